@@ -1,0 +1,1 @@
+"""What thinks: pure streaming analyzers that turn samples into findings."""

@@ -1,0 +1,1 @@
+"""What carries data: the model, sources, sampling, history, and the bus between processes."""

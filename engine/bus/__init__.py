@@ -1,0 +1,1 @@
+"""Processes that talk: the hub, its workers and its viewers, over ZeroMQ."""

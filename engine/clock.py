@@ -1,0 +1,28 @@
+"""Clocks: wall time for people, monotonic time for intervals, and both injectable in tests."""
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Two readings of time, in float seconds."""
+
+    def wall_s(self) -> float:
+        """Return seconds since the epoch, as people read them."""
+        ...
+
+    def monotonic_s(self) -> float:
+        """Return seconds that never step, for intervals and ages."""
+        ...
+
+
+class SystemClock:
+    """The clock of this machine."""
+
+    def wall_s(self) -> float:
+        """Return seconds since the epoch."""
+        return time.time()
+
+    def monotonic_s(self) -> float:
+        """Return seconds of the monotonic clock."""
+        return time.monotonic()

@@ -1,0 +1,105 @@
+"""Every error that vramscope raises on purpose.
+
+    VramscopeError                 the root; carries the exit code of its class
+    ├── UsageError                 a wrong flag, setting or value            (2)
+    ├── InputFileError             a file that cannot be read or understood  (2)
+    ├── SourceUnavailableError     nothing to measure with                   (4)
+    │   ├── LibraryMissingError    libnvidia-ml.so.1 was not found           (4)
+    │   ├── DriverNotLoadedError   the library is there, the driver is not   (5)
+    │   ├── DriverMismatchError    library and driver versions differ        (5)
+    │   └── AccessDeniedError      the driver refused this user              (6)
+    ├── DeviceError                one call on one device failed             (1)
+    │   ├── NotSupportedError      the device does not know this field
+    │   ├── DeviceLostError        the device fell off the bus
+    │   └── DeviceDeniedError      the driver refused this user this call
+    ├── RuntimeFolderError         the private runtime folder is unsafe      (6)
+    ├── HubTakenError              another agent holds the runtime folder    (2)
+    ├── HubUnreachableError        no agent answered                         (7)
+    └── WireError                  a message that cannot be accepted         (1)
+"""
+
+from typing import ClassVar
+
+
+class VramscopeError(Exception):
+    """The root of all errors a user may read: what, where, what was expected, what to do."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class UsageError(VramscopeError):
+    """A flag, setting or value that cannot be used."""
+
+    exit_code = 2
+
+
+class InputFileError(VramscopeError):
+    """A file that cannot be read or understood; the text names file, position and expectation."""
+
+    exit_code = 2
+
+
+class SourceUnavailableError(VramscopeError):
+    """A source has nothing to measure; the text is one sentence with what to do."""
+
+    exit_code = 4
+
+
+class LibraryMissingError(SourceUnavailableError):
+    """The NVIDIA management library was not found."""
+
+
+class DriverNotLoadedError(SourceUnavailableError):
+    """The NVIDIA management library is present, its kernel driver is not loaded."""
+
+    exit_code = 5
+
+
+class DriverMismatchError(SourceUnavailableError):
+    """The NVIDIA management library and the loaded driver are of different versions (NVML error 18)."""
+
+    exit_code = 5
+
+
+class AccessDeniedError(SourceUnavailableError):
+    """The driver refused this user."""
+
+    exit_code = 6
+
+
+class DeviceError(VramscopeError):
+    """One call on one device failed."""
+
+
+class NotSupportedError(DeviceError):
+    """The device does not support the field that was asked for."""
+
+
+class DeviceLostError(DeviceError):
+    """The device fell off the bus or was removed; its handle is dead."""
+
+
+class DeviceDeniedError(DeviceError):
+    """The driver refused this user one call on one device."""
+
+
+class RuntimeFolderError(VramscopeError):
+    """The private runtime folder belongs to somebody else or is open to others."""
+
+    exit_code = 6
+
+
+class HubTakenError(VramscopeError):
+    """Another agent already holds the runtime folder."""
+
+    exit_code = 2
+
+
+class HubUnreachableError(VramscopeError):
+    """No agent answered where one was expected."""
+
+    exit_code = 7
+
+
+class WireError(VramscopeError):
+    """A message from a peer that is too large, malformed or of an unknown newer version."""

@@ -1,0 +1,26 @@
+"""What an analyzer is: samples in, findings out, no clock, no input or output of its own."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from .finding import Finding
+from .sample import Sample
+
+
+class Analyzer(Protocol):
+    """A pure streaming object; live, replayed and imported samples take the same path."""
+
+    name: str
+    """Name of the analyzer, as in its entry point."""
+
+    def observe(self, sample: Sample) -> Sequence[Finding]:
+        """Take one sample and return the findings it opened, updated or closed.
+
+        Only fields that the history ring keeps may decide (see `engine/history/ring.py`), so that a
+        restarted worker that is fed the ring concludes the same.
+        """
+        ...
+
+    def restore(self, findings: Sequence[Finding]) -> None:
+        """Adopt findings that a predecessor opened before the first sample that will be observed."""
+        ...

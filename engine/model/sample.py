@@ -1,0 +1,25 @@
+"""A sample: everything measured on one node in one published tick."""
+
+from typing import Literal
+
+import msgspec
+
+from .device import DeviceSample
+from .host import HostSample
+
+
+class Sample(msgspec.Struct, frozen=True):
+    """One node at one published tick."""
+
+    node: str
+    seq: int
+    """Counts up by one per tick of one hub; a gap means samples were dropped on the way."""
+    time_s: float
+    """Wall clock in seconds since the epoch, or seconds of the trace where `clock` is `trace`."""
+    interval_s: float
+    """Length of the tick in seconds of `time_s`."""
+    devices: tuple[DeviceSample, ...] = ()
+    host: HostSample | None = None
+    notes: tuple[str, ...] = ()
+    """Sentences about what was looked for and not found, or what limits the figures."""
+    clock: Literal["wall", "trace"] = "wall"

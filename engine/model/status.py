@@ -1,0 +1,56 @@
+"""The state of a node as scripts see it (`vramscope.status/1`), and the state of a hub."""
+
+from typing import Literal
+
+import msgspec
+
+from .device import DeviceSample
+from .finding import Finding
+from .host import HostSample
+
+STATUS_SCHEMA = "vramscope.status/1"
+
+
+class WorkerStatus(msgspec.Struct, frozen=True):
+    """One analyzer worker process as its hub sees it."""
+
+    name: str
+    pid: int | None
+    state: Literal["starting", "running", "restarting", "failed"]
+    restarts: int = 0
+    samples_dropped: int = 0
+    """Samples that this worker never saw: dropped on the way, or older than the ring reaches."""
+    analyzers: tuple[str, ...] = ()
+    reason: str | None = None
+    """Why it is not running, in one sentence."""
+
+
+class HubStatus(msgspec.Struct, frozen=True):
+    """A hub's own state, published every tick."""
+
+    hub_id: str
+    """Random per start; a new one means the hub was restarted."""
+    pid: int
+    version: str
+    started_s: float
+    interval_s: float
+    cpu_percent: float | None = None
+    """CPU time of the hub and its workers over the last tick, percent of one core."""
+    rss_bytes: int | None = None
+    viewers: int | None = None
+    workers: tuple[WorkerStatus, ...] = ()
+    ticks_late: int = 0
+    """Ticks published more than half an interval late."""
+
+
+class NodeStatus(msgspec.Struct, frozen=True):
+    """The object that `--json` prints, one a line."""
+
+    schema: Literal["vramscope.status/1"]
+    time: float
+    node: str
+    host: HostSample | None
+    devices: tuple[DeviceSample, ...]
+    findings: tuple[Finding, ...]
+    notes: tuple[str, ...]
+    agent: HubStatus | None = None

@@ -1,0 +1,1 @@
+"""Where figures come from: NVML devices, the host, traces."""

@@ -1,0 +1,69 @@
+"""Sizes and durations: read as people write them, printed in binary units with fixed places."""
+
+import re
+
+from .errors import UsageError
+
+KIB = 1024
+MIB = 1024**2
+GIB = 1024**3
+TIB = 1024**4
+
+_UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4, "ki": KIB, "mi": MIB, "gi": GIB, "ti": TIB}
+_SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?\s*$", re.IGNORECASE)
+_DURATION = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d)?\s*$", re.IGNORECASE)
+_SECONDS = {None: 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def parse_bytes(text: str) -> int:
+    """Return the bytes in a size such as `24GiB`, `500 MB` or `1073741824`.
+
+    Raises:
+        UsageError: The text is not a size.
+    """
+    match = _SIZE.match(text)
+    unit = match.group(2).lower() if match else ""
+    if match is None or unit not in _UNITS:
+        raise UsageError(f"not a size: {text!r}; expected a number with a unit, for example 24GiB or 500MB")
+    return round(float(match.group(1)) * _UNITS[unit])
+
+
+def parse_duration(text: str) -> float:
+    """Return the seconds in a duration such as `0.5`, `90s`, `10m` or `2h`.
+
+    Raises:
+        UsageError: The text is not a duration.
+    """
+    match = _DURATION.match(text)
+    if match is None:
+        raise UsageError(f"not a duration: {text!r}; expected seconds or a unit, for example 0.5, 90s, 10m or 2h")
+    unit = match.group(2)
+    return float(match.group(1)) * _SECONDS[unit.lower() if unit else None]
+
+
+def format_gib(value_bytes: int | None, places: int = 1) -> str:
+    """Return bytes as a plain number of GiB (`61.2`), or `—` where unmeasured."""
+    return "—" if value_bytes is None else f"{value_bytes / GIB:.{places}f}"
+
+
+def format_bytes(value_bytes: int | None) -> str:
+    """Return bytes with the binary unit that suits them (`512 MiB`, `61.2 GiB`), or `—` where unmeasured."""
+    if value_bytes is None:
+        return "—"
+    for unit, name in ((TIB, "TiB"), (GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
+        if abs(value_bytes) >= unit:
+            value = value_bytes / unit
+            return f"{value:.0f} {name}" if value >= 1000 or unit <= MIB else f"{value:.1f} {name}"
+    return f"{value_bytes} B"
+
+
+def format_age(age_s: float) -> str:
+    """Return a time span in its largest fitting unit, as people say it: `7 s`, `3 m 20 s`, `2 h 05 m`."""
+    seconds = int(age_s)
+    if seconds < 60:
+        return f"{seconds} s"
+    if seconds < 3600:
+        return f"{seconds // 60} m {seconds % 60:02d} s"
+    if seconds < 86400:
+        return f"{seconds // 3600} h {seconds % 3600 // 60:02d} m"
+    return f"{seconds // 86400} d {seconds % 86400 // 3600:02d} h"

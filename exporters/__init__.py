@@ -1,0 +1,1 @@
+"""What writes: machine-readable and printed forms of what was measured."""

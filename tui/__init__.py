@@ -1,0 +1,1 @@
+"""What shows: the Textual application, its screens and its widgets."""
