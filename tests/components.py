@@ -1,0 +1,46 @@
+"""Programs that some tests need and a machine may lack."""
+
+import os
+import shutil
+from typing import NoReturn
+
+import pytest
+
+DEBIAN_PACKAGES = {
+    "bash": "bash",
+    "cc": "gcc libc6-dev",
+    "chromium": "chromium",
+    "fish": "fish",
+    "gcc": "gcc libc6-dev",
+    "make": "make",
+    "screen": "screen",
+    "script": "bsdutils",
+    "ssh": "openssh-client",
+    "tmux": "tmux",
+    "zsh": "zsh",
+}
+"""Where each program comes from on Debian."""
+
+
+def require(program: str) -> str:
+    """Return the path of a program, or skip the test; where CI is set a missing program fails it.
+
+    Args:
+        program: Name of the program, as it is called.
+    """
+    path = shutil.which(program)
+    if path is None:
+        package = DEBIAN_PACKAGES.get(program, program)
+        missing(f"{program} is not installed (Debian: apt-get install {package})")
+    return path
+
+
+def missing(reason: str) -> NoReturn:
+    """Skip the test for want of a component; where CI is set fail it instead.
+
+    Args:
+        reason: What is missing and where it comes from, in one sentence.
+    """
+    if os.environ.get("CI"):
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)

@@ -1,0 +1,53 @@
+"""What every test gets: a home, settings and a runtime folder of its own."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+pytest_plugins = (
+    ["tests.pretend_nvml.plugin"] if (REPOSITORY / "tests/pretend_nvml/plugin.py").exists() else []
+)
+
+FOREIGN_PREFIXES = ("VRAMSCOPE_", "TEXTUAL", "XDG_")
+FOREIGN_NAMES = (
+    "COLORFGBG",
+    "COLORTERM",
+    "COLUMNS",
+    "FORCE_COLOR",
+    "LINES",
+    "NO_COLOR",
+    "STY",
+    "TMUX",
+    "TMUX_PANE",
+)
+"""Variables of whoever runs the tests that would change what the program shows or where it looks."""
+
+
+@pytest.fixture(autouse=True)
+def private_environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Keep the developer's own settings, state and running agent out of every test.
+
+    The folder has a short path because a unix socket's may be no longer than 107 bytes.
+    """
+    for name in list(os.environ):
+        if name in FOREIGN_NAMES or name.startswith(FOREIGN_PREFIXES):
+            monkeypatch.delenv(name)
+    folder = Path(tempfile.mkdtemp(prefix="vs-", dir="/tmp"))
+    for variable, child in {
+        "HOME": "home",
+        "XDG_CONFIG_HOME": "home/.config",
+        "XDG_STATE_HOME": "home/.local/state",
+        "XDG_DATA_HOME": "home/.local/share",
+        "XDG_CACHE_HOME": "home/.cache",
+        "XDG_RUNTIME_DIR": "run",
+    }.items():
+        (folder / child).mkdir(mode=0o700, parents=True, exist_ok=True)
+        monkeypatch.setenv(variable, str(folder / child))
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
