@@ -1,0 +1,119 @@
+"""Live samples of this node: devices of every source, and the host."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from ..clock import Clock, SystemClock
+from ..errors import SourceUnavailableError
+from ..model import HostSample, Sample
+from ..sources.source import Source
+from .sampler import SourceSampler
+
+FIRST_SAMPLE_WITHIN_S = 0.7
+"""A first sample is published even if a driver call has not returned by then."""
+WATCH_INTERVAL_S = 0.25
+"""How often a hung driver call is looked for."""
+
+
+class HostSource(Protocol):
+    """Reads the host's memory."""
+
+    def read(self) -> HostSample:
+        """Return the host as it is now; never blocks."""
+        ...
+
+
+class LiveProducer:
+    """Publishes one sample a tick from live devices; a hung driver call never delays it."""
+
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        host: HostSource | None,
+        *,
+        node: str,
+        interval_s: float = 1.0,
+        memory_interval_s: float = 0.1,
+        clock: Clock | None = None,
+    ) -> None:
+        self.interval_s = interval_s
+        self.ticks_late = 0
+        """Ticks taken more than half an interval after they were due."""
+        self._node = node
+        self._host = host
+        self._clock = clock or SystemClock()
+        memory_interval_s = min(memory_interval_s, interval_s)
+        self._samplers = [
+            SourceSampler(
+                source,
+                memory_interval_s=memory_interval_s,
+                details_interval_s=max(1.0, interval_s),
+                clock=self._clock,
+            )
+            for source in sources
+        ]
+        self._stale_after_s = max(1.5, 1.5 * interval_s)
+        self._started_s = 0.0
+        self._due_s: float | None = None
+        self._seq = 0
+
+    @property
+    def failures(self) -> list[SourceUnavailableError]:
+        """Why sources have nothing to measure."""
+        return [sampler.failure for sampler in self._samplers if sampler.failure is not None]
+
+    @property
+    def has_held_calls(self) -> bool:
+        """Whether a driver call still has not returned; the process must then end with `os._exit`."""
+        return any(sampler.has_held_calls for sampler in self._samplers)
+
+    def start(self) -> None:
+        """Begin reading on threads of its own."""
+        self._started_s = self._clock.monotonic_s()
+        for sampler in self._samplers:
+            sampler.start()
+
+    def wait_s(self) -> float:
+        """Return the seconds until `take` should be called again, for a sample or to watch the driver."""
+        if self._due_s is None:
+            return 0.0 if self._is_first_due() else 0.005
+        return min(max(0.0, self._due_s - self._clock.monotonic_s()), WATCH_INTERVAL_S)
+
+    def take(self) -> list[Sample]:
+        """Return the sample that is due, if one is."""
+        for sampler in self._samplers:
+            sampler.watch()
+        now_s = self._clock.monotonic_s()
+        if self._due_s is None:
+            if not self._is_first_due():
+                return []
+            self._due_s = now_s
+        if now_s < self._due_s:
+            return []
+        if now_s - self._due_s > 0.5 * self.interval_s:
+            self.ticks_late += 1
+            self._due_s = now_s
+        self._due_s += self.interval_s
+        return [self._build()]
+
+    def stop(self) -> None:
+        """End all reading; calls that hang are left behind."""
+        for sampler in self._samplers:
+            sampler.stop()
+
+    def _is_first_due(self) -> bool:
+        waited_s = self._clock.monotonic_s() - self._started_s
+        return waited_s > FIRST_SAMPLE_WITHIN_S or all(s.first_round.is_set() for s in self._samplers)
+
+    def _build(self) -> Sample:
+        devices = [device for s in self._samplers for device in s.collect(self._stale_after_s)]
+        self._seq += 1
+        return Sample(
+            node=self._node,
+            seq=self._seq,
+            time_s=self._clock.wall_s(),
+            interval_s=self.interval_s,
+            devices=tuple(devices),
+            host=None if self._host is None else self._host.read(),
+            notes=tuple(note for s in self._samplers for note in s.notes()),
+        )

@@ -1,0 +1,124 @@
+"""The latest readings of one device, and the minimum and maximum since the last published tick."""
+
+from ..errors import DeviceDeniedError, DeviceError, DeviceLostError, NotSupportedError
+from ..model import DeviceSample, DeviceState, MemoryReading
+from ..sources.source import DeviceDetails, DeviceReader
+
+UNSUPPORTED_RETRY_S = 10.0
+"""How often a refused memory call is tried again."""
+
+
+class DeviceReadings:
+    """Folds readings of one device into what the next tick publishes.
+
+    Reading happens on a sampler thread, taking on the hub's; the sampler's lock guards both.
+    """
+
+    def __init__(self, reader: DeviceReader) -> None:
+        self.reader = reader
+        self.is_held = False
+        """Whether a call on this device has outlived its deadline and still has not returned."""
+        self.held_since_s: float | None = None
+        self.details_due_s = 0.0
+        self.memory_due_s = 0.0
+        self._memory = MemoryReading()
+        self._details = DeviceDetails()
+        self._read_at_s: float | None = None
+        self._min_bytes: int | None = None
+        self._max_bytes: int | None = None
+        self._state: DeviceState = "ok"
+        self._reason: str | None = None
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the device fell off the bus; its handle must not be used again."""
+        return self._state == "lost"
+
+    def replace_reader(self, reader: DeviceReader) -> None:
+        """Go on with a fresh handle of the same device."""
+        self.reader = reader
+        self._state, self._reason = "ok", None
+        self.memory_due_s = self.details_due_s = 0.0
+
+    def mark_lost(self, reason: str) -> None:
+        """Say that the device is gone, and why."""
+        self._state, self._reason = "lost", reason
+
+    def fold_memory(self, memory: MemoryReading, now_s: float) -> None:
+        """Take one successful memory reading."""
+        self._memory, self._read_at_s = memory, now_s
+        self._state, self._reason = "ok", None
+        used = memory.used_bytes
+        if used is None:
+            return
+        self._min_bytes = used if self._min_bytes is None else min(used, self._min_bytes)
+        self._max_bytes = used if self._max_bytes is None else max(used, self._max_bytes)
+
+    def fold_details(self, details: DeviceDetails) -> None:
+        """Take one reading of the slower fields."""
+        self._details = details
+
+    def fold_failure(self, error: DeviceError, now_s: float) -> None:
+        """Take a failed memory call: what it means for the state, and when to try again."""
+        self._reason = str(error)
+        if isinstance(error, DeviceLostError):
+            self._state = "lost"
+        elif isinstance(error, NotSupportedError | DeviceDeniedError):
+            self._state = "unsupported"
+            self.memory_due_s = now_s + UNSUPPORTED_RETRY_S
+        else:
+            self._state = "stale"
+
+    def take(self, now_s: float, stale_after_s: float) -> DeviceSample:
+        """Return the device as the tick publishes it, and begin the next tick."""
+        age_s = None if self._read_at_s is None else max(0.0, now_s - self._read_at_s)
+        state, reason = self._judge(now_s, age_s, stale_after_s)
+        identity, details = self.reader.identity, self._details
+        sample = DeviceSample(
+            uuid=identity.uuid,
+            index=identity.index,
+            name=identity.name,
+            kind=identity.kind,
+            parent_uuid=identity.parent_uuid,
+            mig_index=identity.mig_index,
+            state=state,
+            reason=reason,
+            age_s=None if age_s is None else round(age_s, 3),
+            memory=self._take_memory(state),
+            utilization_percent=details.utilization_percent if state != "lost" else None,
+            temperature_c=details.temperature_c if state != "lost" else None,
+            power_w=details.power_w if state != "lost" else None,
+            processes=details.processes if state != "lost" else (),
+        )
+        self._min_bytes = self._max_bytes = None
+        return sample
+
+    def _judge(
+        self, now_s: float, age_s: float | None, stale_after_s: float
+    ) -> tuple[DeviceState, str | None]:
+        if self._state in ("lost", "unsupported"):
+            return self._state, self._reason
+        if self.is_held:
+            held_s = 0.0 if self.held_since_s is None else now_s - self.held_since_s
+            return "stale", f"a driver call has not returned for {held_s:.0f} s"
+        if self._state == "stale":
+            return "stale", self._reason
+        if age_s is None or age_s > stale_after_s:
+            waited = "yet" if age_s is None else f"for {age_s:.0f} s"
+            return "stale", f"the driver has not answered {waited}"
+        return "ok", None
+
+    def _take_memory(self, state: DeviceState) -> MemoryReading:
+        memory = self._memory
+        if state == "ok":
+            return MemoryReading(
+                total_bytes=memory.total_bytes,
+                used_bytes=memory.used_bytes,
+                free_bytes=memory.free_bytes,
+                used_min_bytes=self._min_bytes,
+                used_max_bytes=self._max_bytes,
+                source=memory.source,
+            )
+        if state == "stale":
+            return memory
+        return MemoryReading(total_bytes=memory.total_bytes, source=memory.source)

@@ -1,0 +1,225 @@
+"""Samples every device of one source on a thread that can be abandoned.
+
+A driver call may hang for ever, and a thread inside it cannot be stopped. So one thread (a lane) reads all
+devices; when a call outlives its deadline, the lane is abandoned together with that one device, and a new
+lane goes on with the others. When the call returns after all, the device comes back and the old lane ends.
+"""
+
+import threading
+from collections.abc import Sequence
+
+from ..clock import Clock, SystemClock
+from ..errors import DeviceError, SourceUnavailableError
+from ..model import DeviceSample
+from ..sources.source import DeviceReader, Source
+from .reading import DeviceReadings
+
+CALL_DEADLINE_S = 0.5
+"""A driver call that takes longer costs its device the lane."""
+RETRY_S = 5.0
+"""How soon a source that has nothing to measure, or a lost device, is looked for again."""
+REDISCOVER_S = 60.0
+"""How often devices that came or went are looked for."""
+
+
+class _Lane(threading.Thread):
+    """One thread of calls; knows what it is calling and since when."""
+
+    def __init__(self, sampler: "SourceSampler") -> None:
+        super().__init__(name=f"sampler-{sampler.source.name}", daemon=True)
+        self.sampler = sampler
+        self.call_started_s: float | None = None
+        self.device: DeviceReadings | None = None
+        self.is_abandoned = False
+
+    def run(self) -> None:
+        """Read in turns until the sampler stops or this lane is abandoned."""
+        self.sampler.run_lane(self)
+
+
+class SourceSampler:
+    """Reads one source: memory ten times a second, details once a tick, devices anew now and then."""
+
+    def __init__(
+        self,
+        source: Source,
+        *,
+        memory_interval_s: float,
+        details_interval_s: float,
+        clock: Clock | None = None,
+    ) -> None:
+        self.source = source
+        self.memory_interval_s = memory_interval_s
+        self.details_interval_s = details_interval_s
+        self.failure: SourceUnavailableError | None = None
+        """Why the source has nothing to measure; None while it has."""
+        self.first_round = threading.Event()
+        """Set once every device was asked once, or the source has said that it has none."""
+        self._clock = clock or SystemClock()
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._devices: dict[str, DeviceReadings] = {}
+        self._is_discovering_since_s: float | None = None
+        self._discover_due_s = 0.0
+        self._lane = _Lane(self)
+
+    def start(self) -> None:
+        """Begin reading."""
+        self._lane.start()
+
+    def stop(self) -> None:
+        """End; a lane that hangs in the driver is left behind and not waited for."""
+        self._stop.set()
+        if self._lane.is_alive() and self._lane.call_started_s is None:
+            self._lane.join(timeout=CALL_DEADLINE_S)
+        if not self.has_held_calls:
+            self.source.close()
+
+    @property
+    def has_held_calls(self) -> bool:
+        """Whether a driver call is still under way; the process must then end with `os._exit`."""
+        with self._lock:
+            held = any(device.is_held for device in self._devices.values())
+            return held or self._is_discovering_since_s is not None or self._lane.call_started_s is not None
+
+    def watch(self) -> None:
+        """Abandon the lane if its present call has outlived the deadline. Call several times a second."""
+        now_s = self._clock.monotonic_s()
+        with self._lock:
+            lane = self._lane
+            started_s = lane.call_started_s
+            if started_s is None or now_s - started_s < CALL_DEADLINE_S or self._stop.is_set():
+                return
+            lane.is_abandoned = True
+            if lane.device is not None:
+                lane.device.is_held, lane.device.held_since_s = True, started_s
+            else:
+                self._is_discovering_since_s = started_s
+            self._lane = _Lane(self)
+            self._lane.start()
+
+    def collect(self, stale_after_s: float) -> list[DeviceSample]:
+        """Return every device as this tick publishes it, in index order, MIG instances after their GPU."""
+        now_s = self._clock.monotonic_s()
+        with self._lock:
+            samples = [device.take(now_s, stale_after_s) for device in self._devices.values()]
+        samples.sort(key=lambda s: (s.index, -1 if s.mig_index is None else s.mig_index, s.uuid))
+        return samples
+
+    def notes(self) -> list[str]:
+        """Return sentences about what is missing from this source."""
+        now_s = self._clock.monotonic_s()
+        since_s = self._is_discovering_since_s
+        if since_s is not None:
+            return [f"{self.source.name}: the driver has not answered for {now_s - since_s:.0f} s"]
+        return [str(self.failure)] if self.failure is not None else []
+
+    def run_lane(self, lane: _Lane) -> None:
+        """Read in turns on the thread of `lane`."""
+        due_s = self._clock.monotonic_s()
+        while not (self._stop.is_set() or lane.is_abandoned):
+            self._discover_if_due(lane)
+            self._read_round(lane)
+            if lane.is_abandoned:
+                return
+            self.first_round.set()
+            now_s = self._clock.monotonic_s()
+            due_s = max(due_s + self.memory_interval_s, now_s + 0.2 * self.memory_interval_s)
+            self._stop.wait(due_s - now_s)
+
+    def _discover_if_due(self, lane: _Lane) -> None:
+        now_s = self._clock.monotonic_s()
+        if now_s < self._discover_due_s or self._is_discovering_since_s is not None:
+            return
+        if any(device.is_held for device in self._devices.values()):
+            return
+        self._begin(lane, None, now_s)
+        failure: SourceUnavailableError | None = None
+        readers: Sequence[DeviceReader] = ()
+        try:
+            readers = self.source.discover()
+        except SourceUnavailableError as error:
+            failure = error
+        with self._lock:
+            self._end(lane)
+            if lane.is_abandoned:
+                self._is_discovering_since_s = None
+            self.failure = failure
+            self._adopt(readers)
+            is_whole = failure is None and not any(d.is_lost for d in self._devices.values())
+            self._discover_due_s = self._clock.monotonic_s() + (REDISCOVER_S if is_whole else RETRY_S)
+
+    def _adopt(self, readers: Sequence[DeviceReader]) -> None:
+        found = {reader.identity.uuid: reader for reader in readers}
+        for uuid, reader in found.items():
+            if uuid in self._devices:
+                self._devices[uuid].replace_reader(reader)
+            else:
+                self._devices[uuid] = DeviceReadings(reader)
+        for uuid, device in self._devices.items():
+            if uuid not in found and not device.is_lost:
+                why = str(self.failure) if self.failure is not None else "the driver no longer reports it"
+                device.mark_lost(why)
+
+    def _read_round(self, lane: _Lane) -> None:
+        with self._lock:
+            devices = [d for d in self._devices.values() if not (d.is_held or d.is_lost)]
+        for device in devices:
+            if self._stop.is_set() or lane.is_abandoned:
+                return
+            self._read_memory(lane, device)
+        for device in self._due_details(devices):
+            if self._stop.is_set() or lane.is_abandoned:
+                return
+            self._read_details(lane, device)
+
+    def _due_details(self, devices: list[DeviceReadings]) -> list[DeviceReadings]:
+        """Return the share of devices whose details this round reads, so that rounds stay short."""
+        now_s = self._clock.monotonic_s()
+        due = [d for d in devices if d.details_due_s <= now_s and not d.is_lost]
+        rounds = max(1, int(self.details_interval_s / self.memory_interval_s))
+        share = -(-len(devices) // rounds)
+        return due if not self.first_round.is_set() else due[:share]
+
+    def _read_memory(self, lane: _Lane, device: DeviceReadings) -> None:
+        now_s = self._clock.monotonic_s()
+        if device.memory_due_s > now_s:
+            return
+        self._begin(lane, device, now_s)
+        try:
+            memory = device.reader.read_memory()
+        except DeviceError as error:
+            with self._lock:
+                device.fold_failure(error, now_s)
+                self._end(lane)
+                if device.is_lost:
+                    self._discover_due_s = min(self._discover_due_s, now_s + RETRY_S)
+            return
+        with self._lock:
+            device.fold_memory(memory, self._clock.monotonic_s())
+            self._end(lane)
+
+    def _read_details(self, lane: _Lane, device: DeviceReadings) -> None:
+        now_s = self._clock.monotonic_s()
+        device.details_due_s = max(
+            device.details_due_s + self.details_interval_s, now_s + self.memory_interval_s
+        )
+        self._begin(lane, device, now_s)
+        try:
+            details = device.reader.read_details()
+        except DeviceError as error:
+            with self._lock:
+                device.fold_failure(error, now_s)
+                self._end(lane)
+            return
+        with self._lock:
+            device.fold_details(details)
+            self._end(lane)
+
+    def _begin(self, lane: _Lane, device: DeviceReadings | None, now_s: float) -> None:
+        lane.device, lane.call_started_s = device, now_s
+
+    def _end(self, lane: _Lane) -> None:
+        if lane.is_abandoned and lane.device is not None:
+            lane.device.is_held, lane.device.held_since_s = False, None
+        lane.device, lane.call_started_s = None, None
