@@ -1,0 +1,56 @@
+# Everything happens in .venv; nothing here asks for root or calls a system package manager.
+# A second run of a target starts at once: the stamps in .venv remember what is installed.
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_BUILD_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet -c constraints.txt
+DEVICES ?= 8
+
+.PHONY: help run test check demo bench pictures clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 18
+
+run: $(VENV)/.installed ## install into .venv and open the live view (ARGS="--once" passes on)
+	@$(BIN)/vramscope $(ARGS)
+
+test: $(VENV)/.tested ## run all tests (ARGS="-k replay" passes on)
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: $(VENV)/.tested ## format, lint, types, import contracts, tests: the whole loop before a change goes in
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
+	@$(BIN)/python -m pytest -m "not static" $(ARGS)
+
+demo: $(VENV)/.installed ## live view of simulated devices (DEVICES=64); needs a C compiler
+	@$(BIN)/python benchmarks/demo.py --devices $(DEVICES) $(ARGS)
+
+bench: $(VENV)/.benched ## measure CPU, memory, start-up and latency beside nvitop; JSON in benchmarks/results
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+pictures: $(VENV)/.tested ## draw the pictures of the README from the program itself
+	@$(BIN)/python docs/pictures.py
+
+clean: ## remove what the targets above have made
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+$(BIN)/python:
+	@sh .ci/make-venv $(VENV)
+
+$(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "vramscope: installing into $(VENV)" >&2
+	@$(PIP) --editable . && touch $@
+
+$(VENV)/.tested: $(VENV)/.installed
+	@echo "vramscope: installing what the tests need into $(VENV)" >&2
+	@$(PIP) --editable '.[test]' && touch $@
+
+$(VENV)/.benched: $(VENV)/.installed benchmarks/peers.txt
+	@echo "vramscope: installing the peers into $(VENV)/peers" >&2
+	@$(BIN)/python -m venv $(VENV)/peers
+	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(VENV)/peers/bin/python -m pip install --quiet -r benchmarks/peers.txt && touch $@
