@@ -1,0 +1,180 @@
+"""The first line of the app: what is known about running out of memory, in one sentence of any width."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from ..engine.model import SEVERITIES, DeviceSample, Finding, Sample
+from ..engine.units import format_age, format_bytes, format_gib
+from .device_names import name_device, name_devices
+from .risk import Risk, RiskLevel, assess_risk
+from .sentence import Sentence
+
+_LEVELS: tuple[RiskLevel, ...] = ("low", "unknown", *SEVERITIES[1:])
+"""From the least to the most worrying: what is unknown outweighs what is known to be low."""
+
+Clause = tuple[str, ...]
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """The answer for one node, and how worrying it is."""
+
+    level: RiskLevel
+    sentence: Sentence
+
+    def text(self, width: int) -> str:
+        """Return the verdict in at most `width` terminal cells.
+
+        What goes first: the interval, then the tail of the cause, then the figure; at last words, and
+        then an ellipsis says so.
+        """
+        return self.sentence.fit(width)
+
+
+def summarize(sample: Sample | None, findings: Sequence[Finding]) -> Verdict:
+    """Return the verdict on one node: lost and stale devices, then the gravest finding or what is known.
+
+    Args:
+        sample: The newest sample, or None before the first.
+        findings: Findings of the node, open or closed.
+    """
+    if sample is None:
+        return Verdict("unknown", Sentence((("Waiting for the first figures", "Waiting…"),)))
+    if not sample.devices:
+        return Verdict("unknown", Sentence(tuple(_describe_absence(sample))))
+    risks = {device.uuid: assess_risk(device, findings) for device in sample.devices}
+    lead = _find_lead(sample, findings)
+    clauses = [*_describe_troubled(sample.devices)]
+    clauses += _describe_state(sample, findings, risks) if lead is None else [_shorten_title(lead.title)]
+    return Verdict(_rate(risks.values(), lead), Sentence(tuple(clauses)))
+
+
+def _rate(risks: Iterable[Risk], lead: Finding | None) -> RiskLevel:
+    levels: list[RiskLevel] = [risk.level for risk in risks]
+    if lead is not None:
+        levels.append(lead.severity)
+    return max(levels, key=_LEVELS.index)
+
+
+def _describe_absence(sample: Sample) -> Iterator[Clause]:
+    reason = sample.notes[0].rstrip(".") if sample.notes else "none was found on this node"
+    yield (f"No GPU: {reason}",)
+    yield ("`vramscope doctor` says what was looked for", "see `vramscope doctor`", "")
+
+
+def _find_lead(sample: Sample, findings: Sequence[Finding]) -> Finding | None:
+    """Return the open finding that the verdict must speak of: the gravest that is not mere pressure."""
+    here = {device.uuid for device in sample.devices if device.state != "lost"}
+    grave = [
+        finding
+        for finding in findings
+        if finding.is_open
+        and (finding.device_uuid is None or finding.device_uuid in here)
+        and SEVERITIES.index(finding.severity)
+        >= SEVERITIES.index("medium" if finding.kind == "oom" else "high")
+    ]
+    return max(grave, key=lambda f: (SEVERITIES.index(f.severity), f.kind == "oom", f.opened_s), default=None)
+
+
+def _shorten_title(title: str) -> Clause:
+    """Return a title, then without its interval, without the tail of its cause, without its cause."""
+    plain = re.sub(r"\s*\([^()]*\d[^()]*%[^()]*\)", "", title)
+    without_tail = plain.rsplit(", ", 1)[0] if ": " in plain.rsplit(", ", 1)[0] else plain
+    return tuple(dict.fromkeys((title, plain, without_tail, plain.split(": ", 1)[0])))
+
+
+def _describe_troubled(devices: Sequence[DeviceSample]) -> Iterator[Clause]:
+    lost = [device for device in devices if device.state == "lost"]
+    if lost:
+        yield _describe_lost(lost)
+    stale = [device for device in devices if device.state == "stale"]
+    if stale:
+        yield _describe_stale(stale)
+    unsupported = [device for device in devices if device.state == "unsupported"]
+    if unsupported:
+        yield _describe_unsupported(unsupported)
+
+
+def _describe_lost(lost: Sequence[DeviceSample]) -> Clause:
+    head = f"{name_devices(lost)} lost"
+    reason = lost[0].reason
+    return (f"{head}: {reason.rstrip('.')}", head) if len(lost) == 1 and reason else (head,)
+
+
+def _describe_stale(stale: Sequence[DeviceSample]) -> Clause:
+    head = f"{name_devices(stale)} stale"
+    ages = [device.age_s for device in stale if device.age_s is not None]
+    timed = f"{head} {format_age(max(ages))}" if ages else head
+    reason = stale[0].reason if len(stale) == 1 else None
+    return (f"{timed}: {reason.rstrip('.')}", timed) if reason else (timed,)
+
+
+def _describe_unsupported(unsupported: Sequence[DeviceSample]) -> Clause:
+    names = name_devices(unsupported)
+    reason = unsupported[0].reason if len(unsupported) == 1 else None
+    short = f"{names} memory unreadable"
+    return (f"{short}: {reason.rstrip('.')}", short, "") if reason else (short, "")
+
+
+def _describe_state(sample: Sample, findings: Sequence[Finding], risks: dict[str, Risk]) -> Iterator[Clause]:
+    """Yield what is known where nothing is forecast: the risk and why, and the fullest device."""
+    readable = [device for device in sample.devices if device.state == "ok" and _used(device) is not None]
+    fullest = max(readable, key=_fullness, default=None)
+    if fullest is None:
+        yield ("OOM risk unknown: no figures", "OOM risk unknown", "OOM risk ?")
+        return
+    yield _describe_risk(risks[fullest.uuid])
+    yield _describe_fullest(fullest, findings, is_only=len(readable) == 1)
+
+
+def _describe_risk(risk: Risk) -> Clause:
+    if risk.level == "unknown":
+        return (f"OOM risk unknown: {risk.reason}", "OOM risk unknown", "OOM risk ?")
+    return (f"OOM risk {risk.level}",)
+
+
+def _used(device: DeviceSample) -> int | None:
+    return device.memory.used_bytes
+
+
+def _fullness(device: DeviceSample) -> tuple[float, int]:
+    used, total = device.memory.used_bytes or 0, device.memory.total_bytes
+    return (used / total if total else 0.0, used)
+
+
+def _describe_fullest(device: DeviceSample, findings: Sequence[Finding], *, is_only: bool) -> Clause:
+    name = name_device(device)
+    if not device.memory.total_bytes:
+        return _describe_unbounded(device, name, is_only=is_only)
+    total, used = device.memory.total_bytes, device.memory.used_bytes or 0
+    figure = f"{name} {format_gib(used)}/{format_gib(total)} GiB"
+    share = f"{100 * used / total:.0f} %"
+    free_bytes = device.memory.free_bytes if device.memory.free_bytes is not None else max(0, total - used)
+    free = f", {format_bytes(free_bytes)} free"
+    lead = "nearly full " if _is_pressed(device, findings) else "" if is_only else "fullest "
+    return (
+        f"{lead}{figure} ({share}){free}",
+        f"{lead}{figure}{free}",
+        f"{lead}{figure}",
+        figure,
+        f"{name} {share}",
+        "",
+    )
+
+
+def _is_pressed(device: DeviceSample, findings: Sequence[Finding]) -> bool:
+    return any(f.kind == "pressure" and f.is_open and f.device_uuid == device.uuid for f in findings)
+
+
+def _describe_unbounded(device: DeviceSample, name: str, *, is_only: bool) -> Clause:
+    used = device.memory.used_bytes or 0
+    allocated = device.allocator.allocated_bytes if device.allocator else None
+    lead = "" if is_only else "most used "
+    figure = f"{name} {format_gib(used)} GiB used"
+    tail = f", {format_gib(allocated)} GiB allocated" if allocated is not None else ""
+    return tuple(
+        dict.fromkeys(
+            (f"{lead}{figure}{tail}", f"{lead}{figure}", figure, f"{name} {format_gib(used)} GiB", "")
+        )
+    )
