@@ -1,0 +1,110 @@
+"""What `pip install .` ships: the wheel and the source distribution hold the whole program."""
+
+import configparser
+import importlib.metadata
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.components import missing
+from tests.structure.tree import PRODUCT_FOLDERS, ROOT, python_files
+
+BUILD = "from setuptools import build_meta as b; import sys; getattr(b, sys.argv[1])(sys.argv[2])"
+SETUPTOOLS_WITH_LICENSE_EXPRESSIONS = 77
+
+
+def _build(source: Path, kind: str, destination: Path) -> Path:
+    """Build a distribution without the network, by the backend that pip would call."""
+    if int(importlib.metadata.version("setuptools").split(".")[0]) < SETUPTOOLS_WITH_LICENSE_EXPRESSIONS:
+        missing("setuptools 77 or newer is not installed (pip install 'setuptools>=77')")
+    destination.mkdir(exist_ok=True)
+    command = [sys.executable, "-c", BUILD, f"build_{kind}", str(destination)]
+    result = subprocess.run(command, cwd=source, capture_output=True, text=True, timeout=100, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+    (built,) = destination.iterdir()
+    return built
+
+
+def _copy_tree(destination: Path) -> Path:
+    """Copy what is built from, links kept as links, so that building leaves the checkout alone."""
+    destination.mkdir()
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, destination)
+    for name in PRODUCT_FOLDERS:
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / name, destination / name, symlinks=True, ignore=ignored)
+    return destination
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    return _build(_copy_tree(folder / "tree"), "wheel", folder / "built")
+
+
+def _expected_files() -> set[str]:
+    """Name every file of the program as it shall stand in the package."""
+    sources = {str(path.relative_to(ROOT)) for path in python_files(PRODUCT_FOLDERS)}
+    sources |= {str(path.relative_to(ROOT)) for path in (ROOT / "tui").rglob("*.tcss")}
+    return {name if name.startswith("vramscope/") else f"vramscope/{name}" for name in sources} | {
+        "vramscope/py.typed"
+    }
+
+
+def test_wheel_ships_every_file_of_the_program_and_nothing_else(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = {name for name in archive.namelist() if ".dist-info/" not in name}
+    assert names == _expected_files()
+
+
+def test_wheel_declares_command_plug_ins_and_licence(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        (info,) = {name.split("/")[0] for name in archive.namelist() if ".dist-info/" in name}
+        entry_points = configparser.ConfigParser()
+        entry_points.read_string(archive.read(f"{info}/entry_points.txt").decode())
+        metadata = archive.read(f"{info}/METADATA").decode()
+        assert f"{info}/licenses/LICENSE" in archive.namelist()
+    assert entry_points["console_scripts"]["vramscope"] == "vramscope.__main__:main"
+    assert entry_points["vramscope.analyzers"]["pressure"] == "vramscope.analyzers.pressure:PressureAnalyzer"
+    assert "License-Expression: Apache-2.0" in metadata
+    assert "Requires-Dist: textual==" in metadata
+
+
+def test_wheel_built_from_the_source_distribution_is_the_same(wheel: Path, tmp_path: Path) -> None:
+    sdist = _build(_copy_tree(tmp_path / "tree"), "sdist", tmp_path / "sdist")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(tmp_path / "unpacked", filter="data")
+    (source,) = (tmp_path / "unpacked").iterdir()
+    again = _build(source, "wheel", tmp_path / "wheel")
+    with zipfile.ZipFile(wheel) as first, zipfile.ZipFile(again) as second:
+        for name in set(first.namelist()) | set(second.namelist()):
+            if not name.endswith("/RECORD"):
+                assert first.read(name) == second.read(name), name
+
+
+def test_installed_wheel_runs_without_the_checkout(wheel: Path, tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(site)  # noqa: S202  (built above, from this tree)
+    result = subprocess.run(
+        [sys.executable, "-m", "vramscope", "--version"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(site)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.split() == ["vramscope", _version_of(wheel)]
+
+
+def _version_of(wheel: Path) -> str:
+    """Return the version in the name of a wheel."""
+    return wheel.name.split("-")[1]
