@@ -1,0 +1,93 @@
+"""Plug-ins: sources and analyzers found through entry points; one that fails is told, never fatal.
+
+A distribution offers a plug-in by an entry point in the group `vramscope.sources` or
+`vramscope.analyzers`; the object it names is called without arguments and returns the source or the
+analyzer. Vramscope's own are found the same way, so the engine knows none by name.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, TypeVar, cast
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+    from .model import Analyzer
+    from .sources.source import Source
+
+PluginGroup = Literal["vramscope.sources", "vramscope.analyzers"]
+"""Groups of entry points that vramscope looks in."""
+
+PluginT = TypeVar("PluginT")
+
+
+class Plugins(NamedTuple, Generic[PluginT]):
+    """The plug-ins of one group that were made, and why others were not."""
+
+    made: list[PluginT]
+    notes: list[str]
+    """One sentence for each plug-in that failed, with its name, its distribution and the error."""
+
+
+def make_sources() -> "Plugins[Source]":
+    """Return a new source of every plug-in in `vramscope.sources`."""
+    return cast("Plugins[Source]", make_plugins("vramscope.sources"))
+
+
+def make_analyzers() -> "Plugins[Analyzer]":
+    """Return a new analyzer of every plug-in in `vramscope.analyzers`."""
+    return cast("Plugins[Analyzer]", make_plugins("vramscope.analyzers"))
+
+
+def make_plugins(group: PluginGroup) -> Plugins[object]:
+    """Return a new object of every plug-in of a group, by name, each name once."""
+    made: list[object] = []
+    notes: list[str] = []
+    for entry_point in find_entry_points(group):
+        try:
+            factory = cast("Callable[[], object]", entry_point.load())
+            made.append(factory())
+        except Exception as error:  # noqa: BLE001 - any failure of foreign code becomes a note
+            notes.append(_describe_failure(group, entry_point, error))
+    return Plugins(made, notes)
+
+
+def find_entry_points(group: PluginGroup) -> "list[EntryPoint]":
+    """Return the entry points of a group by name, the first distribution on the path winning a name."""
+    # importlib.metadata takes as long to import as all else that a headless verb needs.
+    from importlib.metadata import entry_points
+
+    found: dict[str, EntryPoint] = {}
+    for entry_point in (*entry_points(group=group), *_read_source_tree(group)):
+        found.setdefault(entry_point.name, entry_point)
+    return [found[name] for name in sorted(found)]
+
+
+def _read_source_tree(group: PluginGroup) -> "Iterator[EntryPoint]":
+    """Yield the entry points that vramscope's own source tree declares, where it runs uninstalled."""
+    from importlib.metadata import EntryPoint, PackageNotFoundError, distribution
+
+    try:
+        distribution("vramscope")
+    except PackageNotFoundError:
+        declared = Path(__file__).resolve().parent.parent / "pyproject.toml"
+        if declared.is_file():
+            import tomllib
+
+            project = tomllib.loads(declared.read_text(encoding="utf-8"))["project"]
+            for name, value in project.get("entry-points", {}).get(group, {}).items():
+                yield EntryPoint(name, value, group)
+
+
+def _describe_failure(group: PluginGroup, entry_point: "EntryPoint", error: Exception) -> str:
+    kind = group.removeprefix("vramscope.").removesuffix("s")
+    origin = (
+        "vramscope's source tree"
+        if entry_point.dist is None
+        else f"{entry_point.dist.name} {entry_point.dist.version}"
+    )
+    reason = str(error) or "no reason given"
+    return (
+        f"{kind} plug-in {entry_point.name} ({entry_point.value}, of {origin}) was left out: "
+        f"{type(error).__name__}: {reason}"
+    )

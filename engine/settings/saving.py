@@ -1,0 +1,80 @@
+"""Saving settings: into the user's file, with the comments and the order people gave it."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from ..errors import InputFileError, UsageError
+from ..paths import config_file
+from .model import SETTING_KEYS
+from .values import convert_value
+
+
+def save_settings(values: Mapping[str, object], *, path: Path | None = None) -> Path:
+    """Write settings into a settings file and return its path; all else in the file stays as it is.
+
+    The file is replaced in one step, so that a reader never meets half of it; a link stays a link.
+
+    Args:
+        values: Values by key of the settings file or by field of `Settings`; None removes the key.
+        path: File to write; None for the user's own.
+
+    Raises:
+        UsageError: A key is unknown or a value does not fit.
+        InputFileError: The file cannot be understood or written.
+    """
+    path = (config_file() if path is None else path).resolve()
+    checked = {_key(name): _checked(name, value) for name, value in values.items()}
+    try:
+        text = _updated_text(path, checked)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _replace(path, text)
+    except OSError as error:
+        raise InputFileError(f"{path}: settings not saved: {error.strerror or error}") from error
+    return path
+
+
+def _key(name: str) -> str:
+    key = name if name in SETTING_KEYS else name.removesuffix("_s")
+    if key not in SETTING_KEYS:
+        raise UsageError(f'unknown setting "{name}"; the settings are {", ".join(SETTING_KEYS)}')
+    return key
+
+
+def _checked(name: str, value: object) -> object:
+    try:
+        return None if value is None else convert_value(_key(name), value)
+    except UsageError as error:
+        raise UsageError(f"{name} = {value!r}: {error}") from error
+
+
+def _updated_text(path: Path, values: Mapping[str, object]) -> str:
+    # tomlkit keeps comments and order; it is slow to import, so only saving pays for it.
+    import tomlkit
+    from tomlkit.exceptions import TOMLKitError
+
+    try:
+        document = tomlkit.parse(path.read_text(encoding="utf-8-sig") if path.exists() else "")
+    except (TOMLKitError, UnicodeDecodeError) as error:
+        raise InputFileError(f"{path}: settings not saved, the file is not TOML: {error}") from error
+    for key, value in values.items():
+        if value is None:
+            document.pop(key, None)
+        else:
+            document[key] = value
+    return tomlkit.dumps(document)
+
+
+def _replace(path: Path, text: str) -> None:
+    import tempfile
+
+    mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
+    descriptor, name = tempfile.mkstemp(prefix=".vramscope-", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            os.fchmod(file.fileno(), mode)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,74 @@
+"""Values of settings: from a file, the environment or a flag to the type of their field."""
+
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from ..errors import UsageError
+from ..units import parse_duration
+from .model import SETTING_KEYS, Settings
+
+_TYPES: dict[str, Any] = get_type_hints(Settings, include_extras=True)
+_WORDS = {
+    "1": True,
+    "true": True,
+    "yes": True,
+    "on": True,
+    "0": False,
+    "false": False,
+    "no": False,
+    "off": False,
+}
+
+
+def convert_value(key: str, value: object) -> object:
+    """Return a value as the type of its setting.
+
+    Args:
+        key: Key of the setting, as in a settings file.
+        value: What was written: a TOML value, or the text of a flag or variable.
+
+    Raises:
+        UsageError: The value does not fit; the text says what was expected, the caller says where.
+    """
+    field = SETTING_KEYS[key]
+    try:
+        return msgspec.convert(_prepare(field, value), _TYPES[field])
+    except (msgspec.ValidationError, UsageError) as error:
+        raise UsageError(f"expected {describe_expectation(key)}") from error
+
+
+def describe_expectation(key: str) -> str:
+    """Return in words what values a setting takes."""
+    field = SETTING_KEYS[key]
+    if _is_duration(field):
+        meta = next(part for part in get_args(_TYPES[field]) if isinstance(part, msgspec.Meta))
+        return f"seconds or a duration such as 500ms, 90s or 10m, from {meta.ge:g} to {meta.le:g} seconds"
+    choices = list_choices(key)
+    if choices:
+        return f"one of {', '.join(choices)}"
+    return "true or false"
+
+
+def list_choices(key: str) -> tuple[str, ...]:
+    """Return the words a setting can be, or nothing where it is not a choice among words."""
+    hint = _TYPES[SETTING_KEYS[key]]
+    for part in (hint, *get_args(hint)):
+        if get_origin(part) is Literal:
+            return get_args(part)
+    return ()
+
+
+def _prepare(field: str, value: object) -> object:
+    """Bring text that a person wrote closer to the type of its field."""
+    if isinstance(value, str) and _is_duration(field):
+        return parse_duration(value)
+    if isinstance(value, int) and not isinstance(value, bool) and _is_duration(field):
+        return float(value)
+    if isinstance(value, str) and not list_choices(field.removesuffix("_s")):
+        return _WORDS.get(value.strip().lower(), value)
+    return value
+
+
+def _is_duration(field: str) -> bool:
+    return field.endswith("_s")
