@@ -1,0 +1,129 @@
+"""Every character that draws a picture or stands for a word, in sets for what a terminal can show."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Glyphs:
+    """One complete set of characters; each is one cell wide."""
+
+    name: str
+    full: str
+    """Gauge cell that is filled."""
+    partial: str
+    """Gauge cells that are filled in part, from least to most; empty where there are none."""
+    band: str
+    """Gauge cell between the least and the most of the tick."""
+    empty: str
+    """Gauge cell that is not filled."""
+    is_braille: bool
+    """Whether history is drawn in braille, two columns of four dots a cell."""
+    history: str
+    """History cells from blank to full where there is no braille."""
+    history_band: str
+    """History cell between the least and the most of a bucket where there is no braille."""
+    levels: str
+    """One cell for a whole device, from nearly empty to full."""
+    risks: Mapping[str, str]
+    """One glyph for each level of risk."""
+    unmeasured: str
+    """What stands for a value nobody measured."""
+    ellipsis: str
+    separator: str
+    """What stands between two facts on one line."""
+    selected: str
+    """Left edge of what is selected."""
+    rule: str
+    """Horizontal line."""
+    degree: str
+    """Unit of temperature."""
+    lost: str
+    """One cell for a device that is lost."""
+    stale: str
+    """One cell for a device whose figures are old."""
+
+    def risk(self, level: str) -> str:
+        """Return the glyph of a level of risk; an unknown word has the glyph of `unknown`."""
+        return self.risks.get(level, self.risks["unknown"])
+
+
+UNICODE = Glyphs(
+    name="unicode",
+    full="█",
+    partial="▏▎▍▌▋▊▉",
+    band="▒",
+    empty="░",
+    is_braille=True,
+    history="",
+    history_band="",
+    levels="▁▂▃▄▅▆▇█",
+    risks={"low": "·", "medium": "▲", "high": "◆", "critical": "✖", "unknown": "?"},
+    unmeasured="—",
+    ellipsis="…",
+    separator="·",
+    selected="▌",
+    rule="─",
+    degree="°C",
+    lost="×",
+    stale="~",
+)
+"""For terminals with a full font."""
+
+BLOCKS = Glyphs(
+    name="blocks",
+    full="█",
+    partial="▌",
+    band="▒",
+    empty="░",
+    is_braille=False,
+    history=" ▄█",
+    history_band="▒",
+    levels="░▒▓█",
+    risks={"low": "·", "medium": "▲", "high": "♦", "critical": "X", "unknown": "?"},
+    unmeasured="-",
+    ellipsis="~",
+    separator="·",
+    selected="▌",
+    rule="─",
+    degree="°C",
+    lost="x",
+    stale="~",
+)
+"""For the Linux console, whose fonts hold the old PC characters and no braille."""
+
+ASCII = Glyphs(
+    name="ascii",
+    full="#",
+    partial="",
+    band="=",
+    empty=".",
+    is_braille=False,
+    history=" .+#",
+    history_band="=",
+    levels="0123456789",
+    risks={"low": ".", "medium": "^", "high": "*", "critical": "X", "unknown": "?"},
+    unmeasured="-",
+    ellipsis="~",
+    separator="|",
+    selected=">",
+    rule="-",
+    degree="C",
+    lost="x",
+    stale="~",
+)
+"""For everything else: seven bits."""
+
+
+def choose_glyphs(encoding: str | None, term: str | None, *, is_ascii: bool = False) -> Glyphs:
+    """Return the set that a terminal can show.
+
+    Args:
+        encoding: Encoding of the terminal, as `sys.stdout.encoding` has it.
+        term: Value of the environment variable `TERM`.
+        is_ascii: Whether the user asked for ASCII.
+    """
+    is_utf8 = (encoding or "").lower().replace("-", "").replace("_", "") == "utf8"
+    if is_ascii or not is_utf8 or term in ("dumb", "vt100", "vt102", "vt220", "ansi"):
+        return ASCII
+    return BLOCKS if term == "linux" else UNICODE

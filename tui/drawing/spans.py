@@ -1,0 +1,94 @@
+"""Lines as spans: text with the role it plays; a theme gives each role its look."""
+
+from collections.abc import Iterable, Mapping
+from typing import Literal, NamedTuple
+
+from rich.cells import cell_len, set_cell_size
+from rich.segment import Segment
+from rich.style import Style
+from textual.strip import Strip
+
+Role = Literal[
+    "text",
+    "strong",
+    "muted",
+    "faint",
+    "accent",
+    "fill",
+    "band",
+    "low",
+    "medium",
+    "high",
+    "critical",
+    "unknown",
+]
+"""What a piece of text is for; `tui/theme.py` says how each role looks."""
+
+
+class Span(NamedTuple):
+    """A piece of a line."""
+
+    text: str
+    role: Role = "text"
+
+
+Line = list[Span]
+"""One row, left to right."""
+
+
+def line_width(line: Iterable[Span]) -> int:
+    """Return the cells a line takes."""
+    return sum(cell_len(text) for text, _ in line)
+
+
+def line_text(line: Iterable[Span]) -> str:
+    """Return what a line says, without its looks."""
+    return "".join(text for text, _ in line)
+
+
+def fit_text(text: str, width: int, ellipsis: str) -> str:
+    """Return text in exactly `width` cells: padded on the right, or cut with an ellipsis."""
+    if width <= 0:
+        return ""
+    if cell_len(text) <= width:
+        return set_cell_size(text, width)
+    return set_cell_size(text, width - 1) + ellipsis
+
+
+def right_text(text: str, width: int, ellipsis: str) -> str:
+    """Return text in exactly `width` cells: padded on the left, or cut with an ellipsis."""
+    missing = width - cell_len(text)
+    return " " * missing + text if missing >= 0 else fit_text(text, width, ellipsis)
+
+
+def fit_line(line: Iterable[Span], width: int) -> Line:
+    """Return a line of exactly `width` cells: padded with blanks or cut."""
+    fitted: Line = []
+    left = width
+    for text, role in line:
+        taken = cell_len(text)
+        if taken >= left:
+            if left > 0:
+                fitted.append(Span(set_cell_size(text, left), role))
+            return fitted
+        fitted.append(Span(text, role))
+        left -= taken
+    if left > 0:
+        fitted.append(Span(" " * left))
+    return fitted
+
+
+def to_strip(line: Iterable[Span], looks: Mapping[Role, Style], width: int) -> Strip:
+    """Return a line as a strip of exactly `width` cells; neighbours of one role become one segment."""
+    segments: list[Segment] = []
+    text, role = "", None
+    for span_text, span_role in fit_line(line, width):
+        if span_role == role:
+            text += span_text
+            continue
+        if role is not None:
+            segments.append(Segment(text, looks[role]))
+        text, role = span_text, span_role
+    if role is not None:
+        segments.append(Segment(text, looks[role]))
+    return Strip(segments, max(0, width))
