@@ -1,0 +1,243 @@
+"""One device's pressure: how long it has been nearly full, and the finding that says so."""
+
+from typing import NamedTuple
+
+import msgspec
+
+from ..engine.model import DeviceSample, Evidence, Finding, Severity, make_finding_id
+from ..engine.units import MIB, format_bytes, format_gib
+from .crossing import DWELL_S, Crossing
+from .device_names import name_device
+
+KIND = "pressure"
+
+FULL_SHARE = 0.95
+"""Share of the capacity from which a device is nearly full."""
+RELIEVED_SHARE = 0.92
+"""Share of the capacity below which it no longer is."""
+SCARCE_FREE_SHARE = 0.01
+SCARCE_FREE_BYTES = 256 * MIB
+"""A CUDA context or a set of NCCL buffers takes this order of memory and is not served from any cache."""
+SCARCE_END_FACTOR = 1.5
+UPDATE_SHARE = 0.01
+"""Share of the capacity by which the peak must rise before the finding is published again."""
+
+_PEAK, _CAPACITY, _FREE, _SINCE = "peak device used", "capacity", "least free", "nearly full since"
+
+
+class _Level(NamedTuple):
+    """Device used (the most within the tick) of one sample, against the capacity."""
+
+    used_bytes: int
+    total_bytes: int
+
+    @property
+    def free_bytes(self) -> int:
+        return max(0, self.total_bytes - self.used_bytes)
+
+    @property
+    def is_full(self) -> bool:
+        return self.used_bytes >= FULL_SHARE * self.total_bytes or self.free_bytes < SCARCE_FREE_BYTES
+
+    @property
+    def is_relieved(self) -> bool:
+        is_below = self.used_bytes < RELIEVED_SHARE * self.total_bytes
+        return is_below and self.free_bytes >= SCARCE_END_FACTOR * SCARCE_FREE_BYTES
+
+    @property
+    def is_scarce(self) -> bool:
+        return self.free_bytes < self._scarce_bytes
+
+    @property
+    def is_ample(self) -> bool:
+        return self.free_bytes >= SCARCE_END_FACTOR * self._scarce_bytes
+
+    @property
+    def _scarce_bytes(self) -> float:
+        return max(SCARCE_FREE_SHARE * self.total_bytes, SCARCE_FREE_BYTES)
+
+
+class PressureTrack:
+    """What one device did lately, and its finding while one is open."""
+
+    def __init__(self) -> None:
+        self.finding: Finding | None = None
+        self._full = Crossing()
+        self._scarce = Crossing()
+        self._absence = Crossing()
+        self._peak = _Level(0, 0)
+        self._last_s: float | None = None
+        self._settled_until_s: float | None = None
+
+    @classmethod
+    def adopt(cls, finding: Finding) -> "PressureTrack":
+        """Return a track that goes on with a finding that a predecessor opened."""
+        track = cls()
+        track.finding = finding
+        track._full = Crossing(is_active=True)
+        track._scarce = Crossing(is_active=finding.severity != "low")
+        track._peak = _Level(_evidence(finding, _PEAK), _evidence(finding, _CAPACITY))
+        track._settled_until_s = finding.updated_s
+        return track
+
+    def start_anew(self) -> None:
+        """Forget everything but the open finding: the clock was set back."""
+        self._last_s = self._settled_until_s = None
+        self._restart()
+
+    def observe(self, node: str, device: DeviceSample, time_s: float, gap_s: float) -> Finding | None:
+        """Count one sample in which the device is listed; return its finding if that changed."""
+        self._absence.restart()
+        level = _read_level(device)
+        if level is None:
+            return None
+        self._note_time(time_s, gap_s)
+        was_asked = self._full.is_asked
+        self._full.observe(time_s, is_beyond=level.is_full, is_back=level.is_relieved)
+        self._scarce.observe(time_s, is_beyond=level.is_scarce, is_back=level.is_ample)
+        self._note_peak(level, is_new=self.finding is None and not was_asked)
+        if self._settled_until_s is not None and time_s <= self._settled_until_s:
+            return None
+        return self._conclude(node, device, time_s)
+
+    def observe_absence(self, time_s: float, gap_s: float, *, is_lost: bool) -> Finding | None:
+        """Count one sample in which the device is lost or not listed; return its finding if that closed."""
+        if self.finding is None:
+            return None
+        self._note_time(time_s, gap_s)
+        self._full.restart()
+        self._scarce.restart()
+        self._absence.observe(time_s, is_beyond=True, is_back=False)
+        is_settled = self._settled_until_s is not None and time_s <= self._settled_until_s
+        if is_settled or not self._absence.is_due:
+            return None
+        return self._close(time_s, "the device was lost" if is_lost else "the device is no longer listed")
+
+    def _restart(self) -> None:
+        for crossing in (self._full, self._scarce, self._absence):
+            crossing.restart()
+
+    def _note_time(self, time_s: float, gap_s: float) -> None:
+        if self._last_s is not None and time_s - self._last_s > gap_s:
+            self._restart()
+        self._last_s = time_s
+
+    def _note_peak(self, level: _Level, *, is_new: bool) -> None:
+        if is_new or level.total_bytes != self._peak.total_bytes or level.used_bytes > self._peak.used_bytes:
+            self._peak = level
+
+    def _conclude(self, node: str, device: DeviceSample, time_s: float) -> Finding | None:
+        if self._scarce.is_due:
+            self._scarce.flip()
+        if self._full.is_due:
+            since_s = self._full.asked_since_s
+            self._full.flip()
+            if self._full.is_active:
+                return self._open(node, device, time_s, since_s)
+            return self._close(time_s, f"device used stayed below {RELIEVED_SHARE:.0%} of the capacity")
+        return self._update(device, time_s)
+
+    def _open(self, node: str, device: DeviceSample, time_s: float, since_s: float) -> Finding:
+        opened = Finding(
+            id=make_finding_id(KIND, node, device.uuid, time_s),
+            kind=KIND,
+            node=node,
+            device_uuid=device.uuid,
+            device=device.label,
+            severity="low",
+            title="",
+            opened_s=time_s,
+            updated_s=time_s,
+            evidence=(Evidence(_SINCE, since_s, "s"),),
+        )
+        self.finding = self._restate(opened, device, time_s)
+        return self.finding
+
+    def _update(self, device: DeviceSample, time_s: float) -> Finding | None:
+        """Return the finding anew where its severity, its capacity or, by a whole step, its peak changed."""
+        finding = self.finding
+        if finding is None:
+            return None
+        step_bytes = UPDATE_SHARE * self._peak.total_bytes
+        is_same = (
+            finding.severity == self._severity
+            and _evidence(finding, _CAPACITY) == self._peak.total_bytes
+            and self._peak.used_bytes - _evidence(finding, _PEAK) < step_bytes
+        )
+        if is_same:
+            return None
+        self.finding = self._restate(finding, device, time_s)
+        return self.finding
+
+    def _close(self, time_s: float, because: str) -> Finding | None:
+        finding, self.finding = self.finding, None
+        self._full, self._scarce, self._absence = Crossing(), Crossing(), Crossing()
+        self._settled_until_s = None
+        if finding is None:
+            return None
+        closed_s = max(time_s, finding.opened_s)
+        evidence = (*finding.evidence, Evidence("closed because", because))
+        return msgspec.structs.replace(finding, updated_s=closed_s, closed_s=closed_s, evidence=evidence)
+
+    @property
+    def _severity(self) -> Severity:
+        return "medium" if self._scarce.is_active else "low"
+
+    def _restate(self, finding: Finding, device: DeviceSample, time_s: float) -> Finding:
+        peak = self._peak
+        return msgspec.structs.replace(
+            finding,
+            device=device.label,
+            severity=self._severity,
+            title=(
+                f"{name_device(device)} nearly full: {format_gib(peak.used_bytes)} of "
+                f"{format_gib(peak.total_bytes)} GiB used at peak, {format_bytes(peak.free_bytes)} free"
+            ),
+            updated_s=max(time_s, finding.opened_s),
+            evidence=(
+                Evidence(_PEAK, peak.used_bytes, "bytes"),
+                Evidence(_CAPACITY, peak.total_bytes, "bytes"),
+                Evidence(_FREE, peak.free_bytes, "bytes"),
+                *(evidence for evidence in finding.evidence if evidence.name == _SINCE),
+            ),
+            method=_explain_method(device),
+            advice=_advise(device, self._severity),
+        )
+
+
+def _read_level(device: DeviceSample) -> _Level | None:
+    """Return a device's level, or None where its figures are stale, unmeasured or without a capacity."""
+    memory = device.memory
+    used_bytes = memory.used_max_bytes if memory.used_max_bytes is not None else memory.used_bytes
+    if device.state != "ok" or used_bytes is None or not memory.total_bytes:
+        return None
+    return _Level(used_bytes, memory.total_bytes)
+
+
+def _evidence(finding: Finding, name: str) -> int:
+    values = [evidence.value for evidence in finding.evidence if evidence.name == name]
+    return values[0] if values and isinstance(values[0], int) else 0
+
+
+def _explain_method(device: DeviceSample) -> str:
+    subject = "Host memory in use" if device.kind == "unified" else "Device used, the most within each tick,"
+    return (
+        f"{subject} stood at {FULL_SHARE:.0%} of the capacity or more, or less than "
+        f"{format_bytes(SCARCE_FREE_BYTES)} was free, in every sample of {DWELL_S:.0f} s"
+    )
+
+
+def _advise(device: DeviceSample, severity: Severity) -> str:
+    if device.kind == "unified":
+        return (
+            "The device shares the host's memory: end other programs or lower the batch before the host swaps"
+        )
+    known = (
+        "Full is normal for a caching allocator; cache and need cannot be told apart without allocator data"
+    )
+    if severity == "low":
+        return f"{known}. Leave room before starting another process on this device"
+    return (
+        f"{known}. So little free memory can make a new CUDA context or NCCL communicator fail: start "
+        "nothing else on this device, or cap the cache with torch.cuda.set_per_process_memory_fraction(0.95)"
+    )
