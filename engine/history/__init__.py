@@ -1,5 +1,7 @@
 """The past: a ring of columns per device, and views of it that a screen can draw."""
 
-from .history import Field, History, HistoryColumns
+from .block import HistoryBlock
+from .history import Field, History
+from .views import HistoryColumns
 
-__all__ = ["Field", "History", "HistoryColumns"]
+__all__ = ["Field", "History", "HistoryBlock", "HistoryColumns"]

@@ -1,39 +1,202 @@
-"""History of a node: columns of minimum, maximum and last value per time bucket, for drawing."""
+"""History of a node: an hour of ticks, a week of minutes, and bucketed columns of both for drawing.
 
-from typing import Literal, NamedTuple
+Bounded: 3,600 ticks and 10,080 minutes; about 0.4 MiB a device when full.
+"""
 
+import threading
+from collections.abc import Iterator
+from typing import Literal
+
+from ..errors import WireError
 from ..model import Sample
+from .block import DeviceHeader, HistoryBlock, header_of, samples_of, values_of
+from .ring import UNMEASURED, ColumnRing, Row
+from .views import BucketView, HistoryColumns
 
 Field = Literal["used", "allocated", "utilization"]
 """What can be drawn over time: device used bytes, allocated bytes, utilisation in percent."""
 
+FINE_TICKS = 3600
+COARSE_TICKS = 7 * 24 * 60
+COARSE_S = 60.0
+MAX_VIEWS = 3
+"""Bucket lengths kept up to date per device and field; a resize makes a new one, the oldest goes."""
 
-class HistoryColumns(NamedTuple):
-    """One entry a time bucket, oldest first; None where nothing was measured."""
-
-    minimum: list[float | None]
-    maximum: list[float | None]
-    last: list[float | None]
+_BOUNDS = {
+    "used": ("used_min", "used_max"),
+    "allocated": ("allocated", "allocated_max"),
+    "utilization": ("utilization", "utilization"),
+}
 
 
 class History:
     """Everything seen of one node, bounded; safe to use from several threads."""
 
+    def __init__(self, fine_ticks: int = FINE_TICKS, coarse_ticks: int = COARSE_TICKS) -> None:
+        self._lock = threading.RLock()
+        self._fine = ColumnRing(fine_ticks)
+        self._coarse = ColumnRing(coarse_ticks)
+        self._minute: dict[str, dict[str, int]] = {}
+        self._minute_index: int | None = None
+        self._headers: dict[str, DeviceHeader] = {}
+        self._node, self._clock = "", "wall"
+        self._views: dict[tuple[str, str], dict[float, BucketView]] = {}
+        self._peaks: dict[str, tuple[int, float]] = {}
+
+    @property
+    def last_seq(self) -> int | None:
+        """Sequence number of the newest sample."""
+        with self._lock:
+            return self._fine.last.seq if self._fine.last else None
+
+    @property
+    def first_seq(self) -> int | None:
+        """Sequence number of the oldest sample that is still kept tick by tick."""
+        with self._lock:
+            return self._fine.first.seq if self._fine.first else None
+
     def add(self, sample: Sample) -> None:
         """Remember one sample."""
-        raise AssertionError
+        with self._lock:
+            self._node, self._clock = sample.node, sample.clock
+            devices: dict[str, dict[str, int]] = {}
+            for device in sample.devices:
+                self._headers[device.uuid] = header_of(device)
+                devices[device.uuid] = values_of(device)
+            self._fine.append(Row(sample.seq, sample.time_s, sample.interval_s), devices)
+            for uuid, values in devices.items():
+                self._fold(uuid, sample.time_s, values)
+            self._fold_minute(sample.time_s, devices)
+
+    def extend(self, block: HistoryBlock) -> None:
+        """Take over what a hub remembers; samples that are already here stay as they are.
+
+        Raises:
+            WireError: The block's columns do not fit together.
+        """
+        fine, coarse = ColumnRing(self._fine.capacity), ColumnRing(self._coarse.capacity)
+        try:
+            fine.load(block.fine_ticks, block.fine)
+            coarse.load(block.coarse_ticks, block.coarse)
+        except (ValueError, KeyError) as error:
+            raise WireError(f"the hub's history cannot be read: {error}") from error
+        with self._lock:
+            self._node, self._clock = block.node, block.clock
+            self._headers.update(block.devices)
+            if self._fine.last is None:
+                self._fine, self._coarse = fine, coarse
+                self._recount_peaks()
+                self._views.clear()
+                return
+            newest_s = self._fine.last.time_s
+            for sample in samples_of(fine, block.devices, block.node, block.clock):
+                if sample.time_s > newest_s:
+                    self.add(sample)
+
+    def block(self) -> HistoryBlock:
+        """Return everything that is remembered, to hand to whoever attaches late."""
+        with self._lock:
+            fine_ticks, fine = self._fine.dump()
+            coarse_ticks, coarse = self._coarse.dump()
+            kept = set(fine) | set(coarse)
+            headers = {uuid: header for uuid, header in self._headers.items() if uuid in kept}
+            return HistoryBlock(self._node, self._clock, headers, fine_ticks, fine, coarse_ticks, coarse)
+
+    def samples(self) -> Iterator[Sample]:
+        """Yield the samples still kept tick by tick, oldest first, with the fields that the ring keeps."""
+        with self._lock:
+            yield from samples_of(self._fine, self._headers, self._node, self._clock)
 
     def columns(self, uuid: str, field: Field, end_s: float, bucket_s: float, count: int) -> HistoryColumns:
         """Return `count` buckets of `bucket_s` seconds; the last bucket holds `end_s`.
 
         Buckets are aligned to multiples of `bucket_s`, so a bucket keeps its content as time goes on.
         """
-        raise AssertionError
+        with self._lock:
+            views = self._views.setdefault((uuid, field), {})
+            view = views.get(bucket_s)
+            if view is None:
+                view = self._build_view(uuid, field, bucket_s)
+                views[bucket_s] = view
+                while len(views) > MAX_VIEWS:
+                    del views[next(iter(views))]
+            return view.columns(end_s, count)
 
     def peak(self, uuid: str) -> tuple[int, float] | None:
         """Return the most device-used bytes seen and when (`Sample.time_s`), or None."""
-        raise AssertionError
+        with self._lock:
+            return self._peaks.get(uuid)
 
     def span_s(self, uuid: str) -> float:
         """Return the seconds from the oldest to the newest sample of a device."""
-        raise AssertionError
+        with self._lock:
+            times = [
+                row.time_s
+                for ring in (self._coarse, self._fine)
+                if uuid in ring.uuids
+                for row in (ring.first, ring.last)
+                if row is not None
+            ]
+            return max(times) - min(times) if times else 0.0
+
+    def _fold(self, uuid: str, time_s: float, values: dict[str, int]) -> None:
+        """Bring peaks and views up to date with one device's row."""
+        used = values.get("used_max", values.get("used", UNMEASURED))
+        peak = self._peaks.get(uuid)
+        if used != UNMEASURED and (peak is None or used > peak[0]):
+            self._peaks[uuid] = (used, time_s)
+        for field, (low_name, high_name) in _BOUNDS.items():
+            views = self._views.get((uuid, field))
+            last = values.get(field)
+            if not views or last is None:
+                continue
+            low, high = values.get(low_name, last), values.get(high_name, last)
+            for view in views.values():
+                view.add(time_s, low, high, last)
+
+    def _fold_minute(self, time_s: float, devices: dict[str, dict[str, int]]) -> None:
+        """Fold a tick into the running minute; a finished minute becomes a row of the coarse ring."""
+        index = int(time_s // COARSE_S)
+        if self._minute_index is not None and index != self._minute_index and self._minute:
+            self._coarse.append(
+                Row(self._minute_index, self._minute_index * COARSE_S, COARSE_S), self._minute
+            )
+            self._minute = {}
+        self._minute_index = index
+        for uuid, values in devices.items():
+            used = values.get("used")
+            if used is None:
+                continue
+            low, high = values.get("used_min", used), values.get("used_max", used)
+            minute = self._minute.setdefault(uuid, {"state": 0, "used_min": low, "used_max": high})
+            minute["used_min"] = min(minute["used_min"], low)
+            minute["used_max"] = max(minute["used_max"], high)
+
+    def _build_view(self, uuid: str, field: Field, bucket_s: float) -> BucketView:
+        view = BucketView(bucket_s)
+        fine_from_s = self._fine.first.time_s if self._fine.first else 0.0
+        low_name, high_name = _BOUNDS[field]
+        for ring, is_fine in ((self._coarse, False), (self._fine, True)):
+            lows, highs = ring.column(uuid, low_name), ring.column(uuid, high_name)
+            lasts = ring.column(uuid, field) if is_fine else highs
+            if lasts is None:
+                continue
+            lows, highs = lows if lows is not None else lasts, highs if highs is not None else lasts
+            for time_s, low, high, last in zip(ring.times(), lows, highs, lasts, strict=True):
+                if last != UNMEASURED and (is_fine or time_s + COARSE_S <= fine_from_s):
+                    known_low, known_high = (v if v != UNMEASURED else last for v in (low, high))
+                    view.add(time_s, known_low, known_high, last)
+        return view
+
+    def _recount_peaks(self) -> None:
+        self._peaks.clear()
+        for ring in (self._coarse, self._fine):
+            times = ring.times()
+            for uuid in ring.uuids:
+                column = ring.column(uuid, "used_max") or ring.column(uuid, "used")
+                if column is None or not len(column):
+                    continue
+                position = max(range(len(column)), key=column.__getitem__)
+                old = self._peaks.get(uuid)
+                if column[position] != UNMEASURED and (old is None or column[position] > old[0]):
+                    self._peaks[uuid] = (column[position], times[position])

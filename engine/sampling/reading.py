@@ -37,8 +37,9 @@ class DeviceReadings:
     def replace_reader(self, reader: DeviceReader) -> None:
         """Go on with a fresh handle of the same device."""
         self.reader = reader
-        self._state, self._reason = "ok", None
-        self.memory_due_s = self.details_due_s = 0.0
+        if self.is_lost:
+            self._state, self._reason = "stale", "it came back and has not been read yet"
+            self.memory_due_s = self.details_due_s = 0.0
 
     def mark_lost(self, reason: str) -> None:
         """Say that the device is gone, and why."""

@@ -9,9 +9,9 @@ import threading
 from collections.abc import Sequence
 
 from ..clock import Clock, SystemClock
-from ..errors import DeviceError, SourceUnavailableError
+from ..errors import DeviceError, DeviceLostError, SourceUnavailableError
 from ..model import DeviceSample
-from ..sources.source import DeviceReader, Source
+from ..sources.source import DeviceDetails, DeviceReader, Source
 from .reading import DeviceReadings
 
 CALL_DEADLINE_S = 0.5
@@ -140,6 +140,8 @@ class SourceSampler:
             readers = self.source.discover()
         except SourceUnavailableError as error:
             failure = error
+        except Exception as error:  # noqa: BLE001 - a plug-in's bug is told, and costs only its own devices
+            failure = SourceUnavailableError(f"{self.source.name}: {error!r}")
         with self._lock:
             self._end(lane)
             if lane.is_abandoned:
@@ -188,16 +190,20 @@ class SourceSampler:
         self._begin(lane, device, now_s)
         try:
             memory = device.reader.read_memory()
-        except DeviceError as error:
+        except Exception as error:  # noqa: BLE001 - a plug-in's bug is told, and costs only its own devices
             with self._lock:
-                device.fold_failure(error, now_s)
+                self._fold_failure(device, error, now_s)
                 self._end(lane)
-                if device.is_lost:
-                    self._discover_due_s = min(self._discover_due_s, now_s + RETRY_S)
             return
         with self._lock:
             device.fold_memory(memory, self._clock.monotonic_s())
             self._end(lane)
+
+    def _fold_failure(self, device: DeviceReadings, error: Exception, now_s: float) -> None:
+        told = error if isinstance(error, DeviceError) else DeviceError(f"{self.source.name}: {error!r}")
+        device.fold_failure(told, now_s)
+        if device.is_lost:
+            self._discover_due_s = min(self._discover_due_s, now_s + RETRY_S)
 
     def _read_details(self, lane: _Lane, device: DeviceReadings) -> None:
         now_s = self._clock.monotonic_s()
@@ -205,15 +211,17 @@ class SourceSampler:
             device.details_due_s + self.details_interval_s, now_s + self.memory_interval_s
         )
         self._begin(lane, device, now_s)
+        details, lost = DeviceDetails(), None
         try:
             details = device.reader.read_details()
-        except DeviceError as error:
-            with self._lock:
-                device.fold_failure(error, now_s)
-                self._end(lane)
-            return
+        except DeviceLostError as error:
+            lost = error
+        except DeviceError:
+            pass  # the fields stay unmeasured; memory, read ten times a second, says what is wrong
         with self._lock:
             device.fold_details(details)
+            if lost is not None:
+                self._fold_failure(device, lost, now_s)
             self._end(lane)
 
     def _begin(self, lane: _Lane, device: DeviceReadings | None, now_s: float) -> None:

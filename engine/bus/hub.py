@@ -1,0 +1,232 @@
+"""The hub of one node: publishes samples and findings, remembers the past, keeps the analyzers running."""
+
+import os
+import secrets
+import signal
+from pathlib import Path
+from types import FrameType
+
+import zmq
+
+from ..clock import Clock, SystemClock
+from ..errors import RuntimeFolderError, WireError
+from ..history import History
+from ..model import Finding, HubStatus, Sample
+from ..sampling.producer import SampleProducer
+from .endpoints import endpoints_of
+from .findings import FindingStore
+from .messages import (
+    TOPIC_FINDING,
+    TOPIC_HUB,
+    TOPIC_SAMPLE,
+    TOPIC_VIEWER,
+    FindingBatch,
+    Request,
+    Welcome,
+    WorkerReport,
+)
+from .supervisor import WorkerSupervisor
+from .usage import OwnUsage, rss_bytes
+from .wire import MAX_MESSAGE_BYTES, body_of, decode, encode
+
+SEND_QUEUE_MESSAGES = 256
+"""Messages a stalled viewer may fall behind before new ones are dropped for it alone."""
+STATUS_INTERVAL_S = 1.0
+USAGE_INTERVAL_S = 5.0
+VIEWER_WITHIN_S = 15.0
+"""A hub that a viewer started ends if none has arrived by then."""
+MAX_REQUESTS_PER_TURN = 64
+
+
+class Hub:
+    """One hub; everything happens on the thread that calls `run`.
+
+    Args:
+        runtime_dir: Private folder that holds its sockets.
+        producer: What it publishes from.
+        node: Name of the node.
+        version: Version of vramscope, told to viewers.
+        supervisor: Keeps the analyzer worker; None to run without analyzers.
+        leaves_with_viewers: End when the last viewer leaves.
+        clock: Injected in tests.
+    """
+
+    def __init__(
+        self,
+        runtime_dir: Path,
+        producer: SampleProducer,
+        *,
+        node: str,
+        version: str,
+        supervisor: WorkerSupervisor | None = None,
+        leaves_with_viewers: bool = False,
+        clock: Clock | None = None,
+    ) -> None:
+        self.hub_id = secrets.token_hex(8)
+        self._clock = clock or SystemClock()
+        self._producer, self._supervisor = producer, supervisor
+        self._node, self._version = node.encode(), version
+        self._leaves_with_viewers = leaves_with_viewers
+        self._has_viewers = False
+        self._started_s, self._started_wall_s = self._clock.monotonic_s(), self._clock.wall_s()
+        self._history = History()
+        self._findings = FindingStore()
+        self._usage = OwnUsage()
+        self._cpu_percent: float | None = None
+        self._usage_due_s = self._status_due_s = 0.0
+        self._first_seq: int | None = None
+        self._sample: Sample | None = None
+        self._is_stopping = False
+        self._context = zmq.Context()
+        self._stream = self._bind(zmq.XPUB, endpoints_of(runtime_dir).stream)
+        self._reports = self._bind(zmq.PULL, endpoints_of(runtime_dir).reports)
+        self._control = self._bind(zmq.ROUTER, endpoints_of(runtime_dir).control)
+        self._poller = zmq.Poller()
+        for socket in (self._stream, self._reports, self._control):
+            self._poller.register(socket, zmq.POLLIN)
+
+    def _bind(self, kind: int, address: str) -> "zmq.Socket[bytes]":
+        socket = self._context.socket(kind)
+        socket.setsockopt(zmq.LINGER, 0)
+        socket.setsockopt(zmq.SNDHWM, SEND_QUEUE_MESSAGES)
+        socket.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE_BYTES)
+        try:
+            socket.bind(address)
+        except zmq.ZMQError as error:
+            raise RuntimeFolderError(f"cannot listen on {address}: {error}; see `vramscope doctor`") from error
+        return socket
+
+    def run(self) -> None:
+        """Serve until `stop` is called or, if it leaves with its viewers, until the last is gone."""
+        self._producer.start()
+        try:
+            while not self._is_over():
+                self._turn()
+        finally:
+            if self._supervisor is not None:
+                self._supervisor.stop()
+            self._producer.stop()
+            self._context.destroy(linger=0)
+
+    def stop(self, _signal: int = 0, _frame: FrameType | None = None) -> None:
+        """End soon; may be called from a signal handler."""
+        self._is_stopping = True
+
+    def _turn(self) -> None:
+        ready = dict(self._poller.poll(int(1000 * self._producer.wait_s())))
+        for sample in self._producer.take():
+            self._publish_sample(sample)
+        if self._reports in ready:
+            self._take_reports()
+        if self._stream in ready:
+            self._note_viewers()
+        if self._control in ready:
+            self._answer_requests()
+        if self._supervisor is not None and self._sample is not None:
+            self._supervisor.poll()
+        self._publish_status()
+
+    def _is_over(self) -> bool:
+        if self._is_stopping or not self._leaves_with_viewers or self._has_viewers:
+            return self._is_stopping
+        return self._clock.monotonic_s() - self._started_s > VIEWER_WITHIN_S
+
+    def _publish_sample(self, sample: Sample) -> None:
+        if self._first_seq is None:
+            self._first_seq = sample.seq
+        self._sample = sample
+        self._history.add(sample)
+        self._stream.send_multipart([TOPIC_SAMPLE + self._node, encode("sample", self.hub_id, sample)])
+
+    def _publish_findings(self, findings: list[Finding]) -> None:
+        if findings:
+            message = encode("findings", self.hub_id, FindingBatch(tuple(findings)))
+            self._stream.send_multipart([TOPIC_FINDING + self._node, message])
+
+    def _publish_status(self) -> None:
+        now_s = self._clock.monotonic_s()
+        if now_s < self._status_due_s:
+            return
+        self._status_due_s = now_s + STATUS_INTERVAL_S
+        self._stream.send_multipart([TOPIC_HUB + self._node, encode("hub", self.hub_id, self._status())])
+
+    def _status(self) -> HubStatus:
+        now_s = self._clock.monotonic_s()
+        pid = self._supervisor.pid if self._supervisor is not None else None
+        if now_s >= self._usage_due_s:
+            self._usage_due_s = now_s + USAGE_INTERVAL_S
+            percent = self._usage.cpu_percent(now_s, [] if pid is None else [pid])
+            self._cpu_percent = percent if percent is not None else self._cpu_percent
+        return HubStatus(
+            hub_id=self.hub_id,
+            pid=os.getpid(),
+            version=self._version,
+            started_s=self._started_wall_s,
+            interval_s=self._producer.interval_s,
+            cpu_percent=self._cpu_percent,
+            rss_bytes=rss_bytes(),
+            workers=() if self._supervisor is None else (self._supervisor.status(),),
+            ticks_late=getattr(self._producer, "ticks_late", 0),
+        )
+
+    def _take_reports(self) -> None:
+        for _ in range(MAX_REQUESTS_PER_TURN):
+            try:
+                data = self._reports.recv(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            try:
+                report = body_of(decode(data), WorkerReport)
+            except WireError:
+                continue
+            self._take_report(report)
+
+    def _take_report(self, report: WorkerReport) -> None:
+        if self._supervisor is not None:
+            self._supervisor.take_report(report)
+        changed = self._findings.merge(report.findings)
+        if report.open_ids is not None and self._sample is not None:
+            changed += self._findings.close_others(report.open_ids, self._sample.time_s)
+        self._publish_findings(changed)
+
+    def _note_viewers(self) -> None:
+        """Follow subscriptions: the first viewer's arrival and the last one's leaving are told by ZeroMQ."""
+        while True:
+            try:
+                event = self._stream.recv(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            if event[1:] != TOPIC_VIEWER:
+                continue
+            self._has_viewers = event[0] == 1
+            if self._leaves_with_viewers and not self._has_viewers:
+                self._is_stopping = True
+
+    def _answer_requests(self) -> None:
+        for _ in range(MAX_REQUESTS_PER_TURN):
+            try:
+                peer, *_, data = self._control.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            try:
+                request = body_of(decode(data), Request)
+            except WireError:
+                continue
+            self._control.send_multipart([peer, encode("welcome", self.hub_id, self._welcome(request))])
+
+    def _welcome(self, request: Request) -> Welcome:
+        return Welcome(
+            request_id=request.request_id,
+            sample=self._sample,
+            findings=self._findings.all(),
+            hub=self._status(),
+            history=self._history.block(),
+            first_seq=self._first_seq,
+            history_first_seq=self._history.first_seq,
+        )
+
+
+def stop_on_signals(hub: Hub) -> None:
+    """End the hub on Ctrl-C, on a polite kill and on hang-up."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, hub.stop)

@@ -1,0 +1,79 @@
+"""The lock that says which process serves a runtime folder; it goes when its holder goes, however."""
+
+import fcntl
+import os
+import struct
+from pathlib import Path
+
+from ..errors import HubTakenError
+
+_FLOCK = struct.Struct("hhqqi4x")
+"""`struct flock` of 64-bit Linux: type, whence, start, length, pid."""
+
+
+def _flock(kind: int) -> bytes:
+    return _FLOCK.pack(kind, os.SEEK_SET, 0, 0, 0)
+
+
+class HubLock:
+    """An open-file-description lock on `hub.lock`; the file holds the pid of the holder."""
+
+    def __init__(self, runtime_dir: Path) -> None:
+        self.path = runtime_dir / "hub.lock"
+        self._fd: int | None = None
+
+    def acquire(self) -> None:
+        """Take the lock.
+
+        Raises:
+            HubTakenError: Another process holds it; the text names it.
+        """
+        fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.fcntl(fd, fcntl.F_OFD_SETLK, _flock(fcntl.F_WRLCK))
+        except BlockingIOError:
+            os.close(fd)
+            pid = holder_pid(self.path.parent)
+            who = "another process" if pid is None else f"process {pid} ({_command_of(pid)})"
+            raise HubTakenError(
+                f"an agent already serves {self.path.parent}: {who} holds {self.path.name}; "
+                "use `vramscope` to attach to it, or end it first"
+            ) from None
+        os.ftruncate(fd, 0)
+        os.write(fd, f"{os.getpid()}\n".encode())
+        self._fd = fd
+
+    def release(self) -> None:
+        """Give the lock back."""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+
+def is_hub_alive(runtime_dir: Path) -> bool:
+    """Return whether a process serves this folder; looks only, and cannot disturb one that is starting."""
+    try:
+        fd = os.open(runtime_dir / "hub.lock", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        answer = fcntl.fcntl(fd, fcntl.F_OFD_GETLK, _flock(fcntl.F_RDLCK))
+        return bool(_FLOCK.unpack(answer)[0] != fcntl.F_UNLCK)
+    finally:
+        os.close(fd)
+
+
+def holder_pid(runtime_dir: Path) -> int | None:
+    """Return the pid that the lock's holder wrote, or None where that cannot be known."""
+    try:
+        return int((runtime_dir / "hub.lock").read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def _command_of(pid: int) -> str:
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return "command unknown"
+    return " ".join(word.decode(errors="replace") for word in words if word) or "command unknown"

@@ -1,0 +1,66 @@
+"""The bodies that travel: what hubs publish, what workers report, what viewers ask."""
+
+from typing import Literal
+
+import msgspec
+
+from ..history import HistoryBlock
+from ..model import Finding, HubStatus, Sample
+
+TOPIC_SAMPLE = b"sample/"
+"""Followed by the node's name."""
+TOPIC_FINDING = b"finding/"
+TOPIC_HUB = b"hub/"
+TOPIC_VIEWER = b"viewer/"
+"""Nothing is published under it: a subscription says that a viewer is there, its end that none is left."""
+
+
+class FindingBatch(msgspec.Struct, frozen=True):
+    """Findings that opened, changed or closed."""
+
+    findings: tuple[Finding, ...]
+
+
+class WorkerReport(msgspec.Struct, frozen=True):
+    """What a worker tells its hub: once a second, and at once when findings changed."""
+
+    name: str
+    pid: int
+    seen_seq: int
+    """Newest sample that was analyzed."""
+    samples_dropped: int
+    analyzers: tuple[str, ...]
+    findings: tuple[Finding, ...] = ()
+    """Findings that opened, changed or closed since the last report."""
+    open_ids: tuple[str, ...] | None = None
+    """After catching up with the ring: every finding this worker holds open; others are over."""
+    reason: str | None = None
+    """An analyzer that failed and was set aside, in one sentence."""
+
+
+class Request(msgspec.Struct, frozen=True):
+    """What a viewer or worker asks of a hub."""
+
+    verb: Literal["join"]
+    request_id: int
+
+
+class Welcome(msgspec.Struct, frozen=True):
+    """Everything a hub knows, for whoever attaches late or missed something."""
+
+    request_id: int
+    sample: Sample | None
+    findings: tuple[Finding, ...]
+    hub: HubStatus
+    history: HistoryBlock
+    first_seq: int | None = None
+    """First sample this hub ever published."""
+    history_first_seq: int | None = None
+    """First sample that `history` still holds; those before it are forgotten."""
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """Why a request was not answered."""
+
+    request_id: int
+    reason: str

@@ -1,0 +1,53 @@
+"""Processes that vramscope starts of itself: hubs and workers."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+MAX_REASON_CHARS = 300
+
+
+def command_of(verb: str, *arguments: str) -> list[str]:
+    """Return the command line that runs a verb of this very installation."""
+    return [sys.executable, "-m", "vramscope", verb, *arguments]
+
+
+def spawn(command: list[str], log: Path, *, own_session: bool, stdin: int) -> subprocess.Popen[bytes]:
+    """Start a process whose stderr goes to a log file, fresh at every start.
+
+    Args:
+        command: Command line.
+        log: File for stderr.
+        own_session: Keep the terminal's signals (Ctrl-C, hang-up) away from it.
+        stdin: `subprocess.DEVNULL`, or `subprocess.PIPE` for a process that ends when the pipe closes.
+    """
+    with log.open("wb") as stderr:
+        return subprocess.Popen(
+            command,
+            stdin=stdin,
+            stdout=subprocess.DEVNULL,
+            stderr=stderr,
+            start_new_session=own_session,
+            env=_environment(),
+        )
+
+
+def last_line(log: Path) -> str | None:
+    """Return the last line that a process wrote to its log, shortened, or None."""
+    try:
+        lines = log.read_text(errors="replace").split("\n")
+    except OSError:
+        return None
+    told = [line.strip() for line in lines if line.strip()]
+    return told[-1][:MAX_REASON_CHARS] if told else None
+
+
+def _environment() -> dict[str, str]:
+    """Return this environment, in which `-m vramscope` finds the package that runs now, and first."""
+    root = str(Path(__file__).resolve().parents[2])
+    environment = dict(os.environ)
+    if root in sys.path or str(Path.cwd()) == root:
+        found = environment.get("PYTHONPATH")
+        environment["PYTHONPATH"] = root if not found else f"{root}{os.pathsep}{found}"
+    return environment

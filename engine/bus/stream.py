@@ -1,0 +1,190 @@
+"""One end of a hub's stream: every sample in order, gaps filled from the hub's ring, the rest counted."""
+
+import itertools
+import os
+from collections import deque
+from pathlib import Path
+
+import msgspec
+import zmq
+
+from ..clock import Clock, SystemClock
+from ..errors import WireError
+from ..model import Finding, HubStatus, Sample
+from .endpoints import endpoints_of
+from .messages import (
+    TOPIC_FINDING,
+    TOPIC_HUB,
+    TOPIC_SAMPLE,
+    TOPIC_VIEWER,
+    FindingBatch,
+    Refusal,
+    Request,
+    Welcome,
+)
+from .wire import MAX_HISTORY_BYTES, MAX_MESSAGE_BYTES, body_of, decode, encode
+
+QUEUE_MESSAGES = 256
+"""Messages a stalled reader may fall behind before new ones are dropped; the ring then fills the gap."""
+ANSWER_WITHIN_S = 3.0
+MAX_PENDING = 1024
+
+
+class Joined(msgspec.Struct, frozen=True):
+    """The hub answered: at first, after it was restarted, or after a gap."""
+
+    welcome: Welcome
+    is_new_hub: bool
+
+
+Event = Joined | Sample | Finding | HubStatus
+
+
+class HubStream:
+    """Subscribes to one hub; yields events in order. Use from one thread only."""
+
+    def __init__(self, runtime_dir: Path, *, is_viewer: bool, clock: Clock | None = None) -> None:
+        self.samples_dropped = 0
+        """Samples that were published and never reached this end."""
+        self.refused: str | None = None
+        """Why the newest refused message was refused."""
+        self.heard_s: float | None = None
+        """When the hub was last heard, in monotonic seconds."""
+        self.is_watched_closed = False
+        """Whether the pipe given to `watch` was closed at its other end."""
+        self._watched_fd: int | None = None
+        self._clock = clock or SystemClock()
+        self._hub_id: str | None = None
+        self._last_seq: int | None = None
+        self._pending: deque[Sample] = deque()
+        self._asked: tuple[int, float] | None = None
+        self._request_ids = itertools.count(1)
+        self._context = zmq.Context()
+        self._subscriber = self._context.socket(zmq.SUB)
+        self._control = self._context.socket(zmq.DEALER)
+        self._poller = zmq.Poller()
+        self._connect(runtime_dir, is_viewer)
+
+    def _connect(self, runtime_dir: Path, is_viewer: bool) -> None:
+        endpoints = endpoints_of(runtime_dir)
+        for socket in (self._subscriber, self._control):
+            socket.setsockopt(zmq.LINGER, 0)
+            socket.setsockopt(zmq.RCVHWM, QUEUE_MESSAGES)
+            socket.setsockopt(zmq.RECONNECT_IVL, 100)
+            socket.setsockopt(zmq.RECONNECT_IVL_MAX, 1000)
+            self._poller.register(socket, zmq.POLLIN)
+        self._subscriber.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE_BYTES)
+        self._control.setsockopt(zmq.MAXMSGSIZE, MAX_HISTORY_BYTES)
+        topics = (TOPIC_SAMPLE, TOPIC_FINDING, TOPIC_HUB, TOPIC_VIEWER)
+        for topic in topics if is_viewer else (TOPIC_SAMPLE,):
+            self._subscriber.setsockopt(zmq.SUBSCRIBE, topic)
+        self._subscriber.connect(endpoints.stream)
+        self._control.connect(endpoints.control)
+        self.ask()
+
+    def ask(self) -> None:
+        """Ask the hub for everything it knows."""
+        request_id = next(self._request_ids)
+        self._asked = (request_id, self._clock.monotonic_s())
+        self._control.send(encode("request", self._hub_id or "", Request("join", request_id)))
+
+    def events(self, timeout_s: float) -> list[Event]:
+        """Wait until something arrives and return all that has, oldest first; empty after `timeout_s`."""
+        found: list[Event] = []
+        ready = dict(self._poller.poll(int(timeout_s * 1000)))
+        if self._watched_fd is not None and self._watched_fd in ready:
+            self.is_watched_closed = not os.read(self._watched_fd, 64)
+        if self._control in ready:
+            self._drain(self._control, found)
+        if self._subscriber in ready:
+            self._drain(self._subscriber, found)
+        self._give_up_if_unanswered(found)
+        return found
+
+    def watch(self, fd: int) -> None:
+        """Wake up, and set `is_watched_closed`, when a pipe's other end closes."""
+        self._watched_fd = fd
+        self._poller.register(fd, zmq.POLLIN | zmq.POLLERR)
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._context.destroy(linger=0)
+
+    def _drain(self, socket: "zmq.Socket[bytes]", found: list[Event]) -> None:
+        for _ in range(QUEUE_MESSAGES):
+            try:
+                frames = socket.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            try:
+                self._take(frames[-1], found)
+            except WireError as error:
+                self.refused = str(error)
+
+    def _take(self, data: bytes, found: list[Event]) -> None:
+        envelope = decode(data, MAX_HISTORY_BYTES)
+        self.heard_s = self._clock.monotonic_s()
+        if envelope.kind == "welcome":
+            self._join(envelope.hub_id, body_of(envelope, Welcome), found)
+        elif envelope.kind == "refusal":
+            self.refused = body_of(envelope, Refusal).reason
+        elif envelope.hub_id != self._hub_id:
+            self._meet_new_hub(envelope.hub_id)
+            if envelope.kind == "sample":
+                self._pend(body_of(envelope, Sample))
+        elif envelope.kind == "sample":
+            self._follow(body_of(envelope, Sample), found)
+        elif envelope.kind == "findings":
+            found.extend(body_of(envelope, FindingBatch).findings)
+        elif envelope.kind == "hub":
+            found.append(body_of(envelope, HubStatus))
+
+    def _meet_new_hub(self, hub_id: str) -> None:
+        """Begin anew: the hub was restarted, so its sequence is another one."""
+        if self._hub_id is not None or self._asked is None:
+            self.ask()
+        self._hub_id, self._last_seq = hub_id, None
+        self._pending.clear()
+
+    def _join(self, hub_id: str, welcome: Welcome, found: list[Event]) -> None:
+        if self._asked is None or welcome.request_id != self._asked[0]:
+            return
+        is_new_hub = hub_id != self._hub_id or self._last_seq is None
+        self._asked, self._hub_id = None, hub_id
+        found.append(Joined(welcome, is_new_hub))
+        if not is_new_hub and self._last_seq is not None:
+            self.samples_dropped += max(0, (welcome.history_first_seq or 0) - self._last_seq - 1)
+        newest = 0 if welcome.sample is None else welcome.sample.seq
+        self._last_seq = max(newest, self._last_seq or 0)
+        self._release(found)
+
+    def _follow(self, sample: Sample, found: list[Event]) -> None:
+        if self._asked is not None:
+            self._pend(sample)
+        elif self._last_seq is not None and sample.seq > self._last_seq + 1:
+            self._pend(sample)
+            self.ask()
+        elif self._last_seq is None or sample.seq > self._last_seq:
+            self._last_seq = sample.seq
+            found.append(sample)
+
+    def _pend(self, sample: Sample) -> None:
+        """Hold a sample back until the gap before it is filled."""
+        self._pending.append(sample)
+        if len(self._pending) > MAX_PENDING:
+            self._pending.popleft()
+
+    def _release(self, found: list[Event]) -> None:
+        while self._pending:
+            sample = self._pending.popleft()
+            if self._last_seq is not None and sample.seq > self._last_seq + 1:
+                self.samples_dropped += sample.seq - self._last_seq - 1
+            if self._last_seq is None or sample.seq > self._last_seq:
+                self._last_seq = sample.seq
+                found.append(sample)
+
+    def _give_up_if_unanswered(self, found: list[Event]) -> None:
+        """Ask again when an answer stays out, and let held-back samples go meanwhile."""
+        if self._asked is not None and self._clock.monotonic_s() - self._asked[1] > ANSWER_WITHIN_S:
+            self._release(found)
+            self.ask()

@@ -1,0 +1,80 @@
+"""The one message format: a versioned MessagePack envelope around a typed body, capped before decoding.
+
+An unknown newer field is ignored; an unknown newer version is refused in one clear line. Nothing is pickled.
+"""
+
+from typing import TypeVar
+
+import msgspec
+
+from ..errors import WireError
+
+PROTOCOL_VERSION = 1
+MAX_MESSAGE_BYTES = 16 * 1024**2
+"""Largest live message: a sample of about ten thousand devices."""
+MAX_HISTORY_BYTES = 256 * 1024**2
+"""Largest history: a week of a thousand devices."""
+
+Body = TypeVar("Body", bound=msgspec.Struct)
+
+
+class Envelope(msgspec.Struct, frozen=True):
+    """What every message begins with."""
+
+    version: int
+    kind: str
+    hub_id: str
+    body: msgspec.Raw = msgspec.Raw()
+
+
+class _VersionOnly(msgspec.Struct):
+    version: int
+
+
+_ENCODER = msgspec.msgpack.Encoder()
+_ENVELOPE = msgspec.msgpack.Decoder(Envelope)
+_VERSION = msgspec.msgpack.Decoder(_VersionOnly)
+_BODIES: dict[type, msgspec.msgpack.Decoder[object]] = {}
+
+
+def encode(kind: str, hub_id: str, body: msgspec.Struct) -> bytes:
+    """Return one message."""
+    raw = msgspec.Raw(_ENCODER.encode(body))
+    return _ENCODER.encode(Envelope(PROTOCOL_VERSION, kind, hub_id, raw))
+
+
+def decode(data: bytes, max_bytes: int = MAX_MESSAGE_BYTES) -> Envelope:
+    """Return the envelope of one message; its body is decoded by `body_of`.
+
+    Raises:
+        WireError: The message is too large, malformed, or of a newer version.
+    """
+    if len(data) > max_bytes:
+        raise WireError(f"a message of {len(data)} bytes was refused: at most {max_bytes} are accepted")
+    try:
+        version = _VERSION.decode(data).version
+        if version > PROTOCOL_VERSION:
+            raise WireError(
+                f"the peer speaks protocol {version}, this vramscope understands up to {PROTOCOL_VERSION}: "
+                "install the same version of vramscope on both sides"
+            )
+        return _ENVELOPE.decode(data)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise WireError(f"a malformed message was refused: {error}") from error
+
+
+def body_of(envelope: Envelope, body_type: type[Body]) -> Body:
+    """Return the typed body of a message.
+
+    Raises:
+        WireError: The body is not what its kind promises.
+    """
+    decoder = _BODIES.get(body_type)
+    if decoder is None:
+        decoder = _BODIES[body_type] = msgspec.msgpack.Decoder(body_type)
+    try:
+        body = decoder.decode(envelope.body)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise WireError(f"a malformed {envelope.kind} message was refused: {error}") from error
+    assert isinstance(body, body_type)  # noqa: S101 - tells the type checker what the decoder guarantees
+    return body

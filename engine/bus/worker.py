@@ -1,0 +1,162 @@
+"""A worker process: hosts analyzers, feeds them every sample once and in order, reports what they find."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import zmq
+
+from ..clock import Clock, SystemClock
+from ..history import History
+from ..model import Analyzer, Finding, Sample
+from .endpoints import endpoints_of
+from .messages import WorkerReport
+from .stream import Event, HubStream, Joined
+from .wire import encode
+
+REPORT_INTERVAL_S = 1.0
+QUEUE_REPORTS = 1024
+POLL_S = 1.0
+
+
+class AnalyzerHost:
+    """Feeds analyzers; one that fails is set aside, and the others go on."""
+
+    def __init__(self, analyzers: Sequence[Analyzer]) -> None:
+        self._analyzers = list(analyzers)
+        self._open: dict[str, Finding] = {}
+        self.reason: str | None = None
+        """Why an analyzer was set aside."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the analyzers that run."""
+        return tuple(analyzer.name for analyzer in self._analyzers)
+
+    @property
+    def open_ids(self) -> tuple[str, ...]:
+        """Ids of the findings that are open."""
+        return tuple(self._open)
+
+    def restore(self, findings: Sequence[Finding]) -> None:
+        """Hand findings of a predecessor to the analyzers."""
+        for analyzer in self._analyzers:
+            analyzer.restore(findings)
+        self._open.update({finding.id: finding for finding in findings})
+
+    def observe(self, sample: Sample) -> list[Finding]:
+        """Feed one sample to every analyzer and return what they found."""
+        found: list[Finding] = []
+        for analyzer in tuple(self._analyzers):
+            try:
+                found.extend(analyzer.observe(sample))
+            except Exception as error:  # noqa: BLE001 - an analyzer's bug is told, and the others go on
+                self._analyzers.remove(analyzer)
+                self.reason = f"analyzer {analyzer.name} failed and was set aside: {error!r}"
+        for finding in found:
+            if finding.is_open:
+                self._open[finding.id] = finding
+            else:
+                self._open.pop(finding.id, None)
+        return found
+
+
+class Worker:
+    """One worker of one hub.
+
+    Args:
+        runtime_dir: Folder of the hub.
+        analyzers: Fresh analyzers.
+        reason: Why an analyzer could not be loaded, told to viewers.
+        parent_fd: File descriptor that closes when the hub ends; None to run until stopped.
+        clock: Injected in tests.
+    """
+
+    def __init__(
+        self,
+        runtime_dir: Path,
+        analyzers: Sequence[Analyzer],
+        *,
+        reason: str | None = None,
+        parent_fd: int | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._clock = clock or SystemClock()
+        self._host = AnalyzerHost(analyzers)
+        self._host.reason = reason
+        self._parent_fd = parent_fd
+        self._stream = HubStream(runtime_dir, is_viewer=False, clock=self._clock)
+        if parent_fd is not None:
+            self._stream.watch(parent_fd)
+        self._context = zmq.Context()
+        self._reports = self._context.socket(zmq.PUSH)
+        self._reports.setsockopt(zmq.LINGER, 0)
+        self._reports.setsockopt(zmq.SNDHWM, QUEUE_REPORTS)
+        self._reports.connect(endpoints_of(runtime_dir).reports)
+        self._unsent: list[Finding] = []
+        self._caught_up: tuple[str, ...] | None = None
+        self._seen_seq = 0
+        self._missed = 0
+        self._report_due_s = 0.0
+        self._is_stopping = False
+
+    def run(self) -> None:
+        """Analyze until the hub ends or `stop` is called."""
+        while not self._is_stopping:
+            for event in self._stream.events(POLL_S):
+                self._take(event)
+            self._report()
+            if self._parent_fd is not None and self._stream.is_watched_closed:
+                break
+        self._stream.close()
+        self._context.destroy(linger=0)
+
+    def stop(self, *_: object) -> None:
+        """End soon; may be called from a signal handler."""
+        self._is_stopping = True
+
+    def _take(self, event: Event) -> None:
+        if isinstance(event, Joined):
+            self._catch_up(event)
+        elif isinstance(event, Sample):
+            self._observe(event)
+
+    def _catch_up(self, event: Joined) -> None:
+        """Go through the ring: the findings come out as if this worker had always run."""
+        welcome, history = event.welcome, History()
+        history.extend(welcome.history)
+        if event.is_new_hub:
+            self._missed += max(0, (welcome.history_first_seq or 0) - (welcome.first_seq or 0))
+            self._seen_seq = 0
+            oldest_s = next((sample.time_s for sample in history.samples()), None)
+            older = [f for f in welcome.findings if f.is_open and (oldest_s is None or f.opened_s < oldest_s)]
+            self._host.restore(older)
+        for sample in history.samples():
+            if sample.seq > self._seen_seq:
+                self._observe(sample)
+        self._caught_up = self._host.open_ids
+
+    def _observe(self, sample: Sample) -> None:
+        self._unsent.extend(self._host.observe(sample))
+        self._seen_seq = sample.seq
+
+    def _report(self) -> None:
+        now_s = self._clock.monotonic_s()
+        if not self._unsent and self._caught_up is None and now_s < self._report_due_s:
+            return
+        report = WorkerReport(
+            name="analyzers",
+            pid=os.getpid(),
+            seen_seq=self._seen_seq,
+            samples_dropped=self._missed + self._stream.samples_dropped,
+            analyzers=self._host.names,
+            findings=tuple(self._unsent),
+            open_ids=self._caught_up,
+            reason=self._host.reason,
+        )
+        try:
+            self._reports.send(encode("report", "", report), zmq.NOBLOCK)
+        except zmq.Again:
+            return  # the hub is behind: the findings go with the next report
+        self._unsent, self._caught_up = [], None
+        self._report_due_s = now_s + REPORT_INTERVAL_S

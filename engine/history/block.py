@@ -1,0 +1,112 @@
+"""History on the wire: what a hub hands to a late viewer, and the samples it can be turned back into."""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from ..model import AllocatorReading, DeviceSample, DeviceState, MemoryReading, RankCoordinates, Sample
+from ..model.device import DeviceKind
+from .ring import ColumnRing
+
+STATES: tuple[DeviceState, ...] = ("ok", "lost", "stale", "unsupported")
+
+
+class DeviceHeader(msgspec.Struct, frozen=True):
+    """What a ring keeps of a device beside its columns."""
+
+    index: int
+    name: str | None = None
+    kind: DeviceKind = "gpu"
+    parent_uuid: str | None = None
+    mig_index: int | None = None
+    rank: RankCoordinates | None = None
+
+
+class HistoryBlock(msgspec.Struct, frozen=True):
+    """The whole ring: columns as little-endian arrays, oldest first (see `ColumnRing.dump`)."""
+
+    node: str
+    clock: str
+    devices: dict[str, DeviceHeader]
+    fine_ticks: dict[str, bytes]
+    fine: dict[str, dict[str, bytes]]
+    coarse_ticks: dict[str, bytes]
+    coarse: dict[str, dict[str, bytes]]
+
+
+def header_of(device: DeviceSample) -> DeviceHeader:
+    """Return what the ring keeps of a device beside its columns."""
+    return DeviceHeader(
+        device.index, device.name, device.kind, device.parent_uuid, device.mig_index, device.rank
+    )
+
+
+def values_of(device: DeviceSample) -> dict[str, int]:
+    """Return the columns of one device in one tick; figures that are not of this tick are left out."""
+    values = {"state": STATES.index(device.state)}
+    memory = device.memory
+    if memory.total_bytes is not None:
+        values["total"] = memory.total_bytes
+    if device.state != "ok":
+        return values
+    allocator = device.allocator or AllocatorReading()
+    utilization = device.utilization_percent
+    measured = {
+        "used": memory.used_bytes,
+        "used_min": memory.used_min_bytes,
+        "used_max": memory.used_max_bytes,
+        "utilization": None if utilization is None else round(utilization),
+        "allocated": allocator.allocated_bytes,
+        "allocated_max": allocator.allocated_max_bytes,
+        "step": device.step,
+    }
+    values.update({name: value for name, value in measured.items() if value is not None})
+    return values
+
+
+def samples_of(ring: ColumnRing, headers: dict[str, DeviceHeader], node: str, clock: str) -> Iterator[Sample]:
+    """Yield the samples of a ring, oldest first, with the fields that the ring keeps."""
+    for position, row in ring.rows():
+        devices = []
+        for uuid, header in headers.items():
+            state = ring.value(uuid, "state", position)
+            if state is not None:
+                devices.append(_device(ring, uuid, header, position, STATES[state]))
+        yield Sample(
+            node=node,
+            seq=row.seq,
+            time_s=row.time_s,
+            interval_s=row.interval_s,
+            devices=tuple(devices),
+            clock="trace" if clock == "trace" else "wall",
+        )
+
+
+def _device(
+    ring: ColumnRing, uuid: str, header: DeviceHeader, position: int, state: DeviceState
+) -> DeviceSample:
+    total = ring.value(uuid, "total", position)
+    used = ring.value(uuid, "used", position)
+    allocated = ring.value(uuid, "allocated", position)
+    return DeviceSample(
+        uuid=uuid,
+        index=header.index,
+        name=header.name,
+        kind=header.kind,
+        parent_uuid=header.parent_uuid,
+        mig_index=header.mig_index,
+        state=state,
+        memory=MemoryReading(
+            total_bytes=total,
+            used_bytes=used,
+            free_bytes=None if total is None or used is None else max(0, total - used),
+            used_min_bytes=ring.value(uuid, "used_min", position),
+            used_max_bytes=ring.value(uuid, "used_max", position),
+        ),
+        allocator=None
+        if allocated is None
+        else AllocatorReading(allocated, ring.value(uuid, "allocated_max", position)),
+        utilization_percent=ring.value(uuid, "utilization", position),
+        rank=header.rank,
+        step=ring.value(uuid, "step", position),
+    )

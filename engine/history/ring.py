@@ -1,0 +1,171 @@
+"""A bounded ring of columns: one row a tick, one set of columns a device, eight bytes or fewer a figure.
+
+Rows of all devices stand at the same position, so that time and sequence are kept once. A figure that was
+not measured is kept as -1 and given back as None.
+"""
+
+from array import array
+from collections.abc import Iterator
+from typing import NamedTuple, TypeVar
+
+T = TypeVar("T", int, float)
+
+UNMEASURED = -1
+_TYPES = {
+    "state": "b",
+    "total": "q",
+    "used": "q",
+    "used_min": "q",
+    "used_max": "q",
+    "utilization": "b",
+    "allocated": "q",
+    "allocated_max": "q",
+    "step": "q",
+}
+_ALWAYS = ("state",)
+
+
+class Row(NamedTuple):
+    """One tick: its sequence number, its time and its length in seconds."""
+
+    seq: int
+    time_s: float
+    interval_s: float
+
+
+class ColumnRing:
+    """The newest `capacity` ticks of any number of devices."""
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self._seqs = array("q")
+        self._times = array("d")
+        self._intervals = array("f")
+        self._columns: dict[str, dict[str, array[int]]] = {}
+        self._start = 0
+
+    def __len__(self) -> int:
+        return len(self._times)
+
+    @property
+    def uuids(self) -> list[str]:
+        """UUIDs of the devices that have a row in the ring."""
+        return list(self._columns)
+
+    @property
+    def last(self) -> Row | None:
+        """The newest tick."""
+        return self._row((self._start - 1) % len(self)) if len(self) else None
+
+    @property
+    def first(self) -> Row | None:
+        """The oldest tick."""
+        return self._row(self._start % len(self)) if len(self) else None
+
+    def append(self, row: Row, devices: dict[str, dict[str, int]]) -> None:
+        """Add one tick; the oldest goes when the ring is full.
+
+        Args:
+            row: The tick.
+            devices: Per device UUID, column name to value; a name that is absent was not measured.
+        """
+        if len(self) < self.capacity:
+            position = len(self)
+            self._seqs.append(row.seq)
+            self._times.append(row.time_s)
+            self._intervals.append(row.interval_s)
+            for columns in self._columns.values():
+                for column in columns.values():
+                    column.append(UNMEASURED)
+        else:
+            position = self._start
+            self._start = (self._start + 1) % self.capacity
+            self._seqs[position], self._times[position] = row.seq, row.time_s
+            self._intervals[position] = row.interval_s
+            self._clear(position)
+        for uuid, values in devices.items():
+            self._write(uuid, position, values)
+
+    def rows(self) -> Iterator[tuple[int, Row]]:
+        """Yield positions and ticks, oldest first."""
+        count = len(self)
+        for offset in range(count):
+            position = (self._start + offset) % count
+            yield position, self._row(position)
+
+    def value(self, uuid: str, name: str, position: int) -> int | None:
+        """Return one figure, or None where it was not measured."""
+        column = self._columns.get(uuid, {}).get(name)
+        if column is None or column[position] == UNMEASURED:
+            return None
+        return column[position]
+
+    def column(self, uuid: str, name: str) -> array[int] | None:
+        """Return a column oldest first, `UNMEASURED` where nothing was measured; None if it never was."""
+        column = self._columns.get(uuid, {}).get(name)
+        return None if column is None else self._unrolled(column)
+
+    def times(self) -> array[float]:
+        """Return the times of all ticks, oldest first, in seconds."""
+        return self._unrolled(self._times)
+
+    def dump(self) -> tuple[dict[str, bytes], dict[str, dict[str, bytes]]]:
+        """Return tick columns and device columns as bytes, oldest first."""
+        ticks = {
+            "seq": self._unrolled(self._seqs).tobytes(),
+            "time": self._unrolled(self._times).tobytes(),
+            "interval": self._unrolled(self._intervals).tobytes(),
+        }
+        devices = {
+            uuid: {name: self._unrolled(column).tobytes() for name, column in columns.items()}
+            for uuid, columns in self._columns.items()
+        }
+        return ticks, devices
+
+    def load(self, ticks: dict[str, bytes], devices: dict[str, dict[str, bytes]]) -> None:
+        """Replace the content by what `dump` gave.
+
+        Raises:
+            ValueError: Columns are of different lengths or unknown.
+        """
+        seqs, times, intervals = array("q"), array("d"), array("f")
+        seqs.frombytes(ticks["seq"])
+        times.frombytes(ticks["time"])
+        intervals.frombytes(ticks["interval"])
+        columns: dict[str, dict[str, array[int]]] = {}
+        for uuid, named in devices.items():
+            columns[uuid] = {}
+            for name, data in named.items():
+                if name in _TYPES:
+                    columns[uuid][name] = array(_TYPES[name], data)
+        lengths = {len(c) for named in columns.values() for c in named.values()}
+        if not lengths | {len(seqs), len(intervals)} <= {len(times)} or len(times) > self.capacity:
+            raise ValueError(f"columns of unequal or too great length: {sorted(lengths)}, {len(times)} ticks")
+        self._seqs, self._times, self._intervals = seqs, times, intervals
+        self._columns, self._start = columns, 0
+
+    def _row(self, position: int) -> Row:
+        return Row(self._seqs[position], self._times[position], self._intervals[position])
+
+    def _write(self, uuid: str, position: int, values: dict[str, int]) -> None:
+        columns = self._columns.setdefault(uuid, {})
+        for name in _ALWAYS if not columns else ():
+            columns[name] = array(_TYPES[name], [UNMEASURED]) * len(self)
+        for name, value in values.items():
+            column = columns.get(name)
+            if column is None:
+                column = columns[name] = array(_TYPES[name], [UNMEASURED]) * len(self)
+            column[position] = value
+
+    def _clear(self, position: int) -> None:
+        """Forget one position, and with it devices that have no row left."""
+        for columns in self._columns.values():
+            for column in columns.values():
+                column[position] = UNMEASURED
+        if position == 0:
+            gone = [u for u, c in self._columns.items() if max(c["state"]) == UNMEASURED]
+            for uuid in gone:
+                del self._columns[uuid]
+
+    def _unrolled(self, column: "array[T]") -> "array[T]":
+        return column[self._start :] + column[: self._start] if self._start else column[:]
