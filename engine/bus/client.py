@@ -24,11 +24,14 @@ class Client:
 
     Args:
         runtime_dir: Folder of the hub.
+        history: History to fill; a fresh one by default.
         clock: Injected in tests.
     """
 
-    def __init__(self, runtime_dir: Path, *, clock: Clock | None = None) -> None:
-        self.history = History()
+    def __init__(
+        self, runtime_dir: Path, *, history: History | None = None, clock: Clock | None = None
+    ) -> None:
+        self.history = history or History()
         self._runtime_dir = runtime_dir
         self._clock = clock or SystemClock()
         self._stream = HubStream(runtime_dir, is_viewer=True, clock=self._clock)

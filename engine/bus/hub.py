@@ -93,7 +93,9 @@ class Hub:
         try:
             socket.bind(address)
         except zmq.ZMQError as error:
-            raise RuntimeFolderError(f"cannot listen on {address}: {error}; see `vramscope doctor`") from error
+            raise RuntimeFolderError(
+                f"cannot listen on {address}: {error}; see `vramscope doctor`"
+            ) from error
         return socket
 
     def run(self) -> None:

@@ -1,6 +1,7 @@
 """A worker process: hosts analyzers, feeds them every sample once and in order, reports what they find."""
 
 import os
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -160,3 +161,16 @@ class Worker:
             return  # the hub is behind: the findings go with the next report
         self._unsent, self._caught_up = [], None
         self._report_due_s = now_s + REPORT_INTERVAL_S
+
+
+def run_worker(runtime_dir: Path, *, parent_fd: int | None = None) -> int:
+    """Run the analyzers of this installation for the hub of a runtime folder; return the exit code."""
+    from ..plugins import make_analyzers
+
+    plugins = make_analyzers()
+    reason = "; ".join(plugins.notes) or None
+    worker = Worker(runtime_dir, plugins.made, reason=reason, parent_fd=parent_fd)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, worker.stop)
+    worker.run()
+    return 0

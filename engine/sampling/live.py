@@ -34,6 +34,7 @@ class LiveProducer:
         node: str,
         interval_s: float = 1.0,
         memory_interval_s: float = 0.1,
+        notes: Sequence[str] = (),
         clock: Clock | None = None,
     ) -> None:
         self.interval_s = interval_s
@@ -41,6 +42,7 @@ class LiveProducer:
         """Ticks taken more than half an interval after they were due."""
         self._node = node
         self._host = host
+        self._notes = tuple(notes)
         self._clock = clock or SystemClock()
         memory_interval_s = min(memory_interval_s, interval_s)
         self._samplers = [
@@ -115,5 +117,5 @@ class LiveProducer:
             interval_s=self.interval_s,
             devices=tuple(devices),
             host=None if self._host is None else self._host.read(),
-            notes=tuple(note for s in self._samplers for note in s.notes()),
+            notes=self._notes + tuple(note for s in self._samplers for note in s.notes()),
         )

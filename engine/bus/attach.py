@@ -1,0 +1,140 @@
+"""What feeds the screens: a thread that follows a hub, starts one where none runs, and comes back to it."""
+
+import shutil
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from ..clock import SystemClock
+from ..history import History
+from ..paths import locate_runtime_folder, open_runtime_folder
+from .client import Client
+from .lock import is_hub_alive
+from .processes import command_of, last_line, spawn
+from .snapshot import Snapshot
+
+RESPAWN_S = 2.0
+"""A hub that ended is started again no more often than this."""
+AGE_INTERVAL_S = 1.0
+"""How often a lost connection's age is told anew."""
+
+
+class HubFeed:
+    """Follows the hub of one runtime folder.
+
+    Args:
+        runtime_dir: Folder of the hub; None for this user's own.
+        agent_arguments: Arguments of `vramscope agent` for a hub that this feed starts.
+        is_private: The folder was made for this feed alone and goes with it.
+    """
+
+    def __init__(
+        self,
+        runtime_dir: Path | None = None,
+        *,
+        agent_arguments: Sequence[str] = (),
+        is_private: bool = False,
+    ) -> None:
+        self._folder = runtime_dir or locate_runtime_folder()
+        self._is_private = is_private
+        self._arguments = ("--leave-with-viewers", "--runtime-dir", str(self._folder), *agent_arguments)
+        self._clock = SystemClock()
+        self._hub: subprocess.Popen[bytes] | None = None
+        self._spawn_due_s = 0.0
+        self._stop = threading.Event()
+        self._client: Client | None = None
+        self._thread = threading.Thread(target=self._follow, name="hub-feed", daemon=True)
+        self._on_snapshot: Callable[[Snapshot], None] | None = None
+        self.history = History()
+        """What was seen so far; safe to read from any thread."""
+
+    def start_hub(self) -> None:
+        """Start a hub if none serves the folder; returns at once, so that it starts beside the screen."""
+        open_runtime_folder(self._folder)
+        if not is_hub_alive(self._folder):
+            self._spawn()
+
+    def start(self, on_snapshot: Callable[[Snapshot], None]) -> None:
+        """Call `on_snapshot` from this feed's own thread whenever there is something new."""
+        self._on_snapshot = on_snapshot
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread and leave the hub, which ends by itself if this was its last viewer."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=0.5)
+        if self._hub is not None:
+            self._leave_hub(self._hub)
+        if self._is_private:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _follow(self) -> None:
+        client = Client(self._folder, history=self.history)
+        shown: Snapshot | None = None
+        told_s = 0.0
+        while not self._stop.is_set():
+            snapshot = client.snapshot(timeout_s=0.25)
+            now_s = self._clock.monotonic_s()
+            if snapshot.connection != "live":
+                snapshot = self._tend(snapshot, now_s)
+            is_old_news = snapshot == shown or (
+                snapshot.connection == "lost" and now_s - told_s < AGE_INTERVAL_S
+            )
+            if is_old_news and shown is not None and snapshot.connection == shown.connection:
+                continue
+            shown, told_s = snapshot, now_s
+            if self._on_snapshot is not None:
+                self._on_snapshot(snapshot)
+        client.close()
+
+    def _tend(self, snapshot: Snapshot, now_s: float) -> Snapshot:
+        """Start a hub where none is left, and say why the last one ended."""
+        if is_hub_alive(self._folder):
+            return snapshot
+        has_ended = self._hub is not None and self._hub.poll() is not None
+        reason = last_line(self._folder / "hub.log") if has_ended else None
+        if now_s >= self._spawn_due_s:
+            self._spawn()
+        if reason is None:
+            return snapshot
+        return msgspec.structs.replace(snapshot, reason=reason)
+
+    def _spawn(self) -> None:
+        self._spawn_due_s = self._clock.monotonic_s() + RESPAWN_S
+        command = command_of("agent", *self._arguments)
+        self._hub = spawn(command, self._folder / "hub.log", own_session=True, stdin=subprocess.DEVNULL)
+
+    def _leave_hub(self, hub: "subprocess.Popen[bytes]") -> None:
+        """Give the hub a moment to end and be reaped; never wait for a hung one."""
+        try:
+            hub.wait(timeout=0.3)
+        except subprocess.TimeoutExpired:
+            return
+
+
+def attach_or_start(
+    *, runtime_dir: Path | None = None, interval_s: float = 1.0, memory_interval_s: float = 0.1
+) -> HubFeed:
+    """Return a feed of this node, whose hub is already on its way if none was running."""
+    feed = HubFeed(
+        runtime_dir,
+        agent_arguments=("--interval", str(interval_s), "--memory-interval", str(memory_interval_s)),
+    )
+    feed.start_hub()
+    return feed
+
+
+def play(path: Path, *, speed: float = 1.0, capacity_bytes: int | None = None) -> HubFeed:
+    """Return a feed of a trace, played by a hub of its own in a private folder."""
+    folder = Path(tempfile.mkdtemp(prefix="vramscope-replay-"))
+    arguments = ["--replay", str(path), "--speed", str(speed)]
+    if capacity_bytes is not None:
+        arguments += ["--capacity", str(capacity_bytes)]
+    feed = HubFeed(folder, agent_arguments=arguments, is_private=True)
+    feed.start_hub()
+    return feed
