@@ -69,22 +69,6 @@ def check_private(folder: Path, *, uid: int | None = None) -> None:
         raise RuntimeFolderError(f"runtime folder {folder} {problem}")
 
 
-def socket_path(folder: Path, name: str) -> Path:
-    """Return the path of a unix socket in the runtime folder.
-
-    Raises:
-        RuntimeFolderError: The path is longer than the system lets a socket's be.
-    """
-    path = folder / name
-    length = len(os.fsencode(path))
-    if length > SOCKET_PATH_LIMIT_BYTES:
-        raise RuntimeFolderError(
-            f"socket path {path} has {length} bytes; the system allows {SOCKET_PATH_LIMIT_BYTES}: "
-            "choose a shorter folder with VRAMSCOPE_RUNTIME_DIR"
-        )
-    return path
-
-
 def config_file(environ: Mapping[str, str] | None = None) -> Path:
     """Return the path of the user's settings file, which need not exist."""
     return _user_folder(environ, "XDG_CONFIG_HOME", ".config") / "config.toml"

@@ -47,7 +47,7 @@ def make_plugins(group: PluginGroup) -> Plugins[object]:
         try:
             factory = cast("Callable[[], object]", entry_point.load())
             made.append(factory())
-        except Exception as error:  # noqa: BLE001 - any failure of foreign code becomes a note
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - foreign code fails as it likes
             notes.append(_describe_failure(group, entry_point, error))
     return Plugins(made, notes)
 
@@ -79,7 +79,7 @@ def _read_source_tree(group: PluginGroup) -> "Iterator[EntryPoint]":
                 yield EntryPoint(name, value, group)
 
 
-def _describe_failure(group: PluginGroup, entry_point: "EntryPoint", error: Exception) -> str:
+def _describe_failure(group: PluginGroup, entry_point: "EntryPoint", error: BaseException) -> str:
     kind = group.removeprefix("vramscope.").removesuffix("s")
     origin = (
         "vramscope's source tree"

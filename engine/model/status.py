@@ -1,6 +1,6 @@
 """The state of a node as scripts see it (`vramscope.status/1`), and the state of a hub."""
 
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -8,7 +8,7 @@ from .device import DeviceSample
 from .finding import Finding
 from .host import HostSample
 
-STATUS_SCHEMA = "vramscope.status/1"
+STATUS_SCHEMA: Final = "vramscope.status/1"
 
 
 class WorkerStatus(msgspec.Struct, frozen=True):

@@ -1,0 +1,120 @@
+"""Devices as rows: as many columns as the width has room for."""
+
+from collections.abc import Sequence
+
+from rich.table import Table
+from rich.text import Text
+
+from ..analyzers.device_names import name_device
+from ..analyzers.risk import assess_risk
+from ..engine.model import DeviceSample, Finding
+from ..engine.units import format_age, format_gib
+from .plain_text import make_printable
+from .severity import GLYPHS, STYLES
+
+_COLUMNS = ("device", "name", "gauge", "GiB", "used", "util", "temp", "power", "risk")
+_DISPENSABLE = ("power", "temp", "gauge", "util", "name", "used")
+"""Columns in the order in which a narrow terminal does without them."""
+_LEFT_ALIGNED = frozenset({"device", "name", "gauge", "risk"})
+_NAME_MIN_WIDTH = 6
+_GAUGE_MIN_WIDTH = 6
+_GAUGE_MAX_WIDTH = 24
+
+
+def build_device_table(devices: Sequence[DeviceSample], findings: Sequence[Finding], width: int) -> Table:
+    """Return the table of devices, with as many columns as fit; figures are never cut.
+
+    Args:
+        devices: Devices in the order to show them.
+        findings: Findings of the node, for the risk of each device.
+        width: Columns that the terminal has.
+    """
+    gauge_width = max(_GAUGE_MIN_WIDTH, min(_GAUGE_MAX_WIDTH, width // 8))
+    rows = [_build_cells(device, findings, gauge_width=gauge_width) for device in devices]
+    widths = {name: max(len(name), *(row[name].cell_len for row in rows)) for name in _COLUMNS}
+    columns = _choose_columns(widths, width)
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
+    for name in columns:
+        is_name = name == "name"
+        table.add_column(
+            "" if name == "gauge" else name,
+            justify="left" if name in _LEFT_ALIGNED else "right",
+            no_wrap=True,
+            overflow="ellipsis",
+            width=_fit_name(widths, columns, width) if is_name else None,
+        )
+    for row in rows:
+        table.add_row(*(row[name] for name in columns))
+    return table
+
+
+def describe_unified(devices: Sequence[DeviceSample]) -> list[str]:
+    """Return one sentence for each device whose figures are those of the host's memory."""
+    return [
+        f"{name_device(device)} shares the host's memory; its figures are the host's (unified)"
+        for device in devices
+        if device.memory.source == "host"
+    ]
+
+
+def _choose_columns(widths: dict[str, int], width: int) -> list[str]:
+    columns = list(_COLUMNS)
+    for name in _DISPENSABLE:
+        if _fit_name(widths, columns, width) >= min(_NAME_MIN_WIDTH, widths["name"]):
+            break
+        columns.remove(name)
+    return columns
+
+
+def _fit_name(widths: dict[str, int], columns: Sequence[str], width: int) -> int:
+    """Return the room for names beside the other columns; where they are not shown, all room is theirs."""
+    others = sum(widths[name] + 1 for name in columns if name != "name") - (0 if "name" in columns else 1)
+    room = width - others
+    if "name" not in columns:
+        return _NAME_MIN_WIDTH if room >= 0 else 0
+    return min(widths["name"], room)
+
+
+def _build_cells(device: DeviceSample, findings: Sequence[Finding], *, gauge_width: int) -> dict[str, Text]:
+    memory = device.memory
+    share = _share(memory.used_bytes, memory.total_bytes)
+    return {
+        "device": Text(device.label if device.mig_index is None else f" {device.label}"),
+        "name": Text(make_printable(device.name or "—")),
+        "gauge": _draw_gauge(device, gauge_width),
+        "GiB": Text(f"{format_gib(memory.used_bytes)}/{format_gib(memory.total_bytes)}"),
+        "used": Text("—" if share is None else f"{100 * share:.0f} %"),
+        "util": Text(_figure(device.utilization_percent, "%")),
+        "temp": Text(_figure(device.temperature_c, "°C")),
+        "power": Text(_figure(device.power_w, "W")),
+        "risk": _describe_risk(device, findings),
+    }
+
+
+def _describe_risk(device: DeviceSample, findings: Sequence[Finding]) -> Text:
+    if device.state == "lost":
+        return Text("✖ LOST", style="bold red")
+    if device.state == "stale":
+        age = "" if device.age_s is None else f" {format_age(device.age_s)}"
+        return Text(f"? stale{age}", style="bold yellow")
+    risk = assess_risk(device, findings)
+    return Text(f"{GLYPHS[risk.level]} {risk.level}", style=STYLES[risk.level])
+
+
+def _draw_gauge(device: DeviceSample, width: int) -> Text:
+    """Draw used memory from 0 to the total, and lighter up to the most that the tick saw."""
+    share = _share(device.memory.used_bytes, device.memory.total_bytes)
+    if share is None:
+        return Text("—".ljust(width))
+    most = _share(device.memory.used_max_bytes, device.memory.total_bytes) or share
+    full = round(share * width)
+    band = max(0, round(most * width) - full)
+    return Text("█" * full + "▒" * band + "░" * (width - full - band))
+
+
+def _share(part: int | None, whole: int | None) -> float | None:
+    return None if part is None or not whole else min(1.0, max(0.0, part / whole))
+
+
+def _figure(value: float | None, unit: str) -> str:
+    return "—" if value is None else f"{value:.0f} {unit}"

@@ -1,0 +1,36 @@
+"""JSON lines: one object a line in UTF-8, numbers as numbers, flushed, nothing that is not JSON."""
+
+from typing import BinaryIO
+
+import msgspec
+
+_ENCODER = msgspec.json.Encoder()
+
+
+def encode_line(value: msgspec.Struct) -> bytes:
+    """Return a struct as one line of JSON.
+
+    A number that JSON does not know (infinity, not-a-number) becomes null. Bytes of a foreign command
+    line that were no UTF-8 become the replacement character.
+    """
+    try:
+        return _ENCODER.encode(value) + b"\n"
+    except UnicodeEncodeError:
+        return _ENCODER.encode(_replace_surrogates(msgspec.to_builtins(value))) + b"\n"
+
+
+def write_line(value: msgspec.Struct, stream: BinaryIO) -> None:
+    """Write a struct as one line of JSON and flush, so that a reader of a pipe sees it at once."""
+    stream.write(encode_line(value))
+    stream.flush()
+
+
+def _replace_surrogates(value: object) -> object:
+    """Return the same tree of built-in values with text that UTF-8 can hold."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    if isinstance(value, dict):
+        return {name: _replace_surrogates(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_replace_surrogates(part) for part in value]
+    return value

@@ -1,0 +1,49 @@
+"""Processes that hold device memory, as rows."""
+
+from collections.abc import Sequence
+
+from rich.table import Table
+from rich.text import Text
+
+from ..engine.model import DeviceSample, ProcessReading
+from ..engine.units import format_bytes
+from .plain_text import make_printable
+
+_USER_MIN_WIDTH = 50
+
+
+def build_process_table(devices: Sequence[DeviceSample], width: int) -> Table:
+    """Return the table of processes, the one with the most device memory first on each device.
+
+    Args:
+        devices: Devices in the order to show them.
+        width: Columns that the terminal has.
+    """
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim", width=width)
+    table.add_column("device", no_wrap=True)
+    table.add_column("pid", justify="right", no_wrap=True)
+    has_user = width >= _USER_MIN_WIDTH
+    if has_user:
+        table.add_column("user", no_wrap=True, max_width=12, overflow="ellipsis")
+    table.add_column("memory", justify="right", no_wrap=True)
+    table.add_column("command", no_wrap=True, overflow="ellipsis", ratio=1)
+    for device in devices:
+        for process in sorted(device.processes, key=lambda p: -(p.used_bytes or 0)):
+            cells = [device.label, str(process.pid)]
+            if has_user:
+                cells.append(make_printable(process.user or "—"))
+            cells += [format_bytes(process.used_bytes), describe_command(process)]
+            table.add_row(*map(Text, cells))
+    return table
+
+
+def describe_command(process: ProcessReading) -> str:
+    """Return the command of a process, with where it runs if that is not simply here."""
+    command = make_printable(process.command or "—")
+    if process.location == "outside":
+        return f"host pid {process.pid}, outside this container"
+    if process.location == "gone":
+        return f"{command} (exited, memory still held)"
+    if process.location == "container":
+        return f"[container {make_printable(process.container or '—')}] {command}"
+    return command

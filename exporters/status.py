@@ -1,0 +1,47 @@
+"""The status object (`vramscope.status/1`): the newest state of a node as scripts see it."""
+
+from collections.abc import Sequence
+
+from ..engine.bus.snapshot import Snapshot
+from ..engine.model import STATUS_SCHEMA, Finding, NodeStatus, Sample
+
+
+def describe_sample(
+    sample: Sample, findings: Sequence[Finding] = (), *, notes: Sequence[str] = ()
+) -> NodeStatus:
+    """Return the status object of one sample.
+
+    Args:
+        sample: What was measured.
+        findings: Findings of the node as of this sample.
+        notes: Sentences to put after the sample's own.
+    """
+    return NodeStatus(
+        schema=STATUS_SCHEMA,
+        time=sample.time_s,
+        node=sample.node,
+        host=sample.host,
+        devices=sample.devices,
+        findings=tuple(findings),
+        notes=tuple(dict.fromkeys((*sample.notes, *notes))),
+    )
+
+
+def describe_snapshot(snapshot: Snapshot) -> NodeStatus | None:
+    """Return the status object of what a hub told, or None before its first sample."""
+    sample = snapshot.sample
+    if sample is None:
+        return None
+    notes = list(sample.notes)
+    if snapshot.connection == "lost":
+        notes.append(f"The agent is lost, the figures are its last: {snapshot.reason or 'no reason given'}")
+    return NodeStatus(
+        schema=STATUS_SCHEMA,
+        time=sample.time_s,
+        node=sample.node,
+        host=sample.host,
+        devices=sample.devices,
+        findings=snapshot.findings,
+        notes=tuple(notes),
+        agent=snapshot.hub,
+    )

@@ -1,0 +1,117 @@
+"""The status object as a table for people: what `vramscope --once` prints."""
+
+import time
+from collections.abc import Iterator, Sequence
+
+import msgspec
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from ..analyzers.verdict import summarize
+from ..engine.model import Finding, HostSample, NodeStatus, Sample
+from ..engine.units import format_bytes
+from .device_table import build_device_table, describe_unified
+from .plain_text import make_ascii, make_printable
+from .process_table import build_process_table
+from .severity import GLYPHS, STYLES
+
+
+class TableStyle(msgspec.Struct, frozen=True):
+    """How a table is printed."""
+
+    width: int = 80
+    has_color: bool = False
+    is_ascii: bool = False
+
+
+def render_table(status: NodeStatus, style: TableStyle, *, hidden_notes: Sequence[str] = ()) -> str:
+    """Return a status as text that fits the width.
+
+    Args:
+        status: What to show.
+        style: Width, colour and characters.
+        hidden_notes: Notes that are told elsewhere and are not repeated.
+    """
+    console = Console(
+        width=style.width,
+        force_terminal=style.has_color,
+        color_system="256" if style.has_color else None,
+        no_color=not style.has_color,
+        legacy_windows=False,
+        emoji=False,
+        markup=False,
+        highlight=False,
+    )
+    with console.capture() as capture:
+        console.print(Group(*_build_parts(status, style, hidden_notes)), soft_wrap=False)
+    text = "\n".join(line.rstrip() for line in capture.get().splitlines()) + "\n"
+    return make_ascii(text) if style.is_ascii else text
+
+
+def _build_parts(
+    status: NodeStatus, style: TableStyle, hidden_notes: Sequence[str]
+) -> Iterator[RenderableType]:
+    yield from _build_head(status, style)
+    if status.devices:
+        yield Text()
+        yield build_device_table(status.devices, status.findings, style.width)
+        yield from (Text(sentence, style="dim") for sentence in describe_unified(status.devices))
+    if any(device.processes for device in status.devices):
+        yield Text()
+        yield build_process_table(status.devices, style.width)
+    open_findings = [finding for finding in status.findings if finding.is_open]
+    if open_findings:
+        yield Text()
+        yield from map(_build_finding, open_findings)
+    yield Text()
+    yield _describe_host(status.host)
+    for note in status.notes:
+        if note not in hidden_notes:
+            yield _build_hanging("note", make_printable(note), "dim")
+
+
+def _build_head(status: NodeStatus, style: TableStyle) -> Iterator[RenderableType]:
+    count = len(status.devices)
+    devices = "no device" if count == 0 else f"{count} device{'s' if count > 1 else ''}"
+    clock = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(status.time))
+    agent = f" · agent {status.agent.pid}" if status.agent is not None else ""
+    head = f"{make_printable(status.node)} · {devices}{agent} · {clock}"
+    yield Text(head, style="bold", no_wrap=True, overflow="ellipsis")
+    sample = Sample(
+        node=status.node,
+        seq=0,
+        time_s=status.time,
+        interval_s=0.0,
+        devices=status.devices,
+        host=status.host,
+        notes=status.notes,
+    )
+    verdict = summarize(sample, status.findings)
+    line = f"{GLYPHS[verdict.level]} {make_printable(verdict.text(style.width - 2))}"
+    yield Text(line, style=STYLES[verdict.level], no_wrap=True)
+
+
+def _build_finding(finding: Finding) -> RenderableType:
+    lines = [Text(make_printable(finding.title))]
+    if finding.advice:
+        lines.append(Text(make_printable(finding.advice), style="dim"))
+    grid = Table.grid(padding=(0, 1))
+    grid.add_row(Text(GLYPHS[finding.severity], style=STYLES[finding.severity]), Group(*lines))
+    return grid
+
+
+def _build_hanging(head: str, text: str, style: str) -> RenderableType:
+    grid = Table.grid(padding=(0, 1))
+    grid.add_row(Text(head, style=style), Text(text, style=style))
+    return grid
+
+
+def _describe_host(host: HostSample | None) -> Text:
+    if host is None:
+        return Text("host —")
+    limit = " (cgroup limit)" if host.limit == "cgroup" else ""
+    memory = f"host memory {format_bytes(host.used_bytes)} of {format_bytes(host.total_bytes)}{limit}"
+    swap = f"swap {format_bytes(host.swap_used_bytes)} of {format_bytes(host.swap_total_bytes)}"
+    cpu = "cpu —" if host.cpu_percent is None else f"cpu {host.cpu_percent:.0f} %"
+    return Text(" · ".join((memory, swap, cpu)))
