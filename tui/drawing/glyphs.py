@@ -12,7 +12,7 @@ class Glyphs:
     full: str
     """Gauge cell that is filled."""
     partial: str
-    """Gauge cells that are filled in part, from least to most; empty where there are none."""
+    """Gauge cells that are filled in part, from least to most; none in ASCII."""
     band: str
     """Gauge cell between the least and the most of the tick."""
     empty: str
@@ -70,28 +70,6 @@ UNICODE = Glyphs(
 )
 """For terminals with a full font."""
 
-BLOCKS = Glyphs(
-    name="blocks",
-    full="█",
-    partial="▌",
-    band="▒",
-    empty="░",
-    is_braille=False,
-    history=" ▄█",
-    history_band="▒",
-    levels="░▒▓█",
-    risks={"low": "·", "medium": "▲", "high": "♦", "critical": "X", "unknown": "?"},
-    unmeasured="-",
-    ellipsis="~",
-    separator="·",
-    selected="▌",
-    rule="─",
-    degree="°C",
-    lost="x",
-    stale="~",
-)
-"""For the Linux console, whose fonts hold the old PC characters and no braille."""
-
 ASCII = Glyphs(
     name="ascii",
     full="#",
@@ -112,18 +90,4 @@ ASCII = Glyphs(
     lost="x",
     stale="~",
 )
-"""For everything else: seven bits."""
-
-
-def choose_glyphs(encoding: str | None, term: str | None, *, is_ascii: bool = False) -> Glyphs:
-    """Return the set that a terminal can show.
-
-    Args:
-        encoding: Encoding of the terminal, as `sys.stdout.encoding` has it.
-        term: Value of the environment variable `TERM`.
-        is_ascii: Whether the user asked for ASCII.
-    """
-    is_utf8 = (encoding or "").lower().replace("-", "").replace("_", "") == "utf8"
-    if is_ascii or not is_utf8 or term in ("dumb", "vt100", "vt102", "vt220", "ansi"):
-        return ASCII
-    return BLOCKS if term == "linux" else UNICODE
+"""For everything else: seven bits, no code above 126."""
