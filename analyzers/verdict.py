@@ -119,10 +119,10 @@ def _describe_unsupported(unsupported: Sequence[DeviceSample]) -> Clause:
 
 def _describe_state(sample: Sample, findings: Sequence[Finding], risks: dict[str, Risk]) -> Iterator[Clause]:
     """Yield what is known where nothing is forecast: the risk and why, and the fullest device."""
-    readable = [device for device in sample.devices if device.state == "ok" and _used(device) is not None]
+    readable = [device for device in sample.devices if device.state == "ok" and _held(device) is not None]
     fullest = max(readable, key=_fullness, default=None)
     if fullest is None:
-        yield ("OOM risk unknown: no figures", "OOM risk unknown", "OOM risk ?")
+        yield ("OOM risk unknown: no figures yet", "OOM risk unknown", "OOM risk ?")
         return
     yield _describe_risk(risks[fullest.uuid])
     yield _describe_fullest(fullest, findings, is_only=len(readable) == 1)
@@ -134,20 +134,25 @@ def _describe_risk(risk: Risk) -> Clause:
     return (f"OOM risk {risk.level}",)
 
 
-def _used(device: DeviceSample) -> int | None:
-    return device.memory.used_bytes
+def _allocated(device: DeviceSample) -> int | None:
+    return device.allocator.allocated_bytes if device.allocator else None
+
+
+def _held(device: DeviceSample) -> int | None:
+    """Return the bytes that are known to be held on a device: those used, or else those allocated."""
+    return device.memory.used_bytes if device.memory.used_bytes is not None else _allocated(device)
 
 
 def _fullness(device: DeviceSample) -> tuple[float, int]:
-    used, total = device.memory.used_bytes or 0, device.memory.total_bytes
-    return (used / total if total else 0.0, used)
+    held, total = _held(device) or 0, device.memory.total_bytes
+    return (held / total if total else 0.0, held)
 
 
 def _describe_fullest(device: DeviceSample, findings: Sequence[Finding], *, is_only: bool) -> Clause:
     name = name_device(device)
-    if not device.memory.total_bytes:
-        return _describe_unbounded(device, name, is_only=is_only)
-    total, used = device.memory.total_bytes, device.memory.used_bytes or 0
+    total, used = device.memory.total_bytes, device.memory.used_bytes
+    if not total or used is None:
+        return _describe_unbounded(device, is_only=is_only)
     figure = f"{name} {format_gib(used)}/{format_gib(total)} GiB"
     share = f"{100 * used / total:.0f} %"
     free_bytes = device.memory.free_bytes if device.memory.free_bytes is not None else max(0, total - used)
@@ -167,14 +172,11 @@ def _is_pressed(device: DeviceSample, findings: Sequence[Finding]) -> bool:
     return any(f.kind == "pressure" and f.is_open and f.device_uuid == device.uuid for f in findings)
 
 
-def _describe_unbounded(device: DeviceSample, name: str, *, is_only: bool) -> Clause:
-    used = device.memory.used_bytes or 0
-    allocated = device.allocator.allocated_bytes if device.allocator else None
-    lead = "" if is_only else "most used "
-    figure = f"{name} {format_gib(used)} GiB used"
-    tail = f", {format_gib(allocated)} GiB allocated" if allocated is not None else ""
-    return tuple(
-        dict.fromkeys(
-            (f"{lead}{figure}{tail}", f"{lead}{figure}", figure, f"{name} {format_gib(used)} GiB", "")
-        )
-    )
+def _describe_unbounded(device: DeviceSample, *, is_only: bool) -> Clause:
+    """Describe a device whose capacity, or whose device used, nobody measured."""
+    name, used, allocated = name_device(device), device.memory.used_bytes, _allocated(device)
+    lead = "" if is_only else "fullest "
+    known = [f"{format_gib(used)} GiB used"] if used is not None else []
+    known += [f"{format_gib(allocated)} GiB allocated"] if allocated is not None else []
+    forms = (f"{lead}{name} {', '.join(known)}", f"{lead}{name} {known[0]}", f"{name} {known[0]}")
+    return tuple(dict.fromkeys((*forms, f"{name} {format_gib(_held(device))} GiB", "")))

@@ -1,0 +1,131 @@
+"""Reader of one run's memory traces: a folder with one file per rank, or one file alone."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from ..errors import InputFileError
+from .input_file import explain_refusal, show_name, show_path
+from .memory_trace import MemoryTrace, read_memory_trace
+from .memory_trace_name import TraceName, parse_trace_name
+
+FILE_PATTERN = "memory_trace_rank*.json"
+
+
+class MemoryTraceRun(msgspec.Struct, frozen=True):
+    """The ranks of one run, in order of rank."""
+
+    path: Path
+    ranks: tuple[MemoryTrace, ...]
+    notes: tuple[str, ...] = ()
+    """Sentences about files left out, ranks that are absent, and figures that are not what they seem."""
+
+    @property
+    def start_s(self) -> float:
+        """Time of the first sample of all ranks."""
+        return min((rank.times_s[0] for rank in self.ranks if rank.times_s), default=0.0)
+
+    @property
+    def end_s(self) -> float:
+        """Time of the last sample of all ranks."""
+        return max((rank.times_s[-1] for rank in self.ranks if rank.times_s), default=0.0)
+
+
+class _Candidate(msgspec.Struct, frozen=True):
+    path: Path
+    name: TraceName
+    modified_ns: int
+
+
+def read_memory_trace_run(path: Path) -> MemoryTraceRun:
+    """Read a run from its folder, or from the file of one rank.
+
+    Raises:
+        InputFileError: There is no trace, a file is malformed, or the files are of different runs.
+    """
+    if not path.is_dir():
+        trace = read_memory_trace(path)
+        return MemoryTraceRun(path, (trace,), tuple(_note_ranks((trace,))))
+    candidates, notes = _find_candidates(path)
+    _check_one_run(path, candidates)
+    newest, older = _choose_newest(candidates)
+    ranks = tuple(read_memory_trace(newest[rank].path) for rank in sorted(newest))
+    return MemoryTraceRun(path, ranks, (*notes, *older, *_note_ranks(ranks)))
+
+
+def _find_candidates(folder: Path) -> tuple[list[_Candidate], list[str]]:
+    candidates, notes = [], []
+    try:
+        for path in sorted(folder.glob(FILE_PATTERN)):
+            name = parse_trace_name(path.name)
+            if name is None:
+                notes.append(f"{show_name(path)} was left out: its name is not that of a memory trace")
+            else:
+                candidates.append(_Candidate(path, name, path.stat().st_mtime_ns))
+        folders = sorted({child.parent for child in folder.glob(f"*/{FILE_PATTERN}")})
+    except OSError as error:
+        raise InputFileError(explain_refusal(folder, error)) from error
+    if not candidates:
+        raise InputFileError(_explain_absence(folder, folders))
+    return candidates, notes
+
+
+def _explain_absence(folder: Path, folders: list[Path]) -> str:
+    text = f"{show_path(folder)}: no memory trace in it; looked for {FILE_PATTERN}"
+    if not folders:
+        return f"{text}; give the folder that holds the files of one run"
+    more = f" and {len(folders) - 1:,} more" if len(folders) > 1 else ""
+    return f"{text}; there are some in {show_path(folders[0])}{more}: give the folder of one run"
+
+
+def _check_one_run(folder: Path, candidates: list[_Candidate]) -> None:
+    first = candidates[0]
+    for other in candidates:
+        if other.name.run != first.name.run:
+            raise InputFileError(
+                f"{show_path(folder)}: files of different runs: {first.path.name} and {other.path.name} "
+                f"({_explain_difference(first.name, other.name)}); move each run to a folder of its own"
+            )
+
+
+def _explain_difference(first: TraceName, other: TraceName) -> str:
+    here, there = dict(first.run), dict(other.run)
+    keys = [key for key in sorted(here | there) if here.get(key) != there.get(key)]
+    return ", ".join(f"{key} {here.get(key, 'absent')} and {there.get(key, 'absent')}" for key in keys)
+
+
+def _choose_newest(candidates: list[_Candidate]) -> tuple[dict[int, _Candidate], list[str]]:
+    """Return the newest file of each rank, and a note about each rank that has several."""
+    by_rank: dict[int, list[_Candidate]] = {}
+    for candidate in candidates:
+        by_rank.setdefault(candidate.name.rank, []).append(candidate)
+    newest, notes = {}, []
+    for rank, files in by_rank.items():
+        newest[rank] = max(files, key=lambda file: (file.modified_ns, file.path.name))
+        if len(files) > 1:
+            notes.append(
+                f"rank {rank}: {len(files)} files; {newest[rank].path.name} is the newest and was taken"
+            )
+    return newest, notes
+
+
+def _note_ranks(ranks: tuple[MemoryTrace, ...]) -> Iterable[str]:
+    world_size = ranks[0].name.number("wd")
+    if world_size is not None and len(ranks) < world_size:
+        yield f"{len(ranks):,} of {world_size:,} ranks are recorded here"
+    foreign = [trace.name.rank for trace in ranks if trace.is_device_foreign]
+    if foreign:
+        yield (
+            f"device used of {_list_ranks(foreign)} was recorded on another GPU (less than was allocated) "
+            "and is left out"
+        )
+    for trace in ranks:
+        yield from trace.notes
+
+
+def _list_ranks(ranks: list[int]) -> str:
+    if len(ranks) == 1:
+        return f"rank {ranks[0]}"
+    shown = ", ".join(str(rank) for rank in ranks[:8])
+    return f"ranks {shown}" if len(ranks) <= 8 else f"ranks {shown} and {len(ranks) - 8:,} more"

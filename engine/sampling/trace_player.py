@@ -1,0 +1,151 @@
+"""Plays the memory traces of one run as a node: every recorded rank is a device."""
+
+import hashlib
+import math
+from pathlib import Path
+
+from ..clock import Clock, SystemClock
+from ..errors import InputFileError, UsageError
+from ..model import DeviceSample, Sample
+from ..readers import MemoryTraceRun, read_memory_trace_run
+from ..readers.input_file import show_name, show_path
+from ..units import format_bytes
+from .trace_rank import TraceRank
+
+TAKE_LIMIT = 64
+"""Most samples that one `take` returns; a player that is late catches up over several."""
+IDLE_S = 1.0
+"""What `wait_s` says once nothing more will come."""
+_ROUNDING = 1e-6
+"""Share of a tick by which a sample may miss its tick's end through the rounding of decimal times."""
+
+
+class TracePlayer:
+    """Yields a recorded run tick by tick, as fast as it was measured or at a chosen speed."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        speed: float = 1.0,
+        interval_s: float = 0.1,
+        capacity_bytes: int | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """Read the run.
+
+        Args:
+            path: Folder of the run, or the file of one rank.
+            speed: Seconds of the trace per second of the clock.
+            interval_s: Length of one tick in seconds of the trace.
+            capacity_bytes: Capacity of every device, which a trace does not record.
+            clock: Whose monotonic seconds drive the playing.
+
+        Raises:
+            InputFileError: There is no trace, it is malformed, or it holds no samples.
+            UsageError: Speed, interval or capacity make no sense.
+        """
+        _check_settings(speed, interval_s, capacity_bytes)
+        run = read_memory_trace_run(path)
+        if not any(rank.times_s for rank in run.ranks):
+            raise InputFileError(f"{show_path(path)}: no samples in it; expected at least one to play")
+        self.interval_s = interval_s / speed
+        """Seconds of the clock from one sample to the next."""
+        self.run = run
+        self.speed = speed
+        self._tick_s = interval_s
+        self._clock = clock or SystemClock()
+        self._started_s: float | None = None
+        self._is_stopped = False
+        self._seq = 0
+        self._first_tick = self._tick = self._tick_of(run.start_s)
+        self._last_tick = self._tick_of(run.end_s)
+        self._node = show_name(path.resolve()) or "trace"
+        self._notes = (*_describe_run(run, self._node, speed, capacity_bytes), *run.notes)
+        identity = _identify(run)
+        self._ranks = [TraceRank(trace, identity, capacity_bytes) for trace in run.ranks]
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether the last sample of the trace was taken."""
+        return self._tick > self._last_tick
+
+    def start(self) -> None:
+        """Begin to play; the first sample is due at once."""
+        if self._started_s is None:
+            self._started_s = self._clock.monotonic_s()
+
+    def wait_s(self) -> float:
+        """Return the seconds until the next sample is due; 0 when one is."""
+        if self._started_s is None or self._is_stopped or self.is_ended:
+            return IDLE_S
+        due_s = self._started_s + (self._tick - self._first_tick) * self.interval_s
+        return max(0.0, due_s - self._clock.monotonic_s())
+
+    def take(self) -> list[Sample]:
+        """Return the samples that are due, oldest first and at most `TAKE_LIMIT`; none after the end."""
+        samples: list[Sample] = []
+        while len(samples) < TAKE_LIMIT and self.wait_s() <= 0:
+            samples.append(self._make_sample())
+        return samples
+
+    def stop(self) -> None:
+        """End; nothing is due any more."""
+        self._is_stopped = True
+
+    def _tick_of(self, time_s: float) -> int:
+        """Return the tick that holds a time: tick k spans the seconds after (k - 1) up to k intervals."""
+        return math.ceil(time_s / self._tick_s - _ROUNDING)
+
+    def _make_sample(self) -> Sample:
+        end_s = round(self._tick * self._tick_s, 6)
+        devices = tuple(self._read(rank, end_s) for rank in self._ranks)
+        notes = self._notes
+        if self._tick == self._last_tick:
+            notes = (f"trace ended at {self.run.end_s:.1f} s", *notes)
+        sample = Sample(self._node, self._seq, end_s, self._tick_s, devices, notes=notes, clock="trace")
+        self._seq += 1
+        self._tick += 1
+        return sample
+
+    def _read(self, rank: TraceRank, end_s: float) -> DeviceSample:
+        return rank.read(end_s, end_s + _ROUNDING * self._tick_s)
+
+
+def _check_settings(speed: float, interval_s: float, capacity_bytes: int | None) -> None:
+    if not (math.isfinite(speed) and 0.001 <= speed <= 10_000):
+        raise UsageError(
+            f"speed {speed:g} is out of range; expected 0.001 to 10,000 times as fast as measured"
+        )
+    if not (math.isfinite(interval_s) and 0.001 <= interval_s <= 3600):
+        raise UsageError(
+            f"interval {interval_s:g} s is out of range; expected 0.001 to 3,600 seconds of the trace"
+        )
+    if capacity_bytes is not None and capacity_bytes <= 0:
+        raise UsageError(f"capacity {capacity_bytes} bytes is out of range; expected a size such as 80GiB")
+
+
+def _describe_run(
+    run: MemoryTraceRun, name: str, speed: float, capacity_bytes: int | None
+) -> tuple[str, ...]:
+    count = len(run.ranks)
+    pace = "" if speed == 1 else f", played {speed:g} times as fast"
+    capacity = (
+        "capacity was not recorded"
+        if capacity_bytes is None
+        else f"capacity {format_bytes(capacity_bytes)} is as given, not recorded"
+    )
+    return (
+        f"recorded figures of {count:,} {'rank' if count == 1 else 'ranks'} from {name}{pace}",
+        f"used is device used (NVML), everything on the device; allocated is the rank's own; {capacity}",
+    )
+
+
+def _identify(run: MemoryTraceRun) -> str:
+    """Return a short name for a run that stays the same wherever its files lie."""
+    digest = hashlib.sha256()
+    for trace in run.ranks:
+        digest.update(repr((trace.name.rank, trace.name.run)).encode())
+        digest.update(trace.times_s.tobytes())
+        digest.update(trace.allocated_bytes.tobytes())
+    return digest.hexdigest()[:8]
