@@ -1,0 +1,1 @@
+"""What vramscope costs, measured beside a peer in the same run on the same pretend driver."""

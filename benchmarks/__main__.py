@@ -1,0 +1,142 @@
+"""Measure everything, print tables, write JSON: `make bench`, or python -m benchmarks --help."""
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+from .agent import measure_agent
+from .budgets import (
+    Budget,
+    as_records,
+    format_budgets,
+    judge_agent,
+    judge_latencies,
+    judge_live_view,
+    judge_start_up,
+)
+from .imports import format_imports, measure_imports
+from .latency import as_seconds, format_latencies, measure_latencies
+from .live_view import Steadiness, format_live_views, measure_live_views
+from .programs import find_nvitop, find_programs
+from .start_up import format_start_up, measure_start_up
+
+RESULTS = Path(__file__).parent / "results"
+PARTS = ("live", "agent", "start", "latency", "imports")
+
+
+class Report:
+    """What was measured so far: printed at once, written at the end."""
+
+    def __init__(self) -> None:
+        self.results: dict[str, object] = {"machine": describe_machine()}
+        self.budgets: list[Budget] = []
+
+    def add(self, name: str, table: str, figures: object, budgets: list[Budget] | None = None) -> None:
+        """Print a table and keep its figures and budgets."""
+        print(f"{table}\n", flush=True)
+        self.results[name] = figures
+        self.budgets += budgets or []
+
+    def write(self) -> Path:
+        """Write the JSON and return its path."""
+        RESULTS.mkdir(exist_ok=True)
+        path = RESULTS / f"{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%SZ}.json"
+        content = {**self.results, "load_at_end": os.getloadavg(), "budgets": as_records(self.budgets)}
+        path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        return path
+
+
+def main() -> int:
+    """Run the parts that were asked for; return 2 where what they need is missing."""
+    options = parse_options()
+    for program in ("cc", "tmux"):
+        if shutil.which(program) is None:
+            print(f"benchmarks: {program} is not installed", file=sys.stderr)
+            return 2
+    if find_nvitop() is None:
+        print(
+            "benchmarks: nvitop is not installed (make bench does it): measuring without a peer",
+            file=sys.stderr,
+        )
+    report = Report()
+    print(f"{describe_machine()}\n", flush=True)
+    measures: dict[str, Callable[[Report, argparse.Namespace], None]] = {
+        "imports": add_imports,
+        "start": add_start_up,
+        "latency": add_latencies,
+        "live": add_live_views,
+        "agent": add_agent,
+    }
+    for name, measure in measures.items():
+        if name in options.parts:
+            measure(report, options)
+    if report.budgets:
+        print(f"{format_budgets(report.budgets)}\n")
+    print(f"written to {report.write()}")
+    return 0
+
+
+def parse_options() -> argparse.Namespace:
+    """Return what the command line asks for."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("parts", nargs="*", default=PARTS, metavar="PART", help=f"of {', '.join(PARTS)}; all")
+    parser.add_argument(
+        "--devices", type=int, nargs="+", default=[8, 64], help="device counts of the live view"
+    )
+    parser.add_argument("--runs", type=int, default=3, help="runs of which the median counts (3)")
+    parser.add_argument("--window", type=float, default=20.0, help="seconds of one steady window (20)")
+    return parser.parse_args()
+
+
+def describe_machine() -> str:
+    """Return what was measured on, and how busy it was with other things."""
+    load = os.getloadavg()[0]
+    python = platform.python_version()
+    return (
+        f"{os.cpu_count()} cores, Python {python}, {platform.system()} {platform.release()}, load {load:.2f}"
+    )
+
+
+def add_live_views(report: Report, options: argparse.Namespace) -> None:
+    """Measure live views left alone."""
+    results: list[Steadiness] = []
+    for devices in options.devices:
+        results += measure_live_views(find_programs(), devices, options.runs, options.window)
+    eight = {result.program: result for result in results if result.devices == 8}
+    budgets = judge_live_view(eight["vramscope"], eight.get("nvitop")) if eight else []
+    report.add("live_view", format_live_views(results), [asdict(result) for result in results], budgets)
+
+
+def add_agent(report: Report, options: argparse.Namespace) -> None:
+    """Measure the agent alone."""
+    result = measure_agent(8, options.runs, options.window)
+    report.add("agent", format_live_views([result]), asdict(result), judge_agent(result))
+
+
+def add_start_up(report: Report, options: argparse.Namespace) -> None:
+    """Measure what starts, and what prints and ends."""
+    medians = measure_start_up(8, 2 * options.runs + 1)
+    report.add("start_up", format_start_up(medians), medians, judge_start_up(medians))
+
+
+def add_latencies(report: Report, options: argparse.Namespace) -> None:
+    """Measure keys and quitting."""
+    latencies = measure_latencies(find_programs(), 8, options.runs)
+    report.add("latency", format_latencies(latencies), as_seconds(latencies), judge_latencies(latencies))
+
+
+def add_imports(report: Report, options: argparse.Namespace) -> None:
+    """Measure imports."""
+    measured = measure_imports(2 * options.runs + 1)
+    report.add("imports", format_imports(measured), measured)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
