@@ -62,7 +62,7 @@ def main() -> int:
             return 2
     if find_nvitop() is None:
         print(
-            "benchmarks: nvitop is not installed (make bench does it): measuring without a peer",
+            "benchmarks: no nvitop here (make bench installs it): measuring without a peer",
             file=sys.stderr,
         )
     report = Report()
@@ -87,9 +87,7 @@ def parse_options() -> argparse.Namespace:
     """Return what the command line asks for."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("parts", nargs="*", default=PARTS, metavar="PART", help=f"of {', '.join(PARTS)}; all")
-    parser.add_argument(
-        "--devices", type=int, nargs="+", default=[8, 64], help="device counts of the live view"
-    )
+    parser.add_argument("--devices", type=int, nargs="+", default=[8, 64], help="of the live view (8 64)")
     parser.add_argument("--runs", type=int, default=3, help="runs of which the median counts (3)")
     parser.add_argument("--window", type=float, default=20.0, help="seconds of one steady window (20)")
     return parser.parse_args()

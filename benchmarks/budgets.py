@@ -36,17 +36,17 @@ def judge_live_view(ours: Steadiness, peer: Steadiness | None) -> list[Budget]:
         return peer.median("all", figure) if peer else None
 
     cpu, rss = ours.median("all", "cpu_percent"), ours.median("all", "rss_mib")
-    bytes_of_peer = peer.bytes_median() if peer else None
+    written, of_nvitop = ours.bytes_median(), peer.bytes_median() if peer else None
     return [
         Budget("live view, 8 devices: CPU of all our processes", cpu, 0.8, "%", of_peer("cpu_percent")),
         Budget("live view, 8 devices: CPU of the viewer", ours.median("viewer", "cpu_percent"), 0.5, "%"),
         Budget("live view, 8 devices: RSS of all our processes", rss, 120.0, "MiB", of_peer("rss_mib")),
         Budget(
             "live view, 8 devices: bytes to the terminal",
-            ours.bytes_median(),
-            bytes_of_peer,
+            written,
+            of_nvitop,
             "B/s",
-            bytes_of_peer,
+            of_nvitop,
         ),
     ]
 
@@ -82,8 +82,8 @@ def judge_latencies(latencies: Sequence[Latency]) -> list[Budget]:
         peer = next((p for p in latencies if p.program != it.program and p.driver == it.driver), None)
         key_s = float("inf") if it.key_s is None else it.key_s
         quit_s = float("inf") if it.quit_s is None else it.quit_s
-        budgets.append(Budget(f"key to screen, {it.driver}", key_s, 0.1, "s", peer and peer.key_s))
-        budgets.append(Budget(f"q to shell, {it.driver}", quit_s, 1.0, "s", peer and peer.quit_s))
+        budgets.append(Budget(f"key to screen, {it.driver}", key_s, 0.1, "s", peer.key_s if peer else None))
+        budgets.append(Budget(f"q to shell, {it.driver}", quit_s, 1.0, "s", peer.quit_s if peer else None))
     return budgets
 
 

@@ -4,6 +4,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from functools import partial
 
 from .measure.tables import format_number, format_table
 from .start_up import run_in_turn
@@ -32,7 +33,7 @@ def measure_imports(runs: int) -> dict[str, tuple[float, float]]:
         sizes[part] = int(result.stdout) / 1024
         return time.monotonic() - start_s
 
-    medians = run_in_turn({part: lambda part=part: time_import(part) for part in PARTS}, runs)
+    medians = run_in_turn({part: partial(time_import, part) for part in PARTS}, runs)
     return {part: (seconds, sizes[part]) for part, seconds in medians.items()}
 
 
