@@ -55,6 +55,9 @@ def run_agent(options: AgentOptions) -> int:
             leaves_with_viewers=options.leaves_with_viewers,
         )
         stop_on_signals(hub)
+        if not options.leaves_with_viewers:
+            sys.stderr.write(f"vramscope agent: serving {folder} (process {os.getpid()}); Ctrl-C ends it\n")
+            sys.stderr.flush()
         hub.run()
     finally:
         lock.release()

@@ -34,6 +34,8 @@ class _VersionOnly(msgspec.Struct):
 _ENCODER = msgspec.msgpack.Encoder()
 _ENVELOPE = msgspec.msgpack.Decoder(Envelope)
 _VERSION = msgspec.msgpack.Decoder(_VersionOnly)
+_MALFORMED = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
+"""What decoding hostile bytes may raise; invalid UTF-8 is a plain ValueError."""
 _BODIES: dict[type, msgspec.msgpack.Decoder[object]] = {}
 
 
@@ -59,7 +61,7 @@ def decode(data: bytes, max_bytes: int = MAX_MESSAGE_BYTES) -> Envelope:
                 "install the same version of vramscope on both sides"
             )
         return _ENVELOPE.decode(data)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except _MALFORMED as error:
         raise WireError(f"a malformed message was refused: {error}") from error
 
 
@@ -74,7 +76,7 @@ def body_of(envelope: Envelope, body_type: type[Body]) -> Body:
         decoder = _BODIES[body_type] = msgspec.msgpack.Decoder(body_type)
     try:
         body = decoder.decode(envelope.body)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except _MALFORMED as error:
         raise WireError(f"a malformed {envelope.kind} message was refused: {error}") from error
     assert isinstance(body, body_type)  # noqa: S101 - tells the type checker what the decoder guarantees
     return body

@@ -41,7 +41,7 @@ class ColumnRing:
         self._seqs = array("q")
         self._times = array("d")
         self._intervals = array("f")
-        self._columns: dict[str, dict[str, array[int]]] = {}
+        self._columns: "dict[str, dict[str, array[int]]]" = {}
         self._start = 0
 
     def __len__(self) -> int:
@@ -100,12 +100,12 @@ class ColumnRing:
             return None
         return column[position]
 
-    def column(self, uuid: str, name: str) -> array[int] | None:
+    def column(self, uuid: str, name: str) -> "array[int] | None":
         """Return a column oldest first, `UNMEASURED` where nothing was measured; None if it never was."""
         column = self._columns.get(uuid, {}).get(name)
         return None if column is None else self._unrolled(column)
 
-    def times(self) -> array[float]:
+    def times(self) -> "array[float]":
         """Return the times of all ticks, oldest first, in seconds."""
         return self._unrolled(self._times)
 
@@ -132,7 +132,7 @@ class ColumnRing:
         seqs.frombytes(ticks["seq"])
         times.frombytes(ticks["time"])
         intervals.frombytes(ticks["interval"])
-        columns: dict[str, dict[str, array[int]]] = {}
+        columns: "dict[str, dict[str, array[int]]]" = {}
         for uuid, named in devices.items():
             columns[uuid] = {}
             for name, data in named.items():

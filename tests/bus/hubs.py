@@ -1,0 +1,65 @@
+"""A real hub on a thread of the test's own, published from by hand."""
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from vramscope.engine.bus.hub import Hub
+from vramscope.engine.model import DeviceSample, MemoryReading, Sample
+
+GIB = 1024**3
+
+
+def make_sample(seq: int, used_gib: float = 10.0, *, total_gib: float = 80.0, uuid: str = "GPU-a") -> Sample:
+    """Return a sample of one device, one second after the one before."""
+    used, total = round(used_gib * GIB), round(total_gib * GIB)
+    memory = MemoryReading(total, used, total - used, used, used)
+    device = DeviceSample(uuid=uuid, index=0, name="Pretend GPU", age_s=0.0, memory=memory)
+    return Sample(node="node", seq=seq, time_s=1000.0 + seq, interval_s=1.0, devices=(device,))
+
+
+class HandProducer:
+    """Publishes what a test pushes, when it pushes it."""
+
+    def __init__(self, interval_s: float = 1.0) -> None:
+        self.interval_s = interval_s
+        self._lock = threading.Lock()
+        self._due: list[Sample] = []
+
+    def push(self, samples: Sequence[Sample]) -> None:
+        with self._lock:
+            self._due.extend(samples)
+
+    def start(self) -> None:
+        pass
+
+    def wait_s(self) -> float:
+        return 0.01
+
+    def take(self) -> list[Sample]:
+        with self._lock:
+            due, self._due = self._due, []
+        return due
+
+    def stop(self) -> None:
+        pass
+
+
+class RunningHub:
+    """A hub that serves a folder until the `with` block ends."""
+
+    def __init__(self, folder: Path, *, leaves_with_viewers: bool = False) -> None:
+        self.producer = HandProducer()
+        self.hub = Hub(
+            folder, self.producer, node="node", version="test", leaves_with_viewers=leaves_with_viewers
+        )
+        self.thread = threading.Thread(target=self.hub.run, daemon=True)
+
+    def __enter__(self) -> "RunningHub":
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.hub.stop()
+        self.thread.join(timeout=5)
+        assert not self.thread.is_alive()

@@ -1,0 +1,129 @@
+"""Workers: a restarted one concludes the same as one that never died, and what it missed is counted."""
+
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vramscope.analyzers.pressure import PressureAnalyzer
+from vramscope.engine.bus.client import Client
+from vramscope.engine.bus.findings import FindingStore
+from vramscope.engine.bus.messages import WorkerReport
+from vramscope.engine.bus.worker import AnalyzerHost, Worker
+from vramscope.engine.history import History
+from vramscope.engine.model import Finding, Sample
+
+from ..waiting import wait_until
+from .hubs import RunningHub, make_sample
+
+
+class RunningWorker:
+    """A worker on a thread of the test's own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.worker = Worker(folder, [PressureAnalyzer()])
+        self.thread = threading.Thread(target=self.worker.run, daemon=True)
+
+    def __enter__(self) -> "RunningWorker":
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.worker.stop()
+        self.thread.join(timeout=5)
+        assert not self.thread.is_alive()
+
+
+def _until(client: Client, condition: Callable[[tuple[Finding, ...]], bool]) -> tuple[Finding, ...]:
+    found: list[tuple[Finding, ...]] = []
+
+    def is_met() -> bool:
+        found.append(client.snapshot(timeout_s=0.05).findings)
+        return condition(found[-1])
+
+    wait_until(is_met, what="the findings")
+    return found[-1]
+
+
+def _full(first: int, last: int) -> list[Sample]:
+    return [make_sample(seq, used_gib=79.0) for seq in range(first, last + 1)]
+
+
+def test_a_full_device_opens_one_finding_and_an_emptied_one_closes_it(private_environment: Path) -> None:
+    with (
+        RunningHub(private_environment) as running,
+        RunningWorker(private_environment),
+        Client(private_environment) as client,
+    ):
+        running.producer.push(_full(1, 120))
+        (opened,) = _until(client, lambda found: len(found) == 1)
+        running.producer.push([make_sample(seq, used_gib=20.0) for seq in range(121, 260)])
+        (closed,) = _until(client, lambda found: bool(found) and not found[0].is_open)
+    assert opened.kind == "pressure"
+    assert opened.id == closed.id
+
+
+def test_a_worker_that_died_is_fed_the_ring_and_opens_nothing_twice(private_environment: Path) -> None:
+    with RunningHub(private_environment) as running, Client(private_environment) as client:
+        with RunningWorker(private_environment):
+            running.producer.push(_full(1, 120))
+            (before,) = _until(client, lambda found: len(found) == 1)
+        running.producer.push(_full(121, 140))
+        with RunningWorker(private_environment):
+            running.producer.push([make_sample(seq, used_gib=20.0) for seq in range(141, 280)])
+            after = _until(client, lambda found: any(not f.is_open for f in found))
+    assert [finding.id for finding in after] == [before.id]
+
+
+def test_what_the_ring_forgot_is_counted(private_environment: Path) -> None:
+    reports: list[WorkerReport] = []
+    with RunningHub(private_environment) as running:
+        running.hub._history = History(fine_ticks=10)
+        running.hub._take_report = reports.append  # type: ignore[method-assign]
+        running.producer.push(_full(1, 30))
+        with RunningWorker(private_environment):
+            wait_until(lambda: any(r.seen_seq == 30 for r in reports), what="the worker to catch up")
+    assert reports[-1].samples_dropped == 20
+
+
+useds = st.lists(st.sampled_from([20.0, 70.0, 76.5, 78.0, 79.5, 79.9]), min_size=1, max_size=90)
+
+
+@settings(max_examples=60)
+@given(useds, st.integers(0, 90))
+def test_findings_after_a_restart_equal_those_without_one(gibs: list[float], death: int) -> None:
+    samples = [make_sample(seq, used_gib=gib) for seq, gib in enumerate(gibs, 1)]
+    steady, store, ring = FindingStore(), FindingStore(), History()
+    host = AnalyzerHost([PressureAnalyzer()])
+    for sample in samples:
+        steady.merge(host.observe(sample))
+    first, second = AnalyzerHost([PressureAnalyzer()]), AnalyzerHost([PressureAnalyzer()])
+    for number, sample in enumerate(samples):
+        ring.add(sample)
+        if number == death:
+            for remembered in ring.samples():
+                store.merge(second.observe(remembered))
+        else:
+            store.merge((first if number < death else second).observe(sample))
+    assert store.all() == steady.all()
+
+
+class _Broken:
+    name = "broken"
+
+    def observe(self, sample: Sample) -> Sequence[Finding]:
+        raise ZeroDivisionError("oops")
+
+    def restore(self, findings: Sequence[Finding]) -> None:
+        pass
+
+
+def test_an_analyzer_that_fails_is_set_aside_and_named() -> None:
+    host = AnalyzerHost([_Broken(), PressureAnalyzer()])
+    for sample in _full(1, 120):
+        host.observe(sample)
+    assert host.names == ("pressure",)
+    assert host.reason == "analyzer broken failed and was set aside: ZeroDivisionError('oops')"
+    assert len(host.open_ids) == 1

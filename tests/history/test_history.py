@@ -1,0 +1,126 @@
+"""History answers what a screen asks, stays within its budget, and survives the way through a hub."""
+
+import math
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vramscope.engine.errors import WireError
+from vramscope.engine.history import History, HistoryBlock
+from vramscope.engine.model import DeviceSample, MemoryReading, Sample
+
+from ..bus.hubs import GIB, make_sample
+
+MIB = 1024**2
+
+
+def _sample(seq: int, used: int | None, *, step_s: float = 1.0, uuid: str = "GPU-a") -> Sample:
+    memory = MemoryReading(80 * GIB, used, None, used, used)
+    state = "ok" if used is not None else "stale"
+    device = DeviceSample(uuid=uuid, index=0, state=state, memory=memory, utilization_percent=50.0)
+    return Sample(node="n", seq=seq, time_s=1000.0 + seq * step_s, interval_s=step_s, devices=(device,))
+
+
+@given(st.lists(st.one_of(st.none(), st.integers(0, 80 * GIB)), min_size=1, max_size=60), st.integers(1, 20))
+def test_columns_are_the_least_the_most_and_the_last_of_each_bucket(
+    useds: list[int | None], bucket: int
+) -> None:
+    history = History()
+    for seq, used in enumerate(useds):
+        history.add(_sample(seq, used))
+    end_s = 1000.0 + len(useds) - 1
+    for _ in range(2):  # the first answer is built from the ring, the second from the view kept up to date
+        columns = history.columns("GPU-a", "used", end_s, float(bucket), 5)
+        for offset in range(5):
+            index = int(end_s // bucket) - 4 + offset
+            inside = [
+                u for seq, u in enumerate(useds) if u is not None and int((1000 + seq) // bucket) == index
+            ]
+            assert columns.minimum[offset] == (min(inside) if inside else None)
+            assert columns.maximum[offset] == (max(inside) if inside else None)
+            assert columns.last[offset] == (inside[-1] if inside else None)
+
+
+def test_a_view_kept_up_to_date_equals_one_built_anew() -> None:
+    kept, late = History(), History()
+    kept.columns("GPU-a", "used", 1000.0, 3.0, 10)
+    for seq in range(50):
+        kept.add(_sample(seq, (seq * 37 % 11) * GIB))
+        late.add(_sample(seq, (seq * 37 % 11) * GIB))
+    assert kept.columns("GPU-a", "used", 1049.0, 3.0, 20) == late.columns("GPU-a", "used", 1049.0, 3.0, 20)
+
+
+def test_stale_readings_are_not_drawn_as_if_measured() -> None:
+    history = History()
+    history.add(_sample(0, 5 * GIB))
+    stale = msgspec.structs.replace(_sample(1, 5 * GIB).devices[0], state="stale")
+    history.add(msgspec.structs.replace(_sample(1, None), devices=(stale,)))
+    assert history.columns("GPU-a", "used", 1001.0, 1.0, 2).last == [5 * GIB, None]
+
+
+def test_a_full_history_of_eight_devices_fits_in_four_mebibytes() -> None:
+    history = History(fine_ticks=3600, coarse_ticks=600)
+    block = _full_block(history, minutes=600)
+    fine = sum(len(c) for device in block.fine.values() for c in device.values())
+    coarse = sum(len(c) for device in block.coarse.values() for c in device.values())
+    ticks = sum(len(c) for c in block.fine_ticks.values()) + sum(len(c) for c in block.coarse_ticks.values())
+    week = 7 * 24 * 60 / 600
+    assert fine > 3600 * 8 * 20
+    assert fine + (coarse + ticks) * week <= 4 * MIB
+
+
+def _full_block(history: History, minutes: int) -> HistoryBlock:
+    for seq in range(3600):
+        step_s = 60.0 * (minutes + 2) / 3600
+        devices = tuple(_sample(seq, seq, uuid=f"GPU-{n}").devices[0] for n in range(8))
+        sample = Sample(node="n", seq=seq, time_s=seq * step_s, interval_s=step_s, devices=devices)
+        history.add(sample)
+    return history.block()
+
+
+def test_minutes_remain_when_ticks_are_gone() -> None:
+    history = History(fine_ticks=60, coarse_ticks=100)
+    for seq in range(600):
+        history.add(_sample(seq, seq * MIB))
+    columns = history.columns("GPU-a", "used", 1599.0, 60.0, 10)
+    assert columns.maximum[-1] == 599 * MIB
+    assert columns.maximum[2] is not None
+    assert columns.minimum[2] == min(s for s in range(600) if int((1000 + s) // 60) == 1599 // 60 - 7) * MIB
+    assert history.peak("GPU-a") == (599 * MIB, 1599.0)
+    assert history.span_s("GPU-a") > 500
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 80), st.integers(0, 80))
+def test_a_late_viewer_ends_with_what_an_early_one_has(seen: int, more: int) -> None:
+    hub, early, late = History(), History(), History()
+    for seq in range(seen + more):
+        sample = _sample(seq, seq * MIB if seq % 7 else None)
+        hub.add(sample)
+        early.add(sample)
+        if seq < seen // 2:
+            late.add(sample)
+    late.extend(msgspec.msgpack.decode(msgspec.msgpack.encode(hub.block()), type=HistoryBlock))
+    ends = (1000.0 + seen + more, 1.0, 200)
+    assert late.columns("GPU-a", "used", *ends) == early.columns("GPU-a", "used", *ends)
+    assert late.peak("GPU-a") == early.peak("GPU-a")
+    assert late.last_seq == early.last_seq
+
+
+def test_samples_come_back_with_every_field_the_ring_keeps() -> None:
+    history = History()
+    history.add(make_sample(1, 12.0))
+    (back,) = history.samples()
+    assert back.devices[0].memory == make_sample(1, 12.0).devices[0].memory
+    assert math.isclose(back.time_s, 1001.0)
+
+
+def test_columns_of_unequal_length_are_refused() -> None:
+    history = History()
+    history.add(make_sample(1))
+    block = history.block()
+    fine = {"GPU-a": dict(block.fine["GPU-a"]) | {"used": b"\0" * 16}}
+    with pytest.raises(WireError, match="history cannot be read"):
+        History().extend(msgspec.structs.replace(block, fine=fine))
