@@ -28,7 +28,7 @@ check: $(VENV)/.tested ## format, lint, types, import contracts, tests: the whol
 	@$(BIN)/python -m pytest -m "not static" $(ARGS)
 
 demo: $(VENV)/.installed ## live view of simulated devices (DEVICES=64); needs a C compiler
-	@$(BIN)/python benchmarks/demo.py --devices $(DEVICES) $(ARGS)
+	@$(BIN)/python -m benchmarks.demo --devices $(DEVICES) $(ARGS)
 
 bench: $(VENV)/.benched ## measure CPU, memory, start-up and latency beside nvitop; JSON in benchmarks/results
 	@$(BIN)/python -m benchmarks $(ARGS)

@@ -9,11 +9,13 @@ import time
 from pathlib import Path
 from types import TracebackType
 
-from tests.pretend_nvml.driver import GIB, PretendDriver, build_library, default_folder
+from tests.pretend_nvml.driver import GIB, PretendDriver, build_library
 
 from .measure.processes import find_marked
 
 PROCESSES_PER_DEVICE = 2
+LIBRARIES = Path(__file__).resolve().parents[1] / "build" / "pretend-nvml"
+"""Compiled once into the checkout: a folder that others may write to is no place for a library to load."""
 MIB = 1 << 20
 
 
@@ -24,7 +26,9 @@ class Machine:
     0.4 s, and the last one grows. The library computes it on every call, so nothing runs beside.
     """
 
-    def __init__(self, devices: int) -> None:
+    def __init__(self, devices: int, name: str = "NVIDIA H100 80GB HBM3") -> None:
+        self._library = build_library(LIBRARIES)
+        self._name = name
         self.folder = tempfile.mkdtemp(prefix="vs-bench-", dir="/tmp")
         self._driver = PretendDriver(Path(self.folder) / "nvml.state")
         self._holders: list[subprocess.Popen[bytes]] = []
@@ -67,7 +71,7 @@ class Machine:
             time.sleep(0.05)
 
     def _add_device(self, index: int, *, is_last: bool) -> None:
-        device = self._driver.add_device(name="NVIDIA H100 80GB HBM3", reserved_bytes=600 * MIB)
+        device = self._driver.add_device(name=self._name, reserved_bytes=600 * MIB)
         used_bytes = 40 * GIB + (index % 8) * 2 * GIB
         has_spike = index % 4 == 3
         device.set_memory(
@@ -103,5 +107,10 @@ class Machine:
         for name in folders.values():
             (Path(self.folder) / name).mkdir(mode=0o700, exist_ok=True)
         places = {variable: str(Path(self.folder) / name) for variable, name in folders.items()}
-        library = build_library(default_folder())
-        return {**kept, **places, "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", **self._driver.environment(library)}
+        return {
+            **kept,
+            **places,
+            "LANG": "C.UTF-8",
+            "LC_ALL": "C.UTF-8",
+            **self._driver.environment(self._library),
+        }

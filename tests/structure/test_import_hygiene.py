@@ -1,0 +1,127 @@
+"""What each way to run vramscope loads, seen in a fresh interpreter: headless means without a screen."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.structure.tree import ROOT
+from tests.waiting import wait_until
+
+SCREEN = {"textual", "vramscope.tui"}
+RICH = {"rich", "markdown_it", "pygments"}
+HEAVY = {"torch", "matplotlib", "networkx", "numpy"}
+BARE_NAMES = {"engine", "analyzers", "exporters", "tui"}
+"""Names that would collide with the user's own training code."""
+
+
+def _imported(importtime: str) -> set[str]:
+    """Return the modules and their packages in what `python -X importtime` wrote."""
+    lines = [line for line in importtime.splitlines() if line.startswith("import time:")]
+    names = {line.rpartition("|")[2].strip() for line in lines}
+    return {".".join(name.split(".")[: depth + 1]) for name in names for depth in range(name.count(".") + 1)}
+
+
+def _run(*arguments: str) -> tuple[subprocess.CompletedProcess[str], set[str]]:
+    """Run vramscope and return how it ended and what it imported."""
+    result = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "vramscope", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return result, _imported(result.stderr)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "forbidden"),
+    [
+        pytest.param(("--version",), SCREEN | RICH | HEAVY | {"zmq", "pynvml", "psutil"}, id="version"),
+        pytest.param(("--help",), SCREEN | RICH | HEAVY, id="help"),
+        pytest.param(("--once", "--json"), SCREEN | RICH | HEAVY, id="once as JSON"),
+        pytest.param(("--json", "--duration", "1s"), SCREEN | RICH | HEAVY, id="JSON lines"),
+        pytest.param(("--once",), SCREEN | HEAVY, id="once"),
+        pytest.param(("doctor", "--json"), SCREEN | RICH | HEAVY, id="doctor as JSON"),
+        pytest.param(("completion", "bash"), SCREEN | RICH | HEAVY, id="completion"),
+        pytest.param(("no-such-verb",), SCREEN | RICH | HEAVY, id="usage error"),
+    ],
+)
+def test_headless_verbs_load_no_screen_and_nothing_heavy(
+    arguments: tuple[str, ...], forbidden: set[str]
+) -> None:
+    result, imported = _run(*arguments)
+    assert "vramscope" in imported, result.stderr
+    assert "Traceback" not in result.stderr
+    assert imported & (forbidden | BARE_NAMES) == set()
+
+
+@pytest.fixture
+def agent_imports(private_environment: Path) -> Iterator[set[str]]:
+    """Imports of a hub and its worker, once the worker has loaded its analyzers."""
+    runtime_dir = private_environment / "run" / "vramscope"
+    stderr = private_environment / "agent.log"
+    with stderr.open("wb") as log:
+        agent = subprocess.Popen(
+            [sys.executable, "-m", "vramscope", "agent"],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPROFILEIMPORTTIME": "1"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=log,
+        )
+
+    def written() -> str:
+        logs = [stderr, *runtime_dir.glob("*.log")]
+        return "\n".join(path.read_text(errors="replace") for path in logs)
+
+    try:
+        wait_until(lambda: "vramscope.analyzers.pressure" in written(), 30.0, "the worker's analyzers")
+        yield _imported(written())
+    finally:
+        agent.send_signal(signal.SIGTERM)
+        agent.wait(10.0)
+
+
+def test_agent_and_worker_load_no_screen_and_no_numpy(agent_imports: set[str]) -> None:
+    assert {"vramscope.engine.bus.hub", "vramscope.engine.bus.worker"} <= agent_imports
+    assert agent_imports & (SCREEN | RICH | HEAVY | BARE_NAMES) == set()
+
+
+def _modules_after(statement: str) -> set[str]:
+    """Return what a fresh interpreter has loaded after a statement."""
+    code = f"{statement}\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))"
+    result = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    return set(json.loads(result.stdout.splitlines()[-1]))
+
+
+def test_every_module_can_be_imported_under_its_one_name() -> None:
+    modules = _modules_after(
+        "import importlib, pkgutil, vramscope\n"
+        "for module in pkgutil.walk_packages(vramscope.__path__, 'vramscope.'):\n"
+        "    module.name.endswith('__main__') or importlib.import_module(module.name)"
+    )
+    assert "vramscope.tui" in modules
+    assert modules & (BARE_NAMES | {"torch", "matplotlib", "networkx"}) == set()
+
+
+@pytest.mark.parametrize(
+    ("module", "forbidden"),
+    [
+        ("vramscope", SCREEN | RICH | HEAVY | {"zmq", "pynvml", "psutil", "msgspec"}),
+        ("vramscope.engine.model", SCREEN | RICH | HEAVY | {"zmq", "pynvml", "psutil"}),
+        ("vramscope.analyzers.pressure", SCREEN | RICH | HEAVY | {"zmq", "pynvml", "psutil"}),
+        ("vramscope.exporters.json_lines", SCREEN | RICH | HEAVY | {"zmq", "pynvml", "psutil"}),
+    ],
+)
+def test_libraries_load_what_they_need_and_no_more(module: str, forbidden: set[str]) -> None:
+    assert _modules_after(f"import {module}") & forbidden == set()
