@@ -8,10 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vramscope.analyzers.pressure import PressureAnalyzer
+from vramscope.engine.bus.analyzer_host import AnalyzerHost
 from vramscope.engine.bus.client import Client
 from vramscope.engine.bus.findings import FindingStore
 from vramscope.engine.bus.messages import WorkerReport
-from vramscope.engine.bus.worker import AnalyzerHost, Worker
+from vramscope.engine.bus.worker import Worker
 from vramscope.engine.history import History
 from vramscope.engine.model import Finding, Sample
 
@@ -81,7 +82,7 @@ def test_what_the_ring_forgot_is_counted(private_environment: Path) -> None:
     reports: list[WorkerReport] = []
     with RunningHub(private_environment) as running:
         running.hub._history = History(fine_ticks=10)
-        running.hub._take_report = reports.append  # type: ignore[method-assign]
+        running.hub._take_report = reports.append  # type: ignore[method-assign,assignment]
         running.producer.push(_full(1, 30))
         with RunningWorker(private_environment):
             wait_until(lambda: any(r.seen_seq == 30 for r in reports), what="the worker to catch up")
