@@ -20,7 +20,7 @@ SCARCE_FREE_BYTES = 256 * MIB
 """A CUDA context or a set of NCCL buffers takes this order of memory and is not served from any cache."""
 SCARCE_END_FACTOR = 1.5
 UPDATE_SHARE = 0.01
-"""Share of the capacity by which the peak must rise before the finding is published again."""
+"""Share of the capacity by which the peak must rise, unless what is free halves, to publish a finding again."""
 
 _PEAK, _CAPACITY, _FREE, _SINCE = "peak device used", "capacity", "least free", "nearly full since"
 
@@ -155,16 +155,17 @@ class PressureTrack:
 
     def _update(self, device: DeviceSample, time_s: float) -> Finding | None:
         """Return the finding anew where its severity, its capacity or, by a whole step, its peak changed."""
-        finding = self.finding
+        finding, peak = self.finding, self._peak
         if finding is None:
             return None
-        step_bytes = UPDATE_SHARE * self._peak.total_bytes
-        is_same = (
-            finding.severity == self._severity
-            and _evidence(finding, _CAPACITY) == self._peak.total_bytes
-            and self._peak.used_bytes - _evidence(finding, _PEAK) < step_bytes
+        free_bytes = _evidence(finding, _FREE)
+        is_changed = (
+            finding.severity != self._severity
+            or peak.total_bytes != _evidence(finding, _CAPACITY)
+            or peak.used_bytes - _evidence(finding, _PEAK) >= UPDATE_SHARE * peak.total_bytes
+            or (0 < free_bytes >= 2 * peak.free_bytes)
         )
-        if is_same:
+        if not is_changed:
             return None
         self.finding = self._restate(finding, device, time_s)
         return self.finding

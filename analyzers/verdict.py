@@ -60,7 +60,7 @@ def _rate(risks: Iterable[Risk], lead: Finding | None) -> RiskLevel:
 def _describe_absence(sample: Sample) -> Iterator[Clause]:
     reason = sample.notes[0].rstrip(".") if sample.notes else "none was found on this node"
     yield (f"No GPU: {reason}",)
-    yield ("`vramscope doctor` says what was looked for", "see `vramscope doctor`", "")
+    yield ("vramscope doctor says what was looked for", "see vramscope doctor", "")
 
 
 def _find_lead(sample: Sample, findings: Sequence[Finding]) -> Finding | None:
@@ -122,7 +122,7 @@ def _describe_state(sample: Sample, findings: Sequence[Finding], risks: dict[str
     readable = [device for device in sample.devices if device.state == "ok" and _held(device) is not None]
     fullest = max(readable, key=_fullness, default=None)
     if fullest is None:
-        yield ("OOM risk unknown: no figures yet", "OOM risk unknown", "OOM risk ?")
+        yield ("OOM risk unknown: no figures", "OOM risk unknown", "OOM risk ?")
         return
     yield _describe_risk(risks[fullest.uuid])
     yield _describe_fullest(fullest, findings, is_only=len(readable) == 1)

@@ -1,0 +1,55 @@
+"""Risk of a device: unknown with its reason, until somebody forecasts."""
+
+import pytest
+
+from vramscope.analyzers.risk import Risk, assess_risk
+from vramscope.engine.model import DeviceSample
+
+from .samples import device, finding
+
+
+@pytest.mark.parametrize(
+    ("state_of", "reason"),
+    [
+        (device(), "no allocator data"),
+        (device(78.9), "no allocator data"),
+        (device(None, age_s=None), "no allocator data"),
+        (device(state="lost", reason="fell off the bus"), "device lost"),
+        (device(state="stale", age_s=7.4), "stale 7 s"),
+        (device(None, state="stale", age_s=None), "stale"),
+        (device(None, state="unsupported"), "memory not readable"),
+        (
+            device(kind="trace", allocated_gib=30, total_bytes=None),
+            "reserved bytes and capacity not recorded",
+        ),
+        (device(kind="trace", allocated_gib=30), "reserved bytes not recorded"),
+        (device(allocated_gib=30), "reserved bytes not known"),
+        (device(allocated_gib=30, reserved_gib=35), "no forecast from allocator data"),
+    ],
+)
+def test_risk_is_unknown_and_says_why(state_of: DeviceSample, reason: str) -> None:
+    assert assess_risk(state_of, ()) == Risk("unknown", reason)
+
+
+def test_open_forecast_gives_level_and_reason() -> None:
+    mild, grave = finding(severity="medium", title="mild"), finding(severity="high", title="grave")
+    assert assess_risk(device(), (mild, grave)) == Risk("high", "grave")
+    assert assess_risk(device(), (grave, mild)) == Risk("high", "grave")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        finding(closed_s=5.0),
+        finding(uuid="GPU-7"),
+        finding("pressure", "medium"),
+        finding("leak", "critical"),
+    ],
+)
+def test_only_open_forecasts_of_this_device_count(other: object) -> None:
+    assert assess_risk(device(), (other,)).level == "unknown"  # type: ignore[arg-type] # parametrized
+
+
+def test_forecast_stands_while_the_device_is_stale_and_ends_when_it_is_lost() -> None:
+    assert assess_risk(device(state="stale", age_s=3.0), (finding(),)).level == "critical"
+    assert assess_risk(device(state="lost"), (finding(),)) == Risk("unknown", "device lost")

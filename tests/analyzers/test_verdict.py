@@ -1,0 +1,218 @@
+"""The verdict: one sentence that says the worst first and fits any width."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vramscope.analyzers.sentence import Sentence, count_cells, cut_words
+from vramscope.analyzers.verdict import summarize
+from vramscope.engine.model import Finding, Sample
+from vramscope.engine.units import GIB
+
+from .samples import device, finding, sample
+
+WIDE = 500
+TOTAL = round(79.6 * GIB)
+NO_LIBRARY = "libnvidia-ml.so.1 was not found; install the NVIDIA driver or pass it into the container."
+
+HEALTHY = sample(*(device(40 + index, index=index, total_bytes=TOTAL) for index in range(8)))
+FULL = sample(device(60, total_bytes=TOTAL), device(78.1, index=3, total_bytes=TOTAL))
+LOST = sample(device(60), device(None, index=2, state="lost", reason="fell off the bus.", age_s=41))
+STALE = sample(device(60), device(70, index=7, state="stale", reason="a driver call hangs", age_s=7.2))
+ALL_LOST = sample(*(device(None, index=index, state="lost") for index in range(3)))
+MANY_LOST = sample(*(device(None, index=index, state="lost") for index in range(6)), device(40, index=6))
+UNREADABLE = sample(device(None, state="unsupported", reason="this device does not tell its memory"))
+UNIFIED = sample(device(90, kind="unified", total_bytes=120 * GIB))
+MIG = sample(device(20), device(9.5, kind="mig", mig_index=1, total_bytes=10 * GIB))
+TRACE = sample(
+    device(66, kind="trace", total_bytes=None, allocated_gib=60),
+    device(74.9, index=6, kind="trace", total_bytes=None, allocated_gib=69.6),
+)
+TRACE_ALLOCATED = sample(device(None, kind="trace", total_bytes=None, allocated_gib=57))
+NONE_FOUND = sample(notes=[NO_LIBRARY, "another note"])
+SILENT = sample()
+
+CASES: dict[str, tuple[Sample | None, tuple[Finding, ...], str, str]] = {
+    "before the first": (None, (), "unknown", "Waiting for the first figures"),
+    "healthy": (
+        HEALTHY,
+        (),
+        "unknown",
+        "OOM risk unknown: no allocator data · fullest GPU 7 47.0/79.6 GiB (59 %), 32.6 GiB free",
+    ),
+    "full": (
+        FULL,
+        (),
+        "unknown",
+        "OOM risk unknown: no allocator data · fullest GPU 3 78.1/79.6 GiB (98 %), 1.5 GiB free",
+    ),
+    "pressed": (
+        FULL,
+        (finding("pressure", "medium", uuid="GPU-3"),),
+        "unknown",
+        "OOM risk unknown: no allocator data · nearly full GPU 3 78.1/79.6 GiB (98 %), 1.5 GiB free",
+    ),
+    "one device": (
+        sample(device(60)),
+        (),
+        "unknown",
+        "OOM risk unknown: no allocator data · GPU 0 60.0/80.0 GiB (75 %), 20.0 GiB free",
+    ),
+    "lost": (
+        LOST,
+        (),
+        "unknown",
+        "GPU 2 lost: fell off the bus · OOM risk unknown: no allocator data · "
+        "GPU 0 60.0/80.0 GiB (75 %), 20.0 GiB free",
+    ),
+    "stale": (
+        STALE,
+        (),
+        "unknown",
+        "GPU 7 stale 7 s: a driver call hangs · OOM risk unknown: no allocator data · "
+        "GPU 0 60.0/80.0 GiB (75 %), 20.0 GiB free",
+    ),
+    "all lost": (ALL_LOST, (), "unknown", "GPUs 0, 1 and 2 lost · OOM risk unknown: no figures"),
+    "many lost": (
+        MANY_LOST,
+        (),
+        "unknown",
+        "6 GPUs lost · OOM risk unknown: no allocator data · GPU 6 40.0/80.0 GiB (50 %), 40.0 GiB free",
+    ),
+    "unreadable": (
+        UNREADABLE,
+        (),
+        "unknown",
+        "GPU 0 memory unreadable: this device does not tell its memory · OOM risk unknown: no figures",
+    ),
+    "unified": (
+        UNIFIED,
+        (),
+        "unknown",
+        "OOM risk unknown: no allocator data · GPU 0 90.0/120.0 GiB (75 %), 30.0 GiB free",
+    ),
+    "mig": (
+        MIG,
+        (),
+        "unknown",
+        "OOM risk unknown: no allocator data · fullest MIG 0:1 9.5/10.0 GiB (95 %), 512 MiB free",
+    ),
+    "trace": (
+        TRACE,
+        (),
+        "unknown",
+        "OOM risk unknown: reserved bytes and capacity not recorded · "
+        "fullest rank 6 74.9 GiB used, 69.6 GiB allocated",
+    ),
+    "trace of another GPU": (
+        TRACE_ALLOCATED,
+        (),
+        "unknown",
+        "OOM risk unknown: reserved bytes and capacity not recorded · rank 0 57.0 GiB allocated",
+    ),
+    "no device": (
+        NONE_FOUND,
+        (),
+        "unknown",
+        f"No GPU: {NO_LIBRARY.rstrip('.')} · vramscope doctor says what was looked for",
+    ),
+    "no device, no note": (
+        SILENT,
+        (),
+        "unknown",
+        "No GPU: none was found on this node · vramscope doctor says what was looked for",
+    ),
+    "forecast": (FULL, (finding(),), "critical", finding().title),
+    "forecast with a lost device": (
+        LOST,
+        (finding(),),
+        "critical",
+        f"GPU 2 lost: fell off the bus · {finding().title}",
+    ),
+    "low forecast": (
+        sample(device(60)),
+        (finding(severity="low"),),
+        "low",
+        "OOM risk low · GPU 0 60.0/80.0 GiB (75 %), 20.0 GiB free",
+    ),
+    "grave leak": (FULL, (finding("leak", "high", title="GPU 0 leaks"),), "high", "GPU 0 leaks"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_verdict_says_what_is_known(case: str) -> None:
+    facts, findings, level, text = CASES[case]
+    verdict = summarize(facts, findings)
+    assert (verdict.level, verdict.text(WIDE)) == (level, text)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_verdict_fits_every_width_and_cuts_no_word_silently(case: str) -> None:
+    facts, findings, _, text = CASES[case]
+    verdict = summarize(facts, findings)
+    whole = {bare(word) for word in (*text.split(), "Waiting", "see", "vramscope", "doctor", "?")}
+    for width in range(10, 201):
+        fitted = verdict.text(width)
+        assert 0 < count_cells(fitted) <= width
+        assert "  " not in fitted
+        words = [bare(word) for word in fitted.split()]
+        assert set(words) <= whole or (fitted.endswith("…") and set(words[:-1]) <= whole), (width, fitted)
+        assert not fitted.removesuffix("…").endswith((" ", "·", ",", ":", "(")), (width, fitted)
+
+
+def bare(word: str) -> str:
+    return word.strip("(),:;…·")
+
+
+def test_interval_goes_first_then_the_tail_of_the_cause_then_the_cause() -> None:
+    verdict = summarize(FULL, (finding(),))
+    title = finding().title
+    assert verdict.text(len(title)) == title
+    plain = "GPU 0 out of memory in 1 m 16 s: tensors kept by eval(), +20 MiB a step"
+    assert verdict.text(len(title) - 1) == plain
+    assert verdict.text(len(plain) - 1) == "GPU 0 out of memory in 1 m 16 s: tensors kept by eval()"
+    assert verdict.text(50) == "GPU 0 out of memory in 1 m 16 s"
+    assert verdict.text(20) == "GPU 0 out of memory…"
+
+
+def test_share_goes_before_the_cause_and_the_cause_before_the_figure() -> None:
+    verdict = summarize(FULL, ())
+    assert (
+        verdict.text(80) == "OOM risk unknown: no allocator data · fullest GPU 3 78.1/79.6 GiB, 1.5 GiB free"
+    )
+    assert verdict.text(38) == "OOM risk unknown · GPU 3 78.1/79.6 GiB"
+    assert verdict.text(16) == "OOM risk unknown"
+    assert verdict.text(10) == "OOM risk ?"
+
+
+def test_lost_device_is_said_at_any_width_from_ten() -> None:
+    verdict = summarize(LOST, (finding(),))
+    assert verdict.text(40).startswith("GPU 2 lost · GPU 0 out of")
+    assert verdict.text(11) == "GPU 2 lost…"
+
+
+def test_finding_of_a_device_that_is_gone_or_lost_does_not_lead() -> None:
+    assert summarize(FULL, (finding(uuid="GPU-9"),)).level == "unknown"
+    assert summarize(LOST, (finding(uuid="GPU-2"),)).level == "unknown"
+
+
+def test_node_finding_leads() -> None:
+    assert summarize(FULL, (finding("host", "high", uuid=None, title="host swaps"),)).text(80) == "host swaps"
+
+
+def test_unmeasured_capacity_is_never_shown_as_a_share() -> None:
+    assert "%" not in summarize(TRACE, ()).text(WIDE)
+
+
+def test_cells_are_counted_as_terminals_count_them() -> None:
+    assert count_cells("显存") == 4
+    assert count_cells("e\u0301") == 1
+    assert cut_words("显存显存", 5) == "显存…"
+
+
+@given(
+    st.lists(st.lists(st.text("ab ·,显", max_size=12), min_size=1, max_size=4), max_size=4),
+    st.integers(0, 60),
+)
+def test_any_sentence_fits_any_width(clauses: list[list[str]], width: int) -> None:
+    assert count_cells(Sentence(tuple(map(tuple, clauses))).fit(width)) <= width
