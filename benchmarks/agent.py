@@ -4,6 +4,7 @@ import os
 import subprocess
 import time
 import uuid
+from pathlib import Path
 
 from .live_view import SETTLE_S, Steadiness
 from .machine import Machine
@@ -22,15 +23,17 @@ def measure_agent(devices: int, runs: int, window_s: float) -> Steadiness:
 
 def _measure_once(machine: Machine, result: Steadiness, window_s: float) -> None:
     mark = uuid.uuid4().hex[:8]
-    agent = subprocess.Popen(
-        [str(ENVIRONMENT / "vramscope"), "agent"],
-        env={**machine.env, MARK: mark},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    log = Path(machine.folder) / "agent.log"
+    with log.open("wb") as stderr:
+        agent = subprocess.Popen(
+            [str(ENVIRONMENT / "vramscope"), "agent"],
+            env={**machine.env, MARK: mark},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=stderr,
+        )
     try:
-        _wait_for_worker(mark)
+        _wait_for_worker(mark, log)
         time.sleep(SETTLE_S)
         for role, cost in measure_cost(mark, window_s).items():
             result.costs.setdefault(role, []).append(cost)
@@ -41,10 +44,10 @@ def _measure_once(machine: Machine, result: Steadiness, window_s: float) -> None
         machine.wait_until_gone(mark)
 
 
-def _wait_for_worker(mark: str, timeout_s: float = 20.0) -> None:
+def _wait_for_worker(mark: str, log: Path, timeout_s: float = 20.0) -> None:
     """Return once the agent has started its worker."""
     deadline_s = time.monotonic() + timeout_s
     while "worker" not in {name_role(pid) for pid in find_marked(mark) if pid != os.getpid()}:
         if time.monotonic() > deadline_s:
-            raise TimeoutError(f"the agent started no worker in {timeout_s:g} s")
+            raise TimeoutError(f"the agent started no worker in {timeout_s:g} s: {log.read_text()}")
         time.sleep(0.05)
