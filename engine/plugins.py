@@ -5,6 +5,7 @@ A distribution offers a plug-in by an entry point in the group `vramscope.source
 analyzer. Vramscope's own are found the same way, so the engine knows none by name.
 """
 
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, TypeVar, cast
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 PluginGroup = Literal["vramscope.sources", "vramscope.analyzers"]
 """Groups of entry points that vramscope looks in."""
+
+_SOURCE_TREE = Path(__file__).resolve().parent.parent / "pyproject.toml"
+"""What declares vramscope's own plug-ins where it runs uninstalled."""
 
 PluginT = TypeVar("PluginT")
 
@@ -54,13 +58,39 @@ def make_plugins(group: PluginGroup) -> Plugins[object]:
 
 def find_entry_points(group: PluginGroup) -> "list[EntryPoint]":
     """Return the entry points of a group by name, the first distribution on the path winning a name."""
-    # importlib.metadata takes as long to import as all else that a headless verb needs.
+    if not _may_be_offered(group):
+        return []
     from importlib.metadata import entry_points
 
     found: dict[str, EntryPoint] = {}
     for entry_point in (*entry_points(group=group), *_read_source_tree(group)):
         found.setdefault(entry_point.name, entry_point)
     return [found[name] for name in sorted(found)]
+
+
+def _may_be_offered(group: PluginGroup) -> bool:
+    """Return whether any distribution could offer the group.
+
+    importlib.metadata takes as long to import as all else that a headless verb needs, so the files it
+    would read are looked through first; a path that is no folder (a zip file) counts as a maybe.
+    """
+    if _SOURCE_TREE.is_file() and _has_entries(_SOURCE_TREE, f'"{group}"]'):
+        return True
+    for place in map(Path, dict.fromkeys(sys.path)):
+        if place.is_file() or any(
+            _has_entries(file, f"[{group}]") for file in place.glob("*-info/entry_points.txt")
+        ):
+            return True
+    return False
+
+
+def _has_entries(file: Path, header: str) -> bool:
+    """Return whether a section has entries; what cannot be read counts as a maybe."""
+    try:
+        _, _, following = file.read_text(encoding="utf-8").partition(header)
+    except (OSError, UnicodeDecodeError):
+        return True
+    return "=" in following.partition("\n[")[0]
 
 
 def _read_source_tree(group: PluginGroup) -> "Iterator[EntryPoint]":
@@ -70,11 +100,10 @@ def _read_source_tree(group: PluginGroup) -> "Iterator[EntryPoint]":
     try:
         distribution("vramscope")
     except PackageNotFoundError:
-        declared = Path(__file__).resolve().parent.parent / "pyproject.toml"
-        if declared.is_file():
+        if _SOURCE_TREE.is_file():
             import tomllib
 
-            project = tomllib.loads(declared.read_text(encoding="utf-8"))["project"]
+            project = tomllib.loads(_SOURCE_TREE.read_text(encoding="utf-8"))["project"]
             for name, value in project.get("entry-points", {}).get(group, {}).items():
                 yield EntryPoint(name, value, group)
 

@@ -13,7 +13,9 @@ from .values import convert_value
 
 PROJECT_FILE_NAME = "vramscope.toml"
 _VARIABLE_PREFIX = "VRAMSCOPE_"
-OTHER_VARIABLES = frozenset({"VRAMSCOPE_CONFIG", "VRAMSCOPE_RUNTIME_DIR", "VRAMSCOPE_DEBUG"})
+OTHER_VARIABLES = frozenset(
+    {"VRAMSCOPE_CONFIG", "VRAMSCOPE_DEBUG", "VRAMSCOPE_NODE", "VRAMSCOPE_RUNTIME_DIR"}
+)
 """Variables of ours that are no settings."""
 
 

@@ -1,0 +1,48 @@
+"""From the words of a command line to the verb that does it."""
+
+import os
+from argparse import Namespace
+from collections.abc import Sequence
+
+from vramscope.engine.errors import UsageError
+
+from .diagnostics import run_guarded
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run a command line and return its exit code.
+
+    Args:
+        argv: The words after the program's name.
+    """
+    return run_guarded(lambda: _dispatch(argv))
+
+
+def _dispatch(argv: Sequence[str]) -> int:
+    from .parser import parse
+
+    arguments = parse(argv)
+    runtime_dir = getattr(arguments, "runtime_dir", None)
+    if runtime_dir is not None:
+        # Processes that this one starts arrive at the same folder by the same variable.
+        os.environ["VRAMSCOPE_RUNTIME_DIR"] = str(runtime_dir.absolute())
+    if arguments.verb is not None:
+        from .verbs import load_verb
+
+        _refuse_headless_flags(arguments)
+        return load_verb(arguments.verb).run(arguments)
+    if arguments.once or arguments.json:
+        from .status import show_status
+
+        return show_status(arguments)
+    if arguments.duration is not None:
+        raise UsageError("--duration goes with --json; the live view runs until you quit it")
+    from .live import show_live
+
+    return show_live(arguments)
+
+
+def _refuse_headless_flags(arguments: Namespace) -> None:
+    for flag in ("once", "duration"):
+        if getattr(arguments, flag):
+            raise UsageError(f"--{flag} shows this node and does not go with the verb {arguments.verb}")

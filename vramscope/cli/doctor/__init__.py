@@ -1,0 +1,1 @@
+"""What `vramscope doctor` looks at, one subject a file."""

@@ -1,0 +1,54 @@
+"""The live view: from settings to the screens, with the agent started beside them where none runs."""
+
+from argparse import Namespace
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vramscope.engine.settings import Settings, save_settings
+
+from .configuration import read_settings
+
+if TYPE_CHECKING:
+    from vramscope.engine.bus.feed import Feed
+
+
+def show_live(arguments: Namespace) -> int:
+    """Show this node until the view is quit; return the exit code.
+
+    Raises:
+        UsageError: Nothing can be drawn here.
+    """
+    settings = read_settings(arguments)
+
+    def start_feed() -> "Feed":
+        from vramscope.engine.bus.attach import attach_or_start
+
+        return attach_or_start(interval_s=settings.interval_s, memory_interval_s=settings.memory_interval_s)
+
+    from vramscope.engine.sampling.node import node_name
+
+    return open_view(start_feed, settings, config=getattr(arguments, "config", None), local_node=node_name())
+
+
+def open_view(
+    start_feed: "Callable[[], Feed]", settings: Settings, *, config: Path | None, local_node: str | None
+) -> int:
+    """Show a feed until the view is quit; return the exit code.
+
+    Args:
+        start_feed: Starts what is missing and returns the feed; called once the terminal is known to do.
+        settings: Settings of this run.
+        config: Settings file that was named on the command line, into which settings are then saved.
+        local_node: Name of the node whose processes run here.
+
+    Raises:
+        UsageError: Nothing can be drawn here.
+    """
+    from vramscope.tui.launch import check_terminal, run_app
+
+    def save(values: Mapping[str, object]) -> Path:
+        return save_settings(values, path=config)
+
+    check_terminal(settings)
+    return run_app(start_feed(), settings=settings, save_settings=save, local_node=local_node)

@@ -1,0 +1,149 @@
+"""What a headless verb looks at: the agent where one runs, else this process samples for itself."""
+
+import time
+from typing import TYPE_CHECKING
+
+from vramscope.engine.bus.lock import is_hub_alive
+from vramscope.engine.errors import HubUnreachableError
+from vramscope.engine.paths import locate_runtime_folder
+
+if TYPE_CHECKING:
+    from vramscope.engine.bus.client import Client
+    from vramscope.engine.model import NodeStatus
+
+    from .local_node import LocalNode
+
+AGENT_ANSWERS_WITHIN_S = 2.0
+
+
+class Observer:
+    """Yields the state of this node; starts no process.
+
+    Args:
+        interval_s: Seconds from one status to the next.
+        memory_interval_s: Seconds between two readings of device memory, where this process samples.
+    """
+
+    def __init__(self, *, interval_s: float, memory_interval_s: float) -> None:
+        self.sentences: list[str] = []
+        """What was looked for and not found, for stderr."""
+        self._interval_s = interval_s
+        self._memory_interval_s = memory_interval_s
+        self._client: Client | None = None
+        self._local: LocalNode | None = None
+        self._due_s: float | None = None
+        self._has_devices = False
+
+    @property
+    def exit_code(self) -> int:
+        """0 where devices were seen, else the code of what is missing."""
+        if self._has_devices:
+            return 0
+        return 0 if self._local is None else self._local.exit_code
+
+    @property
+    def has_held_calls(self) -> bool:
+        """Whether a driver call has not returned; the process must then be ended at once."""
+        return self._local is not None and self._local.has_held_calls
+
+    def start(self) -> None:
+        """Begin to look; what this process samples itself is read on other threads from now on."""
+        self._start(interval_s=0.1)
+
+    def once(self) -> "NodeStatus":
+        """Return the state of the node now, after two readings 0.1 s apart where this process samples."""
+        self._start(interval_s=0.1)
+        if self._client is not None:
+            status = self._ask_agent()
+            if status is not None and status.devices:
+                return self._noted(status)
+            # An agent that knows no device cannot say why in an exit code: look again here.
+            self._leave_agent()
+        return self._noted(self._open_local(interval_s=0.1).once())
+
+    def next(self, timeout_s: float | None) -> "NodeStatus | None":
+        """Return the state of the node when the next is due, or None when the time is up first.
+
+        Args:
+            timeout_s: Seconds until the time is up; None for never.
+        """
+        end_s = None if timeout_s is None else time.monotonic() + timeout_s
+        if self._client is None and self._local is None:
+            self._start(interval_s=self._interval_s)
+        if self._client is not None:
+            if not self._wait_for_tick(end_s):
+                return None
+            status = self._ask_agent()
+            if status is not None:
+                return self._noted(status)
+            self.sentences.append("the agent is gone; sampling in this process from here on")
+            self._leave_agent()
+        status = self._open_local(interval_s=self._interval_s).next(end_s)
+        return None if status is None else self._noted(status)
+
+    def close(self) -> None:
+        """Give back the connection and end the threads."""
+        self._leave_agent()
+        if self._local is not None:
+            self._local.stop()
+
+    def _start(self, *, interval_s: float) -> None:
+        if self._client is not None or self._local is not None:
+            return
+        folder = locate_runtime_folder()
+        if is_hub_alive(folder):
+            from vramscope.engine.bus.client import connect
+
+            try:
+                self._client = connect(folder, timeout_s=AGENT_ANSWERS_WITHIN_S)
+            except HubUnreachableError as error:
+                self.sentences.append(f"{error}; sampling in this process instead")
+            else:
+                return
+        self._open_local(interval_s=interval_s)
+
+    def _open_local(self, *, interval_s: float) -> "LocalNode":
+        if self._local is None:
+            from .local_node import LocalNode
+
+            self._local = LocalNode(interval_s=interval_s, memory_interval_s=self._memory_interval_s)
+            self._local.start()
+        return self._local
+
+    def _ask_agent(self) -> "NodeStatus | None":
+        """Return what the agent says now, or None where it has gone or says nothing."""
+        from vramscope.exporters.status import describe_snapshot
+
+        if self._client is None:
+            return None
+        snapshot = self._client.snapshot(timeout_s=0.0)
+        end_s = time.monotonic() + AGENT_ANSWERS_WITHIN_S
+        while snapshot.sample is None and snapshot.connection != "lost" and time.monotonic() < end_s:
+            snapshot = self._client.snapshot(timeout_s=0.1)
+        if snapshot.connection == "lost" and not is_hub_alive(locate_runtime_folder()):
+            return None
+        return describe_snapshot(snapshot)
+
+    def _wait_for_tick(self, end_s: float | None) -> bool:
+        """Follow the agent until the next status is due; False when the time is up first."""
+        now_s = time.monotonic()
+        self._due_s = now_s if self._due_s is None else max(now_s, self._due_s + self._interval_s)
+        while self._client is not None and now_s < self._due_s:
+            if end_s is not None and now_s >= end_s:
+                return False
+            until_s = self._due_s if end_s is None else min(self._due_s, end_s)
+            self._client.snapshot(timeout_s=max(0.0, until_s - now_s))
+            now_s = time.monotonic()
+        return end_s is None or now_s < end_s
+
+    def _leave_agent(self) -> None:
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def _noted(self, status: "NodeStatus") -> "NodeStatus":
+        self._has_devices = self._has_devices or bool(status.devices)
+        if self._local is not None and not status.devices:
+            new = [text for text in self._local.sentences if text not in self.sentences]
+            self.sentences += new
+        return status

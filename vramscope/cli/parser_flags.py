@@ -1,0 +1,97 @@
+"""Flags that several verbs have, as parent parsers; what is not given is not set."""
+
+from argparse import SUPPRESS, ArgumentParser, Namespace
+from pathlib import Path
+
+from vramscope.engine.errors import UsageError
+from vramscope.engine.settings.values import list_choices
+from vramscope.engine.units import parse_bytes
+
+MAX_SPEED = 1000.0
+
+
+def build_common_flags() -> ArgumentParser:
+    """Return the flags that every verb has, as a parent parser."""
+    flags = ArgumentParser(add_help=False, argument_default=SUPPRESS, allow_abbrev=False)
+    group = flags.add_argument_group("settings")
+    group.add_argument("--config", metavar="FILE", type=Path, help="read this settings file and no other")
+    group.add_argument(
+        "--runtime-dir", metavar="DIR", type=Path, help="private folder of the agent and its viewers"
+    )
+    return flags
+
+
+def build_sampling_flags() -> ArgumentParser:
+    """Return the flags of verbs that sample devices, as a parent parser."""
+    flags = ArgumentParser(add_help=False, argument_default=SUPPRESS, allow_abbrev=False)
+    group = flags.add_argument_group("sampling")
+    group.add_argument("--interval", metavar="TIME", help="from one sample to the next (default 1s)")
+    group.add_argument(
+        "--memory-interval",
+        metavar="TIME",
+        help="from one reading of device memory to the next; least and most are kept (default 100ms)",
+    )
+    return flags
+
+
+def build_view_flags() -> ArgumentParser:
+    """Return the flags of verbs that open the live view, as a parent parser."""
+    flags = ArgumentParser(
+        add_help=False, argument_default=SUPPRESS, allow_abbrev=False, parents=[build_sampling_flags()]
+    )
+    group = flags.add_argument_group("view")
+    group.add_argument("--theme", choices=list_choices("theme"), help="colours of the screens")
+    group.add_argument("--ascii", action="store_true", help="draw with ASCII characters only")
+    group.add_argument("--color", action="store_true", help="print in colour even into a pipe")
+    group.add_argument("--no-color", dest="color", action="store_false", help="print without colour")
+    group.add_argument("--read-only", action="store_true", help="refuse to send signals to processes")
+    group.add_argument("--sort", choices=list_choices("sort"), help="sort processes by this column")
+    return flags
+
+
+def add_replay_flags(parser: ArgumentParser, *, is_hidden: bool = False) -> None:
+    """Add the flags of a replay to a verb."""
+    parser.add_argument(
+        "--speed",
+        metavar="N",
+        default="1",
+        help=SUPPRESS if is_hidden else "times as fast as it was recorded (default 1)",
+    )
+    parser.add_argument(
+        "--capacity",
+        metavar="SIZE",
+        help=SUPPRESS if is_hidden else "memory of the recorded devices, for example 80GiB",
+    )
+
+
+def read_speed(arguments: Namespace) -> float:
+    """Return the speed of a replay.
+
+    Raises:
+        UsageError: It is not a positive number.
+    """
+    text = str(arguments.speed).removesuffix("x")
+    try:
+        speed = float(text)
+    except ValueError:
+        speed = 0.0
+    if not 0 < speed <= MAX_SPEED:
+        raise UsageError(f"--speed {arguments.speed}: expected a number above 0, at most {MAX_SPEED:g}")
+    return speed
+
+
+def read_capacity(arguments: Namespace) -> int | None:
+    """Return the capacity of the recorded devices in bytes, or None where none was given.
+
+    Raises:
+        UsageError: It is not a size.
+    """
+    if arguments.capacity is None:
+        return None
+    try:
+        capacity_bytes = parse_bytes(arguments.capacity)
+    except UsageError as error:
+        raise UsageError(f"--capacity {arguments.capacity}: {error}") from error
+    if capacity_bytes == 0:
+        raise UsageError("--capacity 0: expected a size above zero, for example 80GiB")
+    return capacity_bytes

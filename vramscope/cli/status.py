@@ -1,0 +1,108 @@
+"""`--once` and `--json`: the state of this node, from its agent or sampled by this very process."""
+
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from vramscope.engine.errors import UsageError
+from vramscope.engine.settings import Settings
+from vramscope.engine.units import parse_duration
+
+from .configuration import read_settings
+from .diagnostics import EXIT_INTERRUPTED, complain, leave_now
+from .observation import Observer
+
+if TYPE_CHECKING:
+    from vramscope.engine.model import NodeStatus
+
+
+def show_status(arguments: Namespace) -> int:
+    """Print the state of this node once, or one JSON line a tick.
+
+    Raises:
+        UsageError: The flags contradict each other.
+    """
+    settings = read_settings(arguments)
+    duration_s = _read_duration(arguments)
+    observer = Observer(interval_s=settings.interval_s, memory_interval_s=settings.memory_interval_s)
+    code = 0
+    try:
+        if not arguments.once:
+            code = _print_stream(observer, duration_s)
+        elif arguments.json:
+            code = _print_json(observer)
+        else:
+            code = _print_table(observer, settings)
+    except KeyboardInterrupt:
+        code = EXIT_INTERRUPTED
+    finally:
+        observer.close()
+        if observer.has_held_calls:
+            leave_now(code)
+    return code
+
+
+def _read_duration(arguments: Namespace) -> float | None:
+    if arguments.duration is None:
+        return None
+    if arguments.once:
+        raise UsageError("--duration does not go with --once, which prints once and leaves")
+    try:
+        duration_s = parse_duration(arguments.duration)
+    except UsageError as error:
+        raise UsageError(f"--duration {arguments.duration}: {error}") from error
+    if duration_s <= 0:
+        raise UsageError(f"--duration {arguments.duration}: expected a time above zero, for example 10m")
+    return duration_s
+
+
+def _print_stream(observer: Observer, duration_s: float | None) -> int:
+    from vramscope.exporters.json_lines import write_line
+
+    end_s = None if duration_s is None else time.monotonic() + duration_s
+    is_first = True
+    for status in _follow(observer, end_s):
+        write_line(status, sys.stdout.buffer)
+        if is_first:
+            is_first = False
+            _tell(observer)
+    return observer.exit_code
+
+
+def _follow(observer: Observer, end_s: float | None) -> "Iterator[NodeStatus]":
+    while True:
+        timeout_s = None if end_s is None else max(0.0, end_s - time.monotonic())
+        status = observer.next(timeout_s)
+        if status is None:
+            return
+        yield status
+
+
+def _print_json(observer: Observer) -> int:
+    from vramscope.exporters.json_lines import write_line
+
+    write_line(observer.once(), sys.stdout.buffer)
+    _tell(observer)
+    return observer.exit_code
+
+
+def _print_table(observer: Observer, settings: Settings) -> int:
+    from .printing import choose_style
+
+    observer.start()
+    # Rich takes a while to import: that is done while the first two readings are taken.
+    from vramscope.exporters.table import render_table
+
+    status = observer.once()
+    text = render_table(status, choose_style(settings), hidden_notes=observer.sentences)
+    sys.stdout.write(text)
+    sys.stdout.flush()
+    _tell(observer)
+    return observer.exit_code
+
+
+def _tell(observer: Observer) -> None:
+    for sentence in observer.sentences:
+        complain(sentence)

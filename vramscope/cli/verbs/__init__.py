@@ -1,0 +1,37 @@
+"""One file a verb, found by its name: `register` adds its flags, `run` does it and returns the exit code."""
+
+import os
+from argparse import ArgumentParser, Namespace
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
+
+if TYPE_CHECKING:
+    from argparse import _SubParsersAction
+
+SubParsers: TypeAlias = "_SubParsersAction[ArgumentParser]"
+"""What `ArgumentParser.add_subparsers` returns."""
+
+
+class Verb(Protocol):
+    """A module in this folder; its file name is the verb."""
+
+    def register(self, subparsers: SubParsers, common: list[ArgumentParser]) -> None:
+        """Add the verb's parser; `common` are the parents with the flags that every verb has."""
+        ...
+
+    def run(self, arguments: Namespace) -> int:
+        """Do it and return the exit code."""
+        ...
+
+
+def list_verbs() -> list[str]:
+    """Return the names of all verbs."""
+    with os.scandir(Path(__file__).parent) as entries:
+        names = [entry.name.removesuffix(".py") for entry in entries if entry.name.endswith(".py")]
+    return sorted(name for name in names if not name.startswith("_"))
+
+
+def load_verb(name: str) -> Verb:
+    """Return the module of a verb."""
+    return cast("Verb", import_module(f"{__name__}.{name}"))

@@ -1,0 +1,51 @@
+"""`vramscope agent`: the hub alone, for viewers that come and go."""
+
+from argparse import SUPPRESS, ArgumentParser, Namespace
+from pathlib import Path
+
+from vramscope import __version__
+
+from ..configuration import read_settings
+from ..parser_flags import add_replay_flags, build_sampling_flags
+from . import SubParsers
+
+SUMMARY = "run the agent alone: it samples, analyzes and remembers until it is told to end"
+
+
+def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
+    """Add the verb's parser."""
+    parser = subparsers.add_parser(
+        "agent",
+        help=SUMMARY,
+        description=f"{SUMMARY[0].upper()}{SUMMARY[1:]}. `vramscope` attaches to it and shows its history.",
+        parents=[build_sampling_flags(), *common],
+        allow_abbrev=False,
+    )
+    # What a viewer tells the agent it starts; people use `vramscope` and `vramscope replay`.
+    parser.add_argument("--leave-with-viewers", action="store_true", help=SUPPRESS)
+    parser.add_argument("--no-worker", action="store_true", help=SUPPRESS)
+    parser.add_argument("--replay", type=Path, help=SUPPRESS)
+    add_replay_flags(parser, is_hidden=True)
+
+
+def run(arguments: Namespace) -> int:
+    """Serve until told to end."""
+    from vramscope.engine.bus.agent import AgentOptions, run_agent
+    from vramscope.engine.paths import locate_runtime_folder
+
+    from ..parser_flags import read_capacity, read_speed
+
+    settings = read_settings(arguments)
+    return run_agent(
+        AgentOptions(
+            version=__version__,
+            runtime_dir=locate_runtime_folder(),
+            interval_s=settings.interval_s,
+            memory_interval_s=settings.memory_interval_s,
+            replay=arguments.replay,
+            speed=read_speed(arguments),
+            capacity_bytes=read_capacity(arguments),
+            leaves_with_viewers=arguments.leave_with_viewers,
+            has_worker=not arguments.no_worker,
+        )
+    )
