@@ -1,0 +1,246 @@
+"""The application: what is composed, which keys there are, and where messages go."""
+
+import io
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from rich.console import Console
+from textual.app import App
+from textual.filter import LineFilter, Monochrome, NoColor
+from textual.screen import Screen
+
+from ..engine.bus.feed import Feed
+from ..engine.bus.snapshot import Snapshot
+from ..engine.clock import Clock
+from ..engine.errors import VramscopeError
+from ..engine.settings import Settings, SortColumn, ThemeName
+from .ascii_filter import AsciiFilter
+from .bindings import APP_BINDINGS
+from .commands import PaletteCommands
+from .drawing.glyphs import ASCII, UNICODE
+from .mailbox import SnapshotMailbox
+from .messages import SnapshotArrived
+from .process_rows import SortOrder
+from .process_signals import SignalPolicy
+from .screens.live import LiveScreen
+from .terminal import TerminalAbilities
+from .terminal_driver import TerminalDriver
+from .theme import default_variables, register_themes
+
+if TYPE_CHECKING:
+    from textual.driver import Driver
+
+SaveSettings = Callable[[Mapping[str, object]], Path]
+"""Writes settings by their names and returns the file."""
+
+_COLOR_SYSTEMS = {"16": "standard", "256": "256", "truecolor": "truecolor", "none": "standard"}
+_THEME_NAMES: tuple[ThemeName, ...] = ("dark", "light", "high-contrast", "mono")
+
+
+class VramscopeApp(App[None], inherit_bindings=False):
+    """Shows what a feed tells; holds no figures but the newest snapshot."""
+
+    CSS_PATH = "app.tcss"
+    TITLE = "vramscope"
+    COMMANDS: ClassVar = {PaletteCommands}
+    NOTIFICATION_TIMEOUT = 6.0
+
+    BINDINGS = [*APP_BINDINGS]
+
+    def __init__(
+        self,
+        feed: Feed,
+        *,
+        settings: Settings,
+        abilities: TerminalAbilities,
+        clock: Clock,
+        signal_policy: SignalPolicy,
+        save_settings: SaveSettings | None = None,
+        export_folder: Path | None = None,
+        on_exit_asked: Callable[[], object] = lambda: None,
+        driver_class: "type[Driver] | None" = TerminalDriver,
+    ) -> None:
+        """Take what the application stands on.
+
+        Args:
+            feed: Where snapshots come from.
+            settings: What the user set.
+            abilities: What the terminal can show.
+            clock: Where time is read.
+            signal_policy: Whether processes may be signalled.
+            save_settings: Writes settings, or None where they cannot be kept.
+            export_folder: Where exports go; None for the current folder.
+            on_exit_asked: Called when the application begins to end.
+            driver_class: Driver of the terminal; None for Textual's own.
+        """
+        self.abilities = abilities
+        super().__init__(driver_class=driver_class)
+        self.animation_level = "none"
+        self.console = _make_console(abilities)
+        self._signal_policy = signal_policy
+        self._feed, self._settings, self._clock = feed, settings, clock
+        self._save_settings, self._export_folder = save_settings, export_folder
+        self._on_exit_asked = on_exit_asked
+        self._mailbox = SnapshotMailbox()
+        self._ascii_filter, self._color_filter = AsciiFilter(), NoColor()
+        self._newest = Snapshot()
+        self._is_paused = False
+        register_themes(cast("App[object]", self))
+        self.theme = f"vramscope-{self._first_theme()}"
+
+    def get_default_screen(self) -> Screen[None]:
+        """Return the live screen."""
+        glyphs = ASCII if self.abilities.is_ascii else UNICODE
+        self.live = LiveScreen(glyphs, self._feed.history, self._clock, self._signal_policy)
+        return self.live
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        """Return the roles' looks for themes that do not define them."""
+        return default_variables()
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Return what rewrites lines for this terminal."""
+        filters = [found for found in super().get_line_filters() if not isinstance(found, Monochrome)]
+        if self.abilities.color_depth == "none":
+            filters.append(self._color_filter)
+        if self.abilities.is_ascii:
+            filters.append(self._ascii_filter)
+        return filters
+
+    def on_mount(self) -> None:
+        """Apply the settings and start the feed."""
+        self.live.processes.order = SortOrder(self._settings.sort, self._settings.sort_reversed)
+        self.live.devices.history_window_s = self._settings.history_window_s
+        self._feed.start(self._receive)
+
+    def on_unmount(self) -> None:
+        """Stop the feed; it gives up within half a second whatever hangs."""
+        self._feed.stop()
+
+    def _receive(self, snapshot: Snapshot) -> None:
+        """Take a snapshot on the feed's own thread."""
+        if self._mailbox.put(snapshot):
+            self.post_message(SnapshotArrived())
+
+    def on_snapshot_arrived(self) -> None:
+        """Draw the newest snapshot, unless the figures are frozen or the terminal does not read."""
+        if isinstance(self._driver, TerminalDriver) and self._driver.is_blocked:
+            return
+        snapshot = self._mailbox.take()
+        if snapshot is None:
+            return
+        self._newest = snapshot
+        if not self._is_paused:
+            self._draw()
+
+    def on_terminal_drained(self) -> None:
+        """Draw everything anew after output was lost."""
+        self.on_snapshot_arrived()
+        self.screen.refresh(layout=True)
+
+    def on_terminal_gone(self) -> None:
+        """End: nobody can see or press anything any more."""
+        self.exit()
+
+    def _draw(self) -> None:
+        with self.batch_update():
+            self.live.frames_skipped = self._mailbox.replaced
+            self.live.snapshot = self._newest
+
+    def action_show_live(self) -> None:
+        """Go back to the live screen."""
+        while self.screen is not self.live:
+            self.pop_screen()
+
+    def action_pause(self) -> None:
+        """Freeze the figures, or draw the newest ones again."""
+        sample = self._newest.sample
+        if self._is_paused:
+            self._is_paused = False
+            self.live.paused_since_s = None
+            self._draw()
+        elif sample is not None:
+            self._is_paused = True
+            self.live.paused_since_s = sample.time_s
+
+    def action_help(self) -> None:
+        """Show the keys of the present screen."""
+        from .screens.help import HelpScreen
+
+        if not isinstance(self.screen, HelpScreen):
+            self.push_screen(HelpScreen(self.screen, self.live.glyphs))
+
+    @property
+    def theme_choices(self) -> tuple[ThemeName, ...]:
+        """Looks that this terminal can show."""
+        return ("mono",) if self.abilities.color_depth == "none" else _THEME_NAMES
+
+    @property
+    def theme_choice(self) -> ThemeName:
+        """The look in use."""
+        return next(name for name in _THEME_NAMES if self.theme == f"vramscope-{name}")
+
+    def _first_theme(self) -> ThemeName:
+        if self.abilities.color_depth == "none":
+            return "mono"
+        return self._settings.theme or ("light" if self.abilities.has_light_background else "dark")
+
+    def choose_theme(self, name: ThemeName) -> None:
+        """Switch to a look."""
+        self.theme = f"vramscope-{name}"
+
+    def action_next_theme(self) -> None:
+        """Switch to the next look."""
+        choices = self.theme_choices
+        self.choose_theme(choices[(choices.index(self.theme_choice) + 1) % len(choices)])
+        self.notify(f"Theme: {self.theme_choice}", timeout=2)
+
+    def action_export(self) -> None:
+        """Write the picture and its figures into files."""
+        from .export import export_view
+
+        folder = self._export_folder or Path.cwd()
+        try:
+            files = export_view(self.export_screenshot(), self.live.snapshot, folder, self._clock.wall_s())
+        except OSError as error:
+            self.notify(f"Not exported: {folder}: {error.strerror}", severity="error", markup=False)
+            return
+        names = " and ".join(path.name for path in files)
+        self.notify(f"Wrote {names} to {folder}", markup=False)
+
+    def action_save_settings(self) -> None:
+        """Keep the look and the sorting."""
+        if self._save_settings is None:
+            self.notify("Settings cannot be kept here.", severity="warning")
+            return
+        order = self.live.processes.order
+        values = {
+            "theme": self.theme_choice,
+            "sort": cast(SortColumn, order.column),
+            "sort_reversed": order.is_inverted,
+        }
+        try:
+            path = self._save_settings(values)
+        except (OSError, VramscopeError) as error:
+            self.notify(f"Settings not saved: {error}", severity="error", markup=False)
+            return
+        self.notify(f"Settings saved to {path}", markup=False)
+
+    async def action_quit(self) -> None:
+        """End."""
+        self._on_exit_asked()
+        self.exit()
+
+
+def _make_console(abilities: TerminalAbilities) -> Console:
+    """Return the console that turns styles into what the terminal understands."""
+    return Console(
+        color_system=_COLOR_SYSTEMS[abilities.color_depth],  # type: ignore[arg-type]  # a plain str in rich
+        file=io.StringIO(),
+        force_terminal=True,
+        legacy_windows=False,
+        highlight=False,
+        emoji=False,
+        _environ={},
+    )

@@ -1,0 +1,71 @@
+"""Opening the live view: check the terminal, run the application, leave the terminal as it was."""
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from ..engine.bus.feed import Feed
+from ..engine.clock import Clock, SystemClock
+from ..engine.settings import Settings
+from .terminal import TerminalAbilities, read_abilities
+
+
+def check_terminal(settings: Settings) -> TerminalAbilities:
+    """Return what the terminal around this process can show; cheap, so call it before anything is started.
+
+    Args:
+        settings: What the user set.
+
+    Raises:
+        UsageError: Nothing can be drawn here; the text says what to use instead.
+    """
+    return read_abilities(
+        os.environ,
+        is_input_tty=os.isatty(0),
+        is_output_tty=os.isatty(1),
+        ascii_choice=settings.ascii,
+        color_choice=settings.color,
+    )
+
+
+def run_app(
+    feed: Feed,
+    *,
+    settings: Settings,
+    save_settings: Callable[[Mapping[str, object]], Path] | None = None,
+    local_node: str | None = None,
+    clock: Clock | None = None,
+) -> int:
+    """Show a feed until the user quits, and return the exit code: 0, or 128 and the signal that ended it.
+
+    Args:
+        feed: Where snapshots come from; it is started and stopped here.
+        settings: What the user set.
+        save_settings: Writes settings by name and returns the file; None where they cannot be kept.
+        local_node: Name of the node whose processes can be signalled from here; None for any.
+        clock: Where time is read; None for this machine's clock.
+
+    Raises:
+        UsageError: Nothing can be drawn here.
+    """
+    abilities = check_terminal(settings)
+    from .app import VramscopeApp
+    from .process_signals import SignalPolicy
+    from .shutdown import Shutdown
+
+    shutdown = Shutdown(lambda: app.call_later(app.exit))
+    app = VramscopeApp(
+        feed,
+        settings=settings,
+        abilities=abilities,
+        clock=clock or SystemClock(),
+        signal_policy=SignalPolicy(is_read_only=settings.read_only, local_node=local_node),
+        save_settings=save_settings,
+        on_exit_asked=shutdown.start_countdown,
+    )
+    shutdown.install()
+    try:
+        app.run(mouse=settings.mouse)
+    finally:
+        shutdown.uninstall()
+    return shutdown.exit_code or app.return_code or 0

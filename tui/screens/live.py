@@ -1,0 +1,247 @@
+"""The live screen: the verdict, every device, their processes, alerts and the host."""
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.reactive import reactive
+from textual.timer import Timer
+
+from ...analyzers.verdict import summarize
+from ...engine.bus.snapshot import Snapshot
+from ...engine.clock import Clock
+from ...engine.history import History
+from ..arrangement import Arrangement, Needs, arrange
+from ..bindings import LIVE_BINDINGS
+from ..compositor import ThriftyScreen
+from ..drawing.glyphs import Glyphs
+from ..process_rows import SortOrder
+from ..process_signals import SignalPolicy
+from ..widgets.alert_line import AlertLine
+from ..widgets.device_panels import DevicePanels
+from ..widgets.filter_bar import FilterBar
+from ..widgets.host_line import HostLine
+from ..widgets.host_panel import HostPanel
+from ..widgets.key_line import KeyLine
+from ..widgets.process_table import ProcessTable
+from ..widgets.title_line import TitleLine
+from ..widgets.verdict_line import VerdictLine, describe_trouble
+
+AGE_TICK_S = 1.0
+
+
+class LiveScreen(ThriftyScreen[None]):
+    """One node, live. Small panes keep the verdict and one line a device."""
+
+    BINDINGS = [*LIVE_BINDINGS]
+
+    snapshot: reactive[Snapshot] = reactive(Snapshot)
+    """What is drawn."""
+    frames_skipped: reactive[int] = reactive(0)
+    """Snapshots that a newer one replaced before they were drawn."""
+    paused_since_s: reactive[float | None] = reactive(None)
+    """Time of the sample at which the figures were frozen, or None."""
+
+    def __init__(self, glyphs: Glyphs, history: History, clock: Clock, signal_policy: SignalPolicy) -> None:
+        super().__init__()
+        self.glyphs, self._history, self._clock = glyphs, history, clock
+        self._signal_policy = signal_policy
+        self._arrived_s = clock.monotonic_s()
+        self._age_timer: Timer | None = None
+        self._arrangement: Arrangement | None = None
+        self.devices = DevicePanels(glyphs, id="devices")
+        self.processes = ProcessTable(id="processes")
+
+    def compose(self) -> ComposeResult:
+        """Yield the parts, top to bottom."""
+        yield TitleLine(id="title")
+        yield VerdictLine(self.glyphs, id="verdict")
+        yield self.devices
+        yield HostPanel(self.glyphs, id="host-panel")
+        yield FilterBar(id="filter")
+        yield self.processes
+        yield AlertLine(self.glyphs, id="alerts")
+        yield HostLine(id="host")
+        yield KeyLine(id="keys")
+
+    def on_mount(self) -> None:
+        """Give the devices the keys and draw what has arrived meanwhile."""
+        self.devices.focus()
+        self._show()
+
+    def watch_snapshot(self) -> None:
+        """Draw a new snapshot."""
+        self._arrived_s = self._clock.monotonic_s()
+        if self.is_mounted:
+            self._show()
+
+    def watch_paused_since_s(self) -> None:
+        """Say in the title whether figures are frozen."""
+        if self.is_mounted:
+            self._show_title()
+
+    @on(events.Resize)
+    def fit(self, event: events.Resize) -> None:
+        """Choose anew which parts fit."""
+        self._arrange(event.size.width, event.size.height)
+
+    def _show(self) -> None:
+        """Push the snapshot down to every part."""
+        sample = self.snapshot.sample
+        self._show_title()
+        self._show_verdict()
+        devices = sample.devices if sample else ()
+        has_devices = bool(devices) or sample is None
+        self.set_class(not has_devices, "-no-devices")
+        if has_devices:
+            self.devices.show(self.snapshot, self._history)
+            zoomed = self.devices.zoomed
+            self.processes.show([d for d in devices if zoomed in {None, d.uuid}])
+        elif sample is not None:
+            self.query_one(HostPanel).show(sample)
+        self.query_one(AlertLine).show(self.snapshot.findings, sample.clock if sample else "wall")
+        self.query_one(HostLine).show(sample.host if sample else None)
+        self._arrange(self.size.width, self.size.height)
+        self._keep_age(is_needed=self.snapshot.connection == "lost")
+
+    def _show_title(self) -> None:
+        self.query_one(TitleLine).show(
+            self.snapshot, frames_skipped=self.frames_skipped, paused_since_s=self.paused_since_s
+        )
+
+    def _show_verdict(self) -> None:
+        """Show the verdict, and before it how old the figures are where they are."""
+        snapshot = self.snapshot
+        silent_s = snapshot.silent_s
+        if silent_s is not None:
+            silent_s += self._clock.monotonic_s() - self._arrived_s
+        trouble = describe_trouble(snapshot.connection, silent_s, snapshot.reason)
+        self.set_class(snapshot.connection == "lost", "-stale")
+        self.query_one(VerdictLine).show(summarize(snapshot.sample, snapshot.findings), trouble)
+
+    def _keep_age(self, *, is_needed: bool) -> None:
+        """Count the age up while nothing arrives; no timer runs otherwise."""
+        if is_needed and self._age_timer is None:
+            self._age_timer = self.set_interval(AGE_TICK_S, self._show_verdict, name="age of the figures")
+        elif not is_needed and self._age_timer is not None:
+            self._age_timer.stop()
+            self._age_timer = None
+
+    def _arrange(self, width: int, height: int) -> None:
+        """Show the parts that fit; nothing is touched when they are those shown."""
+        chosen = arrange(height, self._needs(width))
+        if chosen == self._arrangement:
+            return
+        self._arrangement = chosen
+        with self.app.batch_update():
+            self.query_one(TitleLine).display = chosen.has_title
+            self.query_one(HostLine).display = chosen.has_host
+            self.query_one(KeyLine).display = chosen.has_keys
+            self.query_one(AlertLine).display = chosen.has_alerts
+            self.processes.display = chosen.process_rows > 0
+            self.processes.styles.height = max(1, chosen.process_rows)
+        if not chosen.process_rows and self.focused is self.processes:
+            self.devices.focus()
+
+    def _needs(self, width: int) -> Needs:
+        sample = self.snapshot.sample
+        count = len(sample.devices) if sample else 0
+        if count and self.devices.zoomed is not None:
+            count = 1
+        has_list = sample is not None and bool(sample.devices) and sample.clock == "wall"
+        return Needs(
+            devices_least=DevicePanels.minimum_height(count, width) if count else 3,
+            devices_natural=DevicePanels.natural_height(count, width) if count else 3,
+            processes=len(self.processes.rows) if has_list else None,
+            is_table_focused=self.focused is self.processes,
+        )
+
+    def _rearrange(self) -> None:
+        self._arrange(self.size.width, self.size.height)
+
+    @on(DevicePanels.DeviceOpened)
+    def zoom_in(self, message: DevicePanels.DeviceOpened) -> None:
+        """Show one device alone; a second time, all of them."""
+        message.stop()
+        self._zoom(None if self.devices.zoomed == message.uuid else message.uuid)
+
+    @on(ProcessTable.DeviceAsked)
+    def zoom_to_process(self, message: ProcessTable.DeviceAsked) -> None:
+        """Show the device of a process alone."""
+        message.stop()
+        self._zoom(message.uuid)
+
+    def _zoom(self, uuid: str | None) -> None:
+        if uuid is not None:
+            self.devices.selected = uuid
+        self.devices.zoomed = uuid
+        self._show()
+
+    def action_leave(self) -> None:
+        """Go out: of the filter, of the device, of the processes."""
+        if self.processes.filter_text:
+            self.query_one(FilterBar).action_clear()
+        elif self.devices.zoomed is not None:
+            self._zoom(None)
+        else:
+            self.devices.focus()
+
+    def action_switch_part(self) -> None:
+        """Move the keys between devices and processes."""
+        if self.focused is self.processes or not self._can_list():
+            self.devices.focus()
+        else:
+            self.processes.focus()
+        self.call_after_refresh(self._rearrange)
+
+    def _can_list(self) -> bool:
+        """Return whether processes are on the screen; say why they are not."""
+        if self.processes.display:
+            return True
+        self.notify("No room for the process list here: make the window taller.", timeout=3)
+        return False
+
+    def action_choose_sort(self) -> None:
+        """Ask for the column to sort by."""
+        from .sort import SortScreen
+
+        self.app.push_screen(SortScreen(self.processes.order), self.sort_processes)
+
+    def sort_processes(self, order: SortOrder | None) -> None:
+        """Sort as told; None leaves the order as it is."""
+        if order is not None:
+            self.processes.order = order
+
+    def action_shift_sort(self, places: int) -> None:
+        """Sort by the column to the left or right."""
+        self.processes.order = self.processes.order.shifted(places)
+
+    def action_invert_sort(self) -> None:
+        """Sort the other way round."""
+        order = self.processes.order
+        self.processes.order = order._replace(is_inverted=not order.is_inverted)
+
+    def action_filter(self) -> None:
+        """Open the filter."""
+        if self._can_list():
+            self.query_one(FilterBar).open()
+
+    @on(FilterBar.TextChanged)
+    def filter_rows(self, message: FilterBar.TextChanged) -> None:
+        """Filter while typing."""
+        message.stop()
+        self.processes.filter_text = message.text
+
+    @on(FilterBar.Closed)
+    def end_filter(self, message: FilterBar.Closed) -> None:
+        """Give the keys to what was filtered."""
+        message.stop()
+        self.processes.focus()
+
+    def action_signal(self) -> None:
+        """Ask which signal to send to the selected process."""
+        sample, row = self.snapshot.sample, self.processes.selected_row
+        if sample is None or row is None:
+            self.notify("There is no process to signal.", timeout=3)
+            return
+        from ..process_signalling import begin_signal
+
+        begin_signal(self.app, sample, row, self._signal_policy)

@@ -1,0 +1,168 @@
+"""The driver: standard output that never blocks the application, and notice of a terminal that is gone."""
+
+import contextlib
+import io
+import os
+import select
+import sys
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
+
+from textual.drivers.linux_driver import LinuxDriver
+
+from .messages import TerminalDrained, TerminalGone
+
+if TYPE_CHECKING:
+    from textual.app import App
+
+MAX_PENDING_BYTES = 1 << 20
+"""Output that waits for a terminal which does not read; past it frames are dropped."""
+BLOCKED_BYTES = 1 << 16
+"""Output that waits when the terminal counts as not reading."""
+DRAIN_PATIENCE_S = 0.3
+
+
+class TerminalOutput:
+    """A file for the driver to write to: a thread of its own passes the bytes on."""
+
+    def __init__(
+        self, descriptor: int, encoding: str, on_drained: Callable[[], object], on_gone: Callable[[], object]
+    ) -> None:
+        """Start the thread.
+
+        Args:
+            descriptor: Where the bytes go.
+            encoding: Encoding of the terminal; what it lacks is written as `?`.
+            on_drained: Called when all is written after output was dropped.
+            on_gone: Called when nothing can be written any more.
+        """
+        self.encoding = encoding
+        self._descriptor = descriptor
+        self._on_drained, self._on_gone = on_drained, on_gone
+        self._pending = bytearray()
+        self._has_lost = self._is_gone = self._is_closing = False
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._pump, name="terminal-output", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether the terminal does not read what it is sent."""
+        return len(self._pending) > BLOCKED_BYTES
+
+    def write(self, text: str) -> int:
+        """Take text; it is dropped whole where too much waits already."""
+        data = text.encode(self.encoding, "replace")
+        with self._changed:
+            if not self._is_gone:
+                if len(self._pending) + len(data) > MAX_PENDING_BYTES:
+                    self._has_lost = True
+                else:
+                    self._pending += data
+        return len(text)
+
+    def flush(self) -> None:
+        """Let the thread write what was taken."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def fileno(self) -> int:
+        """Return the descriptor."""
+        return self._descriptor
+
+    def isatty(self) -> bool:
+        """Return whether the descriptor is a terminal."""
+        return os.isatty(self._descriptor)
+
+    def close(self) -> None:
+        """Write the rest, for a moment; a terminal that does not read is left to itself."""
+        with self._changed:
+            self._is_closing = True
+            self._changed.notify_all()
+        self._thread.join(DRAIN_PATIENCE_S)
+
+    def _pump(self) -> None:
+        try:
+            while data := self._next():
+                self._write_all(data)
+                self._note_drained()
+        except OSError:
+            with self._changed:
+                self._is_gone = True
+                self._pending.clear()
+            self._on_gone()
+
+    def _next(self) -> bytes:
+        """Wait for output and return it; empty at the end."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._pending or self._is_closing)
+            return bytes(self._pending)
+
+    def _write_all(self, data: bytes) -> None:
+        """Write, and only then make room: what waits stays counted."""
+        view = memoryview(data)
+        while view:
+            written = os.write(self._descriptor, view)
+            view = view[written:]
+            with self._changed:
+                del self._pending[:written]
+
+    def _note_drained(self) -> None:
+        with self._changed:
+            has_recovered = self._has_lost and not self._pending
+            if has_recovered:
+                self._has_lost = False
+        if has_recovered:
+            self._on_drained()
+
+
+class TerminalDriver(LinuxDriver):
+    """Draws on standard output, so that standard error stays free for diagnostics."""
+
+    def __init__(
+        self,
+        app: "App[object]",
+        *,
+        debug: bool = False,
+        mouse: bool = True,
+        size: tuple[int, int] | None = None,
+    ) -> None:
+        super().__init__(app, debug=debug, mouse=mouse, size=size)
+        self._is_watching = False
+        self._output: TerminalOutput | None = None
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether the terminal does not read what it is sent."""
+        return self._output is not None and self._output.is_blocked
+
+    def start_application_mode(self) -> None:
+        """Take over the terminal."""
+        stream = sys.__stdout__
+        encoding = (stream.encoding if stream else None) or "ascii"
+        self._output = TerminalOutput(
+            1,
+            encoding,
+            lambda: self._app.post_message(TerminalDrained()),
+            lambda: self._app.post_message(TerminalGone()),
+        )
+        self._file = cast("io.TextIOWrapper", self._output)
+        super().start_application_mode()  # type: ignore[no-untyped-call]  # untyped in Textual
+        if not self._is_watching:
+            self._is_watching = True
+            threading.Thread(target=self._watch_hangup, name="terminal-hangup", daemon=True).start()
+
+    def close(self) -> None:
+        """Give the terminal back."""
+        super().close()
+        if self._output is not None:
+            self._output.close()
+
+    def _watch_hangup(self) -> None:
+        """Wait, without waking, until the terminal hangs up."""
+        poller = select.poll()
+        poller.register(self.fileno, 0)
+        with contextlib.suppress(OSError):
+            poller.poll()
+        self._app.post_message(TerminalGone())

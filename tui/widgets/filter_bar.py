@@ -1,0 +1,76 @@
+"""The filter bar: a line to type into, above the process table while it is in use."""
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import Horizontal
+from textual.message import Message
+from textual.widgets import Input, Label
+
+
+class FilterBar(Horizontal):
+    """Takes words to filter by; Enter keeps them, Esc clears them."""
+
+    DEFAULT_CSS = """
+    FilterBar {
+        height: 1;
+        display: none;
+        background: $surface;
+        &.-open { display: block; }
+        Label { width: auto; padding: 0 1; color: $role-accent; }
+        Input { width: 1fr; height: 1; border: none; padding: 0; background: $surface; }
+    }
+    """
+
+    BINDINGS: ClassVar = [
+        Binding(
+            "escape",
+            "clear",
+            "clear filter",
+            show=False,
+            id="filter.clear",
+            tooltip="Clear the filter and show every process.",
+        )
+    ]
+
+    class TextChanged(Message):
+        """Other words are typed."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
+
+    class Closed(Message):
+        """Typing ended."""
+
+    def compose(self) -> ComposeResult:
+        """Yield the label and the input."""
+        yield Label("filter /")
+        field = Input(placeholder="user, pid, command or gpu0; Enter keeps, Esc clears", compact=True)
+        field.cursor_blink = False
+        yield field
+
+    def open(self) -> None:
+        """Show the bar and take the keys."""
+        self.add_class("-open")
+        self.query_one(Input).focus()
+
+    def action_clear(self) -> None:
+        """Clear the words and close."""
+        self.query_one(Input).value = ""
+        self._close()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Pass the words on."""
+        event.stop()
+        self.post_message(self.TextChanged(event.value))
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Close; the words stay."""
+        event.stop()
+        self._close()
+
+    def _close(self) -> None:
+        self.remove_class("-open")
+        self.post_message(self.Closed())

@@ -1,0 +1,112 @@
+"""What is shown where there is no device: the host's memory, live, and what was looked for."""
+
+from textwrap import wrap
+
+from textual.strip import Strip
+from textual.widget import Widget
+
+from ...engine.history import History
+from ...engine.model import DeviceSample, HostSample, MemoryReading, Sample
+from ...engine.units import format_gib
+from ..drawing.gauge import draw_gauge
+from ..drawing.glyphs import Glyphs
+from ..drawing.history_graph import dots_of, draw_history, history_levels
+from ..drawing.numbers import percent_text, share_percent, span_text
+from ..drawing.spans import Line, Span, fit_line, to_strip
+from ..theme import ROLES, role_classes, role_rules
+
+HOST_UUID = "host"
+HISTORY_WINDOW_S = 600.0
+MAX_GRAPH_ROWS = 8
+GO_ON = (
+    "`vramscope doctor` says in full what was found and what to do. To see the screens without a GPU, "
+    "play recorded memory traces with `vramscope replay DIR`."
+)
+"""How to go on, in one sentence or two."""
+
+
+class HostPanel(Widget):
+    """The host's memory with its history, and in words why no device is shown."""
+
+    COMPONENT_CLASSES = role_classes("host-panel")
+    DEFAULT_CSS = "HostPanel { height: 1fr; padding: 0 1;\n" + role_rules("host-panel") + "\n}"
+
+    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._glyphs = glyphs
+        self._history = History()
+        self._sample: Sample | None = None
+        self._lines: list[Line] = []
+
+    def show(self, sample: Sample) -> None:
+        """Draw a sample without devices, and remember its host memory."""
+        self._sample = sample
+        if sample.host is not None and sample.seq != self._history.last_seq:
+            self._history.add(_as_device(sample, sample.host))
+        self._draw()
+
+    def on_resize(self) -> None:
+        """Draw anew for the new size."""
+        self._draw()
+
+    def _draw(self) -> None:
+        lines = self._compose_lines(self.size.width, self.size.height) if self._sample else []
+        if lines != self._lines:
+            self._lines = lines
+            self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        """Return one line."""
+        looks = {role: self.get_component_rich_style(f"host-panel--{role}") for role in ROLES}
+        line = self._lines[y] if y < len(self._lines) else [Span("")]
+        return to_strip(fit_line(line, self.size.width), looks)
+
+    def _compose_lines(self, width: int, height: int) -> list[Line]:
+        """Return all lines: the figures first, the words where there is room."""
+        sample = self._sample
+        if sample is None or width <= 0:
+            return []
+        words = self._words(sample, width)
+        figures = self._figures(sample, width) if sample.host is not None else []
+        graph_rows = min(MAX_GRAPH_ROWS, height - len(words) - len(figures) - 3)
+        graph = self._graph(sample, width, graph_rows) if figures and graph_rows >= 2 else []
+        blank: list[Line] = [[Span("")]] if height > len(figures) + len(words) + 1 else []
+        return [*blank, *figures, *graph, *blank, *words][: max(0, height)]
+
+    def _figures(self, sample: Sample, width: int) -> list[Line]:
+        host = sample.host or HostSample()
+        title = "container memory" if host.limit == "cgroup" else "host memory"
+        share = percent_text(share_percent(host.used_bytes, host.total_bytes), self._glyphs)
+        figure = f"used {format_gib(host.used_bytes)}/{format_gib(host.total_bytes)} GiB"
+        heading = [Span(title, "strong"), Span(f"   {figure}"), Span(share, "strong")]
+        if host.available_bytes is not None:
+            heading.append(Span(f"   available {format_gib(host.available_bytes)}", "muted"))
+        used = host.used_bytes
+        return [heading, draw_gauge(used, used, used, host.total_bytes, width, self._glyphs)]
+
+    def _graph(self, sample: Sample, width: int, rows: int) -> list[Line]:
+        """Return the history on a scale from 0 to the total."""
+        total_bytes = (sample.host.total_bytes if sample.host else None) or 0
+        bucket_s = HISTORY_WINDOW_S / (2 * width)
+        columns = self._history.columns(HOST_UUID, "used", sample.time_s, bucket_s, 2 * width)
+        levels = history_levels(columns.minimum, columns.maximum, total_bytes, dots_of(rows, self._glyphs))
+        caption = [
+            Span(f"last {span_text(HISTORY_WINDOW_S)}, scale 0 to {format_gib(total_bytes)} GiB", "faint")
+        ]
+        return [*draw_history(levels, rows, self._glyphs), caption]
+
+    def _words(self, sample: Sample, width: int) -> list[Line]:
+        notes = sample.notes or ("No GPU was found on this node.",)
+        lines: list[Line] = []
+        for note in notes:
+            lines += [[Span(text)] for text in wrap(note, width)]
+        return [*lines, *([Span(text, "muted")] for text in wrap(GO_ON, width))]
+
+
+def _as_device(sample: Sample, host: HostSample) -> Sample:
+    """Return a sample in which the host's memory stands as a device, for the history to keep."""
+    memory = MemoryReading(total_bytes=host.total_bytes, used_bytes=host.used_bytes, source="host")
+    device = DeviceSample(uuid=HOST_UUID, index=0, kind="unified", memory=memory)
+    return Sample(
+        sample.node, sample.seq, sample.time_s, sample.interval_s, devices=(device,), clock=sample.clock
+    )

@@ -1,0 +1,48 @@
+"""The keys that matter most, read from the bindings; a click on one presses it."""
+
+from collections.abc import Iterable
+
+from textual.binding import ActiveBinding, Binding
+
+from .one_line import OneLine, Piece, measure_pieces
+
+ALWAYS = ("app.help", "app.quit")
+"""Bindings that stay when room is short."""
+
+
+class KeyLine(OneLine):
+    """Shows every binding that asks to be shown, as far as there is room."""
+
+    def on_mount(self) -> None:
+        """Read the bindings as soon as there are any."""
+        self.call_after_refresh(self._arrange)
+
+    def on_resize(self) -> None:
+        """Choose anew what fits."""
+        self._arrange()
+
+    def _arrange(self) -> None:
+        shown = _unique(self.screen.active_bindings.values())
+        right = [piece for binding in shown if binding.id in ALWAYS for piece in self._draw(binding)]
+        left: list[Piece] = []
+        for binding in shown:
+            pieces = [] if binding.id in ALWAYS else self._draw(binding)
+            if measure_pieces([*left, *pieces, *right]) > self.content_size.width:
+                break
+            left += pieces
+        self.set_pieces(left, right)
+
+    def _draw(self, binding: Binding) -> list[Piece]:
+        key = self.app.get_key_display(binding)
+        action = f"screen.press('{binding.key}')"
+        return [Piece(key, "accent", action), Piece(f" {binding.description}  ", "muted", action)]
+
+
+def _unique(active: Iterable[ActiveBinding]) -> list[Binding]:
+    """Return the bindings to show, each once although several keys may lead to it."""
+    shown: dict[str, Binding] = {}
+    for entry in active:
+        binding = entry.binding
+        if binding.show and entry.enabled and binding.id and not binding.system:
+            shown.setdefault(binding.id, binding)
+    return list(shown.values())

@@ -1,0 +1,64 @@
+"""The verdict: one sentence that answers whether, when and why memory will run out."""
+
+from ...analyzers.verdict import Verdict
+from ...engine.units import format_age
+from ..drawing.glyphs import Glyphs
+from .one_line import OneLine, Piece
+
+
+class VerdictLine(OneLine):
+    """The gravest thing known, in words that shorten with the width; says first when figures are old."""
+
+    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._glyphs = glyphs
+        self._verdict: Verdict | None = None
+        self._trouble: tuple[str, ...] = ()
+
+    def show(self, verdict: Verdict, trouble: tuple[str, ...] = ()) -> None:
+        """Show a verdict.
+
+        Args:
+            verdict: What is concluded from the newest figures.
+            trouble: Why these figures are not live, from the complete form to the shortest; empty when
+                they are.
+        """
+        self._verdict, self._trouble = verdict, trouble
+        self._arrange()
+
+    def on_resize(self) -> None:
+        """Word the verdict for the new width."""
+        self._arrange()
+
+    def _arrange(self) -> None:
+        if self._verdict is None:
+            return
+        width = self.size.width - 2
+        pieces: list[Piece] = []
+        if self._trouble:
+            trouble = next((form for form in self._trouble if len(form) <= width), self._trouble[-1])
+            pieces += [Piece(trouble, "high"), Piece("  ")]
+            width -= len(trouble) + 4
+        level = self._verdict.level
+        text = self._verdict.text(width) if width > 0 else ""
+        if text or not pieces:
+            mark = self._glyphs.risk(level)
+            pieces += [Piece(f"{mark} ", level), Piece(text, "muted" if pieces else "strong")]
+        self.set_pieces(pieces)
+
+
+def describe_trouble(connection: str, silent_s: float | None, reason: str | None) -> tuple[str, ...]:
+    """Return why the figures are not live, from the complete form to the shortest; empty when they are.
+
+    Args:
+        connection: State of the connection, as in `Snapshot.connection`.
+        silent_s: Seconds since the hub last spoke.
+        reason: What is known of the cause, in one sentence.
+    """
+    if connection != "lost":
+        return ()
+    age = "" if silent_s is None else f" {format_age(silent_s)} ago"
+    short = f"hub lost{age}"
+    full = f"{short}, figures are stale"
+    cause = f"{full}: {reason.rstrip('.')}" if reason else full
+    return (cause, full, short)
