@@ -67,7 +67,7 @@ class Hub:
         self._producer, self._supervisor = producer, supervisor
         self._node, self._version = node.encode(), version
         self._leaves_with_viewers = leaves_with_viewers
-        self._has_viewers = False
+        self._viewers = 0
         self._started_s, self._started_wall_s = self._clock.monotonic_s(), self._clock.wall_s()
         self._history = History()
         self._findings = FindingStore()
@@ -79,6 +79,7 @@ class Hub:
         self._is_stopping = False
         self._context = zmq.Context()
         self._stream = self._bind(zmq.XPUB, endpoints_of(runtime_dir).stream)
+        self._stream.setsockopt(zmq.XPUB_VERBOSER, 1)
         self._reports = self._bind(zmq.PULL, endpoints_of(runtime_dir).reports)
         self._control = self._bind(zmq.ROUTER, endpoints_of(runtime_dir).control)
         self._poller = zmq.Poller()
@@ -129,7 +130,7 @@ class Hub:
         self._publish_status()
 
     def _is_over(self) -> bool:
-        if self._is_stopping or not self._leaves_with_viewers or self._has_viewers:
+        if self._is_stopping or not self._leaves_with_viewers or self._viewers:
             return self._is_stopping
         return self._clock.monotonic_s() - self._started_s > VIEWER_WITHIN_S
 
@@ -167,6 +168,7 @@ class Hub:
             interval_s=self._producer.interval_s,
             cpu_percent=self._cpu_percent,
             rss_bytes=rss_bytes(),
+            viewers=self._viewers,
             workers=() if self._supervisor is None else (self._supervisor.status(),),
             ticks_late=getattr(self._producer, "ticks_late", 0),
         )
@@ -192,7 +194,7 @@ class Hub:
         self._publish_findings(changed)
 
     def _note_viewers(self) -> None:
-        """Follow subscriptions: the first viewer's arrival and the last one's leaving are told by ZeroMQ."""
+        """Follow subscriptions: ZeroMQ tells when a viewer arrives or leaves, however it leaves."""
         while True:
             try:
                 event = self._stream.recv(zmq.NOBLOCK)
@@ -200,8 +202,8 @@ class Hub:
                 return
             if event[1:] != TOPIC_VIEWER:
                 continue
-            self._has_viewers = event[0] == 1
-            if self._leaves_with_viewers and not self._has_viewers:
+            self._viewers = max(0, self._viewers + (1 if event[0] == 1 else -1))
+            if self._leaves_with_viewers and self._viewers == 0:
                 self._is_stopping = True
 
     def _answer_requests(self) -> None:

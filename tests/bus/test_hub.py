@@ -1,6 +1,7 @@
 """A hub and its viewers over real ZeroMQ sockets."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,9 +20,10 @@ from vramscope.engine.model import Finding
 from ..waiting import wait_until
 from .hubs import RunningHub, make_sample
 
+Condition = Callable[[Snapshot], object]
 
-def _until(client: Client, condition: "object") -> Snapshot:
-    assert callable(condition)
+
+def _until(client: Client, condition: Condition) -> Snapshot:
     found: list[Snapshot] = []
 
     def is_met() -> bool:
@@ -32,8 +34,12 @@ def _until(client: Client, condition: "object") -> Snapshot:
     return found[-1]
 
 
-def _has_seq(seq: int) -> "object":
+def _has_seq(seq: int) -> Condition:
     return lambda s: s.sample is not None and s.sample.seq == seq
+
+
+def _counts_viewers(count: int) -> Condition:
+    return lambda s: s.hub is not None and s.hub.viewers == count
 
 
 def test_a_viewer_that_attaches_late_sees_the_past(private_environment: Path) -> None:
@@ -102,9 +108,10 @@ def test_a_hub_leaves_with_its_last_viewer(private_environment: Path) -> None:
         first, second = Client(private_environment), Client(private_environment)
         _until(first, _has_seq(1))
         _until(second, _has_seq(1))
+        _until(first, _counts_viewers(2))
         first.close()
         running.producer.push([make_sample(2)])
-        _until(second, _has_seq(2))
+        _until(second, _counts_viewers(1))
         assert running.thread.is_alive()
         second.close()
         wait_until(lambda: not running.thread.is_alive(), what="the hub to leave")
@@ -151,10 +158,10 @@ def test_a_taken_folder_names_its_holder(private_environment: Path) -> None:
 
 
 def test_no_hub_is_said_in_one_line(private_environment: Path) -> None:
-    with pytest.raises(HubUnreachableError, match="no agent serves .* start one with `vramscope agent`"):
+    with pytest.raises(HubUnreachableError, match=r"no agent serves .* start one with `vramscope agent`"):
         connect(private_environment)
 
 
 def test_a_folder_too_deep_for_sockets_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeFolderError, match="at most 107.*VRAMSCOPE_RUNTIME_DIR"):
+    with pytest.raises(RuntimeFolderError, match=r"at most 107.*VRAMSCOPE_RUNTIME_DIR"):
         endpoints_of(tmp_path / ("x" * 120))

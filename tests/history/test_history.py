@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from vramscope.engine.errors import WireError
 from vramscope.engine.history import History, HistoryBlock
-from vramscope.engine.model import DeviceSample, MemoryReading, Sample
+from vramscope.engine.model import DeviceSample, DeviceState, MemoryReading, Sample
 
 from ..bus.hubs import GIB, make_sample
 
@@ -18,7 +18,7 @@ MIB = 1024**2
 
 def _sample(seq: int, used: int | None, *, step_s: float = 1.0, uuid: str = "GPU-a") -> Sample:
     memory = MemoryReading(80 * GIB, used, None, used, used)
-    state = "ok" if used is not None else "stale"
+    state: DeviceState = "ok" if used is not None else "stale"
     device = DeviceSample(uuid=uuid, index=0, state=state, memory=memory, utilization_percent=50.0)
     return Sample(node="n", seq=seq, time_s=1000.0 + seq * step_s, interval_s=step_s, devices=(device,))
 
