@@ -154,8 +154,9 @@ class HubStream:
         found.append(Joined(welcome, is_new_hub))
         if not is_new_hub and self._last_seq is not None:
             self.samples_dropped += max(0, (welcome.history_first_seq or 0) - self._last_seq - 1)
-        newest = 0 if welcome.sample is None else welcome.sample.seq
-        self._last_seq = max(newest, self._last_seq or 0)
+        if welcome.sample is not None:
+            last_seq = welcome.sample.seq if self._last_seq is None else self._last_seq
+            self._last_seq = max(welcome.sample.seq, last_seq)
         self._release(found)
 
     def _follow(self, sample: Sample, found: list[Event]) -> None:

@@ -19,6 +19,7 @@ from .wire import encode
 REPORT_INTERVAL_S = 1.0
 QUEUE_REPORTS = 1024
 POLL_S = 1.0
+NOTHING_SEEN = -1
 
 
 class Worker:
@@ -55,7 +56,7 @@ class Worker:
         self._reports.connect(endpoints_of(runtime_dir).reports)
         self._unsent: list[Finding] = []
         self._caught_up: tuple[str, ...] | None = None
-        self._seen_seq = 0
+        self._seen_seq = NOTHING_SEEN
         self._missed = 0
         self._report_due_s = 0.0
         self._is_stopping = False
@@ -87,7 +88,7 @@ class Worker:
         history.extend(welcome.history)
         if event.is_new_hub:
             self._missed += max(0, (welcome.history_first_seq or 0) - (welcome.first_seq or 0))
-            self._seen_seq = 0
+            self._seen_seq = NOTHING_SEEN
             oldest_s = next((sample.time_s for sample in history.samples()), None)
             older = [f for f in welcome.findings if f.is_open and (oldest_s is None or f.opened_s < oldest_s)]
             self._host.restore(older)

@@ -53,6 +53,15 @@ def test_a_viewer_that_attaches_late_sees_the_past(private_environment: Path) ->
     assert columns.last == [seq * 1024**3 for seq in range(1, 31)]
 
 
+def test_a_sequence_that_begins_at_zero_is_whole(private_environment: Path) -> None:
+    with RunningHub(private_environment) as running, Client(private_environment) as client:
+        _until(client, lambda s: s.hub is not None)
+        running.producer.push([make_sample(0), make_sample(1)])
+        snapshot = _until(client, _has_seq(1))
+        assert client.history.columns("GPU-a", "used", 1001.0, 1.0, 2).last.count(None) == 0
+        assert snapshot.samples_dropped == 0
+
+
 def test_two_viewers_see_the_same(private_environment: Path) -> None:
     with (
         RunningHub(private_environment) as running,
