@@ -1,0 +1,1 @@
+"""Tests of paths, settings, plug-ins and the other ground of the engine."""
