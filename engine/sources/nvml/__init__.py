@@ -1,0 +1,5 @@
+"""NVIDIA devices through NVML, NVIDIA's management library."""
+
+from .source import NvmlSource
+
+__all__ = ["NvmlSource"]

@@ -1,0 +1,179 @@
+"""One NVIDIA device: its memory ten times a second, its other fields now and then."""
+
+import ctypes
+from pathlib import Path
+from typing import NoReturn
+
+from msgspec.structs import replace
+
+from ...errors import DeviceLostError, NotSupportedError
+from ...model import MemoryReading, ProcessReading
+from ..processes import ProcessTable
+from ..source import DeviceDetails, DeviceIdentity
+from .codes import GONE_CODES, Code, make_device_error, make_lost_error
+from .library import NvmlFunction, NvmlLibrary
+from .running import ListRefusedError, ProcessLists
+from .structs import MEMORY_V2, TEMPERATURE_V1, MemoryV1, MemoryV2, TemperatureV1, Utilization
+from .unified import is_unified, read_host_memory
+
+MOST_POWER_W = 10_000.0
+COOLEST_C, HOTTEST_C = -50, 200
+"""Figures beyond these are a driver's mistake, and are not shown."""
+
+
+class NvmlReader:
+    """Reads one GPU or MIG instance through its handle.
+
+    A handle whose device was lost is never passed to the driver again: some drivers crash on it.
+
+    Args:
+        library: The open library.
+        handle: What the library gave out for the device.
+        identity: What does not change about it.
+        lists: Process lists, shared by all devices of the library.
+        table: Knows user and command of a pid.
+        proc: Where the proc file system is mounted.
+    """
+
+    def __init__(
+        self,
+        library: NvmlLibrary,
+        handle: ctypes.c_void_p,
+        identity: DeviceIdentity,
+        *,
+        lists: ProcessLists,
+        table: ProcessTable,
+        proc: Path = Path("/proc"),
+    ) -> None:
+        self.identity = identity
+        self._library, self._handle = library, handle
+        self._lists, self._table, self._proc = lists, table, proc
+        self._session = library.session
+        self._lost: DeviceLostError | None = None
+        self._was_good = False
+        self._total_bytes: int | None = None
+        self._utilization = Utilization()
+        self._temperature = TemperatureV1(version=TEMPERATURE_V1)
+        self._number = ctypes.c_uint()
+        self._memory: MemoryV1 | MemoryV2 = MemoryV2(version=MEMORY_V2)
+        self._memory_reference = ctypes.byref(self._memory)
+        self._read_memory: NvmlFunction | None = library.find("nvmlDeviceGetMemoryInfo_v2")
+        if self._read_memory is None:
+            self._fall_back_to_memory_v1()
+
+    def read_memory(self) -> MemoryReading:
+        """Return total, used and free bytes as `nvidia-smi` shows them.
+
+        Used is that of NVML's version 2, which leaves out what the driver reserved for itself, so used and
+        free add up to total less that reserve. Drivers before 510 have version 1 only, whose used includes
+        it. Figures that contradict each other (used above total) are not shown.
+
+        Raises:
+            NotSupportedError: The device does not tell its memory, and does not share the host's.
+            DeviceLostError: The device is gone; this reader will not touch it again.
+            DeviceError: Any other failure, in one sentence.
+        """
+        self._check_handle()
+        code = self._call_memory()
+        memory = self._memory
+        total = memory.total
+        if code != Code.SUCCESS or total == 0:
+            return self._read_instead(code if code != Code.SUCCESS else Code.NOT_SUPPORTED)
+        self._was_good = True
+        self._total_bytes = total
+        if memory.used > total or memory.free > total:
+            return MemoryReading(total_bytes=total)
+        return MemoryReading(total_bytes=total, used_bytes=memory.used, free_bytes=memory.free)
+
+    def read_details(self) -> DeviceDetails:
+        """Return utilisation, temperature, power and processes; what is not supported is None.
+
+        Raises:
+            DeviceLostError: The device is gone; this reader will not touch it again.
+        """
+        self._check_handle()
+        return DeviceDetails(
+            utilization_percent=self._read_utilization(),
+            temperature_c=self._read_temperature(),
+            power_w=self._read_power(),
+            processes=self._read_processes(),
+        )
+
+    def _check_handle(self) -> None:
+        if self._lost is not None:
+            raise DeviceLostError(str(self._lost))
+        if self._session != self._library.session or not self._library.is_open:
+            self._condemn(Code.UNINITIALIZED)
+
+    def _call_memory(self) -> int:
+        function = self._read_memory
+        if function is None:
+            return Code.FUNCTION_NOT_FOUND
+        code = function(self._handle, self._memory_reference)
+        if code in (Code.FUNCTION_NOT_FOUND, Code.ARGUMENT_VERSION_MISMATCH) and isinstance(
+            self._memory, MemoryV2
+        ):
+            self._fall_back_to_memory_v1()
+            return self._call_memory()
+        return code
+
+    def _fall_back_to_memory_v1(self) -> None:
+        self._memory = MemoryV1()
+        self._memory_reference = ctypes.byref(self._memory)
+        self._read_memory = self._library.find("nvmlDeviceGetMemoryInfo")
+
+    def _read_instead(self, code: int) -> MemoryReading:
+        """Read the host's memory where the device shares it, else raise what the code means."""
+        error = make_device_error(code, self._library.explain(code), was_good=self._was_good)
+        if isinstance(error, NotSupportedError) and (
+            self.identity.kind == "unified" or is_unified(self._library, self._handle, self.identity.name)
+        ):
+            if self.identity.kind != "unified":
+                self.identity = replace(self.identity, kind="unified")
+            return read_host_memory(self._proc)
+        if isinstance(error, DeviceLostError):
+            self._lost = error
+        raise error
+
+    def _call_field(self, name: str, *arguments: object) -> bool:
+        """Call a function of a field that a device may lack; tell whether it answered.
+
+        Only codes that condemn the handle are errors: a broken sensor does not make a device lost.
+        """
+        code = self._library.call(name, self._handle, *arguments)
+        if code in GONE_CODES:
+            self._condemn(code)
+        return code == Code.SUCCESS
+
+    def _condemn(self, code: int) -> NoReturn:
+        self._lost = make_lost_error(code)
+        raise self._lost
+
+    def _read_utilization(self) -> float | None:
+        if not self._call_field("nvmlDeviceGetUtilizationRates", ctypes.byref(self._utilization)):
+            return None
+        return _within(float(self._utilization.gpu), 0.0, 100.0)
+
+    def _read_temperature(self) -> float | None:
+        if self._call_field("nvmlDeviceGetTemperatureV", ctypes.byref(self._temperature)):
+            return _within(float(self._temperature.temperature), COOLEST_C, HOTTEST_C)
+        if self._call_field("nvmlDeviceGetTemperature", ctypes.c_uint(0), ctypes.byref(self._number)):
+            return _within(float(self._number.value), COOLEST_C, HOTTEST_C)
+        return None
+
+    def _read_power(self) -> float | None:
+        if not self._call_field("nvmlDeviceGetPowerUsage", ctypes.byref(self._number)):
+            return None
+        return _within(self._number.value / 1000.0, 0.0, MOST_POWER_W)
+
+    def _read_processes(self) -> tuple[ProcessReading, ...]:
+        try:
+            used_by_pid = self._lists.read(self._handle, self._total_bytes)
+        except ListRefusedError as refusal:
+            self._condemn(refusal.code)
+        read = self._table.read
+        return tuple(read(pid, used_bytes) for pid, used_bytes in used_by_pid.items())
+
+
+def _within(value: float, least: float, most: float) -> float | None:
+    return value if least <= value <= most else None

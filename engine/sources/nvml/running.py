@@ -1,0 +1,155 @@
+"""Which processes hold memory on a device: NVML's process lists, whatever layout the driver writes.
+
+NVML has three versions of each list. The struct of version 3 was longer in some drivers of the 535 series
+(`usedGpuCcProtectedMemory`) than before and after; read with the wrong length it yields garbage pids. So a
+list is believed only when every entry is possible, and otherwise read in the next layout.
+"""
+
+import ctypes
+import struct
+from typing import NamedTuple
+
+from .codes import GONE_CODES, Code
+from .library import NvmlLibrary
+
+LISTS = (
+    "nvmlDeviceGetComputeRunningProcesses",
+    "nvmlDeviceGetGraphicsRunningProcesses",
+    "nvmlDeviceGetMPSComputeRunningProcesses",
+)
+MOST_PIDS = 1 << 22
+"""Largest pid that Linux gives (PID_MAX_LIMIT)."""
+NOT_AVAILABLE = 2**64 - 1
+"""NVML_VALUE_NOT_AVAILABLE: the driver does not tell the memory of this process."""
+LONGEST_ENTRY_BYTES = 32
+FIRST_ROOM = 32
+"""Entries that a buffer holds at first; it grows as needed."""
+
+
+class _Layout(NamedTuple):
+    """One version of the function with one layout of its entries."""
+
+    suffix: str
+    entry: struct.Struct
+
+
+_WITH_INSTANCE = struct.Struct("=I4xQII")
+_WITH_PROTECTED = struct.Struct("=I4xQII8x")
+_LAYOUTS = (
+    _Layout("_v3", _WITH_INSTANCE),
+    _Layout("_v3", _WITH_PROTECTED),
+    _Layout("_v2", _WITH_INSTANCE),
+    _Layout("_v2", _WITH_PROTECTED),
+    _Layout("", struct.Struct("=I4xQ")),
+)
+
+
+class RunningProcess(NamedTuple):
+    """One entry of a process list."""
+
+    pid: int
+    used_bytes: int | None
+    instances: tuple[int, ...]
+    """GPU instance and compute instance; all ones outside MIG, empty in version 1."""
+
+
+class ListRefusedError(Exception):
+    """A process list could not be read; `code` is what NVML returned."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+class ProcessLists:
+    """Reads the process lists of the devices of one library; remembers which layout made sense.
+
+    Args:
+        library: The open library.
+    """
+
+    def __init__(self, library: NvmlLibrary) -> None:
+        self._library = library
+        self._proven = 0
+        """First layout of `_LAYOUTS` that is worth trying."""
+
+    def read(self, handle: ctypes.c_void_p, total_bytes: int | None) -> dict[int, int | None]:
+        """Return used bytes by pid, of compute, graphics and MPS processes together.
+
+        A process that is in several lists holds its memory once; one that runs in several MIG instances
+        holds it in each. A list that the device does not support counts as empty.
+
+        Args:
+            handle: The device.
+            total_bytes: Its capacity, beyond which an entry is garbage; None where it is not known.
+
+        Raises:
+            ListRefusedError: The device is gone.
+        """
+        held: dict[tuple[int, ...], int | None] = {}
+        for name in LISTS:
+            for process in self._read_list(name, handle, total_bytes):
+                key = (process.pid, *process.instances)
+                known = held.get(key)
+                held[key] = process.used_bytes if known is None else max(known, process.used_bytes or 0)
+        return _sum_by_pid(held)
+
+    def _read_list(self, name: str, handle: ctypes.c_void_p, total_bytes: int | None) -> list[RunningProcess]:
+        best: list[RunningProcess] = []
+        for number in range(self._proven, len(_LAYOUTS)):
+            layout = _LAYOUTS[number]
+            answer = self._call(name + layout.suffix, layout, handle)
+            if answer is None:
+                continue
+            count, data = answer
+            processes = _parse(layout.entry, count, data)
+            sane = [process for process in processes if _is_possible(process, total_bytes)]
+            if len(sane) == len(processes):
+                if count > 1:  # a single entry reads the same in a longer layout
+                    self._proven = number
+                return sane
+            best = max(best, sane, key=len)
+        return best
+
+    def _call(self, function_name: str, layout: _Layout, handle: ctypes.c_void_p) -> tuple[int, bytes] | None:
+        """Return the number of entries and the bytes of them; None where this version does not answer.
+
+        The buffer has room for the longest layout that any driver writes, whatever it was told.
+        """
+        function = self._library.find(function_name)
+        if function is None:
+            return None
+        room = FIRST_ROOM
+        for _ in range(3):
+            buffer = ctypes.create_string_buffer(room * LONGEST_ENTRY_BYTES)
+            count = ctypes.c_uint(room)
+            code = function(handle, ctypes.byref(count), buffer)
+            if code == Code.SUCCESS:
+                return count.value, buffer.raw[: count.value * layout.entry.size]
+            if code != Code.INSUFFICIENT_SIZE:
+                break
+            room = 2 * max(room, count.value)
+        if code in GONE_CODES:
+            raise ListRefusedError(code)
+        return None
+
+
+def _parse(entry: struct.Struct, count: int, data: bytes) -> list[RunningProcess]:
+    return [
+        RunningProcess(pid, None if used == NOT_AVAILABLE else used, tuple(instances))
+        for pid, used, *instances in entry.iter_unpack(data[: count * entry.size])
+    ]
+
+
+def _is_possible(process: RunningProcess, total_bytes: int | None) -> bool:
+    if not 0 < process.pid <= MOST_PIDS:
+        return False
+    return process.used_bytes is None or total_bytes is None or process.used_bytes <= total_bytes
+
+
+def _sum_by_pid(held: dict[tuple[int, ...], int | None]) -> dict[int, int | None]:
+    by_pid: dict[int, int | None] = {}
+    for (pid, *_), used_bytes in held.items():
+        known = by_pid.get(pid)
+        by_pid[pid] = used_bytes if known is None else known + (used_bytes or 0)
+    return by_pid

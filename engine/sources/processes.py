@@ -1,0 +1,232 @@
+"""Who a pid is: user, command line, start time and container, read from /proc and kept while it lives."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic
+from typing import Literal, NamedTuple
+
+from ..model import ProcessReading
+from .containers import find_container
+
+INITIAL_PID_NAMESPACE = "pid:[4026531836]"
+"""Name of the kernel's first pid namespace (PROC_PID_INIT_INO), in which the host's processes are."""
+MOST_COMMAND_BYTES = 2048
+FORGET_AFTER_S = 60.0
+"""How long a process that no device lists any more is remembered."""
+
+Location = Literal["here", "container", "outside", "gone"]
+
+
+class _Stat(NamedTuple):
+    """The fields of /proc/PID/stat that identify a process."""
+
+    name: str
+    state: str
+    start_ticks: int
+
+
+class _Known(NamedTuple):
+    """What was read of one process, for as long as its start time and name stay the same."""
+
+    stat: _Stat
+    user: str | None
+    command: str | None
+    location: Location
+    container: str | None
+    started_s: float | None
+
+
+class ProcessTable:
+    """Looks up pids that a driver reports.
+
+    A pid is looked at again on every call, cheaply: with another start time it is another process, with
+    another name it has run another program. Inside a container the driver may report pids of the host;
+    such a pid is never taken for a process of ours that has the same number by accident.
+
+    Args:
+        root: Where the machine's /proc and /dev are found.
+        clock_s: Monotonic seconds.
+        is_hidden: Tells whether a pid that /proc does not show exists all the same (hidepid).
+    """
+
+    def __init__(
+        self,
+        root: Path = Path("/"),
+        clock_s: Callable[[], float] = monotonic,
+        is_hidden: Callable[[int], bool] | None = None,
+    ) -> None:
+        self._proc = root / "proc"
+        self._prefix = f"{self._proc}/"
+        self._clock_s = clock_s
+        self._is_hidden = is_hidden or _exists_for_others
+        self._known: dict[int, _Known] = {}
+        self._seen_at_s: dict[int, float] = {}
+        self._forget_due_s = clock_s() + FORGET_AFTER_S
+        self._users: dict[int, str] = {}
+        self._is_contained = _read_link(self._proc / "self/ns/pid") not in (None, INITIAL_PID_NAMESPACE)
+        self._has_device_files = (root / "dev/nvidiactl").exists()
+        self._own_container = find_container(self._read_text("self/cgroup") or "")
+        self._boot_s = self._read_boot_time_s()
+        self._ticks_per_s = os.sysconf("SC_CLK_TCK")
+
+    def read(self, pid: int, used_bytes: int | None) -> ProcessReading:
+        """Return what is known of a process that holds memory on a device.
+
+        Args:
+            pid: As the driver reports it.
+            used_bytes: Device memory that it holds; None where the driver does not tell.
+        """
+        self._forget()
+        self._seen_at_s[pid] = self._clock_s()
+        stat = self._read_stat(pid)
+        if stat is None and self._is_hidden(pid):
+            return ProcessReading(pid=pid, used_bytes=used_bytes)
+        if stat is None or stat.state in "ZXx":
+            return self._describe_absent(pid, used_bytes)
+        known = self._look_up(pid, stat)
+        return ProcessReading(
+            pid=pid,
+            user=known.user,
+            command=known.command,
+            used_bytes=used_bytes,
+            location=known.location,
+            container=known.container,
+            started_s=known.started_s,
+        )
+
+    def _look_up(self, pid: int, stat: _Stat) -> _Known:
+        known = self._known.get(pid)
+        is_same = known is not None and (known.stat.start_ticks, known.stat.name) == (
+            stat.start_ticks,
+            stat.name,
+        )
+        if known is None or not is_same or known.location == "outside":
+            known = self._known[pid] = self._read_process(pid, stat)
+        return known
+
+    def _describe_absent(self, pid: int, used_bytes: int | None) -> ProcessReading:
+        """Describe a pid without a living process: exited, or of a namespace that we do not see."""
+        former = self._known.get(pid)
+        if former is not None and former.location != "outside":
+            return ProcessReading(
+                pid=pid,
+                user=former.user,
+                command=former.command,
+                used_bytes=used_bytes,
+                location="gone",
+                container=former.container,
+                started_s=former.started_s,
+            )
+        location: Location = "outside" if self._is_contained else "gone"
+        return ProcessReading(pid=pid, used_bytes=used_bytes, location=location)
+
+    def _read_process(self, pid: int, stat: _Stat) -> _Known:
+        if self._is_contained and self._is_chance_namesake(pid):
+            return _Known(stat, None, None, "outside", None, None)
+        status = self._read_text(f"{pid}/status") or ""
+        container = find_container(self._read_text(f"{pid}/cgroup") or "")
+        is_nested = len(_find_field(status, "NSpid").split()) > 1
+        is_elsewhere = is_nested or (container is not None and container != self._own_container)
+        started_s = None if self._boot_s is None else self._boot_s + stat.start_ticks / self._ticks_per_s
+        return _Known(
+            stat=stat,
+            user=self._find_user(status),
+            command=self._read_command(pid, stat),
+            location="container" if is_elsewhere else "here",
+            container=container if is_elsewhere else None,
+            started_s=started_s,
+        )
+
+    def _is_chance_namesake(self, pid: int) -> bool:
+        """Tell whether our process of this number cannot be the driver's: it holds no NVIDIA device open.
+
+        Where no device files are there to be opened nothing can be told, and the pid is believed.
+        """
+        if not self._has_device_files:
+            return False
+        try:
+            with os.scandir(f"{self._prefix}{pid}/fd") as entries:
+                links = [_read_link(Path(entry.path)) for entry in entries]
+        except OSError:
+            return True
+        return not any(link is not None and link.startswith("/dev/nvidia") for link in links)
+
+    def _read_stat(self, pid: int) -> _Stat | None:
+        text = self._read_text(f"{pid}/stat")
+        if text is None:
+            return None
+        name, _, rest = text.partition("(")[2].rpartition(")")
+        fields = rest.split()
+        if len(fields) < 20 or not fields[19].isdigit():
+            return None
+        return _Stat(name, fields[0], int(fields[19]))
+
+    def _read_command(self, pid: int, stat: _Stat) -> str | None:
+        text = self._read_text(f"{pid}/cmdline", MOST_COMMAND_BYTES)
+        if text is None:
+            return None
+        command = text.replace("\0", " ").strip() or f"[{stat.name}]"
+        return command if command.isprintable() else "".join(c if c.isprintable() else "?" for c in command)
+
+    def _find_user(self, status: str) -> str | None:
+        uids = _find_field(status, "Uid").split()
+        if not uids or not uids[0].isdigit():
+            return None
+        uid = int(uids[0])
+        if uid not in self._users:
+            self._users[uid] = _find_user_name(uid)
+        return self._users[uid]
+
+    def _read_boot_time_s(self) -> float | None:
+        text = self._read_text("stat") or ""
+        boot = next((line.split()[1] for line in text.splitlines() if line.startswith("btime ")), None)
+        return float(boot) if boot is not None and boot.isdigit() else None
+
+    def _read_text(self, name: str, most_bytes: int = 1 << 20) -> str | None:
+        try:
+            with open(self._prefix + name, "rb", buffering=0) as file:  # noqa: PTH123 - a Path costs 5 µs
+                return file.read(most_bytes).decode("utf-8", errors="replace")
+        except OSError:
+            return None
+
+    def _forget(self) -> None:
+        now_s = self._clock_s()
+        if now_s < self._forget_due_s:
+            return
+        self._forget_due_s = now_s + FORGET_AFTER_S
+        for pid, seen_at_s in list(self._seen_at_s.items()):
+            if now_s - seen_at_s > FORGET_AFTER_S:
+                self._seen_at_s.pop(pid, None)
+                self._known.pop(pid, None)
+
+
+def _exists_for_others(pid: int) -> bool:
+    """Tell whether a process exists that belongs to another user; signal 0 only asks."""
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return False
+
+
+def _find_user_name(uid: int) -> str:
+    import pwd
+
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def _find_field(status: str, name: str) -> str:
+    return next((line[len(name) + 1 :] for line in status.splitlines() if line.startswith(f"{name}:")), "")
+
+
+def _read_link(path: Path) -> str | None:
+    try:
+        return os.readlink(path)  # noqa: PTH115 - links in /proc are names, not paths
+    except OSError:
+        return None
