@@ -20,9 +20,13 @@ DEFAULT_THEME = "vramscope-dark"
 """Name of the theme that is used until another is chosen."""
 
 
+_COLOR_OF = {"cursor": "accent"}
+"""Roles that borrow the colour of another."""
+
+
 def _variables(colors: dict[str, str], styles: dict[str, str]) -> dict[str, str]:
     """Return the theme variables `$role-…` and `$role-…-style` of every role."""
-    variables = {f"role-{role}": colors[role] for role in ROLES}
+    variables = {f"role-{role}": colors[_COLOR_OF.get(role, role)] for role in ROLES}
     variables.update({f"role-{role}-style": styles.get(role, "none") for role in ROLES})
     return variables
 
@@ -66,7 +70,7 @@ def _make_theme(name: str, colors: dict[str, str], styles: dict[str, str], *, is
     )
 
 
-_STYLES = {"strong": "bold", "high": "bold", "critical": "bold"}
+_STYLES = {"strong": "bold", "cursor": "bold reverse", "high": "bold", "critical": "bold"}
 
 DARK = _make_theme(
     "vramscope-dark",
@@ -145,6 +149,7 @@ _MONO_STYLES = {
     "faint": "dim",
     "band": "dim",
     "accent": "bold",
+    "cursor": "bold reverse",
     "medium": "bold",
     "high": "bold underline",
     "critical": "bold reverse",

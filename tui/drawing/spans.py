@@ -14,6 +14,7 @@ Role = Literal[
     "muted",
     "faint",
     "accent",
+    "cursor",
     "fill",
     "band",
     "low",
@@ -34,6 +35,10 @@ class Span(NamedTuple):
 
 Line = list[Span]
 """One row, left to right."""
+
+
+_ASCII_LOOKS = {"—": "-", "–": "-", "−": "-", "…": "~", "°": " ", "·": "|", "×": "x", "’": "'", "µ": "u"}
+"""Characters that sentences use, and what stands for each where there is only ASCII."""
 
 
 def line_width(line: Iterable[Span]) -> int:
@@ -61,11 +66,24 @@ def right_text(text: str, width: int, ellipsis: str) -> str:
     return " " * missing + text if missing >= 0 else fit_text(text, width, ellipsis)
 
 
-def fit_line(line: Iterable[Span], width: int) -> Line:
-    """Return a line of exactly `width` cells: padded with blanks or cut."""
+def clean_text(text: str, *, is_ascii: bool) -> str:
+    """Return text that is safe to write: no control character, and seven bits only where asked for.
+
+    What has no ASCII look-alike becomes a question mark for each cell it would take.
+    """
+    if not text.isprintable():
+        text = "".join(character if character.isprintable() else " " for character in text)
+    if not is_ascii or text.isascii():
+        return text
+    return "".join(_ASCII_LOOKS.get(c, "?" * cell_len(c)) if ord(c) > 126 else c for c in text)
+
+
+def fit_line(line: Iterable[Span], width: int, *, is_ascii: bool = False) -> Line:
+    """Return a line of exactly `width` cells: cleaned, padded with blanks or cut."""
     fitted: Line = []
     left = width
-    for text, role in line:
+    for raw, role in line:
+        text = clean_text(raw, is_ascii=is_ascii)
         taken = cell_len(text)
         if taken >= left:
             if left > 0:
@@ -78,11 +96,11 @@ def fit_line(line: Iterable[Span], width: int) -> Line:
     return fitted
 
 
-def to_strip(line: Iterable[Span], looks: Mapping[Role, Style], width: int) -> Strip:
-    """Return a line as a strip of exactly `width` cells; neighbours of one role become one segment."""
+def to_strip(line: Iterable[Span], looks: Mapping[Role, Style]) -> Strip:
+    """Return a fitted line as a strip; neighbours of one role become one segment."""
     segments: list[Segment] = []
     text, role = "", None
-    for span_text, span_role in fit_line(line, width):
+    for span_text, span_role in line:
         if span_role == role:
             text += span_text
             continue
@@ -91,4 +109,4 @@ def to_strip(line: Iterable[Span], looks: Mapping[Role, Style], width: int) -> S
         text, role = span_text, span_role
     if role is not None:
         segments.append(Segment(text, looks[role]))
-    return Strip(segments, max(0, width))
+    return Strip(segments, sum(cell_len(segment.text) for segment in segments))

@@ -1,26 +1,79 @@
 """All devices in one widget: drawn line by line, repainted only where a line changed."""
 
-from collections.abc import Callable
-
+from rich.style import Style
+from textual import events
+from textual.binding import Binding
+from textual.geometry import Region, Size
 from textual.message import Message
 from textual.reactive import reactive
 from textual.scroll_view import ScrollView
+from textual.strip import Strip
 
 from ...engine.bus.snapshot import Snapshot
 from ...engine.history import History
-from ...engine.model import DeviceSample
 from ..drawing.glyphs import Glyphs
-from ..theme import role_classes, role_rules
+from ..drawing.spans import Line, Role, to_strip
+from ..theme import ROLES, role_classes, role_rules
+from .device_grid import DETAIL_ROWS
+from .device_layout import MANY_DEVICES
+from .device_picture import DeviceFilter, DevicePicture
 
-DeviceFilter = Callable[[DeviceSample], bool]
-"""Says whether a device is shown."""
+_ROWS_EACH = {1: 16, 2: 10, 3: 9, 4: 8}
+"""Rows in which so many devices are drawn well."""
 
 
 class DevicePanels(ScrollView, can_focus=True):
     """Every device of a node, as large as the room and the number of devices allow."""
 
     COMPONENT_CLASSES = role_classes("device-panels")
-    DEFAULT_CSS = "DevicePanels {\n" + role_rules("device-panels") + "\n}"
+    DEFAULT_CSS = (
+        "DevicePanels { overflow-x: hidden; scrollbar-size-vertical: 1; \n"
+        + role_rules("device-panels")
+        + "\n}"
+    )
+    BINDINGS = [
+        Binding("up,k", "move(0, -1)", "Up", show=False, id="device-up", tooltip="Select the device above."),
+        Binding(
+            "down,j", "move(0, 1)", "Down", show=False, id="device-down", tooltip="Select the device below."
+        ),
+        Binding(
+            "left,h",
+            "move(-1, 0)",
+            "Left",
+            show=False,
+            id="device-left",
+            tooltip="Select the device to the left.",
+        ),
+        Binding(
+            "right,l",
+            "move(1, 0)",
+            "Right",
+            show=False,
+            id="device-right",
+            tooltip="Select the device to the right.",
+        ),
+        Binding(
+            "pageup",
+            "page(-1)",
+            "Page up",
+            show=False,
+            id="device-page-up",
+            tooltip="Go up by a page of devices.",
+        ),
+        Binding(
+            "pagedown",
+            "page(1)",
+            "Page down",
+            show=False,
+            id="device-page-down",
+            tooltip="Go down by a page of devices.",
+        ),
+        Binding("home", "first", "First", show=False, id="device-first", tooltip="Select the first device."),
+        Binding("end", "last", "Last", show=False, id="device-last", tooltip="Select the last device."),
+        Binding(
+            "enter", "open", "Open", show=False, id="device-open", tooltip="Show the selected device in full."
+        ),
+    ]
 
     selected: reactive[str | None] = reactive(None)
     """UUID of the device that is selected."""
@@ -39,7 +92,7 @@ class DevicePanels(ScrollView, can_focus=True):
             self.uuid = uuid
 
     class DeviceOpened(Message):
-        """A device was asked for in full, with Enter or a second click."""
+        """A device was asked for in full, with Enter or a double click."""
 
         def __init__(self, uuid: str) -> None:
             super().__init__()
@@ -47,18 +100,166 @@ class DevicePanels(ScrollView, can_focus=True):
 
     def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self.glyphs = glyphs
+        self._picture = DevicePicture(glyphs)
+        self._snapshot = Snapshot()
+        self._history = History()
+        self._lines: list[Line] = []
+        self._strips: list[Strip] = []
+        self._looks: dict[Role, Style] = {}
 
     def show(self, snapshot: Snapshot, history: History) -> None:
         """Draw a snapshot; lines that did not change are left alone."""
+        self._snapshot, self._history = snapshot, history
+        self._draw()
 
     @staticmethod
     def natural_height(device_count: int, width: int) -> int:
-        """Return the rows at which this many devices are drawn well; more only makes the graphs taller."""
-        rows_each = {1: 16, 2: 10, 3: 9, 4: 9}.get(device_count, 5 if device_count <= 8 else 3)
-        return device_count * rows_each if device_count <= 16 else 3 + -(-device_count * 9 // max(1, width))
+        """Return the rows at which this many devices are drawn well; more only makes the graphs taller.
+
+        Args:
+            device_count: Devices to draw, MIG instances included.
+            width: Cells of room.
+        """
+        if device_count > MANY_DEVICES:
+            return DevicePanels.minimum_height(device_count, width)
+        return device_count * _ROWS_EACH.get(device_count, 5 if device_count <= 8 else 3)
 
     @staticmethod
     def minimum_height(device_count: int, width: int) -> int:
-        """Return the fewest rows in which every device can be seen without scrolling."""
-        return device_count if device_count <= 16 else 2 + -(-device_count // max(1, width))
+        """Return the fewest rows in which every device can be read.
+
+        Args:
+            device_count: Devices to draw, MIG instances included.
+            width: Cells of room.
+        """
+        if device_count <= MANY_DEVICES:
+            return device_count
+        return DETAIL_ROWS + -(-device_count // max(1, width // 12))
+
+    def render_line(self, y: int) -> Strip:
+        """Return one row of the widget."""
+        width = self.size.width
+        number = y + self.scroll_offset.y
+        if not 0 <= number < len(self._strips):
+            return Strip.blank(width, self.rich_style)
+        return self._strips[number].adjust_cell_length(width, self.rich_style)
+
+    def notify_style_update(self) -> None:
+        """Take up the looks of another theme."""
+        super().notify_style_update()
+        self._looks = {}
+        self._lines = []
+        if self.is_attached:
+            self._draw()
+
+    def on_resize(self) -> None:
+        """Lay the devices out for the new room."""
+        self._draw()
+
+    def on_click(self, event: events.Click) -> None:
+        """Select the device that was clicked; open it on a double click."""
+        offset = event.get_content_offset(self)
+        if offset is None:
+            return
+        uuid = self._picture.device_at(offset.x, offset.y + self.scroll_offset.y)
+        if uuid is not None:
+            self.selected = uuid
+            if event.chain == 2:
+                self.post_message(self.DeviceOpened(uuid))
+
+    def watch_selected(self, uuid: str | None) -> None:
+        """Show and tell which device is selected."""
+        self._draw()
+        place = self._picture.place_of(uuid)
+        if uuid is not None and place is not None:
+            self.scroll_to_region(Region(0, place.y, 1, place.height), animate=False)
+            self.post_message(self.DeviceSelected(uuid))
+
+    def watch_zoomed(self) -> None:
+        """Show one device, or all again."""
+        self._draw()
+
+    def watch_device_filter(self) -> None:
+        """Show the devices that match."""
+        self._draw()
+
+    def watch_history_window_s(self) -> None:
+        """Show another span of history."""
+        self._draw()
+
+    def watch_show_vertical_scrollbar(self) -> None:
+        """Make room for the scroll bar, or take its room."""
+        self.call_after_refresh(self._draw)
+
+    def action_move(self, across: int, down: int) -> None:
+        """Select the next device in a direction."""
+        self.selected = self._picture.neighbor(self.selected, across, down)
+
+    def action_page(self, pages: int) -> None:
+        """Move the selection by what fits on the widget."""
+        place = self._picture.place_of(self.selected)
+        rows = place.height if place else 1
+        self.action_move(0, pages * max(1, self.size.height // rows))
+
+    def action_first(self) -> None:
+        """Select the first device."""
+        self._select_at(0)
+
+    def action_last(self) -> None:
+        """Select the last device."""
+        self._select_at(-1)
+
+    def action_open(self) -> None:
+        """Ask for the selected device in full."""
+        if self._picture.place_of(self.selected) is None:
+            self._select_at(0)
+        if self.selected is not None:
+            self.post_message(self.DeviceOpened(self.selected))
+
+    def _select_at(self, index: int) -> None:
+        """Select a device by its place in the list."""
+        if self._picture.devices:
+            self.selected = self._picture.devices[index].uuid
+
+    def _draw(self) -> None:
+        """Draw everything, and ask for a repaint of the lines that changed."""
+        if not self.is_attached:
+            return
+        width, height = self.scrollable_content_region.size
+        lines = self._picture.draw(
+            self._snapshot,
+            self._history,
+            width,
+            height,
+            selected=self.selected,
+            zoomed=self.zoomed,
+            device_filter=self.device_filter,
+            window_s=self.history_window_s,
+        )
+        if not self._looks:
+            self._looks = {role: self.get_component_rich_style(f"device-panels--{role}") for role in ROLES}
+        old = self._lines
+        changed = [y for y, line in enumerate(lines) if y >= len(old) or old[y] != line]
+        changed += range(len(lines), len(old))
+        strips = self._strips[: len(lines)] + [Strip([])] * (len(lines) - len(self._strips))
+        for y in changed:
+            if y < len(lines):
+                strips[y] = to_strip(lines[y], self._looks)
+        self._lines, self._strips = lines, strips
+        self.virtual_size = Size(width, len(lines))
+        self._repaint(changed)
+
+    def _repaint(self, rows: list[int]) -> None:
+        """Ask for a repaint of rows, in as few regions as they need."""
+        left, top = self.styles.gutter.left, self.styles.gutter.top
+        regions: list[Region] = []
+        for row in rows:
+            y = row - self.scroll_offset.y
+            if not 0 <= y < self.size.height:
+                continue
+            if regions and regions[-1].bottom == y + top:
+                regions[-1] = regions[-1].grow((0, 0, 1, 0))
+            else:
+                regions.append(Region(left, y + top, self.size.width, 1))
+        if regions:
+            self.refresh(*regions)

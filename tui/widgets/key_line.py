@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from textual.binding import ActiveBinding, Binding
 
+from ..key_help import GROUP_TITLES
 from .one_line import OneLine, Piece, measure_pieces
 
 ALWAYS = ("app.help", "app.quit")
@@ -45,4 +46,5 @@ def _unique(active: Iterable[ActiveBinding]) -> list[Binding]:
         binding = entry.binding
         if binding.show and entry.enabled and binding.id and not binding.system:
             shown.setdefault(binding.id, binding)
-    return list(shown.values())
+    groups = list(GROUP_TITLES)
+    return sorted(shown.values(), key=lambda binding: groups.index((binding.id or "").split(".")[0]))

@@ -1,0 +1,102 @@
+"""History as a filled graph on a fixed scale from nothing to the capacity.
+
+Each cell holds two buckets side by side. The part below the least of a bucket is solid, the part up to
+its most is lighter, so a peak between two frames is seen. What was not measured is blank; what was
+measured has at least its lowest dot.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from .glyphs import Glyphs
+from .spans import Line, Role, Span
+
+_LEFT = (0x00, 0x40, 0x44, 0x46, 0x47)
+_RIGHT = (0x00, 0x80, 0xA0, 0xB0, 0xB8)
+"""Braille dots of a column filled from below with 0 to 4 dots (Unicode, chapter 21.1)."""
+
+Levels = tuple[int, int]
+"""Dots from the bottom of a bucket's least and most; 0 where nothing was measured."""
+
+
+def history_levels(
+    minimum: Sequence[float | None], maximum: Sequence[float | None], scale: float, dots: int
+) -> list[Levels]:
+    """Return each bucket's least and most as a number of dots out of `dots`."""
+    if scale <= 0:
+        return [(0, 0)] * len(minimum)
+    factor = dots / scale
+    levels: list[Levels] = []
+    for low, high in zip(minimum, maximum, strict=True):
+        if low is None or high is None:
+            levels.append((0, 0))
+        else:
+            least = min(dots, max(1, round(low * factor)))
+            levels.append((least, min(dots, max(least, round(high * factor)))))
+    return levels
+
+
+def dots_of(rows: int, glyphs: Glyphs) -> int:
+    """Return how many dots high a graph of `rows` rows is."""
+    return rows * (4 if glyphs.is_braille else len(glyphs.history) - 1)
+
+
+def draw_history(levels: Sequence[Levels], rows: int, glyphs: Glyphs, role: Role = "fill") -> list[Line]:
+    """Return `rows` lines, top first, of half as many cells as there are levels.
+
+    Args:
+        levels: An even number of buckets, oldest first, out of `dots_of(rows, glyphs)`.
+        rows: Height of the graph.
+        glyphs: Characters to draw with.
+        role: Role of the solid part.
+    """
+    columns = [
+        _cell_column(levels[index], levels[index + 1], rows, glyphs.history, glyphs.history_band)
+        for index in range(0, len(levels) - 1, 2)
+    ]
+    return [_join([column[row] for column in columns], role) for row in range(rows)]
+
+
+def _join(cells: Sequence[tuple[str, bool]], role: Role) -> Line:
+    """Return one row of cells with neighbours of one role in one span."""
+    line: Line = []
+    start = 0
+    for index in range(1, len(cells) + 1):
+        if index == len(cells) or cells[index][1] is not cells[start][1]:
+            text = "".join([cell[0] for cell in cells[start:index]])
+            line.append(Span(text, role if cells[start][1] else "band"))
+            start = index
+    return line
+
+
+@lru_cache(maxsize=8192)
+def _cell_column(
+    left: Levels, right: Levels, rows: int, history: str, band: str
+) -> tuple[tuple[str, bool], ...]:
+    """Return the cells of two buckets from the top down, each with whether it is solid."""
+    if history:
+        return tuple(_block_cell(left, right, row, history, band) for row in reversed(range(rows)))
+    return tuple(_braille_cell(left, right, row) for row in reversed(range(rows)))
+
+
+def _braille_cell(left: Levels, right: Levels, row: int) -> tuple[str, bool]:
+    """Return one cell of four by two dots, `row` rows above the bottom."""
+    base = 4 * row
+    most = [min(4, max(0, level[1] - base)) for level in (left, right)]
+    if not any(most):
+        return " ", True
+    is_solid = left[0] > base or right[0] > base
+    return chr(0x2800 + _LEFT[most[0]] + _RIGHT[most[1]]), is_solid
+
+
+def _block_cell(left: Levels, right: Levels, row: int, history: str, band: str) -> tuple[str, bool]:
+    """Return one cell for two buckets: their least and most together, `row` rows above the bottom."""
+    top = len(history) - 1
+    base = top * row
+    measured = [level for level in (left, right) if level[1]]
+    if not measured:
+        return " ", True
+    low = min(top, max(0, max(level[0] for level in measured) - base))
+    if low:
+        return history[low], True
+    return (band, False) if max(level[1] for level in measured) > base else (" ", True)

@@ -1,0 +1,62 @@
+"""Figures as text of a fixed width, so that nothing jumps when they change."""
+
+import time
+
+from ...engine.units import GIB, format_age
+from .glyphs import Glyphs
+
+PERCENT_WIDTH = 5
+CELSIUS_WIDTH = 6
+WATTS_WIDTH = 6
+
+
+def gib_text(value_bytes: float | None, glyphs: Glyphs) -> str:
+    """Return bytes as a number of GiB with one place (`61.2`)."""
+    return glyphs.unmeasured if value_bytes is None else f"{value_bytes / GIB:.1f}"
+
+
+def percent_text(value: float | None, glyphs: Glyphs) -> str:
+    """Return a percentage in five cells (` 77 %`)."""
+    text = glyphs.unmeasured if value is None else f"{min(999.0, max(0.0, value)):.0f} %"
+    return text.rjust(PERCENT_WIDTH)
+
+
+def celsius_text(value: float | None, glyphs: Glyphs) -> str:
+    """Return a temperature in six cells (` 64 °C`)."""
+    text = glyphs.unmeasured if value is None else f"{value:.0f} {glyphs.degree}"
+    return text.rjust(CELSIUS_WIDTH)
+
+
+def watts_text(value: float | None, glyphs: Glyphs) -> str:
+    """Return a power in six cells (` 612 W`)."""
+    text = glyphs.unmeasured if value is None else f"{value:.0f} W"
+    return text.rjust(WATTS_WIDTH)
+
+
+def share_percent(part: float | None, whole: float | None) -> float | None:
+    """Return how much of `whole` `part` is, in percent; None where either is unmeasured."""
+    return None if part is None or not whole else 100.0 * part / whole
+
+
+def moment_text(time_s: float, clock: str) -> str:
+    """Return a moment as people say it: the time of day, or the age of a trace at that moment."""
+    if clock == "trace":
+        return f"{time_s:.1f} s"
+    return time.strftime("%H:%M:%S", time.localtime(time_s))
+
+
+def span_text(span_s: float) -> str:
+    """Return a round span of time in one unit: `90 s`, `10 min`, `2 h`."""
+    if span_s < 120:
+        return f"{span_s:.0f} s"
+    return f"{span_s / 60:.0f} min" if span_s < 7200 else f"{span_s / 3600:.0f} h"
+
+
+def age_text(age_s: float | None) -> str:
+    """Return an age after a word (`stale 7 s`): a blank and the span, or nothing where it is unmeasured."""
+    return "" if age_s is None else f" {format_age(max(0.0, age_s))}"
+
+
+def count_text(count: int, noun: str, plural: str) -> str:
+    """Return a number of things with the noun that fits it."""
+    return f"{count:,} {noun if count == 1 else plural}"

@@ -1,0 +1,95 @@
+"""A device in two to four rows: facts on the left, its history beside them where there is room."""
+
+from ..drawing.gauge import draw_gauge
+from ..drawing.glyphs import Glyphs
+from ..drawing.spans import Line, Span, fit_line, line_width
+from . import device_fields as fields
+from .device_view import DeviceView, SharedWidths
+
+ROOM_FOR_HISTORY = 72
+"""From this width on there is a graph."""
+MAXIMUM_ROWS = 4
+RISK_WIDTH = 10
+"""Cells of the glyph and the word of a risk."""
+
+
+def facts_width(width: int, rows: int) -> int:
+    """Return the cells that the facts take of a panel."""
+    if width < ROOM_FOR_HISTORY:
+        return width
+    return min(84 if rows > 2 else 76, max(min(60, width - 20), width * 11 // 25))
+
+
+def history_shape(width: int, rows: int) -> tuple[int, int]:
+    """Return the cells and rows of the graph in a panel of this size."""
+    return max(0, width - facts_width(width, rows) - 2), rows
+
+
+def draw_compact(
+    view: DeviceView,
+    widths: SharedWidths,
+    graph: list[Line],
+    width: int,
+    rows: int,
+    *,
+    glyphs: Glyphs,
+) -> list[Line]:
+    """Return the lines of one device.
+
+    Args:
+        view: The device.
+        widths: Columns that all devices share.
+        graph: History in the shape that `history_shape` names.
+        width: Cells across.
+        rows: Lines to fill.
+        glyphs: Characters to draw with.
+    """
+    room = facts_width(width, rows)
+    left = [_identity(view, widths, room, rows, glyphs), _memory(view, widths, room, glyphs)]
+    left += _details(view, widths, room, rows - 2, glyphs)
+    if not graph:
+        return left[:rows]
+    return [[*fit_line(line, room), Span("  "), *row] for line, row in zip(left[:rows], graph, strict=False)]
+
+
+def _identity(view: DeviceView, widths: SharedWidths, room: int, rows: int, glyphs: Glyphs) -> Line:
+    """Return who the device is and how it is; in two rows its metrics stand here too."""
+    is_tight = rows == 2
+    metrics = fields.metrics(view, widths, glyphs) if is_tight and view.is_fresh else []
+    taken = line_width(metrics) + 1 if metrics else 0
+    start: Line = [*fields.edge(view, glyphs), *fields.label(view, widths), Span(" ")]
+    note = fields.risk_or_state(view, glyphs, is_long=not is_tight)
+    special = fields.kind_and_rank(view, widths, is_long=room - taken >= 60)
+    free = room - taken - line_width(start) - line_width(special) - 2
+    name_width = min(widths.name, max(0, free - RISK_WIDTH))
+    named = fields.name(view, name_width, glyphs) if name_width > 4 else []
+    left = [*start, *named, *special, Span("  "), *note]
+    return [*fit_line(left, room - taken), Span(" "), *metrics] if metrics else left
+
+
+def _memory(view: DeviceView, widths: SharedWidths, room: int, glyphs: Glyphs) -> Line:
+    """Return the gauge and its figures."""
+    memory = view.device.memory
+    cells = room - 4 - fields.memory_figures_width(widths)
+    gauge = draw_gauge(
+        memory,
+        view.scale_bytes,
+        cells,
+        glyphs,
+        view.fill_role,
+    )
+    figures = fields.memory_figures(view, widths, glyphs)
+    return [*fields.edge(view, glyphs), Span(" "), *gauge, Span("  "), *figures]
+
+
+def _details(view: DeviceView, widths: SharedWidths, room: int, rows: int, glyphs: Glyphs) -> list[Line]:
+    """Return the metrics and as many facts as fit into `rows` lines."""
+    found = fields.facts(view, widths, glyphs)
+    metrics = fields.metrics(view, widths, glyphs)
+    if metrics:
+        found.insert(0, metrics)
+    lines: list[Line] = []
+    for _ in range(rows):
+        line, found = fields.join_facts(found, room - 2)
+        lines.append([*fields.edge(view, glyphs), Span(" "), *line])
+    return lines

@@ -1,0 +1,164 @@
+"""The facts of a device as pieces of a line; every density is put together from these."""
+
+from ..drawing.glyphs import Glyphs
+from ..drawing.numbers import (
+    age_text,
+    celsius_text,
+    count_text,
+    gib_text,
+    moment_text,
+    percent_text,
+    watts_text,
+)
+from ..drawing.spans import Line, Role, Span, fit_text, line_width
+from .device_view import DeviceView, SharedWidths, rank_text
+
+GAP = Span("   ")
+"""Between two facts."""
+
+
+def figure_role(view: DeviceView, role: Role = "text") -> Role:
+    """Return the role of a figure: muted where it is not of now."""
+    return role if view.is_fresh else "muted"
+
+
+def edge(view: DeviceView, glyphs: Glyphs, indent: int = 0) -> Line:
+    """Return the left edge: one cell that shows the selection, and the indent of a MIG instance."""
+    mark = Span(glyphs.selected, "accent") if view.is_selected else Span(" ")
+    return [mark, Span(" " * indent)] if indent else [mark]
+
+
+def label(view: DeviceView, widths: SharedWidths) -> Line:
+    """Return the short name, as wide as the longest."""
+    return [Span(view.device.label.rjust(widths.label), "strong")]
+
+
+def name(view: DeviceView, width: int, glyphs: Glyphs) -> Line:
+    """Return the product's name."""
+    return [Span(fit_text(view.name or glyphs.unmeasured, width, glyphs.ellipsis), figure_role(view))]
+
+
+def kind_and_rank(view: DeviceView, widths: SharedWidths, *, is_long: bool = True) -> Line:
+    """Return what is special about the device, and its rank; where it stands only if there is room."""
+    parts: Line = []
+    if view.device.kind == "unified":
+        parts += [Span("  "), Span("unified", "text")]
+    elif view.device.kind in ("mig", "vgpu"):
+        parts += [Span("  "), Span({"mig": "MIG", "vgpu": "vGPU"}[view.device.kind], "muted")]
+    if widths.rank:
+        width = widths.rank if is_long else widths.short_rank
+        parts += [Span("  "), Span(rank_text(view.device, is_long=is_long).ljust(width), "muted")]
+    return parts
+
+
+def state_note(view: DeviceView) -> Line:
+    """Return why the figures are not of now, or nothing where they are."""
+    reason = f": {view.device.reason}" if view.device.reason else ""
+    if view.state == "stale":
+        return [Span(f"stale{age_text(view.age_s)}", "medium"), Span(reason, "muted")]
+    if view.state == "lost":
+        ago = f"{age_text(view.age_s)} ago" if view.age_s is not None else ""
+        return [Span(f"LOST{ago}", "critical"), Span(reason, "muted")]
+    if view.state == "unsupported":
+        return [Span("unsupported", "medium"), Span(reason, "muted")]
+    return []
+
+
+def risk(view: DeviceView, glyphs: Glyphs, *, is_long: bool) -> Line:
+    """Return the glyph of the risk and its word; the reason too where there is room."""
+    level, role = view.risk.level, view.risk_role
+    word = f"{level}: {view.risk.reason}" if is_long and view.risk.reason else level
+    return [Span(f"{glyphs.risk(level)} {word}", role)]
+
+
+def risk_or_state(view: DeviceView, glyphs: Glyphs, *, is_long: bool) -> Line:
+    """Return what a person must know first: that figures are old, or else the risk."""
+    return state_note(view) or risk(view, glyphs, is_long=is_long)
+
+
+def memory_figures(view: DeviceView, widths: SharedWidths, glyphs: Glyphs) -> Line:
+    """Return used and total in GiB and the percentage, in columns that never move."""
+    memory = view.device.memory
+    role: Role = view.fill_role if view.fill_role != "fill" else "strong"
+    return [
+        Span(gib_text(memory.used_bytes, glyphs).rjust(widths.figures), figure_role(view, role)),
+        Span(" / ", "faint"),
+        Span(gib_text(memory.total_bytes, glyphs).rjust(widths.figures), "muted"),
+        Span(" GiB ", "muted"),
+        Span(percent_text(view.used_percent, glyphs), figure_role(view, role)),
+    ]
+
+
+def memory_figures_width(widths: SharedWidths) -> int:
+    """Return the cells that `memory_figures` takes."""
+    return 2 * widths.figures + 13
+
+
+def metrics(view: DeviceView, widths: SharedWidths, glyphs: Glyphs) -> Line:
+    """Return utilisation, temperature and power; nothing where no device can measure them."""
+    if not widths.has_metrics:
+        return []
+    device, role = view.device, figure_role(view)
+    return [
+        Span("util", "muted"),
+        Span(percent_text(device.utilization_percent, glyphs), role),
+        Span(" " + celsius_text(device.temperature_c, glyphs), role),
+        Span(" " + watts_text(device.power_w, glyphs), role),
+    ]
+
+
+def facts(view: DeviceView, widths: SharedWidths, glyphs: Glyphs) -> list[Line]:
+    """Return further facts, the most telling first; a line takes as many as fit."""
+    found: list[Line] = []
+    allocator = view.device.allocator
+    if allocator is not None:
+        found += _allocator_facts(view, widths, glyphs)
+    if not view.is_capacity_known and view.scale_bytes:
+        scale = f"scale 0–{gib_text(view.scale_bytes, glyphs)} GiB (highest seen)"
+        found.append([Span(scale, "muted"), Span(", capacity not recorded", "muted")])
+    if view.peak is not None:
+        peak_bytes, peak_s = view.peak
+        found.append(
+            [
+                Span("peak ", "muted"),
+                Span(gib_text(peak_bytes, glyphs).rjust(widths.figures), "text"),
+                Span(f" at {moment_text(peak_s, view.clock)}", "muted"),
+            ]
+        )
+    if widths.has_step:
+        step = view.device.step
+        found.append([Span("step ", "muted"), Span(glyphs.unmeasured if step is None else f"{step:,}")])
+    if widths.has_processes:
+        found.append([Span(count_text(len(view.device.processes), "process", "processes"), "muted")])
+    return found
+
+
+def _allocator_facts(view: DeviceView, widths: SharedWidths, glyphs: Glyphs) -> list[Line]:
+    """Return what the training process's allocator says."""
+    allocator = view.device.allocator
+    if allocator is None:
+        return []
+    role = figure_role(view)
+    allocated, reserved = allocator.allocated_bytes, allocator.reserved_bytes
+    found: list[Line] = [
+        [Span("alloc ", "muted"), Span(gib_text(allocated, glyphs).rjust(widths.figures), role)]
+    ]
+    if reserved is not None:
+        cached = None if allocated is None else max(0, reserved - allocated)
+        found[0] += [Span("  cached ", "muted"), Span(gib_text(cached, glyphs).rjust(widths.figures), role)]
+    return found
+
+
+def join_facts(found: list[Line], width: int) -> tuple[Line, list[Line]]:
+    """Return a line of the facts that fit into `width` cells, in their order, and those that did not."""
+    line: Line = []
+    left_over: list[Line] = []
+    taken = 0
+    for fact in found:
+        cells = line_width(fact) + (len(GAP.text) if line else 0)
+        if taken + cells > width:
+            left_over.append(fact)
+            continue
+        line += [GAP, *fact] if line else fact
+        taken += cells
+    return line, left_over

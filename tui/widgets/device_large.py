@@ -1,0 +1,102 @@
+"""A device at its largest: facts above, and below them its history over the whole width."""
+
+from ..drawing.gauge import draw_gauge
+from ..drawing.glyphs import Glyphs
+from ..drawing.numbers import gib_text, span_text
+from ..drawing.spans import Line, Span, fit_line, line_width
+from . import device_fields as fields
+from .device_view import DeviceView, SharedWidths
+
+MINIMUM_ROWS = 5
+"""Three rows of facts and two of history."""
+AXIS_ROWS = 9
+"""From this height on there is a time axis."""
+
+
+def history_shape(width: int, rows: int, widths: SharedWidths) -> tuple[int, int]:
+    """Return the cells and rows of the graph in a panel of this size."""
+    axis = 1 if rows >= AXIS_ROWS else 0
+    return max(0, width - 2 - _scale_width(widths)), max(0, rows - 3 - axis)
+
+
+def draw_large(
+    view: DeviceView,
+    widths: SharedWidths,
+    graph: list[Line],
+    width: int,
+    rows: int,
+    *,
+    window_s: float,
+    glyphs: Glyphs,
+) -> list[Line]:
+    """Return the lines of one device.
+
+    Args:
+        view: The device.
+        widths: Columns that all devices share.
+        graph: History in the shape that `history_shape` names.
+        width: Cells across.
+        rows: Lines to fill.
+        window_s: Seconds that the graph spans.
+        glyphs: Characters to draw with.
+    """
+    lines = [_identity(view, widths, width, glyphs), _memory(view, widths, width, glyphs)]
+    found, _ = fields.join_facts(fields.facts(view, widths, glyphs), width - 2)
+    lines.append([*fields.edge(view, glyphs), Span(" "), *found])
+    cells, graph_rows = history_shape(width, rows, widths)
+    for number, row in enumerate(graph):
+        scale = _scale_label(view, number, graph_rows, glyphs)
+        lines.append([*fields.edge(view, glyphs), Span(" "), *row, Span(scale, "faint")])
+    if rows >= AXIS_ROWS:
+        lines.append([*fields.edge(view, glyphs), Span(" "), *_time_axis(cells, window_s, glyphs)])
+    return lines[:rows]
+
+
+def _identity(view: DeviceView, widths: SharedWidths, width: int, glyphs: Glyphs) -> Line:
+    """Return who the device is and how it is, with its metrics at the right end."""
+    metrics = fields.metrics(view, widths, glyphs)
+    left: Line = [*fields.edge(view, glyphs), *fields.label(view, widths), Span(" ")]
+    left += fields.name(view, widths.name, glyphs) if widths.name else []
+    left += [*fields.kind_and_rank(view, widths), Span("   ")]
+    left += fields.risk_or_state(view, glyphs, is_long=True)
+    room = width - line_width(metrics) - 2
+    if not metrics or room < line_width(left[:-1]):
+        return left
+    return [*fit_line(left, room), Span("  "), *metrics]
+
+
+def _memory(view: DeviceView, widths: SharedWidths, width: int, glyphs: Glyphs) -> Line:
+    """Return the gauge and its figures."""
+    memory = view.device.memory
+    figures = fields.memory_figures(view, widths, glyphs)
+    cells = width - 4 - fields.memory_figures_width(widths)
+    gauge = draw_gauge(
+        memory,
+        view.scale_bytes,
+        cells,
+        glyphs,
+        view.fill_role,
+    )
+    return [*fields.edge(view, glyphs), Span(" "), *gauge, Span("  "), *figures]
+
+
+def _scale_width(widths: SharedWidths) -> int:
+    return widths.figures + 5
+
+
+def _scale_label(view: DeviceView, number: int, rows: int, glyphs: Glyphs) -> str:
+    """Return what stands at the right of a row of the graph: the scale at its top, middle and bottom."""
+    if number == 0:
+        return f" {gib_text(view.scale_bytes, glyphs)} GiB" if view.scale_bytes else ""
+    if number == rows - 1:
+        return " 0"
+    if rows >= 7 and number == rows // 2 and rows % 2 and view.scale_bytes:
+        return f" {gib_text(view.scale_bytes / 2, glyphs)}"
+    return ""
+
+
+def _time_axis(cells: int, window_s: float, glyphs: Glyphs) -> Line:
+    """Return a rule that says how long ago its left end was."""
+    left, right = f"{span_text(window_s)} ago ", " now"
+    rule = glyphs.rule * max(0, cells - len(left) - len(right))
+    return [Span(left, "muted"), Span(rule, "faint"), Span(right, "muted")]

@@ -1,0 +1,147 @@
+"""A device in a single row: as many columns as fit, the most telling ones first."""
+
+from dataclasses import dataclass
+
+from ..drawing.gauge import draw_gauge
+from ..drawing.glyphs import Glyphs
+from ..drawing.numbers import (
+    CELSIUS_WIDTH,
+    PERCENT_WIDTH,
+    WATTS_WIDTH,
+    celsius_text,
+    gib_text,
+    percent_text,
+    watts_text,
+)
+from ..drawing.spans import Line, Role, Span, fit_text
+from . import device_fields as fields
+from .device_view import DeviceView, SharedWidths, rank_text
+
+MINIMUM_GAUGE = 8
+MAXIMUM_GAUGE = 40
+MINIMUM_GRAPH = 16
+MINIMUM_WIDTH = 26
+"""Cells in which label, gauge, percentage and risk can be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class LineColumns:
+    """Cells of each column of one row; 0 where there is no room for it."""
+
+    share: int
+    gauge: int
+    figures: int = 0
+    word: int = 0
+    utilization: int = 0
+    temperature: int = 0
+    power: int = 0
+    name: int = 0
+    rank: int = 0
+    graph: int = 0
+
+
+def choose_columns(width: int, widths: SharedWidths) -> LineColumns:
+    """Return the columns of a row of `width` cells.
+
+    Args:
+        width: Cells across.
+        widths: Columns that all devices share.
+    """
+    share = max(PERCENT_WIDTH, widths.figures + 1)
+    free = width - (1 + widths.label + 1 + MINIMUM_GAUGE + 1 + share + 3)
+    metrics = 1 if widths.has_metrics else 0
+    wanted = {
+        "utilization": metrics * (PERCENT_WIDTH + 2),
+        "figures": 2 * widths.figures + 3,
+        "rank": widths.rank + 2 if widths.rank else 0,
+        "word": 9,
+        "temperature": metrics * (CELSIUS_WIDTH + 2),
+        "power": metrics * (WATTS_WIDTH + 2),
+        "name": widths.name + 1 if widths.name else 0,
+    }
+    chosen: dict[str, int] = {}
+    for column, cells in wanted.items():
+        if cells <= free:
+            chosen[column] = cells
+            free -= cells
+    graph = free // 2 if free >= 2 * (MINIMUM_GRAPH + 2) else 0
+    gauge = MINIMUM_GAUGE + max(0, free) - graph
+    if graph and gauge > MAXIMUM_GAUGE:
+        graph, gauge = graph + gauge - MAXIMUM_GAUGE, MAXIMUM_GAUGE
+    return LineColumns(share=share, gauge=gauge + min(0, free), graph=graph, **chosen)
+
+
+def draw_line(
+    view: DeviceView,
+    widths: SharedWidths,
+    columns: LineColumns,
+    graph: Line,
+    *,
+    glyphs: Glyphs,
+    indent: int = 0,
+) -> Line:
+    """Return the row of one device; a note on old figures takes the place of what it makes doubtful.
+
+    Args:
+        view: The device.
+        widths: Columns that all devices share.
+        columns: What `choose_columns` chose.
+        graph: History of `columns.graph - 2` cells.
+        glyphs: Characters to draw with.
+        indent: Cells by which a MIG instance stands in.
+    """
+    memory = view.device.memory
+    line: Line = [*fields.edge(view, glyphs, indent), *fields.label(view, widths), Span(" ")]
+    if columns.name:
+        line += [*fields.name(view, columns.name - 1, glyphs), Span(" ")]
+    line += draw_gauge(
+        memory,
+        view.scale_bytes,
+        columns.gauge - indent,
+        glyphs,
+        view.fill_role,
+    )
+    line += [Span(" "), Span(_share(view, columns, glyphs), _share_role(view))]
+    if columns.figures:
+        line += _figures(view, widths, glyphs)
+    note = fields.state_note(view)
+    if note:
+        return [*line, Span("  "), *note]
+    return [*line, *_state_columns(view, columns, glyphs), *([Span("  "), *graph] if columns.graph else [])]
+
+
+def _share_role(view: DeviceView) -> Role:
+    return fields.figure_role(view, "strong" if view.fill_role == "fill" else view.fill_role)
+
+
+def _share(view: DeviceView, columns: LineColumns, glyphs: Glyphs) -> str:
+    """Return the percentage, or the GiB where the capacity is not known."""
+    if view.is_capacity_known or view.device.memory.used_bytes is None:
+        return percent_text(view.used_percent, glyphs).rjust(columns.share)
+    return f"{gib_text(view.device.memory.used_bytes, glyphs)}G".rjust(columns.share)
+
+
+def _figures(view: DeviceView, widths: SharedWidths, glyphs: Glyphs) -> Line:
+    memory = view.device.memory
+    return [
+        Span("  " + gib_text(memory.used_bytes, glyphs).rjust(widths.figures), fields.figure_role(view)),
+        Span("/", "faint"),
+        Span(gib_text(memory.total_bytes, glyphs).rjust(widths.figures), "muted"),
+    ]
+
+
+def _state_columns(view: DeviceView, columns: LineColumns, glyphs: Glyphs) -> Line:
+    """Return risk, metrics and rank, each in its column."""
+    device = view.device
+    line: Line = [Span(f"  {glyphs.risk(view.risk.level)}", view.risk_role)]
+    if columns.word:
+        line.append(Span(" " + fit_text(view.risk.level, columns.word - 1, ""), view.risk_role))
+    if columns.utilization:
+        line += [Span(" "), Span(percent_text(device.utilization_percent, glyphs)), Span("u", "muted")]
+    if columns.temperature:
+        line.append(Span("  " + celsius_text(device.temperature_c, glyphs)))
+    if columns.power:
+        line.append(Span("  " + watts_text(device.power_w, glyphs)))
+    if columns.rank:
+        line.append(Span("  " + rank_text(device).ljust(columns.rank - 2), "muted"))
+    return line

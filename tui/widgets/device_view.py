@@ -1,0 +1,182 @@
+"""What is drawn of one device, and the widths that all devices share so that columns line up."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+from rich.cells import cell_len
+
+from ...analyzers.risk import Risk, assess_risk
+from ...engine.bus.snapshot import Snapshot
+from ...engine.history import History
+from ...engine.model import DeviceSample, DeviceState, Sample
+from ...engine.units import GIB
+from ..drawing.numbers import share_percent
+from ..drawing.spans import Role
+
+NAME_WIDTH = 24
+"""Longest name of a device that is drawn in full."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceView:
+    """One device, ready to be drawn; equal views look equal."""
+
+    device: DeviceSample
+    risk: Risk
+    state: DeviceState
+    """The device's own state; `stale` also where the whole node is silent."""
+    age_s: float | None
+    """Age of the figures in whole seconds; None where they are fresh."""
+    peak: tuple[int, float] | None
+    """Most device-used bytes seen, and when."""
+    scale_bytes: int | None
+    """Value at the end of the gauge and at the top of the graph."""
+    clock: str
+    is_selected: bool
+
+    @property
+    def is_capacity_known(self) -> bool:
+        """Whether the scale is the device's capacity, not only the most that was seen."""
+        return self.device.memory.total_bytes is not None
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether the figures are of now."""
+        return self.state == "ok"
+
+    @property
+    def used_percent(self) -> float | None:
+        """Device used in percent of its capacity."""
+        memory = self.device.memory
+        return share_percent(memory.used_bytes, memory.total_bytes)
+
+    @property
+    def fill_role(self) -> Role:
+        """Role of what is filled: calm unless there is a risk."""
+        return self.risk.level if self.risk.level in ("medium", "high", "critical") else "fill"
+
+    @property
+    def risk_role(self) -> Role:
+        """Role of the risk's word and glyph."""
+        return self.risk.level
+
+    @property
+    def name(self) -> str:
+        """Name of the device without its maker's."""
+        name = self.device.name or ""
+        return name.removeprefix("NVIDIA ").removeprefix("Tesla ")
+
+
+@dataclass(frozen=True, slots=True)
+class SharedWidths:
+    """Widths of columns, and which columns there are, over all devices."""
+
+    label: int
+    name: int
+    rank: int
+    short_rank: int
+    """Cells of a rank without where it stands."""
+    figures: int
+    """Cells of a number of GiB."""
+    has_metrics: bool
+    """Whether utilisation, temperature or power can be measured anywhere."""
+    has_processes: bool
+    has_step: bool
+
+
+def build_views(
+    snapshot: Snapshot, devices: Sequence[DeviceSample], history: History, selected: str | None
+) -> list[DeviceView]:
+    """Return what is drawn of each device.
+
+    Devices whose capacity nobody recorded share one scale, the most that was seen on any of them, so
+    that they can be compared.
+
+    Args:
+        snapshot: The newest state of the node.
+        devices: The devices to draw.
+        history: What was seen before.
+        selected: UUID of the selected device.
+    """
+    sample = snapshot.sample or Sample(node="", seq=0, time_s=0.0, interval_s=1.0)
+    peaks = {device.uuid: history.peak(device.uuid) for device in devices}
+    unbounded = [device for device in devices if device.memory.total_bytes is None]
+    seen = [(peaks[device.uuid] or (0, 0.0))[0] for device in unbounded]
+    scale_bytes = max([*seen, *map(_most, unbounded)], default=0) or None
+    views = []
+    for device in devices:
+        state, age_s = _freshness(device, snapshot)
+        total_bytes = device.memory.total_bytes
+        views.append(
+            DeviceView(
+                device=_without_age(device),
+                risk=assess_risk(device, snapshot.findings),
+                state=state,
+                age_s=age_s,
+                peak=peaks[device.uuid],
+                scale_bytes=scale_bytes if total_bytes is None else total_bytes,
+                clock=sample.clock,
+                is_selected=device.uuid == selected,
+            )
+        )
+    return views
+
+
+def _without_age(device: DeviceSample) -> DeviceSample:
+    """Return the device without its age, which is another at every tick."""
+    return device if device.age_s is None else msgspec.structs.replace(device, age_s=None)
+
+
+def _most(device: DeviceSample) -> int:
+    """Return the most device-used bytes of the tick, 0 where nothing was measured."""
+    memory = device.memory
+    return memory.used_max_bytes or memory.used_bytes or 0
+
+
+def _freshness(device: DeviceSample, snapshot: Snapshot) -> tuple[DeviceState, float | None]:
+    """Return the state to show, and the age of the figures where they are not of now."""
+    silent_s = snapshot.silent_s if snapshot.connection == "lost" else None
+    if device.state == "ok":
+        if snapshot.connection != "lost":
+            return "ok", None
+        return "stale", None if silent_s is None else float(int(silent_s))
+    if device.age_s is None:
+        return device.state, None
+    return device.state, float(int(device.age_s + (silent_s or 0.0)))
+
+
+def measure_widths(views: Sequence[DeviceView]) -> SharedWidths:
+    """Return the widths at which the columns of all devices line up."""
+    devices = [view.device for view in views]
+    scale_bytes = max((view.scale_bytes or 0 for view in views), default=0)
+    return SharedWidths(
+        label=max((cell_len(device.label) for device in devices), default=1),
+        name=min(NAME_WIDTH, max((cell_len(view.name) for view in views), default=0)),
+        rank=max((len(rank_text(device)) for device in devices), default=0),
+        short_rank=max((len(rank_text(device, is_long=False)) for device in devices), default=0),
+        figures=max(4, len(f"{scale_bytes / GIB:.1f}")),
+        has_metrics=any(device.kind != "trace" or _is_measured(device) for device in devices),
+        has_processes=any(device.kind != "trace" or device.processes for device in devices),
+        has_step=any(device.step is not None for device in devices),
+    )
+
+
+def _is_measured(device: DeviceSample) -> bool:
+    """Return whether any of the slower figures is known."""
+    return any(
+        value is not None for value in (device.utilization_percent, device.temperature_c, device.power_w)
+    )
+
+
+def rank_text(device: DeviceSample, *, is_long: bool = True) -> str:
+    """Return where a rank stands (`rank 5 tp1 pp2`), or nothing."""
+    rank = device.rank
+    if rank is None:
+        return ""
+    parts = [f"rank {rank.rank}"]
+    if not is_long:
+        return parts[0]
+    degrees = (("tp", rank.tp), ("pp", rank.pp), ("dp", rank.dp))
+    parts += [f"{name}{value}" for name, value in degrees if value is not None]
+    return " ".join(parts)
