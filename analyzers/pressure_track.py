@@ -20,7 +20,7 @@ SCARCE_FREE_BYTES = 256 * MIB
 """A CUDA context or a set of NCCL buffers takes this order of memory and is not served from any cache."""
 SCARCE_END_FACTOR = 1.5
 UPDATE_SHARE = 0.01
-"""Share of the capacity by which the peak must rise, unless what is free halves, to publish a finding again."""
+"""Share of the capacity by which the peak must rise, or else what is free must halve, to publish again."""
 
 _PEAK, _CAPACITY, _FREE, _SINCE = "peak device used", "capacity", "least free", "nearly full since"
 

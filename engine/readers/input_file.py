@@ -62,4 +62,9 @@ def _open_at_once(path: str, flags: int) -> int:
 def explain_refusal(path: Path, error: OSError | ValueError) -> str:
     """Return one line about a path that the operating system would not open."""
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return f"{show_path(path)}: cannot be read: {reason[:1].lower()}{reason[1:]}"
+    return f"{show_path(path)}: cannot be read: {lower_first(reason)}"
+
+
+def lower_first(text: str) -> str:
+    """Return a sentence as it stands after a colon; an abbreviation such as JSON keeps its capitals."""
+    return text if text[1:2].isupper() else text[:1].lower() + text[1:]

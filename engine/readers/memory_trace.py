@@ -17,7 +17,7 @@ import msgspec
 from ..errors import InputFileError
 from ..model import RankCoordinates
 from ..units import MIB
-from .input_file import locate_byte, read_input_file, show_path
+from .input_file import locate_byte, lower_first, read_input_file, show_path
 from .memory_trace_name import NAME_EXAMPLE, TraceName, parse_trace_name
 
 SIZE_LIMIT_BYTES = 512 * MIB
@@ -169,7 +169,7 @@ class _TraceBuilder:
         else:
             position = f"at {prefix}{place.rstrip('`')}"
         raise InputFileError(
-            f"{show_path(self._path)}: {position}: {message[:1].lower()}{message[1:]}{expectation}"
+            f"{show_path(self._path)}: {position}: {lower_first(message)}{expectation}"
         ) from error
 
     def _order(self, records: dict[str, msgspec.Raw]) -> list[tuple[int, str]]:
