@@ -34,7 +34,7 @@ def _dispatch(argv: Sequence[str]) -> int:
     if arguments.once or arguments.json:
         from .status import show_status
 
-        return show_status(arguments)
+        show_status(arguments)
     if arguments.duration is not None:
         raise UsageError("--duration goes with --json; the live view runs until you quit it")
     from .live import show_live

@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 from vramscope.engine.errors import VramscopeError
 from vramscope.engine.paths import state_folder
@@ -49,7 +50,7 @@ def complain(sentence: str) -> None:
         return
 
 
-def leave_now(code: int) -> None:
+def leave_now(code: int) -> NoReturn:
     """End the process at once, with what was printed; threads that hang in a driver cannot hold it."""
     try:
         sys.stdout.flush()

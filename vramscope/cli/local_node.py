@@ -1,6 +1,7 @@
 """This node sampled by this very process: its own readings, its own analyzers, nothing started."""
 
 import time
+from collections.abc import Callable
 
 from vramscope.engine.bus.analyzer_host import AnalyzerHost
 from vramscope.engine.model import Finding, NodeStatus, Sample
@@ -9,6 +10,10 @@ from vramscope.engine.sampling.node import open_node
 from vramscope.exporters.status import describe_sample
 
 EXIT_NO_DEVICE = 4
+EXIT_DRIVER_HANGS = 5
+DRIVER_HANGS = (
+    "no GPU could be read: a call into the NVIDIA driver does not return; see `dmesg | grep -i nvrm`"
+)
 NO_DEVICE = (
     "no GPU was found: the driver is loaded and lists none; `vramscope doctor` says what was looked for"
 )
@@ -31,13 +36,15 @@ class LocalNode:
     @property
     def exit_code(self) -> int:
         """The code of why there is no device."""
-        failures = self._producer.failures
-        return failures[0].exit_code if failures else EXIT_NO_DEVICE
+        if self._producer.failures:
+            return self._producer.failures[0].exit_code
+        return EXIT_DRIVER_HANGS if self.has_held_calls else EXIT_NO_DEVICE
 
     @property
     def sentences(self) -> list[str]:
         """Why there is no device."""
-        return [str(failure) for failure in self._producer.failures] or [NO_DEVICE]
+        failures = [str(failure) for failure in self._producer.failures]
+        return failures or [DRIVER_HANGS if self.has_held_calls else NO_DEVICE]
 
     @property
     def has_held_calls(self) -> bool:
@@ -52,10 +59,15 @@ class LocalNode:
         """End all reading; a call that hangs is left behind."""
         self._producer.stop()
 
-    def once(self) -> NodeStatus:
-        """Return the state after two samples; the first begins the span of the second."""
+    def once(self, meanwhile: Callable[[], None]) -> NodeStatus:
+        """Return the state after two samples; the first begins the span of the second.
+
+        Args:
+            meanwhile: Called once between the two.
+        """
         for sample in self._await_samples(None):
             self._analyzers().observe(sample)
+        meanwhile()
         return self._describe(self._await_samples(None)[-1])
 
     def next(self, end_s: float | None) -> NodeStatus | None:

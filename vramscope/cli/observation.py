@@ -1,6 +1,7 @@
 """What a headless verb looks at: the agent where one runs, else this process samples for itself."""
 
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from vramscope.engine.bus.lock import is_hub_alive
@@ -14,6 +15,11 @@ if TYPE_CHECKING:
     from .local_node import LocalNode
 
 AGENT_ANSWERS_WITHIN_S = 2.0
+ONCE_INTERVAL_S = 0.1
+
+
+def _do_nothing() -> None:
+    pass
 
 
 class Observer:
@@ -46,20 +52,21 @@ class Observer:
         """Whether a driver call has not returned; the process must then be ended at once."""
         return self._local is not None and self._local.has_held_calls
 
-    def start(self) -> None:
-        """Begin to look; what this process samples itself is read on other threads from now on."""
-        self._start(interval_s=0.1)
+    def once(self, meanwhile: Callable[[], None] = _do_nothing) -> "NodeStatus":
+        """Return the state of the node now, after two readings 0.1 s apart where this process samples.
 
-    def once(self) -> "NodeStatus":
-        """Return the state of the node now, after two readings 0.1 s apart where this process samples."""
-        self._start(interval_s=0.1)
+        Args:
+            meanwhile: Called once between the two readings, or at once where an agent answers.
+        """
+        self._start(interval_s=ONCE_INTERVAL_S)
         if self._client is not None:
             status = self._ask_agent()
             if status is not None and status.devices:
+                meanwhile()
                 return self._noted(status)
             # An agent that knows no device cannot say why in an exit code: look again here.
             self._leave_agent()
-        return self._noted(self._open_local(interval_s=0.1).once())
+        return self._noted(self._open_local(interval_s=ONCE_INTERVAL_S).once(meanwhile))
 
     def next(self, timeout_s: float | None) -> "NodeStatus | None":
         """Return the state of the node when the next is due, or None when the time is up first.

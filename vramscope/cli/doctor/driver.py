@@ -96,9 +96,21 @@ def examine_devices() -> Iterator[Check]:
             "see `nvidia-smi -L` and `lspci`",
             EXIT_NO_DEVICE,
         )
-    for reader in readers:
-        yield _examine_device(reader)
+    yield from map(_examine_device, readers)
+    missing_count = _count_listed() - sum(reader.identity.parent_uuid is None for reader in readers)
+    if missing_count > 0:
+        yield Check(
+            "devices",
+            "warning",
+            f"{missing_count} of the devices that the driver lists did not answer",
+            "see `dmesg | grep -i xid`; a lost device needs a reset or a reboot",
+        )
     source.close()
+
+
+def _count_listed() -> int:
+    """Return how many devices the started library lists."""
+    return NvmlLibrary().read_number("nvmlDeviceGetCount_v2") or 0
 
 
 def _examine_device(reader: DeviceReader) -> Check:

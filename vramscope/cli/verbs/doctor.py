@@ -106,6 +106,6 @@ def _render(checks: "Sequence[Check]", width: int) -> Iterator[str]:
     counts = {status: sum(check.status == status for check in checks) for status in ("problem", "warning")}
     yield ""
     if counts["problem"] or counts["warning"]:
-        yield f"{counts['problem']} problems, {counts['warning']} warnings"
+        yield ", ".join(f"{count} {name}{'' if count == 1 else 's'}" for name, count in counts.items())
     else:
         yield "everything is well"
