@@ -21,7 +21,19 @@ _ROUNDING = 1e-6
 
 
 class TracePlayer:
-    """Yields a recorded run tick by tick, as fast as it was measured or at a chosen speed."""
+    """Yields a recorded run tick by tick, as fast as it was measured or at a chosen speed.
+
+    Args:
+        path: Folder of the run, or the file of one rank.
+        speed: Seconds of the trace per second of the clock.
+        interval_s: Length of one tick in seconds of the trace.
+        capacity_bytes: Capacity of every device, which a trace does not record.
+        clock: Whose monotonic seconds drive the playing.
+
+    Raises:
+        InputFileError: There is no trace, it is malformed, or it holds no samples.
+        UsageError: Speed, interval or capacity make no sense.
+    """
 
     def __init__(
         self,
@@ -32,23 +44,8 @@ class TracePlayer:
         capacity_bytes: int | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """Read the run.
-
-        Args:
-            path: Folder of the run, or the file of one rank.
-            speed: Seconds of the trace per second of the clock.
-            interval_s: Length of one tick in seconds of the trace.
-            capacity_bytes: Capacity of every device, which a trace does not record.
-            clock: Whose monotonic seconds drive the playing.
-
-        Raises:
-            InputFileError: There is no trace, it is malformed, or it holds no samples.
-            UsageError: Speed, interval or capacity make no sense.
-        """
         _check_settings(speed, interval_s, capacity_bytes)
-        run = read_memory_trace_run(path)
-        if not any(rank.times_s for rank in run.ranks):
-            raise InputFileError(f"{show_path(path)}: no samples in it; expected at least one to play")
+        run = _read_run(path)
         self.interval_s = interval_s / speed
         """Seconds of the clock from one sample to the next."""
         self.run = run
@@ -60,8 +57,9 @@ class TracePlayer:
         self._seq = 0
         self._first_tick = self._tick = self._tick_of(run.start_s)
         self._last_tick = self._tick_of(run.end_s)
-        self._node = show_name(path.resolve()) or "trace"
-        self._notes = (*_describe_run(run, self._node, speed, capacity_bytes), *run.notes)
+        self.node = show_name(path.resolve()) or "trace"
+        """Name of the node that the run plays as."""
+        self._notes = (*_describe_run(run, self.node, speed, capacity_bytes), *run.notes)
         identity = _identify(run)
         self._ranks = [TraceRank(trace, identity, capacity_bytes) for trace in run.ranks]
 
@@ -103,7 +101,7 @@ class TracePlayer:
         notes = self._notes
         if self._tick == self._last_tick:
             notes = (f"trace ended at {self.run.end_s:.1f} s", *notes)
-        sample = Sample(self._node, self._seq, end_s, self._tick_s, devices, notes=notes, clock="trace")
+        sample = Sample(self.node, self._seq, end_s, self._tick_s, devices, notes=notes, clock="trace")
         self._seq += 1
         self._tick += 1
         return sample
@@ -123,6 +121,13 @@ def _check_settings(speed: float, interval_s: float, capacity_bytes: int | None)
         )
     if capacity_bytes is not None and capacity_bytes <= 0:
         raise UsageError(f"capacity {capacity_bytes} bytes is out of range; expected a size such as 80GiB")
+
+
+def _read_run(path: Path) -> MemoryTraceRun:
+    run = read_memory_trace_run(path)
+    if not any(rank.times_s for rank in run.ranks):
+        raise InputFileError(f"{show_path(path)}: no samples in it; expected at least one to play")
+    return run
 
 
 def _describe_run(
