@@ -97,7 +97,7 @@ class VramscopeApp(App[None], inherit_bindings=False):
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Return the roles' looks for themes that do not define them."""
-        return default_variables()
+        return {"ansi-background": "ansi_default", "ansi-foreground": "ansi_default", **default_variables()}
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Return what rewrites lines for this terminal."""

@@ -1,4 +1,4 @@
-"""The keys: every one has an id `group.verb`, by which it can be bound anew, and a sentence for the help."""
+"""The keys: every one has an id `group-verb`, by which it can be bound anew, and a sentence for the help."""
 
 from textual.binding import Binding
 
@@ -18,7 +18,7 @@ def bind(
     Args:
         keys: Keys as Textual names them, separated by commas.
         action: Action to run.
-        id: `group.verb`.
+        id: `group-verb`.
         description: What it does in a word or two.
         tooltip: What it does in one sentence.
         shown_as: Name of the key in the key line; empty leaves it out of there.
@@ -37,11 +37,11 @@ def bind(
 
 
 APP_BINDINGS = [
-    bind("1", "show_live", "view.live", "Live", "The live view of every device.", shown_as="1"),
+    bind("1", "show_live", "view-live", "Live", "The live view of every device.", shown_as="1"),
     bind(
         "space",
         "pause",
-        "view.pause",
+        "view-pause",
         "pause",
         "Freeze the figures, or let them go on; history is kept all the while.",
         shown_as="space",
@@ -49,58 +49,59 @@ APP_BINDINGS = [
     bind(
         "T",
         "next_theme",
-        "view.theme",
+        "view-theme",
         "next theme",
         "Switch to the next theme: dark, light, high contrast, mono.",
     ),
     bind(
         "E",
         "export",
-        "view.export",
+        "view-export",
         "export",
         "Write the picture (SVG) and its figures (JSON) into this folder.",
     ),
-    bind("ctrl+p", "command_palette", "app.commands", "commands", "Search every command by name."),
+    bind("ctrl+p", "command_palette", "app-commands", "commands", "Search every command by name."),
     bind(
         "f12",
         "save_settings",
-        "app.save-settings",
+        "app-save-settings",
         "save settings",
         "Keep the theme and the sorting for next time.",
     ),
-    bind("question_mark,f1", "help", "app.help", "help", "Show this help.", shown_as="?"),
+    bind("question_mark,f1", "help", "app-help", "help", "Show this help.", shown_as="?"),
+    bind("q", "quit", "app-quit", "quit", "Leave vramscope; the training goes on.", shown_as="q"),
     bind(
-        "q,ctrl+c,ctrl+q,ctrl+d",
+        "ctrl+c,ctrl+q,ctrl+d",
         "quit",
-        "app.quit",
+        "app-quit",
         "quit",
         "Leave vramscope; the training goes on.",
-        shown_as="q",
+        is_priority=True,
     ),
 ]
 """Keys that work on every screen."""
 
 LIVE_BINDINGS = [
-    bind("s", "choose_sort", "process.sort", "sort", "Choose the column to sort processes by.", shown_as="s"),
+    bind("s", "choose_sort", "process-sort", "sort", "Choose the column to sort processes by.", shown_as="s"),
     bind(
         "less_than_sign",
         "shift_sort(-1)",
-        "process.sort-left",
+        "process-sort-left",
         "sort column left",
         "Sort by the column to the left.",
     ),
     bind(
         "greater_than_sign",
         "shift_sort(1)",
-        "process.sort-right",
+        "process-sort-right",
         "sort column right",
         "Sort by the column to the right.",
     ),
-    bind("I", "invert_sort", "process.invert", "invert sorting", "Sort the other way round."),
+    bind("I", "invert_sort", "process-invert", "invert sorting", "Sort the other way round."),
     bind(
         "slash",
         "filter",
-        "process.filter",
+        "process-filter",
         "filter",
         "Show only processes that contain what you type.",
         shown_as="/",
@@ -108,7 +109,7 @@ LIVE_BINDINGS = [
     bind(
         "K",
         "signal",
-        "process.signal",
+        "process-signal",
         "signal",
         "Send a signal to the selected process, after a question.",
         shown_as="K",
@@ -116,29 +117,29 @@ LIVE_BINDINGS = [
     bind(
         "tab,shift+tab",
         "switch_part",
-        "view.switch",
-        "devices/processes",
+        "view-switch",
+        "switch part",
         "Go from the devices to the processes and back.",
         shown_as="Tab",
         is_priority=True,
     ),
-    bind("escape", "leave", "view.leave", "back", "Show all devices again, or drop the filter."),
+    bind("escape", "leave", "view-leave", "back", "Show all devices again, or drop the filter."),
 ]
 """Keys of the live screen."""
 
 PROCESS_BINDINGS = [
-    bind("up,k", "move(-1)", "process.up", "previous process", "Select the process above."),
-    bind("down,j", "move(1)", "process.down", "next process", "Select the process below."),
-    bind("pageup", "page(-1)", "process.page-up", "page up", "Go up by one page."),
-    bind("pagedown", "page(1)", "process.page-down", "page down", "Go down by one page."),
-    bind("home,g", "move(-1000000)", "process.first", "first process", "Go to the first process."),
-    bind("end,G", "move(1000000)", "process.last", "last process", "Go to the last process."),
-    bind("left,h", "shift(-1)", "process.left", "command left", "Scroll the commands to the left."),
-    bind("right,l", "shift(1)", "process.right", "command right", "Scroll the commands to the right."),
+    bind("up,k", "move(-1)", "process-up", "previous process", "Select the process above."),
+    bind("down,j", "move(1)", "process-down", "next process", "Select the process below."),
+    bind("pageup", "page(-1)", "process-page-up", "page up", "Go up by one page."),
+    bind("pagedown", "page(1)", "process-page-down", "page down", "Go down by one page."),
+    bind("home,g", "move(-1000000)", "process-first", "first process", "Go to the first process."),
+    bind("end,G", "move(1000000)", "process-last", "last process", "Go to the last process."),
+    bind("left,h", "shift(-1)", "process-left", "command left", "Scroll the commands to the left."),
+    bind("right,l", "shift(1)", "process-right", "command right", "Scroll the commands to the right."),
     bind(
         "enter",
         "open_device",
-        "process.open",
+        "process-open",
         "show its device",
         "Show the device of the selected process alone.",
     ),

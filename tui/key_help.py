@@ -13,7 +13,7 @@ GROUP_TITLES = {
     "filter": "Filter",
     "app": "Application",
 }
-"""Groups in the order in which help lists them; a binding's id is `group.verb`."""
+"""Groups in the order in which help lists them; a binding's id is `group-verb`."""
 
 
 class KeyHelp(NamedTuple):
@@ -51,7 +51,7 @@ def _has_keys_of_ours(widget: Widget) -> bool:
 
 def _note(found: dict[str, KeyHelp], binding: Binding, screen: Screen[object]) -> None:
     """Add a binding, or a further key of one that is known."""
-    if not binding.id or "." not in binding.id or not binding.description:
+    if not binding.id or "-" not in binding.id or not binding.description:
         return
     key = screen.app.get_key_display(binding)
     known = found.get(binding.id)
@@ -59,5 +59,5 @@ def _note(found: dict[str, KeyHelp], binding: Binding, screen: Screen[object]) -
         if key not in known.keys.split():
             found[binding.id] = known._replace(keys=f"{known.keys} {key}")
         return
-    group, verb = binding.id.split(".", 1)
+    group, verb = binding.id.split("-", 1)
     found[binding.id] = KeyHelp(group, verb, key, binding.description, binding.tooltip, binding.action)

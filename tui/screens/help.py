@@ -18,10 +18,14 @@ class HelpScreen(ModalScreen[None]):
 
     BINDINGS = [
         Binding(
-            "escape,question_mark,f1,q,enter", "dismiss", "close", id="help.close", tooltip="Close the help."
+            "escape,question_mark,f1,q,enter,1",
+            "dismiss",
+            "close",
+            id="help-close",
+            tooltip="Close the help.",
         ),
-        Binding("down,j", "scroll(1)", "down", show=False, id="help.down", tooltip="Scroll down."),
-        Binding("up,k", "scroll(-1)", "up", show=False, id="help.up", tooltip="Scroll up."),
+        Binding("down,j", "scroll(1)", "down", show=False, id="help-down", tooltip="Scroll down."),
+        Binding("up,k", "scroll(-1)", "up", show=False, id="help-up", tooltip="Scroll up."),
     ]
 
     def __init__(self, explained: Screen[object], glyphs: Glyphs) -> None:

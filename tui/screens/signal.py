@@ -18,10 +18,10 @@ class SignalScreen(ModalScreen[signal.Signals | None]):
     """Asks for a signal; only `y` sends it, every other way out sends nothing."""
 
     BINDINGS = [
-        Binding("y", "confirm", "send", id="signal.confirm", tooltip="Send the marked signal."),
-        Binding("escape,n,q", "dismiss(None)", "cancel", id="signal.cancel", tooltip="Send nothing."),
-        Binding("j", "move(1)", "down", show=False, id="signal.down", tooltip="Next signal."),
-        Binding("k", "move(-1)", "up", show=False, id="signal.up", tooltip="Previous signal."),
+        Binding("y", "confirm", "send", id="signal-confirm", tooltip="Send the marked signal."),
+        Binding("escape,n,q", "dismiss(None)", "cancel", id="signal-cancel", tooltip="Send nothing."),
+        Binding("j", "move(1)", "down", show=False, id="signal-down", tooltip="Next signal."),
+        Binding("k", "move(-1)", "up", show=False, id="signal-up", tooltip="Previous signal."),
     ]
 
     def __init__(self, row: ProcessRow) -> None:

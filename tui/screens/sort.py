@@ -21,10 +21,10 @@ class SortScreen(ModalScreen[SortOrder | None]):
 
     BINDINGS = [
         Binding(
-            "escape,q,s", "dismiss(None)", "cancel", id="sort.cancel", tooltip="Leave the order as it is."
+            "escape,q,s", "dismiss(None)", "cancel", id="sort-cancel", tooltip="Leave the order as it is."
         ),
-        Binding("j", "move(1)", "down", show=False, id="sort.down", tooltip="Next column."),
-        Binding("k", "move(-1)", "up", show=False, id="sort.up", tooltip="Previous column."),
+        Binding("j", "move(1)", "down", show=False, id="sort-down", tooltip="Next column."),
+        Binding("k", "move(-1)", "up", show=False, id="sort-up", tooltip="Previous column."),
     ]
 
     def __init__(self, order: SortOrder) -> None:

@@ -29,7 +29,7 @@ class FilterBar(Horizontal):
             "clear",
             "clear filter",
             show=False,
-            id="filter.clear",
+            id="filter-clear",
             tooltip="Clear the filter and show every process.",
         )
     ]

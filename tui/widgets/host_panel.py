@@ -81,8 +81,8 @@ class HostPanel(Widget):
         heading = [Span(title, "strong"), Span(f"   {figure}"), Span(share, "strong")]
         if host.available_bytes is not None:
             heading.append(Span(f"   available {format_gib(host.available_bytes)}", "muted"))
-        used = host.used_bytes
-        return [heading, draw_gauge(used, used, used, host.total_bytes, width, self._glyphs)]
+        memory = MemoryReading(used_bytes=host.used_bytes)
+        return [heading, draw_gauge(memory, host.total_bytes, width, self._glyphs)]
 
     def _graph(self, sample: Sample, width: int, rows: int) -> list[Line]:
         """Return the history on a scale from 0 to the total."""

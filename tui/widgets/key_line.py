@@ -7,7 +7,7 @@ from textual.binding import ActiveBinding, Binding
 from ..key_help import GROUP_TITLES
 from .one_line import OneLine, Piece, measure_pieces
 
-ALWAYS = ("app.help", "app.quit")
+ALWAYS = ("app-help", "app-quit")
 """Bindings that stay when room is short."""
 
 
@@ -35,7 +35,7 @@ class KeyLine(OneLine):
 
     def _draw(self, binding: Binding) -> list[Piece]:
         key = self.app.get_key_display(binding)
-        action = f"screen.press('{binding.key}')"
+        action = f"app.simulate_key('{binding.key}')"
         return [Piece(key, "accent", action), Piece(f" {binding.description}  ", "muted", action)]
 
 
@@ -47,4 +47,4 @@ def _unique(active: Iterable[ActiveBinding]) -> list[Binding]:
         if binding.show and entry.enabled and binding.id and not binding.system:
             shown.setdefault(binding.id, binding)
     groups = list(GROUP_TITLES)
-    return sorted(shown.values(), key=lambda binding: groups.index((binding.id or "").split(".")[0]))
+    return sorted(shown.values(), key=lambda binding: groups.index((binding.id or "").split("-")[0]))

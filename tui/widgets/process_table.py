@@ -71,6 +71,7 @@ class ProcessTable(ScrollView, can_focus=True):
         super().__init__(id=id)
         self.rows: list[ProcessRow] = []
         self._all_rows: list[ProcessRow] = []
+        self._drawn: list[tuple[str, ...]] = []
         self._selected: ProcessKey | None = None
         self._selected_index = 0
         self._command_offset = 0
@@ -100,8 +101,9 @@ class ProcessTable(ScrollView, can_focus=True):
 
     def _update_rows(self, *, is_heading_changed: bool = False) -> None:
         """Bring the shown rows up to date and repaint those that changed."""
-        before, cursor = self.rows, self._selected_index
+        before, cursor = self._drawn, self._selected_index
         self.rows = sort_rows(filter_rows(self._all_rows, self.filter_text), self.order)
+        self._drawn = [_look_of(row) for row in self.rows]
         self._follow_selection()
         self.virtual_size = Size(0, 1 + len(self.rows))
         if is_heading_changed or bool(before) != bool(self.rows) or self.filter_text:
@@ -109,8 +111,8 @@ class ProcessTable(ScrollView, can_focus=True):
             return
         changed = [
             index
-            for index in range(max(len(before), len(self.rows)))
-            if before[index : index + 1] != self.rows[index : index + 1]
+            for index in range(max(len(before), len(self._drawn)))
+            if before[index : index + 1] != self._drawn[index : index + 1]
         ]
         if cursor != self._selected_index:
             changed = sorted({*changed, cursor, self._selected_index})
@@ -227,6 +229,11 @@ class ProcessTable(ScrollView, can_focus=True):
         if self._all_rows:
             return f" no process matches “{self.filter_text}”; Esc shows all {self.process_count}"
         return " no process holds memory on these devices, as far as the driver tells"
+
+
+def _look_of(row: ProcessRow) -> tuple[str, ...]:
+    """Return all that a row shows, to tell whether it changed."""
+    return (*(column.text(row) for column in COLUMNS), row.process.location)
 
 
 def _align(text: str, column: Column) -> str:

@@ -1,0 +1,322 @@
+"""Every key of the live screen, pressed."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.tui.canned import (
+    NOON_S,
+    FakeFeed,
+    StillClock,
+    make_app,
+    make_device,
+    make_devices,
+    make_process,
+    make_sample,
+    make_snapshot,
+)
+from vramscope.engine.errors import UsageError
+from vramscope.engine.model import STATUS_SCHEMA
+from vramscope.engine.settings import Settings
+from vramscope.tui.app import VramscopeApp
+from vramscope.tui.process_rows import SortOrder
+from vramscope.tui.screens.help import HelpScreen
+from vramscope.tui.screens.live import LiveScreen
+from vramscope.tui.screens.sort import SortScreen
+from vramscope.tui.widgets.host_line import HostLine
+from vramscope.tui.widgets.key_line import KeyLine
+from vramscope.tui.widgets.title_line import TitleLine
+from vramscope.tui.widgets.verdict_line import VerdictLine
+
+SIZE = (120, 40)
+
+
+def notices(app: VramscopeApp) -> list[str]:
+    return [notification.message for notification in app._notifications]
+
+
+def title(app: VramscopeApp) -> str:
+    return app.live.query_one(TitleLine).text
+
+
+@pytest.mark.parametrize("key", ["q", "ctrl+c", "ctrl+q", "ctrl+d"])
+async def test_quitting_stops_the_feed(key: str) -> None:
+    feed = FakeFeed(make_snapshot())
+    app = make_app(feed)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press(key)
+        await pilot.pause()
+        assert not app.is_running
+    assert feed.is_stopped
+    assert app.return_code == 0
+
+
+async def test_the_first_snapshot_is_on_the_screen_at_once() -> None:
+    app = make_app(FakeFeed(make_snapshot(8)))
+    async with app.run_test(size=SIZE):
+        assert "node03 · 8 GPUs" in title(app)
+        assert title(app).endswith("12:00:01")
+        assert app.live.query_one(VerdictLine).text.startswith("? OOM risk unknown")
+        assert "412.0/1,008.0 GiB" in app.live.query_one(HostLine).text
+        assert app.live.processes.process_count == 12
+
+
+@pytest.mark.parametrize("key", ["question_mark", "f1"])
+async def test_help_lists_every_key_with_its_sentence(key: str) -> None:
+    app = make_app(FakeFeed(make_snapshot()))
+    async with app.run_test(size=(120, 60)) as pilot:
+        await pilot.press(key)
+        assert isinstance(app.screen, HelpScreen)
+        text = "\n".join(strip.text for strip in app.screen._compositor.render_strips())
+        for sentence in ("Freeze the figures", "Choose the column", "Send a signal", "Leave vramscope"):
+            assert sentence in text
+        for entry in app.live.active_bindings.values():
+            if entry.binding.id and "-" in entry.binding.id:
+                assert entry.binding.tooltip in text, entry.binding.id
+        await pilot.press("escape")
+        assert app.screen is app.live
+
+
+async def test_one_leads_back_to_the_live_screen() -> None:
+    app = make_app(FakeFeed(make_snapshot()))
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("question_mark", "1")
+        assert isinstance(app.screen, LiveScreen)
+
+
+async def test_pausing_freezes_the_figures_while_history_goes_on() -> None:
+    feed = FakeFeed(make_snapshot(1))
+    app = make_app(feed)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("space")
+        feed.hand_over(make_snapshot(1, seq=61))
+        await pilot.pause()
+        assert title(app).endswith("paused since 12:00:01")
+        assert app.live.snapshot.sample is not None
+        assert app.live.snapshot.sample.seq == 1
+        assert feed.history.span_s("GPU-0000") >= 60.0
+        await pilot.press("space")
+        await pilot.pause()
+        assert title(app).endswith("12:01:01")
+
+
+async def test_tab_moves_between_devices_and_processes() -> None:
+    app = make_app(FakeFeed(make_snapshot()))
+    async with app.run_test(size=SIZE) as pilot:
+        assert app.focused is app.live.devices
+        await pilot.press("tab")
+        assert app.focused is app.live.processes
+        await pilot.press("shift+tab")
+        assert app.focused is app.live.devices
+
+
+async def test_tab_says_why_there_are_no_processes_in_a_sliver() -> None:
+    app = make_app(FakeFeed(make_snapshot()))
+    async with app.run_test(size=(40, 10)) as pilot:
+        await pilot.press("tab")
+        assert app.focused is app.live.devices
+        assert notices(app) == ["No room for the process list here: make the window taller."]
+
+
+async def test_the_sort_keys() -> None:
+    app = make_app(FakeFeed(make_snapshot()))
+    async with app.run_test(size=SIZE) as pilot:
+        table = app.live.processes
+        await pilot.press("less_than_sign")
+        assert table.order == SortOrder("user")
+        await pilot.press("greater_than_sign", "I")
+        assert table.order == SortOrder("memory", True)
+        memory = [row.process.used_bytes or 0 for row in table.rows]
+        assert memory == sorted(memory)
+        await pilot.press("s")
+        assert isinstance(app.screen, SortScreen)
+        await pilot.press("down", "enter")
+        assert table.order == SortOrder("pid")
+        await pilot.press("s", "escape")
+        assert table.order == SortOrder("pid")
+        await pilot.press("s", "enter")
+        assert table.order == SortOrder("pid", True)
+
+
+async def test_filtering_while_typing_and_clearing_with_escape() -> None:
+    processes = (make_process(11, 100, "ana", "train.py"), make_process(12, 90, "ben", "eval.py"))
+    device = msgspec.structs.replace(make_device(0), processes=processes)
+    app = make_app(FakeFeed(make_snapshot(sample=make_sample((device,)))))
+    async with app.run_test(size=SIZE) as pilot:
+        table = app.live.processes
+        await pilot.press("slash", *"ben")
+        assert [row.process.pid for row in table.rows] == [12]
+        await pilot.press("enter")
+        assert app.focused is table
+        assert "1 of 2 match" in table.render_line(0).text
+        await pilot.press("escape")
+        assert [row.process.pid for row in table.rows] == [11, 12]
+        await pilot.press("slash", *"zzz")
+        assert "no process matches" in table.render_line(1).text
+        await pilot.press("escape")
+        assert len(table.rows) == 2
+
+
+async def test_typing_a_filter_presses_no_other_key() -> None:
+    app = make_app(FakeFeed(make_snapshot()))
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("slash", *"q 1KsET?")
+        assert app.screen is app.live
+        assert app.is_running
+        assert app.live.processes.filter_text == "q 1KsET?"
+
+
+async def test_zooming_into_a_device_and_out_again() -> None:
+    app = make_app(FakeFeed(make_snapshot()))
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("tab", "enter")
+        assert app.live.devices.zoomed == "GPU-0004"
+        assert {row.device.index for row in app.live.processes.rows} == {4}
+        await pilot.press("escape")
+        assert app.live.devices.zoomed is None
+        assert app.live.processes.process_count == 12
+
+
+async def test_themes_step_and_stay_legible() -> None:
+    app = make_app(FakeFeed(make_snapshot()))
+    async with app.run_test(size=SIZE) as pilot:
+        seen = [app.theme_choice]
+        for _ in range(4):
+            await pilot.press("T")
+            seen.append(app.theme_choice)
+        assert seen == ["dark", "light", "high-contrast", "mono", "dark"]
+
+
+async def test_the_settings_decide_theme_and_sorting() -> None:
+    settings = Settings(theme="light", sort="pid", sort_reversed=True)
+    app = make_app(FakeFeed(make_snapshot()), settings=settings)
+    async with app.run_test(size=SIZE):
+        assert app.theme_choice == "light"
+        pids = [row.process.pid for row in app.live.processes.rows]
+        assert pids == sorted(pids)
+
+
+async def test_saving_settings_names_the_file() -> None:
+    saved: dict[str, object] = {}
+
+    def save(values: Mapping[str, object]) -> Path:
+        saved.update(values)
+        return Path("/home/ana/.config/vramscope.toml")
+
+    app = make_app(FakeFeed(make_snapshot()), save_settings=save)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("T", "less_than_sign", "I", "f12")
+        assert saved == {"theme": "light", "sort": "user", "sort_reversed": True}
+        assert notices(app)[-1] == "Settings saved to /home/ana/.config/vramscope.toml"
+
+
+async def test_settings_that_cannot_be_saved_are_told() -> None:
+    def save(values: Mapping[str, object]) -> Path:
+        raise UsageError("the disk is full")
+
+    app = make_app(FakeFeed(make_snapshot()), save_settings=save)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("f12")
+        assert notices(app) == ["Settings not saved: the disk is full"]
+
+
+async def test_exporting_writes_the_picture_and_its_figures(tmp_path: Path) -> None:
+    app = make_app(FakeFeed(make_snapshot(2)), export_folder=tmp_path)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("E", "E")
+        svg, svg_again = sorted(tmp_path.glob("*.svg"), key=lambda path: len(path.name))
+        assert svg.name == "vramscope-20251009-120000.svg"
+        assert svg_again.name == "vramscope-20251009-120000-2.svg"
+        assert "node03" in svg.read_text()
+        status = json.loads(svg.with_suffix(".json").read_text())
+        assert status["schema"] == STATUS_SCHEMA
+        assert len(status["devices"]) == 2
+        assert svg.name in notices(app)[0]
+
+
+async def test_an_export_that_fails_is_told(tmp_path: Path) -> None:
+    app = make_app(FakeFeed(make_snapshot(2)), export_folder=tmp_path / "missing")
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("E")
+        assert notices(app)[0].startswith("Not exported")
+
+
+async def test_losing_the_hub_ages_the_picture_and_keeps_it() -> None:
+    clock = StillClock()
+    feed = FakeFeed(make_snapshot(2))
+    app = make_app(feed, clock=clock)
+    async with app.run_test(size=SIZE) as pilot:
+        verdict = app.live.query_one(VerdictLine)
+        feed.hand_over(make_snapshot(2, connection="lost", silent_s=7.0, reason="the agent was killed."))
+        await pilot.pause()
+        assert verdict.text.startswith("hub lost 7 s ago, figures are stale: the agent was killed")
+        assert app.live.has_class("-stale")
+        assert app.live.processes.process_count == 3
+        clock.now_s = NOON_S + 5
+        app.live._show_verdict()
+        assert verdict.text.startswith("hub lost 12 s ago")
+        feed.hand_over(make_snapshot(2, seq=9))
+        await pilot.pause()
+        assert verdict.text.startswith("? OOM risk")
+        assert not app.live.has_class("-stale")
+        assert app.live._age_timer is None
+
+
+async def test_drops_skips_and_workers_are_counted_in_the_title() -> None:
+    worker = {"workers": (msgspec.structs.replace(_hub().workers[0], restarts=2, samples_dropped=5),)}
+    hub = msgspec.structs.replace(_hub(), **worker)
+    app = make_app(FakeFeed(make_snapshot(2, samples_dropped=1234, frames_skipped=3, hub=hub)))
+    async with app.run_test(size=(200, 50)):
+        for words in (
+            "1,234 samples dropped, 3 frames skipped",
+            "worker analyzers restarted 2×",
+            "worker analyzers missed 5 samples",
+            "agent up 12 h 00 m, 0.2 % CPU",
+        ):
+            assert words in title(app)
+
+
+def _hub():  # type: ignore[no-untyped-def]  # noqa: ANN202 - the shape is make_hub's
+    from tests.tui.canned import make_hub
+
+    return make_hub()
+
+
+async def test_a_recording_says_so() -> None:
+    sample = msgspec.structs.replace(make_sample(make_devices(2)), clock="trace", time_s=12.345)
+    app = make_app(FakeFeed(make_snapshot(sample=sample)))
+    async with app.run_test(size=SIZE):
+        assert "recorded trace" in title(app)
+        assert title(app).endswith("t 12.3 s")
+
+
+async def test_snapshots_that_come_too_fast_are_counted() -> None:
+    feed = FakeFeed(*(make_snapshot(1, seq=seq) for seq in range(1, 6)))
+    app = make_app(feed)
+    async with app.run_test(size=SIZE):
+        assert app.live.snapshot.sample is not None
+        assert app.live.snapshot.sample.seq == 5
+        assert "4 frames skipped" in title(app)
+
+
+async def test_the_key_line_is_read_from_the_bindings() -> None:
+    app = make_app(FakeFeed(make_snapshot()))
+    async with app.run_test(size=SIZE) as pilot:
+        text = app.live.query_one(KeyLine).text
+        for words in ("1 Live", "space pause", "s sort", "/ filter", "K signal", "? help", "q quit"):
+            assert words in text
+        await pilot.resize_terminal(40, 24)
+        await pilot.pause()
+        narrow = app.live.query_one(KeyLine).text
+        assert narrow.endswith("? help  q quit")
+
+
+async def test_a_click_on_a_key_presses_it() -> None:
+    app = make_app(FakeFeed(make_snapshot()))
+    async with app.run_test(size=SIZE) as pilot:
+        column = app.live.query_one(KeyLine).render_line(0).text.index("? help") + 1
+        await pilot.click("#keys", offset=(column, 0))
+        assert isinstance(app.screen, HelpScreen)

@@ -1,0 +1,103 @@
+"""Rows of the process table: what they say, how they are filtered and sorted."""
+
+import msgspec
+import pytest
+
+from tests.tui.canned import make_device, make_process
+from vramscope.engine.model import ProcessReading
+from vramscope.tui.process_rows import (
+    COLUMNS,
+    ProcessRow,
+    SortOrder,
+    collect_rows,
+    filter_rows,
+    sort_rows,
+)
+
+
+def rows_of(*processes: ProcessReading) -> list[ProcessRow]:
+    return collect_rows([msgspec.structs.replace(make_device(0), processes=processes)])
+
+
+def texts(row: ProcessRow) -> list[str]:
+    return [column.text(row) for column in COLUMNS]
+
+
+def test_a_row_says_who_holds_how_much_of_which_device() -> None:
+    (row,) = rows_of(make_process(4001, 40_756, command="python  train.py\n--lr 1"))
+    assert texts(row) == ["0", "4001", "ana", "39.8 GiB", "50 %", "python train.py --lr 1"]
+
+
+def test_what_is_unknown_is_never_zero() -> None:
+    (row,) = rows_of(ProcessReading(pid=7))
+    assert texts(row) == ["0", "7", "—", "—", "—", "—"]
+
+
+@pytest.mark.parametrize(
+    ("location", "container", "note"),
+    [
+        ("here", None, ""),
+        ("outside", None, "outside this container"),
+        ("gone", None, "exited, memory still held"),
+        ("container", "3fa2b1", "container 3fa2b1"),
+        ("container", None, "in a container"),
+    ],
+)
+def test_where_a_process_runs_is_told(location: str, container: str | None, note: str) -> None:
+    process = msgspec.structs.replace(make_process(1, 1), location=location, container=container)
+    assert rows_of(process)[0].note == note
+
+
+@pytest.mark.parametrize(
+    ("text", "pids"),
+    [
+        ("", [1, 2, 3]),
+        ("ANA", [1, 3]),
+        ("ben eval", [2]),
+        ("eval.py", [2, 3]),
+        ("gpu0", [1, 2, 3]),
+        ("gpu1", []),
+        ("h100 ben", [2]),
+    ],
+)
+def test_every_word_of_the_filter_must_occur(text: str, pids: list[int]) -> None:
+    rows = rows_of(
+        make_process(1, 10, "ana", "train.py"),
+        make_process(2, 10, "ben", "eval.py"),
+        make_process(3, 10, "ana", "eval.py"),
+    )
+    assert [row.process.pid for row in filter_rows(rows, text)] == pids
+
+
+@pytest.mark.parametrize(
+    ("order", "pids"),
+    [
+        (SortOrder("memory"), [2, 1, 3, 4]),
+        (SortOrder("memory", True), [3, 1, 2, 4]),
+        (SortOrder("pid"), [4, 3, 2, 1]),
+        (SortOrder("pid", True), [1, 2, 3, 4]),
+        (SortOrder("user"), [3, 1, 2, 4]),
+        (SortOrder("user", True), [2, 1, 3, 4]),
+        (SortOrder("command", True), [2, 1, 3, 4]),
+        (SortOrder("share"), [2, 1, 3, 4]),
+    ],
+)
+def test_sorting_puts_the_unmeasured_last_in_both_directions(order: SortOrder, pids: list[int]) -> None:
+    rows = rows_of(
+        make_process(1, 20, "ben", "b"),
+        make_process(2, 30, "cleo", "c"),
+        make_process(3, 10, "ana", "a"),
+        ProcessReading(pid=4),
+    )
+    assert [row.process.pid for row in sort_rows(rows, order)] == pids
+
+
+def test_devices_sort_by_number_not_by_text() -> None:
+    rows = collect_rows([make_device(10), make_device(2)])
+    assert [row.device.index for row in sort_rows(rows, SortOrder("device"))] == [2, 10]
+
+
+def test_the_sort_column_stops_at_the_edges() -> None:
+    assert SortOrder("device").shifted(-1) == SortOrder("device")
+    assert SortOrder("device", True).shifted(1) == SortOrder("pid")
+    assert SortOrder("command").shifted(1) == SortOrder("command")

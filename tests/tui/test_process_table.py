@@ -1,0 +1,114 @@
+"""The process table: moving, clicking, and a selection that stays with its process."""
+
+import msgspec
+
+from tests.tui.canned import FakeFeed, make_app, make_device, make_process, make_sample, make_snapshot
+from vramscope.engine.bus.snapshot import Snapshot
+from vramscope.tui.app import VramscopeApp
+from vramscope.tui.process_rows import SortOrder
+
+
+def snapshot_of(used_by_pid: dict[int, int], seq: int = 1) -> Snapshot:
+    processes = tuple(make_process(pid, used) for pid, used in used_by_pid.items())
+    device = msgspec.structs.replace(make_device(0), processes=processes)
+    return make_snapshot(seq=seq, sample=make_sample((device,), seq))
+
+
+def shown_pids(app: VramscopeApp) -> list[int]:
+    return [row.process.pid for row in app.live.processes.rows]
+
+
+def selected_pid(app: VramscopeApp) -> int | None:
+    row = app.live.processes.selected_row
+    return row.process.pid if row else None
+
+
+async def test_the_selection_stays_with_its_process_when_rows_move() -> None:
+    feed = FakeFeed(snapshot_of({1: 300, 2: 200, 3: 100}))
+    app = make_app(feed)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await pilot.press("tab", "down")
+        assert selected_pid(app) == 2
+        feed.hand_over(snapshot_of({1: 300, 2: 50, 3: 100, 4: 700}, 2))
+        await pilot.pause()
+        assert shown_pids(app) == [4, 1, 3, 2]
+        assert selected_pid(app) == 2
+        feed.hand_over(snapshot_of({1: 300, 3: 100}, 3))
+        await pilot.pause()
+        assert selected_pid(app) == 3
+
+
+async def test_the_selection_survives_a_moment_without_processes() -> None:
+    feed = FakeFeed(snapshot_of({1: 300}))
+    app = make_app(feed)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await pilot.press("tab")
+        feed.hand_over(snapshot_of({}, 2))
+        await pilot.pause()
+        assert selected_pid(app) is None
+        assert "no process holds memory" in app.live.processes.render_line(1).text
+        feed.hand_over(snapshot_of({7: 1, 1: 300}, 3))
+        await pilot.pause()
+        assert selected_pid(app) == 1
+
+
+async def test_arrows_letters_and_pages_move_the_cursor() -> None:
+    app = make_app(FakeFeed(snapshot_of({pid: 1000 - pid for pid in range(100, 200)})))
+    async with app.run_test(size=(100, 40)) as pilot:
+        await pilot.press("tab")
+        await pilot.pause()
+        table = app.live.processes
+        page = table.size.height - 2
+        moves = [("down", 1), ("j", 2), ("k", 1), ("pagedown", 1 + page), ("end", 99), ("up", 98)]
+        for key, index in [*moves, ("pageup", 98 - page), ("g", 0), ("up", 0), ("G", 99), ("home", 0)]:
+            await pilot.press(key)
+            assert selected_pid(app) == 100 + index, key
+            top = table.scroll_offset.y
+            assert top <= index < top + table.size.height - 1
+
+
+async def test_sideways_keys_scroll_the_commands() -> None:
+    app = make_app(FakeFeed(snapshot_of({1: 300})))
+    async with app.run_test(size=(100, 30)) as pilot:
+        await pilot.press("tab", "l")
+        assert app.live.processes.render_line(1).text.rstrip().endswith("  rain.py --rank 1"[2:])
+        await pilot.press("h", "left")
+        assert "python train.py" in app.live.processes.render_line(1).text
+
+
+async def test_a_click_selects_a_row_and_a_heading_sorts() -> None:
+    app = make_app(FakeFeed(snapshot_of({1: 300, 2: 200, 3: 100})))
+    async with app.run_test(size=(100, 30)) as pilot:
+        await pilot.click("#processes", offset=(20, 3))
+        assert selected_pid(app) == 3
+        heading = app.live.processes.render_line(0).text
+        await pilot.click("#processes", offset=(heading.index("PID") + 1, 0))
+        assert app.live.processes.order == SortOrder("pid")
+        assert shown_pids(app) == [3, 2, 1]
+        await pilot.click("#processes", offset=(heading.index("PID") + 1, 0))
+        assert shown_pids(app) == [1, 2, 3]
+        await pilot.click("#processes", offset=(heading.index("COMMAND") + 9, 0))
+        assert app.live.processes.order.column == "command"
+
+
+async def test_only_rows_that_changed_are_repainted() -> None:
+    feed = FakeFeed(snapshot_of({1: 300, 2: 200, 3: 100}))
+    app = make_app(feed)
+    async with app.run_test(size=(100, 30)) as pilot:
+        table = app.live.processes
+        await pilot.pause()
+        painted: list[int] = []
+        draw = table.render_line
+
+        def note(y: int):  # type: ignore[no-untyped-def]  # noqa: ANN202 - as render_line
+            painted.append(y)
+            return draw(y)
+
+        table.render_line = note  # type: ignore[method-assign]
+        feed.hand_over(snapshot_of({1: 300, 2: 201, 3: 100}, 2))
+        await pilot.pause()
+        assert set(painted) == {2}
+        painted.clear()
+        feed.hand_over(snapshot_of({1: 300, 2: 201, 3: 100}, 3))
+        await pilot.pause()
+        assert painted == []
