@@ -22,7 +22,7 @@ class FindingBatch(msgspec.Struct, frozen=True):
 
 
 class WorkerReport(msgspec.Struct, frozen=True):
-    """What a worker tells its hub: once a second, and at once when findings changed."""
+    """What a worker tells its hub: every few seconds, and at once when findings changed."""
 
     name: str
     pid: int

@@ -16,7 +16,8 @@ from .messages import WorkerReport
 from .stream import Event, HubStream, Joined
 from .wire import encode
 
-REPORT_INTERVAL_S = 1.0
+REPORT_INTERVAL_S = 3.0
+"""How often a worker says that it is alive when it has found nothing new."""
 QUEUE_REPORTS = 1024
 POLL_S = 1.0
 NOTHING_SEEN = -1

@@ -11,7 +11,7 @@ from .sampler import SourceSampler
 
 FIRST_SAMPLE_WITHIN_S = 0.7
 """A first sample is published even if a driver call has not returned by then."""
-WATCH_INTERVAL_S = 0.25
+WATCH_INTERVAL_S = 0.5
 """How often a hung driver call is looked for."""
 
 

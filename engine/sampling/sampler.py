@@ -6,6 +6,7 @@ lane goes on with the others. When the call returns after all, the device comes 
 """
 
 import threading
+import time
 from collections.abc import Sequence
 
 from ..clock import Clock, SystemClock
@@ -18,6 +19,7 @@ CALL_DEADLINE_S = 0.5
 """A driver call that takes longer costs its device the lane."""
 RETRY_S = 5.0
 """How soon a source that has nothing to measure, or a lost device, is looked for again."""
+PLAIN_SLEEP_S = 0.1
 REDISCOVER_S = 60.0
 """How often devices that came or went are looked for."""
 
@@ -117,7 +119,7 @@ class SourceSampler:
     def run_lane(self, lane: _Lane) -> None:
         """Read in turns on the thread of `lane`."""
         due_s = self._clock.monotonic_s()
-        while not (self._stop.is_set() or lane.is_abandoned):
+        while not self._is_over(lane):
             self._discover_if_due(lane)
             self._read_round(lane)
             if lane.is_abandoned:
@@ -125,7 +127,14 @@ class SourceSampler:
             self.first_round.set()
             now_s = self._clock.monotonic_s()
             due_s = max(due_s + self.memory_interval_s, now_s + 0.2 * self.memory_interval_s)
-            self._stop.wait(due_s - now_s)
+            self._rest(due_s - now_s)
+
+    def _rest(self, rest_s: float) -> None:
+        """Wait for the next round; a short wait is a plain sleep, which costs a third less than an event."""
+        if rest_s <= PLAIN_SLEEP_S:
+            time.sleep(rest_s)
+        else:
+            self._stop.wait(rest_s)
 
     def _discover_if_due(self, lane: _Lane) -> None:
         now_s = self._clock.monotonic_s()
@@ -164,39 +173,51 @@ class SourceSampler:
                 device.mark_lost(why)
 
     def _read_round(self, lane: _Lane) -> None:
+        started_s = self._clock.monotonic_s()
         with self._lock:
             devices = [d for d in self._devices.values() if not (d.is_held or d.is_lost)]
+        self._read_memories(lane, devices, started_s)
         for device in devices:
-            if self._stop.is_set() or lane.is_abandoned:
+            now_s = self._clock.monotonic_s()
+            is_first = not self.first_round.is_set()
+            if self._is_over(lane) or (now_s - started_s > self._round_budget_s and not is_first):
                 return
-            self._read_memory(lane, device)
-        for device in self._due_details(devices):
-            if self._stop.is_set() or lane.is_abandoned:
-                return
-            self._read_details(lane, device)
+            if device.details_due_s <= now_s and not device.is_lost:
+                self._read_details(lane, device)
 
-    def _due_details(self, devices: list[DeviceReadings]) -> list[DeviceReadings]:
-        """Return the share of devices whose details this round reads, so that rounds stay short."""
-        now_s = self._clock.monotonic_s()
-        due = [d for d in devices if d.details_due_s <= now_s and not d.is_lost]
-        rounds = max(1, int(self.details_interval_s / self.memory_interval_s))
-        share = -(-len(devices) // rounds)
-        return due if not self.first_round.is_set() else due[:share]
+    @property
+    def _round_budget_s(self) -> float:
+        """How long a round may last before the remaining details wait for the next.
 
-    def _read_memory(self, lane: _Lane, device: DeviceReadings) -> None:
-        now_s = self._clock.monotonic_s()
-        if device.memory_due_s > now_s:
-            return
-        self._begin(lane, device, now_s)
-        try:
-            memory = device.reader.read_memory()
-        except Exception as error:  # noqa: BLE001 - a plug-in's bug is told, and costs only its own devices
-            with self._lock:
-                self._fold_failure(device, error, now_s)
-                self._end(lane)
-            return
+        A quick driver answers all in one burst, which costs least; a slow one must not delay memory.
+        """
+        return 0.3 * self.memory_interval_s
+
+    def _is_over(self, lane: _Lane) -> bool:
+        return self._stop.is_set() or lane.is_abandoned
+
+    def _read_memories(self, lane: _Lane, devices: list[DeviceReadings], now_s: float) -> None:
+        """Read the memory of devices one after another, and fold all readings in one go.
+
+        This runs ten times a second on a cold cache: the less code it touches, the less it costs.
+        """
+        clock_s, read = self._clock.monotonic_s, []
+        for device in devices:
+            if device.memory_due_s > now_s:
+                continue
+            lane.device, lane.call_started_s = device, clock_s()
+            try:
+                read.append((device, device.reader.read_memory()))
+            except Exception as error:  # noqa: BLE001 - a plug-in's bug is told, and costs only its own devices
+                with self._lock:
+                    self._fold_failure(device, error, now_s)
+            if lane.is_abandoned:
+                read = [(held, memory) for held, memory in read if held is device]
+                break
         with self._lock:
-            device.fold_memory(memory, self._clock.monotonic_s())
+            now_s = clock_s()
+            for device, memory in read:
+                device.fold_memory(memory, now_s)
             self._end(lane)
 
     def _fold_failure(self, device: DeviceReadings, error: Exception, now_s: float) -> None:

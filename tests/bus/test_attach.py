@@ -8,6 +8,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+
 from vramscope.engine.bus.attach import HubFeed, attach_or_start
 from vramscope.engine.bus.client import connect
 from vramscope.engine.bus.lock import is_hub_alive

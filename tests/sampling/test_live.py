@@ -84,6 +84,24 @@ def test_a_hung_call_makes_its_device_stale_and_leaves_the_others_fresh() -> Non
     assert _device(back, 1).reason is None
 
 
+def test_readings_from_before_a_hang_do_not_come_back_as_fresh() -> None:
+    source = HandSource(2)
+    with _running(source) as producer:
+        _next(producer)
+        source.readers[0].used_bytes = 5 * GIB
+        source.readers[1].may_return.clear()
+        _next(producer, lambda s: _device(s, 1).state == "stale")
+        source.readers[0].may_return.clear()
+        _next(producer, lambda s: _device(s, 0).state == "stale")
+        source.readers[0].used_bytes = 6 * GIB
+        source.readers[1].may_return.set()
+        sample = _next(producer, lambda s: _device(s, 1).state == "ok")
+    assert _device(sample, 0).state == "stale"
+    age_s = _device(sample, 0).age_s
+    assert age_s is not None
+    assert age_s >= sampler.CALL_DEADLINE_S
+
+
 def test_all_devices_may_hang_one_after_another() -> None:
     source = HandSource(3)
     with _running(source) as producer:
