@@ -1,5 +1,6 @@
 """Which parts of the live screen are shown at a height, and how many rows the process table gets."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 HOST_FROM_ROWS = 6
@@ -7,6 +8,7 @@ TITLE_FROM_ROWS = 11
 KEYS_FROM_ROWS = 13
 ALERTS_FROM_ROWS = 15
 PROCESSES_FROM_ROWS = 18
+GAP_FROM_ROWS = 28
 """Heights from which each part is worth its row; small panes keep the verdict and the devices."""
 
 LEAST_PROCESS_ROWS = 3
@@ -19,22 +21,24 @@ class Arrangement(NamedTuple):
     has_title: bool = False
     has_keys: bool = False
     has_alerts: bool = False
+    has_gap: bool = False
     process_rows: int = 0
     """Rows of the process table with its heading; 0 hides it."""
 
     @property
     def chrome_rows(self) -> int:
         """Rows that neither devices nor processes get."""
-        return 1 + sum((self.has_host, self.has_title, self.has_keys, self.has_alerts))
+        return 1 + sum((self.has_host, self.has_title, self.has_keys, self.has_alerts, self.has_gap))
 
 
 class Needs(NamedTuple):
     """What the parts ask for."""
 
+    device_count: int
     devices_least: int
     """Rows in which every device is seen."""
-    devices_natural: int
-    """Rows at which devices are drawn well."""
+    devices_height: Callable[[int], int]
+    """Rows that the devices make use of when they are given so many."""
     processes: int | None
     """Processes to list; None where there is no list to show."""
     is_table_focused: bool = False
@@ -55,6 +59,7 @@ def arrange(height: int, needs: Needs) -> Arrangement:
         ("has_title", TITLE_FROM_ROWS),
         ("has_keys", KEYS_FROM_ROWS),
         ("has_alerts", ALERTS_FROM_ROWS),
+        ("has_gap", GAP_FROM_ROWS),
     ):
         shown[part] = spare > 0 and height >= from_rows
         spare -= shown[part]
@@ -67,7 +72,11 @@ def arrange(height: int, needs: Needs) -> Arrangement:
 def _share(room: int, spare: int, needs: Needs) -> int:
     """Return the rows of the process table, out of the room it shares with the devices."""
     wanted = 1 + max(1, needs.processes or 0)
-    if needs.is_table_focused:
-        return min(wanted, max(room // 2, LEAST_PROCESS_ROWS), max(spare, LEAST_PROCESS_ROWS))
-    left_over = room - needs.devices_natural
-    return min(wanted, spare, max(left_over, room // 4, LEAST_PROCESS_ROWS))
+    limit = max(room // 2 if needs.is_table_focused else room // 4, LEAST_PROCESS_ROWS)
+    if not needs.is_table_focused:
+        is_one_row_each = needs.devices_height(room - limit) <= needs.device_count
+        if is_one_row_each and needs.devices_height(room - LEAST_PROCESS_ROWS) > needs.device_count:
+            limit = LEAST_PROCESS_ROWS
+    rows = min(wanted, spare, limit)
+    unused = room - rows - needs.devices_height(room - rows)
+    return min(wanted, rows + max(0, unused))

@@ -118,7 +118,7 @@ LIVE_BINDINGS = [
         "tab,shift+tab",
         "switch_part",
         "view-switch",
-        "switch part",
+        "switch",
         "Go from the devices to the processes and back.",
         shown_as="Tab",
         is_priority=True,

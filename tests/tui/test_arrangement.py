@@ -1,14 +1,26 @@
 """Which parts of the live screen are shown as rows get few."""
 
+from collections.abc import Callable
+
 import pytest
 
 from vramscope.tui.arrangement import Arrangement, Needs, arrange
 
-EIGHT = Needs(devices_least=8, devices_natural=40, processes=12)
+
+def stacked(count: int) -> Callable[[int], int]:
+    """Return the rows that devices use which are drawn with one to four rows each."""
+    return lambda rows: count * max(1, min(4, rows // max(1, count)))
+
+
+def needs_of(count: int, processes: int | None, *, is_focused: bool = False) -> Needs:
+    return Needs(count, max(1, count), stacked(count), processes, is_focused)
+
+
+EIGHT = needs_of(8, 12)
 
 
 def parts(arrangement: Arrangement) -> list[str]:
-    names = [name.removeprefix("has_") for name in arrangement._fields[:4] if getattr(arrangement, name)]
+    names = [name.removeprefix("has_") for name in arrangement._fields[:5] if getattr(arrangement, name)]
     return [*names, "processes"] if arrangement.process_rows else names
 
 
@@ -22,7 +34,7 @@ def parts(arrangement: Arrangement) -> list[str]:
         (13, ["host", "title", "keys"]),
         (15, ["host", "title", "keys", "alerts"]),
         (24, ["host", "title", "keys", "alerts", "processes"]),
-        (50, ["host", "title", "keys", "alerts", "processes"]),
+        (50, ["host", "title", "keys", "alerts", "gap", "processes"]),
     ],
 )
 def test_parts_go_in_the_documented_order(height: int, shown: list[str]) -> None:
@@ -35,7 +47,7 @@ def test_parts_go_in_the_documented_order(height: int, shown: list[str]) -> None
 def test_devices_keep_what_they_need_or_all_but_the_verdict(
     count: int, processes: int | None, is_focused: bool
 ) -> None:
-    needs = Needs(max(1, count), 5 * count, processes, is_focused)
+    needs = needs_of(count, processes, is_focused=is_focused)
     for height in range(81):
         chosen = arrange(height, needs)
         left = height - chosen.chrome_rows - chosen.process_rows
@@ -47,9 +59,17 @@ def test_no_list_means_no_rows() -> None:
 
 
 def test_the_part_in_use_gets_the_larger_share() -> None:
-    many = EIGHT._replace(processes=40)
-    assert arrange(40, many._replace(is_table_focused=True)).process_rows > arrange(40, many).process_rows
+    focused = needs_of(8, 40, is_focused=True)
+    assert arrange(40, focused).process_rows > arrange(40, needs_of(8, 40)).process_rows
 
 
-def test_rows_that_the_devices_do_not_need_go_to_the_processes() -> None:
-    assert arrange(70, Needs(1, 16, 30)).process_rows == 31
+def test_rows_that_the_devices_do_not_use_go_to_the_processes() -> None:
+    chosen = arrange(70, needs_of(1, 30))
+    assert chosen.process_rows == 31
+    chosen = arrange(70, needs_of(8, 100))
+    assert chosen.process_rows == 70 - chosen.chrome_rows - 32
+
+
+def test_devices_get_a_second_row_before_the_list_grows() -> None:
+    chosen = arrange(24, EIGHT)
+    assert (24 - chosen.chrome_rows - chosen.process_rows) // 8 == 2

@@ -14,6 +14,7 @@ from tests.tui.canned import (
     make_app,
     make_device,
     make_devices,
+    make_hub,
     make_process,
     make_sample,
     make_snapshot,
@@ -36,6 +37,10 @@ SIZE = (120, 40)
 
 def notices(app: VramscopeApp) -> list[str]:
     return [notification.message for notification in app._notifications]
+
+
+def shown_screen(app: VramscopeApp) -> type[object]:
+    return type(app.screen)
 
 
 def title(app: VramscopeApp) -> str:
@@ -84,7 +89,7 @@ async def test_one_leads_back_to_the_live_screen() -> None:
     app = make_app(FakeFeed(make_snapshot()))
     async with app.run_test(size=SIZE) as pilot:
         await pilot.press("question_mark", "1")
-        assert isinstance(app.screen, LiveScreen)
+        assert shown_screen(app) is LiveScreen
 
 
 async def test_pausing_freezes_the_figures_while_history_goes_on() -> None:
@@ -106,11 +111,11 @@ async def test_pausing_freezes_the_figures_while_history_goes_on() -> None:
 async def test_tab_moves_between_devices_and_processes() -> None:
     app = make_app(FakeFeed(make_snapshot()))
     async with app.run_test(size=SIZE) as pilot:
-        assert app.focused is app.live.devices
-        await pilot.press("tab")
-        assert app.focused is app.live.processes
-        await pilot.press("shift+tab")
-        assert app.focused is app.live.devices
+        focused = []
+        for key in ("tab", "shift+tab", "tab"):
+            await pilot.press(key)
+            focused.append(app.focused and app.focused.id)
+        assert focused == ["processes", "devices", "processes"]
 
 
 async def test_tab_says_why_there_are_no_processes_in_a_sliver() -> None:
@@ -266,8 +271,8 @@ async def test_losing_the_hub_ages_the_picture_and_keeps_it() -> None:
 
 
 async def test_drops_skips_and_workers_are_counted_in_the_title() -> None:
-    worker = {"workers": (msgspec.structs.replace(_hub().workers[0], restarts=2, samples_dropped=5),)}
-    hub = msgspec.structs.replace(_hub(), **worker)
+    worker = msgspec.structs.replace(make_hub().workers[0], restarts=2, samples_dropped=5)
+    hub = make_hub(workers=(worker,))
     app = make_app(FakeFeed(make_snapshot(2, samples_dropped=1234, frames_skipped=3, hub=hub)))
     async with app.run_test(size=(200, 50)):
         for words in (
@@ -277,12 +282,6 @@ async def test_drops_skips_and_workers_are_counted_in_the_title() -> None:
             "agent up 12 h 00 m, 0.2 % CPU",
         ):
             assert words in title(app)
-
-
-def _hub():  # type: ignore[no-untyped-def]  # noqa: ANN202 - the shape is make_hub's
-    from tests.tui.canned import make_hub
-
-    return make_hub()
 
 
 async def test_a_recording_says_so() -> None:
@@ -320,3 +319,18 @@ async def test_a_click_on_a_key_presses_it() -> None:
         column = app.live.query_one(KeyLine).render_line(0).text.index("? help") + 1
         await pilot.click("#keys", offset=(column, 0))
         assert isinstance(app.screen, HelpScreen)
+
+
+async def test_without_a_device_the_host_is_live_and_words_say_how_to_go_on() -> None:
+    note = "No NVIDIA driver: libnvidia-ml.so.1 was not found."
+    feed = FakeFeed(make_snapshot(sample=make_sample((), notes=(note,))))
+    app = make_app(feed)
+    async with app.run_test(size=SIZE) as pilot:
+        text = "\n".join(strip.text for strip in app.screen._compositor.render_strips())
+        for words in (note, "vramscope doctor", "vramscope replay DIR", "used 412.0/1,008.0 GiB", "41 %"):
+            assert words in text
+        assert "sort" not in app.live.query_one(KeyLine).text
+        feed.hand_over(make_snapshot(2, seq=2))
+        await pilot.pause()
+        assert app.live.devices.display
+        assert "s sort" in app.live.query_one(KeyLine).text

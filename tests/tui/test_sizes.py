@@ -5,8 +5,8 @@ import pytest
 from tests.tui.canned import FakeFeed, make_app, make_past, make_sample, make_snapshot
 from vramscope.tui.widgets.verdict_line import VerdictLine
 
-WIDTHS = (1, 2, 5, 10, 20, 40, 79, 80, 120, 200, 300)
-HEIGHTS = (1, 2, 3, 5, 10, 11, 13, 15, 18, 24, 32, 50, 80)
+WIDTHS = (1, 2, 10, 40, 80, 300)
+HEIGHTS = (1, 2, 5, 10, 12, 18, 28, 80)
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 8, 16, 17, 64, 72])

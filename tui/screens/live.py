@@ -16,6 +16,7 @@ from ..drawing.glyphs import Glyphs
 from ..process_rows import SortOrder
 from ..process_signals import SignalPolicy
 from ..widgets.alert_line import AlertLine
+from ..widgets.device_layout import arrange as arrange_devices
 from ..widgets.device_panels import DevicePanels
 from ..widgets.filter_bar import FilterBar
 from ..widgets.host_line import HostLine
@@ -26,6 +27,9 @@ from ..widgets.title_line import TitleLine
 from ..widgets.verdict_line import VerdictLine, describe_trouble
 
 AGE_TICK_S = 1.0
+TOO_LOW = "No room for the process list here: make the window taller."
+PROCESS_ACTIONS = ("choose_sort", "shift_sort", "invert_sort", "filter", "signal", "switch_part")
+"""Actions that are for the process table."""
 
 
 class LiveScreen(ThriftyScreen[None]):
@@ -46,7 +50,7 @@ class LiveScreen(ThriftyScreen[None]):
         self._signal_policy = signal_policy
         self._arrived_s = clock.monotonic_s()
         self._age_timer: Timer | None = None
-        self._arrangement: Arrangement | None = None
+        self._arranged_for: tuple[object, ...] = ()
         self.devices = DevicePanels(glyphs, id="devices")
         self.processes = ProcessTable(id="processes")
 
@@ -90,7 +94,9 @@ class LiveScreen(ThriftyScreen[None]):
         self._show_verdict()
         devices = sample.devices if sample else ()
         has_devices = bool(devices) or sample is None
-        self.set_class(not has_devices, "-no-devices")
+        if self.has_class("-no-devices") is has_devices:
+            self.set_class(not has_devices, "-no-devices")
+            self.refresh_bindings()
         if has_devices:
             self.devices.show(self.snapshot, self._history)
             zoomed = self.devices.zoomed
@@ -127,29 +133,38 @@ class LiveScreen(ThriftyScreen[None]):
 
     def _arrange(self, width: int, height: int) -> None:
         """Show the parts that fit; nothing is touched when they are those shown."""
-        chosen = arrange(height, self._needs(width))
-        if chosen == self._arrangement:
+        sample = self.snapshot.sample
+        devices = sample.devices if sample else ()
+        situation = (width, height, len(devices), len(self.processes.rows), self.focused is self.processes)
+        if (situation, self.devices.zoomed) == self._arranged_for:
             return
-        self._arrangement = chosen
+        self._arranged_for = (situation, self.devices.zoomed)
+        self._apply(arrange(height, self._needs(width)))
+
+    def _apply(self, chosen: Arrangement) -> None:
         with self.app.batch_update():
             self.query_one(TitleLine).display = chosen.has_title
             self.query_one(HostLine).display = chosen.has_host
             self.query_one(KeyLine).display = chosen.has_keys
             self.query_one(AlertLine).display = chosen.has_alerts
+            self.set_class(chosen.has_gap, "-roomy")
             self.processes.display = chosen.process_rows > 0
             self.processes.styles.height = max(1, chosen.process_rows)
         if not chosen.process_rows and self.focused is self.processes:
             self.devices.focus()
 
     def _needs(self, width: int) -> Needs:
+        """Return what devices and processes ask for."""
         sample = self.snapshot.sample
-        count = len(sample.devices) if sample else 0
-        if count and self.devices.zoomed is not None:
-            count = 1
-        has_list = sample is not None and bool(sample.devices) and sample.clock == "wall"
+        devices = sample.devices if sample else ()
+        if self.devices.zoomed is not None:
+            devices = devices[:1]
+        count = len(devices)
+        has_list = sample is not None and bool(devices) and sample.clock == "wall"
         return Needs(
+            device_count=count,
             devices_least=DevicePanels.minimum_height(count, width) if count else 3,
-            devices_natural=DevicePanels.natural_height(count, width) if count else 3,
+            devices_height=lambda rows: arrange_devices(devices, width, rows).height if count else rows,
             processes=len(self.processes.rows) if has_list else None,
             is_table_focused=self.focused is self.processes,
         )
@@ -192,11 +207,18 @@ class LiveScreen(ThriftyScreen[None]):
             self.processes.focus()
         self.call_after_refresh(self._rearrange)
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Return whether an action makes sense now; without a device nothing holds its memory."""
+        return not (self.has_class("-no-devices") and action in PROCESS_ACTIONS)
+
     def _can_list(self) -> bool:
         """Return whether processes are on the screen; say why they are not."""
         if self.processes.display:
             return True
-        self.notify("No room for the process list here: make the window taller.", timeout=3)
+        sample = self.snapshot.sample
+        is_recorded = sample is not None and sample.clock == "trace"
+        reason = "A recording has no processes." if is_recorded else TOO_LOW
+        self.notify(reason, timeout=3)
         return False
 
     def action_choose_sort(self) -> None:

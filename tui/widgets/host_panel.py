@@ -7,7 +7,7 @@ from textual.widget import Widget
 
 from ...engine.history import History
 from ...engine.model import DeviceSample, HostSample, MemoryReading, Sample
-from ...engine.units import format_gib
+from ...engine.units import GIB
 from ..drawing.gauge import draw_gauge
 from ..drawing.glyphs import Glyphs
 from ..drawing.history_graph import dots_of, draw_history, history_levels
@@ -77,10 +77,10 @@ class HostPanel(Widget):
         host = sample.host or HostSample()
         title = "container memory" if host.limit == "cgroup" else "host memory"
         share = percent_text(share_percent(host.used_bytes, host.total_bytes), self._glyphs)
-        figure = f"used {format_gib(host.used_bytes)}/{format_gib(host.total_bytes)} GiB"
+        figure = f"used {_gib(host.used_bytes)}/{_gib(host.total_bytes)} GiB"
         heading = [Span(title, "strong"), Span(f"   {figure}"), Span(share, "strong")]
         if host.available_bytes is not None:
-            heading.append(Span(f"   available {format_gib(host.available_bytes)}", "muted"))
+            heading.append(Span(f"   available {_gib(host.available_bytes)} GiB", "muted"))
         memory = MemoryReading(used_bytes=host.used_bytes)
         return [heading, draw_gauge(memory, host.total_bytes, width, self._glyphs)]
 
@@ -90,9 +90,7 @@ class HostPanel(Widget):
         bucket_s = HISTORY_WINDOW_S / (2 * width)
         columns = self._history.columns(HOST_UUID, "used", sample.time_s, bucket_s, 2 * width)
         levels = history_levels(columns.minimum, columns.maximum, total_bytes, dots_of(rows, self._glyphs))
-        caption = [
-            Span(f"last {span_text(HISTORY_WINDOW_S)}, scale 0 to {format_gib(total_bytes)} GiB", "faint")
-        ]
+        caption = [Span(f"last {span_text(HISTORY_WINDOW_S)}, scale 0 to {_gib(total_bytes)} GiB", "faint")]
         return [*draw_history(levels, rows, self._glyphs), caption]
 
     def _words(self, sample: Sample, width: int) -> list[Line]:
@@ -101,6 +99,10 @@ class HostPanel(Widget):
         for note in notes:
             lines += [[Span(text)] for text in wrap(note, width)]
         return [*lines, *([Span(text, "muted")] for text in wrap(GO_ON, width))]
+
+
+def _gib(value_bytes: int | None) -> str:
+    return "—" if value_bytes is None else f"{value_bytes / GIB:,.1f}"
 
 
 def _as_device(sample: Sample, host: HostSample) -> Sample:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from textual.app import App
 from textual.binding import ActiveBinding, Binding
 
 from ..key_help import GROUP_TITLES
@@ -16,6 +17,7 @@ class KeyLine(OneLine):
 
     def on_mount(self) -> None:
         """Read the bindings as soon as there are any."""
+        self.screen.bindings_updated_signal.subscribe(self, lambda _: self._arrange())
         self.call_after_refresh(self._arrange)
 
     def on_resize(self) -> None:
@@ -41,10 +43,11 @@ class KeyLine(OneLine):
 
 def _unique(active: Iterable[ActiveBinding]) -> list[Binding]:
     """Return the bindings to show, each once although several keys may lead to it."""
-    shown: dict[str, Binding] = {}
-    for entry in active:
-        binding = entry.binding
-        if binding.show and entry.enabled and binding.id and not binding.system:
-            shown.setdefault(binding.id, binding)
+    shown: dict[str, tuple[tuple[int, bool], Binding]] = {}
     groups = list(GROUP_TITLES)
-    return sorted(shown.values(), key=lambda binding: groups.index((binding.id or "").split("-")[0]))
+    for node, binding, is_enabled, _ in active:
+        if binding.show and is_enabled and binding.id and not binding.system:
+            group = binding.id.split("-")[0]
+            place = (groups.index(group), not isinstance(node, App))
+            shown.setdefault(binding.id, (place, binding))
+    return [binding for _, binding in sorted(shown.values(), key=lambda entry: entry[0])]
