@@ -4,7 +4,7 @@ Colours go from blue over yellow to orange and vermilion, which stay apart for a
 blindness (after M. Okabe and K. Ito, "Color Universal Design"); every meaning has a glyph or word besides.
 """
 
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, TypeVar, get_args
 
 from textual.theme import Theme
 
@@ -13,6 +13,8 @@ from .drawing.spans import Role
 if TYPE_CHECKING:
     from textual.app import App
 
+ReturnT = TypeVar("ReturnT")
+
 ROLES: tuple[Role, ...] = get_args(Role)
 """Every role, in the order of its definition."""
 
@@ -20,7 +22,12 @@ DEFAULT_THEME = "vramscope-dark"
 """Name of the theme that is used until another is chosen."""
 
 
-_COLOR_OF = {"cursor": "accent"}
+_COLOR_OF = {
+    "cursor": "accent",
+    "fill-medium": "medium",
+    "fill-high": "high",
+    "fill-critical": "critical",
+}
 """Roles that borrow the colour of another."""
 
 
@@ -166,6 +173,8 @@ MONO = Theme(
     boost="ansi_default",
     variables={
         **_variables(dict.fromkeys(ROLES, "ansi_default"), _MONO_STYLES),
+        "ansi-background": "ansi_default",
+        "ansi-foreground": "ansi_default",
         "block-cursor-foreground": "ansi_default",
         "block-cursor-background": "ansi_default",
         "block-cursor-text-style": "bold reverse",
@@ -193,7 +202,7 @@ THEMES = (DARK, LIGHT, HIGH_CONTRAST, MONO)
 """All themes, in the order in which a person steps through them."""
 
 
-def register_themes(app: "App[object]") -> None:
+def register_themes(app: "App[ReturnT]") -> None:
     """Make every theme known to an application."""
     for theme in THEMES:
         app.register_theme(theme)

@@ -26,9 +26,9 @@ def draw_gauge(
     solid = _steps(used if low is None else low, scale, width, steps)
     most = _steps(used if high is None else high, scale, width, steps)
     full, rest = divmod(solid, steps)
-    band = max(0, round(most / steps) - full)
-    if band:
-        body = [Span(glyphs.full * full, role), Span(glyphs.band * band, "band")]
+    if most - solid > steps // 2:
+        band = max(1, round(most / steps) - full)
+        body = [Span(glyphs.full * full, role), Span(glyphs.band * band, "band" if role == "fill" else role)]
     else:
         tip = glyphs.partial[rest - 1] if rest else ""
         body = [Span(glyphs.full * full + tip, role)]

@@ -37,8 +37,11 @@ def history_levels(
 
 
 def dots_of(rows: int, glyphs: Glyphs) -> int:
-    """Return how many dots high a graph of `rows` rows is."""
-    return rows * (4 if glyphs.is_braille else len(glyphs.history) - 1)
+    """Return how many dots high a graph of `rows` rows is; in braille the topmost stays free.
+
+    So a full device does not run into the graph above it.
+    """
+    return max(1, rows * 4 - 1) if glyphs.is_braille else rows * (len(glyphs.history) - 1)
 
 
 def draw_history(levels: Sequence[Levels], rows: int, glyphs: Glyphs, role: Role = "fill") -> list[Line]:
@@ -60,11 +63,12 @@ def draw_history(levels: Sequence[Levels], rows: int, glyphs: Glyphs, role: Role
 def _join(cells: Sequence[tuple[str, bool]], role: Role) -> Line:
     """Return one row of cells with neighbours of one role in one span."""
     line: Line = []
+    band_role: Role = "band" if role == "fill" else "muted"
     start = 0
     for index in range(1, len(cells) + 1):
         if index == len(cells) or cells[index][1] is not cells[start][1]:
             text = "".join([cell[0] for cell in cells[start:index]])
-            line.append(Span(text, role if cells[start][1] else "band"))
+            line.append(Span(text, role if cells[start][1] else band_role))
             start = index
     return line
 

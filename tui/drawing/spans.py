@@ -16,6 +16,9 @@ Role = Literal[
     "accent",
     "cursor",
     "fill",
+    "fill-medium",
+    "fill-high",
+    "fill-critical",
     "band",
     "low",
     "medium",
@@ -78,22 +81,34 @@ def clean_text(text: str, *, is_ascii: bool) -> str:
     return "".join(_ASCII_LOOKS.get(c, "?" * cell_len(c)) if ord(c) > 126 else c for c in text)
 
 
-def fit_line(line: Iterable[Span], width: int, *, is_ascii: bool = False) -> Line:
-    """Return a line of exactly `width` cells: cleaned, padded with blanks or cut."""
+def fit_line(line: Iterable[Span], width: int, *, is_ascii: bool = False, ellipsis: str = "") -> Line:
+    """Return a line of exactly `width` cells: cleaned, padded with blanks or cut.
+
+    Args:
+        line: The line.
+        width: Cells to fill.
+        is_ascii: Whether only seven bits may be written.
+        ellipsis: What stands at the end of a line that was cut.
+    """
     fitted: Line = []
     left = width
     for raw, role in line:
         text = clean_text(raw, is_ascii=is_ascii)
         taken = cell_len(text)
-        if taken >= left:
-            if left > 0:
-                fitted.append(Span(set_cell_size(text, left), role))
-            return fitted
+        if taken > left:
+            return fitted + _cut(text, role, left, ellipsis)
         fitted.append(Span(text, role))
         left -= taken
     if left > 0:
         fitted.append(Span(" " * left))
     return fitted
+
+
+def _cut(text: str, role: Role, width: int, ellipsis: str) -> Line:
+    """Return as much of a piece as fits, as a line."""
+    if width <= 0:
+        return []
+    return [Span(fit_text(text, width, ellipsis) if ellipsis else set_cell_size(text, width), role)]
 
 
 def to_strip(line: Iterable[Span], looks: Mapping[Role, Style]) -> Strip:

@@ -17,12 +17,12 @@ def facts_width(width: int, rows: int) -> int:
     """Return the cells that the facts take of a panel."""
     if width < ROOM_FOR_HISTORY:
         return width
-    return min(84 if rows > 2 else 76, max(min(60, width - 20), width * 11 // 25))
+    return min(84 if rows > 2 else 76, max(min(64, width - 16), width * 11 // 25))
 
 
 def history_shape(width: int, rows: int) -> tuple[int, int]:
     """Return the cells and rows of the graph in a panel of this size."""
-    return max(0, width - facts_width(width, rows) - 2), rows
+    return max(0, width - facts_width(width, rows) - 3), rows
 
 
 def draw_compact(
@@ -49,7 +49,10 @@ def draw_compact(
     left += _details(view, widths, room, rows - 2, glyphs)
     if not graph:
         return left[:rows]
-    return [[*fit_line(line, room), Span("  "), *row] for line, row in zip(left[:rows], graph, strict=False)]
+    return [
+        [*fit_line(line, room, ellipsis=glyphs.ellipsis), Span("  "), *row]
+        for line, row in zip(left[:rows], graph, strict=False)
+    ]
 
 
 def _identity(view: DeviceView, widths: SharedWidths, room: int, rows: int, glyphs: Glyphs) -> Line:
@@ -64,7 +67,7 @@ def _identity(view: DeviceView, widths: SharedWidths, room: int, rows: int, glyp
     name_width = min(widths.name, max(0, free - RISK_WIDTH))
     named = fields.name(view, name_width, glyphs) if name_width > 4 else []
     left = [*start, *named, *special, Span("  "), *note]
-    return [*fit_line(left, room - taken), Span(" "), *metrics] if metrics else left
+    return [*fit_line(left, room - taken, ellipsis=glyphs.ellipsis), Span(" "), *metrics] if metrics else left
 
 
 def _memory(view: DeviceView, widths: SharedWidths, room: int, glyphs: Glyphs) -> Line:

@@ -30,7 +30,7 @@ def edge(view: DeviceView, glyphs: Glyphs, indent: int = 0) -> Line:
 
 def label(view: DeviceView, widths: SharedWidths) -> Line:
     """Return the short name, as wide as the longest."""
-    return [Span(view.device.label.rjust(widths.label), "strong")]
+    return [Span(view.device.label.rjust(widths.label), figure_role(view, "strong"))]
 
 
 def name(view: DeviceView, width: int, glyphs: Glyphs) -> Line:
@@ -79,7 +79,7 @@ def risk_or_state(view: DeviceView, glyphs: Glyphs, *, is_long: bool) -> Line:
 def memory_figures(view: DeviceView, widths: SharedWidths, glyphs: Glyphs) -> Line:
     """Return used and total in GiB and the percentage, in columns that never move."""
     memory = view.device.memory
-    role: Role = view.fill_role if view.fill_role != "fill" else "strong"
+    role: Role = view.risk_role if view.is_in_danger else "strong"
     return [
         Span(gib_text(memory.used_bytes, glyphs).rjust(widths.figures), figure_role(view, role)),
         Span(" / ", "faint"),
@@ -113,9 +113,9 @@ def facts(view: DeviceView, widths: SharedWidths, glyphs: Glyphs) -> list[Line]:
     allocator = view.device.allocator
     if allocator is not None:
         found += _allocator_facts(view, widths, glyphs)
-    if not view.is_capacity_known and view.scale_bytes:
-        scale = f"scale 0–{gib_text(view.scale_bytes, glyphs)} GiB (highest seen)"
-        found.append([Span(scale, "muted"), Span(", capacity not recorded", "muted")])
+    if not view.is_capacity_known and view.scale_bytes and view.device.memory.used_bytes is not None:
+        scale = f"scale 0–{gib_text(view.scale_bytes, glyphs)} GiB (highest seen), capacity not "
+        found.append([Span(scale + ("recorded" if view.device.kind == "trace" else "known"), "muted")])
     if view.peak is not None:
         peak_bytes, peak_s = view.peak
         found.append(
@@ -128,7 +128,7 @@ def facts(view: DeviceView, widths: SharedWidths, glyphs: Glyphs) -> list[Line]:
     if widths.has_step:
         step = view.device.step
         found.append([Span("step ", "muted"), Span(glyphs.unmeasured if step is None else f"{step:,}")])
-    if widths.has_processes:
+    if widths.has_processes and (view.device.kind != "trace" or view.device.processes):
         found.append([Span(count_text(len(view.device.processes), "process", "processes"), "muted")])
     return found
 

@@ -23,7 +23,7 @@ def draw_cell(view: DeviceView, widths: SharedWidths, glyphs: Glyphs) -> Line:
     glyph, role = dot(view, glyphs)
     mark = Span(glyphs.selected, "accent") if view.is_selected else Span(" ")
     level = level_glyph(None if percent is None else percent / 100, glyphs)
-    figure: Role = "text" if view.is_fresh and view.fill_role == "fill" else role
+    figure: Role = "text" if view.is_fresh and not view.is_in_danger else role
     return [
         mark,
         Span(view.device.label.rjust(widths.label), "strong" if view.is_selected else "muted"),
@@ -41,7 +41,7 @@ def dot(view: DeviceView, glyphs: Glyphs) -> tuple[str, Role]:
         return glyphs.lost, "critical"
     if view.state == "stale":
         return glyphs.stale, "medium"
-    if view.fill_role != "fill":
+    if view.is_in_danger:
         return glyphs.risk(view.risk.level), view.risk_role
     memory = view.device.memory
     if memory.used_bytes is None or not view.scale_bytes:

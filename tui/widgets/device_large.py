@@ -16,7 +16,7 @@ AXIS_ROWS = 9
 def history_shape(width: int, rows: int, widths: SharedWidths) -> tuple[int, int]:
     """Return the cells and rows of the graph in a panel of this size."""
     axis = 1 if rows >= AXIS_ROWS else 0
-    return max(0, width - 2 - _scale_width(widths)), max(0, rows - 3 - axis)
+    return max(0, width - 3 - _scale_width(widths)), max(0, rows - 3 - axis)
 
 
 def draw_large(
@@ -59,17 +59,17 @@ def _identity(view: DeviceView, widths: SharedWidths, width: int, glyphs: Glyphs
     left += fields.name(view, widths.name, glyphs) if widths.name else []
     left += [*fields.kind_and_rank(view, widths), Span("   ")]
     left += fields.risk_or_state(view, glyphs, is_long=True)
-    room = width - line_width(metrics) - 2
+    room = width - line_width(metrics) - 3
     if not metrics or room < line_width(left[:-1]):
         return left
-    return [*fit_line(left, room), Span("  "), *metrics]
+    return [*fit_line(left, room, ellipsis=glyphs.ellipsis), Span("  "), *metrics, Span(" ")]
 
 
 def _memory(view: DeviceView, widths: SharedWidths, width: int, glyphs: Glyphs) -> Line:
     """Return the gauge and its figures."""
     memory = view.device.memory
     figures = fields.memory_figures(view, widths, glyphs)
-    cells = width - 4 - fields.memory_figures_width(widths)
+    cells = width - 5 - fields.memory_figures_width(widths)
     gauge = draw_gauge(
         memory,
         view.scale_bytes,

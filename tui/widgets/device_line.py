@@ -91,7 +91,11 @@ def draw_line(
         indent: Cells by which a MIG instance stands in.
     """
     memory = view.device.memory
-    line: Line = [*fields.edge(view, glyphs, indent), *fields.label(view, widths), Span(" ")]
+    line: Line = [
+        *fields.edge(view, glyphs, indent),
+        Span(view.device.label.rjust(widths.label), "strong" if view.is_selected else "muted"),
+        Span(" "),
+    ]
     if columns.name:
         line += [*fields.name(view, columns.name - 1, glyphs), Span(" ")]
     line += draw_gauge(
@@ -111,7 +115,7 @@ def draw_line(
 
 
 def _share_role(view: DeviceView) -> Role:
-    return fields.figure_role(view, "strong" if view.fill_role == "fill" else view.fill_role)
+    return fields.figure_role(view, view.risk_role if view.is_in_danger else "strong")
 
 
 def _share(view: DeviceView, columns: LineColumns, glyphs: Glyphs) -> str:

@@ -149,8 +149,8 @@ class DevicePanels(ScrollView, can_focus=True):
         super().notify_style_update()
         self._looks = {}
         self._lines = []
-        if self.is_attached:
-            self._draw()
+        if self.is_mounted:
+            self.call_next(self._draw)
 
     def on_resize(self) -> None:
         """Lay the devices out for the new room."""
@@ -223,7 +223,7 @@ class DevicePanels(ScrollView, can_focus=True):
 
     def _draw(self) -> None:
         """Draw everything, and ask for a repaint of the lines that changed."""
-        if not self.is_attached:
+        if not self.is_mounted:
             return
         width, height = self.scrollable_content_region.size
         lines = self._picture.draw(

@@ -158,7 +158,12 @@ class DevicePicture:
         return self._fit(line, width)
 
     def _fit(self, line: Line, width: int) -> Line:
-        return fit_line(line, width, is_ascii=self._glyphs.unmeasured.isascii())
+        return fit_line(
+            line,
+            width,
+            is_ascii=self._glyphs.unmeasured.isascii(),
+            ellipsis=self._glyphs.ellipsis if width > 1 else "",
+        )
 
     def _paint(self, painter: "_Painter", view: DeviceView, place: Placement) -> list[Line]:
         """Return the lines of one device, drawn anew only where something in them changed."""

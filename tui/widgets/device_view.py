@@ -14,6 +14,7 @@ from ...engine.units import GIB
 from ..drawing.numbers import share_percent
 from ..drawing.spans import Role
 
+_FILLS: dict[str, Role] = {"medium": "fill-medium", "high": "fill-high", "critical": "fill-critical"}
 NAME_WIDTH = 24
 """Longest name of a device that is drawn in full."""
 
@@ -53,8 +54,15 @@ class DeviceView:
 
     @property
     def fill_role(self) -> Role:
-        """Role of what is filled: calm unless there is a risk."""
-        return self.risk.level if self.risk.level in ("medium", "high", "critical") else "fill"
+        """Role of what is filled: calm unless there is a risk, grey where it is not of now."""
+        if not self.is_fresh:
+            return "muted"
+        return _FILLS.get(self.risk.level, "fill")
+
+    @property
+    def is_in_danger(self) -> bool:
+        """Whether a forecast says that memory runs short."""
+        return self.is_fresh and self.risk.level in _FILLS
 
     @property
     def risk_role(self) -> Role:
