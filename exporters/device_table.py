@@ -13,7 +13,7 @@ from .plain_text import make_printable
 from .severity import GLYPHS, STYLES
 
 _COLUMNS = ("device", "name", "gauge", "GiB", "used", "util", "temp", "power", "risk")
-_DISPENSABLE = ("power", "temp", "gauge", "util", "name", "used")
+_DISPENSABLE = ("power", "temp", "gauge", "util", "name", "used", "risk")
 """Columns in the order in which a narrow terminal does without them."""
 _LEFT_ALIGNED = frozenset({"device", "name", "gauge", "risk"})
 _NAME_MIN_WIDTH = 6

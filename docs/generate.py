@@ -1,0 +1,16 @@
+"""Write the pages and schemas that are made from the program itself: run `python docs/generate.py`."""
+
+from pathlib import Path
+
+from vramscope.exporters.schema import render_status_schema
+from vramscope.exporters.settings_page import render_settings_page
+
+DOCS = Path(__file__).resolve().parent
+
+if __name__ == "__main__":
+    for name, text in {
+        "status.schema.json": render_status_schema(),
+        "settings.md": render_settings_page(),
+    }.items():
+        (DOCS / name).write_text(text, encoding="utf-8")
+        print(DOCS / name)
