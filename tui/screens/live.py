@@ -37,11 +37,11 @@ class LiveScreen(ThriftyScreen[None]):
 
     BINDINGS = [*LIVE_BINDINGS]
 
-    snapshot: reactive[Snapshot] = reactive(Snapshot)
+    snapshot: reactive[Snapshot] = reactive(Snapshot, repaint=False)
     """What is drawn."""
-    frames_skipped: reactive[int] = reactive(0)
+    frames_skipped: reactive[int] = reactive(0, repaint=False)
     """Snapshots that a newer one replaced before they were drawn."""
-    paused_since_s: reactive[float | None] = reactive(None)
+    paused_since_s: reactive[float | None] = reactive(None, repaint=False)
     """Time of the sample at which the figures were frozen, or None."""
 
     def __init__(self, glyphs: Glyphs, history: History, clock: Clock, signal_policy: SignalPolicy) -> None:
