@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ import pytest
 
 from ..pretend_nvml.driver import PretendDriver
 from ..pretend_nvml.layout import FunctionClass
-from .running import GIB, REPOSITORY, no_library, run
+from ..waiting import wait_until
+from .running import GIB, REPOSITORY, no_library, run, start
 
 SCHEMA: dict[str, Any] = json.loads((REPOSITORY / "docs/status.schema.json").read_text(encoding="utf-8"))
 
@@ -169,9 +171,24 @@ def test_a_driver_that_hangs_holds_nothing_up(
     pretend_driver.raw.init_hang = 1
     outcome = run("--once")
     assert outcome.code == 5
-    assert outcome.wall_s < 5
-    assert "does not return" in outcome.stderr
+    assert outcome.wall_s < 10
+    assert "the NVIDIA driver does not answer" in outcome.stderr
     assert "host memory" in outcome.stdout
+
+
+def test_a_driver_that_takes_seconds_to_start_is_waited_for(
+    pretend_driver: PretendDriver, pretend_environment: dict[str, str]
+) -> None:
+    pretend_driver.add_device()
+    pretend_driver.raw.init_hang = 1
+    process = start("--once", "--json")
+    wait_until(lambda: pretend_driver.raw.init_waiting, what="the driver to be asked")
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(timeout=1.2)
+    pretend_driver.raw.init_hang = 0
+    printed, complaints = process.communicate(timeout=20)
+    assert (process.returncode, complaints) == (0, "")
+    assert len(json.loads(printed)["devices"]) == 1
 
 
 def test_nothing_is_started_and_nothing_is_left(

@@ -9,14 +9,10 @@ from vramscope.engine.sampling.live import LiveProducer
 from vramscope.engine.sampling.node import open_node
 from vramscope.exporters.status import describe_sample
 
-EXIT_NO_DEVICE = 4
-EXIT_DRIVER_HANGS = 5
-DRIVER_HANGS = (
-    "no GPU could be read: a call into the NVIDIA driver does not return; see `dmesg | grep -i nvrm`"
-)
-NO_DEVICE = (
-    "no GPU was found: the driver is loaded and lists none; `vramscope doctor` says what was looked for"
-)
+EXIT_DRIVER_SILENT = 5
+DRIVER_SILENT = "no GPU could be read: the NVIDIA driver does not answer; see `dmesg | grep -i nvrm`"
+ANSWERS_WITHIN_S = 5.0
+"""A driver that nobody keeps loaded takes seconds to start; one that is silent for longer hangs."""
 
 
 class LocalNode:
@@ -38,13 +34,12 @@ class LocalNode:
         """The code of why there is no device."""
         if self._producer.failures:
             return self._producer.failures[0].exit_code
-        return EXIT_DRIVER_HANGS if self.has_held_calls else EXIT_NO_DEVICE
+        return EXIT_DRIVER_SILENT
 
     @property
     def sentences(self) -> list[str]:
         """Why there is no device."""
-        failures = [str(failure) for failure in self._producer.failures]
-        return failures or [DRIVER_HANGS if self.has_held_calls else NO_DEVICE]
+        return [str(failure) for failure in self._producer.failures] or [DRIVER_SILENT]
 
     @property
     def has_held_calls(self) -> bool:
@@ -65,8 +60,11 @@ class LocalNode:
         Args:
             meanwhile: Called once between the two.
         """
-        for sample in self._await_samples(None):
-            self._analyzers().observe(sample)
+        end_s = time.monotonic() + ANSWERS_WITHIN_S
+        samples = self._await_samples(None)
+        while not (samples[-1].devices or self._producer.failures) and time.monotonic() < end_s:
+            samples = self._await_samples(None)
+        self._analyzers().observe(samples[-1])
         meanwhile()
         return self._describe(self._await_samples(None)[-1])
 

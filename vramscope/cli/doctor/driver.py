@@ -13,7 +13,6 @@ from vramscope.engine.units import format_bytes
 
 from .check import Check
 
-EXIT_NO_DEVICE = 4
 NVML_DISTRIBUTION = "nvidia-ml-py"
 
 
@@ -82,22 +81,22 @@ def examine_device_files(dev: Path = Path("/dev")) -> Iterator[Check]:
 
 def examine_devices() -> Iterator[Check]:
     """Look at every device: what it is and whether its memory can be read."""
-    source = NvmlSource()
+    library = NvmlLibrary()
     try:
-        readers = source.discover()
+        library.open()
     except SourceUnavailableError:
         yield Check("devices", "note", "not looked at: the library did not start")
         return
-    if not readers:
-        yield Check(
-            "devices",
-            "problem",
-            "the driver lists no device",
-            "see `nvidia-smi -L` and `lspci`",
-            EXIT_NO_DEVICE,
-        )
+    listed_count = library.read_number("nvmlDeviceGetCount_v2") or 0
+    library.close()
+    source = NvmlSource()
+    try:
+        readers = source.discover()
+    except SourceUnavailableError as error:
+        yield Check("devices", "problem", *_split(str(error)), error.exit_code)
+        return
     yield from map(_examine_device, readers)
-    missing_count = _count_listed() - sum(reader.identity.parent_uuid is None for reader in readers)
+    missing_count = listed_count - sum(reader.identity.parent_uuid is None for reader in readers)
     if missing_count > 0:
         yield Check(
             "devices",
@@ -106,11 +105,6 @@ def examine_devices() -> Iterator[Check]:
             "see `dmesg | grep -i xid`; a lost device needs a reset or a reboot",
         )
     source.close()
-
-
-def _count_listed() -> int:
-    """Return how many devices the started library lists."""
-    return NvmlLibrary().read_number("nvmlDeviceGetCount_v2") or 0
 
 
 def _examine_device(reader: DeviceReader) -> Check:

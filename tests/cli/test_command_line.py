@@ -1,0 +1,215 @@
+"""The front door: verbs, flags, exit codes, and what a user reads when something is wrong."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import vramscope
+from vramscope.cli.parser import build_parser, parse
+from vramscope.cli.verbs import list_verbs
+from vramscope.engine.errors import UsageError
+
+from .running import REPOSITORY, environment, no_library, run
+
+
+def test_the_version_is_printed() -> None:
+    outcome = run("--version")
+    assert (outcome.code, outcome.stdout, outcome.stderr) == (0, f"vramscope {vramscope.__version__}\n", "")
+
+
+def test_it_runs_uninstalled_from_the_root_of_the_repository() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "vramscope", "--version"],
+        cwd=REPOSITORY,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+        capture_output=True,
+        check=True,
+        timeout=30,
+    )
+    assert done.stdout.startswith(b"vramscope ")
+
+
+def test_help_names_every_verb_and_the_exit_codes() -> None:
+    outcome = run("--help")
+    assert outcome.code == 0
+    for verb in list_verbs():
+        assert verb in outcome.stdout
+    assert "130 interrupted" in outcome.stdout
+
+
+@pytest.mark.parametrize("verb", list_verbs())
+def test_every_verb_has_help(verb: str) -> None:
+    outcome = run(verb, "--help")
+    assert (outcome.code, outcome.stderr) == (0, "")
+    assert f"usage: vramscope {verb}" in outcome.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--nonsense"], "unrecognized arguments: --nonsense; see `vramscope --help`"),
+        (["agnet"], "unknown verb 'agnet'; did you mean `vramscope agent`?"),
+        (["zzz"], "unknown verb 'zzz'; the verbs are agent, completion, doctor, replay, worker"),
+        (["agent", "--nonsense"], "unrecognized arguments: --nonsense"),
+        (["--theme", "pink"], "argument --theme: invalid choice: 'pink'"),
+        (["replay"], "the following arguments are required: DIR; see `vramscope replay --help`"),
+    ],
+)
+def test_words_that_mean_nothing_are_told(words: list[str], told: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse(words)
+    assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--interval", "soon", "--json"], "--interval soon: expected seconds or a duration such as 500ms"),
+        (["--interval", "0", "--json"], "--interval 0: expected seconds"),
+        (["--duration", "10"], "--duration goes with --json"),
+        (["--duration", "x", "--json"], "--duration x: not a duration"),
+        (["--duration", "0", "--json"], "--duration 0: expected a time above zero"),
+        (["--once", "--duration", "5"], "--duration does not go with --once"),
+        (["--once", "agent"], "--once shows this node and does not go with the verb agent"),
+        (["--once", "--config", "/nowhere.toml"], "/nowhere.toml: No such file or directory"),
+        (["replay", "/nowhere/at/all"], "/nowhere/at/all"),
+        (["replay", ".", "--speed", "0"], "--speed 0: expected a number above 0"),
+        (["replay", ".", "--speed", "nan"], "--speed nan: expected a number above 0"),
+        (["replay", ".", "--capacity", "much"], "--capacity much: not a size"),
+    ],
+)
+def test_a_users_mistake_is_one_line_and_exit_code_2(words: list[str], told: str) -> None:
+    outcome = run(*words)
+    assert outcome.code == 2
+    assert outcome.stdout == ""
+    assert told in outcome.stderr
+    assert outcome.stderr.startswith("vramscope: ")
+    assert len(outcome.stderr.splitlines()) == 1
+
+
+def test_without_a_terminal_the_live_view_says_what_to_use() -> None:
+    outcome = run()
+    assert outcome.code == 2
+    assert "vramscope --once" in outcome.stderr
+
+
+def test_flags_count_before_and_after_the_verb() -> None:
+    assert parse(["agent", "--interval", "3"]).interval == "3"
+    assert parse(["--interval", "3", "agent"]).interval == "3"
+    assert parse(["--interval", "3", "agent", "--interval", "4"]).interval == "4"
+
+
+def test_what_is_not_given_is_not_set() -> None:
+    assert not hasattr(parse([]), "interval")
+    assert not hasattr(parse(["agent"]), "interval")
+
+
+def test_only_the_verbs_that_are_meant_are_loaded() -> None:
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import sys; from vramscope.cli.parser import parse; parse(sys.argv[1:]);"
+            "print(*[name for name in sys.modules if name.startswith('vramscope.cli.verbs.')])",
+            "agent",
+        ],
+        env=environment(),
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+        timeout=30,
+    )
+    assert done.stdout.split() == ["vramscope.cli.verbs.agent"]
+
+
+def test_every_verb_says_what_it_does() -> None:
+    for verb in list_verbs():
+        assert verb in build_parser().format_help()
+
+
+@pytest.mark.parametrize("kind", ["file", "link", "open"])
+def test_a_runtime_folder_that_is_not_private_is_exit_code_6(kind: str, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    if kind == "file":
+        folder.touch()
+    elif kind == "link":
+        folder.symlink_to(tmp_path)
+    else:
+        folder.mkdir()
+        folder.chmod(0o755)
+    for verb in ("agent", "worker"):
+        outcome = run(verb, "--runtime-dir", str(folder))
+        assert outcome.code == 6
+        assert outcome.stderr.startswith(f"vramscope: runtime folder {folder} is ")
+        assert len(outcome.stderr.splitlines()) == 1
+
+
+def test_the_settings_of_the_current_folder_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "vramscope.toml").write_text("ascii = true\ncolour = false\n")
+    monkeypatch.chdir(tmp_path)
+    outcome = run("--once")
+    assert outcome.code == 2
+    assert outcome.stderr == (
+        f'vramscope: {tmp_path}/vramscope.toml:2: unknown setting "colour"; did you mean "color"?\n'
+    )
+    (tmp_path / "vramscope.toml").write_text("ascii = true\n")
+    assert run("--once", **no_library(tmp_path)).stdout.isascii()
+
+
+class TestInternalErrors:
+    """A mistake of ours: one line with where the report is, and the traceback only for who asks."""
+
+    @pytest.fixture
+    def broken(self, tmp_path: Path) -> dict[str, str]:
+        """Make the first import of the headless path fail."""
+        (tmp_path / "sitecustomize.py").write_text(
+            "import vramscope.cli.configuration as c\n"
+            "def fail(arguments): raise ZeroDivisionError('our mistake')\n"
+            "c.read_settings = fail\n"
+        )
+        return {"PYTHONPATH": f"{tmp_path}:{REPOSITORY}"}
+
+    def run_broken(self, broken: dict[str, str], **variables: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [sys.executable, "-m", "vramscope", "--once"],
+            env={**os.environ, **broken, **variables},
+            capture_output=True,
+            encoding="utf-8",
+            check=False,
+            timeout=30,
+        )
+
+    def test_the_line_names_a_report_that_holds_the_traceback(self, broken: dict[str, str]) -> None:
+        done = self.run_broken(broken)
+        assert done.returncode == 1
+        (line,) = done.stderr.splitlines()
+        assert line.startswith("vramscope: internal error: ZeroDivisionError: our mistake; the report is in ")
+        report = Path(line.rpartition(" ")[2])
+        assert report.is_relative_to(os.environ["XDG_STATE_HOME"])
+        assert "Traceback" in report.read_text()
+
+    def test_the_traceback_is_printed_for_who_asks(self, broken: dict[str, str]) -> None:
+        done = self.run_broken(broken, VRAMSCOPE_DEBUG="1")
+        assert done.returncode == 1
+        assert done.stderr.startswith("Traceback")
+
+    def test_where_no_report_can_be_written_the_line_says_how_to_see_more(
+        self, broken: dict[str, str], tmp_path: Path
+    ) -> None:
+        (tmp_path / "file").touch()
+        done = self.run_broken(broken, XDG_STATE_HOME=str(tmp_path / "file"))
+        assert done.returncode == 1
+        assert done.stderr.endswith("our mistake; set VRAMSCOPE_DEBUG=1 to see where\n")
+
+    def test_old_reports_go(self, broken: dict[str, str], private_environment: Path) -> None:
+        folder = private_environment / "home/.local/state/vramscope/errors"
+        folder.mkdir(parents=True)
+        for number in range(30):
+            (folder / f"20200101-0000{number:02d}-1.txt").touch()
+        self.run_broken(broken)
+        names = sorted(path.name for path in folder.iterdir())
+        assert len(names) == 10
+        assert names[-1] > "2021"
