@@ -1,0 +1,124 @@
+"""The table of `--once`: fits any width, cuts no figure, is honest about what is not known."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vramscope.analyzers.sentence import count_cells
+from vramscope.engine.model import DeviceSample, MemoryReading, NodeStatus, ProcessReading
+from vramscope.exporters.table import TableStyle, render_table
+
+from .statuses import GIB, make_device, make_finding, make_status, statuses
+
+
+def render(*devices: DeviceSample, width: int = 80, **style: bool) -> str:
+    return render_table(make_status(*devices), TableStyle(width=width, **style))
+
+
+def row_of(text: str, label: str) -> str:
+    return next(line for line in text.splitlines() if line.split()[:1] == [label])
+
+
+@given(statuses, st.integers(20, 240), st.booleans(), st.booleans())
+def test_whatever_was_measured_it_fits_and_steers_no_terminal(
+    status: NodeStatus, width: int, is_ascii: bool, has_color: bool
+) -> None:
+    style = TableStyle(width=width, is_ascii=is_ascii, has_color=has_color)
+    text = render_table(status, style)
+    if has_color:
+        return
+    assert all(count_cells(line) <= width for line in text.split("\n"))
+    assert "\x1b" not in text
+    assert text.isascii() or not is_ascii
+
+
+@pytest.mark.parametrize("width", [26, 40, 60, 80, 120])
+def test_figures_are_never_cut(width: int) -> None:
+    text = render(make_device(used_gib=61.25), make_device(1, used_gib=7), width=width)
+    assert "61.2/80.0" in text
+    assert " 7.0/80.0" in text
+
+
+def test_a_wide_terminal_shows_everything_of_a_device() -> None:
+    row = row_of(render(make_device(used_gib=61.25), width=120), "0")
+    for cell in ("NVIDIA H100 80GB HBM3", "61.2/80.0", "77 %", "98 %", "64 °C", "612 W", "? unknown"):
+        assert cell in row
+
+
+def test_the_gauge_runs_from_zero_to_the_total_and_shows_the_peak_of_the_tick() -> None:
+    half = MemoryReading(80 * GIB, 40 * GIB, 40 * GIB, 40 * GIB, 60 * GIB)
+    row = row_of(render(make_device(memory=half), width=160), "0")
+    gauge = "".join(cell for cell in row if cell in "█▒░")
+    assert gauge == "█" * 10 + "▒" * 5 + "░" * 5
+
+
+def test_what_is_not_known_is_a_dash_and_never_a_zero() -> None:
+    unknown = make_device(
+        memory=MemoryReading(), utilization_percent=None, temperature_c=None, power_w=None, name=None
+    )
+    row = row_of(render(unknown, width=120), "0")
+    assert "0 %" not in row
+    assert "0.0" not in row
+    assert row.count("—") >= 7
+
+
+def test_a_stale_device_says_for_how_long_and_a_lost_one_that_it_is() -> None:
+    text = render(make_device(0, state="stale", age_s=7.4), make_device(1, state="lost"))
+    assert "stale 7 s" in row_of(text, "0")
+    assert "LOST" in row_of(text, "1")
+
+
+def test_unified_memory_is_labelled() -> None:
+    memory = MemoryReading(128 * GIB, 20 * GIB, 108 * GIB, 20 * GIB, 20 * GIB, "host")
+    text = render(make_device(name="NVIDIA GB10", kind="unified", memory=memory))
+    assert "GPU 0 shares the host's memory; its figures are the host's (unified)" in text
+
+
+def test_an_instance_stands_under_its_gpu() -> None:
+    text = render(make_device(0), make_device(0, uuid="MIG-1", kind="mig", mig_index=1, parent_uuid="GPU-0"))
+    assert row_of(text, "0:1").startswith(" 0:1")
+
+
+def test_processes_are_sorted_by_memory_and_honest_about_where_they_are() -> None:
+    processes = (
+        ProcessReading(pid=1, user="ana", command="small", used_bytes=GIB),
+        ProcessReading(pid=2, user="ana", command="large", used_bytes=9 * GIB),
+        ProcessReading(pid=3, location="outside", used_bytes=None),
+        ProcessReading(pid=4, command="dead", location="gone", used_bytes=2 * GIB),
+        ProcessReading(pid=5, command="inner", location="container", container="ab12", used_bytes=3 * GIB),
+    )
+    text = render(make_device(processes=processes))
+    assert text.index("large") < text.index("small")
+    assert "host pid 3, outside this container" in text
+    assert "dead (exited, memory still held)" in text
+    assert "[container ab12] inner" in text
+
+
+def test_a_command_line_cannot_steer_the_terminal() -> None:
+    evil = ProcessReading(pid=1, user="a\x07b", command="x\x1b]0;owned\x07\x9b31m\r\ny", used_bytes=GIB)
+    text = render(make_device(processes=(evil,), name="[red]card[/red]"))
+    assert "\x1b" not in text
+    assert "\x9b" not in text
+    assert "\x07" not in text
+    assert "[red]card[/red]" in text
+
+
+def test_open_findings_are_shown_with_advice_and_closed_ones_are_not() -> None:
+    findings = (make_finding(), make_finding(id="2", title="an old story", closed_s=3.0))
+    text = render_table(make_status(make_device(), findings=findings), TableStyle())
+    assert text.splitlines()[1].startswith("✖ GPU 0 out of memory in 1 m 16 s")
+    assert "Lower the batch size." in text
+    assert "an old story" not in text
+    assert "✖ critical" in row_of(text, "0")
+
+
+def test_notes_are_shown_unless_they_are_told_elsewhere() -> None:
+    status = make_status(make_device(), notes=("first note", "second note"))
+    text = render_table(status, TableStyle(), hidden_notes=["first note"])
+    assert "first note" not in text
+    assert "second note" in text
+
+
+def test_colour_is_used_only_where_it_is_asked_for() -> None:
+    assert "\x1b[" in render(make_device(), has_color=True)
+    assert "\x1b[" not in render(make_device(), has_color=False)
