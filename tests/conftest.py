@@ -15,6 +15,8 @@ pytest_plugins = (
 )
 
 FOREIGN_PREFIXES = ("VRAMSCOPE_", "TEXTUAL", "XDG_")
+OUR_OWN_PREFIX = "TEXTUAL_SNAPSHOT_"
+"""Variables in which pytest-textual-snapshot keeps its own state."""
 FOREIGN_NAMES = (
     "COLORFGBG",
     "COLORTERM",
@@ -36,6 +38,8 @@ def private_environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     The folder has a short path because a unix socket's may be no longer than 107 bytes.
     """
     for name in list(os.environ):
+        if name.startswith(OUR_OWN_PREFIX):
+            continue
         if name in FOREIGN_NAMES or name.startswith(FOREIGN_PREFIXES):
             monkeypatch.delenv(name)
     folder = Path(tempfile.mkdtemp(prefix="vs-", dir="/tmp"))
