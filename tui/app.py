@@ -86,6 +86,7 @@ class VramscopeApp(App[None], inherit_bindings=False):
         self._ascii_filter, self._color_filter = AsciiFilter(), NoColor()
         self._newest = Snapshot()
         self._is_paused = False
+        self._skipped_at_start = 0
         register_themes(cast("App[object]", self))
         self.theme = f"vramscope-{self._first_theme()}"
 
@@ -130,6 +131,9 @@ class VramscopeApp(App[None], inherit_bindings=False):
         snapshot = self._mailbox.take()
         if snapshot is None:
             return
+        if self._newest.sample is None:
+            # What came before the first picture was late for nobody.
+            self._skipped_at_start = self._mailbox.replaced
         self._newest = snapshot
         if not self._is_paused:
             self._draw()
@@ -145,7 +149,7 @@ class VramscopeApp(App[None], inherit_bindings=False):
 
     def _draw(self) -> None:
         with self.batch_update():
-            self.live.frames_skipped = self._mailbox.replaced
+            self.live.frames_skipped = self._mailbox.replaced - self._skipped_at_start
             self.live.snapshot = self._newest
 
     def action_show_live(self) -> None:

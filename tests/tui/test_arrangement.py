@@ -41,7 +41,7 @@ def test_parts_go_in_the_documented_order(height: int, shown: list[str]) -> None
     assert parts(arrange(height, EIGHT)) == shown
 
 
-@pytest.mark.parametrize("count", [0, 1, 8, 16])
+@pytest.mark.parametrize("count", [1, 8, 16])
 @pytest.mark.parametrize("processes", [None, 0, 1, 200])
 @pytest.mark.parametrize("is_focused", [False, True])
 def test_devices_keep_what_they_need_or_all_but_the_verdict(

@@ -51,6 +51,7 @@ class LiveScreen(ThriftyScreen[None]):
         self._arrived_s = clock.monotonic_s()
         self._age_timer: Timer | None = None
         self._arranged_for: tuple[object, ...] = ()
+        self._has_list = True
         self.devices = DevicePanels(glyphs, id="devices")
         self.processes = ProcessTable(id="processes")
 
@@ -94,8 +95,10 @@ class LiveScreen(ThriftyScreen[None]):
         self._show_verdict()
         devices = sample.devices if sample else ()
         has_devices = bool(devices) or sample is None
-        if self.has_class("-no-devices") is has_devices:
-            self.set_class(not has_devices, "-no-devices")
+        self.set_class(not has_devices, "-no-devices")
+        has_list = sample is None or (bool(devices) and sample.clock == "wall")
+        if has_list is not self._has_list:
+            self._has_list = has_list
             self.refresh_bindings()
         if has_devices:
             self.devices.show(self.snapshot, self._history)
@@ -160,12 +163,11 @@ class LiveScreen(ThriftyScreen[None]):
         if self.devices.zoomed is not None:
             devices = devices[:1]
         count = len(devices)
-        has_list = sample is not None and bool(devices) and sample.clock == "wall"
         return Needs(
             device_count=count,
             devices_least=DevicePanels.minimum_height(count, width) if count else 3,
             devices_height=lambda rows: arrange_devices(devices, width, rows).height if count else rows,
-            processes=len(self.processes.rows) if has_list else None,
+            processes=len(self.processes.rows) if self._has_list and count else None,
             is_table_focused=self.focused is self.processes,
         )
 
@@ -208,17 +210,14 @@ class LiveScreen(ThriftyScreen[None]):
         self.call_after_refresh(self._rearrange)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Return whether an action makes sense now; without a device nothing holds its memory."""
-        return not (self.has_class("-no-devices") and action in PROCESS_ACTIONS)
+        """Return whether an action makes sense now: a recording or a host alone lists no processes."""
+        return self._has_list or action not in PROCESS_ACTIONS
 
     def _can_list(self) -> bool:
         """Return whether processes are on the screen; say why they are not."""
         if self.processes.display:
             return True
-        sample = self.snapshot.sample
-        is_recorded = sample is not None and sample.clock == "trace"
-        reason = "A recording has no processes." if is_recorded else TOO_LOW
-        self.notify(reason, timeout=3)
+        self.notify(TOO_LOW, timeout=3)
         return False
 
     def action_choose_sort(self) -> None:

@@ -13,7 +13,7 @@ from textual.strip import Strip
 
 from ...engine.model import DeviceSample
 from ..bindings import PROCESS_BINDINGS
-from ..drawing.spans import Role, Span, fit_line, fit_text, right_text, to_strip
+from ..drawing.spans import Role, Span, fit_line, fit_text, line_width, right_text, to_strip
 from ..process_rows import (
     COLUMNS,
     Column,
@@ -200,7 +200,7 @@ class ProcessTable(ScrollView, can_focus=True):
         looks = {role: self.get_component_rich_style(f"process-table--{role}") for role in ROLES}
         if y == 0:
             heading = self.get_component_rich_style("process-table--heading")
-            return _tint(to_strip(fit_line(self._heading(), width), looks), heading)
+            return _tint(to_strip(self._heading(width), looks), heading)
         index = y - 1 + self.scroll_offset.y
         if index >= len(self.rows):
             return to_strip(
@@ -211,7 +211,8 @@ class ProcessTable(ScrollView, can_focus=True):
             return _tint(strip, self.get_component_rich_style("process-table--cursor"))
         return strip
 
-    def _heading(self) -> list[Span]:
+    def _heading(self, width: int) -> list[Span]:
+        """Return the titles, and at the right how many processes there are."""
         spans = [Span(" ")]
         for column in COLUMNS:
             is_sorted = column.name == self.order.column
@@ -219,11 +220,13 @@ class ProcessTable(ScrollView, can_focus=True):
             role: Role = "accent" if is_sorted else "muted"
             title = f"{mark}{column.title}" if column.is_number else f"{column.title}{mark}"
             spans += [Span(_align(title, column), role), Span(" " * COLUMN_GAP)]
-        if self.filter_text:
-            spans.append(
-                Span(f"{len(self.rows)} of {self.process_count} match “{self.filter_text}”", "accent")
-            )
-        return spans
+        count = f"{len(self.rows)} of {self.process_count} match “{self.filter_text}” "
+        if not self.filter_text:
+            count = f"{self.process_count} process{'' if self.process_count == 1 else 'es'} "
+        room = width - line_width(spans)
+        if room > len(count):
+            spans.append(Span(right_text(count, room, ELLIPSIS), "accent" if self.filter_text else "muted"))
+        return fit_line(spans, width)
 
     def _explain_absence(self) -> str:
         if self._all_rows:
