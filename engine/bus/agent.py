@@ -25,6 +25,8 @@ class AgentOptions(msgspec.Struct, frozen=True):
     replay: Path | None = None
     """A trace to play instead of sampling this node."""
     speed: float = 1.0
+    replay_interval_s: float = 0.1
+    """Seconds of the trace from one sample to the next."""
     capacity_bytes: int | None = None
     """Capacity of the recorded devices, where the trace does not say it."""
     leaves_with_viewers: bool = False
@@ -71,7 +73,12 @@ def _open_producer(options: AgentOptions) -> SampleProducer:
     if options.replay is not None:
         from ..sampling.trace_player import TracePlayer
 
-        return TracePlayer(options.replay, speed=options.speed, capacity_bytes=options.capacity_bytes)
+        return TracePlayer(
+            options.replay,
+            speed=options.speed,
+            interval_s=options.replay_interval_s,
+            capacity_bytes=options.capacity_bytes,
+        )
     from ..sampling.node import open_node
 
     return open_node(interval_s=options.interval_s, memory_interval_s=options.memory_interval_s)

@@ -129,10 +129,12 @@ def attach_or_start(
     return feed
 
 
-def play(path: Path, *, speed: float = 1.0, capacity_bytes: int | None = None) -> HubFeed:
+def play(
+    path: Path, *, speed: float = 1.0, interval_s: float = 0.1, capacity_bytes: int | None = None
+) -> HubFeed:
     """Return a feed of a trace, played by a hub of its own in a private folder."""
     folder = Path(tempfile.mkdtemp(prefix="vramscope-replay-"))
-    arguments = ["--replay", str(path), "--speed", str(speed)]
+    arguments = [f"--replay={path}", "--speed", str(speed), "--replay-interval", str(interval_s)]
     if capacity_bytes is not None:
         arguments += ["--capacity", str(capacity_bytes)]
     feed = HubFeed(folder, agent_arguments=arguments, is_private=True)

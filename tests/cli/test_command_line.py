@@ -76,9 +76,11 @@ def test_words_that_mean_nothing_are_told(words: list[str], told: str) -> None:
         (["--once", "agent"], "--once shows this node and does not go with the verb agent"),
         (["--once", "--config", "/nowhere.toml"], "/nowhere.toml: No such file or directory"),
         (["replay", "/nowhere/at/all"], "/nowhere/at/all"),
-        (["replay", ".", "--speed", "0"], "--speed 0: expected a number above 0"),
-        (["replay", ".", "--speed", "nan"], "--speed nan: expected a number above 0"),
+        (["replay", ".", "--speed", "0"], "--speed 0: expected a number from 0.001 to 10000"),
+        (["replay", ".", "--speed", "nan"], "--speed nan: expected a number from"),
         (["replay", ".", "--capacity", "much"], "--capacity much: not a size"),
+        (["replay", ".", "--capacity", "0"], "--capacity 0: expected a size above zero"),
+        (["replay", ".", "--interval", "often"], "--interval often: not a duration"),
     ],
 )
 def test_a_users_mistake_is_one_line_and_exit_code_2(words: list[str], told: str) -> None:

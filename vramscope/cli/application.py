@@ -22,10 +22,11 @@ def _dispatch(argv: Sequence[str]) -> int:
     from .parser import parse
 
     arguments = parse(argv)
-    runtime_dir = getattr(arguments, "runtime_dir", None)
-    if runtime_dir is not None:
-        # Processes that this one starts arrive at the same folder by the same variable.
-        os.environ["VRAMSCOPE_RUNTIME_DIR"] = str(runtime_dir.absolute())
+    # Processes that this one starts arrive at the same folder and settings by the same variables.
+    for name, variable in (("runtime_dir", "VRAMSCOPE_RUNTIME_DIR"), ("config", "VRAMSCOPE_CONFIG")):
+        path = getattr(arguments, name, None)
+        if path is not None:
+            os.environ[variable] = str(path.absolute())
     if arguments.verb is not None:
         from .verbs import load_verb
 

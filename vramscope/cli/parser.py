@@ -7,7 +7,7 @@ from typing import NoReturn
 from vramscope import __version__
 from vramscope.engine.errors import UsageError
 
-from .parser_flags import build_common_flags, build_view_flags
+from .parser_flags import build_common_flags, build_sampling_flags, build_view_flags
 from .verbs import list_verbs, load_verb
 
 DESCRIPTION = """\
@@ -56,7 +56,7 @@ def build_parser(verbs: Sequence[str] | None = None) -> ArgumentParser:
         epilog=EPILOG,
         formatter_class=RawDescriptionHelpFormatter,
         allow_abbrev=False,
-        parents=[build_view_flags(), build_common_flags()],
+        parents=[build_sampling_flags(), build_view_flags(), build_common_flags()],
     )
     parser.add_argument("--version", action="version", version=f"vramscope {__version__}")
     output = parser.add_argument_group("headless output")

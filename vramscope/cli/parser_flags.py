@@ -5,9 +5,10 @@ from pathlib import Path
 
 from vramscope.engine.errors import UsageError
 from vramscope.engine.settings.values import list_choices
-from vramscope.engine.units import parse_bytes
+from vramscope.engine.units import parse_bytes, parse_duration
 
-MAX_SPEED = 1000.0
+MIN_SPEED = 0.001
+MAX_SPEED = 10_000.0
 
 
 def build_common_flags() -> ArgumentParser:
@@ -36,9 +37,7 @@ def build_sampling_flags() -> ArgumentParser:
 
 def build_view_flags() -> ArgumentParser:
     """Return the flags of verbs that open the live view, as a parent parser."""
-    flags = ArgumentParser(
-        add_help=False, argument_default=SUPPRESS, allow_abbrev=False, parents=[build_sampling_flags()]
-    )
+    flags = ArgumentParser(add_help=False, argument_default=SUPPRESS, allow_abbrev=False)
     group = flags.add_argument_group("view")
     group.add_argument("--theme", choices=list_choices("theme"), help="colours of the screens")
     group.add_argument("--ascii", action="store_true", help="draw with ASCII characters only")
@@ -49,34 +48,44 @@ def build_view_flags() -> ArgumentParser:
     return flags
 
 
-def add_replay_flags(parser: ArgumentParser, *, is_hidden: bool = False) -> None:
-    """Add the flags of a replay to a verb."""
-    parser.add_argument(
-        "--speed",
-        metavar="N",
-        default="1",
-        help=SUPPRESS if is_hidden else "times as fast as it was recorded (default 1)",
+def add_replay_flags(parser: ArgumentParser, *, interval_flag: str, is_hidden: bool = False) -> None:
+    """Add the flags of a replay to a verb.
+
+    Args:
+        parser: Parser of the verb.
+        interval_flag: Name of the flag for the interval in the trace.
+        is_hidden: Keep them out of the help.
+    """
+    flags = (
+        ("--speed", "speed", "N", "1", "times as fast as it was recorded (default 1)"),
+        ("--capacity", "capacity", "SIZE", None, "memory of the recorded devices, for example 80GiB"),
+        (
+            interval_flag,
+            "replay_interval",
+            "TIME",
+            "100ms",
+            "from one sample to the next, in time of the trace (default 100ms)",
+        ),
     )
-    parser.add_argument(
-        "--capacity",
-        metavar="SIZE",
-        help=SUPPRESS if is_hidden else "memory of the recorded devices, for example 80GiB",
-    )
+    for flag, name, metavar, default, text in flags:
+        parser.add_argument(
+            flag, dest=name, metavar=metavar, default=default, help=SUPPRESS if is_hidden else text
+        )
 
 
 def read_speed(arguments: Namespace) -> float:
     """Return the speed of a replay.
 
     Raises:
-        UsageError: It is not a positive number.
+        UsageError: It is no number, or out of range.
     """
     text = str(arguments.speed).removesuffix("x")
     try:
         speed = float(text)
     except ValueError:
         speed = 0.0
-    if not 0 < speed <= MAX_SPEED:
-        raise UsageError(f"--speed {arguments.speed}: expected a number above 0, at most {MAX_SPEED:g}")
+    if not MIN_SPEED <= speed <= MAX_SPEED:
+        raise UsageError(f"--speed {arguments.speed}: expected a number from {MIN_SPEED:g} to {MAX_SPEED:g}")
     return speed
 
 
@@ -95,3 +104,15 @@ def read_capacity(arguments: Namespace) -> int | None:
     if capacity_bytes == 0:
         raise UsageError("--capacity 0: expected a size above zero, for example 80GiB")
     return capacity_bytes
+
+
+def read_replay_interval(arguments: Namespace) -> float:
+    """Return the seconds of the trace from one sample to the next.
+
+    Raises:
+        UsageError: It is not a duration.
+    """
+    try:
+        return parse_duration(arguments.replay_interval)
+    except UsageError as error:
+        raise UsageError(f"--interval {arguments.replay_interval}: {error}") from error

@@ -25,7 +25,7 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
     parser.add_argument("--leave-with-viewers", action="store_true", help=SUPPRESS)
     parser.add_argument("--no-worker", action="store_true", help=SUPPRESS)
     parser.add_argument("--replay", type=Path, help=SUPPRESS)
-    add_replay_flags(parser, is_hidden=True)
+    add_replay_flags(parser, interval_flag="--replay-interval", is_hidden=True)
 
 
 def run(arguments: Namespace) -> int:
@@ -33,7 +33,7 @@ def run(arguments: Namespace) -> int:
     from vramscope.engine.bus.agent import AgentOptions, run_agent
     from vramscope.engine.paths import locate_runtime_folder
 
-    from ..parser_flags import read_capacity, read_speed
+    from ..parser_flags import read_capacity, read_replay_interval, read_speed
 
     settings = read_settings(arguments)
     return run_agent(
@@ -44,6 +44,7 @@ def run(arguments: Namespace) -> int:
             memory_interval_s=settings.memory_interval_s,
             replay=arguments.replay,
             speed=read_speed(arguments),
+            replay_interval_s=read_replay_interval(arguments),
             capacity_bytes=read_capacity(arguments),
             leaves_with_viewers=arguments.leave_with_viewers,
             has_worker=not arguments.no_worker,

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..configuration import read_settings
-from ..parser_flags import add_replay_flags, build_view_flags, read_capacity, read_speed
+from ..parser_flags import add_replay_flags, build_view_flags, read_capacity, read_replay_interval, read_speed
 from . import SubParsers
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
     parser.add_argument(
         "path", metavar="DIR", type=Path, help="folder of trace files, or the file of one rank"
     )
-    add_replay_flags(parser)
+    add_replay_flags(parser, interval_flag="--interval")
 
 
 def run(arguments: Namespace) -> int:
@@ -41,13 +41,14 @@ def run(arguments: Namespace) -> int:
     from ..live import open_view
 
     settings = read_settings(arguments)
-    speed, capacity_bytes = read_speed(arguments), read_capacity(arguments)
+    speed, interval_s = read_speed(arguments), read_replay_interval(arguments)
+    capacity_bytes = read_capacity(arguments)
     # What is wrong with the files is told here and now, not by a hub that ends behind the screen.
-    TracePlayer(arguments.path, speed=speed, capacity_bytes=capacity_bytes)
+    TracePlayer(arguments.path, speed=speed, interval_s=interval_s, capacity_bytes=capacity_bytes)
 
     def start_feed() -> "Feed":
         from vramscope.engine.bus.attach import play
 
-        return play(arguments.path, speed=speed, capacity_bytes=capacity_bytes)
+        return play(arguments.path, speed=speed, interval_s=interval_s, capacity_bytes=capacity_bytes)
 
     return open_view(start_feed, settings, config=getattr(arguments, "config", None), local_node=node_name())
