@@ -52,7 +52,7 @@ def test_every_verb_has_help(verb: str) -> None:
     [
         (["--nonsense"], "unrecognized arguments: --nonsense; see `vramscope --help`"),
         (["agnet"], "unknown verb 'agnet'; did you mean `vramscope agent`?"),
-        (["zzz"], "unknown verb 'zzz'; the verbs are agent, completion, doctor, replay, worker"),
+        (["zzz"], f"unknown verb 'zzz'; the verbs are {', '.join(list_verbs())}"),
         (["agent", "--nonsense"], "unrecognized arguments: --nonsense"),
         (["--theme", "pink"], "argument --theme: invalid choice: 'pink'"),
         (["replay"], "the following arguments are required: DIR; see `vramscope replay --help`"),

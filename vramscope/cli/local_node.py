@@ -41,11 +41,6 @@ class LocalNode:
         """Why there is no device."""
         return [str(failure) for failure in self._producer.failures] or [DRIVER_SILENT]
 
-    @property
-    def has_held_calls(self) -> bool:
-        """Whether a driver call has not returned."""
-        return self._producer.has_held_calls
-
     def start(self) -> None:
         """Begin to read on threads of its own."""
         self._producer.start()

@@ -47,11 +47,6 @@ class Observer:
             return 0
         return 0 if self._local is None else self._local.exit_code
 
-    @property
-    def has_held_calls(self) -> bool:
-        """Whether a driver call has not returned; the process must then be ended at once."""
-        return self._local is not None and self._local.has_held_calls
-
     def once(self, meanwhile: Callable[[], None] = _do_nothing) -> "NodeStatus":
         """Return the state of the node now, after two readings 0.1 s apart where this process samples.
 
