@@ -109,6 +109,21 @@ def test_an_invalid_file_is_refused_with_file_line_key_and_expectation(path: Pat
     assert caught.value.exit_code == 2
 
 
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b'theme = "\xff\xfe"\n', "not UTF-8 text at byte 9; expected a settings file"),
+        (b'theme = "da\x00rk"\n', "not TOML: "),
+    ],
+)
+def test_a_file_that_is_no_text_is_refused(content: bytes, told: str, tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_bytes(content)
+    with pytest.raises(InputFileError) as caught:
+        read_settings_file(path)
+    assert str(caught.value).startswith(f"{path}: {told}")
+
+
 def test_a_folder_in_place_of_the_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputFileError, match="Is a directory"):
         load_settings(config=tmp_path)
