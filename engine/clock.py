@@ -1,5 +1,6 @@
 """Clocks: wall time for people, monotonic time for intervals, and both injectable in tests."""
 
+import math
 import time
 from typing import Protocol
 
@@ -14,6 +15,14 @@ class Clock(Protocol):
     def monotonic_s(self) -> float:
         """Return seconds that never step, for intervals and ages."""
         ...
+
+
+def ceil_ms(duration_s: float) -> int:
+    """Return whole milliseconds that are not less than a duration, as poll(2) takes them.
+
+    Rounding down would turn the last millisecond of every wait into a loop that waits for nothing.
+    """
+    return math.ceil(1000.0 * duration_s)
 
 
 class SystemClock:

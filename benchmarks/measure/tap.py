@@ -30,6 +30,7 @@ def main(mark: str, count: str, command: list[str]) -> int:
     if pid == 0:
         fcntl.ioctl(0, termios.TIOCSWINSZ, size)
         os.environ[MARK] = mark
+        os.chdir(Path(count).parent)
         os.execvp(command[0], command)  # noqa: S606 - the program is what is measured
     signal.signal(signal.SIGWINCH, lambda *_: fcntl.ioctl(inner, termios.TIOCSWINSZ, _read_size(0)))
     tty.setraw(0)

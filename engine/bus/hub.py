@@ -8,7 +8,7 @@ from types import FrameType
 
 import zmq
 
-from ..clock import Clock, SystemClock
+from ..clock import Clock, SystemClock, ceil_ms
 from ..errors import RuntimeFolderError, WireError
 from ..history import History
 from ..model import Finding, HubStatus, Sample
@@ -117,7 +117,7 @@ class Hub:
         self._is_stopping = True
 
     def _turn(self) -> None:
-        ready = dict(self._poller.poll(int(1000 * self._producer.wait_s())))
+        ready = dict(self._poller.poll(ceil_ms(self._producer.wait_s())))
         samples = self._producer.take()
         for sample in samples:
             self._publish_sample(sample)

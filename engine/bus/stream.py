@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import zmq
 
-from ..clock import Clock, SystemClock
+from ..clock import Clock, SystemClock, ceil_ms
 from ..errors import WireError
 from ..model import Finding, HubStatus, Sample
 from .endpoints import endpoints_of
@@ -91,7 +91,7 @@ class HubStream:
     def events(self, timeout_s: float) -> list[Event]:
         """Wait until something arrives and return all that has, oldest first; empty after `timeout_s`."""
         found: list[Event] = []
-        ready = dict(self._poller.poll(int(timeout_s * 1000)))
+        ready = dict(self._poller.poll(ceil_ms(timeout_s)))
         if self._watched_fd is not None and self._watched_fd in ready:
             self.is_watched_closed = not os.read(self._watched_fd, 64)
         if self._control in ready:
