@@ -86,12 +86,13 @@ class Machine:
         device.raw.temperature_c = 58 + index % 10
         device.raw.gpu_percent = 90 + index % 10
         device.set_processes(
-            [(self._start_holder(), used_bytes // 2, "compute") for _ in range(PROCESSES_PER_DEVICE)]
+            [(self._start_holder(index), used_bytes // 2, "compute") for _ in range(PROCESSES_PER_DEVICE)]
         )
 
-    def _start_holder(self) -> int:
-        """Start a process that does nothing and stands in for one that trains."""
-        holder = subprocess.Popen(["sleep", "86400"], stdin=subprocess.DEVNULL)
+    def _start_holder(self, rank: int) -> int:
+        """Start a process that does nothing and stands in, under its name, for one that trains."""
+        command = [f"python train.py --rank {rank}", "86400"]
+        holder = subprocess.Popen(command, executable=shutil.which("sleep"), stdin=subprocess.DEVNULL)
         self._holders.append(holder)
         return holder.pid
 

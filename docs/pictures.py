@@ -1,0 +1,64 @@
+"""Draw the pictures of the documentation from the program itself: `make pictures`.
+
+Hub, worker and screens are the real ones; the devices are those of the pretend driver, and say that they are
+simulated. Each picture takes about twenty seconds, in which its devices gather history.
+"""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.machine import Machine
+from vramscope.engine.bus.attach import attach_or_start
+from vramscope.engine.clock import SystemClock
+from vramscope.engine.settings import Settings
+from vramscope.tui.app import VramscopeApp
+from vramscope.tui.process_signals import SignalPolicy
+from vramscope.tui.terminal import TerminalAbilities
+
+PICTURES = Path(__file__).with_name("pictures")
+HISTORY_S = 45.0
+SIZES = {
+    "live-120x32": (2, (120, 32)),
+    "live-80x24": (8, (80, 24)),
+    "live-200x50": (64, (200, 50)),
+    "live-40x10": (8, (40, 10)),
+}
+"""Name to number of devices, columns and rows."""
+
+
+async def draw(name: str, devices: int, size: tuple[int, int]) -> Path:
+    """Run the live view for a while and write what it shows as SVG."""
+    with Machine(devices, name="Simulated GPU 80GB") as machine:
+        os.environ.update(machine.env)
+        app = VramscopeApp(
+            attach_or_start(interval_s=0.25),
+            settings=Settings(history_window_s=HISTORY_S),
+            abilities=TerminalAbilities(),
+            clock=SystemClock(),
+            signal_policy=SignalPolicy(is_read_only=True),
+            driver_class=None,
+        )
+        async with app.run_test(size=size) as pilot:
+            await asyncio.sleep(HISTORY_S)
+            await pilot.pause()
+            picture = app.export_screenshot(title="vramscope (simulated devices)")
+    path = PICTURES / f"{name}.svg"
+    path.write_text(picture, encoding="utf-8")
+    return path
+
+
+def main() -> int:
+    """Draw every picture, or those named on the command line."""
+    PICTURES.mkdir(exist_ok=True)
+    for name in sys.argv[1:] or SIZES:
+        devices, size = SIZES[name]
+        print(asyncio.run(draw(name, devices, size)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
