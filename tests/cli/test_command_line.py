@@ -13,6 +13,7 @@ from vramscope.cli.verbs import list_verbs
 from vramscope.engine.errors import UsageError
 
 from .running import REPOSITORY, environment, no_library, run
+from .test_stream import agent
 
 
 def test_the_version_is_printed() -> None:
@@ -147,6 +148,22 @@ def test_a_runtime_folder_that_is_not_private_is_exit_code_6(kind: str, tmp_path
         assert outcome.code == 6
         assert outcome.stderr.startswith(f"vramscope: runtime folder {folder} is ")
         assert len(outcome.stderr.splitlines()) == 1
+
+
+def test_a_worker_without_an_agent_is_exit_code_7() -> None:
+    outcome = run("worker")
+    assert outcome.code == 7
+    assert outcome.stderr.startswith("vramscope: no agent serves ")
+    assert len(outcome.stderr.splitlines()) == 1
+
+
+def test_a_second_agent_is_refused_and_the_first_is_named() -> None:
+    with agent() as first:
+        outcome = run("agent")
+        assert first.poll() is None
+    assert outcome.code == 2
+    assert f"process {first.pid}" in outcome.stderr
+    assert len(outcome.stderr.splitlines()) == 1
 
 
 def test_the_settings_of_the_current_folder_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,13 +22,24 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Analyze until the agent ends."""
-    from vramscope.engine.bus.worker import run_worker
+    """Analyze until the agent ends.
+
+    Raises:
+        RuntimeFolderError: The folder is not private.
+        HubUnreachableError: No agent serves it, and none started this process.
+    """
+    from vramscope.engine.bus.lock import is_hub_alive
+    from vramscope.engine.errors import HubUnreachableError
     from vramscope.engine.paths import check_private, locate_runtime_folder
 
-    folder = locate_runtime_folder()
-    check_private(folder)
-    return run_worker(folder, parent_fd=_find_parent_pipe())
+    folder, parent_fd = locate_runtime_folder(), _find_parent_pipe()
+    if folder.exists() or folder.is_symlink():
+        check_private(folder)
+    if parent_fd is None and not is_hub_alive(folder):
+        raise HubUnreachableError(f"no agent serves {folder}: start one with `vramscope agent`")
+    from vramscope.engine.bus.worker import run_worker
+
+    return run_worker(folder, parent_fd=parent_fd)
 
 
 def _find_parent_pipe() -> int | None:
