@@ -33,7 +33,7 @@ SIZES = {
 async def draw(name: str, devices: int, size: tuple[int, int]) -> Path:
     """Run the live view for a while and write what it shows as SVG."""
     with Machine(devices, name="Simulated GPU 80GB") as machine:
-        os.environ.update(machine.env)
+        os.environ.update({**machine.env, "VRAMSCOPE_NODE": "node03"})
         app = VramscopeApp(
             attach_or_start(interval_s=0.25),
             settings=Settings(history_window_s=HISTORY_S),
