@@ -43,7 +43,7 @@ APP_BINDINGS = [
         "pause",
         "view-pause",
         "pause",
-        "Freeze the figures, or let them go on; history is kept all the while.",
+        "Freeze the figures, or let them go on; history is kept meanwhile.",
         shown_as="space",
     ),
     bind(
@@ -105,6 +105,7 @@ LIVE_BINDINGS = [
         "filter",
         "Show only processes that contain what you type.",
         shown_as="/",
+        is_priority=True,
     ),
     bind(
         "K",

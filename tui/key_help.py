@@ -16,6 +16,22 @@ GROUP_TITLES = {
 """Groups in the order in which help lists them; a binding's id is `group-verb`."""
 
 
+KEY_NAMES = {
+    "⏎": "Enter",
+    "esc": "Esc",
+    "tab": "Tab",
+    "shift+tab": "Shift+Tab",
+    "⇥": "Tab",
+    "pgup": "PgUp",
+    "pgdn": "PgDn",
+    "home": "Home",
+    "end": "End",
+    "f1": "F1",
+    "f12": "F12",
+}
+"""Keys that keyboards name otherwise than Textual does."""
+
+
 class KeyHelp(NamedTuple):
     """One thing that can be done, and the keys for it."""
 
@@ -45,6 +61,11 @@ def collect_keys(screen: Screen[object]) -> dict[str, list[KeyHelp]]:
     return {group: entries for group, entries in groups.items() if entries}
 
 
+def name_key(display: str) -> str:
+    """Return a key as keyboards name it."""
+    return KEY_NAMES.get(display, display)
+
+
 def _has_keys_of_ours(widget: Widget) -> bool:
     return type(widget).__module__.startswith("vramscope.")
 
@@ -53,7 +74,7 @@ def _note(found: dict[str, KeyHelp], binding: Binding, screen: Screen[object]) -
     """Add a binding, or a further key of one that is known."""
     if not binding.id or "-" not in binding.id or not binding.description:
         return
-    key = screen.app.get_key_display(binding)
+    key = name_key(screen.app.get_key_display(binding))
     known = found.get(binding.id)
     if known is not None:
         if key not in known.keys.split():

@@ -84,19 +84,22 @@ def _require_terminal(term: str, is_input_tty: bool, is_output_tty: bool) -> Non
 
 
 def _locale(env: Mapping[str, str]) -> str:
-    """Return the locale that decides the character set."""
+    """Return the locale that decides the character set.
+
+    Python itself sets LC_CTYPE=C.UTF-8 where LANG is C or is not installed (PEP 538), so that value says
+    nothing about the terminal as long as LANG says something.
+    """
+    if not env.get("LC_ALL") and env.get("LC_CTYPE") == "C.UTF-8" and env.get("LANG"):
+        return env["LANG"]
     return env.get("LC_ALL") or env.get("LC_CTYPE") or env.get("LANG") or ""
 
 
 def _is_utf8(env: Mapping[str, str]) -> bool:
     """Return whether the user's locale is UTF-8.
 
-    Python itself sets LC_CTYPE=C.UTF-8 where the locale is C (PEP 538), so with LANG=C that value says
-    nothing about the terminal; with no locale at all a UTF-8 terminal is by far the likelier one.
+    With no locale at all a UTF-8 terminal is by far the likelier one.
     """
     name = _locale(env)
-    if not env.get("LC_ALL") and name == "C.UTF-8" and env.get("LANG", "") in {"C", "POSIX"}:
-        return False
     return name == "" or "utf8" in name.lower().replace("-", "")
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, cast
 from textual.drivers.linux_driver import LinuxDriver
 
 from .messages import TerminalDrained, TerminalGone
+from .terminal_input import WakingEvent, read_input
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -131,6 +132,7 @@ class TerminalDriver(LinuxDriver):
         super().__init__(app, debug=debug, mouse=mouse, size=size)
         self._is_watching = False
         self._output: TerminalOutput | None = None
+        self.exit_event: WakingEvent = WakingEvent()
 
     @property
     def is_blocked(self) -> bool:
@@ -152,6 +154,11 @@ class TerminalDriver(LinuxDriver):
         if not self._is_watching:
             self._is_watching = True
             threading.Thread(target=self._watch_hangup, name="terminal-hangup", daemon=True).start()
+
+    def run_input_thread(self) -> None:
+        """Read input until the application leaves the terminal."""
+        with contextlib.suppress(OSError):  # the terminal is gone, which the other thread tells
+            read_input(self.fileno, self.exit_event, self.process_message, is_debug=self._debug)
 
     def close(self) -> None:
         """Give the terminal back."""

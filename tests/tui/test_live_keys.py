@@ -168,10 +168,10 @@ async def test_filtering_while_typing_and_clearing_with_escape() -> None:
 async def test_typing_a_filter_presses_no_other_key() -> None:
     app = make_app(FakeFeed(make_snapshot()))
     async with app.run_test(size=SIZE) as pilot:
-        await pilot.press("slash", *"q 1KsET?")
+        await pilot.press("slash", *"q 1KsET?", "slash")
         assert app.screen is app.live
         assert app.is_running
-        assert app.live.processes.filter_text == "q 1KsET?"
+        assert app.live.processes.filter_text == "q 1KsET?/"
 
 
 async def test_zooming_into_a_device_and_out_again() -> None:

@@ -32,6 +32,8 @@ def abilities(
         ({"TERM": "xterm", "LC_ALL": "C", "LANG": "en_US.UTF-8"}, True, "256"),
         ({"TERM": "xterm", "LC_ALL": "POSIX"}, True, "256"),
         ({"TERM": "xterm", "LANG": "C", "LC_CTYPE": "C.UTF-8"}, True, "256"),
+        ({"TERM": "xterm", "LANG": "en_US.ISO-8859-1", "LC_CTYPE": "C.UTF-8"}, True, "256"),
+        ({"TERM": "xterm", "LANG": "de_DE.UTF-8", "LC_CTYPE": "C.UTF-8"}, False, "256"),
         ({"TERM": "xterm", "LC_CTYPE": "C.UTF-8"}, False, "256"),
         ({"TERM": "xterm", "LC_ALL": "de_DE.utf8"}, False, "256"),
         ({"TERM": "xterm"}, False, "256"),

@@ -12,6 +12,8 @@ from textual.widgets import Label, Static
 from ..drawing.glyphs import Glyphs
 from ..key_help import GROUP_TITLES, collect_keys
 
+KEYS_WIDTH = 14
+
 
 class HelpScreen(ModalScreen[None]):
     """Lists the keys, grouped."""
@@ -44,7 +46,7 @@ class HelpScreen(ModalScreen[None]):
         for group, keys in collect_keys(self._explained).items():
             yield Content.styled(GROUP_TITLES.get(group, group.capitalize()), "bold")
             for key in keys:
-                yield Content.assemble((f"  {key.keys:<16}", "bold $role-accent"), key.tooltip)
+                yield Content.assemble((f"  {key.keys:<{KEYS_WIDTH}}", "bold $role-accent"), key.tooltip)
             yield Content("")
         yield Content.styled("Reading the picture", "bold")
         yield from map(Content, _legend(self._glyphs))

@@ -4,6 +4,7 @@ from textual import events, on
 from textual.app import ComposeResult
 from textual.reactive import reactive
 from textual.timer import Timer
+from textual.widgets import Input
 
 from ...analyzers.verdict import summarize
 from ...engine.bus.snapshot import Snapshot
@@ -211,6 +212,8 @@ class LiveScreen(ThriftyScreen[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Return whether an action makes sense now: a recording or a host alone lists no processes."""
+        if action == "filter" and isinstance(self.focused, Input):
+            return False  # it goes before what has the focus, but a slash may be part of the filter
         return self._has_list or action not in PROCESS_ACTIONS
 
     def _can_list(self) -> bool:

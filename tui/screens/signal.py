@@ -1,6 +1,7 @@
 """The question before a signal: which process it is, which signal, and a key that confirms."""
 
 import signal
+from textwrap import shorten
 
 from textual.app import ComposeResult
 from textual.binding import Binding
@@ -12,6 +13,9 @@ from textual.widgets.option_list import Option
 from ...engine.units import format_bytes
 from ..process_rows import ProcessRow
 from ..process_signals import SIGNALS
+
+MAX_COMMAND = 300
+"""Characters of a command line that are shown."""
 
 
 class SignalScreen(ModalScreen[signal.Signals | None]):
@@ -38,7 +42,8 @@ class SignalScreen(ModalScreen[signal.Signals | None]):
                 f"user     {process.user or '—'}\n"
                 f"device   {row.device.label}  {row.device.name or ''}\n"
                 f"memory   {format_bytes(process.used_bytes)} of the device\n"
-                f"command  {row.command}" + (f"\nnote     {row.note}" if row.note else ""),
+                f"command  {shorten(row.command, MAX_COMMAND, placeholder=' …')}"
+                + (f"\nnote     {row.note}" if row.note else ""),
                 classes="dialog--facts",
                 markup=False,
             )

@@ -17,7 +17,6 @@ class FilterBar(Horizontal):
         height: 1;
         display: none;
         background: $surface;
-        &.-open { display: block; }
         Label { width: auto; padding: 0 1; color: $role-accent; }
         Input { width: 1fr; height: 1; border: none; padding: 0; background: $surface; }
     }
@@ -53,8 +52,9 @@ class FilterBar(Horizontal):
 
     def open(self) -> None:
         """Show the bar and take the keys."""
-        self.add_class("-open")
-        self.query_one(Input).focus()
+        self.display = True
+        # At once and not after the next refresh: whoever types fast means the filter already.
+        self.screen.set_focus(self.query_one(Input))
 
     def action_clear(self) -> None:
         """Clear the words and close."""
@@ -72,5 +72,5 @@ class FilterBar(Horizontal):
         self._close()
 
     def _close(self) -> None:
-        self.remove_class("-open")
+        self.display = False
         self.post_message(self.Closed())

@@ -36,14 +36,14 @@ SORT_MARKS = {True: "▼", False: "▲"}
 class ProcessTable(ScrollView, can_focus=True):
     """Lists processes; the selection stays with the process while rows come, go and move."""
 
-    COMPONENT_CLASSES = {*role_classes("process-table"), "process-table--cursor", "process-table--heading"}
+    COMPONENT_CLASSES = {*role_classes("process-table"), "process-table--chosen", "process-table--heading"}
     DEFAULT_CSS = (
         """
     ProcessTable {
         overflow-x: hidden;
         overflow-y: auto;
         scrollbar-size-vertical: 1;
-        & > .process-table--cursor {
+        & > .process-table--chosen {
             background: $block-cursor-background; color: $block-cursor-foreground;
             text-style: $block-cursor-text-style;
         }
@@ -208,7 +208,7 @@ class ProcessTable(ScrollView, can_focus=True):
             )
         strip = to_strip(fit_line(_draw_row(self.rows[index], width, self._command_offset), width), looks)
         if index == self._selected_index and self.has_focus:
-            return _tint(strip, self.get_component_rich_style("process-table--cursor"))
+            return _tint(strip, self.get_component_rich_style("process-table--chosen"))
         return strip
 
     def _heading(self, width: int) -> list[Span]:

@@ -43,7 +43,7 @@ class VerdictLine(OneLine):
         text = self._verdict.text(width) if width > 0 else ""
         if text or not pieces:
             mark = self._glyphs.risk(level)
-            pieces += [Piece(f"{mark} ", level), Piece(text, "muted" if pieces else "strong")]
+            pieces += [Piece(mark, level), Piece(" "), Piece(text, "muted" if pieces else "strong")]
         self.set_pieces(pieces)
 
 

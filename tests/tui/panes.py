@@ -1,0 +1,90 @@
+"""A pane of a real tmux in which the real program runs, driven by keys."""
+
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psutil
+
+from ..cli.running import REPOSITORY
+from ..components import require
+from ..waiting import wait_until
+
+DEADLINE_S = 25.0
+PROGRAM = f"{sys.executable} -m vramscope"
+
+
+class Pane:
+    """One pane of a tmux server of its own; it says the exit code when the program ends."""
+
+    def __init__(self, command: str, width: int, height: int, variables: dict[str, str]) -> None:
+        self._tmux = require("tmux")
+        self._server = f"vramscope-{uuid.uuid4().hex[:8]}"
+        exports = "".join(f"export {name}='{value}'; " for name, value in variables.items())
+        script = f"{exports}{command}; echo exit code $?; exec cat"
+        self._run("-f", "/dev/null", "new-session", "-d", "-x", str(width), "-y", str(height), script)
+
+    def _run(self, *words: str) -> str:
+        done = subprocess.run(
+            [self._tmux, "-L", self._server, *words],
+            check=True,
+            capture_output=True,
+            encoding="utf-8",
+            cwd=REPOSITORY,
+        )
+        return done.stdout
+
+    def read(self, *, with_styles: bool = False) -> str:
+        """Return what the pane shows."""
+        return self._run("capture-pane", "-p", *(["-e"] if with_styles else []))
+
+    def wait_for(self, *texts: str) -> str:
+        """Wait until the pane shows all of these and return it."""
+        shown = ""
+
+        def has_all() -> bool:
+            nonlocal shown
+            shown = self.read()
+            return all(text in shown for text in texts)
+
+        try:
+            wait_until(has_all, DEADLINE_S)
+        except AssertionError:
+            raise AssertionError(f"waited for {texts} in\n{shown}") from None
+        return shown
+
+    def leave(self, text: str) -> None:
+        """Press Escape and wait until a text is gone; a key right after Escape would be taken for Alt."""
+        self.press("Escape")
+        wait_until(lambda: text not in self.read(), DEADLINE_S, f"{text!r} to go")
+
+    def press(self, *keys: str) -> None:
+        """Press keys, by their names in tmux."""
+        self._run("send-keys", *keys)
+
+    def resize(self, width: int, height: int) -> None:
+        """Make the pane larger or smaller."""
+        self._run("resize-window", "-x", str(width), "-y", str(height))
+
+    def processes(self) -> list[psutil.Process]:
+        """Return everything that runs in the pane, or was started from there."""
+        pane_id = int(self._run("display-message", "-p", "#{pane_pid}"))
+        shell = psutil.Process(pane_id)
+        return [shell, *shell.children(recursive=True)]
+
+    def kill(self) -> None:
+        """Close the pane as tmux does when its window is closed."""
+        subprocess.run([self._tmux, "-L", self._server, "kill-server"], check=False, capture_output=True)
+
+
+@contextmanager
+def pane(command: str, *, width: int = 120, height: int = 32, **variables: str) -> Iterator[Pane]:
+    """Run a command in a pane; it is closed at the end whatever happened."""
+    settled = {"LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "TERM": "tmux-256color", **variables}
+    opened = Pane(command, width, height, settled)
+    try:
+        yield opened
+    finally:
+        opened.kill()

@@ -1,0 +1,142 @@
+"""The real program in a real tmux: keys, sizes, poor terminals, and a pane that is killed."""
+
+import re
+from pathlib import Path
+
+import psutil
+import pytest
+
+from ..components import require
+from ..pretend_nvml.driver import PretendDriver
+from ..readers.traces import rank_name, trace, write_trace
+from ..waiting import wait_until
+from .panes import PROGRAM, Pane, pane
+
+SECONDS = 120
+
+
+@pytest.fixture
+def run_folder(tmp_path: Path) -> Path:
+    """Return a recorded run of two ranks, two minutes long."""
+    for rank in range(2):
+        rows = [(0.5 * tick, 40_000.0 + 100 * (tick % 50), 30_000.0) for tick in range(2 * SECONDS)]
+        write_trace(tmp_path / "run", rank_name(rank, "_wd2_tp2_pp1_l40_bs1"), trace(rows))
+    return tmp_path / "run"
+
+
+def quit_of(opened: Pane) -> str:
+    opened.press("q")
+    return opened.wait_for("exit code")
+
+
+def test_a_recording_is_shown_and_driven_by_keys(run_folder: Path) -> None:
+    with pane(f"{PROGRAM} replay {run_folder}") as opened:
+        shown = opened.wait_for("recorded trace", "2 ranks", "rank 1", "q quit")
+        assert "Traceback" not in shown
+        opened.press("?")
+        opened.wait_for("vramscope: keys", "Freeze the figures")
+        opened.leave("vramscope: keys")
+        opened.press("space")
+        opened.wait_for("paused since t ")
+        opened.press("T")
+        opened.wait_for("Theme: light")
+        opened.press("C-p")
+        opened.wait_for("Search for commands", "view: pause")
+        opened.leave("view: pause")
+        opened.press("Enter")
+        opened.resize(40, 10)
+        wait_until(lambda: opened.read().splitlines()[0].startswith(" ? OOM risk"))
+        opened.resize(200, 50)
+        opened.wait_for("recorded trace", "q quit")
+        assert "exit code 0" in quit_of(opened)
+
+
+def test_live_devices_processes_and_a_refused_signal(
+    pretend_driver: PretendDriver, pretend_environment: dict[str, str]
+) -> None:
+    for number in range(2):
+        device = pretend_driver.add_device(used_bytes=(number + 1) * 30 << 30)
+        device.set_processes([(psutil.Process().pid, 20 << 30, "compute")])
+    with pane(f"{PROGRAM} --read-only", **pretend_environment) as opened:
+        opened.wait_for("2 GPUs", "Pretend GPU", "60.0", "20.0 GiB", "2 processes")
+        opened.press("Tab", "K")
+        opened.wait_for("started with --read-only")
+        opened.press("/", "g", "p", "u", "1")
+        opened.wait_for("1 of 2 match")
+        opened.leave("1 of 2 match")
+        opened.wait_for("2 processes")
+        started = opened.processes()
+        assert "exit code 0" in quit_of(opened)
+        agents = [process for process in started if "agent" in " ".join(_words(process))]
+        wait_until(lambda: not any(process.is_running() for process in agents), what="the agent to end")
+
+
+def _words(process: psutil.Process) -> list[str]:
+    try:
+        return list(process.cmdline())
+    except psutil.Error:
+        return []
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"TERM": "linux"},
+        {"LC_ALL": "C", "LANG": "C"},
+        {"LC_ALL": "", "LANG": "en_US.ISO-8859-1"},
+    ],
+    ids=["linux-console", "posix-locale", "latin-1"],
+)
+def test_poor_terminals_get_ascii(run_folder: Path, variables: dict[str, str]) -> None:
+    with pane(f"{PROGRAM} replay {run_folder}", **variables) as opened:
+        shown = opened.wait_for("recorded trace", "####", "q quit")
+        assert shown.isascii()
+        opened.press("C-p")
+        assert opened.wait_for("view: pause").isascii()
+        opened.leave("view: pause")
+        assert "exit code 0" in quit_of(opened)
+        assert "recorded trace" not in opened.read(), "the main screen is back"
+
+
+def test_no_color_means_none(run_folder: Path) -> None:
+    with pane(f"{PROGRAM} replay {run_folder}", NO_COLOR="1") as opened:
+        opened.wait_for("recorded trace", "q quit")
+        styles = re.findall(r"\x1b\[([0-9;]*)m", opened.read(with_styles=True))
+        codes = {int(code) for style in styles for code in style.split(";") if code}
+        assert 1 in codes, "bold stays"
+        assert not {code for code in codes if 30 <= code <= 49 or 90 <= code <= 107} - {39, 49}
+        quit_of(opened)
+
+
+def test_a_dumb_terminal_is_told_what_to_use(run_folder: Path) -> None:
+    with pane(f"{PROGRAM} replay {run_folder}", TERM="dumb") as opened:
+        shown = opened.wait_for("exit code 2")
+        assert "vramscope --once" in shown.replace("\n", "")
+        assert "Traceback" not in shown
+
+
+def test_a_terminal_that_reports_no_size_is_drawn_on(run_folder: Path) -> None:
+    with pane(f"stty rows 0 cols 0; {PROGRAM} replay {run_folder}") as opened:
+        opened.wait_for("recorded trace")
+        assert "exit code 0" in quit_of(opened)
+
+
+@pytest.mark.parametrize("is_under_script", [False, True], ids=["directly", "under-script"])
+def test_killing_the_pane_ends_everything(run_folder: Path, tmp_path: Path, is_under_script: bool) -> None:
+    command = f"{PROGRAM} replay {run_folder}"
+    if is_under_script:
+        require("script")
+        command = f"script -q -c '{command}' {tmp_path / 'log'}"
+    with pane(command) as opened:
+        opened.wait_for("recorded trace")
+        started = [process for process in opened.processes() if "vramscope" in " ".join(_words(process))]
+        assert started
+        opened.kill()
+        wait_until(lambda: not any(_is_alive(process) for process in started), what="every process to end")
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
