@@ -68,11 +68,11 @@ class Pane:
         """Make the pane larger or smaller."""
         self._run("resize-window", "-x", str(width), "-y", str(height))
 
-    def processes(self) -> list[psutil.Process]:
-        """Return everything that runs in the pane, or was started from there."""
+    def processes(self) -> list[int]:
+        """Return the ids of everything that runs in the pane, or was started from there."""
         pane_id = int(self._run("display-message", "-p", "#{pane_pid}"))
         shell = psutil.Process(pane_id)
-        return [shell, *shell.children(recursive=True)]
+        return [pane_id, *(child.pid for child in shell.children(recursive=True))]
 
     def kill(self) -> None:
         """Close the pane as tmux does when its window is closed."""
@@ -80,9 +80,11 @@ class Pane:
 
 
 @contextmanager
-def pane(command: str, *, width: int = 120, height: int = 32, **variables: str) -> Iterator[Pane]:
+def pane(
+    command: str, variables: dict[str, str] | None = None, *, width: int = 120, height: int = 32
+) -> Iterator[Pane]:
     """Run a command in a pane; it is closed at the end whatever happened."""
-    settled = {"LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "TERM": "tmux-256color", **variables}
+    settled = {"LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "TERM": "tmux-256color", **(variables or {})}
     opened = Pane(command, width, height, settled)
     try:
         yield opened
