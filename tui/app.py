@@ -39,7 +39,19 @@ _THEME_NAMES: tuple[ThemeName, ...] = ("dark", "light", "high-contrast", "mono")
 
 
 class VramscopeApp(App[None], inherit_bindings=False):
-    """Shows what a feed tells; holds no figures but the newest snapshot."""
+    """Shows what a feed tells; holds no figures but the newest snapshot.
+
+    Args:
+        feed: Where snapshots come from.
+        settings: What the user set.
+        abilities: What the terminal can show.
+        clock: Where time is read.
+        signal_policy: Whether processes may be signalled.
+        save_settings: Writes settings, or None where they cannot be kept.
+        export_folder: Where exports go; None for the current folder.
+        on_exit_asked: Called when the application begins to end.
+        driver_class: Driver of the terminal; None for Textual's own.
+    """
 
     CSS_PATH = "app.tcss"
     TITLE = "vramscope"
@@ -61,19 +73,6 @@ class VramscopeApp(App[None], inherit_bindings=False):
         on_exit_asked: Callable[[], object] = lambda: None,
         driver_class: "type[Driver] | None" = TerminalDriver,
     ) -> None:
-        """Take what the application stands on.
-
-        Args:
-            feed: Where snapshots come from.
-            settings: What the user set.
-            abilities: What the terminal can show.
-            clock: Where time is read.
-            signal_policy: Whether processes may be signalled.
-            save_settings: Writes settings, or None where they cannot be kept.
-            export_folder: Where exports go; None for the current folder.
-            on_exit_asked: Called when the application begins to end.
-            driver_class: Driver of the terminal; None for Textual's own.
-        """
         self.abilities = abilities
         super().__init__(driver_class=driver_class)
         self.animation_level = "none"

@@ -3,11 +3,16 @@
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..engine.bus.feed import Feed
 from ..engine.clock import Clock, SystemClock
 from ..engine.settings import Settings
 from .terminal import TerminalAbilities, read_abilities
+
+if TYPE_CHECKING:
+    from .app import VramscopeApp
+    from .shutdown import Shutdown
 
 
 def check_terminal(settings: Settings) -> TerminalAbilities:
@@ -63,9 +68,14 @@ def run_app(
         save_settings=save_settings,
         on_exit_asked=shutdown.start_countdown,
     )
+    return _run(app, shutdown, has_mouse=settings.mouse)
+
+
+def _run(app: "VramscopeApp", shutdown: "Shutdown", *, has_mouse: bool) -> int:
+    """Run the application to its end and return the exit code."""
     shutdown.install()
     try:
-        app.run(mouse=settings.mouse)
+        app.run(mouse=has_mouse)
     finally:
         shutdown.uninstall()
     return shutdown.exit_code or app.return_code or 0
