@@ -1,21 +1,21 @@
 """Every error that vramscope raises on purpose.
 
-    VramscopeError                 the root; carries the exit code of its class
-    ├── UsageError                 a wrong flag, setting or value            (2)
-    ├── InputFileError             a file that cannot be read or understood  (2)
-    ├── SourceUnavailableError     nothing to measure with                   (4)
-    │   ├── LibraryMissingError    libnvidia-ml.so.1 was not found           (4)
-    │   ├── DriverNotLoadedError   the library is there, the driver is not   (5)
-    │   ├── DriverMismatchError    library and driver versions differ        (5)
-    │   └── AccessDeniedError      the driver refused this user              (6)
-    ├── DeviceError                one call on one device failed             (1)
-    │   ├── NotSupportedError      the device does not know this field
-    │   ├── DeviceLostError        the device fell off the bus
-    │   └── DeviceDeniedError      the driver refused this user this call
-    ├── RuntimeFolderError         the private runtime folder is unsafe      (6)
-    ├── HubTakenError              another agent holds the runtime folder    (2)
-    ├── HubUnreachableError        no agent answered                         (7)
-    └── WireError                  a message that cannot be accepted         (1)
+VramscopeError                 the root; carries the exit code of its class
+├── UsageError                 a wrong flag, setting or value            (2)
+├── InputFileError             a file that cannot be read or understood  (2)
+├── SourceUnavailableError     nothing to measure with                   (4)
+│   ├── LibraryMissingError    libnvidia-ml.so.1 was not found           (4)
+│   ├── DriverNotLoadedError   the library is there, the driver is not   (5)
+│   ├── DriverMismatchError    library and driver versions differ        (5)
+│   └── AccessDeniedError      the driver refused this user              (6)
+├── DeviceError                one call on one device failed             (1)
+│   ├── NotSupportedError      the device does not know this field
+│   ├── DeviceLostError        the device fell off the bus
+│   └── DeviceDeniedError      the driver refused this user this call
+├── RuntimeFolderError         the private runtime folder is unsafe      (6)
+├── HubTakenError              another agent holds the runtime folder    (2)
+├── HubUnreachableError        no agent answered                         (7)
+└── WireError                  a message that cannot be accepted         (1)
 """
 
 from typing import ClassVar

@@ -9,7 +9,8 @@ MIB = 1024**2
 GIB = 1024**3
 TIB = 1024**4
 
-_UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4, "ki": KIB, "mi": MIB, "gi": GIB, "ti": TIB}
+_DECIMAL_UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4}
+_UNITS = _DECIMAL_UNITS | {"ki": KIB, "mi": MIB, "gi": GIB, "ti": TIB}
 _SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?\s*$", re.IGNORECASE)
 _DURATION = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d)?\s*$", re.IGNORECASE)
 _SECONDS = {None: 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
@@ -36,7 +37,7 @@ def parse_duration(text: str) -> float:
     """
     match = _DURATION.match(text)
     if match is None:
-        raise UsageError(f"not a duration: {text!r}; expected seconds or a unit, for example 0.5, 90s, 10m or 2h")
+        raise UsageError(f"not a duration: {text!r}; expected for example 0.5, 90s, 10m or 2h")
     unit = match.group(2)
     return float(match.group(1)) * _SECONDS[unit.lower() if unit else None]
 
