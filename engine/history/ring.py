@@ -41,7 +41,7 @@ class ColumnRing:
         self._seqs = array("q")
         self._times = array("d")
         self._intervals = array("f")
-        self._columns: "dict[str, dict[str, array[int]]]" = {}
+        self._columns: dict[str, dict[str, array[int]]] = {}
         self._start = 0
 
     def __len__(self) -> int:
@@ -132,7 +132,7 @@ class ColumnRing:
         seqs.frombytes(ticks["seq"])
         times.frombytes(ticks["time"])
         intervals.frombytes(ticks["interval"])
-        columns: "dict[str, dict[str, array[int]]]" = {}
+        columns: dict[str, dict[str, array[int]]] = {}
         for uuid, named in devices.items():
             columns[uuid] = {}
             for name, data in named.items():
