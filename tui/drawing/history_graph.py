@@ -30,9 +30,17 @@ def history_levels(
     for low, high in zip(minimum, maximum, strict=True):
         if low is None or high is None:
             levels.append((0, 0))
-        else:
-            least = min(dots, max(1, round(low * factor)))
-            levels.append((least, min(dots, max(least, round(high * factor)))))
+            continue
+        least, most = int(low * factor + 0.5), int(high * factor + 0.5)
+        if least < 1:
+            least = 1
+        elif least > dots:
+            least = dots
+        if most < least:
+            most = least
+        elif most > dots:
+            most = dots
+        levels.append((least, most))
     return levels
 
 

@@ -1,6 +1,7 @@
 """Lines as spans: text with the role it plays; a theme gives each role its look."""
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from rich.cells import cell_len, set_cell_size
@@ -93,8 +94,7 @@ def fit_line(line: Iterable[Span], width: int, *, is_ascii: bool = False, ellips
     fitted: Line = []
     left = width
     for raw, role in line:
-        text = clean_text(raw, is_ascii=is_ascii)
-        taken = cell_len(text)
+        text, taken = _measure(raw, is_ascii)
         if taken > left:
             return fitted + _cut(text, role, left, ellipsis)
         fitted.append(Span(text, role))
@@ -102,6 +102,13 @@ def fit_line(line: Iterable[Span], width: int, *, is_ascii: bool = False, ellips
     if left > 0:
         fitted.append(Span(" " * left))
     return fitted
+
+
+@lru_cache(maxsize=4096)
+def _measure(raw: str, is_ascii: bool) -> tuple[str, int]:
+    """Return a text that is safe to write, and its cells."""
+    text = clean_text(raw, is_ascii=is_ascii)
+    return text, cell_len(text)
 
 
 def _cut(text: str, role: Role, width: int, ellipsis: str) -> Line:

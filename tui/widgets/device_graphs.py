@@ -18,7 +18,9 @@ class _Graph:
     """The graph of one device as it was last drawn."""
 
     key: tuple[object, ...]
-    levels: list[Levels]
+    body: list[Line]
+    """Everything but the last two cells."""
+    tail: list[Levels]
     lines: list[Line]
 
 
@@ -63,22 +65,25 @@ class DeviceGraphs:
         key = (history, shape, bucket_s, end, view.scale_bytes, view.fill_role)
         graph = self._graphs.get(view.device.uuid)
         is_current = graph is not None and graph.key == key
-        count = TAIL if is_current else 2 * cells
         levels = self._levels(
             history,
             view,
             end_s=(2 * end + 1.5) * bucket_s,
             bucket_s=bucket_s,
-            count=count,
+            count=min(TAIL + 2, 2 * cells) if is_current else 2 * cells,
             rows=rows,
             interval_s=interval_s,
         )
+        tail = levels[-TAIL:]
         if graph is not None and is_current:
-            if graph.levels[-TAIL:] == levels[-2 * cells :]:
+            if graph.tail == tail:
                 return graph.lines
-            levels = (graph.levels[:-TAIL] + levels)[-2 * cells :]
-        lines = draw_history(levels, rows, self._glyphs, view.fill_role)
-        self._graphs[view.device.uuid] = _Graph(key, levels, lines)
+            body = graph.body
+        else:
+            body = draw_history(levels[:-TAIL], rows, self._glyphs, view.fill_role)
+        ends = draw_history(tail, rows, self._glyphs, view.fill_role)
+        lines = [[*head, *last] for head, last in zip(body, ends, strict=True)]
+        self._graphs[view.device.uuid] = _Graph(key, body, tail, lines)
         return lines
 
     def keep(self, uuids: set[str]) -> None:

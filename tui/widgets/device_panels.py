@@ -246,7 +246,10 @@ class DevicePanels(ScrollView, can_focus=True):
             if y < len(lines):
                 strips[y] = to_strip(lines[y], self._looks)
         self._lines, self._strips = lines, strips
-        self.virtual_size = Size(width, len(lines))
+        size = Size(width, len(lines))
+        if size != self.virtual_size:
+            self.virtual_size = size
+            self._scroll_update(size)
         self._repaint(changed)
 
     def _repaint(self, rows: list[int]) -> None:

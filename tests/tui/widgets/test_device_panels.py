@@ -1,0 +1,184 @@
+"""Devices in a running application: keys, mouse, themes, sizes, and what is repainted."""
+
+from textual import events, on
+from textual.app import App, ComposeResult
+from textual.geometry import Region
+from textual.screen import Screen
+
+from tests.tui.widgets.devices import gpu, memory, node
+from vramscope.engine.bus.snapshot import Snapshot
+from vramscope.engine.history import History
+from vramscope.engine.model import DeviceSample, Sample
+from vramscope.tui.compositor import ThriftyScreen
+from vramscope.tui.drawing.glyphs import UNICODE
+from vramscope.tui.theme import default_variables, register_themes
+from vramscope.tui.widgets.device_panels import DevicePanels
+
+
+class Panels(DevicePanels):
+    """Counts what it asks to be repainted."""
+
+    def __init__(self) -> None:
+        super().__init__(UNICODE)
+        self.repainted: list[Region] = []
+
+    def _repaint(self, rows: list[int]) -> None:
+        self.repainted += [Region(0, row, 1, 1) for row in rows]
+        super()._repaint(rows)
+
+
+class Main(ThriftyScreen[None]):
+    CSS = "DevicePanels { height: 1fr; }"
+
+    def compose(self) -> ComposeResult:
+        yield Panels()
+
+
+class PanelsApp(App[None]):
+    def __init__(self) -> None:
+        super().__init__()
+        register_themes(self)
+        self.theme = "vramscope-dark"
+        self.told: list[tuple[str, str]] = []
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        return default_variables()
+
+    def get_default_screen(self) -> Screen[None]:
+        return Main()
+
+    @on(DevicePanels.DeviceSelected)
+    def tell_selected(self, message: DevicePanels.DeviceSelected) -> None:
+        self.told.append(("selected", message.uuid))
+
+    @on(DevicePanels.DeviceOpened)
+    def tell_opened(self, message: DevicePanels.DeviceOpened) -> None:
+        self.told.append(("opened", message.uuid))
+
+
+def _rows(app: PanelsApp) -> list[str]:
+    return [strip.text for strip in app.screen._compositor.render_strips()]
+
+
+def _tick(devices: list[DeviceSample], history: History, tick: int) -> Snapshot:
+    sample = Sample("node03", tick, 1_760_000_000.0 + tick, 1.0, tuple(devices))
+    history.add(sample)
+    return Snapshot("live", sample=sample)
+
+
+async def test_before_the_first_snapshot_nothing_is_drawn() -> None:
+    app = PanelsApp()
+    async with app.run_test(size=(80, 24)):
+        assert not "".join(_rows(app)).strip()
+
+
+async def test_keys_select_and_open() -> None:
+    app = PanelsApp()
+    async with app.run_test(size=(80, 24)) as pilot:
+        panels = app.screen.query_one(Panels)
+        panels.show(*node([gpu(index) for index in range(8)]))
+        panels.focus()
+        await pilot.press("down", "j", "j", "k", "enter", "end", "home", "pagedown", "up")
+        selected = [uuid for kind, uuid in app.told if kind == "selected"]
+        assert selected == ["GPU-0", "GPU-1", "GPU-2", "GPU-1", "GPU-7", "GPU-0", "GPU-7", "GPU-6"]
+        assert ("opened", "GPU-1") in app.told
+        assert any(row.startswith("▌6 H100") for row in _rows(app))
+
+
+async def test_the_mouse_selects_and_opens() -> None:
+    app = PanelsApp()
+    async with app.run_test(size=(80, 24)) as pilot:
+        panels = app.screen.query_one(Panels)
+        panels.show(*node([gpu(index) for index in range(8)]))
+        await pilot.click(Panels, offset=(10, 7))
+        assert app.told == [("selected", "GPU-2")]
+        await pilot.click(Panels, offset=(10, 7), times=2)
+        assert app.told[-1] == ("opened", "GPU-2")
+
+
+async def test_only_lines_that_changed_are_repainted() -> None:
+    app = PanelsApp()
+    async with app.run_test(size=(80, 24)) as pilot:
+        panels, history = app.screen.query_one(Panels), History()
+        devices = [gpu(index) for index in range(8)]
+        for tick in range(3):
+            panels.show(_tick(devices, history, tick), history)
+        await pilot.pause()
+        panels.repainted.clear()
+        panels.show(_tick(devices, history, 3), history)
+        assert panels.repainted == []
+        warm = DeviceSample(
+            "GPU-0", 0, devices[0].name, memory=memory(40), utilization_percent=98.0, temperature_c=65.0
+        )
+        panels.show(_tick([warm, *devices[1:]], history, 3), history)
+        assert {region.y for region in panels.repainted} <= {0, 1, 2}
+        assert panels.repainted
+
+
+async def test_more_devices_than_rows_scroll_to_the_selected_one() -> None:
+    app = PanelsApp()
+    async with app.run_test(size=(40, 6)) as pilot:
+        panels = app.screen.query_one(Panels)
+        panels.show(*node([gpu(index) for index in range(12)]))
+        panels.focus()
+        await pilot.pause()
+        await pilot.press("end")
+        await pilot.pause()
+        assert any(row.startswith("▌11 ") for row in _rows(app))
+        assert panels.show_vertical_scrollbar
+        panels.post_message(events.MouseScrollUp(panels, 1, 1, 0, -1, 0, False, False, False))
+        await pilot.pause()
+        panels.show(*node([gpu(index) for index in range(2)]))
+        await pilot.pause()
+        assert any("H100" in row or " 0 " in row for row in _rows(app))
+
+
+async def test_zoom_filter_and_window_redraw() -> None:
+    app = PanelsApp()
+    async with app.run_test(size=(120, 30)) as pilot:
+        panels = app.screen.query_one(Panels)
+        panels.show(*node([gpu(index) for index in range(8)]))
+        panels.zoomed = "GPU-3"
+        await pilot.pause()
+        assert _rows(app)[0].startswith(" 3 H100")
+        panels.zoomed = None
+        panels.device_filter = lambda device: device.index == 7
+        panels.history_window_s = 3600.0
+        await pilot.pause()
+        assert _rows(app)[0].startswith(" 7 H100")
+        assert any("60 min ago" in row or "61 min ago" in row for row in _rows(app))
+
+
+async def test_another_theme_changes_the_looks_at_once() -> None:
+    app = PanelsApp()
+    async with app.run_test(size=(80, 24)) as pilot:
+        panels = app.screen.query_one(Panels)
+        panels.show(*node([gpu(0)]))
+        await pilot.pause()
+        before = panels.render_line(0)
+        app.theme = "vramscope-light"
+        await pilot.pause()
+        await pilot.pause()
+        assert panels.render_line(0).text == before.text
+        assert panels.render_line(0) != before
+
+
+async def test_resizing_down_to_nothing_and_back() -> None:
+    app = PanelsApp()
+    async with app.run_test(size=(80, 24)) as pilot:
+        panels = app.screen.query_one(Panels)
+        panels.show(*node([gpu(index) for index in range(8)]))
+        before = _rows(app)
+        for width, height in ((1, 1), (0, 0), (300, 80), (40, 10), (80, 24)):
+            await pilot.resize_terminal(width, height)
+            panels.show(*node([gpu(index) for index in range(8)]))
+            await pilot.pause()
+        assert _rows(app) == before
+
+
+def test_heights_tell_the_screen_what_the_devices_need() -> None:
+    assert DevicePanels.natural_height(0, 80) == 0
+    assert DevicePanels.natural_height(8, 200) == 40
+    for count in (1, 8, 16, 64, 128):
+        for width in (0, 20, 80, 200):
+            assert DevicePanels.minimum_height(count, width) <= DevicePanels.natural_height(count, width)
