@@ -9,13 +9,9 @@ import pytest
 DEBIAN_PACKAGES = {
     "bash": "bash",
     "cc": "gcc libc6-dev",
-    "chromium": "chromium",
     "fish": "fish",
     "gcc": "gcc libc6-dev",
-    "make": "make",
-    "screen": "screen",
     "script": "bsdutils",
-    "ssh": "openssh-client",
     "tmux": "tmux",
     "zsh": "zsh",
 }
