@@ -93,11 +93,12 @@ def fit_line(line: Iterable[Span], width: int, *, is_ascii: bool = False, ellips
     """
     fitted: Line = []
     left = width
-    for raw, role in line:
+    for span in line:
+        raw, role = span
         text, taken = _measure(raw, is_ascii)
         if taken > left:
             return fitted + _cut(text, role, left, ellipsis)
-        fitted.append(Span(text, role))
+        fitted.append(span if text is raw else Span(text, role))
         left -= taken
     if left > 0:
         fitted.append(Span(" " * left))

@@ -255,14 +255,15 @@ class DevicePanels(ScrollView, can_focus=True):
     def _repaint(self, rows: list[int]) -> None:
         """Ask for a repaint of rows, in as few regions as they need."""
         left, top = self.styles.gutter.left, self.styles.gutter.top
+        (width, height), scrolled = self.size, self.scroll_offset.y
         regions: list[Region] = []
         for row in rows:
-            y = row - self.scroll_offset.y
-            if not 0 <= y < self.size.height:
+            y = row - scrolled
+            if not 0 <= y < height:
                 continue
             if regions and regions[-1].bottom == y + top:
                 regions[-1] = regions[-1].grow((0, 0, 1, 0))
             else:
-                regions.append(Region(left, y + top, self.size.width, 1))
+                regions.append(Region(left, y + top, width, 1))
         if regions:
             self.refresh(*regions)
