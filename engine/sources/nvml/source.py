@@ -16,8 +16,10 @@ from .lost import LostReader, find_lost_identities, list_gpu_folders
 from .reader import NvmlReader
 from .running import ProcessLists
 
-RESTART_INTERVAL_S = 30.0
-"""Least time between two restarts of NVML: starting it costs seconds where no persistence daemon runs."""
+RESTART_AFTER_S = 30.0
+MOST_RESTART_AFTER_S = 300.0
+"""Time between two restarts of NVML for a device that stays lost, doubled each time up to the second figure:
+starting it costs seconds where no persistence daemon runs."""
 VIRTUALIZATION_MODE_VGPU = 2
 """NVML_GPU_VIRTUALIZATION_MODE_VGPU: we are a guest and see a share of a GPU."""
 
@@ -45,7 +47,8 @@ class NvmlSource:
         self._table = ProcessTable(root)
         self._identities: dict[str, DeviceIdentity] = {}
         self._gpu_folders: frozenset[str] = frozenset()
-        self._restarted_at_s: float | None = None
+        self._restart_due_s = clock_s()
+        self._restart_after_s = RESTART_AFTER_S
 
     def discover(self) -> list["NvmlReader | LostReader"]:
         """Start NVML where it does not run, and return its devices in index order.
@@ -68,7 +71,9 @@ class NvmlSource:
                     raise
                 readers, lost_count = self._restart()
             has_changed = lost_count > 0 or list_gpu_folders(self._proc) != self._gpu_folders
-            if has_changed and was_open and self._may_restart():
+            if not has_changed:
+                self._restart_after_s = RESTART_AFTER_S
+            elif was_open and self._clock_s() >= self._restart_due_s:
                 readers, lost_count = self._restart()
             if not readers and lost_count == 0:
                 self._library.close()
@@ -94,7 +99,8 @@ class NvmlSource:
             self._gpu_folders = list_gpu_folders(self._proc)
 
     def _restart(self) -> tuple[list[NvmlReader], int]:
-        self._restarted_at_s = self._clock_s()
+        self._restart_due_s = self._clock_s() + self._restart_after_s
+        self._restart_after_s = min(2 * self._restart_after_s, MOST_RESTART_AFTER_S)
         self._library.close()
         self._start()
         try:
@@ -102,10 +108,6 @@ class NvmlSource:
         except SourceUnavailableError:
             self._library.close()
             raise
-
-    def _may_restart(self) -> bool:
-        last_s = self._restarted_at_s
-        return last_s is None or self._clock_s() - last_s >= RESTART_INTERVAL_S
 
     def _enumerate(self) -> tuple[list[NvmlReader], int]:
         """Return a reader of every device that answers, and how many are lost."""
