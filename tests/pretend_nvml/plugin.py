@@ -47,6 +47,9 @@ def pretend_nvml(
     pretend_driver: PretendDriver, pretend_library: Path, monkeypatch: pytest.MonkeyPatch
 ) -> PretendDriver:
     """Let `pynvml` in this very process find the test's driver."""
+    import pynvml
+
     monkeypatch.setenv("PRETEND_NVML_STATE", str(pretend_driver.state_file))
-    ctypes.CDLL(str(pretend_library), mode=ctypes.RTLD_GLOBAL)
+    monkeypatch.setattr(pynvml, "nvmlLib", ctypes.CDLL(str(pretend_library)))
+    monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
     return pretend_driver
