@@ -125,6 +125,8 @@ class Client:
         is_alive = is_hub_alive(self._runtime_dir)
         if is_alive and silent_s < max(SILENT_INTERVALS * interval_s, SILENT_INTERVALS):
             return False
+        if is_alive and not self._stream.is_asking:
+            self._stream.ask()
         pid = holder_pid(self._runtime_dir) if is_alive else None
         reason = f"the agent (process {pid}) is silent" if is_alive else "the agent ended"
         was_lost = self._snapshot.connection == "lost"

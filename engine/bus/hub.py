@@ -170,6 +170,7 @@ class Hub:
             version=self._version,
             started_s=self._started_wall_s,
             interval_s=self._producer.interval_s,
+            last_seq=None if self._sample is None else self._sample.seq,
             cpu_percent=self._cpu_percent,
             rss_bytes=self._rss_bytes,
             viewers=self._viewers,

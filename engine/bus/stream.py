@@ -88,6 +88,11 @@ class HubStream:
         self._asked = (request_id, self._clock.monotonic_s())
         self._control.send(encode("request", self._hub_id or "", Request("join", request_id)))
 
+    @property
+    def is_asking(self) -> bool:
+        """Whether an answer of the hub is waited for."""
+        return self._asked is not None
+
     def events(self, timeout_s: float) -> list[Event]:
         """Wait until something arrives and return all that has, oldest first; empty after `timeout_s`."""
         found: list[Event] = []
@@ -137,7 +142,9 @@ class HubStream:
         elif envelope.kind == "findings":
             found.extend(body_of(envelope, FindingBatch).findings)
         elif envelope.kind == "hub":
-            found.append(body_of(envelope, HubStatus))
+            status = body_of(envelope, HubStatus)
+            self._compare(status)
+            found.append(status)
 
     def _meet_new_hub(self, hub_id: str) -> None:
         """Begin anew: the hub was restarted, so its sequence is another one."""
@@ -162,12 +169,19 @@ class HubStream:
     def _follow(self, sample: Sample, found: list[Event]) -> None:
         if self._asked is not None:
             self._pend(sample)
-        elif self._last_seq is not None and sample.seq > self._last_seq + 1:
+        elif self._last_seq is None or sample.seq > self._last_seq + 1:
             self._pend(sample)
             self.ask()
-        elif self._last_seq is None or sample.seq > self._last_seq:
+        elif sample.seq > self._last_seq:
             self._last_seq = sample.seq
             found.append(sample)
+
+    def _compare(self, status: HubStatus) -> None:
+        """Ask for what was published and has not arrived: the hub tells its newest sample's number."""
+        newest = status.last_seq
+        is_behind = newest is not None and (self._last_seq is None or newest > self._last_seq)
+        if is_behind and self._asked is None:
+            self.ask()
 
     def _pend(self, sample: Sample) -> None:
         """Hold a sample back until the gap before it is filled."""

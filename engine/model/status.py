@@ -34,6 +34,8 @@ class HubStatus(msgspec.Struct, frozen=True):
     version: str
     started_s: float
     interval_s: float
+    last_seq: int | None = None
+    """Sequence number of the newest sample it published."""
     cpu_percent: float | None = None
     """CPU time of the hub and its workers over the last tick, percent of one core."""
     rss_bytes: int | None = None

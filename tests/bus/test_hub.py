@@ -62,6 +62,14 @@ def test_a_sequence_that_begins_at_zero_is_whole(private_environment: Path) -> N
         assert snapshot.samples_dropped == 0
 
 
+def test_a_sample_published_before_the_subscription_stood_is_not_missed(private_environment: Path) -> None:
+    with RunningHub(private_environment) as running, Client(private_environment) as client:
+        _until(client, lambda s: s.hub is not None)
+        running.hub._history.add(make_sample(1))  # published to nobody, and no other sample comes
+        running.hub._sample = make_sample(1)
+        assert _until(client, _has_seq(1)).samples_dropped == 0
+
+
 def test_two_viewers_see_the_same(private_environment: Path) -> None:
     with (
         RunningHub(private_environment) as running,
@@ -92,6 +100,21 @@ def test_what_even_the_ring_lost_is_counted(private_environment: Path) -> None:
             running.hub._history.add(make_sample(seq))
         running.producer.push([make_sample(5)])
         assert _until(client, _has_seq(5)).samples_dropped == 2
+
+
+def test_a_viewer_that_slept_through_thousands_ends_with_the_newest_and_no_hole(
+    private_environment: Path,
+) -> None:
+    with RunningHub(private_environment) as running, Client(private_environment) as client:
+        running.producer.push([make_sample(1)])
+        _until(client, _has_seq(1))
+        running.producer.push([make_sample(seq) for seq in range(2, 3001)])
+        wait_until(lambda: running.hub._history.last_seq == 3000, what="the hub to publish it all")
+        running.producer.push([make_sample(3001)])
+        snapshot = _until(client, _has_seq(3001))
+        columns = client.history.columns("GPU-a", "used", 4001.0, 1.0, 3001)
+    assert columns.last.count(None) == 0
+    assert snapshot.samples_dropped == 0
 
 
 def test_a_viewer_says_lost_keeps_the_picture_and_comes_back(private_environment: Path) -> None:
