@@ -197,6 +197,13 @@ def test_clock_that_was_set_back_does_not_silence_the_analyzer() -> None:
     assert closed.closed_s >= closed.opened_s
 
 
+def test_clock_set_back_in_the_middle_of_a_dwell_starts_it_anew() -> None:
+    analyzer = PressureAnalyzer()
+    assert run(series([NEARLY_FULL] * 5, start_s=10_000), analyzer) == []
+    (opened,) = run(series([NEARLY_FULL] * 20, start_s=100), analyzer)
+    assert opened.opened_s == 110.0
+
+
 def test_changed_capacity_is_published_and_measured_against() -> None:
     halved = [sample(device(39.0, total_bytes=40 * GIB), time_s=20 + tick) for tick in range(5)]
     opened, changed = run([*series([NEARLY_FULL] * 20), *halved])
@@ -224,7 +231,24 @@ def test_restore_ignores_what_is_closed_or_of_another_kind() -> None:
     opened, closed = run(series([NEARLY_FULL] * 20 + [RELIEVED] * 20))
     analyzer = PressureAnalyzer()
     analyzer.restore([closed, msgspec.structs.replace(opened, kind="leak")])
-    assert run(series([RELIEVED] * 30), analyzer) == []
+    assert run(series([RELIEVED] * 30, start_s=100), analyzer) == []
+
+
+def test_ring_older_than_a_restored_finding_does_not_close_it() -> None:
+    samples = series([RELIEVED] * 40 + [NEARLY_FULL] * 40)
+    opened = run(samples)
+    analyzer = PressureAnalyzer()
+    analyzer.restore(opened)
+    assert run(samples, analyzer) == []
+
+
+def test_restored_severity_is_kept_and_not_published_again() -> None:
+    samples = series([SCARCE] * 60)
+    opened = run(samples[:20])
+    assert [finding.severity for finding in opened] == ["medium"]
+    analyzer = PressureAnalyzer()
+    analyzer.restore(opened)
+    assert run(samples[20:], analyzer) == []
 
 
 def test_memory_stays_bounded_while_devices_come_and_go() -> None:
