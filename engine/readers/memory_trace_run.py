@@ -45,6 +45,7 @@ def read_memory_trace_run(path: Path) -> MemoryTraceRun:
         InputFileError: There is no trace, a file is malformed, or the files are of different runs.
     """
     if not path.is_dir():
+        _check_presence(path)
         trace = read_memory_trace(path)
         return MemoryTraceRun(path, (trace,), tuple(_note_ranks((trace,))))
     candidates, notes = _find_candidates(path)
@@ -52,6 +53,13 @@ def read_memory_trace_run(path: Path) -> MemoryTraceRun:
     newest, older = _choose_newest(candidates)
     ranks = tuple(read_memory_trace(newest[rank].path) for rank in sorted(newest))
     return MemoryTraceRun(path, ranks, (*notes, *older, *_note_ranks(ranks)))
+
+
+def _check_presence(path: Path) -> None:
+    try:
+        path.stat()
+    except (OSError, ValueError) as error:
+        raise InputFileError(explain_refusal(path, error)) from error
 
 
 def _find_candidates(folder: Path) -> tuple[list[_Candidate], list[str]]:

@@ -69,7 +69,8 @@ def test_folder_of_folders_names_one_that_fits(tmp_path: Path) -> None:
 
 def test_absent_path_is_refused(tmp_path: Path) -> None:
     assert "no such file or directory" in refusal(tmp_path / rank_name(0))
-    assert "not the name of a memory trace" in refusal(tmp_path / "absent")
+    assert "no such file or directory" in refusal(tmp_path / "absent")
+    assert "not the name of a memory trace" in refusal(write_trace(tmp_path, "trace.json", trace(ROWS)))
 
 
 def test_malformed_file_refuses_the_run_and_is_named(tmp_path: Path) -> None:
