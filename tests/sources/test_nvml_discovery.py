@@ -150,6 +150,17 @@ def test_gpus_that_this_user_may_not_see_are_not_called_lost(
     assert len(nvml_source.discover()) == 2
 
 
+def test_who_is_lost_is_not_guessed_among_gpus_that_this_user_may_not_see(
+    nvml_source: NvmlSource, pretend_nvml: PretendDriver, fake_root: Path
+) -> None:
+    lost, seen, *unseen = [pretend_nvml.add_device() for _ in range(4)]
+    write_gpu_folders(fake_root, pretend_nvml)
+    lost.lose()
+    for device in unseen:
+        device.detach()
+    assert [reader.identity.uuid for reader in nvml_source.discover()] == [seen.uuid]
+
+
 def test_nvml_is_started_anew_for_a_lost_device_ever_less_often(
     nvml_source: NvmlSource, pretend_nvml: PretendDriver, stepped_clock: SteppedClock
 ) -> None:
