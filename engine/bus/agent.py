@@ -47,11 +47,9 @@ def run_agent(options: AgentOptions) -> int:
     try:
         producer = _open_producer(options)
         supervisor = WorkerSupervisor(folder, SystemClock()) if options.has_worker else None
-        node = _node_of(producer, options)
         hub = Hub(
             folder,
             producer,
-            node=node,
             version=options.version,
             supervisor=supervisor,
             leaves_with_viewers=options.leaves_with_viewers,
@@ -82,11 +80,3 @@ def _open_producer(options: AgentOptions) -> SampleProducer:
     from ..sampling.node import open_node
 
     return open_node(interval_s=options.interval_s, memory_interval_s=options.memory_interval_s)
-
-
-def _node_of(producer: SampleProducer, options: AgentOptions) -> str:
-    if options.replay is not None:
-        return options.replay.resolve().name
-    from ..sampling.node import node_name
-
-    return node_name()

@@ -133,7 +133,8 @@ def play(
     path: Path, *, speed: float = 1.0, interval_s: float = 0.1, capacity_bytes: int | None = None
 ) -> HubFeed:
     """Return a feed of a trace, played by a hub of its own in a private folder."""
-    folder = Path(tempfile.mkdtemp(prefix="vramscope-replay-"))
+    # Not TMPDIR: a socket's path must be short.
+    folder = Path(tempfile.mkdtemp(prefix="vramscope-replay-", dir="/tmp"))
     arguments = [f"--replay={path}", "--speed", str(speed), "--replay-interval", str(interval_s)]
     if capacity_bytes is not None:
         arguments += ["--capacity", str(capacity_bytes)]

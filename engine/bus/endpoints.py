@@ -5,9 +5,7 @@ from pathlib import Path
 import msgspec
 
 from ..errors import RuntimeFolderError
-
-MAX_SOCKET_PATH_BYTES = 107
-"""Longest path of a unix socket on Linux (`sun_path` less its final zero)."""
+from ..paths import SOCKET_PATH_LIMIT_BYTES
 
 
 class Endpoints(msgspec.Struct, frozen=True):
@@ -29,9 +27,9 @@ def endpoints_of(runtime_dir: Path) -> Endpoints:
     """
     paths = [runtime_dir / name for name in ("stream.sock", "reports.sock", "control.sock")]
     longest = max(len(str(path).encode()) for path in paths)
-    if longest > MAX_SOCKET_PATH_BYTES:
+    if longest > SOCKET_PATH_LIMIT_BYTES:
         raise RuntimeFolderError(
             f"the runtime folder {runtime_dir} has too long a path for a socket ({longest} bytes, at most "
-            f"{MAX_SOCKET_PATH_BYTES}): set VRAMSCOPE_RUNTIME_DIR to a shorter one"
+            f"{SOCKET_PATH_LIMIT_BYTES}): set VRAMSCOPE_RUNTIME_DIR to a shorter one"
         )
     return Endpoints(*(f"ipc://{path}" for path in paths))

@@ -44,7 +44,6 @@ class Hub:
     Args:
         runtime_dir: Private folder that holds its sockets.
         producer: What it publishes from.
-        node: Name of the node.
         version: Version of vramscope, told to viewers.
         supervisor: Keeps the analyzer worker; None to run without analyzers.
         leaves_with_viewers: End when the last viewer leaves.
@@ -56,7 +55,6 @@ class Hub:
         runtime_dir: Path,
         producer: SampleProducer,
         *,
-        node: str,
         version: str,
         supervisor: WorkerSupervisor | None = None,
         leaves_with_viewers: bool = False,
@@ -65,7 +63,7 @@ class Hub:
         self.hub_id = secrets.token_hex(8)
         self._clock = clock or SystemClock()
         self._producer, self._supervisor = producer, supervisor
-        self._node, self._version = node.encode(), version
+        self._node, self._version = producer.node.encode(), version
         self._leaves_with_viewers = leaves_with_viewers
         self._viewers = 0
         self._started_s, self._started_wall_s = self._clock.monotonic_s(), self._clock.wall_s()

@@ -4,10 +4,20 @@ from collections.abc import Iterator
 
 import msgspec
 
-from ..model import AllocatorReading, DeviceSample, DeviceState, MemoryReading, RankCoordinates, Sample
+from ..model import (
+    AllocatorReading,
+    DeviceSample,
+    DeviceState,
+    HostSample,
+    MemoryReading,
+    RankCoordinates,
+    Sample,
+)
 from ..model.device import DeviceKind
 from .ring import ColumnRing
 
+HOST_KEY = "host"
+"""Where the host's own memory stands among the devices of a ring."""
 STATES: tuple[DeviceState, ...] = ("ok", "lost", "stale", "unsupported")
 
 
@@ -64,6 +74,12 @@ def values_of(device: DeviceSample) -> dict[str, int]:
     return values
 
 
+def host_values_of(host: HostSample) -> dict[str, int]:
+    """Return the columns of the host in one tick."""
+    measured = {"total": host.total_bytes, "used": host.used_bytes}
+    return {"state": 0} | {name: value for name, value in measured.items() if value is not None}
+
+
 def samples_of(ring: ColumnRing, headers: dict[str, DeviceHeader], node: str, clock: str) -> Iterator[Sample]:
     """Yield the samples of a ring, oldest first, with the fields that the ring keeps."""
     for position, row in ring.rows():
@@ -78,8 +94,16 @@ def samples_of(ring: ColumnRing, headers: dict[str, DeviceHeader], node: str, cl
             time_s=row.time_s,
             interval_s=row.interval_s,
             devices=tuple(devices),
+            host=_host(ring, position),
             clock="trace" if clock == "trace" else "wall",
         )
+
+
+def _host(ring: ColumnRing, position: int) -> HostSample | None:
+    if ring.value(HOST_KEY, "state", position) is None:
+        return None
+    total, used = (ring.value(HOST_KEY, name, position) for name in ("total", "used"))
+    return HostSample(total_bytes=total, used_bytes=used)
 
 
 def _device(

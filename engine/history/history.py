@@ -9,7 +9,7 @@ from typing import Literal
 
 from ..errors import WireError
 from ..model import Sample
-from .block import DeviceHeader, HistoryBlock, header_of, samples_of, values_of
+from .block import HOST_KEY, DeviceHeader, HistoryBlock, header_of, host_values_of, samples_of, values_of
 from .ring import UNMEASURED, ColumnRing, Row
 from .views import BucketView, HistoryColumns
 
@@ -63,6 +63,8 @@ class History:
             for device in sample.devices:
                 self._headers[device.uuid] = header_of(device)
                 devices[device.uuid] = values_of(device)
+            if sample.host is not None:
+                devices[HOST_KEY] = host_values_of(sample.host)
             self._fine.append(Row(sample.seq, sample.time_s, sample.interval_s), devices)
             for uuid, values in devices.items():
                 self._fold(uuid, sample.time_s, values)
@@ -111,6 +113,7 @@ class History:
         """Return `count` buckets of `bucket_s` seconds; the last bucket holds `end_s`.
 
         Buckets are aligned to multiples of `bucket_s`, so a bucket keeps its content as time goes on.
+        The host's own memory stands under the key `HOST_KEY`.
         """
         with self._lock:
             views = self._views.setdefault((uuid, field), {})

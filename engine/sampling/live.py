@@ -40,7 +40,7 @@ class LiveProducer:
         self.interval_s = interval_s
         self.ticks_late = 0
         """Ticks taken more than half an interval after they were due."""
-        self._node = node
+        self.node = node
         self._host = host
         self._notes = tuple(notes)
         self._clock = clock or SystemClock()
@@ -111,7 +111,7 @@ class LiveProducer:
         devices = [device for s in self._samplers for device in s.collect(self._stale_after_s)]
         self._seq += 1
         return Sample(
-            node=self._node,
+            node=self.node,
             seq=self._seq,
             time_s=self._clock.wall_s(),
             interval_s=self.interval_s,

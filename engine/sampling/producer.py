@@ -8,6 +8,8 @@ from ..model import Sample
 class SampleProducer(Protocol):
     """Yields samples when they are due; the caller owns the waiting."""
 
+    node: str
+    """Name of the node that the samples are of."""
     interval_s: float
     """Length of one published tick in seconds."""
 

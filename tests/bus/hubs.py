@@ -21,6 +21,8 @@ def make_sample(seq: int, used_gib: float = 10.0, *, total_gib: float = 80.0, uu
 class HandProducer:
     """Publishes what a test pushes, when it pushes it."""
 
+    node = "node"
+
     def __init__(self, interval_s: float = 1.0) -> None:
         self.interval_s = interval_s
         self._lock = threading.Lock()
@@ -50,9 +52,7 @@ class RunningHub:
 
     def __init__(self, folder: Path, *, leaves_with_viewers: bool = False) -> None:
         self.producer = HandProducer()
-        self.hub = Hub(
-            folder, self.producer, node="node", version="test", leaves_with_viewers=leaves_with_viewers
-        )
+        self.hub = Hub(folder, self.producer, version="test", leaves_with_viewers=leaves_with_viewers)
         self.thread = threading.Thread(target=self.hub.run, daemon=True)
 
     def __enter__(self) -> "RunningHub":

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vramscope.engine.errors import WireError
-from vramscope.engine.history import History, HistoryBlock
-from vramscope.engine.model import DeviceSample, DeviceState, MemoryReading, Sample
+from vramscope.engine.history import HOST_KEY, History, HistoryBlock
+from vramscope.engine.model import DeviceSample, DeviceState, HostSample, MemoryReading, Sample
 
 from ..bus.hubs import GIB, make_sample
 
@@ -124,3 +124,20 @@ def test_columns_of_unequal_length_are_refused() -> None:
     fine = {"GPU-a": dict(block.fine["GPU-a"]) | {"used": b"\0" * 16}}
     with pytest.raises(WireError, match="history cannot be read"):
         History().extend(msgspec.structs.replace(block, fine=fine))
+
+
+def test_the_host_is_remembered_beside_the_devices_and_handed_on() -> None:
+    hub, early, late = History(), History(), History()
+    early.add(_hosted(1))
+    for seq in range(1, 6):
+        hub.add(_hosted(seq))
+    for viewer in (early, late):
+        viewer.extend(hub.block())
+        assert viewer.columns(HOST_KEY, "used", 1005.0, 1.0, 5).last == [seq * GIB for seq in range(1, 6)]
+    assert [s.host.used_bytes if s.host else None for s in late.samples()][-1] == 5 * GIB
+    assert [d.uuid for d in next(late.samples()).devices] == ["GPU-a"]
+
+
+def _hosted(seq: int) -> Sample:
+    host = HostSample(total_bytes=64 * GIB, used_bytes=seq * GIB)
+    return msgspec.structs.replace(make_sample(seq), host=host)

@@ -106,7 +106,7 @@ class LiveScreen(ThriftyScreen[None]):
             zoomed = self.devices.zoomed
             self.processes.show([d for d in devices if zoomed in {None, d.uuid}])
         elif sample is not None:
-            self.query_one(HostPanel).show(sample)
+            self.query_one(HostPanel).show(sample, self._history)
         self.query_one(AlertLine).show(self.snapshot.findings, sample.clock if sample else "wall")
         self.query_one(HostLine).show(sample.host if sample else None)
         self._arrange(self.size.width, self.size.height)

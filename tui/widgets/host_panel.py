@@ -5,8 +5,8 @@ from textwrap import wrap
 from textual.strip import Strip
 from textual.widget import Widget
 
-from ...engine.history import History
-from ...engine.model import DeviceSample, HostSample, MemoryReading, Sample
+from ...engine.history import HOST_KEY, History
+from ...engine.model import HostSample, MemoryReading, Sample
 from ...engine.units import GIB
 from ..drawing.gauge import draw_gauge
 from ..drawing.glyphs import Glyphs
@@ -15,7 +15,6 @@ from ..drawing.numbers import percent_text, share_percent, span_text
 from ..drawing.spans import Line, Span, fit_line, to_strip
 from ..theme import ROLES, role_classes, role_rules
 
-HOST_UUID = "host"
 HISTORY_WINDOW_S = 600.0
 MAX_GRAPH_ROWS = 8
 GO_ON = (
@@ -34,15 +33,13 @@ class HostPanel(Widget):
     def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._glyphs = glyphs
-        self._history = History()
+        self._history: History | None = None
         self._sample: Sample | None = None
         self._lines: list[Line] = []
 
-    def show(self, sample: Sample) -> None:
-        """Draw a sample without devices, and remember its host memory."""
-        self._sample = sample
-        if sample.host is not None and sample.seq != self._history.last_seq:
-            self._history.add(_as_device(sample, sample.host))
+    def show(self, sample: Sample, history: History) -> None:
+        """Draw a sample without devices."""
+        self._sample, self._history = sample, history
         self._draw()
 
     def on_resize(self) -> None:
@@ -88,7 +85,9 @@ class HostPanel(Widget):
         """Return the history on a scale from 0 to the total."""
         total_bytes = (sample.host.total_bytes if sample.host else None) or 0
         bucket_s = HISTORY_WINDOW_S / (2 * width)
-        columns = self._history.columns(HOST_UUID, "used", sample.time_s, bucket_s, 2 * width)
+        if self._history is None:
+            return []
+        columns = self._history.columns(HOST_KEY, "used", sample.time_s, bucket_s, 2 * width)
         levels = history_levels(columns.minimum, columns.maximum, total_bytes, dots_of(rows, self._glyphs))
         caption = [Span(f"last {span_text(HISTORY_WINDOW_S)}, scale 0 to {_gib(total_bytes)} GiB", "faint")]
         return [*draw_history(levels, rows, self._glyphs), caption]
@@ -103,12 +102,3 @@ class HostPanel(Widget):
 
 def _gib(value_bytes: int | None) -> str:
     return "—" if value_bytes is None else f"{value_bytes / GIB:,.1f}"
-
-
-def _as_device(sample: Sample, host: HostSample) -> Sample:
-    """Return a sample in which the host's memory stands as a device, for the history to keep."""
-    memory = MemoryReading(total_bytes=host.total_bytes, used_bytes=host.used_bytes, source="host")
-    device = DeviceSample(uuid=HOST_UUID, index=0, kind="unified", memory=memory)
-    return Sample(
-        sample.node, sample.seq, sample.time_s, sample.interval_s, devices=(device,), clock=sample.clock
-    )
