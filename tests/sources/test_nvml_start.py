@@ -18,6 +18,7 @@ from vramscope.engine.errors import (
     SourceUnavailableError,
 )
 from vramscope.engine.sources.nvml import NvmlSource
+from vramscope.engine.sources.nvml.library import NvmlLibrary
 
 START_ERRORS = [
     (4, AccessDeniedError, 6, ["/dev/nvidiactl", "NVML error 4"]),
@@ -96,12 +97,11 @@ def test_nvml_that_a_container_lost_is_started_anew(
     assert nvml_source.discover()[0].read_memory().used_bytes is not None
 
 
-def test_the_description_tells_versions_and_files(
-    nvml_source: NvmlSource, pretend_nvml: PretendDriver
-) -> None:
-    pretend_nvml.add_device()
-    nvml_source.discover()
-    description = nvml_source.describe()
+def test_the_description_tells_versions_and_files(pretend_nvml: PretendDriver) -> None:
+    library = NvmlLibrary()
+    library.open()
+    description = library.describe()
+    library.close()
     assert (description.driver_version, description.nvml_version) == ("580.95.05", "13.580.95.05")
     assert description.cuda_version == "13.0"
     assert (description.module_file or "").endswith("pynvml.py")
