@@ -34,6 +34,16 @@ class DeviceReadings:
         """Whether the device fell off the bus; its handle must not be used again."""
         return self._state == "lost"
 
+    @property
+    def is_provisional(self) -> bool:
+        """Whether the reader stands in for a device that has not answered the source yet."""
+        return self.reader.identity.is_provisional and not self.is_lost
+
+    @property
+    def was_read(self) -> bool:
+        """Whether its memory has ever been read."""
+        return self._read_at_s is not None
+
     def replace_reader(self, reader: DeviceReader) -> None:
         """Go on with a fresh handle of the same device."""
         self.reader = reader

@@ -19,6 +19,8 @@ CALL_DEADLINE_S = 0.5
 """A driver call that takes longer costs its device the lane."""
 RETRY_S = 5.0
 """How soon a source that has nothing to measure, or a lost device, is looked for again."""
+PROVISIONAL_RETRY_S = 1.0
+"""How soon a device that has not told who it is, is looked for again."""
 PLAIN_SLEEP_S = 0.1
 REDISCOVER_S = 60.0
 """How often devices that came or went are looked for."""
@@ -81,7 +83,7 @@ class SourceSampler:
     def has_held_calls(self) -> bool:
         """Whether a driver call is still under way; the process must then end with `os._exit`."""
         with self._lock:
-            held = any(device.is_held for device in self._devices.values())
+            held = any(device.is_held or device.is_provisional for device in self._devices.values())
             return held or self._is_discovering_since_s is not None or self._lane.call_started_s is not None
 
     def watch(self) -> None:
@@ -157,8 +159,16 @@ class SourceSampler:
                 self._is_discovering_since_s = None
             self.failure = failure
             self._adopt(readers)
-            is_whole = failure is None and not any(d.is_lost for d in self._devices.values())
-            self._discover_due_s = self._clock.monotonic_s() + (REDISCOVER_S if is_whole else RETRY_S)
+            self._discover_due_s = self._clock.monotonic_s() + self._rediscovery_s
+
+    @property
+    def _rediscovery_s(self) -> float:
+        """How soon devices are looked for again."""
+        devices = self._devices.values()
+        if any(device.is_provisional for device in devices):
+            return PROVISIONAL_RETRY_S
+        is_whole = self.failure is None and not any(device.is_lost for device in devices)
+        return REDISCOVER_S if is_whole else RETRY_S
 
     def _adopt(self, readers: Sequence[DeviceReader]) -> None:
         found = {reader.identity.uuid: reader for reader in readers}
@@ -167,8 +177,12 @@ class SourceSampler:
                 self._devices[uuid].replace_reader(reader)
             else:
                 self._devices[uuid] = DeviceReadings(reader)
-        for uuid, device in self._devices.items():
-            if uuid not in found and not device.is_lost:
+        for uuid, device in list(self._devices.items()):
+            if uuid in found:
+                continue
+            if device.is_provisional and not device.was_read:
+                del self._devices[uuid]  # it has told who it is, or has gone without ever saying so
+            elif not device.is_lost:
                 why = str(self.failure) if self.failure is not None else "the driver no longer reports it"
                 device.mark_lost(why)
 

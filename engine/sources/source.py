@@ -17,6 +17,8 @@ class DeviceIdentity(msgspec.Struct, frozen=True):
     kind: DeviceKind = "gpu"
     parent_uuid: str | None = None
     mig_index: int | None = None
+    is_provisional: bool = False
+    """The device has not answered yet and is looked for again soon; its UUID may be a stand-in until then."""
 
 
 class DeviceDetails(msgspec.Struct, frozen=True):

@@ -9,7 +9,6 @@ import mmap
 import os
 import shutil
 import subprocess
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -57,8 +56,11 @@ def build_library(folder: Path) -> Path:
 
 
 def default_folder() -> Path:
-    """Return a folder of this user in which the compiled library is kept between runs."""
-    return Path(tempfile.gettempdir()) / f"pretend-nvml-{os.getuid()}"
+    """Return the folder within the checkout in which the compiled library is kept between runs.
+
+    A folder that others may write to, such as /tmp, is no place to load a library from.
+    """
+    return Path(__file__).resolve().parents[2] / "build" / "pretend-nvml"
 
 
 def _compile(library: Path) -> None:
@@ -152,9 +154,13 @@ class PretendDevice:
             return self.raw.calls[function_class]
         return sum(self.raw.calls)
 
-    def hang(self) -> None:
-        """Let every call on this device block from now on, until `release`."""
-        self.raw.hang = 1
+    def hang(self, *, is_unreachable: bool = False) -> None:
+        """Let every call on this device block from now on, until `release`.
+
+        Args:
+            is_unreachable: Block the call that gives out its handle, too.
+        """
+        self.raw.hang = 2 if is_unreachable else 1
 
     def release(self) -> None:
         """Let the calls that hang go on."""

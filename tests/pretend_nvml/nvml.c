@@ -64,6 +64,7 @@ typedef struct {
     Processes processes;
 } Instance;
 
+/* hang: 1 holds every call on a handle, 2 also the one that gives the handle out. */
 typedef struct {
     uint32_t present, lost, hang, waiting, delay_us, generation;
     uint32_t crash_on_dead_handle, dead_handle_calls;
@@ -215,6 +216,7 @@ static Handle make_handle(const Device *device, unsigned instance) {
 
 static int give_handle(Device *device, unsigned instance, Handle *out) {
     if (!out) return INVALID_ARGUMENT;
+    if (LOAD(device->hang) > 1) wait_while(&device->hang, &device->waiting);
     if (LOAD(device->lost)) return GPU_IS_LOST;
     *out = make_handle(device, instance);
     return SUCCESS;

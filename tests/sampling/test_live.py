@@ -4,14 +4,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
+from msgspec.structs import replace
 
 from vramscope.engine.errors import DeviceError, DeviceLostError, NotSupportedError, SourceUnavailableError
 from vramscope.engine.model import DeviceSample, Sample
 from vramscope.engine.sampling import sampler
 from vramscope.engine.sampling.live import LiveProducer
+from vramscope.engine.sources.source import DeviceIdentity
 
 from ..waiting import wait_until
-from .sources import GIB, HandSource
+from .sources import GIB, HandReader, HandSource
 
 
 @contextmanager
@@ -135,6 +137,43 @@ def test_a_lost_device_keeps_its_place_and_comes_back(monkeypatch: pytest.Monkey
     assert (lost.memory.used_bytes, lost.memory.total_bytes) == (None, 80 * GIB)
     assert lost.utilization_percent is None
     assert back.memory.used_bytes == GIB
+
+
+def test_a_device_that_tells_late_who_it_is_takes_the_place_of_its_stand_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sampler, "PROVISIONAL_RETRY_S", 0.05)
+    source = HandSource(2)
+    reader = source.readers[1]
+    reader.identity = DeviceIdentity(uuid="unknown-1", index=1, is_provisional=True)
+    reader.error = DeviceError("a driver call has not returned for 1 s")
+    with _running(source) as producer:
+        hung = _next(producer, lambda s: len(s.devices) == 2)
+        assert producer.has_held_calls
+        source.readers[1] = HandReader(1)
+        back = _next(producer, lambda s: _device(s, 1).state == "ok")
+    assert (_device(hung, 0).state, _device(hung, 1).state) == ("ok", "stale")
+    assert _device(hung, 1).reason == "a driver call has not returned for 1 s"
+    assert [device.uuid for device in back.devices] == ["GPU-0", "GPU-1"]
+
+
+def test_a_device_that_hung_while_it_was_looked_for_keeps_its_row_and_its_figures(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sampler, "REDISCOVER_S", 0.05)
+    source = HandSource(2)
+    with _running(source) as producer:
+        _next(producer)
+        stand_in = HandReader(1)
+        stand_in.identity = replace(stand_in.identity, is_provisional=True)
+        stand_in.error = DeviceError("a driver call has not returned for 1 s")
+        source.readers[1] = stand_in
+        hung = _device(_next(producer, lambda s: _device(s, 1).state == "stale"), 1)
+        source.readers.pop()
+        gone = _next(producer, lambda s: _device(s, 1).state == "lost")
+        wait_until(lambda: not producer.has_held_calls, what="the lost device to be nobody's stand-in")
+    assert hung.memory.used_bytes == GIB
+    assert [device.uuid for device in gone.devices] == ["GPU-0", "GPU-1"]
 
 
 def test_a_dead_handle_is_never_used_again() -> None:

@@ -1,6 +1,7 @@
 """Finds the devices of the open library; one that hangs the driver costs its own row only."""
 
 import ctypes
+from functools import partial
 from pathlib import Path
 from time import monotonic
 
@@ -23,8 +24,8 @@ ENUMERATION_DEADLINE_S = 1.0
 LEAST_DEADLINE_S = 0.01
 """What each device still gets once the enumeration has taken too long."""
 PATIENCE_S = 3.0
-"""How long an answer is waited for where no device has given one: a driver that nobody keeps loaded starts
-its GPUs when they are first asked for."""
+"""How long late answers are waited for where some came late, or none at all: a driver that nobody keeps
+loaded starts its GPUs when they are first asked for."""
 VIRTUALIZATION_MODE_VGPU = 2
 """NVML_GPU_VIRTUALIZATION_MODE_VGPU: we are a guest and see a share of a GPU."""
 
@@ -97,17 +98,22 @@ class DeviceEnumerator:
         self._calls = {index: call for index, call in self._calls.items() if not call.has_returned}
 
     def _ask(self, thread: AbandonableThread, count: int) -> dict[int, AbandonableCall[_Family]]:
+        """Ask every device; where the driver is slow rather than stuck, give it more time."""
         begun_s = monotonic()
         calls: dict[int, AbandonableCall[_Family]] = {}
-        has_asked = False
+        left_behind: list[AbandonableCall[_Family]] = []
         for index in range(count):
-            calls[index] = self._calls.get(index) or thread.call(
-                lambda index=index: self._find(index),  # type: ignore[misc]  # a default has no type here
-                max(LEAST_DEADLINE_S, min(DEVICE_DEADLINE_S, begun_s + ENUMERATION_DEADLINE_S - monotonic())),
-            )
-            has_asked = has_asked or index not in self._calls
-        if has_asked and not any(call.has_returned for call in calls.values()):
-            for call in calls.values():
+            if index in self._calls:
+                calls[index] = self._calls[index]
+                continue
+            left_s = begun_s + ENUMERATION_DEADLINE_S - monotonic()
+            deadline_s = max(LEAST_DEADLINE_S, min(DEVICE_DEADLINE_S, left_s))
+            calls[index] = call = thread.call(partial(self._find, index), deadline_s)
+            if not call.has_returned:
+                left_behind.append(call)
+        is_slow = any(call.has_returned for call in left_behind)
+        if is_slow or not any(call.has_returned for call in calls.values()):
+            for call in left_behind:
                 call.wait(begun_s + PATIENCE_S - monotonic())
         return calls
 
@@ -115,7 +121,8 @@ class DeviceEnumerator:
         """Put readers together in index order, with rows for the devices that gave none."""
         lost = [index for index, family in families.items() if not family]
         self._named.update({i: [r.identity for r in family] for i, family in families.items() if family})
-        missing = self._identify_missing(thread, [*lost, *self._calls])
+        known = {reader.identity.uuid for family in families.values() for reader in family}
+        missing = self._identify_missing(thread, known, lost)
         found: dict[int, list[NvmlReader | LostReader | HungReader]] = {i: [*f] for i, f in families.items()}
         for index in lost:
             found[index] = [LostReader(identity) for identity in missing.get(index, [])]
@@ -129,13 +136,14 @@ class DeviceEnumerator:
         return Enumeration(readers, lost_count=len(lost), hung_count=len(self._calls))
 
     def _identify_missing(
-        self, thread: AbandonableThread, indices: list[int]
+        self, thread: AbandonableThread, known: set[str], lost: list[int]
     ) -> dict[int, list[DeviceIdentity]]:
-        """Return who the devices are that did not say so, as far as that is certain."""
-        named = {index: self._named[index] for index in indices if index in self._named}
-        unnamed = [index for index in indices if index not in named]
+        """Return who the devices are that did not say so, as far as that is certain, by index."""
+        hung = {index: self._named.get(index, []) for index in self._calls}
+        named = {i: f for i, f in hung.items() if f and not any(one.uuid in known for one in f)}
+        unnamed = [*lost, *(index for index in hung if index not in named)]
         if unnamed:
-            known = {identity.uuid for family in self._named.values() for identity in family}
+            known = known | {identity.uuid for family in named.values() for identity in family}
             looked = thread.call(
                 lambda: find_missing_identities(self._proc, known, unnamed), DEVICE_DEADLINE_S
             )
