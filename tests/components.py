@@ -11,6 +11,7 @@ DEBIAN_PACKAGES = {
     "cc": "gcc libc6-dev",
     "fish": "fish",
     "gcc": "gcc libc6-dev",
+    "screen": "screen",
     "script": "bsdutils",
     "tmux": "tmux",
     "zsh": "zsh",

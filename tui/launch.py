@@ -68,7 +68,8 @@ def run_app(
         save_settings=save_settings,
         on_exit_asked=shutdown.start_countdown,
     )
-    return _run(app, shutdown, has_mouse=settings.mouse)
+    has_mouse = abilities.has_mouse if settings.mouse is None else settings.mouse
+    return _run(app, shutdown, has_mouse=has_mouse)
 
 
 def _run(app: "VramscopeApp", shutdown: "Shutdown", *, has_mouse: bool) -> int:

@@ -26,6 +26,8 @@ class TerminalAbilities(msgspec.Struct, frozen=True):
     color_depth: ColorDepth = "truecolor"
     has_light_background: bool = False
     """Whether the terminal says that its background is light."""
+    has_mouse: bool = True
+    """Whether the mouse can be listened to without harm: GNU screen 4.9 then holds the Escape key back."""
     reason: str = ""
     """Why only ASCII may be written, in one sentence; empty where that is not so."""
 
@@ -59,6 +61,7 @@ def read_abilities(
         is_ascii=bool(reason),
         color_depth="none" if color_choice is False else _color_depth(env, term, color_choice),
         has_light_background=_has_light_background(env.get("COLORFGBG", "")),
+        has_mouse="STY" not in env,
         reason=reason,
     )
 

@@ -29,8 +29,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     `NO_COLOR` in the environment counts as `false`."""
     ascii: bool | None = None
     """Whether to draw with ASCII characters only. Without it ASCII is used where the locale is not UTF-8."""
-    mouse: bool = True
-    """Whether the live view takes the mouse; without it the terminal's own selection works."""
+    mouse: bool | None = None
+    """Whether the live view takes the mouse; without it the terminal's own selection works. Unset it does,
+    except inside GNU screen, which holds the Escape key back while a program listens to the mouse."""
     read_only: bool = False
     """Whether to refuse every action that changes something, such as sending a signal to a process."""
     sort: SortColumn = "memory"

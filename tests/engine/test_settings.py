@@ -79,7 +79,7 @@ def test_a_named_file_is_the_only_one_read(tmp_path: Path) -> None:
         load_settings(environ={"VRAMSCOPE_CONFIG": str(named)}, folder=tmp_path),
     ):
         assert loaded.settings.interval_s == 3
-        assert loaded.settings.mouse is True
+        assert loaded.settings.mouse is None
         assert loaded.files == (named,)
 
 

@@ -72,3 +72,8 @@ def test_a_terminal_without_a_cursor_is_refused_with_advice(term: str) -> None:
 def test_a_pipe_is_refused_with_advice(is_input_tty: bool, is_output_tty: bool, what: str) -> None:
     with pytest.raises(UsageError, match=f"standard {what} is not a terminal.*--json"):
         read_abilities({**UTF8, "TERM": "xterm"}, is_input_tty=is_input_tty, is_output_tty=is_output_tty)
+
+
+def test_gnu_screen_holds_escape_back_while_the_mouse_is_listened_to() -> None:
+    assert abilities({**UTF8, "TERM": "xterm-256color"}).has_mouse
+    assert not abilities({**UTF8, "TERM": "screen", "STY": "77.pts-1.node"}).has_mouse

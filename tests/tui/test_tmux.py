@@ -116,6 +116,20 @@ def test_a_dumb_terminal_is_told_what_to_use(run_folder: Path) -> None:
         assert "Traceback" not in shown
 
 
+def test_inside_gnu_screen_the_same_is_shown(run_folder: Path, private_environment: Path) -> None:
+    screen = f"{require('screen')} -c /dev/null -U {PROGRAM} replay {run_folder}"
+    folder = private_environment / "screens"
+    folder.mkdir(mode=0o700)
+    with pane(screen, {"SCREENDIR": str(folder)}) as opened:
+        opened.wait_for("recorded trace", "2 ranks", "rank 1", "q quit")
+        opened.press("?")
+        opened.wait_for("vramscope: keys", "Freeze the figures")
+        opened.leave("vramscope: keys")
+        opened.resize(80, 24)
+        opened.wait_for("recorded trace", "q quit")
+        assert "exit code 0" in quit_of(opened)
+
+
 def test_a_terminal_that_reports_no_size_is_drawn_on(run_folder: Path) -> None:
     with pane(f"stty rows 0 cols 0; {PROGRAM} replay {run_folder}") as opened:
         opened.wait_for("recorded trace")
