@@ -1,7 +1,6 @@
 """The hub of one node: publishes samples and findings, remembers the past, keeps the analyzers running."""
 
 import os
-import secrets
 import signal
 from pathlib import Path
 from types import FrameType
@@ -60,7 +59,7 @@ class Hub:
         leaves_with_viewers: bool = False,
         clock: Clock | None = None,
     ) -> None:
-        self.hub_id = secrets.token_hex(8)
+        self.hub_id = os.urandom(8).hex()
         self._clock = clock or SystemClock()
         self._producer, self._supervisor = producer, supervisor
         self._node, self._version = producer.node.encode(), version

@@ -1,6 +1,5 @@
 """Findings: what an analyzer concluded, with the evidence and the advice."""
 
-import hashlib
 from typing import Literal
 
 import msgspec
@@ -56,5 +55,7 @@ def make_finding_id(kind: str, node: str, device_uuid: str | None, opened_s: flo
         device_uuid: Device it is about, or None for the node as a whole.
         opened_s: Time of the sample that opened it.
     """
+    import hashlib  # loads OpenSSL, 3 MiB that a hub, which makes no findings, does without
+
     text = f"{kind}\n{node}\n{device_uuid or ''}\n{opened_s:.6f}"
     return hashlib.sha256(text.encode()).hexdigest()[:12]
