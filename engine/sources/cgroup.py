@@ -8,6 +8,10 @@ from typing import NamedTuple
 
 import msgspec
 
+from .kept_file import KeptFile
+
+MOST_STAT_BYTES = 8192
+
 
 class CgroupMemory(msgspec.Struct, frozen=True):
     """Memory of the tightest group above this process, in bytes."""
@@ -41,31 +45,63 @@ class MountedCgroup(NamedTuple):
     is_v2: bool
 
 
-def read_cgroup_memory(hierarchies: list[MountedCgroup], host_total_bytes: int | None) -> CgroupMemory | None:
-    """Return the tightest limit from our group upward; None where none is below the host's memory.
+class _Group:
+    """The open files of one control group."""
+
+    def __init__(self, folder: Path, *, is_v2: bool) -> None:
+        names = _V2 if is_v2 else _V1
+        self.limit = KeptFile(f"{folder}/{names.limit}")
+        self._used = KeptFile(f"{folder}/{names.used}")
+        self._stat = KeptFile(f"{folder}/memory.stat", MOST_STAT_BYTES)
+        self._droppable = names.droppable.encode()
+        self._swap_limit = KeptFile(f"{folder}/memory.swap.max") if is_v2 else None
+        self._swap_used = KeptFile(f"{folder}/memory.swap.current") if is_v2 else None
+
+    def read(self, limit_bytes: int) -> CgroupMemory:
+        """Return what the group uses beside its limit."""
+        return CgroupMemory(
+            limit_bytes=limit_bytes,
+            used_bytes=self._read_used(),
+            swap_limit_bytes=_read_number(self._swap_limit),
+            swap_used_bytes=_read_number(self._swap_used),
+        )
+
+    def _read_used(self) -> int | None:
+        used = _read_number(self._used)
+        text = None if used is None else self._stat.read()
+        if used is None or text is None:
+            return used
+        return max(0, used - find_memory_stat(text, self._droppable))
+
+
+class CgroupReader:
+    """Reads the tightest limit from our group upward.
 
     Args:
         hierarchies: What `find_memory_cgroups` returned.
-        host_total_bytes: The host's memory; version 1 says "no limit" by a number far above it.
     """
-    tightest: tuple[int, Path, MountedCgroup] | None = None
-    for hierarchy in hierarchies:
-        names = _V2 if hierarchy.is_v2 else _V1
-        for folder in _upward(hierarchy.folder, hierarchy.mount):
-            limit = _read_number(folder / names.limit)
+
+    def __init__(self, hierarchies: list[MountedCgroup]) -> None:
+        self._groups = [
+            _Group(folder, is_v2=hierarchy.is_v2)
+            for hierarchy in hierarchies
+            for folder in _upward(hierarchy.folder, hierarchy.mount)
+        ]
+
+    def read(self, host_total_bytes: int | None) -> CgroupMemory | None:
+        """Return the tightest limit and its use; None where none is below the host's memory.
+
+        Args:
+            host_total_bytes: The host's memory; version 1 says "no limit" by a number far above it.
+        """
+        tightest: tuple[int, _Group] | None = None
+        for group in self._groups:
+            limit = _read_number(group.limit)
             if limit is None or (host_total_bytes is not None and limit >= host_total_bytes):
                 continue
             if tightest is None or limit < tightest[0]:
-                tightest = limit, folder, hierarchy
-    if tightest is None:
-        return None
-    limit, folder, hierarchy = tightest
-    return CgroupMemory(
-        limit_bytes=limit,
-        used_bytes=_read_used(folder, _V2 if hierarchy.is_v2 else _V1),
-        swap_limit_bytes=_read_number(folder / "memory.swap.max") if hierarchy.is_v2 else None,
-        swap_used_bytes=_read_number(folder / "memory.swap.current") if hierarchy.is_v2 else None,
-    )
+                tightest = limit, group
+        return None if tightest is None else tightest[1].read(tightest[0])
 
 
 def find_memory_cgroups(root: Path = Path("/")) -> list[MountedCgroup]:
@@ -135,34 +171,17 @@ def _upward(folder: Path, mount: Path) -> list[Path]:
     return folders
 
 
-def _read_used(folder: Path, names: _Names) -> int | None:
-    used = _read_number(folder / names.used)
-    if used is None:
-        return None
-    try:
-        text = (folder / "memory.stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return used
-    return max(0, used - parse_memory_stat(text).get(names.droppable, 0))
+def find_memory_stat(text: bytes, name: bytes) -> int:
+    """Return one figure of a file `memory.stat`, lines of `name number`; 0 where it is not there."""
+    _, found, rest = (b"\n" + text).partition(b"\n" + name + b" ")
+    number = rest.partition(b"\n")[0]
+    return int(number) if found and number.isdigit() else 0
 
 
-def parse_memory_stat(text: str) -> dict[str, int]:
-    """Return the figures of a file `memory.stat`, lines of `name number`; other lines are passed over."""
-    figures: dict[str, int] = {}
-    for line in text.splitlines():
-        name, _, number = line.partition(" ")
-        if number.isascii() and number.isdigit():
-            figures[name] = int(number)
-    return figures
-
-
-def _read_number(path: Path) -> int | None:
+def _read_number(file: KeptFile | None) -> int | None:
     """Return the number in a file; None for `max`, and where there is no such file."""
-    try:
-        text = path.read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return None
-    return int(text) if text.isascii() and text.isdigit() else None
+    text = None if file is None else file.read()
+    return int(text) if text is not None and text.strip().isdigit() else None
 
 
 def _unescape(path: str) -> str:

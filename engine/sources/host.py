@@ -5,8 +5,9 @@ from pathlib import Path
 from time import monotonic
 
 from ..model import HostSample
-from .cgroup import CgroupMemory, MountedCgroup, find_memory_cgroups, read_cgroup_memory
-from .meminfo import Meminfo, read_meminfo
+from .cgroup import CgroupMemory, CgroupReader, MountedCgroup, find_memory_cgroups
+from .kept_file import KeptFile
+from .meminfo import MOST_MEMINFO_BYTES, Meminfo, parse_meminfo
 
 CGROUP_INTERVAL_S = 30.0
 """How often a limit is looked for again where there was none."""
@@ -23,11 +24,13 @@ class HostReader:
     """
 
     def __init__(self, root: Path = Path("/"), clock_s: Callable[[], float] = monotonic) -> None:
-        self._proc = root / "proc"
         self._root = root
         self._clock_s = clock_s
-        self._has_proc = (self._proc / "meminfo").exists()
+        self._meminfo = KeptFile(f"{root / 'proc/meminfo'}", MOST_MEMINFO_BYTES)
+        self._stat = KeptFile(f"{root / 'proc/stat'}", MOST_STAT_BYTES)
+        self._has_proc = self._meminfo.read() is not None
         self._hierarchies: list[MountedCgroup] = []
+        self._groups = CgroupReader([])
         self._look_due_s = clock_s()
         self._is_limited = False
         self._former_times = self._read_times()
@@ -38,7 +41,7 @@ class HostReader:
         Memory is MemTotal and MemTotal − MemAvailable. Inside a control group with a lower limit it is that
         limit, and what the group uses less the page cache that is dropped first.
         """
-        meminfo = read_meminfo(self._proc) if self._has_proc else _read_meminfo_elsewhere()
+        meminfo = parse_meminfo(self._meminfo.read() or b"") if self._has_proc else _read_meminfo_elsewhere()
         total, available = meminfo.total_bytes, meminfo.available_bytes
         swap_total, swap_free = meminfo.swap_total_bytes, meminfo.swap_free_bytes
         host = HostSample(
@@ -57,12 +60,19 @@ class HostReader:
         is_due = now_s >= self._look_due_s
         if is_due:
             self._look_due_s = now_s + CGROUP_INTERVAL_S
-            self._hierarchies = find_memory_cgroups(self._root)
+            self._find_groups()
         if not (is_due or self._is_limited):
             return None
-        group = read_cgroup_memory(self._hierarchies, host_total_bytes)
+        group = self._groups.read(host_total_bytes)
         self._is_limited = group is not None
         return group
+
+    def _find_groups(self) -> None:
+        """Look where our group is now: a process can be moved into another."""
+        hierarchies = find_memory_cgroups(self._root)
+        if hierarchies != self._hierarchies:
+            self._hierarchies = hierarchies
+            self._groups = CgroupReader(hierarchies)
 
     def _read_cpu_percent(self) -> float | None:
         former, self._former_times = self._former_times, self._read_times()
@@ -77,11 +87,8 @@ class HostReader:
         """Return busy and total time of all processors since boot, in one unit."""
         if not self._has_proc:
             return _read_times_elsewhere()
-        try:
-            with (self._proc / "stat").open("rb", buffering=0) as file:
-                return parse_cpu_times(file.read(MOST_STAT_BYTES))
-        except OSError:
-            return None
+        text = self._stat.read()
+        return None if text is None else parse_cpu_times(text)
 
 
 def parse_cpu_times(text: bytes) -> tuple[float, float] | None:

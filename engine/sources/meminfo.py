@@ -1,11 +1,17 @@
 """The kernel's account of memory, /proc/meminfo."""
 
+import re
 from pathlib import Path
 
 import msgspec
 
+MOST_MEMINFO_BYTES = 8192
 _DROPPABLE = (b"MemFree", b"Buffers", b"Cached", b"SReclaimable")
-_FIELDS = frozenset({b"MemTotal", b"MemAvailable", b"SwapTotal", b"SwapFree", *_DROPPABLE})
+_FIELD = re.compile(
+    rb"^(" + b"|".join((b"MemTotal", b"MemAvailable", b"SwapTotal", b"SwapFree", *_DROPPABLE)) + rb"):\s*+"
+    rb"([0-9]++)(?!\S)",
+    re.MULTILINE,
+)
 
 
 class Meminfo(msgspec.Struct, frozen=True):
@@ -25,7 +31,7 @@ def read_meminfo(proc: Path = Path("/proc")) -> Meminfo:
     """
     try:
         with (proc / "meminfo").open("rb", buffering=0) as file:
-            return parse_meminfo(file.read(16384))
+            return parse_meminfo(file.read(MOST_MEMINFO_BYTES))
     except OSError:
         return Meminfo()
 
@@ -35,13 +41,7 @@ def parse_meminfo(text: bytes) -> Meminfo:
 
     Kernels before 3.14 have no MemAvailable; what is free or can be dropped stands in for it.
     """
-    values: dict[bytes, int] = {}
-    for line in text.splitlines():
-        name, _, rest = line.partition(b":")
-        if name in _FIELDS:
-            number = rest.split(maxsplit=1)[:1]
-            if number and number[0].isdigit():
-                values[name] = int(number[0]) * 1024
+    values = {name: int(number) * 1024 for name, number in _FIELD.findall(text)}
     available = values.get(b"MemAvailable", _estimate_available(values))
     total = values.get(b"MemTotal")
     if total is not None and available is not None:

@@ -12,6 +12,8 @@ from .containers import find_container
 INITIAL_PID_NAMESPACE = "pid:[4026531836]"
 """Name of the kernel's first pid namespace (PROC_PID_INIT_INO), in which the host's processes are."""
 MOST_COMMAND_BYTES = 2048
+CHECK_INTERVAL_S = 1.0
+"""How long what was seen of a pid holds: one look serves all devices that list it in one round."""
 FORGET_AFTER_S = 60.0
 """How long a process that no device lists any more is remembered."""
 
@@ -42,10 +44,21 @@ class _Known(NamedTuple):
     started_s: float | None
 
 
+class _Seen(NamedTuple):
+    """What the last look at a pid showed."""
+
+    at_s: float
+    user: str | None = None
+    command: str | None = None
+    location: Location = "here"
+    container: str | None = None
+    started_s: float | None = None
+
+
 class ProcessTable:
     """Looks up pids that a driver reports.
 
-    A pid is looked at again on every call, cheaply: with another start time it is another process, with
+    A pid is looked at again every second, cheaply: with another start time it is another process, with
     another name it has run another program. Inside a container the driver may report pids of the host;
     such a pid is never taken for a process of ours that has the same number by accident.
 
@@ -66,7 +79,7 @@ class ProcessTable:
         self._clock_s = clock_s
         self._is_hidden = is_hidden or _exists_for_others
         self._known: dict[int, _Known] = {}
-        self._seen_at_s: dict[int, float] = {}
+        self._seen: dict[int, _Seen] = {}
         self._forget_due_s = clock_s() + FORGET_AFTER_S
         self._users: dict[int, str] = {}
         self._is_contained = _read_link(self._proc / "self/ns/pid") not in (None, INITIAL_PID_NAMESPACE)
@@ -82,23 +95,29 @@ class ProcessTable:
             pid: As the driver reports it.
             used_bytes: Device memory that it holds; None where the driver does not tell.
         """
-        self._forget()
-        self._seen_at_s[pid] = self._clock_s()
-        stat = self._read_stat(pid)
-        if stat is None and self._is_hidden(pid):
-            return ProcessReading(pid=pid, used_bytes=used_bytes)
-        if stat is None or stat.state in "ZXx":
-            return self._describe_absent(pid, used_bytes)
-        known = self._look_up(pid, stat)
+        now_s = self._clock_s()
+        seen = self._seen.get(pid)
+        if seen is None or not 0.0 <= now_s - seen.at_s < CHECK_INTERVAL_S:
+            self._forget(now_s)
+            seen = self._seen[pid] = self._look(pid, now_s)
         return ProcessReading(
             pid=pid,
-            user=known.user,
-            command=known.command,
+            user=seen.user,
+            command=seen.command,
             used_bytes=used_bytes,
-            location=known.location,
-            container=known.container,
-            started_s=known.started_s,
+            location=seen.location,
+            container=seen.container,
+            started_s=seen.started_s,
         )
+
+    def _look(self, pid: int, now_s: float) -> _Seen:
+        stat = self._read_stat(pid)
+        if stat is None and self._is_hidden(pid):
+            return _Seen(now_s)
+        if stat is None or stat.state in "ZXx":
+            return self._describe_absent(pid, now_s)
+        known = self._look_up(pid, stat)
+        return _Seen(now_s, known.user, known.command, known.location, known.container, known.started_s)
 
     def _look_up(self, pid: int, stat: _Stat) -> _Known:
         known = self._known.get(pid)
@@ -106,21 +125,12 @@ class ProcessTable:
             known = self._known[pid] = self._read_process(pid, stat)
         return known
 
-    def _describe_absent(self, pid: int, used_bytes: int | None) -> ProcessReading:
+    def _describe_absent(self, pid: int, now_s: float) -> _Seen:
         """Describe a pid without a living process: exited, or of a namespace that we do not see."""
         former = self._known.get(pid)
         if former is not None and former.location != "outside":
-            return ProcessReading(
-                pid=pid,
-                user=former.user,
-                command=former.command,
-                used_bytes=used_bytes,
-                location="gone",
-                container=former.container,
-                started_s=former.started_s,
-            )
-        location: Location = "outside" if self._is_contained else "gone"
-        return ProcessReading(pid=pid, used_bytes=used_bytes, location=location)
+            return _Seen(now_s, former.user, former.command, "gone", former.container, former.started_s)
+        return _Seen(now_s, location="outside" if self._is_contained else "gone")
 
     def _read_process(self, pid: int, stat: _Stat) -> _Known:
         if self._is_contained and self._is_chance_namesake(pid):
@@ -197,14 +207,13 @@ class ProcessTable:
         finally:
             os.close(descriptor)
 
-    def _forget(self) -> None:
-        now_s = self._clock_s()
+    def _forget(self, now_s: float) -> None:
         if now_s < self._forget_due_s:
             return
         self._forget_due_s = now_s + FORGET_AFTER_S
-        for pid, seen_at_s in list(self._seen_at_s.items()):
-            if now_s - seen_at_s > FORGET_AFTER_S:
-                self._seen_at_s.pop(pid, None)
+        for pid, seen in list(self._seen.items()):
+            if now_s - seen.at_s > FORGET_AFTER_S:
+                self._seen.pop(pid, None)
                 self._known.pop(pid, None)
 
 

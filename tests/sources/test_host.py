@@ -1,5 +1,6 @@
 """The host's memory and load, and the control group's limit where that is lower."""
 
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -13,11 +14,12 @@ from tests.sources.conftest import SteppedClock
 from tests.sources.machine import FakeMachine
 from vramscope.engine.model import HostSample
 from vramscope.engine.sources.cgroup import (
+    find_memory_stat,
     parse_cgroup_mounts,
     parse_cgroup_paths,
-    parse_memory_stat,
 )
 from vramscope.engine.sources.host import CGROUP_INTERVAL_S, HostReader, parse_cpu_times
+from vramscope.engine.sources.kept_file import KeptFile
 from vramscope.engine.sources.meminfo import Meminfo, parse_meminfo
 
 GIB = 1 << 30
@@ -148,6 +150,43 @@ def test_a_limit_that_changes_is_followed_and_a_new_one_is_found(
     assert (reader.read().total_bytes, reader.read().used_bytes) == (6 * GIB, 2 * GIB)
 
 
+def test_a_process_that_was_moved_is_limited_by_its_new_group(
+    machine: FakeMachine, stepped_clock: SteppedClock
+) -> None:
+    machine.write("proc/self/mountinfo", V2_MOUNT)
+    machine.write("proc/self/cgroup", "0::/a\n")
+    limit_v2(machine, "a", f"{8 * GIB}", current=1 * GIB)
+    limit_v2(machine, "b", f"{4 * GIB}", current=2 * GIB)
+    reader = HostReader(machine.root, stepped_clock)
+    assert reader.read().total_bytes == 8 * GIB
+    machine.write("proc/self/cgroup", "0::/b\n")
+    stepped_clock.now_s += CGROUP_INTERVAL_S
+    assert (reader.read().total_bytes, reader.read().used_bytes) == (4 * GIB, 2 * GIB)
+
+
+def test_a_file_stays_open_and_is_opened_anew_when_it_fails(tmp_path: Path) -> None:
+    path = tmp_path / "memory.max"
+    file = KeptFile(str(path), most_bytes=6)
+    assert file.read() is None
+    path.write_text("123456789")
+    assert file.read() == b"123456"
+    path.write_text("7")
+    assert file.read() == b"7"
+    path.unlink()
+    assert file.read() == b"7"
+    file.close()
+    assert file.read() is None
+
+
+def test_a_file_whose_subject_is_gone_is_absent() -> None:
+    """A file of a process that ended refuses to be read through its old descriptor, as a group's does."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        file = KeptFile(f"/proc/{child.pid}/stat")
+        assert file.read() is not None
+        child.communicate(b"\n")
+    assert file.read() is None
+
+
 def test_an_old_kernel_does_not_tell_what_is_available() -> None:
     text = b"MemTotal: 100 kB\nMemFree: 10 kB\nBuffers: 1 kB\nCached: 20 kB\nSReclaimable: 3 kB\n"
     assert parse_meminfo(text).available_bytes == 34 * 1024
@@ -207,7 +246,7 @@ def test_any_processor_line_is_read_without_an_error(text: bytes) -> None:
 
 @given(st.text(max_size=300))
 def test_any_control_group_file_is_read_without_an_error(text: str) -> None:
-    parse_memory_stat(text)
+    assert find_memory_stat(text.encode(errors="replace"), b"inactive_file") >= 0
     for path in parse_cgroup_paths(text):
         assert path is None or path.startswith("/")
     parse_cgroup_mounts(text)

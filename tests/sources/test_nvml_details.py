@@ -4,6 +4,7 @@ import pytest
 
 from tests.pretend_nvml.driver import GIB, PretendDevice, PretendDriver
 from tests.pretend_nvml.layout import FunctionClass
+from tests.sources.conftest import SteppedClock
 from vramscope.engine.errors import DeviceLostError
 from vramscope.engine.sources.nvml import NvmlSource
 from vramscope.engine.sources.source import DeviceDetails
@@ -79,6 +80,20 @@ def test_a_device_lost_between_two_fields_is_lost(
 
 def used_by_pid(source: NvmlSource) -> dict[int, int | None]:
     return {process.pid: process.used_bytes for process in read(source).processes}
+
+
+def test_lists_are_read_every_other_second_and_the_other_fields_each_time(
+    nvml_source: NvmlSource, device: PretendDevice, stepped_clock: SteppedClock
+) -> None:
+    [reader] = nvml_source.discover()
+    seen = []
+    for second in range(5):
+        device.set_processes([(PID + second, 1 * GIB, "compute")])
+        device.raw.temperature_c = 50 + second
+        details = reader.read_details()
+        seen.append((details.temperature_c, details.processes[0].pid - PID))
+        stepped_clock.now_s += 1.02
+    assert seen == [(50.0, 0), (51.0, 0), (52.0, 2), (53.0, 2), (54.0, 4)]
 
 
 def test_a_process_in_several_lists_is_one_row(nvml_source: NvmlSource, device: PretendDevice) -> None:

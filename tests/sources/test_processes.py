@@ -1,5 +1,6 @@
 """Who a pid is: told from what /proc shows, and honest where it shows nothing."""
 
+import itertools
 import os
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from tests.sources.conftest import SteppedClock
 from tests.sources.machine import BOOT_S, FakeMachine
 from vramscope.engine.model import ProcessReading
 from vramscope.engine.sources.containers import find_container
-from vramscope.engine.sources.processes import FORGET_AFTER_S, ProcessTable
+from vramscope.engine.sources.processes import CHECK_INTERVAL_S, FORGET_AFTER_S, ProcessTable
 
 ID = "3f4e" + "0123456789ab" * 5
 SHORT = ID[:12]
@@ -30,7 +31,9 @@ def container(tmp_path: Path) -> FakeMachine:
 
 
 def make_table(machine: FakeMachine, hidden: frozenset[int] = frozenset()) -> ProcessTable:
-    return ProcessTable(machine.root, is_hidden=lambda pid: pid in hidden)
+    """Return a table that looks anew on every call: each reading of its clock is an interval later."""
+    seconds = itertools.count(1000.0, CHECK_INTERVAL_S)
+    return ProcessTable(machine.root, lambda: next(seconds), is_hidden=lambda pid: pid in hidden)
 
 
 def test_a_process_of_this_machine_is_known_by_user_command_and_start(machine: FakeMachine) -> None:
@@ -88,6 +91,18 @@ def test_what_stays_the_same_is_not_read_again(machine: FakeMachine) -> None:
     first = table.read(PID, 1)
     machine.write(f"proc/{PID}/cmdline", "changed\0")
     assert table.read(PID, 1) == first
+
+
+def test_one_look_at_a_pid_serves_all_devices_of_a_round(
+    machine: FakeMachine, stepped_clock: SteppedClock
+) -> None:
+    table = ProcessTable(machine.root, stepped_clock, is_hidden=lambda pid: False)
+    machine.add_process(PID)
+    table.read(PID, 1)
+    machine.end_process(PID)
+    assert (table.read(PID, 2).location, table.read(PID, 2).used_bytes) == ("here", 2)
+    stepped_clock.now_s += CHECK_INTERVAL_S
+    assert table.read(PID, 2).location == "gone"
 
 
 def test_memory_of_a_process_that_exited_is_shown_with_who_it_was(machine: FakeMachine) -> None:

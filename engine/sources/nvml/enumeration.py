@@ -1,6 +1,7 @@
 """Finds the devices of the open library; one that hangs the driver costs its own row only."""
 
 import ctypes
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from time import monotonic
@@ -52,10 +53,13 @@ class DeviceEnumerator:
         library: The library, open whenever something is enumerated.
         table: Knows user and command of a pid.
         proc: Where the proc file system is mounted.
+        clock_s: Monotonic seconds, for how often process lists are read.
     """
 
-    def __init__(self, library: NvmlLibrary, table: ProcessTable, proc: Path) -> None:
-        self._library, self._table, self._proc = library, table, proc
+    def __init__(
+        self, library: NvmlLibrary, table: ProcessTable, proc: Path, clock_s: Callable[[], float]
+    ) -> None:
+        self._library, self._table, self._proc, self._clock_s = library, table, proc, clock_s
         self._lists = ProcessLists(library)
         self._described: dict[str, DeviceIdentity] = {}
         self._named: dict[int, list[DeviceIdentity]] = {}
@@ -163,7 +167,13 @@ class DeviceEnumerator:
 
     def _make_reader(self, handle: ctypes.c_void_p, identity: DeviceIdentity) -> NvmlReader:
         return NvmlReader(
-            self._library, handle, identity, lists=self._lists, table=self._table, proc=self._proc
+            self._library,
+            handle,
+            identity,
+            lists=self._lists,
+            table=self._table,
+            proc=self._proc,
+            clock_s=self._clock_s,
         )
 
     def _read_uuid(self, handle: ctypes.c_void_p) -> str | None:

@@ -1,7 +1,9 @@
 """One NVIDIA device: its memory ten times a second, its other fields now and then."""
 
 import ctypes
+from collections.abc import Callable
 from pathlib import Path
+from time import monotonic
 from typing import NoReturn
 
 from msgspec.structs import replace
@@ -12,10 +14,14 @@ from ..processes import ProcessTable
 from ..source import DeviceDetails, DeviceIdentity
 from .codes import GONE_CODES, Code, make_device_error, make_lost_error
 from .library import NvmlFunction, NvmlLibrary
-from .running import ListRefusedError, ProcessLists
+from .running import ListBuffer, ListRefusedError, ProcessLists
 from .structs import MEMORY_V2, TEMPERATURE_V1, MemoryV1, MemoryV2, TemperatureV1, Utilization
 from .unified import is_unified, read_host_memory
 
+PROCESS_INTERVAL_S = 2.0
+"""How often process lists are read: they change seldom, and cost more than all other fields together."""
+TICK_SLACK_S = 0.5
+"""A tick that comes this much early reads them all the same."""
 MOST_POWER_W = 10_000.0
 COOLEST_C, HOTTEST_C = -50, 200
 """Figures beyond these are a driver's mistake, and are not shown."""
@@ -33,6 +39,7 @@ class NvmlReader:
         lists: Process lists, shared by all devices of the library.
         table: Knows user and command of a pid.
         proc: Where the proc file system is mounted.
+        clock_s: Monotonic seconds.
     """
 
     def __init__(
@@ -44,10 +51,14 @@ class NvmlReader:
         lists: ProcessLists,
         table: ProcessTable,
         proc: Path = Path("/proc"),
+        clock_s: Callable[[], float] = monotonic,
     ) -> None:
         self.identity = identity
         self._library, self._handle = library, handle
-        self._lists, self._table, self._proc = lists, table, proc
+        self._lists, self._table, self._proc, self._clock_s = lists, table, proc, clock_s
+        self._list_buffer = ListBuffer()
+        self._processes: tuple[ProcessReading, ...] = ()
+        self._processes_due_s = clock_s()
         self._session = library.session
         self._lost: DeviceLostError | None = None
         self._was_good = False
@@ -167,12 +178,16 @@ class NvmlReader:
         return _within(self._number.value / 1000.0, 0.0, MOST_POWER_W)
 
     def _read_processes(self) -> tuple[ProcessReading, ...]:
-        try:
-            used_by_pid = self._lists.read(self._handle, self._total_bytes)
-        except ListRefusedError as refusal:
-            self._condemn(refusal.code)
-        read = self._table.read
-        return tuple(read(pid, used_bytes) for pid, used_bytes in used_by_pid.items())
+        now_s = self._clock_s()
+        if now_s >= self._processes_due_s:
+            self._processes_due_s = now_s + PROCESS_INTERVAL_S - TICK_SLACK_S
+            try:
+                used_by_pid = self._lists.read(self._handle, self._total_bytes, self._list_buffer)
+            except ListRefusedError as refusal:
+                self._condemn(refusal.code)
+            read = self._table.read
+            self._processes = tuple(read(pid, used_bytes) for pid, used_bytes in used_by_pid.items())
+        return self._processes
 
 
 def _within(value: float, least: float, most: float) -> float | None:

@@ -42,6 +42,7 @@ _LAYOUTS = (
     _Layout("_v2", _WITH_PROTECTED),
     _Layout("", struct.Struct("=I4xQ")),
 )
+_FUNCTIONS = {name: tuple(name + layout.suffix for layout in _LAYOUTS) for name in LISTS}
 
 
 class RunningProcess(NamedTuple):
@@ -61,6 +62,22 @@ class ListRefusedError(Exception):
         self.code = code
 
 
+class ListBuffer:
+    """Room for one list of one device; kept, because making it costs more than the call."""
+
+    def __init__(self) -> None:
+        self.count = ctypes.c_uint()
+        self.count_reference = ctypes.byref(self.count)
+        self.entries = ctypes.create_string_buffer(0)
+        self.room = 0
+        self.grow(FIRST_ROOM)
+
+    def grow(self, room: int) -> None:
+        """Make room for so many entries of the longest layout that any driver writes."""
+        self.room = room
+        self.entries = ctypes.create_string_buffer(room * LONGEST_ENTRY_BYTES)
+
+
 class ProcessLists:
     """Reads the process lists of the devices of one library; remembers which layout made sense.
 
@@ -73,7 +90,9 @@ class ProcessLists:
         self._proven = 0
         """First layout of `_LAYOUTS` that is worth trying."""
 
-    def read(self, handle: ctypes.c_void_p, total_bytes: int | None) -> dict[int, int | None]:
+    def read(
+        self, handle: ctypes.c_void_p, total_bytes: int | None, buffer: ListBuffer
+    ) -> dict[int, int | None]:
         """Return used bytes by pid, of compute, graphics and MPS processes together.
 
         A process that is in several lists holds its memory once; one that runs in several MIG instances
@@ -82,27 +101,31 @@ class ProcessLists:
         Args:
             handle: The device.
             total_bytes: Its capacity, beyond which an entry is garbage; None where it is not known.
+            buffer: The device's own; no other call may write it.
 
         Raises:
             ListRefusedError: The device is gone.
         """
         held: dict[tuple[int, ...], int | None] = {}
         for name in LISTS:
-            for process in self._read_list(name, handle, total_bytes):
+            for process in self._read_list(name, handle, total_bytes, buffer):
                 key = (process.pid, *process.instances)
                 known = held.get(key)
                 held[key] = process.used_bytes if known is None else max(known, process.used_bytes or 0)
         return _sum_by_pid(held)
 
-    def _read_list(self, name: str, handle: ctypes.c_void_p, total_bytes: int | None) -> list[RunningProcess]:
+    def _read_list(
+        self, name: str, handle: ctypes.c_void_p, total_bytes: int | None, buffer: ListBuffer
+    ) -> list[RunningProcess]:
         best: list[RunningProcess] = []
         for number in range(self._proven, len(_LAYOUTS)):
             layout = _LAYOUTS[number]
-            answer = self._call(name + layout.suffix, layout, handle)
-            if answer is None:
+            count = self._call(_FUNCTIONS[name][number], handle, buffer)
+            if count == 0:
+                return []
+            if count is None:
                 continue
-            count, data = answer
-            processes = _parse(layout.entry, count, data)
+            processes = _parse(layout.entry, count, buffer)
             sane = [process for process in processes if _is_possible(process, total_bytes)]
             if len(sane) == len(processes):
                 if count > 1:  # a single entry reads the same in a longer layout
@@ -111,33 +134,29 @@ class ProcessLists:
             best = max(best, sane, key=len)
         return best
 
-    def _call(self, function_name: str, layout: _Layout, handle: ctypes.c_void_p) -> tuple[int, bytes] | None:
-        """Return the number of entries and the bytes of them; None where this version does not answer.
-
-        The buffer has room for the longest layout that any driver writes, whatever it was told.
-        """
+    def _call(self, function_name: str, handle: ctypes.c_void_p, buffer: ListBuffer) -> int | None:
+        """Return the number of entries that were written; None where this version does not answer."""
         function = self._library.find(function_name)
         if function is None:
             return None
-        room = FIRST_ROOM
         for _ in range(3):
-            buffer = ctypes.create_string_buffer(room * LONGEST_ENTRY_BYTES)
-            count = ctypes.c_uint(room)
-            code = function(handle, ctypes.byref(count), buffer)
+            buffer.count.value = buffer.room
+            code = function(handle, buffer.count_reference, buffer.entries)
             if code == Code.SUCCESS:
-                return count.value, buffer.raw[: count.value * layout.entry.size]
+                return buffer.count.value
             if code != Code.INSUFFICIENT_SIZE:
                 break
-            room = 2 * max(room, count.value)
+            buffer.grow(2 * max(buffer.room, buffer.count.value))
         if code in GONE_CODES:
             raise ListRefusedError(code)
         return None
 
 
-def _parse(entry: struct.Struct, count: int, data: bytes) -> list[RunningProcess]:
+def _parse(entry: struct.Struct, count: int, buffer: ListBuffer) -> list[RunningProcess]:
+    data = memoryview(buffer.entries)[: min(count, buffer.room) * entry.size]
     return [
         RunningProcess(pid, None if used == NOT_AVAILABLE else used, tuple(instances))
-        for pid, used, *instances in entry.iter_unpack(data[: count * entry.size])
+        for pid, used, *instances in entry.iter_unpack(data)
     ]
 
 

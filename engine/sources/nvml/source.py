@@ -37,7 +37,7 @@ class NvmlSource:
         self._clock_s = clock_s
         self._lock = threading.Lock()
         self._library = NvmlLibrary(self._proc)
-        self._enumerator = DeviceEnumerator(self._library, ProcessTable(root), self._proc)
+        self._enumerator = DeviceEnumerator(self._library, ProcessTable(root, clock_s), self._proc, clock_s)
         self._gpu_folders: frozenset[str] = frozenset()
         self._restart_due_s = clock_s()
         self._restart_after_s = RESTART_AFTER_S
