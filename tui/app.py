@@ -1,7 +1,10 @@
 """The application: what is composed, which keys there are, and where messages go."""
 
+import asyncio
 import io
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from contextvars import copy_context
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, cast
 
@@ -19,8 +22,7 @@ from .ascii_filter import AsciiFilter
 from .bindings import APP_BINDINGS
 from .commands import PaletteCommands
 from .drawing.glyphs import ASCII, UNICODE
-from .mailbox import SnapshotMailbox
-from .messages import SnapshotArrived
+from .mailbox import SnapshotMailbox, is_same_picture
 from .process_rows import SortOrder
 from .process_signals import SignalPolicy
 from .screens.live import LiveScreen
@@ -83,7 +85,7 @@ class VramscopeApp(App[None], inherit_bindings=False):
         self._on_exit_asked = on_exit_asked
         self._mailbox = SnapshotMailbox()
         self._ascii_filter, self._color_filter = AsciiFilter(), NoColor()
-        self._newest = Snapshot()
+        self._newest = self._received = Snapshot()
         self._is_paused = False
         self._skipped_at_start = 0
         register_themes(cast("App[object]", self))
@@ -112,6 +114,8 @@ class VramscopeApp(App[None], inherit_bindings=False):
         """Apply the settings and start the feed."""
         self.live.processes.order = SortOrder(self._settings.sort, self._settings.sort_reversed)
         self.live.devices.history_window_s = self._settings.history_window_s
+        self._loop_context = copy_context()
+        self._event_loop = asyncio.get_running_loop()
         self._feed.start(self._receive)
 
     def on_unmount(self) -> None:
@@ -120,10 +124,24 @@ class VramscopeApp(App[None], inherit_bindings=False):
 
     def _receive(self, snapshot: Snapshot) -> None:
         """Take a snapshot on the feed's own thread."""
-        if self._mailbox.put(snapshot):
-            self.post_message(SnapshotArrived())
+        before, self._received = self._received, snapshot
+        if is_same_picture(before, snapshot):
+            self._mailbox.amend(snapshot)
+        elif self._mailbox.put(snapshot):
+            # A message would pass through the queues of every widget that it makes repaint.
+            with suppress(RuntimeError):  # the loop has ended
+                self._event_loop.call_soon_threadsafe(self._wake, context=self._loop_context)
 
-    def on_snapshot_arrived(self) -> None:
+    def _wake(self) -> None:
+        """Draw what arrived; an error ends the application as one in a message's handler does."""
+        if self._exit or self._closing:
+            return
+        try:
+            self._draw_newest()
+        except Exception as error:  # noqa: BLE001  # whatever it is, a person must see it
+            self._handle_exception(error)
+
+    def _draw_newest(self) -> None:
         """Draw the newest snapshot, unless the figures are frozen or the terminal does not read."""
         if isinstance(self._driver, TerminalDriver) and self._driver.is_blocked:
             return
@@ -139,7 +157,7 @@ class VramscopeApp(App[None], inherit_bindings=False):
 
     def on_terminal_drained(self) -> None:
         """Draw everything anew after output was lost."""
-        self.on_snapshot_arrived()
+        self._draw_newest()
         self.screen.refresh(layout=True)
 
     def on_terminal_gone(self) -> None:
@@ -147,7 +165,7 @@ class VramscopeApp(App[None], inherit_bindings=False):
         self.exit()
 
     def _draw(self) -> None:
-        with self.batch_update():
+        with self.live.drawn_at_once():
             self.live.frames_skipped = self._mailbox.replaced - self._skipped_at_start
             self.live.snapshot = self._newest
 

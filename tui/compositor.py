@@ -5,13 +5,17 @@ what a monitor costs. This one remembers what it sent, per cell, and writes the 
 shortest moves. It stands on private parts of Textual, which is why Textual is pinned to 8.2.8 exactly.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from rich.color import ColorSystem
 from rich.console import COLOR_SYSTEMS, Console
-from textual._compositor import ChopsUpdate, Compositor, LayoutUpdate
-from textual.geometry import Size
+from textual._compositor import Compositor, CompositorUpdate, LayoutUpdate
+from textual.geometry import Region, Size
 from textual.screen import Screen
+from textual.strip import Strip
+from textual.widget import Widget
 
 from .drawing.picture import CellRow, CellWriter
 
@@ -19,6 +23,8 @@ if TYPE_CHECKING:
     from textual.app import App
 
 ResultT = TypeVar("ResultT")
+Layer = tuple[int, Strip]
+"""A column and what is drawn from there on."""
 
 
 class ShownPicture:
@@ -59,11 +65,24 @@ class ThriftyLayoutUpdate(LayoutUpdate):
         return writer.finish()
 
 
-class ThriftyChopsUpdate(ChopsUpdate):
-    """Parts of the screen: what differs is sent."""
+class ThriftyPartialUpdate(CompositorUpdate):
+    """Parts of the screen: what differs is sent.
 
-    def __init__(self, update: ChopsUpdate, shown: ShownPicture, size: Size) -> None:
-        super().__init__(update.chops, update.spans, update.chop_ends)
+    Args:
+        spans: First column and the column after the last one of every row that may have changed.
+        layers: What covers each of these rows, the foremost first, with the column where it begins.
+        shown: What the terminal shows.
+        size: Size of the screen.
+    """
+
+    def __init__(
+        self,
+        spans: dict[int, tuple[int, int]],
+        layers: dict[int, list[Layer]],
+        shown: ShownPicture,
+        size: Size,
+    ) -> None:
+        self._spans, self._layers = spans, layers
         self._shown = shown
         self._size = size
 
@@ -71,22 +90,19 @@ class ThriftyChopsUpdate(ChopsUpdate):
         """Return the escape sequences that change what differs."""
         if self._shown.size != self._size:
             self._shown.forget(self._size)
-        width, height = self._size
-        writer = CellWriter(width)
+        writer = CellWriter(self._size.width)
         color_system = _color_system(console)
-        for y, x1, x2 in self.spans:
-            if 0 <= y < height:
-                self._render_span(writer, y, max(0, x1), min(width, x2), color_system)
+        for y in sorted(self._spans):
+            self._render_row(writer, y, color_system)
         return writer.finish()
 
-    def _render_span(self, writer: CellWriter, y: int, x1: int, x2: int, color_system: ColorSystem) -> None:
-        """Write what differs in one row between two columns."""
+    def _render_row(self, writer: CellWriter, y: int, color_system: ColorSystem) -> None:
+        """Write what differs in the span of one row."""
+        x1, x2 = self._spans[y]
         old = self._shown.rows[y]
-        row = CellRow(0)
-        row.texts, row.pens = old.texts.copy(), old.pens.copy()
-        for x, strip in self.chops[y].items():
-            if strip is not None and x < x2 and x + strip.cell_length > x1:
-                row.put(strip, x, x1, x2, color_system)
+        row = old.copy()
+        for x, strip in reversed(self._layers[y]):
+            row.put(strip, x, x1, x2, color_system)
         row.mend(x1)
         row.mend(x2)
         writer.paint(y, max(0, x1 - 1), min(self._size.width, x2 + 1), old, row)
@@ -120,10 +136,52 @@ class ThriftyCompositor(Compositor):
             return super().render_full_update(simplify=True)
         return ThriftyLayoutUpdate(super().render_full_update(), self._shown)
 
-    def render_partial_update(self) -> ChopsUpdate | None:
-        """Return an update of what changed, or None where nothing did."""
-        update = super().render_partial_update()
-        return None if update is None else ThriftyChopsUpdate(update, self._shown, self.size)
+    def render_partial_update(self) -> ThriftyPartialUpdate | None:  # type: ignore[override]  # not in chops
+        """Return an update of what changed, or None where nothing did.
+
+        Only widgets that changed are asked for lines; Textual asks all between the topmost change and
+        the lowest.
+        """
+        spans = self._take_dirty_spans()
+        if not spans:
+            return None
+        return ThriftyPartialUpdate(spans, self._collect_layers(spans), self._shown, self.size)
+
+    def _take_dirty_spans(self) -> dict[int, tuple[int, int]]:
+        """Return, for each row with a dirty region, the columns from the leftmost to the rightmost."""
+        screen = self.size.region
+        spans: dict[int, tuple[int, int]] = {}
+        for dirty in self._dirty_regions:
+            left, top, width, height = dirty.intersection(screen)
+            if not width:
+                continue
+            for y in range(top, top + height):
+                x1, x2 = spans.get(y, (left, left))
+                spans[y] = min(x1, left), max(x2, left + width)
+        self._dirty_regions.clear()
+        return spans
+
+    def _collect_layers(self, spans: dict[int, tuple[int, int]]) -> dict[int, list[Layer]]:
+        """Return what covers each span, from the foremost widget to one that hides all behind it."""
+        layers: dict[int, list[Layer]] = {y: [] for y in spans}
+        open_spans = spans.copy()
+        for widget, (region, clip) in self.visible_widgets.items():
+            left, top, width, height = region.intersection(clip)
+            right = left + width
+            bottom = top + height
+            rows = [y for y, (x1, x2) in open_spans.items() if top <= y < bottom and x1 < right and left < x2]
+            if not rows:
+                continue
+            first, last = min(rows), max(rows)
+            crop = Region(left - region.x, first - region.y, width, last - first + 1)
+            strips = widget.render_lines(crop)
+            for y in rows:
+                layers[y].append((left, strips[y - first]))
+                if left <= spans[y][0] and spans[y][1] <= right:
+                    del open_spans[y]
+            if not open_spans:
+                break
+        return layers
 
 
 class ThriftyScreen(Screen[ResultT]):
@@ -131,8 +189,35 @@ class ThriftyScreen(Screen[ResultT]):
 
     def __init__(self, name: str | None = None, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(name=name, id=id, classes=classes)
+        self.is_drawing = False
+        """Whether widgets are painted together, at the end of `drawn_at_once`."""
         self._thrifty_compositor = ThriftyCompositor()
         self._compositor = self._thrifty_compositor
+
+    @contextmanager
+    def drawn_at_once(self) -> Iterator[None]:
+        """Paint, at the end, what widgets mark inside; the usual way takes two messages for each of them."""
+        self.is_drawing = True
+        try:
+            yield
+        finally:
+            self.is_drawing = False
+        if self._can_paint_now():
+            self._compositor.update_widgets(self._dirty_widgets)
+            self._compositor_refresh()
+        else:
+            self.check_idle()
+
+    def mark(self, widget: Widget) -> None:
+        """Note that a widget is to be painted at the end of `drawn_at_once`."""
+        self._dirty_widgets.add(widget)
+
+    def _can_paint_now(self) -> bool:
+        """Return whether nothing but marked widgets changed, so that no layout must come first."""
+        waits = self._layout_required or self._scroll_required or self._repaint_required
+        if waits or self.app._batch_count or not self.is_current or not self._dirty_widgets:
+            return False
+        return not any(child._layout_required or child._scroll_required for child in self.children)
 
     def on_mount(self) -> None:
         """Know nothing of the terminal after it was lent to a shell."""

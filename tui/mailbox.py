@@ -2,6 +2,8 @@
 
 import threading
 
+import msgspec
+
 from ..engine.bus.snapshot import Snapshot
 
 
@@ -19,6 +21,12 @@ class SnapshotMailbox:
         with self._lock:
             return self._replaced
 
+    def amend(self, snapshot: Snapshot) -> None:
+        """Leave a snapshot that says nothing new: it replaces one that waits, and is not counted."""
+        with self._lock:
+            if self._newest is not None:
+                self._newest = snapshot
+
     def put(self, snapshot: Snapshot) -> bool:
         """Leave a snapshot; return whether the box was empty, so that its owner must be told."""
         with self._lock:
@@ -32,3 +40,12 @@ class SnapshotMailbox:
         with self._lock:
             newest, self._newest = self._newest, None
             return newest
+
+
+def is_same_picture(before: Snapshot, after: Snapshot) -> bool:
+    """Return whether nothing changed but what the hub tells of itself, which can wait for the next sample."""
+    if before.sample is None or before.hub is None or after.hub is None:
+        return False
+    if before.hub.workers != after.hub.workers:
+        return False
+    return msgspec.structs.replace(before, hub=after.hub) == after

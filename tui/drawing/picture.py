@@ -24,6 +24,12 @@ class CellRow:
         """None where it is not known what the terminal shows."""
         self.pens: list[Pen] = [PLAIN] * width
 
+    def copy(self) -> "CellRow":
+        """Return another row that shows the same."""
+        row = CellRow(0)
+        row.texts, row.pens = self.texts.copy(), self.pens.copy()
+        return row
+
     def put(self, segments: Iterable[Segment], x: int, x1: int, x2: int, color_system: ColorSystem) -> None:
         """Lay segments that begin at column `x`, as far as they fall into columns `x1` up to `x2`."""
         texts: list[str | None] = []

@@ -53,20 +53,23 @@ class LiveScreen(ThriftyScreen[None]):
         self._age_timer: Timer | None = None
         self._arranged_for: tuple[object, ...] = ()
         self._has_list = True
+        self._title, self._verdict = TitleLine(id="title"), VerdictLine(glyphs, id="verdict")
+        self._host_panel, self._host = HostPanel(glyphs, id="host-panel"), HostLine(id="host")
+        self._alerts, self._keys = AlertLine(glyphs, id="alerts"), KeyLine(id="keys")
         self.devices = DevicePanels(glyphs, id="devices")
         self.processes = ProcessTable(id="processes")
 
     def compose(self) -> ComposeResult:
         """Yield the parts, top to bottom."""
-        yield TitleLine(id="title")
-        yield VerdictLine(self.glyphs, id="verdict")
+        yield self._title
+        yield self._verdict
         yield self.devices
-        yield HostPanel(self.glyphs, id="host-panel")
+        yield self._host_panel
         yield FilterBar(id="filter")
         yield self.processes
-        yield AlertLine(self.glyphs, id="alerts")
-        yield HostLine(id="host")
-        yield KeyLine(id="keys")
+        yield self._alerts
+        yield self._host
+        yield self._keys
 
     def on_mount(self) -> None:
         """Give the devices the keys and draw what has arrived meanwhile."""
@@ -106,14 +109,14 @@ class LiveScreen(ThriftyScreen[None]):
             zoomed = self.devices.zoomed
             self.processes.show([d for d in devices if zoomed in {None, d.uuid}])
         elif sample is not None:
-            self.query_one(HostPanel).show(sample, self._history)
-        self.query_one(AlertLine).show(self.snapshot.findings, sample.clock if sample else "wall")
-        self.query_one(HostLine).show(sample.host if sample else None)
+            self._host_panel.show(sample, self._history)
+        self._alerts.show(self.snapshot.findings, sample.clock if sample else "wall")
+        self._host.show(sample.host if sample else None)
         self._arrange(self.size.width, self.size.height)
         self._keep_age(is_needed=self.snapshot.connection == "lost")
 
     def _show_title(self) -> None:
-        self.query_one(TitleLine).show(
+        self._title.show(
             self.snapshot, frames_skipped=self.frames_skipped, paused_since_s=self.paused_since_s
         )
 
@@ -125,7 +128,7 @@ class LiveScreen(ThriftyScreen[None]):
             silent_s += self._clock.monotonic_s() - self._arrived_s
         trouble = describe_trouble(snapshot.connection, silent_s, snapshot.reason)
         self.set_class(snapshot.connection == "lost", "-stale")
-        self.query_one(VerdictLine).show(summarize(snapshot.sample, snapshot.findings), trouble)
+        self._verdict.show(summarize(snapshot.sample, snapshot.findings), trouble)
 
     def _keep_age(self, *, is_needed: bool) -> None:
         """Count the age up while nothing arrives; no timer runs otherwise."""
@@ -147,10 +150,10 @@ class LiveScreen(ThriftyScreen[None]):
 
     def _apply(self, chosen: Arrangement) -> None:
         with self.app.batch_update():
-            self.query_one(TitleLine).display = chosen.has_title
-            self.query_one(HostLine).display = chosen.has_host
-            self.query_one(KeyLine).display = chosen.has_keys
-            self.query_one(AlertLine).display = chosen.has_alerts
+            self._title.display = chosen.has_title
+            self._host.display = chosen.has_host
+            self._keys.display = chosen.has_keys
+            self._alerts.display = chosen.has_alerts
             self.set_class(chosen.has_gap, "-roomy")
             self.processes.display = chosen.process_rows > 0
             self.processes.styles.height = max(1, chosen.process_rows)

@@ -17,12 +17,13 @@ from ..theme import ROLES, role_classes, role_rules
 from .device_grid import DETAIL_ROWS
 from .device_layout import MANY_DEVICES
 from .device_picture import DeviceFilter, DevicePicture
+from .marking import MarkingWidget
 
 _ROWS_EACH = {1: 16, 2: 10, 3: 9, 4: 8}
 """Rows in which so many devices are drawn well."""
 
 
-class DevicePanels(ScrollView, can_focus=True):
+class DevicePanels(ScrollView, MarkingWidget, can_focus=True):
     """Every device of a node, as large as the room and the number of devices allow."""
 
     COMPONENT_CLASSES = role_classes("device-panels")
@@ -266,4 +267,4 @@ class DevicePanels(ScrollView, can_focus=True):
             else:
                 regions.append(Region(left, y + top, width, 1))
         if regions:
-            self.refresh(*regions)
+            self.repaint(*regions)

@@ -7,10 +7,10 @@ from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
-from textual.widget import Widget
 
 from ..drawing.spans import Role
 from ..theme import role_classes, role_rules
+from .marking import MarkingWidget
 
 ELLIPSIS = "…"
 
@@ -26,7 +26,7 @@ class Piece(NamedTuple):
 Pieces = tuple[Piece, ...]
 
 
-class OneLine(Widget):
+class OneLine(MarkingWidget):
     """A line with pieces at the left and pieces at the right; the left ones are cut when room is short."""
 
     COMPONENT_CLASSES = role_classes("one-line")
@@ -48,7 +48,7 @@ class OneLine(Widget):
         """Show these pieces; nothing is repainted when they are the ones shown."""
         if (tuple(left), tuple(right)) != (self._left, self._right):
             self._left, self._right = tuple(left), tuple(right)
-            self.refresh()
+            self.repaint()
 
     @property
     def text(self) -> str:

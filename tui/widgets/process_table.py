@@ -26,6 +26,7 @@ from ..process_rows import (
     sort_rows,
 )
 from ..theme import ROLES, role_classes, role_rules
+from .marking import MarkingWidget
 
 COLUMN_GAP = 2
 SIDE_SCROLL_CELLS = 8
@@ -33,7 +34,7 @@ ELLIPSIS = "…"
 SORT_MARKS = {True: "▼", False: "▲"}
 
 
-class ProcessTable(ScrollView, can_focus=True):
+class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
     """Lists processes; the selection stays with the process while rows come, go and move."""
 
     COMPONENT_CLASSES = {*role_classes("process-table"), "process-table--chosen", "process-table--heading"}
@@ -139,7 +140,7 @@ class ProcessTable(ScrollView, can_focus=True):
             else:
                 runs.append((index, index + 1))
         for start, end in runs:
-            self.refresh(Region(0, 1 + start - top, self.size.width, end - start))
+            self.repaint(Region(0, 1 + start - top, self.size.width, end - start))
 
     def on_focus(self) -> None:
         """Select what is under the cursor from now on."""
