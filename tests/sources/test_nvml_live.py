@@ -1,0 +1,93 @@
+"""NVML through the live producer: what a viewer is shown of a device in trouble."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.pretend_nvml.driver import GIB, PretendDriver
+from tests.pretend_nvml.layout import FunctionClass
+from tests.waiting import wait_until
+from vramscope.engine.model import DeviceSample, Sample
+from vramscope.engine.sampling import sampler
+from vramscope.engine.sampling.live import LiveProducer
+from vramscope.engine.sources.nvml import NvmlSource
+
+
+@pytest.fixture
+def producer(nvml_source: NvmlSource) -> Iterator[LiveProducer]:
+    producer = LiveProducer([nvml_source], None, node="n", interval_s=0.1, memory_interval_s=0.05)
+    yield producer
+    producer.stop()
+
+
+def await_devices(
+    producer: LiveProducer, condition: Callable[[tuple[DeviceSample, ...]], object]
+) -> tuple[DeviceSample, ...]:
+    found: list[Sample] = []
+
+    def has_sample() -> bool:
+        found.extend(sample for sample in producer.take() if sample.devices and condition(sample.devices))
+        return bool(found)
+
+    wait_until(has_sample, what="a sample")
+    return found[0].devices
+
+
+def test_a_device_that_tells_nothing_but_its_uuid_has_a_row(
+    producer: LiveProducer, pretend_nvml: PretendDriver
+) -> None:
+    device = pretend_nvml.add_device()
+    for function_class in FunctionClass:
+        if function_class != FunctionClass.UUID:
+            device.fail(function_class, 3)
+    producer.start()
+    [shown] = await_devices(producer, lambda _: True)
+    assert (shown.uuid, shown.name, shown.state) == (device.uuid, None, "unsupported")
+    assert "NVML error 3" in str(shown.reason)
+    assert (shown.memory.total_bytes, shown.memory.used_bytes, shown.memory.free_bytes) == (None, None, None)
+    assert (shown.utilization_percent, shown.temperature_c, shown.power_w) == (None, None, None)
+    assert shown.processes == ()
+
+
+def test_a_lost_device_keeps_its_row_and_its_capacity_and_comes_back(
+    producer: LiveProducer, pretend_nvml: PretendDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sampler, "RETRY_S", 0.1)
+    devices = [pretend_nvml.add_device(used_bytes=(n + 1) * GIB) for n in range(2)]
+    producer.start()
+    await_devices(producer, lambda shown: all(d.state == "ok" for d in shown))
+    devices[0].lose()
+    lost, other = await_devices(producer, lambda shown: shown[0].state == "lost")
+    assert "fell off the bus" in str(lost.reason)
+    assert (lost.memory.total_bytes, lost.memory.used_bytes, lost.power_w) == (80 * GIB, None, None)
+    assert (other.state, other.memory.used_bytes) == ("ok", 2 * GIB)
+    devices[0].recover()
+    back, _ = await_devices(producer, lambda shown: shown[0].state == "ok")
+    assert (back.uuid, back.memory.used_bytes) == (devices[0].uuid, 1 * GIB)
+
+
+def test_a_device_that_shares_the_hosts_memory_is_labelled(
+    producer: LiveProducer, pretend_nvml: PretendDriver, fake_root: Path
+) -> None:
+    (fake_root / "proc/meminfo").write_text("MemTotal: 1048576 kB\nMemAvailable: 524288 kB\n")
+    pretend_nvml.add_device(name="NVIDIA GB10").fail(FunctionClass.MEMORY, 3)
+    producer.start()
+    [shown] = await_devices(producer, lambda _: True)
+    assert (shown.kind, shown.memory.source, shown.memory.total_bytes) == ("unified", "host", 1 * GIB)
+
+
+def test_instances_are_rows_below_their_gpu(producer: LiveProducer, pretend_nvml: PretendDriver) -> None:
+    parent = pretend_nvml.add_device(used_bytes=3 * GIB)
+    for _ in range(2):
+        parent.add_instance(used_bytes=1 * GIB)
+    other = pretend_nvml.add_device()
+    producer.start()
+    shown = await_devices(producer, lambda _: True)
+    assert [(d.index, d.mig_index, d.parent_uuid) for d in shown] == [
+        (0, None, None),
+        (0, 0, parent.uuid),
+        (0, 1, parent.uuid),
+        (1, None, None),
+    ]
+    assert shown[3].uuid == other.uuid
