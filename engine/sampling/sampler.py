@@ -191,12 +191,13 @@ class SourceSampler:
         with self._lock:
             devices = [d for d in self._devices.values() if not (d.is_held or d.is_lost)]
         self._read_memories(lane, devices, started_s)
-        for device in devices:
+        now_s = self._clock.monotonic_s()
+        for device in [d for d in devices if d.details_due_s <= now_s]:
             now_s = self._clock.monotonic_s()
             is_first = not self.first_round.is_set()
             if self._is_over(lane) or (now_s - started_s > self._round_budget_s and not is_first):
                 return
-            if device.details_due_s <= now_s and not device.is_lost:
+            if not device.is_lost:
                 self._read_details(lane, device)
 
     @property
