@@ -195,6 +195,19 @@ def test_nvml_is_not_started_anew_while_nothing_changes(
     assert pretend_nvml.raw.inits == 2
 
 
+def test_readers_from_before_a_restart_touch_nothing(
+    nvml_source: NvmlSource, pretend_nvml: PretendDriver
+) -> None:
+    sound, lost = pretend_nvml.add_device(), pretend_nvml.add_device()
+    reader, _ = nvml_source.discover()
+    lost.lose()
+    nvml_source.discover()
+    calls = sound.calls()
+    with pytest.raises(DeviceLostError, match="shut down"):
+        reader.read_memory()
+    assert sound.calls() == calls
+
+
 def test_discovering_again_keeps_older_readers_good_where_nvml_was_not_restarted(
     nvml_source: NvmlSource, pretend_nvml: PretendDriver
 ) -> None:

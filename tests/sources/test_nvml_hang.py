@@ -69,7 +69,7 @@ def test_it_costs_its_own_row_only_and_comes_back_under_its_name(
     started_s = time.monotonic()
     producer.start()
     hung = await_sample(producer, lambda s: [d.state for d in s.devices] == ["ok", "stale", "ok"])
-    assert time.monotonic() - started_s < 1.0
+    assert time.monotonic() - started_s < 2.0
     assert [d.memory.used_bytes for d in hung.devices] == [1 * GIB, None, 3 * GIB]
     assert UNANSWERED in str(hung.devices[1].reason)
     later = await_sample(producer, lambda s: s.seq > hung.seq + 5)
@@ -92,7 +92,7 @@ def test_once_shows_the_others_and_calls_it_stale(
     assert outcome.code == 0, outcome.stderr
     assert [d["state"] for d in outcome.lines[0]["devices"]] == ["stale", "ok", "ok"]
     assert UNANSWERED in outcome.lines[0]["devices"][0]["reason"]
-    assert outcome.wall_s < 3.0
+    assert outcome.wall_s < 5.0
 
 
 def test_once_is_bounded_where_every_device_hangs(
@@ -102,7 +102,7 @@ def test_once_is_bounded_where_every_device_hangs(
         pretend_driver.add_device().hang()
     outcome = run("--once", "--json")
     assert [d["state"] for d in outcome.lines[0]["devices"]] == ["stale"] * 3
-    assert outcome.wall_s < 6.0
+    assert outcome.wall_s < 10.0
 
 
 def test_proc_tells_who_it_is(
@@ -147,7 +147,7 @@ def test_it_is_asked_once_and_nvml_is_not_stopped_under_the_call(
     assert pretend_nvml.raw.shutdowns == 1
 
 
-def test_a_lost_device_beside_it_does_not_start_nvml_anew(
+def test_a_lost_device_beside_it_starts_nvml_anew_once_the_call_has_returned(
     nvml_source: NvmlSource, pretend_nvml: PretendDriver, three: list[PretendDevice]
 ) -> None:
     nvml_source.discover()
@@ -155,6 +155,10 @@ def test_a_lost_device_beside_it_does_not_start_nvml_anew(
     three[1].hang()
     nvml_source.discover()
     assert (pretend_nvml.raw.inits, pretend_nvml.raw.shutdowns) == (1, 0)
+    three[1].release()
+    wait_until(lambda: not threads(), what="the call to return")
+    nvml_source.discover()
+    assert (pretend_nvml.raw.inits, pretend_nvml.raw.shutdowns) == (2, 1)
 
 
 def test_a_driver_that_wakes_slowly_is_waited_for(
@@ -173,7 +177,7 @@ def test_64_hung_devices_are_told_in_seconds(
         device.hang()
     started_s = time.monotonic()
     found = nvml_source.discover()
-    assert time.monotonic() - started_s < 3.0
+    assert time.monotonic() - started_s < 5.0
     assert [r.identity.is_provisional for r in found] == [False] * 3 + [True] * 64
     for device in hung:
         device.release()

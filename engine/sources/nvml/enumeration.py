@@ -19,7 +19,7 @@ from .missing import HungReader, LostReader, find_missing_identities
 from .reader import NvmlReader
 from .running import ProcessLists
 
-DEVICE_DEADLINE_S = 0.25
+DEVICE_DEADLINE_S = 0.3
 """A device whose identity takes longer is left to its thread, and the next one is asked."""
 ENUMERATION_DEADLINE_S = 1.0
 LEAST_DEADLINE_S = 0.01
