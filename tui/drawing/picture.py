@@ -14,6 +14,13 @@ _PLAIN_CELLS = frozenset(
 """Characters that every terminal draws one cell wide: after any other the cursor may be elsewhere."""
 
 
+_BLOCK = 16
+"""Cells that are compared together."""
+_BAND_BITS = 4
+_BRIDGE = 3
+"""Bytes of the shortest step to the right."""
+
+
 class CellRow:
     """One row: the text and the pen of each cell; the right half of a wide character is an empty text."""
 
@@ -73,81 +80,122 @@ def _cells_of(text: str) -> Sequence[str]:
     return cells
 
 
+class _Run:
+    """Cells side by side that are written with one pen."""
+
+    __slots__ = ("end", "is_plain", "pen", "texts", "x", "y")
+
+    def __init__(self, x: int, y: int, pen: Pen) -> None:
+        self.x, self.y, self.pen = x, y, pen
+        self.texts: list[str] = []
+        self.end = x
+        self.is_plain = True
+        """Whether the cursor is surely at `end` once the run is written."""
+
+
 class CellWriter:
-    """Collects escape sequences and text; knows where the cursor is and how it writes."""
+    """Collects what differs and puts it into escape sequences.
+
+    A pen in true colour takes some twenty bytes and a move six, so everything of one pen is written
+    before the next pen is taken up.
+
+    Args:
+        width: Cells of a row.
+    """
 
     def __init__(self, width: int) -> None:
         self._parts: list[str] = []
         self._width = width
         self._x = -1
         self._y = -1
-        self._pen = PLAIN
+        self._runs: dict[Pen, list[_Run]] = {}
 
     def paint(self, y: int, x1: int, x2: int, old: CellRow, new: CellRow) -> None:
-        """Write the cells of row `y` from column `x1` up to `x2` that differ from what is shown."""
+        """Note the cells of row `y` from column `x1` up to `x2` that differ from what is shown."""
         old_texts, new_texts, old_pens, new_pens = old.texts, new.texts, old.pens, new.pens
-        if old_texts[x1:x2] == new_texts[x1:x2] and old_pens[x1:x2] == new_pens[x1:x2]:
-            return
         x = x1
         while x < x2:
-            if old_texts[x] == new_texts[x] and old_pens[x] is new_pens[x]:
-                x += 1
+            block = min(x2, x + _BLOCK)
+            if old_texts[x:block] == new_texts[x:block] and old_pens[x:block] == new_pens[x:block]:
+                x = block
                 continue
+            while x < x2 and old_texts[x] == new_texts[x] and old_pens[x] is new_pens[x]:
+                x += 1
+            if x >= x2:
+                return
             while x > 0 and (new_texts[x] == "" or old_texts[x] == ""):
                 x -= 1
-            x = self._write(x, y, x2, old, new)
+            x = self._collect(x, y, x2, old, new)
 
     def finish(self) -> str:
         """Return everything that was collected, with the pen put back."""
-        self._parts.append(change_pen(self._pen, PLAIN))
+        pen = PLAIN
+        for wanted, runs in self._runs.items():
+            self._parts.append(change_pen(pen, wanted))
+            pen = wanted
+            for run in sorted(runs, key=_place):
+                self._write(run)
+        self._parts.append(change_pen(pen, PLAIN))
         return "".join(self._parts)
 
-    def _write(self, x: int, y: int, x2: int, old: CellRow, new: CellRow) -> int:
-        """Write from column `x` on while cells differ; return the column after the last one."""
+    def _collect(self, x: int, y: int, x2: int, old: CellRow, new: CellRow) -> int:
+        """Note cells from column `x` on while they differ; return the column after the last one."""
         start = x
         while x < self._width:
             text, pen, shown = new.texts[x], new.pens[x], old.texts[x]
             is_half = text == "" or shown == ""
-            is_same = shown == text and old.pens[x] is pen
-            if x > start and not is_half and (x >= x2 or is_same):
+            if x > start and not is_half and (x >= x2 or (shown == text and old.pens[x] is pen)):
                 break
             if text:
-                self._move_to(x, y, new)
-                self._put(text, pen)
+                run = self._run_at(x, y, pen, new)
+                run.texts.append(text)
+                run.end = x + 1
+                run.is_plain = text in _PLAIN_CELLS
             x += 1
         return x
 
-    def _put(self, text: str, pen: Pen) -> None:
-        """Write one character where the cursor is."""
-        if pen is not self._pen:
-            self._parts.append(change_pen(self._pen, pen))
-            self._pen = pen
-        self._parts.append(text)
-        self._x = self._x + 1 if text in _PLAIN_CELLS and self._x + 1 < self._width else -1
+    def _run_at(self, x: int, y: int, pen: Pen, new: CellRow) -> _Run:
+        """Return the run that goes on at a cell; few cells between are written again, cheaper than a move."""
+        runs = self._runs.setdefault(pen, [])
+        last = runs[-1] if runs else None
+        if last is not None and last.y == y and last.is_plain and 0 <= x - last.end <= _BRIDGE:
+            between = new.texts[last.end : x]
+            is_same = all(other is pen for other in new.pens[last.end : x])
+            if is_same and _PLAIN_CELLS.issuperset(between):
+                known = [text or " " for text in between]
+                if len("".join(known).encode()) <= _BRIDGE:
+                    last.texts += known
+                    return last
+        runs.append(_Run(x, y, pen))
+        return runs[-1]
 
-    def _move_to(self, x: int, y: int, new: CellRow) -> None:
-        """Bring the cursor to a cell with the fewest bytes."""
-        if self._x == x and self._y == y:
-            return
+    def _write(self, run: _Run) -> None:
+        """Write a run where it stands."""
+        if self._x != run.x or self._y != run.y:
+            self._parts.append(self._move_to(run.x, run.y))
+        self._parts += run.texts
+        self._x = run.end if run.is_plain and run.end < self._width else -1
+        self._y = run.y
+
+    def _move_to(self, x: int, y: int) -> str:
+        """Return the move of the fewest bytes from where the cursor is to a cell."""
         move = f"\x1b[{y + 1};{x + 1}H" if x else f"\x1b[{y + 1}H"
-        if self._x >= 0 and self._y == y:
-            if x > self._x:
-                move = self._move_forward(x - self._x, x, new)
-            elif x == 0:
-                move = "\r"
-        elif self._x == x and y == self._y + 1:
-            move = "\x1b[B"
-        self._parts.append(move)
-        self._x, self._y = x, y
+        if self._x < 0 or y < self._y:
+            return move
+        across = "\r" if x == 0 and self._x else _step(x - self._x, "C", "D")
+        return min(move, _step(y - self._y, "B", "A") + across, key=len)
 
-    def _move_forward(self, count: int, x: int, new: CellRow) -> str:
-        """Return a step to the right, or the cells between written again where that is shorter."""
-        step = f"\x1b[{count}C" if count > 1 else "\x1b[C"
-        if count > len(step):
-            return step
-        texts = new.texts[x - count : x]
-        if all(pen is self._pen for pen in new.pens[x - count : x]) and _PLAIN_CELLS.issuperset(texts):
-            between = "".join(text or "" for text in texts)
-            if len(between.encode()) <= len(step):
-                return between
-        return step
+
+def _step(count: int, forward: str, back: str) -> str:
+    """Return a step of the cursor by so many cells (ECMA-48, CUU to CUB; BS for short ones to the left)."""
+    if count == 0:
+        return ""
+    if back == "D" and -_BRIDGE <= count < 0:
+        return "\b" * -count
+    number = abs(count)
+    return f"\x1b[{number if number > 1 else ''}{forward if count > 0 else back}"
+
+
+def _place(run: _Run) -> tuple[int, int]:
+    """Return by what runs are sorted: downwards in bands, because a step down is shorter than a move."""
+    return run.x >> _BAND_BITS, run.y

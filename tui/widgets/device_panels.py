@@ -143,7 +143,9 @@ class DevicePanels(ScrollView, MarkingWidget, can_focus=True):
         number = y + self.scroll_offset.y
         if not 0 <= number < len(self._strips):
             return Strip.blank(width, self.rich_style)
-        return self._strips[number].adjust_cell_length(width, self.rich_style)
+        strip = self._strips[number]
+        # The widget's own style is worked out anew at every look.
+        return strip if strip.cell_length == width else strip.adjust_cell_length(width, self.rich_style)
 
     def notify_style_update(self) -> None:
         """Take up the looks of another theme."""

@@ -63,11 +63,12 @@ class OneLine(MarkingWidget):
         right = cut_pieces(self._right, width)
         room = width - measure_pieces(right)
         left = cut_pieces(self._left, max(0, room - 1) if right else room)
-        gap = Segment(" " * (room - measure_pieces(left)), self.rich_style)
-        return Strip([*map(self._segment, left), gap, *map(self._segment, right)], width)
-
-    def _segment(self, piece: Piece) -> Segment:
         style = self.rich_style
+        gap = Segment(" " * (room - measure_pieces(left)), style)
+        segments = [self._segment(piece, style) for piece in left]
+        return Strip([*segments, gap, *(self._segment(piece, style) for piece in right)], width)
+
+    def _segment(self, piece: Piece, style: Style) -> Segment:
         if piece.role != "text":
             style += self.get_component_rich_style(f"one-line--{piece.role}", partial=True)
         if piece.action:
