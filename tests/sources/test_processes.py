@@ -205,6 +205,12 @@ def test_inside_a_container_a_namesake_is_not_taken_for_the_hosts_process(contai
     assert table.read(PID + 1, 1).command == "python train.py"
 
 
+def test_on_the_host_a_process_whose_open_files_may_not_be_seen_is_believed(machine: FakeMachine) -> None:
+    machine.write("dev/nvidiactl", "")
+    machine.add_process(PID)
+    assert make_table(machine).read(PID, 1).command == "python train.py"
+
+
 def test_a_damaged_proc_entry_is_no_error(machine: FakeMachine) -> None:
     machine.write(f"proc/{PID}/stat", "nonsense")
     assert make_table(machine).read(PID, 1).location == "gone"
