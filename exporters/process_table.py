@@ -28,7 +28,7 @@ def build_process_table(devices: Sequence[DeviceSample], width: int) -> Table:
     table.add_column("memory", justify="right", no_wrap=True)
     table.add_column("command", no_wrap=True, overflow="ellipsis", ratio=1)
     for device in devices:
-        for process in sorted(device.processes, key=lambda p: -(p.used_bytes or 0)):
+        for process in sorted(device.processes or (), key=lambda p: -(p.used_bytes or 0)):
             cells = [device.label, str(process.pid)]
             if has_user:
                 cells.append(make_printable(process.user or "—"))

@@ -140,7 +140,7 @@ def column_named(name: ColumnName) -> Column:
 
 def collect_rows(devices: Iterable[DeviceSample]) -> list[ProcessRow]:
     """Return the rows of all processes on all devices, in device order."""
-    return [ProcessRow(device, process) for device in devices for process in device.processes]
+    return [ProcessRow(device, process) for device in devices for process in device.processes or ()]
 
 
 def filter_rows(rows: Sequence[ProcessRow], text: str) -> list[ProcessRow]:

@@ -89,7 +89,8 @@ class DeviceSample(msgspec.Struct, frozen=True):
     utilization_percent: float | None = None
     temperature_c: float | None = None
     power_w: float | None = None
-    processes: tuple[ProcessReading, ...] = ()
+    processes: tuple[ProcessReading, ...] | None = None
+    """Processes that hold memory on it; None where the source does not tell, empty where there are none."""
     rank: RankCoordinates | None = None
     step: int | None = None
     """Training step (iteration) in progress, where the source knows it."""

@@ -99,7 +99,7 @@ class DeviceReadings:
             utilization_percent=details.utilization_percent if state != "lost" else None,
             temperature_c=details.temperature_c if state != "lost" else None,
             power_w=details.power_w if state != "lost" else None,
-            processes=details.processes if state != "lost" else (),
+            processes=details.processes if state != "lost" else None,
         )
         self._min_bytes = self._max_bytes = None
         return sample

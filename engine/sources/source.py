@@ -27,7 +27,8 @@ class DeviceDetails(msgspec.Struct, frozen=True):
     utilization_percent: float | None = None
     temperature_c: float | None = None
     power_w: float | None = None
-    processes: tuple[ProcessReading, ...] = ()
+    processes: tuple[ProcessReading, ...] | None = None
+    """None where the device does not tell; empty where there are none."""
 
 
 class DeviceReader(Protocol):

@@ -6,6 +6,7 @@ from tests.pretend_nvml.driver import GIB, PretendDevice, PretendDriver
 from tests.pretend_nvml.layout import FunctionClass
 from tests.sources.conftest import SteppedClock
 from vramscope.engine.errors import DeviceLostError
+from vramscope.engine.model import ProcessReading
 from vramscope.engine.sources.nvml import NvmlSource
 from vramscope.engine.sources.source import DeviceDetails
 
@@ -25,7 +26,9 @@ def read(source: NvmlSource) -> DeviceDetails:
 
 
 def test_every_field_in_its_unit(nvml_source: NvmlSource, device: PretendDevice) -> None:
-    assert read(nvml_source) == DeviceDetails(utilization_percent=87.0, temperature_c=64.0, power_w=612.5)
+    assert read(nvml_source) == DeviceDetails(
+        utilization_percent=87.0, temperature_c=64.0, power_w=612.5, processes=()
+    )
 
 
 @pytest.mark.parametrize("code", [3, 4, 13, 999])
@@ -79,7 +82,12 @@ def test_a_device_lost_between_two_fields_is_lost(
 
 
 def used_by_pid(source: NvmlSource) -> dict[int, int | None]:
-    return {process.pid: process.used_bytes for process in read(source).processes}
+    return {process.pid: process.used_bytes for process in processes_of(read(source))}
+
+
+def processes_of(details: DeviceDetails) -> tuple[ProcessReading, ...]:
+    assert details.processes is not None
+    return details.processes
 
 
 def test_lists_are_read_every_other_second_and_the_other_fields_each_time(
@@ -91,7 +99,7 @@ def test_lists_are_read_every_other_second_and_the_other_fields_each_time(
         device.set_processes([(PID + second, 1 * GIB, "compute")])
         device.raw.temperature_c = 50 + second
         details = reader.read_details()
-        seen.append((details.temperature_c, details.processes[0].pid - PID))
+        seen.append((details.temperature_c, processes_of(details)[0].pid - PID))
         stepped_clock.now_s += 1.02
     assert seen == [(50.0, 0), (51.0, 0), (52.0, 2), (53.0, 2), (54.0, 4)]
 
@@ -155,7 +163,7 @@ def test_impossible_entries_are_dropped_and_the_others_kept(
     )
     [reader] = nvml_source.discover()
     reader.read_memory()
-    assert [(p.pid, p.used_bytes) for p in reader.read_details().processes] == [(PID, 1 * GIB)]
+    assert [(p.pid, p.used_bytes) for p in processes_of(reader.read_details())] == [(PID, 1 * GIB)]
 
 
 @pytest.mark.parametrize("code", [3, 4, 999])
@@ -167,6 +175,18 @@ def test_a_list_that_is_refused_leaves_the_others(
     assert used_by_pid(nvml_source) == {PID + 1: 2 * GIB}
 
 
+def test_lists_that_are_all_refused_are_unknown_and_not_empty(
+    nvml_source: NvmlSource, device: PretendDevice
+) -> None:
+    for kind in (
+        FunctionClass.COMPUTE_PROCESSES,
+        FunctionClass.GRAPHICS_PROCESSES,
+        FunctionClass.MPS_PROCESSES,
+    ):
+        device.fail(kind, 3)
+    assert read(nvml_source).processes is None
+
+
 def test_a_long_list_is_read_whole(nvml_source: NvmlSource, device: PretendDevice) -> None:
     for number in range(2):
         instance = device.add_instance(used_bytes=1 * GIB)
@@ -176,7 +196,7 @@ def test_a_long_list_is_read_whole(nvml_source: NvmlSource, device: PretendDevic
             instance.processes.entries[slot].used = 1 << 20
         instance.processes.count = 32
     gpu = nvml_source.discover()[0]
-    assert len(gpu.read_details().processes) == 64
+    assert len(processes_of(gpu.read_details())) == 64
 
 
 def test_a_process_in_two_instances_holds_the_sum_on_their_gpu(
@@ -186,5 +206,5 @@ def test_a_process_in_two_instances_holds_the_sum_on_their_gpu(
         instance = device.add_instance(used_bytes=3 * GIB)
         instance.processes.entries[0].pid, instance.processes.entries[0].used = PID, used_bytes
         instance.processes.count = 1
-    readings = [reader.read_details().processes[0].used_bytes for reader in nvml_source.discover()]
+    readings = [processes_of(reader.read_details())[0].used_bytes for reader in nvml_source.discover()]
     assert readings == [3 * GIB, 1 * GIB, 2 * GIB]

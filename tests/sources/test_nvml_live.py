@@ -47,7 +47,7 @@ def test_a_device_that_tells_nothing_but_its_uuid_has_a_row(
     assert "NVML error 3" in str(shown.reason)
     assert (shown.memory.total_bytes, shown.memory.used_bytes, shown.memory.free_bytes) == (None, None, None)
     assert (shown.utilization_percent, shown.temperature_c, shown.power_w) == (None, None, None)
-    assert shown.processes == ()
+    assert shown.processes is None
 
 
 def test_a_lost_device_keeps_its_row_and_its_capacity_and_comes_back(

@@ -2,6 +2,9 @@
 
 import os
 import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -116,11 +119,22 @@ def test_a_dumb_terminal_is_told_what_to_use(run_folder: Path) -> None:
         assert "Traceback" not in shown
 
 
+@contextmanager
+def _ending_screen(program: str, folder: Path) -> Iterator[None]:
+    """End the session of GNU screen, which would live on detached when a test fails."""
+    try:
+        yield
+    finally:
+        words = [program, "-S", "vramscope", "-X", "quit"]
+        subprocess.run(words, env={**os.environ, "SCREENDIR": str(folder)}, check=False, capture_output=True)
+
+
 def test_inside_gnu_screen_the_same_is_shown(run_folder: Path, private_environment: Path) -> None:
-    screen = f"{require('screen')} -c /dev/null -U {PROGRAM} replay {run_folder}"
+    program = require("screen")
     folder = private_environment / "screens"
     folder.mkdir(mode=0o700)
-    with pane(screen, {"SCREENDIR": str(folder)}) as opened:
+    command = f"{program} -S vramscope -c /dev/null -U {PROGRAM} replay {run_folder}"
+    with pane(command, {"SCREENDIR": str(folder)}) as opened, _ending_screen(program, folder):
         opened.wait_for("recorded trace", "2 ranks", "rank 1", "q quit")
         opened.press("?")
         opened.wait_for("vramscope: keys", "Freeze the figures")

@@ -30,7 +30,8 @@ def edge(view: DeviceView, glyphs: Glyphs, indent: int = 0) -> Line:
 
 def label(view: DeviceView, widths: SharedWidths) -> Line:
     """Return the short name, as wide as the longest."""
-    return [Span(view.device.label.rjust(widths.label), figure_role(view, "strong"))]
+    text = view.device.label.rjust(widths.label)
+    return [Span(f"rank {text}" if view.device.kind == "trace" else text, figure_role(view, "strong"))]
 
 
 def name(view: DeviceView, width: int, glyphs: Glyphs) -> Line:
@@ -48,6 +49,8 @@ def kind_and_rank(view: DeviceView, widths: SharedWidths, *, is_long: bool = Tru
     if widths.rank:
         width = widths.rank if is_long else widths.short_rank
         parts += [Span("  "), Span(rank_text(view.device, is_long=is_long).ljust(width), "muted")]
+    if view.device.kind == "trace" and is_long:
+        parts += [Span("  "), Span("recorded", "muted")]
     return parts
 
 
@@ -128,8 +131,11 @@ def facts(view: DeviceView, widths: SharedWidths, glyphs: Glyphs) -> list[Line]:
     if widths.has_step:
         step = view.device.step
         found.append([Span("step ", "muted"), Span(glyphs.unmeasured if step is None else f"{step:,}")])
-    if widths.has_processes and (view.device.kind != "trace" or view.device.processes):
-        found.append([Span(count_text(len(view.device.processes), "process", "processes"), "muted")])
+    processes = view.device.processes
+    if widths.has_processes and processes is not None:
+        found.append([Span(count_text(len(processes), "process", "processes"), "muted")])
+    elif widths.has_processes and view.device.kind != "trace":
+        found.append([Span(f"{glyphs.unmeasured} processes", "muted")])
     return found
 
 

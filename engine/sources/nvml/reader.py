@@ -57,7 +57,7 @@ class NvmlReader:
         self._library, self._handle = library, handle
         self._lists, self._table, self._proc, self._clock_s = lists, table, proc, clock_s
         self._list_buffer = ListBuffer()
-        self._processes: tuple[ProcessReading, ...] = ()
+        self._processes: tuple[ProcessReading, ...] | None = None
         self._processes_due_s = clock_s()
         self._session = library.session
         self._lost: DeviceLostError | None = None
@@ -177,7 +177,7 @@ class NvmlReader:
             return None
         return _within(self._number.value / 1000.0, 0.0, MOST_POWER_W)
 
-    def _read_processes(self) -> tuple[ProcessReading, ...]:
+    def _read_processes(self) -> tuple[ProcessReading, ...] | None:
         now_s = self._clock_s()
         if now_s >= self._processes_due_s:
             self._processes_due_s = now_s + PROCESS_INTERVAL_S - TICK_SLACK_S
@@ -186,7 +186,11 @@ class NvmlReader:
             except ListRefusedError as refusal:
                 self._condemn(refusal.code)
             read = self._table.read
-            self._processes = tuple(read(pid, used_bytes) for pid, used_bytes in used_by_pid.items())
+            self._processes = (
+                None
+                if used_by_pid is None
+                else tuple(read(pid, used_bytes) for pid, used_bytes in used_by_pid.items())
+            )
         return self._processes
 
 

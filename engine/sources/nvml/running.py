@@ -92,11 +92,11 @@ class ProcessLists:
 
     def read(
         self, handle: ctypes.c_void_p, total_bytes: int | None, buffer: ListBuffer
-    ) -> dict[int, int | None]:
-        """Return used bytes by pid, of compute, graphics and MPS processes together.
+    ) -> dict[int, int | None] | None:
+        """Return used bytes by pid, of compute, graphics and MPS processes together; None if none is told.
 
         A process that is in several lists holds its memory once; one that runs in several MIG instances
-        holds it in each. A list that the device does not support counts as empty.
+        holds it in each. A list that the device does not support is left out.
 
         Args:
             handle: The device.
@@ -107,8 +107,11 @@ class ProcessLists:
             ListRefusedError: The device is gone.
         """
         held: dict[tuple[int, ...], int | None] = {}
-        for name in LISTS:
-            for process in self._read_list(name, handle, total_bytes, buffer):
+        lists = [self._read_list(name, handle, total_bytes, buffer) for name in LISTS]
+        if all(processes is None for processes in lists):
+            return None
+        for processes in lists:
+            for process in processes or ():
                 key = (process.pid, *process.instances)
                 known = held.get(key)
                 held[key] = process.used_bytes if known is None else max(known, process.used_bytes or 0)
@@ -116,8 +119,9 @@ class ProcessLists:
 
     def _read_list(
         self, name: str, handle: ctypes.c_void_p, total_bytes: int | None, buffer: ListBuffer
-    ) -> list[RunningProcess]:
-        best: list[RunningProcess] = []
+    ) -> list[RunningProcess] | None:
+        """Return the entries of one list; None where no version of it is supported."""
+        best: list[RunningProcess] | None = None
         for number in range(self._proven, len(_LAYOUTS)):
             layout = _LAYOUTS[number]
             count = self._call(_FUNCTIONS[name][number], handle, buffer)
@@ -131,7 +135,7 @@ class ProcessLists:
                 if count > 1:  # a single entry reads the same in a longer layout
                     self._proven = number
                 return sane
-            best = max(best, sane, key=len)
+            best = max(best or [], sane, key=len)
         return best
 
     def _call(self, function_name: str, handle: ctypes.c_void_p, buffer: ListBuffer) -> int | None:
