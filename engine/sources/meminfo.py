@@ -8,7 +8,7 @@ import msgspec
 MOST_MEMINFO_BYTES = 8192
 _DROPPABLE = (b"MemFree", b"Buffers", b"Cached", b"SReclaimable")
 _FIELD = re.compile(
-    rb"^(" + b"|".join((b"MemTotal", b"MemAvailable", b"SwapTotal", b"SwapFree", *_DROPPABLE)) + rb"):\s*+"
+    rb"^(" + b"|".join((b"MemTotal", b"MemAvailable", b"SwapTotal", b"SwapFree", *_DROPPABLE)) + rb"):[ \t]*+"
     rb"([0-9]++)(?!\S)",
     re.MULTILINE,
 )

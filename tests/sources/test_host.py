@@ -187,6 +187,17 @@ def test_a_file_whose_subject_is_gone_is_absent() -> None:
     assert file.read() is None
 
 
+def test_a_figure_is_found_by_its_whole_name_wherever_it_stands() -> None:
+    text = b"inactive_file 1\ntotal_inactive_file 2\nanon x\nlast 3"
+    names = (b"inactive_file", b"total_inactive_file", b"file", b"anon", b"last")
+    assert [find_memory_stat(text, name) for name in names] == [1, 2, 0, 0, 3]
+
+
+def test_a_damaged_figure_of_meminfo_is_unknown() -> None:
+    meminfo = parse_meminfo(b"MemTotal: 12x kB\nXMemAvailable: 1 kB\nSwapTotal:\nSwapFree: 2 kB")
+    assert meminfo == Meminfo(swap_free_bytes=2048)
+
+
 def test_an_old_kernel_does_not_tell_what_is_available() -> None:
     text = b"MemTotal: 100 kB\nMemFree: 10 kB\nBuffers: 1 kB\nCached: 20 kB\nSReclaimable: 3 kB\n"
     assert parse_meminfo(text).available_bytes == 34 * 1024
