@@ -43,6 +43,8 @@ class Needs(NamedTuple):
     """Processes to list; None where there is no list to show."""
     is_table_focused: bool = False
     """The part in use gets the larger share."""
+    has_host: bool = True
+    """Whether there is a host to tell of; a recording may have none."""
 
 
 def arrange(height: int, needs: Needs) -> Arrangement:
@@ -61,7 +63,8 @@ def arrange(height: int, needs: Needs) -> Arrangement:
         ("has_alerts", ALERTS_FROM_ROWS),
         ("has_gap", GAP_FROM_ROWS),
     ):
-        shown[part] = spare > 0 and height >= from_rows
+        is_wanted = needs.has_host or part != "has_host"
+        shown[part] = is_wanted and spare > 0 and height >= from_rows
         spare -= shown[part]
     chrome = Arrangement(**shown)
     if needs.processes is None or height < PROCESSES_FROM_ROWS or spare < LEAST_PROCESS_ROWS:

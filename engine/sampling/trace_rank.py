@@ -16,7 +16,6 @@ class TraceRank:
     def __init__(self, trace: MemoryTrace, run_identity: str, capacity_bytes: int | None) -> None:
         self._trace = trace
         self._uuid = f"trace-{run_identity}-rank{trace.name.rank}"
-        self._name = f"rank {trace.name.rank} (recorded)"
         self._capacity_bytes = capacity_bytes
         self._is_used_known = not trace.is_device_foreign
         self._position = 0
@@ -36,7 +35,7 @@ class TraceRank:
         return DeviceSample(
             uuid=self._uuid,
             index=self._trace.name.rank,
-            name=self._name,
+            name="recorded",
             kind="trace",
             state=state,
             reason=reason,

@@ -90,8 +90,8 @@ def test_devices_are_ranks_with_coordinates_and_steps(tmp_path: Path) -> None:
     last = play(TracePlayer(make_run(tmp_path / "run-7", FIRST, SECOND), clock=clock), clock)[-1]
     assert last.node == "run-7"
     assert [(each.index, each.kind, each.name) for each in last.devices] == [
-        (0, "trace", "rank 0 (recorded)"),
-        (1, "trace", "rank 1 (recorded)"),
+        (0, "trace", "recorded"),
+        (1, "trace", "recorded"),
     ]
     assert [each.step for each in last.devices] == [1, 1]
     coordinates = last.devices[1].rank
@@ -115,12 +115,13 @@ def test_notes_say_what_the_figures_are_and_where_the_trace_ended(tmp_path: Path
     clock = HandClock()
     samples = play(TracePlayer(make_run(tmp_path / "run", FIRST), speed=10, clock=clock), clock)
     assert samples[0].notes == (
+        "1 of 2 ranks are recorded here",
         "recorded figures of 1 rank from run, played 10 times as fast",
         "used is device used (NVML), everything on the device; allocated is the rank's own; "
         "capacity was not recorded",
-        "1 of 2 ranks are recorded here",
     )
     assert samples[-1].notes == ("trace ended at 0.3 s", *samples[0].notes)
+    assert [sample.is_last for sample in samples] == [False] * (len(samples) - 1) + [True]
 
 
 def test_capacity_is_shown_only_when_it_was_given(tmp_path: Path) -> None:
@@ -129,7 +130,7 @@ def test_capacity_is_shown_only_when_it_was_given(tmp_path: Path) -> None:
     first = play(player, clock)[0]
     memory = first.devices[0].memory
     assert (memory.total_bytes, memory.free_bytes) == (GIB, GIB - 690 * MIB)
-    assert "capacity 1.0 GiB is as given, not recorded" in first.notes[1]
+    assert "capacity 1.0 GiB is as given, not recorded" in first.notes[-1]
 
 
 def test_capacity_below_what_was_used_leaves_nothing_free(tmp_path: Path) -> None:

@@ -73,3 +73,9 @@ def test_rows_that_the_devices_do_not_use_go_to_the_processes() -> None:
 def test_devices_get_a_second_row_before_the_list_grows() -> None:
     chosen = arrange(24, EIGHT)
     assert (24 - chosen.chrome_rows - chosen.process_rows) // 8 == 2
+
+
+def test_a_recording_without_a_host_gives_its_row_to_the_devices() -> None:
+    needs = needs_of(8, 0)._replace(has_host=False)
+    assert not arrange(50, needs).has_host
+    assert arrange(50, needs).chrome_rows == arrange(50, needs_of(8, 0)).chrome_rows - 1

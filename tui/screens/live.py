@@ -16,6 +16,7 @@ from ..compositor import ThriftyScreen
 from ..drawing.glyphs import Glyphs
 from ..process_rows import SortOrder
 from ..process_signals import SignalPolicy
+from ..recent_count import RecentCount
 from ..widgets.alert_line import AlertLine
 from ..widgets.device_layout import arrange as arrange_devices
 from ..widgets.device_panels import DevicePanels
@@ -50,6 +51,7 @@ class LiveScreen(ThriftyScreen[None]):
         self.glyphs, self._history, self._clock = glyphs, history, clock
         self._signal_policy = signal_policy
         self._arrived_s = clock.monotonic_s()
+        self._skips = RecentCount()
         self._age_timer: Timer | None = None
         self._arranged_for: tuple[object, ...] = ()
         self._has_list = True
@@ -111,14 +113,15 @@ class LiveScreen(ThriftyScreen[None]):
         elif sample is not None:
             self._host_panel.show(sample, self._history)
         self._alerts.show(self.snapshot.findings, sample.clock if sample else "wall")
-        self._host.show(sample.host if sample else None)
+        self._host.show(sample.host if sample else None, is_recorded=not self._has_host())
         self._arrange(self.size.width, self.size.height)
         self._keep_age(is_needed=self.snapshot.connection == "lost")
 
     def _show_title(self) -> None:
-        self._title.show(
-            self.snapshot, frames_skipped=self.frames_skipped, paused_since_s=self.paused_since_s
+        skipped = self._skips.grow(
+            self.frames_skipped + self.snapshot.frames_skipped, self._clock.monotonic_s()
         )
+        self._title.show(self.snapshot, frames_skipped=skipped, paused_since_s=self.paused_since_s)
 
     def _show_verdict(self) -> None:
         """Show the verdict, and before it how old the figures are where they are."""
@@ -142,7 +145,8 @@ class LiveScreen(ThriftyScreen[None]):
         """Show the parts that fit; nothing is touched when they are those shown."""
         sample = self.snapshot.sample
         devices = sample.devices if sample else ()
-        situation = (width, height, len(devices), len(self.processes.rows), self.focused is self.processes)
+        rows, is_focused = len(self.processes.rows), self.focused is self.processes
+        situation = (width, height, len(devices), rows, is_focused, self._has_host())
         if (situation, self.devices.zoomed) == self._arranged_for:
             return
         self._arranged_for = (situation, self.devices.zoomed)
@@ -172,8 +176,14 @@ class LiveScreen(ThriftyScreen[None]):
             devices_least=DevicePanels.minimum_height(count, width) if count else 3,
             devices_height=lambda rows: arrange_devices(devices, width, rows).height if count else rows,
             processes=len(self.processes.rows) if self._has_list and count else None,
+            has_host=self._has_host(),
             is_table_focused=self.focused is self.processes,
         )
+
+    def _has_host(self) -> bool:
+        """Return whether there is, or will be, a host to tell of."""
+        sample = self.snapshot.sample
+        return sample is None or sample.host is not None or sample.clock == "wall"
 
     def _rearrange(self) -> None:
         self._arrange(self.size.width, self.size.height)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from math import floor
+from typing import NamedTuple
 
 from ...engine.history import History
 from ..drawing.glyphs import Glyphs
@@ -30,6 +31,53 @@ def bucket_length(window_s: float, cells: int, interval_s: float) -> float:
     return max(1, round(window_s / (2 * cells) / interval_s)) * interval_s
 
 
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The time that graphs show."""
+
+    now_s: float
+    """Time at the right end."""
+    window_s: float
+    """Seconds from the left end to the right one."""
+    interval_s: float
+    """Length of a tick."""
+
+
+WINDOWS_S = (
+    5.0,
+    10.0,
+    20.0,
+    30.0,
+    60.0,
+    120.0,
+    300.0,
+    600.0,
+    1800.0,
+    3600.0,
+    7200.0,
+    21600.0,
+    43200.0,
+    86400.0,
+)
+"""Windows through which a graph grows with what there is to show."""
+
+
+LEAST_LIVE_S = 300.0
+"""A shorter window of live ticks, a second apart, would move at nearly every tick."""
+
+
+def choose_window(seen_s: float, most_s: float, *, is_live: bool) -> float:
+    """Return the window for so many seconds of history: it grows in steps, up to the one that was set.
+
+    Args:
+        seen_s: Seconds from the oldest to the newest tick.
+        most_s: Longest window.
+        is_live: Whether ticks are of now and not of a recording.
+    """
+    least_s = max(seen_s, LEAST_LIVE_S) if is_live else seen_s
+    return min(most_s, next((window_s for window_s in WINDOWS_S if window_s >= least_s), most_s))
+
+
 class DeviceGraphs:
     """Draws history and keeps what it drew; only a new bucket or a new value costs work."""
 
@@ -37,50 +85,30 @@ class DeviceGraphs:
         self._glyphs = glyphs
         self._graphs: dict[str, _Graph] = {}
 
-    def draw(
-        self,
-        history: History,
-        view: DeviceView,
-        shape: tuple[int, int],
-        *,
-        now_s: float,
-        interval_s: float,
-        window_s: float,
-    ) -> list[Line]:
+    def draw(self, history: History, view: DeviceView, shape: tuple[int, int], span: Span) -> list[Line]:
         """Return the graph of one device, as many rows as `shape` says, each exactly as wide.
 
         Args:
             history: What was seen.
             view: The device.
             shape: Cells and rows.
-            now_s: Time at the right end.
-            interval_s: Length of a tick.
-            window_s: Seconds that the graph should span.
+            span: The time to show.
         """
         cells, rows = shape
         if cells <= 0 or rows <= 0:
             return []
-        bucket_s = bucket_length(window_s, cells, interval_s)
-        end = floor(now_s / (2 * bucket_s))
+        bucket_s = bucket_length(span.window_s, cells, span.interval_s)
+        end = floor(span.now_s / (2 * bucket_s))
         key = (history, shape, bucket_s, end, view.scale_bytes, view.fill_role)
         graph = self._graphs.get(view.device.uuid)
-        is_current = graph is not None and graph.key == key
-        levels = self._levels(
-            history,
-            view,
-            end_s=(2 * end + 1.5) * bucket_s,
-            bucket_s=bucket_s,
-            count=min(TAIL + 2, 2 * cells) if is_current else 2 * cells,
-            rows=rows,
-            interval_s=interval_s,
-        )
+        known = graph if graph is not None and graph.key == key else None
+        count = min(TAIL + 2, 2 * cells) if known else 2 * cells
+        grid = _Grid((2 * end + 1.5) * bucket_s, bucket_s, count, rows)
+        levels = self._levels(history, view, grid, span.interval_s)
         tail = levels[-TAIL:]
-        if graph is not None and is_current:
-            if graph.tail == tail:
-                return graph.lines
-            body = graph.body
-        else:
-            body = draw_history(levels[:-TAIL], rows, self._glyphs, view.fill_role)
+        if known is not None and known.tail == tail:
+            return known.lines
+        body = known.body if known else draw_history(levels[:-TAIL], rows, self._glyphs, view.fill_role)
         ends = draw_history(tail, rows, self._glyphs, view.fill_role)
         lines = [[*head, *last] for head, last in zip(body, ends, strict=True)]
         self._graphs[view.device.uuid] = _Graph(key, body, tail, lines)
@@ -91,23 +119,22 @@ class DeviceGraphs:
         for uuid in self._graphs.keys() - uuids:
             del self._graphs[uuid]
 
-    def _levels(
-        self,
-        history: History,
-        view: DeviceView,
-        *,
-        end_s: float,
-        bucket_s: float,
-        count: int,
-        rows: int,
-        interval_s: float,
-    ) -> list[Levels]:
+    def _levels(self, history: History, view: DeviceView, grid: "_Grid", interval_s: float) -> list[Levels]:
         """Return the newest buckets in dots; a tick that came late leaves no hole."""
-        columns = history.columns(view.device.uuid, "used", end_s, bucket_s, count)
-        dots = dots_of(rows, self._glyphs)
+        columns = history.columns(view.device.uuid, "used", grid.end_s, grid.bucket_s, grid.bucket_count)
+        dots = dots_of(grid.rows, self._glyphs)
         levels = history_levels(columns.minimum, columns.maximum, float(view.scale_bytes or 0), dots)
-        if bucket_s < 2 * interval_s:
+        if grid.bucket_s < 2 * interval_s:
             for index in range(1, len(levels) - 1):
                 if not levels[index][1] and levels[index - 1][1] and levels[index + 1][1]:
                     levels[index] = levels[index - 1]
         return levels
+
+
+class _Grid(NamedTuple):
+    """Buckets to draw."""
+
+    end_s: float
+    bucket_s: float
+    bucket_count: int
+    rows: int

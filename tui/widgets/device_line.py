@@ -90,21 +90,9 @@ def draw_line(
         glyphs: Characters to draw with.
         indent: Cells by which a MIG instance stands in.
     """
-    memory = view.device.memory
-    line: Line = [
-        *fields.edge(view, glyphs, indent),
-        Span(view.device.label.rjust(widths.label), "strong" if view.is_selected else "muted"),
-        Span(" "),
-    ]
-    if columns.name:
-        line += [*fields.name(view, columns.name - 1, glyphs), Span(" ")]
-    line += draw_gauge(
-        memory,
-        view.scale_bytes,
-        columns.gauge - indent,
-        glyphs,
-        view.fill_role,
-    )
+    line = _identity(view, widths, columns, glyphs, indent)
+    cells = columns.gauge - indent
+    line += draw_gauge(view.device.memory, view.scale_bytes, cells, glyphs, view.fill_role)
     line += [Span(" "), Span(_share(view, columns, glyphs), _share_role(view))]
     if columns.figures:
         line += _figures(view, widths, glyphs)
@@ -112,6 +100,18 @@ def draw_line(
     if note:
         return [*line, Span("  "), *note]
     return [*line, *_state_columns(view, columns, glyphs), *([Span("  "), *graph] if columns.graph else [])]
+
+
+def _identity(
+    view: DeviceView, widths: SharedWidths, columns: LineColumns, glyphs: Glyphs, indent: int
+) -> Line:
+    """Return the selection, the label, and the name where there is a column for it."""
+    line: Line = [
+        *fields.edge(view, glyphs, indent),
+        Span(view.device.label.rjust(widths.label), "strong" if view.is_selected else "muted"),
+        Span(" "),
+    ]
+    return [*line, *fields.name(view, columns.name - 1, glyphs), Span(" ")] if columns.name else line
 
 
 def _share_role(view: DeviceView) -> Role:

@@ -10,7 +10,8 @@ from ..drawing.glyphs import Glyphs
 from ..drawing.spans import Line, Span, fit_line, fit_text
 from .device_compact import draw_compact
 from .device_compact import history_shape as compact_shape
-from .device_graphs import DeviceGraphs, bucket_length
+from .device_graphs import DeviceGraphs, bucket_length, choose_window
+from .device_graphs import Span as TimeSpan
 from .device_grid import draw_cell, draw_dots, fullest
 from .device_large import draw_large
 from .device_large import history_shape as large_shape
@@ -37,6 +38,8 @@ class DevicePicture:
         self._graphs = DeviceGraphs(glyphs)
         self._drawn: dict[tuple[str, Placement], tuple[tuple[object, ...], list[Line]]] = {}
         self._used: set[tuple[str, Placement]] = set()
+        self._history: History | None = None
+        self._window_s = 0.0
         self.layout = EMPTY
         self.devices: list[DeviceSample] = []
         """Devices that are shown, in order."""
@@ -63,13 +66,13 @@ class DevicePicture:
             selected: UUID of the selected device.
             zoomed: UUID of the one device to show, or None for all.
             device_filter: Shows only devices for which it is true.
-            window_s: Seconds of history to show.
+            window_s: Most seconds of history to show; less is shown while there is less.
         """
         known = snapshot.sample.devices if snapshot.sample else ()
+        node = snapshot.sample.node if snapshot.sample else ""
         self.devices = order_devices(known, zoomed, device_filter)
         self._used = set()
         is_zoomed = len(self.devices) == 1 and self.devices[0].uuid == zoomed
-        node = snapshot.sample.node if snapshot.sample else ""
         self.layout = single(width, height) if is_zoomed else arrange(self.devices, width, height, node)
         if width <= 0 or height <= 0:
             return []
@@ -77,19 +80,30 @@ class DevicePicture:
             hint: Line = [Span(" no device matches the filter", "muted")] if known else []
             return [self._fit(hint, width)]
         views = build_views(snapshot, self.devices, history, selected)
-        painter = _Painter(
-            glyphs=self._glyphs,
-            graphs=self._graphs,
-            history=history,
-            now_s=snapshot.sample.time_s if snapshot.sample else 0.0,
-            interval_s=snapshot.sample.interval_s if snapshot.sample else 1.0,
-            window_s=window_s,
-            widths=measure_widths(views),
-        )
-        rows = self._rows(painter, views, width, node)
+        rows = self._rows(self._painter(snapshot, history, views, window_s), views, width, node)
         self._drawn = {key: drawn for key, drawn in self._drawn.items() if key in self._used}
         self._graphs.keep({device.uuid for device in self.devices})
         return rows
+
+    def _painter(
+        self, snapshot: Snapshot, history: History, views: list[DeviceView], window_s: float
+    ) -> "_Painter":
+        """Return what the devices of a snapshot have in common; they all show the same time."""
+        sample = snapshot.sample
+        now_s = sample.time_s if sample else 0.0
+        if history is not self._history:
+            self._history, self._window_s = history, 0.0
+        # The oldest tick of a window that is full is not looked for anew: it can only get older.
+        if self._window_s < window_s:
+            seen_s = max((history.span_s(view.device.uuid) for view in views), default=0.0)
+            self._window_s = choose_window(seen_s, window_s, is_live=sample is None or sample.clock == "wall")
+        return _Painter(
+            glyphs=self._glyphs,
+            graphs=self._graphs,
+            history=history,
+            span=TimeSpan(now_s, min(self._window_s, window_s), sample.interval_s if sample else 1.0),
+            widths=measure_widths(views),
+        )
 
     def device_at(self, x: int, y: int) -> str | None:
         """Return the UUID of the device that is drawn at a cell."""
@@ -168,7 +182,7 @@ class DevicePicture:
     def _paint(self, painter: "_Painter", view: DeviceView, place: Placement) -> list[Line]:
         """Return the lines of one device, drawn anew only where something in them changed."""
         graph = painter.graph(view, place)
-        key: tuple[object, ...] = (view, painter.widths, painter.window_s, place)
+        key: tuple[object, ...] = (view, painter.widths, painter.span.window_s, place)
         slot = (view.device.uuid, place)
         self._used.add(slot)
         drawn = self._drawn.get(slot)
@@ -186,27 +200,18 @@ class _Painter:
     glyphs: Glyphs
     graphs: DeviceGraphs
     history: History
-    now_s: float
-    interval_s: float
-    window_s: float
+    span: TimeSpan
     widths: SharedWidths
 
     def graph(self, view: DeviceView, place: Placement) -> list[Line]:
         """Return the history of a device in the shape that its place has room for."""
-        return self.graphs.draw(
-            self.history,
-            view,
-            self._shape(place),
-            now_s=self.now_s,
-            interval_s=self.interval_s,
-            window_s=self.window_s,
-        )
+        return self.graphs.draw(self.history, view, self._shape(place), self.span)
 
     def paint(self, view: DeviceView, place: Placement, graph: list[Line]) -> list[Line]:
         """Return the lines of a device in its place."""
         if place.density == "large":
             cells = self._shape(place)[0]
-            span_s = 2 * cells * bucket_length(self.window_s, max(1, cells), self.interval_s)
+            span_s = 2 * cells * bucket_length(self.span.window_s, max(1, cells), self.span.interval_s)
             return draw_large(
                 view, self.widths, graph, place.width, place.height, window_s=span_s, glyphs=self.glyphs
             )

@@ -71,7 +71,9 @@ class DeviceView:
 
     @property
     def name(self) -> str:
-        """Name of the device without its maker's."""
+        """Name of the device without its maker's; a recorded rank has none."""
+        if self.device.kind == "trace":
+            return ""
         name = self.device.name or ""
         return name.removeprefix("NVIDIA ").removeprefix("Tesla ")
 
@@ -182,9 +184,10 @@ def rank_text(device: DeviceSample, *, is_long: bool = True) -> str:
     rank = device.rank
     if rank is None:
         return ""
-    parts = [f"rank {rank.rank}"]
+    is_labelled = device.kind == "trace" and device.label == str(rank.rank)
+    parts = [] if is_labelled else [f"rank {rank.rank}"]
     if not is_long:
-        return parts[0]
+        return "".join(parts)
     degrees = (("tp", rank.tp), ("pp", rank.pp), ("dp", rank.dp))
     parts += [f"{name}{value}" for name, value in degrees if value is not None]
     return " ".join(parts)

@@ -12,13 +12,15 @@ SCARCE_PERCENT = 95.0
 class HostLine(OneLine):
     """Shows what the host, or the container around us, has left."""
 
-    def show(self, host: HostSample | None) -> None:
-        """Show the host's figures; unmeasured ones are `—`."""
-        if host is None:
+    def show(self, host: HostSample | None, *, is_recorded: bool = False) -> None:
+        """Show the host's figures; unmeasured ones are `—`, and a recording without a host says nothing."""
+        if host is None and is_recorded:
+            self.set_pieces([])
+        elif host is None:
             self.set_pieces([Piece("host —", "muted")])
-            return
-        groups = [_describe_memory(host), _describe_swap(host), _describe_processor(host)]
-        self.set_pieces(join_pieces(groups, "   "))
+        else:
+            groups = [_describe_memory(host), _describe_swap(host), _describe_processor(host)]
+            self.set_pieces(join_pieces(groups, "   "))
 
 
 def _describe_memory(host: HostSample) -> list[Piece]:

@@ -2,11 +2,28 @@
 
 from collections.abc import Iterator
 from datetime import datetime
+from typing import NamedTuple
 
 from ...engine.bus.snapshot import Snapshot
 from ...engine.model import HubStatus, Sample
 from ...engine.units import format_age
+from ..drawing.numbers import count_text
+from ..drawing.spans import Role
 from .one_line import OneLine, Piece, join_pieces, measure_pieces
+
+MANY_FRAMES = 5
+"""Updates skipped within a minute from which the screen is said to be behind."""
+WORKER_TROUBLE = {"failed": 0, "restarting": 1}
+"""States of a worker that must be told, the gravest first."""
+
+
+class Fact(NamedTuple):
+    """One thing the title says."""
+
+    text: str
+    short: str = ""
+    """The same in fewer words; empty where there are none."""
+    role: Role = "text"
 
 
 class TitleLine(OneLine):
@@ -21,7 +38,7 @@ class TitleLine(OneLine):
 
         Args:
             snapshot: The newest snapshot.
-            frames_skipped: Snapshots that a newer one replaced before they were drawn.
+            frames_skipped: Snapshots of the last minute that a newer one replaced before they were drawn.
             paused_since_s: Time of the sample at which the figures were frozen, or None.
         """
         self._snapshot = snapshot
@@ -35,14 +52,25 @@ class TitleLine(OneLine):
     def _arrange(self) -> None:
         if self._snapshot is None:
             return
-        groups = list(_describe(self._snapshot, self._frames_skipped))
         right = _describe_time(self._snapshot.sample, self._paused_since_s)
         room = self.size.width - measure_pieces(right) - 1
-        brand = [Piece("vramscope", "accent"), Piece("  ")]
-        while len(groups) > 1 and measure_pieces([*brand, *join_pieces(groups)]) > room:
-            groups.pop()
-        left = [*brand, *join_pieces(groups)]
-        self.set_pieces(left if measure_pieces(left) <= room else join_pieces(groups), right)
+        facts = list(_describe(self._snapshot, self._frames_skipped))
+        self.set_pieces(_fit(facts, room), right)
+
+
+def _fit(facts: list[Fact], room: int) -> list[Piece]:
+    """Return the facts that fit: the last ones go first, and the program's name before any trouble does."""
+    brand = [Piece("vramscope", "accent"), Piece("  ")]
+    troubled = [index for index, fact in enumerate(facts) if fact.role == "medium"]
+    for count in range(len(facts), 0, -1):
+        least = facts[:count]
+        for forms in ([fact.text for fact in least], [fact.short or fact.text for fact in least]):
+            line = join_pieces([[Piece(text, fact.role)] for text, fact in zip(forms, least, strict=True)])
+            if measure_pieces([*brand, *line]) <= room:
+                return [*brand, *line]
+            if (count == 1 or troubled[-1:] == [count - 1]) and measure_pieces(line) <= room:
+                return line
+    return [Piece(facts[0].text, facts[0].role)]
 
 
 def format_time(time_s: float, clock: str) -> str:
@@ -52,20 +80,24 @@ def format_time(time_s: float, clock: str) -> str:
     return f"{datetime.fromtimestamp(time_s):%H:%M:%S}"
 
 
-def _describe(snapshot: Snapshot, frames_skipped: int) -> Iterator[list[Piece]]:
-    """Yield what the title says, the most important first."""
-    sample, hub = snapshot.sample, snapshot.hub
-    yield [Piece(sample.node if sample else "no figures yet", "strong")]
+def _describe(snapshot: Snapshot, frames_skipped: int) -> Iterator[Fact]:
+    """Yield what the title says, the gravest first."""
+    sample, hub, is_lost = snapshot.sample, snapshot.hub, snapshot.connection == "lost"
+    yield Fact(sample.node if sample else "no figures yet", role="strong")
+    if is_lost:
+        yield Fact("hub lost", role="medium")
     if sample is not None and sample.clock == "trace":
-        yield [Piece("recorded trace", "medium")]
+        yield Fact("recorded trace", "trace", "accent")
     if sample is not None and sample.devices:
-        yield [Piece(_count_devices(sample))]
-    losses = _describe_losses(snapshot.samples_dropped, snapshot.frames_skipped + frames_skipped)
-    if losses:
-        yield [Piece(losses, "medium")]
-    if hub is not None:
-        yield from ([Piece(text, "medium")] for text in _describe_workers(hub))
-        yield [Piece(_describe_agent(hub, sample), "muted")]
+        yield Fact(_count_devices(sample))
+    if hub is not None and not is_lost:
+        yield from _describe_workers(hub)
+    if snapshot.samples_dropped:
+        yield Fact(f"{_count(snapshot.samples_dropped, 'sample')} dropped", role="medium")
+    if hub is not None and not is_lost:
+        yield _describe_agent(hub, sample)
+    if frames_skipped >= MANY_FRAMES:
+        yield Fact(f"screen behind: {_count(frames_skipped, 'update')} skipped", "screen behind", "muted")
 
 
 def _count_devices(sample: Sample) -> str:
@@ -79,35 +111,34 @@ def _count_devices(sample: Sample) -> str:
     return f"{text}, {instances} MIG" if instances else text
 
 
-def _describe_losses(dropped: int, skipped: int) -> str:
-    """Return what never reached the eye, or an empty text."""
-    parts = []
-    if dropped:
-        parts.append(f"{dropped:,} samples dropped")
-    if skipped:
-        parts.append(f"{skipped:,} frames skipped")
-    return ", ".join(parts)
+def _count(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def _describe_workers(hub: HubStatus) -> Iterator[str]:
-    """Yield one text for every analyzer worker that had trouble."""
-    for worker in hub.workers:
-        if worker.state in {"restarting", "failed"}:
-            yield f"worker {worker.name} {worker.state}"
+def _describe_workers(hub: HubStatus) -> Iterator[Fact]:
+    """Yield what went wrong with the analyzer workers, the gravest first."""
+    for worker in sorted(
+        hub.workers, key=lambda worker: WORKER_TROUBLE.get(worker.state, len(WORKER_TROUBLE))
+    ):
+        if worker.state in WORKER_TROUBLE:
+            yield Fact(f"worker {worker.name} {worker.state}", f"worker {worker.state}", "medium")
         elif worker.restarts:
-            yield f"worker {worker.name} restarted {worker.restarts}×"
+            restarted = f"restarted {worker.restarts}×"
+            yield Fact(f"worker {worker.name} {restarted}", f"worker {restarted}", "medium")
+    for worker in hub.workers:
         if worker.samples_dropped:
-            yield f"worker {worker.name} missed {worker.samples_dropped:,} samples"
+            missed = f"missed {_count(worker.samples_dropped, 'sample')}"
+            yield Fact(f"worker {worker.name} {missed}", f"worker {missed}", "medium")
 
 
-def _describe_agent(hub: HubStatus, sample: Sample | None) -> str:
+def _describe_agent(hub: HubStatus, sample: Sample | None) -> Fact:
     """Return how long the agent has run and what it costs."""
-    parts = ["agent"]
+    cost = [] if hub.cpu_percent is None else [f"{hub.cpu_percent:.1f} % CPU"]
+    parts = list(cost)
     if sample is not None and sample.clock == "wall":
-        parts.append(f"up {format_age(max(0.0, sample.time_s - hub.started_s))}")
-    if hub.cpu_percent is not None:
-        parts.append(f"{hub.cpu_percent:.1f} % CPU")
-    return f"{parts[0]} {', '.join(parts[1:])}" if len(parts) > 1 else f"agent {hub.pid}"
+        parts.insert(0, f"up {format_age(max(0.0, sample.time_s - hub.started_s))}")
+    short = f"agent {cost[0]}" if cost else ""
+    return Fact(f"agent {', '.join(parts)}" if parts else f"agent {hub.pid}", short, "muted")
 
 
 def _describe_time(sample: Sample | None, paused_since_s: float | None) -> list[Piece]:
@@ -115,4 +146,5 @@ def _describe_time(sample: Sample | None, paused_since_s: float | None) -> list[
         return []
     if paused_since_s is not None:
         return [Piece(f"paused since {format_time(paused_since_s, sample.clock)}", "medium")]
-    return [Piece(format_time(sample.time_s, sample.clock), "strong")]
+    time = Piece(format_time(sample.time_s, sample.clock), "strong")
+    return [time, Piece(" · ", "muted"), Piece("ended", "medium")] if sample.is_last else [time]
