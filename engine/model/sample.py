@@ -8,7 +8,7 @@ from .device import DeviceSample
 from .host import HostSample
 
 
-class Sample(msgspec.Struct, frozen=True):
+class Sample(msgspec.Struct, frozen=True, gc=False):
     """One node at one published tick."""
 
     node: str
@@ -23,3 +23,5 @@ class Sample(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
     """Sentences about what was looked for and not found, or what limits the figures."""
     clock: Literal["wall", "trace"] = "wall"
+    is_last: bool = False
+    """Whether no sample follows: a recording has ended."""

@@ -59,7 +59,7 @@ class TracePlayer:
         self._last_tick = self._tick_of(run.end_s)
         self.node = show_name(path.resolve()) or "trace"
         """Name of the node that the run plays as."""
-        self._notes = (*_describe_run(run, self.node, speed, capacity_bytes), *run.notes)
+        self._notes = (*run.notes, *_describe_run(run, self.node, speed, capacity_bytes))
         identity = _identify(run)
         self._ranks = [TraceRank(trace, identity, capacity_bytes) for trace in run.ranks]
 
@@ -98,10 +98,19 @@ class TracePlayer:
     def _make_sample(self) -> Sample:
         end_s = round(self._tick * self._tick_s, 6)
         devices = tuple(self._read(rank, end_s) for rank in self._ranks)
-        notes = self._notes
-        if self._tick == self._last_tick:
+        notes, is_last = self._notes, self._tick == self._last_tick
+        if is_last:
             notes = (f"trace ended at {self.run.end_s:.1f} s", *notes)
-        sample = Sample(self.node, self._seq, end_s, self._tick_s, devices, notes=notes, clock="trace")
+        sample = Sample(
+            self.node,
+            self._seq,
+            end_s,
+            self._tick_s,
+            devices,
+            notes=notes,
+            clock="trace",
+            is_last=is_last,
+        )
         self._seq += 1
         self._tick += 1
         return sample

@@ -81,8 +81,8 @@ def test_an_instance_stands_under_its_gpu() -> None:
 
 def test_processes_are_sorted_by_memory_and_honest_about_where_they_are() -> None:
     processes = (
-        ProcessReading(pid=1, user="ana", command="small", used_bytes=GIB),
-        ProcessReading(pid=2, user="ana", command="large", used_bytes=9 * GIB),
+        ProcessReading(pid=1, user="train", command="small", used_bytes=GIB),
+        ProcessReading(pid=2, user="train", command="large", used_bytes=9 * GIB),
         ProcessReading(pid=3, location="outside", used_bytes=None),
         ProcessReading(pid=4, command="dead", location="gone", used_bytes=2 * GIB),
         ProcessReading(pid=5, command="inner", location="container", container="ab12", used_bytes=3 * GIB),

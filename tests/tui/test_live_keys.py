@@ -147,12 +147,12 @@ async def test_the_sort_keys() -> None:
 
 
 async def test_filtering_while_typing_and_clearing_with_escape() -> None:
-    processes = (make_process(11, 100, "ana", "train.py"), make_process(12, 90, "ben", "eval.py"))
+    processes = (make_process(11, 100, "user1", "train.py"), make_process(12, 90, "user2", "eval.py"))
     device = msgspec.structs.replace(make_device(0), processes=processes)
     app = make_app(FakeFeed(make_snapshot(sample=make_sample((device,)))))
     async with app.run_test(size=SIZE) as pilot:
         table = app.live.processes
-        await pilot.press("slash", *"ben")
+        await pilot.press("slash", *"user2")
         assert [row.process.pid for row in table.rows] == [12]
         await pilot.press("enter")
         assert app.focused is table
@@ -209,13 +209,13 @@ async def test_saving_settings_names_the_file() -> None:
 
     def save(values: Mapping[str, object]) -> Path:
         saved.update(values)
-        return Path("/home/ana/.config/vramscope.toml")
+        return Path("/home/user1/.config/vramscope.toml")
 
     app = make_app(FakeFeed(make_snapshot()), save_settings=save)
     async with app.run_test(size=SIZE) as pilot:
         await pilot.press("T", "less_than_sign", "I", "f12")
         assert saved == {"theme": "light", "sort": "user", "sort_reversed": True}
-        assert notices(app)[-1] == "Settings saved to /home/ana/.config/vramscope.toml"
+        assert notices(app)[-1] == "Settings saved to /home/user1/.config/vramscope.toml"
 
 
 async def test_settings_that_cannot_be_saved_are_told() -> None:
@@ -273,10 +273,11 @@ async def test_losing_the_hub_ages_the_picture_and_keeps_it() -> None:
 async def test_drops_skips_and_workers_are_counted_in_the_title() -> None:
     worker = msgspec.structs.replace(make_hub().workers[0], restarts=2, samples_dropped=5)
     hub = make_hub(workers=(worker,))
-    app = make_app(FakeFeed(make_snapshot(2, samples_dropped=1234, frames_skipped=3, hub=hub)))
+    app = make_app(FakeFeed(make_snapshot(2, samples_dropped=1234, frames_skipped=9, hub=hub)))
     async with app.run_test(size=(200, 50)):
         for words in (
-            "1,234 samples dropped, 3 frames skipped",
+            "1,234 samples dropped",
+            "screen behind: 9 updates skipped",
             "worker analyzers restarted 2×",
             "worker analyzers missed 5 samples",
             "agent up 12 h 00 m, 0.2 % CPU",
@@ -293,17 +294,21 @@ async def test_a_recording_says_so() -> None:
         assert title(app).endswith("t 12.3 s")
 
 
-async def test_snapshots_that_come_too_fast_are_counted() -> None:
-    feed = FakeFeed(*(make_snapshot(1, seq=seq) for seq in range(1, 6)))
-    app = make_app(feed)
+async def test_snapshots_that_come_too_fast_are_counted_for_a_minute() -> None:
+    feed, clock = FakeFeed(*(make_snapshot(1, seq=seq) for seq in range(1, 6))), StillClock()
+    app = make_app(feed, clock=clock)
     async with app.run_test(size=SIZE) as pilot:
         assert "skipped" not in title(app), "what came before the first picture was late for nobody"
-        for seq in range(6, 11):
+        for seq in range(6, 12):
             feed.hand_over(make_snapshot(1, seq=seq))
         await pilot.pause()
         assert app.live.snapshot.sample is not None
-        assert app.live.snapshot.sample.seq == 10
-        assert "4 frames skipped" in title(app)
+        assert app.live.snapshot.sample.seq == 11
+        assert "screen behind: 5 updates skipped" in title(app)
+        clock.now_s += 60
+        feed.hand_over(make_snapshot(1, seq=12))
+        await pilot.pause()
+        assert "behind" not in title(app)
 
 
 async def test_the_key_line_is_read_from_the_bindings() -> None:

@@ -25,7 +25,7 @@ def texts(row: ProcessRow) -> list[str]:
 
 def test_a_row_says_who_holds_how_much_of_which_device() -> None:
     (row,) = rows_of(make_process(4001, 40_756, command="python  train.py\n--lr 1"))
-    assert texts(row) == ["0", "4001", "ana", "39.8 GiB", "50 %", "python train.py --lr 1"]
+    assert texts(row) == ["0", "4001", "user1", "39.8 GiB", "50 %", "python train.py --lr 1"]
 
 
 def test_what_is_unknown_is_never_zero() -> None:
@@ -52,19 +52,19 @@ def test_where_a_process_runs_is_told(location: str, container: str | None, note
     ("text", "pids"),
     [
         ("", [1, 2, 3]),
-        ("ANA", [1, 3]),
-        ("ben eval", [2]),
+        ("USER1", [1, 3]),
+        ("user2 eval", [2]),
         ("eval.py", [2, 3]),
         ("gpu0", [1, 2, 3]),
         ("gpu1", []),
-        ("h100 ben", [2]),
+        ("h100 user2", [2]),
     ],
 )
 def test_every_word_of_the_filter_must_occur(text: str, pids: list[int]) -> None:
     rows = rows_of(
-        make_process(1, 10, "ana", "train.py"),
-        make_process(2, 10, "ben", "eval.py"),
-        make_process(3, 10, "ana", "eval.py"),
+        make_process(1, 10, "user1", "train.py"),
+        make_process(2, 10, "user2", "eval.py"),
+        make_process(3, 10, "user1", "eval.py"),
     )
     assert [row.process.pid for row in filter_rows(rows, text)] == pids
 
@@ -84,9 +84,9 @@ def test_every_word_of_the_filter_must_occur(text: str, pids: list[int]) -> None
 )
 def test_sorting_puts_the_unmeasured_last_in_both_directions(order: SortOrder, pids: list[int]) -> None:
     rows = rows_of(
-        make_process(1, 20, "ben", "b"),
-        make_process(2, 30, "cleo", "c"),
-        make_process(3, 10, "ana", "a"),
+        make_process(1, 20, "user2", "b"),
+        make_process(2, 30, "user3", "c"),
+        make_process(3, 10, "user1", "a"),
         ProcessReading(pid=4),
     )
     assert [row.process.pid for row in sort_rows(rows, order)] == pids

@@ -38,7 +38,7 @@ def job() -> Iterator[subprocess.Popen[str]]:
 
 def reading_of(job: subprocess.Popen[str], **changes: object) -> ProcessReading:
     reading = ProcessReading(
-        job.pid, "ana", "python train.py", 1 << 30, started_s=psutil.Process(job.pid).create_time()
+        job.pid, "user1", "python train.py", 1 << 30, started_s=psutil.Process(job.pid).create_time()
     )
     return msgspec.structs.replace(reading, **changes)
 
@@ -63,7 +63,7 @@ async def test_y_sends_term_and_the_exit_is_told(job: subprocess.Popen[str]) -> 
         await pilot.press("K")
         assert isinstance(app.screen, SignalScreen)
         text = "\n".join(strip.text for strip in app.screen._compositor.render_strips())
-        for fact in (f"Signal process {job.pid}?", "ana", "H100", "1.0 GiB", "python train.py", "TERM"):
+        for fact in (f"Signal process {job.pid}?", "user1", "H100", "1.0 GiB", "python train.py", "TERM"):
             assert fact in text
         await pilot.press("y")
         await wait_for_notice(app, f"Process {job.pid} exited.")

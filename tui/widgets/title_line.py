@@ -93,11 +93,15 @@ def _describe(snapshot: Snapshot, frames_skipped: int) -> Iterator[Fact]:
     if hub is not None and not is_lost:
         yield from _describe_workers(hub)
     if snapshot.samples_dropped:
-        yield Fact(f"{_count(snapshot.samples_dropped, 'sample')} dropped", role="medium")
+        yield Fact(f"{count_text(snapshot.samples_dropped, 'sample', 'samples')} dropped", role="medium")
     if hub is not None and not is_lost:
         yield _describe_agent(hub, sample)
     if frames_skipped >= MANY_FRAMES:
-        yield Fact(f"screen behind: {_count(frames_skipped, 'update')} skipped", "screen behind", "muted")
+        yield Fact(
+            f"screen behind: {count_text(frames_skipped, 'update', 'updates')} skipped",
+            "screen behind",
+            "muted",
+        )
 
 
 def _count_devices(sample: Sample) -> str:
@@ -109,10 +113,6 @@ def _count_devices(sample: Sample) -> str:
     instances = sum(device.kind == "mig" for device in sample.devices)
     text = f"{count} {noun}{'' if count == 1 else 's'}"
     return f"{text}, {instances} MIG" if instances else text
-
-
-def _count(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _describe_workers(hub: HubStatus) -> Iterator[Fact]:
@@ -127,7 +127,7 @@ def _describe_workers(hub: HubStatus) -> Iterator[Fact]:
             yield Fact(f"worker {worker.name} {restarted}", f"worker {restarted}", "medium")
     for worker in hub.workers:
         if worker.samples_dropped:
-            missed = f"missed {_count(worker.samples_dropped, 'sample')}"
+            missed = f"missed {count_text(worker.samples_dropped, 'sample', 'samples')}"
             yield Fact(f"worker {worker.name} {missed}", f"worker {missed}", "medium")
 
 

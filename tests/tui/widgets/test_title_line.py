@@ -1,0 +1,104 @@
+"""The title: the gravest first, at every width."""
+
+import msgspec
+import pytest
+from textual.app import App, ComposeResult
+
+from tests.tui.canned import make_devices, make_hub, make_sample, make_snapshot
+from vramscope.engine.bus.snapshot import Snapshot
+from vramscope.engine.model import WorkerStatus
+from vramscope.tui.theme import default_variables
+from vramscope.tui.widgets.title_line import TitleLine
+
+
+class TitleApp(App[None]):
+    """Nothing but a title."""
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        return default_variables()
+
+    def compose(self) -> ComposeResult:
+        yield TitleLine()
+
+
+async def title_of(snapshot: Snapshot, width: int = 200, skipped: int = 0) -> str:
+    app = TitleApp()
+    async with app.run_test(size=(width, 3)) as pilot:
+        title = app.query_one(TitleLine)
+        title.show(snapshot, frames_skipped=skipped, paused_since_s=None)
+        await pilot.pause()
+        return title.text
+
+
+def troubled(**changes: object) -> WorkerStatus:
+    return msgspec.structs.replace(make_hub().workers[0], **changes)
+
+
+def snapshot_with(*workers: WorkerStatus, **changes: object) -> Snapshot:
+    return make_snapshot(8, hub=make_hub(workers=workers), **changes)
+
+
+async def test_trouble_comes_before_cost_and_cost_before_skipped_updates() -> None:
+    failed = troubled(name="plugins", state="failed")
+    restarted = troubled(restarts=2, samples_dropped=1)
+    title = await title_of(snapshot_with(restarted, failed, samples_dropped=1234), skipped=12)
+    facts = title.removesuffix("12:00:01").strip().split(" · ")
+    assert facts == [
+        "vramscope  node03",
+        "8 GPUs",
+        "worker plugins failed",
+        "worker analyzers restarted 2×",
+        "worker analyzers missed 1 sample",
+        "1,234 samples dropped",
+        "agent up 12 h 00 m, 0.2 % CPU",
+        "screen behind: 12 updates skipped",
+    ]
+
+
+async def test_eighty_columns_keep_the_trouble() -> None:
+    title = await title_of(snapshot_with(troubled(restarts=2), samples_dropped=1234), 80, skipped=12)
+    assert "restarted 2×" in title
+    assert "1,234 samples dropped" in title
+    assert "skipped" not in title
+
+
+@pytest.mark.parametrize("state", ["failed", "restarting"])
+async def test_a_worker_in_trouble_is_told_at_eighty_columns(state: str) -> None:
+    title = await title_of(snapshot_with(troubled(state=state)), 80)
+    assert f"worker {state}" in title
+    assert "0.2 % CPU" in title
+
+
+async def test_a_worker_that_missed_nothing_is_not_mentioned() -> None:
+    assert "missed" not in await title_of(snapshot_with(troubled()))
+    assert "worker analyzers missed 5 samples" in await title_of(snapshot_with(troubled(samples_dropped=5)))
+
+
+@pytest.mark.parametrize(("dropped", "words"), [(1, "1 sample dropped"), (2, "2 samples dropped")])
+async def test_dropped_samples_are_counted(dropped: int, words: str) -> None:
+    assert words in await title_of(make_snapshot(8, samples_dropped=dropped))
+
+
+async def test_a_few_skipped_updates_are_nobody_s_trouble() -> None:
+    assert "behind" not in await title_of(make_snapshot(8), skipped=4)
+    assert "screen behind: 5 updates skipped" in await title_of(make_snapshot(8), skipped=5)
+
+
+async def test_a_lost_hub_comes_before_everything_and_its_old_figures_go() -> None:
+    title = await title_of(make_snapshot(8, connection="lost", silent_s=7.0))
+    assert title.startswith("vramscope  node03 · hub lost · 8 GPUs")
+    assert "CPU" not in title
+
+
+async def test_an_ended_recording_says_so_beside_its_time() -> None:
+    sample = msgspec.structs.replace(make_sample(make_devices(2)), clock="trace", time_s=15.9, is_last=True)
+    for width in (40, 80, 200):
+        assert (await title_of(make_snapshot(sample=sample), width)).endswith("t 15.9 s · ended")
+    going_on = msgspec.structs.replace(sample, is_last=False)
+    assert "ended" not in await title_of(make_snapshot(sample=going_on))
+
+
+@pytest.mark.parametrize("width", [1, 2, 10, 20, 30, 40, 60])
+async def test_the_node_s_name_outlives_everything_else(width: int) -> None:
+    title = await title_of(snapshot_with(troubled(restarts=2), samples_dropped=3), width)
+    assert "node03"[: max(0, width - 12)] in title
