@@ -11,7 +11,7 @@ DeviceKind = Literal["gpu", "mig", "unified", "vgpu", "trace"]
 """A whole GPU, a MIG instance, a GPU that shares the host's memory, a virtual GPU, a recorded rank."""
 
 
-class MemoryReading(msgspec.Struct, frozen=True):
+class MemoryReading(msgspec.Struct, frozen=True, gc=False):
     """Memory of one device in bytes; minimum and maximum span one published tick."""
 
     total_bytes: int | None = None
@@ -28,7 +28,7 @@ class MemoryReading(msgspec.Struct, frozen=True):
     """`host` where the device shares the host's memory and the host's figures stand in for it."""
 
 
-class AllocatorReading(msgspec.Struct, frozen=True):
+class AllocatorReading(msgspec.Struct, frozen=True, gc=False):
     """What the training process's caching allocator says, in PyTorch's own words."""
 
     allocated_bytes: int | None = None
@@ -39,7 +39,7 @@ class AllocatorReading(msgspec.Struct, frozen=True):
     """Bytes held in segments (`torch.cuda.memory_reserved`)."""
 
 
-class ProcessReading(msgspec.Struct, frozen=True):
+class ProcessReading(msgspec.Struct, frozen=True, gc=False):
     """One process that holds memory on a device."""
 
     pid: int
@@ -59,7 +59,7 @@ class ProcessReading(msgspec.Struct, frozen=True):
     """Start time in seconds since the epoch; with the pid it identifies the process for good."""
 
 
-class RankCoordinates(msgspec.Struct, frozen=True):
+class RankCoordinates(msgspec.Struct, frozen=True, gc=False):
     """Where in the parallel layout a rank stands."""
 
     rank: int
@@ -69,7 +69,7 @@ class RankCoordinates(msgspec.Struct, frozen=True):
     dp: int | None = None
 
 
-class DeviceSample(msgspec.Struct, frozen=True):
+class DeviceSample(msgspec.Struct, frozen=True, gc=False):
     """One device at one published tick; keyed by `uuid`, never by `index` alone."""
 
     uuid: str

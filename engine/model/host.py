@@ -5,7 +5,7 @@ from typing import Literal
 import msgspec
 
 
-class HostSample(msgspec.Struct, frozen=True):
+class HostSample(msgspec.Struct, frozen=True, gc=False):
     """Host memory and processor of one node, in bytes and percent of all cores."""
 
     total_bytes: int | None = None

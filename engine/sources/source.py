@@ -8,7 +8,7 @@ import msgspec
 from ..model import DeviceKind, MemoryReading, ProcessReading
 
 
-class DeviceIdentity(msgspec.Struct, frozen=True):
+class DeviceIdentity(msgspec.Struct, frozen=True, gc=False):
     """What does not change about a device."""
 
     uuid: str
@@ -21,7 +21,7 @@ class DeviceIdentity(msgspec.Struct, frozen=True):
     """The device has not answered yet and is looked for again soon; its UUID may be a stand-in until then."""
 
 
-class DeviceDetails(msgspec.Struct, frozen=True):
+class DeviceDetails(msgspec.Struct, frozen=True, gc=False):
     """Fields that are read once per tick or slower; each may be unsupported on its own."""
 
     utilization_percent: float | None = None
