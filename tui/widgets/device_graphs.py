@@ -62,8 +62,8 @@ WINDOWS_S = (
 """Windows through which a graph grows with what there is to show."""
 
 
-LEAST_LIVE_S = 300.0
-"""A shorter window of live ticks, a second apart, would move at nearly every tick."""
+LEAST_LIVE_S = 600.0
+"""A shorter window of live ticks, a second apart, moves so often that drawing costs a third more."""
 
 
 def choose_window(seen_s: float, most_s: float, *, is_live: bool) -> float:
