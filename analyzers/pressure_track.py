@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from ..engine.model import DeviceSample, Evidence, Finding, Severity, make_finding_id
+from ..engine.model import DeviceSample, Evidence, Finding, MemoryReading, Severity, make_finding_id
 from ..engine.units import MIB, format_bytes, format_gib
 from .crossing import DWELL_S, Crossing
 from .device_names import name_device
@@ -26,14 +26,12 @@ _PEAK, _CAPACITY, _FREE, _SINCE = "peak device used", "capacity", "least free", 
 
 
 class _Level(NamedTuple):
-    """Device used (the most within the tick) of one sample, against the capacity."""
+    """Device used (the most within the tick) of one sample, against the capacity, and what was free then."""
 
     used_bytes: int
     total_bytes: int
-
-    @property
-    def free_bytes(self) -> int:
-        return max(0, self.total_bytes - self.used_bytes)
+    free_bytes: int
+    """Less than the rest of the capacity where the driver reserves some of it."""
 
     @property
     def is_full(self) -> bool:
@@ -65,7 +63,7 @@ class PressureTrack:
         self._full = Crossing()
         self._scarce = Crossing()
         self._absence = Crossing()
-        self._peak = _Level(0, 0)
+        self._peak = _Level(0, 0, 0)
         self._last_s: float | None = None
         self._settled_until_s: float | None = None
 
@@ -76,7 +74,7 @@ class PressureTrack:
         track.finding = finding
         track._full = Crossing(is_active=True)
         track._scarce = Crossing(is_active=finding.severity != "low")
-        track._peak = _Level(_evidence(finding, _PEAK), _evidence(finding, _CAPACITY))
+        track._peak = _Level(*(_evidence(finding, name) for name in (_PEAK, _CAPACITY, _FREE)))
         track._settled_until_s = finding.updated_s
         return track
 
@@ -123,8 +121,12 @@ class PressureTrack:
         self._last_s = time_s
 
     def _note_peak(self, level: _Level, *, is_new: bool) -> None:
-        if is_new or level.total_bytes != self._peak.total_bytes or level.used_bytes > self._peak.used_bytes:
+        peak = self._peak
+        if is_new or level.total_bytes != peak.total_bytes:
             self._peak = level
+        else:
+            used_bytes = max(peak.used_bytes, level.used_bytes)
+            self._peak = _Level(used_bytes, peak.total_bytes, min(peak.free_bytes, level.free_bytes))
 
     def _conclude(self, node: str, device: DeviceSample, time_s: float) -> Finding | None:
         if self._scarce.is_due:
@@ -212,7 +214,14 @@ def _read_level(device: DeviceSample) -> _Level | None:
     used_bytes = memory.used_max_bytes if memory.used_max_bytes is not None else memory.used_bytes
     if device.state != "ok" or used_bytes is None or not memory.total_bytes:
         return None
-    return _Level(used_bytes, memory.total_bytes)
+    return _Level(used_bytes, memory.total_bytes, _read_free(memory, used_bytes))
+
+
+def _read_free(memory: MemoryReading, used_most_bytes: int) -> int:
+    """Return what was free when the most was used: what the driver reserves changes with the driver alone."""
+    if memory.free_bytes is None or memory.used_bytes is None:
+        return max(0, (memory.total_bytes or 0) - used_most_bytes)
+    return max(0, memory.free_bytes + memory.used_bytes - used_most_bytes)
 
 
 def _evidence(finding: Finding, name: str) -> int:

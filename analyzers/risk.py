@@ -7,9 +7,13 @@ import msgspec
 
 from ..engine.model import SEVERITIES, DeviceSample, Finding
 from ..engine.units import format_age
+from .capacity import KIND as CAPACITY
 
 RiskLevel = Literal["unknown", "low", "medium", "high", "critical"]
 """`unknown` is an answer of its own: device memory alone cannot foretell out-of-memory."""
+
+
+_DECISIVE = ("oom", CAPACITY)
 
 
 class Risk(msgspec.Struct, frozen=True):
@@ -23,8 +27,9 @@ class Risk(msgspec.Struct, frozen=True):
 def assess_risk(device: DeviceSample, findings: Sequence[Finding]) -> Risk:
     """Return the out-of-memory risk of one device.
 
-    A forecast is an open finding of kind `oom`; without one the level is `unknown`, because a caching
-    allocator fills a device in healthy jobs too.
+    A forecast is an open finding of kind `oom`, and recorded use above the capacity that was asked about
+    (kind `capacity`) outdoes any forecast; without one the level is `unknown`, because a caching allocator
+    fills a device in healthy jobs too.
 
     Args:
         device: The device at its newest tick.
@@ -42,7 +47,7 @@ def _gravest_forecast(device: DeviceSample, findings: Sequence[Finding]) -> Find
     forecasts = [
         finding
         for finding in findings
-        if finding.kind == "oom" and finding.is_open and finding.device_uuid == device.uuid
+        if finding.kind in _DECISIVE and finding.is_open and finding.device_uuid == device.uuid
     ]
     return max(forecasts, key=lambda finding: SEVERITIES.index(finding.severity), default=None)
 

@@ -7,7 +7,11 @@ import msgspec
 
 from ..engine.model import SEVERITIES, DeviceSample, Finding, Sample
 from ..engine.units import format_age, format_bytes, format_gib
+from .absence import describe_absence
+from .capacity import KIND as CAPACITY
+from .capacity import peak_bytes
 from .device_names import name_device, name_devices
+from .fit import Peaks, describe_fit
 from .risk import Risk, RiskLevel, assess_risk
 from .sentence import Sentence
 
@@ -32,22 +36,34 @@ class Verdict(msgspec.Struct, frozen=True):
         return self.sentence.fit(width)
 
 
-def summarize(sample: Sample | None, findings: Sequence[Finding]) -> Verdict:
+def _remember_nothing(_: str) -> None:
+    return None
+
+
+def summarize(
+    sample: Sample | None, findings: Sequence[Finding], peaks: Peaks = _remember_nothing
+) -> Verdict:
     """Return the verdict on one node: lost and stale devices, then the gravest finding or what is known.
+
+    Of a recorded run the answer goes first: that a rank's trace has ended is no trouble.
 
     Args:
         sample: The newest sample, or None before the first.
         findings: Findings of the node, open or closed.
+        peaks: The most that each device used so far; without it the newest sample alone is known.
     """
     if sample is None:
         return Verdict("unknown", Sentence((("Waiting for the first figures", "Waiting…"),)))
     if not sample.devices:
-        return Verdict("unknown", Sentence(tuple(_describe_absence(sample))))
+        return Verdict("unknown", Sentence(tuple(describe_absence(sample))))
     risks = {device.uuid: assess_risk(device, findings) for device in sample.devices}
     lead = _find_lead(sample, findings)
-    clauses = [*_describe_troubled(sample.devices)]
-    clauses += _describe_state(sample, findings, risks) if lead is None else [_shorten_title(lead.title)]
-    return Verdict(_rate(risks.values(), lead), Sentence(tuple(clauses)))
+    fit = describe_fit(sample, peaks) if lead is None else None
+    troubled, answer = [*_describe_troubled(sample.devices)], [*_describe_lead(lead, sample, findings)]
+    if lead is None:
+        answer = [fit] if fit is not None else [*_describe_state(sample, findings, risks)]
+    clauses = (*answer, *troubled) if sample.clock == "trace" else (*troubled, *answer)
+    return Verdict("low" if fit is not None else _rate(risks.values(), lead), Sentence(clauses))
 
 
 def _rate(risks: Iterable[Risk], lead: Finding | None) -> RiskLevel:
@@ -55,12 +71,6 @@ def _rate(risks: Iterable[Risk], lead: Finding | None) -> RiskLevel:
     if lead is not None:
         levels.append(lead.severity)
     return max(levels, key=_LEVELS.index)
-
-
-def _describe_absence(sample: Sample) -> Iterator[Clause]:
-    reason = sample.notes[0].rstrip(".") if sample.notes else "none was found on this node"
-    yield (f"No GPU: {reason}",)
-    yield ("vramscope doctor says what was looked for", "see vramscope doctor", "")
 
 
 def _find_lead(sample: Sample, findings: Sequence[Finding]) -> Finding | None:
@@ -74,7 +84,22 @@ def _find_lead(sample: Sample, findings: Sequence[Finding]) -> Finding | None:
         and SEVERITIES.index(finding.severity)
         >= SEVERITIES.index("medium" if finding.kind == "oom" else "high")
     ]
-    return max(grave, key=lambda f: (SEVERITIES.index(f.severity), f.kind == "oom", f.opened_s), default=None)
+    return max(grave, key=_weigh, default=None)
+
+
+def _weigh(finding: Finding) -> tuple[int, bool, int, float]:
+    """Return what makes one finding graver than another: forecasts first, then the highest recorded peak."""
+    peak = peak_bytes(finding) if finding.kind == CAPACITY else 0
+    return SEVERITIES.index(finding.severity), finding.kind == "oom", peak, finding.opened_s
+
+
+def _describe_lead(lead: Finding | None, sample: Sample, findings: Sequence[Finding]) -> Iterator[Clause]:
+    if lead is None:
+        return
+    yield _shorten_title(lead.title)
+    above = {finding.device_uuid for finding in findings if finding.kind == CAPACITY and finding.is_open}
+    if lead.kind == CAPACITY and len(above) > 1:
+        yield (f"{len(above):,} of {len(sample.devices):,} ranks were above it", "")
 
 
 def _shorten_title(title: str) -> Clause:
@@ -106,8 +131,11 @@ def _describe_stale(stale: Sequence[DeviceSample]) -> Clause:
     head = f"{name_devices(stale)} stale"
     ages = [device.age_s for device in stale if device.age_s is not None]
     timed = f"{head} {format_age(max(ages))}" if ages else head
-    reason = stale[0].reason if len(stale) == 1 else None
-    return (f"{timed}: {reason.rstrip('.')}", timed) if reason else (timed,)
+    reason = (stale[0].reason or "").rstrip(".") if len(stale) == 1 else ""
+    if not reason:
+        return (timed,)
+    tells_age = re.search(r" for \d+ s$", reason) is not None
+    return (f"{head if tells_age else timed}: {reason}", timed)
 
 
 def _describe_unsupported(unsupported: Sequence[DeviceSample]) -> Clause:
@@ -155,8 +183,7 @@ def _describe_fullest(device: DeviceSample, findings: Sequence[Finding], *, is_o
         return _describe_unbounded(device, is_only=is_only)
     figure = f"{name} {format_gib(used)}/{format_gib(total)} GiB"
     share = f"{100 * used / total:.0f} %"
-    free_bytes = device.memory.free_bytes if device.memory.free_bytes is not None else max(0, total - used)
-    free = f", {format_bytes(free_bytes)} free"
+    free = f", {_describe_free(device.memory.free_bytes, used, total)}"
     lead = "nearly full " if _is_pressed(device, findings) else "" if is_only else "fullest "
     return (
         f"{lead}{figure} ({share}){free}",
@@ -166,6 +193,13 @@ def _describe_fullest(device: DeviceSample, findings: Sequence[Finding], *, is_o
         f"{name} {share}",
         "",
     )
+
+
+def _describe_free(free_bytes: int | None, used_bytes: int, total_bytes: int) -> str:
+    """Say what is free, or by how much a recorded rank is above the capacity that was asked about."""
+    if used_bytes > total_bytes:
+        return f"{format_bytes(used_bytes - total_bytes)} too much"
+    return f"{format_bytes(total_bytes - used_bytes if free_bytes is None else free_bytes)} free"
 
 
 def _is_pressed(device: DeviceSample, findings: Sequence[Finding]) -> bool:

@@ -20,7 +20,7 @@ PluginGroup = Literal["vramscope.sources", "vramscope.analyzers"]
 """Groups of entry points that vramscope looks in."""
 
 _SOURCE_TREE = Path(__file__).resolve().parent.parent / "pyproject.toml"
-"""What declares vramscope's own plug-ins where it runs uninstalled."""
+"""What declares vramscope's own plug-ins where it runs from its source tree."""
 
 PluginT = TypeVar("PluginT")
 
@@ -94,18 +94,18 @@ def _has_entries(file: Path, header: str) -> bool:
 
 
 def _read_source_tree(group: PluginGroup) -> "Iterator[EntryPoint]":
-    """Yield the entry points that vramscope's own source tree declares, where it runs uninstalled."""
-    from importlib.metadata import EntryPoint, PackageNotFoundError, distribution
+    """Yield the entry points that vramscope's own source tree declares, where it runs from one.
 
-    try:
-        distribution("vramscope")
-    except PackageNotFoundError:
-        if _SOURCE_TREE.is_file():
-            import tomllib
+    An editable installation keeps the metadata of the day it was made, which may lack the newer ones.
+    """
+    if not _SOURCE_TREE.is_file():
+        return
+    import tomllib
+    from importlib.metadata import EntryPoint
 
-            project = tomllib.loads(_SOURCE_TREE.read_text(encoding="utf-8"))["project"]
-            for name, value in project.get("entry-points", {}).get(group, {}).items():
-                yield EntryPoint(name, value, group)
+    project = tomllib.loads(_SOURCE_TREE.read_text(encoding="utf-8"))["project"]
+    for name, value in project.get("entry-points", {}).get(group, {}).items():
+        yield EntryPoint(name, value, group)
 
 
 def _describe_failure(group: PluginGroup, entry_point: "EntryPoint", error: BaseException) -> str:

@@ -63,6 +63,7 @@ def values_of(device: DeviceSample) -> dict[str, int]:
     utilization = device.utilization_percent
     measured = {
         "used": memory.used_bytes,
+        "free": memory.free_bytes,
         "used_min": memory.used_min_bytes,
         "used_max": memory.used_max_bytes,
         "utilization": None if utilization is None else round(utilization),
@@ -109,8 +110,6 @@ def _host(ring: ColumnRing, position: int) -> HostSample | None:
 def _device(
     ring: ColumnRing, uuid: str, header: DeviceHeader, position: int, state: DeviceState
 ) -> DeviceSample:
-    total = ring.value(uuid, "total", position)
-    used = ring.value(uuid, "used", position)
     allocated = ring.value(uuid, "allocated", position)
     return DeviceSample(
         uuid=uuid,
@@ -121,9 +120,9 @@ def _device(
         mig_index=header.mig_index,
         state=state,
         memory=MemoryReading(
-            total_bytes=total,
-            used_bytes=used,
-            free_bytes=None if total is None or used is None else max(0, total - used),
+            total_bytes=ring.value(uuid, "total", position),
+            used_bytes=ring.value(uuid, "used", position),
+            free_bytes=ring.value(uuid, "free", position),
             used_min_bytes=ring.value(uuid, "used_min", position),
             used_max_bytes=ring.value(uuid, "used_max", position),
         ),

@@ -15,6 +15,7 @@ _TYPES = {
     "state": "b",
     "total": "q",
     "used": "q",
+    "free": "q",
     "used_min": "q",
     "used_max": "q",
     "utilization": "b",

@@ -31,7 +31,7 @@ class TraceRank:
         start = self._position
         stop = self._position = bisect_right(self._trace.times_s, limit_s, lo=start)
         age_s = max(0.0, round(time_s - self._trace.times_s[stop - 1], 6)) if stop else None
-        state, reason = self._judge(time_s, stop)
+        state, reason = self._judge(time_s, start, stop)
         return DeviceSample(
             uuid=self._uuid,
             index=self._trace.name.rank,
@@ -46,11 +46,11 @@ class TraceRank:
             step=self._find_step(stop),
         )
 
-    def _judge(self, time_s: float, stop: int) -> tuple[DeviceState, str | None]:
+    def _judge(self, time_s: float, start: int, stop: int) -> tuple[DeviceState, str | None]:
         times_s = self._trace.times_s
         if not times_s:
             return "stale", "the trace of this rank holds no samples"
-        if stop == len(times_s) and time_s - times_s[-1] > STALE_AFTER_S:
+        if start == stop == len(times_s) and time_s - times_s[-1] > STALE_AFTER_S:
             return "stale", f"the trace of this rank ended at {times_s[-1]:.1f} s"
         return "ok", None
 

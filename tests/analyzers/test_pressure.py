@@ -78,6 +78,28 @@ def test_severity_rises_when_little_is_free_and_never_above_medium() -> None:
     assert evidence(findings[-1])["least free"] == 0
 
 
+def test_free_is_what_the_driver_says_when_the_most_was_used() -> None:
+    memory = MemoryReading(
+        total_bytes=TOTAL, used_bytes=77 * GIB, used_max_bytes=78 * GIB, free_bytes=2 * GIB + 400 * MIB
+    )
+    busy = msgspec.structs.replace(device(), memory=memory)
+    (opened,) = run(sample(busy, time_s=tick) for tick in range(12))
+    assert opened.title == "GPU 0 nearly full: 78.0 of 80.0 GiB used at peak, 1.4 GiB free"
+    assert evidence(opened)["least free"] == GIB + 400 * MIB
+    reserved = msgspec.structs.replace(memory, used_bytes=78 * GIB, free_bytes=100 * MIB)
+    scarce = msgspec.structs.replace(device(), memory=reserved)
+    found = run(sample(scarce, time_s=tick) for tick in range(12))
+    assert found[-1].severity == "medium"
+    assert "100 MiB free" in found[-1].title
+
+
+def test_little_that_is_free_is_nearly_full_however_much_the_driver_keeps() -> None:
+    memory = MemoryReading(total_bytes=TOTAL, used_bytes=70 * GIB, free_bytes=200 * MIB)
+    kept = msgspec.structs.replace(device(), memory=memory)
+    (opened,) = run(sample(kept, time_s=tick) for tick in range(12))
+    assert evidence(opened)["least free"] == 200 * MIB
+
+
 def test_severity_falls_again_while_still_nearly_full() -> None:
     findings = run(series([SCARCE] * 20 + [NEARLY_FULL] * 20))
     assert [finding.severity for finding in findings] == ["medium", "low"]

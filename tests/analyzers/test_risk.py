@@ -37,6 +37,12 @@ def test_open_forecast_gives_level_and_reason() -> None:
     assert assess_risk(device(), (grave, mild)) == Risk("high", "grave")
 
 
+def test_recorded_use_above_the_capacity_asked_about_is_critical() -> None:
+    above = finding("capacity", title="would not fit 60.0 GiB: rank 0 used 74.9 GiB at 10.5 s")
+    recorded = device(70, kind="trace", total_bytes=60 * 2**30)
+    assert assess_risk(recorded, (above,)) == Risk("critical", above.title)
+
+
 @pytest.mark.parametrize(
     "other",
     [

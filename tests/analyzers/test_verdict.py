@@ -1,9 +1,11 @@
 """The verdict: one sentence that says the worst first and fits any width."""
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vramscope.analyzers.capacity import CapacityAnalyzer
 from vramscope.analyzers.sentence import Sentence, count_cells, cut_words
 from vramscope.analyzers.verdict import summarize
 from vramscope.engine.model import Finding, Sample
@@ -29,6 +31,14 @@ TRACE = sample(
     device(74.9, index=6, kind="trace", total_bytes=None, allocated_gib=69.6),
 )
 TRACE_ALLOCATED = sample(device(None, kind="trace", total_bytes=None, allocated_gib=57))
+HELD = sample(
+    device(60),
+    device(70, index=2, state="stale", reason="a driver call has not returned for 37 s", age_s=37.4),
+)
+NO_LOADER = (
+    "No NVIDIA driver library: libnvidia-ml.so.1 was not found by the loader (LD_LIBRARY_PATH, ld.so.cache); "
+    "install the NVIDIA driver, or start the container with its GPUs (docker run --gpus all)."
+)
 NONE_FOUND = sample(notes=[NO_LIBRARY, "another note"])
 SILENT = sample()
 
@@ -70,6 +80,13 @@ CASES: dict[str, tuple[Sample | None, tuple[Finding, ...], str, str]] = {
         (),
         "unknown",
         "GPU 7 stale 7 s: a driver call hangs · OOM risk unknown: no allocator data · "
+        "GPU 0 60.0/80.0 GiB (75 %), 20.0 GiB free",
+    ),
+    "held": (
+        HELD,
+        (),
+        "unknown",
+        "GPU 2 stale: a driver call has not returned for 37 s · OOM risk unknown: no allocator data · "
         "GPU 0 60.0/80.0 GiB (75 %), 20.0 GiB free",
     ),
     "all lost": (ALL_LOST, (), "unknown", "GPUs 0, 1 and 2 lost · OOM risk unknown: no figures"),
@@ -198,6 +215,107 @@ def test_finding_of_a_device_that_is_gone_or_lost_does_not_lead() -> None:
 
 def test_node_finding_leads() -> None:
     assert summarize(FULL, (finding("host", "high", uuid=None, title="host swaps"),)).text(80) == "host swaps"
+
+
+def _record(*used_gib: float | None, capacity_gib: float, time_s: float = 10.5, state: str = "ok") -> Sample:
+    ranks = [
+        device(
+            used,
+            index=index,
+            kind="trace",
+            total_bytes=round(capacity_gib * GIB),
+            allocated_gib=50,
+            state="ok" if index else state,  # type: ignore[arg-type] # by name
+            reason=None if index or state == "ok" else "the trace of this rank ended at 3.1 s",
+            age_s=7.4,
+        )
+        for index, used in enumerate(used_gib)
+    ]
+    return msgspec.structs.replace(sample(*ranks, time_s=time_s), clock="trace")
+
+
+def test_recorded_use_above_the_capacity_asked_about_leads_with_the_highest_rank() -> None:
+    analyzer = CapacityAnalyzer()
+    found = [*analyzer.observe(_record(66.0, 74.9, 40.0, capacity_gib=60))]
+    now = _record(66.5, 20.0, 20.0, capacity_gib=60, time_s=12, state="stale")
+    verdict = summarize(now, (*analyzer.observe(now), *found))
+    head = "would not fit 60.0 GiB: rank 1 used 74.9 GiB at 10.5 s"
+    assert verdict.level == "critical"
+    assert verdict.text(WIDE) == (
+        f"{head} · 2 of 3 ranks were above it · rank 0 stale 7 s: the trace of this rank ended at 3.1 s"
+    )
+    assert verdict.text(75) == f"{head} · rank 0 stale 7 s"
+    assert verdict.text(22) == "would not fit 60.0…"
+
+
+@pytest.mark.parametrize(
+    ("now", "text"),
+    [
+        (_record(20, 30, capacity_gib=80), "highest rank 1 74.9 GiB (94 %) at 3.2 s"),
+        (_record(20, 78, capacity_gib=80), "highest rank 1 78.0 GiB (98 %) at 10.5 s"),
+        (_record(20, 79.9, capacity_gib=80), "highest rank 1 79.9 GiB (over 99 %) at 10.5 s"),
+        (_record(20, 80, capacity_gib=80), "highest rank 1 80.0 GiB (100 %) at 10.5 s"),
+        (_record(20, capacity_gib=80), "rank 0 20.0 GiB (25 %) at 10.5 s"),
+    ],
+)
+def test_recorded_run_below_the_capacity_says_how_close_it_came(now: Sample, text: str) -> None:
+    peaks = {"GPU-1": (round(74.9 * GIB), 3.2)}
+    verdict = summarize(now, (), peaks.get)
+    assert (verdict.level, verdict.text(WIDE)) == ("low", f"fits 80.0 GiB so far: {text}")
+    assert verdict.text(25) == "fits 80.0 GiB so far"
+    ended = summarize(msgspec.structs.replace(now, is_last=True), (), peaks.get)
+    assert ended.text(WIDE) == f"fits 80.0 GiB: {text}"
+
+
+@pytest.mark.parametrize(
+    "unanswered",
+    [
+        _record(20, None, capacity_gib=80),
+        _record(20, 81, capacity_gib=80),
+        msgspec.structs.replace(_record(20, 30, capacity_gib=80), clock="wall"),
+        msgspec.structs.replace(TRACE, clock="trace"),
+    ],
+    ids=["device used of a rank unknown", "above, not yet found", "measured now", "no capacity"],
+)
+def test_fit_is_not_claimed_without_knowing(unanswered: Sample) -> None:
+    verdict = summarize(unanswered, ())
+    assert verdict.level == "unknown"
+    assert verdict.text(WIDE).startswith("OOM risk unknown")
+
+
+def test_rank_that_has_not_begun_does_not_hold_up_the_answer() -> None:
+    ranks = (*_record(20, capacity_gib=80).devices, device(None, index=1, kind="trace"))
+    begun = msgspec.structs.replace(_record(capacity_gib=80), devices=ranks)
+    assert summarize(begun, ()).text(WIDE).startswith("fits 80.0 GiB so far")
+
+
+def test_use_above_the_capacity_is_told_as_such_before_its_finding_arrives() -> None:
+    text = summarize(_record(20, 74.9, capacity_gib=60), ()).text(WIDE)
+    assert text.endswith("fullest rank 1 74.9/60.0 GiB (125 %), 14.9 GiB too much")
+
+
+@pytest.mark.parametrize(
+    ("note", "width", "text"),
+    [
+        (NO_LOADER, 78, "No GPU: libnvidia-ml.so.1 was not found by the loader · see vramscope doctor"),
+        (NO_LOADER, 60, "No GPU: libnvidia-ml.so.1 was not found by the loader"),
+        (NO_LOADER, 44, "No GPU: libnvidia-ml.so.1 was not found by…"),
+        ("No NVIDIA driver is loaded here.", 50, "No NVIDIA driver is loaded here"),
+        (
+            "The NVIDIA driver refused this user (NVML error 4): /dev/nvidiactl must be readable; see `ls`.",
+            WIDE,
+            "No GPU: the NVIDIA driver refused this user (NVML error 4): /dev/nvidiactl must be readable; "
+            "see `ls` · vramscope doctor says what was looked for",
+        ),
+        (
+            "NVIDIA driver not loaded: it is installed, but does not run (NVML error 9); load it.",
+            40,
+            "No GPU: NVIDIA driver not loaded",
+        ),
+    ],
+)
+def test_missing_gpu_is_said_once_and_its_cause_first(note: str, width: int, text: str) -> None:
+    assert summarize(sample(notes=[note]), ()).text(width) == text
 
 
 def test_unmeasured_capacity_is_never_shown_as_a_share() -> None:

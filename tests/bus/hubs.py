@@ -10,10 +10,18 @@ from vramscope.engine.model import DeviceSample, MemoryReading, Sample
 GIB = 1024**3
 
 
-def make_sample(seq: int, used_gib: float = 10.0, *, total_gib: float = 80.0, uuid: str = "GPU-a") -> Sample:
-    """Return a sample of one device, one second after the one before."""
+def make_sample(
+    seq: int,
+    used_gib: float = 10.0,
+    *,
+    total_gib: float = 80.0,
+    driver_gib: float = 0.0,
+    uuid: str = "GPU-a",
+) -> Sample:
+    """Return a sample of one device, one second after the one before; the driver keeps some to itself."""
     used, total = round(used_gib * GIB), round(total_gib * GIB)
-    memory = MemoryReading(total, used, total - used, used, used)
+    free = max(0, total - used - round(driver_gib * GIB))
+    memory = MemoryReading(total, used, free, used, used)
     device = DeviceSample(uuid=uuid, index=0, name="Pretend GPU", age_s=0.0, memory=memory)
     return Sample(node="node", seq=seq, time_s=1000.0 + seq, interval_s=1.0, devices=(device,))
 

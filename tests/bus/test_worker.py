@@ -4,9 +4,11 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from vramscope.analyzers.capacity import CapacityAnalyzer
 from vramscope.analyzers.pressure import PressureAnalyzer
 from vramscope.engine.bus.analyzer_host import AnalyzerHost
 from vramscope.engine.bus.client import Client
@@ -14,17 +16,17 @@ from vramscope.engine.bus.findings import FindingStore
 from vramscope.engine.bus.messages import WorkerReport
 from vramscope.engine.bus.worker import Worker
 from vramscope.engine.history import History
-from vramscope.engine.model import Finding, Sample
+from vramscope.engine.model import Analyzer, DeviceSample, Finding, MemoryReading, Sample
 
 from ..waiting import wait_until
-from .hubs import RunningHub, make_sample
+from .hubs import GIB, RunningHub, make_sample
 
 
 class RunningWorker:
     """A worker on a thread of the test's own."""
 
-    def __init__(self, folder: Path) -> None:
-        self.worker = Worker(folder, [PressureAnalyzer()])
+    def __init__(self, folder: Path, *analyzers: Analyzer) -> None:
+        self.worker = Worker(folder, analyzers or [PressureAnalyzer()])
         self.thread = threading.Thread(target=self.worker.run, daemon=True)
 
     def __enter__(self) -> "RunningWorker":
@@ -78,6 +80,49 @@ def test_a_worker_that_died_is_fed_the_ring_and_opens_nothing_twice(private_envi
     assert [finding.id for finding in after] == [before.id]
 
 
+def test_a_finding_older_than_the_ring_is_adopted_and_closed_by_the_next_worker(
+    private_environment: Path,
+) -> None:
+    with RunningHub(private_environment) as running, Client(private_environment) as client:
+        running.hub._history = History(fine_ticks=60)
+        with RunningWorker(private_environment):
+            running.producer.push(_full(1, 40))
+            (before,) = _until(client, lambda found: len(found) == 1)
+        running.producer.push(_full(41, 140))
+        wait_until(lambda: running.hub._history.last_seq == 140, what="the ring to fill")
+        assert (running.hub._history.first_seq or 0) > before.opened_s - 1000
+        with RunningWorker(private_environment):
+            running.producer.push([make_sample(seq, used_gib=20.0) for seq in range(141, 180)])
+            (after,) = _until(client, lambda found: any(not f.is_open for f in found))
+    assert (after.id, after.closed_s) == (before.id, 1151.0)
+    assert "stayed below" in str(after.evidence[-1].value)
+
+
+def test_capacity_of_a_replay_goes_through_hub_and_worker_and_outlives_both_ring_and_worker(
+    private_environment: Path,
+) -> None:
+    with RunningHub(private_environment) as running, Client(private_environment) as client:
+        running.hub._history = History(fine_ticks=20)
+        with RunningWorker(private_environment, CapacityAnalyzer()):
+            running.producer.push([_recorded(1, 75.0), _recorded(2, 40.0)])
+            (before,) = _until(client, lambda found: len(found) == 1)
+        running.producer.push([_recorded(seq, 65.0) for seq in range(3, 60)])
+        wait_until(lambda: running.hub._history.last_seq == 59, what="the ring to fill")
+        with RunningWorker(private_environment, CapacityAnalyzer()):
+            running.producer.push([_recorded(60, 76.0), _recorded(61, 30.0)])
+            (after,) = _until(client, lambda found: any(f.updated_s == 1060.0 for f in found))
+    assert before.title == "would not fit 60.0 GiB: rank 0 used 75.0 GiB at 1,001.0 s"
+    assert (after.id, after.is_open) == (before.id, True)
+    assert after.title == "would not fit 60.0 GiB: rank 0 used 76.0 GiB at 1,060.0 s"
+
+
+def _recorded(seq: int, used_gib: float) -> Sample:
+    used = round(used_gib * GIB)
+    memory = MemoryReading(60 * GIB, used, max(0, 60 * GIB - used), used, used)
+    device = DeviceSample(uuid="trace-a-rank0", index=0, kind="trace", age_s=0.0, memory=memory)
+    return msgspec.structs.replace(make_sample(seq), devices=(device,), clock="trace")
+
+
 def test_what_the_ring_forgot_is_counted(private_environment: Path) -> None:
     reports: list[WorkerReport] = []
     with RunningHub(private_environment) as running:
@@ -93,9 +138,11 @@ useds = st.lists(st.sampled_from([20.0, 70.0, 76.5, 78.0, 79.5, 79.9]), min_size
 
 
 @settings(max_examples=60)
-@given(useds, st.integers(0, 90))
-def test_findings_after_a_restart_equal_those_without_one(gibs: list[float], death: int) -> None:
-    samples = [make_sample(seq, used_gib=gib) for seq, gib in enumerate(gibs, 1)]
+@given(useds, st.integers(0, 90), st.sampled_from([0.0, 0.06, 0.5]))
+def test_findings_after_a_restart_equal_those_without_one(
+    gibs: list[float], death: int, driver_gib: float
+) -> None:
+    samples = [make_sample(seq, used_gib=gib, driver_gib=driver_gib) for seq, gib in enumerate(gibs, 1)]
     steady, store, ring = FindingStore(), FindingStore(), History()
     host = AnalyzerHost([PressureAnalyzer()])
     for sample in samples:

@@ -28,7 +28,16 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_analyzers_of_vramscope_itself_are_found_installed_or_not() -> None:
     plugins = make_analyzers()
     assert plugins.notes == []
-    assert "pressure" in [analyzer.name for analyzer in plugins.made]
+    assert {"capacity", "pressure"} <= {analyzer.name for analyzer in plugins.made}
+
+
+def test_an_editable_installation_older_than_the_source_tree_lacks_nothing(site: Path) -> None:
+    old = "[vramscope.analyzers]\npressure = vramscope.analyzers.pressure:PressureAnalyzer\n"
+    install(site, "vramscope", old, "")
+    (site / "vramscope.py").unlink()
+    found = {point.name: point.dist for point in find_entry_points("vramscope.analyzers")}
+    assert found["pressure"] is not None
+    assert "capacity" in found
 
 
 def test_a_source_of_another_distribution_is_made(site: Path) -> None:

@@ -17,7 +17,8 @@ MIB = 1024**2
 
 
 def _sample(seq: int, used: int | None, *, step_s: float = 1.0, uuid: str = "GPU-a") -> Sample:
-    memory = MemoryReading(80 * GIB, used, None, used, used)
+    free = None if used is None else 79 * GIB - used
+    memory = MemoryReading(80 * GIB, used, free, used, used)
     state: DeviceState = "ok" if used is not None else "stale"
     device = DeviceSample(uuid=uuid, index=0, state=state, memory=memory, utilization_percent=50.0)
     return Sample(node="n", seq=seq, time_s=1000.0 + seq * step_s, interval_s=step_s, devices=(device,))
@@ -111,10 +112,21 @@ def test_a_late_viewer_ends_with_what_an_early_one_has(seen: int, more: int) -> 
 
 def test_samples_come_back_with_every_field_the_ring_keeps() -> None:
     history = History()
-    history.add(make_sample(1, 12.0))
+    sample = make_sample(1, 12.0, driver_gib=0.6)
+    history.add(sample)
     (back,) = history.samples()
-    assert back.devices[0].memory == make_sample(1, 12.0).devices[0].memory
+    assert back.devices[0].memory == sample.devices[0].memory
     assert math.isclose(back.time_s, 1001.0)
+
+
+def test_free_that_was_not_measured_is_not_worked_out() -> None:
+    history = History()
+    device = msgspec.structs.replace(
+        make_sample(1).devices[0], memory=MemoryReading(total_bytes=80 * GIB, used_bytes=GIB)
+    )
+    history.add(msgspec.structs.replace(make_sample(1), devices=(device,)))
+    (back,) = history.samples()
+    assert back.devices[0].memory.free_bytes is None
 
 
 def test_columns_of_unequal_length_are_refused() -> None:

@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.readers.traces import Row, rank_name, require_measured, trace, write_trace
+from vramscope.analyzers.capacity import CapacityAnalyzer
 from vramscope.analyzers.pressure import PressureAnalyzer
 from vramscope.engine.errors import InputFileError, UsageError
 from vramscope.engine.model import Sample
@@ -159,6 +160,14 @@ def test_rank_that_ended_long_before_the_others_is_stale(tmp_path: Path) -> None
     assert samples[-1].devices[1].state == "ok"
 
 
+def test_last_tick_of_a_rank_is_measured_however_long_it_is(tmp_path: Path) -> None:
+    clock = HandClock()
+    run = make_run(tmp_path, [[(2.1, 900.0, 1.0), (3.0, 2.0, 1.0)]])
+    (only,) = play(TracePlayer(run, interval_s=10.0, clock=clock), clock)
+    rank = only.devices[0]
+    assert (rank.state, rank.memory.used_max_bytes) == ("ok", 900 * MIB)
+
+
 def test_rank_without_samples_is_stale_and_a_run_without_is_refused(tmp_path: Path) -> None:
     clock = HandClock()
     run = make_run(tmp_path / "one", FIRST, [[]])
@@ -285,8 +294,17 @@ def test_measured_run_plays_whole_and_opens_no_finding() -> None:
     assert [each.step for each in samples[-1].devices] == [9] * 8
     peak = max(each.memory.used_max_bytes or 0 for sample in samples for each in sample.devices)
     assert round(peak / MIB) == 76_741
-    analyzer = PressureAnalyzer()
-    assert [finding for sample in samples for finding in analyzer.observe(sample)] == []
+    analyzers = (PressureAnalyzer(), CapacityAnalyzer())
+    assert [f for sample in samples for analyzer in analyzers for f in analyzer.observe(sample)] == []
+
+
+def test_measured_run_would_not_fit_less_than_it_used() -> None:
+    clock = HandClock()
+    player = TracePlayer(require_measured("real_30b_pp4_tp2"), capacity_bytes=60 * GIB, clock=clock)
+    analyzer = CapacityAnalyzer()
+    found = {f.id: f for sample in play(player, clock) for f in analyzer.observe(sample)}
+    assert len(found) == 8
+    assert "would not fit 60.0 GiB: rank 6 used 74.9 GiB at 10.5 s" in {f.title for f in found.values()}
 
 
 def test_simulated_run_plays_without_device_used() -> None:

@@ -1,0 +1,157 @@
+"""Capacity that a replay was asked about: recorded use above it is a fact from the first sample on.
+
+Only recorded samples are judged: the capacity of a measured device cannot be exceeded. What the words mean,
+and what they do not, stands in `docs/verdicts.md`.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from ..engine.model import DeviceSample, Evidence, Finding, Sample, make_finding_id
+from ..engine.units import format_bytes, format_gib
+from .device_names import name_device
+
+KIND = "capacity"
+
+_CAPACITY, _PEAK_TIME, _ALLOCATED = "capacity asked about", "time of the peak", "allocated at the peak"
+_USED_PEAK, _ALLOCATED_PEAK = "peak device used", "peak allocated"
+
+
+class CapacityAnalyzer:
+    """Open one finding per recorded rank, once, and publish it anew whenever its peak rises."""
+
+    name = KIND
+
+    def __init__(self) -> None:
+        self._open: dict[tuple[str, str], Finding] = {}
+
+    def observe(self, sample: Sample) -> Sequence[Finding]:
+        """Take one sample and return the findings it opened, updated or closed."""
+        if sample.clock != "trace":
+            return []
+        judged = (self._judge(sample, device) for device in sample.devices if device.state == "ok")
+        return [finding for finding in judged if finding is not None]
+
+    def restore(self, findings: Sequence[Finding]) -> None:
+        """Adopt open findings of this kind."""
+        for finding in findings:
+            if finding.kind == KIND and finding.is_open and finding.device_uuid is not None:
+                self._open[finding.node, finding.device_uuid] = finding
+
+    def _judge(self, sample: Sample, device: DeviceSample) -> Finding | None:
+        capacity_bytes = device.memory.total_bytes
+        if not capacity_bytes:
+            return None
+        finding = self._open.get((sample.node, device.uuid))
+        if finding is not None and _number(finding, _CAPACITY) != capacity_bytes:
+            return self._close(finding, sample.time_s)
+        most = _read_most(device)
+        if most is None or most.value_bytes <= (peak_bytes(finding) if finding else capacity_bytes):
+            return None
+        stated = _state(finding or _begin(sample, device), device, most, sample.time_s)
+        self._open[sample.node, device.uuid] = stated
+        return stated
+
+    def _close(self, finding: Finding, time_s: float) -> Finding:
+        """Close a finding whose question was put anew; the next sample answers the new one."""
+        del self._open[finding.node, finding.device_uuid or ""]
+        closed_s = max(time_s, finding.opened_s)
+        evidence = (*finding.evidence, Evidence("closed because", "another capacity is asked about"))
+        return msgspec.structs.replace(finding, updated_s=closed_s, closed_s=closed_s, evidence=evidence)
+
+
+class _Most(msgspec.Struct, frozen=True):
+    """The most bytes that a rank is known to have held within one tick."""
+
+    value_bytes: int
+    is_allocated: bool
+    """Device used was not recorded; live tensors alone took this much."""
+    allocated_bytes: int | None
+
+
+def peak_bytes(finding: Finding) -> int:
+    """Return the recorded peak that a finding of this kind rests on."""
+    return max(_number(finding, _USED_PEAK), _number(finding, _ALLOCATED_PEAK))
+
+
+def _number(finding: Finding, name: str) -> int:
+    values = [evidence.value for evidence in finding.evidence if evidence.name == name]
+    return values[0] if values and isinstance(values[0], int) else 0
+
+
+def _read_most(device: DeviceSample) -> _Most | None:
+    memory, allocator = device.memory, device.allocator
+    used_bytes = memory.used_max_bytes if memory.used_max_bytes is not None else memory.used_bytes
+    allocated_bytes = None
+    if allocator is not None:
+        last_bytes, most_bytes = allocator.allocated_bytes, allocator.allocated_max_bytes
+        allocated_bytes = most_bytes if most_bytes is not None else last_bytes
+    if used_bytes is not None:
+        return _Most(used_bytes, is_allocated=False, allocated_bytes=allocated_bytes)
+    if allocated_bytes is not None:
+        return _Most(allocated_bytes, is_allocated=True, allocated_bytes=allocated_bytes)
+    return None
+
+
+def _begin(sample: Sample, device: DeviceSample) -> Finding:
+    return Finding(
+        id=make_finding_id(KIND, sample.node, device.uuid, sample.time_s),
+        kind=KIND,
+        node=sample.node,
+        device_uuid=device.uuid,
+        device=device.label,
+        severity="critical",
+        title="",
+        opened_s=sample.time_s,
+        updated_s=sample.time_s,
+    )
+
+
+def _state(finding: Finding, device: DeviceSample, most: _Most, time_s: float) -> Finding:
+    capacity_bytes = device.memory.total_bytes or 0
+    evidence = [
+        Evidence(_ALLOCATED_PEAK if most.is_allocated else _USED_PEAK, most.value_bytes, "bytes"),
+        Evidence(_PEAK_TIME, time_s, "s"),
+        Evidence(_CAPACITY, capacity_bytes, "bytes"),
+    ]
+    if most.allocated_bytes is not None and not most.is_allocated:
+        evidence.append(Evidence(_ALLOCATED, most.allocated_bytes, "bytes"))
+    return msgspec.structs.replace(
+        finding,
+        device=device.label,
+        title=_entitle(device, most, capacity_bytes, time_s),
+        updated_s=max(time_s, finding.opened_s),
+        evidence=tuple(evidence),
+        method=_explain_method(most),
+        advice=_advise(most, capacity_bytes),
+    )
+
+
+def _entitle(device: DeviceSample, most: _Most, capacity_bytes: int, time_s: float) -> str:
+    capacity, peak = format_gib(capacity_bytes), f"{format_gib(most.value_bytes)} GiB"
+    if peak == f"{capacity} GiB":
+        peak = f"{format_bytes(most.value_bytes - capacity_bytes)} more"
+    verb = "allocated" if most.is_allocated else "used"
+    return f"would not fit {capacity} GiB: {name_device(device)} {verb} {peak} at {time_s:,.1f} s"
+
+
+def _explain_method(most: _Most) -> str:
+    recorded = "allocated bytes" if most.is_allocated else "device used (NVML, everything on the device)"
+    return (
+        f"Recorded {recorded}, the most within each tick, against a capacity that was assumed (--capacity) "
+        "and not recorded; one sample above it is enough"
+    )
+
+
+def _advise(most: _Most, capacity_bytes: int) -> str:
+    remedy = "lower the micro-batch size, recompute activations or shard further"
+    allocated = f"{format_gib(most.allocated_bytes)} GiB"
+    if most.allocated_bytes is None:
+        return f"To run in this capacity, {remedy}"
+    if most.allocated_bytes > capacity_bytes:
+        return f"Live tensors alone took {allocated}, so no cache given back would help: {remedy}"
+    return (
+        f"Live tensors took {allocated} then; the rest is cache, which an allocator at its limit gives back "
+        f"before it fails, and what lies outside it. To be sure of room, {remedy}"
+    )
