@@ -16,6 +16,7 @@ _COLUMNS = ("device", "name", "gauge", "GiB", "used", "util", "temp", "power", "
 _DISPENSABLE = ("power", "temp", "gauge", "util", "name", "used", "risk")
 """Columns in the order in which a narrow terminal does without them."""
 _LEFT_ALIGNED = frozenset({"device", "name", "gauge", "risk"})
+_NOUNS = {"mig": "MIG instance", "trace": "recorded rank"}
 _NAME_MIN_WIDTH = 6
 _GAUGE_MIN_WIDTH = 6
 _GAUGE_MAX_WIDTH = 24
@@ -55,6 +56,24 @@ def describe_unified(devices: Sequence[DeviceSample]) -> list[str]:
         for device in devices
         if device.memory.source == "host"
     ]
+
+
+def describe_trouble(devices: Sequence[DeviceSample]) -> list[tuple[str, str]]:
+    """Return name and reason of each device whose memory cannot be read."""
+    return [
+        (name_device(device), make_printable(device.reason))
+        for device in devices
+        if device.state != "ok" and device.reason
+    ]
+
+
+def count_devices(devices: Sequence[DeviceSample]) -> str:
+    """Return how many devices there are in words: `2 GPUs`, `5 GPUs, 2 MIG instances`."""
+    nouns = [_NOUNS.get(device.kind, "GPU") for device in devices]
+    counts = [
+        f"{nouns.count(noun)} {noun}{'s' if nouns.count(noun) > 1 else ''}" for noun in dict.fromkeys(nouns)
+    ]
+    return ", ".join(sorted(counts, key=lambda count: "MIG" in count)) or "no GPU"
 
 
 def _choose_columns(widths: dict[str, int], width: int) -> list[str]:

@@ -28,6 +28,9 @@ def build_process_table(devices: Sequence[DeviceSample], width: int) -> Table:
     table.add_column("memory", justify="right", no_wrap=True)
     table.add_column("command", no_wrap=True, overflow="ellipsis", ratio=1)
     for device in devices:
+        if is_untold(device):
+            user = ["—"] if has_user else []
+            table.add_row(*map(Text, [device.label, "—", *user, "—", "the driver does not tell"]))
         for process in sorted(device.processes or (), key=lambda p: -(p.used_bytes or 0)):
             cells = [device.label, str(process.pid)]
             if has_user:
@@ -35,6 +38,11 @@ def build_process_table(devices: Sequence[DeviceSample], width: int) -> Table:
             cells += [format_bytes(process.used_bytes), describe_command(process)]
             table.add_row(*map(Text, cells))
     return table
+
+
+def is_untold(device: DeviceSample) -> bool:
+    """Return whether a device that is well does not tell which processes hold its memory."""
+    return device.processes is None and device.state == "ok" and device.kind != "trace"
 
 
 def describe_command(process: ProcessReading) -> str:

@@ -11,10 +11,13 @@ from rich.text import Text
 from ..analyzers.verdict import summarize
 from ..engine.model import Finding, HostSample, NodeStatus, Sample
 from ..engine.units import format_bytes
-from .device_table import build_device_table, describe_unified
+from .device_table import build_device_table, count_devices, describe_trouble, describe_unified
 from .plain_text import make_ascii, make_printable
-from .process_table import build_process_table
+from .process_table import build_process_table, is_untold
 from .severity import GLYPHS, STYLES
+
+UNCUT = 1 << 16
+"""Cells into which every sentence fits."""
 
 
 class TableStyle(msgspec.Struct, frozen=True):
@@ -57,7 +60,8 @@ def _build_parts(
         yield Text()
         yield build_device_table(status.devices, status.findings, style.width)
         yield from (Text(sentence, style="dim") for sentence in describe_unified(status.devices))
-    if any(device.processes for device in status.devices):
+        yield from (_build_hanging(*trouble, "bold") for trouble in describe_trouble(status.devices))
+    if any(device.processes or is_untold(device) for device in status.devices):
         yield Text()
         yield build_process_table(status.devices, style.width)
     open_findings = [finding for finding in status.findings if finding.is_open]
@@ -66,17 +70,16 @@ def _build_parts(
         yield from map(_build_finding, open_findings)
     yield Text()
     yield _describe_host(status.host)
-    for note in status.notes:
+    # Without a device the first note is the verdict.
+    for note in status.notes if status.devices else status.notes[1:]:
         if note not in hidden_notes:
             yield _build_hanging("note", make_printable(note), "dim")
 
 
 def _build_head(status: NodeStatus, style: TableStyle) -> Iterator[RenderableType]:
-    count = len(status.devices)
-    devices = "no device" if count == 0 else f"{count} device{'s' if count > 1 else ''}"
     clock = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(status.time))
     agent = f" · agent {status.agent.pid}" if status.agent is not None else ""
-    head = f"{make_printable(status.node)} · {devices}{agent} · {clock}"
+    head = f"{make_printable(status.node)} · {count_devices(status.devices)}{agent} · {clock}"
     yield Text(head, style="bold", no_wrap=True, overflow="ellipsis")
     sample = Sample(
         node=status.node,
@@ -88,8 +91,8 @@ def _build_head(status: NodeStatus, style: TableStyle) -> Iterator[RenderableTyp
         notes=status.notes,
     )
     verdict = summarize(sample, status.findings)
-    line = f"{GLYPHS[verdict.level]} {make_printable(verdict.text(style.width - 2))}"
-    yield Text(line, style=STYLES[verdict.level], no_wrap=True)
+    # A report, unlike a screen, has as many lines as it takes to say everything.
+    yield _build_hanging(GLYPHS[verdict.level], make_printable(verdict.text(UNCUT)), STYLES[verdict.level])
 
 
 def _build_finding(finding: Finding) -> RenderableType:
@@ -113,5 +116,7 @@ def _describe_host(host: HostSample | None) -> Text:
     limit = " (cgroup limit)" if host.limit == "cgroup" else ""
     memory = f"host memory {format_bytes(host.used_bytes)} of {format_bytes(host.total_bytes)}{limit}"
     swap = f"swap {format_bytes(host.swap_used_bytes)} of {format_bytes(host.swap_total_bytes)}"
+    if host.swap_total_bytes == 0:
+        swap = "no swap"
     cpu = "cpu —" if host.cpu_percent is None else f"cpu {host.cpu_percent:.0f} %"
     return Text(" · ".join((memory, swap, cpu)))

@@ -73,10 +73,18 @@ def run_app(
 
 
 def _run(app: "VramscopeApp", shutdown: "Shutdown", *, has_mouse: bool) -> int:
-    """Run the application to its end and return the exit code."""
+    """Run the application to its end and return the exit code.
+
+    Raises:
+        Exception: What the application did not expect; its terminal is restored, and nothing was printed.
+    """
+    # Textual would print a page of the program's variables; the caller knows how an error is told.
+    app.error_console.quiet = True
     shutdown.install()
     try:
         app.run(mouse=has_mouse)
     finally:
         shutdown.uninstall()
+    if app._exception is not None:  # Textual keeps it there, and tells nobody else
+        raise app._exception
     return shutdown.exit_code or app.return_code or 0

@@ -1,16 +1,22 @@
 """The agent process: takes the runtime folder, then serves it with a hub until told to end."""
 
+import gc
 import os
+import stat
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
 from ..clock import SystemClock
+from ..errors import HubTakenError
 from ..paths import open_runtime_folder
 from ..sampling.producer import SampleProducer
+from .endpoints import SOCKET_NAMES
 from .hub import Hub, stop_on_signals
-from .lock import HubLock
+from .lock import LOCK_NAME, HubLock
+from .processes import LOG_NAMES
 from .supervisor import WorkerSupervisor
 
 
@@ -30,6 +36,9 @@ class AgentOptions(msgspec.Struct, frozen=True):
     capacity_bytes: int | None = None
     """Capacity of the recorded devices, where the trace does not say it."""
     leaves_with_viewers: bool = False
+    """A viewer started it, for itself and those that join: it ends with the last of them."""
+    is_folder_private: bool = False
+    """The folder was made for one viewer alone and is removed at the end."""
     has_worker: bool = True
 
 
@@ -43,8 +52,15 @@ def run_agent(options: AgentOptions) -> int:
     """
     folder = open_runtime_folder(options.runtime_dir)
     lock = HubLock(folder)
-    lock.acquire()
     try:
+        lock.acquire()
+    except HubTakenError:
+        if options.leaves_with_viewers:
+            return 0  # two viewers started an agent at once; they share the one that was first
+        raise
+    try:
+        if options.leaves_with_viewers:
+            _empty_log()
         producer = _open_producer(options)
         supervisor = WorkerSupervisor(folder, SystemClock()) if options.has_worker else None
         hub = Hub(
@@ -58,13 +74,37 @@ def run_agent(options: AgentOptions) -> int:
         if not options.leaves_with_viewers:
             sys.stderr.write(f"vramscope agent: serving {folder} (process {os.getpid()}); Ctrl-C ends it\n")
             sys.stderr.flush()
+        gc.freeze()  # what was loaded stays; the collector need not walk it ten times a minute
         hub.run()
     finally:
+        # After an error the log stays for the viewer, who tells its last line.
+        _tidy(folder, is_private=options.is_folder_private and sys.exc_info()[0] is None)
         lock.release()
     if getattr(producer, "has_held_calls", False):
         sys.stderr.flush()
         os._exit(0)  # a thread hangs in the driver: the interpreter's own way out would wait for it
     return 0
+
+
+def _empty_log() -> None:
+    """Begin the log anew, if that is where stderr goes: what an earlier agent said is over."""
+    with suppress(OSError):
+        if stat.S_ISREG(os.fstat(2).st_mode):
+            os.ftruncate(2, 0)
+
+
+def _tidy(folder: Path, *, is_private: bool) -> None:
+    """Remove the sockets, while the lock keeps another agent from binding its own under these names.
+
+    `hub.lock` stays: were it removed, one process could hold the file that is gone and another a new one
+    of the same name, and both would believe that they serve the folder. A private folder has no other.
+    """
+    names = (*SOCKET_NAMES, *((*LOG_NAMES, LOCK_NAME) if is_private else ()))
+    with suppress(OSError):
+        for name in names:
+            (folder / name).unlink(missing_ok=True)
+        if is_private:
+            folder.rmdir()
 
 
 def _open_producer(options: AgentOptions) -> SampleProducer:

@@ -14,7 +14,7 @@ from ..history import History
 from ..paths import locate_runtime_folder, open_runtime_folder
 from .client import Client
 from .lock import is_hub_alive
-from .processes import command_of, last_line, spawn
+from .processes import HUB_LOG_NAME, command_of, last_line, spawn
 from .snapshot import Snapshot
 
 RESPAWN_S = 2.0
@@ -41,7 +41,8 @@ class HubFeed:
     ) -> None:
         self._folder = runtime_dir or locate_runtime_folder()
         self._is_private = is_private
-        self._arguments = ("--leave-with-viewers", "--runtime-dir", str(self._folder), *agent_arguments)
+        kind = ("--leave-with-viewers", "--private-folder") if is_private else ("--leave-with-viewers",)
+        self._arguments = (*kind, "--runtime-dir", str(self._folder), *agent_arguments)
         self._clock = SystemClock()
         self._hub: subprocess.Popen[bytes] | None = None
         self._spawn_due_s = 0.0
@@ -54,8 +55,9 @@ class HubFeed:
 
     def start_hub(self) -> None:
         """Start a hub if none serves the folder; returns at once, so that it starts beside the screen."""
-        open_runtime_folder(self._folder)
-        if not is_hub_alive(self._folder):
+        if is_hub_alive(self._folder):
+            open_runtime_folder(self._folder)  # refuses one that is not this user's own
+        else:
             self._spawn()
 
     def start(self, on_snapshot: Callable[[Snapshot], None]) -> None:
@@ -97,7 +99,7 @@ class HubFeed:
         if is_hub_alive(self._folder):
             return snapshot
         has_ended = self._hub is not None and self._hub.poll() is not None
-        reason = last_line(self._folder / "hub.log") if has_ended else None
+        reason = last_line(self._folder / HUB_LOG_NAME) if has_ended else None
         if now_s >= self._spawn_due_s:
             self._spawn()
         if reason is None:
@@ -106,8 +108,15 @@ class HubFeed:
 
     def _spawn(self) -> None:
         self._spawn_due_s = self._clock.monotonic_s() + RESPAWN_S
-        command = command_of("agent", *self._arguments)
-        self._hub = spawn(command, self._folder / "hub.log", own_session=True, stdin=subprocess.DEVNULL)
+        open_runtime_folder(self._folder)  # a hub that ended took a private folder along
+        # An agent may have been started in this moment by another viewer: the log is that one's.
+        self._hub = spawn(
+            command_of("agent", *self._arguments),
+            self._folder / HUB_LOG_NAME,
+            own_session=True,
+            stdin=subprocess.DEVNULL,
+            keeps_log=True,
+        )
 
     def _leave_hub(self, hub: "subprocess.Popen[bytes]") -> None:
         """Give the hub a moment to end and be reaped; never wait for a hung one."""

@@ -15,6 +15,8 @@ from .snapshot import Snapshot
 from .stream import Event, HubStream, Joined
 
 POLL_S = 0.25
+REPEAT_S = 0.5
+"""How often `connect` asks until it is answered: what is sent to a hub that is being replaced is lost."""
 SILENT_INTERVALS = 2.5
 """A hub that has missed this many ticks, and at least this many seconds, is called silent."""
 
@@ -65,6 +67,16 @@ class Client:
             self._judge_connection()
             if self._snapshot.connection == "lost" and not is_hub_alive(self._runtime_dir):
                 raise HubUnreachableError(self._snapshot.reason or "the agent ended")
+
+    @property
+    def refused(self) -> str | None:
+        """Why the newest message of the hub could not be accepted, as what the hub did; None if it could."""
+        reason = self._stream.refused
+        return None if reason is None else f"answered with what this version does not accept: {reason}"
+
+    def ask_again(self) -> None:
+        """Repeat a question to the hub that is still open: a hub that was just replaced has not got it."""
+        self._stream.repeat()
 
     def close(self) -> None:
         """Disconnect."""
@@ -152,12 +164,15 @@ def connect(runtime_dir: Path | None = None, *, timeout_s: float = 2.0) -> Clien
             f"no agent serves {folder}: start one with `vramscope agent`, or run `vramscope`, which does"
         )
     client = Client(folder)
-    deadline_s = SystemClock().monotonic_s() + timeout_s
+    clock = SystemClock()
+    deadline_s, repeat_s = clock.monotonic_s() + timeout_s, clock.monotonic_s() + REPEAT_S
     while client.snapshot(timeout_s=0.05).hub is None:
-        if SystemClock().monotonic_s() > deadline_s:
+        now_s = clock.monotonic_s()
+        if now_s > deadline_s:
             client.close()
-            pid = holder_pid(folder)
-            raise HubUnreachableError(
-                f"the agent (process {pid}) that serves {folder} has not answered within {timeout_s:g} s"
-            )
+            what = client.refused or f"has not answered within {timeout_s:g} s"
+            raise HubUnreachableError(f"the agent (process {holder_pid(folder)}) that serves {folder} {what}")
+        if now_s > repeat_s:
+            client.ask_again()
+            repeat_s = now_s + REPEAT_S
     return client

@@ -7,6 +7,8 @@ import msgspec
 from ..errors import RuntimeFolderError
 from ..paths import SOCKET_PATH_LIMIT_BYTES
 
+SOCKET_NAMES = ("stream.sock", "reports.sock", "control.sock")
+
 
 class Endpoints(msgspec.Struct, frozen=True):
     """ZeroMQ addresses of one hub."""
@@ -25,7 +27,7 @@ def endpoints_of(runtime_dir: Path) -> Endpoints:
     Raises:
         RuntimeFolderError: The path is too long for a socket.
     """
-    paths = [runtime_dir / name for name in ("stream.sock", "reports.sock", "control.sock")]
+    paths = [runtime_dir / name for name in SOCKET_NAMES]
     longest = max(len(str(path).encode()) for path in paths)
     if longest > SOCKET_PATH_LIMIT_BYTES:
         raise RuntimeFolderError(

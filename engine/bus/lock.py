@@ -7,6 +7,8 @@ from pathlib import Path
 
 from ..errors import HubTakenError
 
+LOCK_NAME = "hub.lock"
+
 _FLOCK = struct.Struct("hhqqi4x")
 """`struct flock` of 64-bit Linux: type, whence, start, length, pid."""
 
@@ -19,7 +21,7 @@ class HubLock:
     """An open-file-description lock on `hub.lock`; the file holds the pid of the holder."""
 
     def __init__(self, runtime_dir: Path) -> None:
-        self.path = runtime_dir / "hub.lock"
+        self.path = runtime_dir / LOCK_NAME
         self._fd: int | None = None
 
     def acquire(self) -> None:
@@ -53,7 +55,7 @@ class HubLock:
 def is_hub_alive(runtime_dir: Path) -> bool:
     """Return whether a process serves this folder; looks only, and cannot disturb one that is starting."""
     try:
-        fd = os.open(runtime_dir / "hub.lock", os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(runtime_dir / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return False
     try:
@@ -66,7 +68,7 @@ def is_hub_alive(runtime_dir: Path) -> bool:
 def holder_pid(runtime_dir: Path) -> int | None:
     """Return the pid that the lock's holder wrote, or None where that cannot be known."""
     try:
-        return int((runtime_dir / "hub.lock").read_text())
+        return int((runtime_dir / LOCK_NAME).read_text())
     except (OSError, ValueError):
         return None
 

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+HUB_LOG_NAME, WORKER_LOG_NAME = LOG_NAMES = ("hub.log", "worker.log")
 MAX_REASON_CHARS = 300
 
 
@@ -13,16 +14,19 @@ def command_of(verb: str, *arguments: str) -> list[str]:
     return [sys.executable, "-m", "vramscope", verb, *arguments]
 
 
-def spawn(command: list[str], log: Path, *, own_session: bool, stdin: int) -> subprocess.Popen[bytes]:
-    """Start a process whose stderr goes to a log file, fresh at every start.
+def spawn(
+    command: list[str], log: Path, *, own_session: bool, stdin: int, keeps_log: bool = False
+) -> subprocess.Popen[bytes]:
+    """Start a process whose stderr goes to a log file.
 
     Args:
         command: Command line.
         log: File for stderr.
         own_session: Keep the terminal's signals (Ctrl-C, hang-up) away from it.
         stdin: `subprocess.DEVNULL`, or `subprocess.PIPE` for a process that ends when the pipe closes.
+        keeps_log: Add to the log instead of beginning it anew; another process may be writing it.
     """
-    with log.open("wb") as stderr:
+    with log.open("ab" if keeps_log else "wb") as stderr:
         return subprocess.Popen(
             command,
             stdin=stdin,

@@ -88,6 +88,11 @@ class HubStream:
         self._asked = (request_id, self._clock.monotonic_s())
         self._control.send(encode("request", self._hub_id or "", Request("join", request_id)))
 
+    def repeat(self) -> None:
+        """Send the open question again under its number, in case it was lost: the first answer counts."""
+        if self._asked is not None:
+            self._control.send(encode("request", self._hub_id or "", Request("join", self._asked[0])))
+
     @property
     def is_asking(self) -> bool:
         """Whether an answer of the hub is waited for."""

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 
 from vramscope.engine.bus.lock import is_hub_alive
@@ -21,7 +22,7 @@ from vramscope.engine.paths import locate_runtime_folder
 from ..pretend_nvml.driver import PretendDriver
 from ..readers.traces import rank_name, trace, write_trace
 from ..waiting import wait_until
-from .running import environment, run
+from .running import REPOSITORY, environment, run
 from .test_stream import agent
 
 DEADLINE_S = 20.0
@@ -115,6 +116,40 @@ def test_a_recorded_run_plays_in_the_same_screen(tmp_path: Path) -> None:
         screen.wait_for("recorded trace")
         screen.type("q")
         assert screen.wait_for_end() == 0
+
+
+def test_a_replay_whose_viewer_is_killed_leaves_nothing_behind(tmp_path: Path) -> None:
+    rows = [(0.1 * number, 2000.0 + number, 1000.0 + number) for number in range(100)]
+    write_trace(tmp_path, rank_name(0), trace(rows))
+    with terminal("replay", str(tmp_path)) as screen:
+        screen.wait_for("recorded trace")
+        (hub,) = psutil.Process(screen.process.pid).children()
+        words = hub.cmdline()
+        folder = Path(words[words.index("--runtime-dir") + 1])
+        assert folder.name.startswith("vramscope-replay-")
+        assert folder.is_dir()
+        screen.process.kill()
+        wait_until(lambda: not folder.exists(), what="the agent to remove its folder")
+
+
+def test_a_mistake_of_ours_in_the_live_view_is_one_line_and_a_report(
+    tmp_path: Path, private_environment: Path
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\n"
+        "if '--leave-with-viewers' not in sys.orig_argv and 'worker' not in sys.orig_argv:\n"
+        "    from vramscope.tui.app import VramscopeApp\n"
+        "    def fail(self): raise ZeroDivisionError('our mistake')\n"
+        "    VramscopeApp.on_mount = fail\n"
+    )
+    with terminal(PYTHONPATH=f"{tmp_path}:{REPOSITORY}") as screen:
+        assert screen.wait_for_end() == 1
+    left = screen.output.decode(errors="replace").rpartition("\x07")[2]
+    told = left.split("\r\n")
+    (line,) = [part for part in told if part.strip()]
+    assert line.startswith("vramscope: internal error: ZeroDivisionError: our mistake; the report is in ")
+    (report,) = (private_environment / "home/.local/state/vramscope/errors").iterdir()
+    assert "Traceback" in report.read_text()
 
 
 def test_a_trace_that_is_no_trace_is_told_with_its_file_and_exit_code_2(tmp_path: Path) -> None:

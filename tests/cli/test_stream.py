@@ -13,11 +13,18 @@ from typing import IO
 
 import jsonschema
 import pytest
+import zmq
 
 from vramscope.analyzers.pressure import PressureAnalyzer
+from vramscope.engine.bus.attach import HubFeed
 from vramscope.engine.bus.client import connect
+from vramscope.engine.bus.endpoints import endpoints_of
 from vramscope.engine.bus.lock import HubLock, is_hub_alive
+from vramscope.engine.bus.messages import Request, Welcome
+from vramscope.engine.bus.wire import body_of, decode, encode
 from vramscope.engine.bus.worker import Worker
+from vramscope.engine.history import History
+from vramscope.engine.model import HubStatus
 from vramscope.engine.paths import locate_runtime_folder, open_runtime_folder
 
 from ..bus.hubs import RunningHub, make_sample
@@ -194,6 +201,115 @@ def test_a_stream_outlives_its_agent(
         process.wait()
         own = next(line for line in itertools.islice(lines, 100) if line["agent"] is None)
         assert own["devices"]
+
+
+def test_no_sample_of_the_agent_is_printed_twice(
+    pretend_driver: PretendDriver, pretend_environment: dict[str, str]
+) -> None:
+    pretend_driver.add_device()
+    with agent("--interval", "0.7") as process:
+        outcome = run("--json", "--interval", "0.1", "--duration", "2.5")
+    assert (outcome.code, outcome.stderr) == (0, "")
+    assert {line["agent"]["pid"] for line in outcome.lines} == {process.pid}
+    times = [line["time"] for line in outcome.lines]
+    assert len(times) >= 2
+    assert times == sorted(set(times))
+
+
+def test_a_faster_agent_is_asked_no_more_often_than_the_interval(
+    pretend_driver: PretendDriver, pretend_environment: dict[str, str]
+) -> None:
+    pretend_driver.add_device()
+    with agent("--interval", "0.1"):
+        outcome = run("--json", "--interval", "0.5", "--duration", "2")
+    times = [line["time"] for line in outcome.lines]
+    assert 2 <= len(times) <= 5
+    assert all(later - earlier > 0.25 for earlier, later in itertools.pairwise(times))
+
+
+def test_an_agent_that_falls_silent_is_replaced_by_own_sampling_and_that_is_told(
+    pretend_driver: PretendDriver, pretend_environment: dict[str, str]
+) -> None:
+    pretend_driver.add_device()
+    with agent("--interval", "0.1") as process, running("--json", "--interval", "0.1") as stream:
+        lines = read_lines(stream.stdout)
+        assert next(lines)["agent"]
+        process.send_signal(signal.SIGSTOP)
+        try:
+            own = next(line for line in itertools.islice(lines, 100) if line["agent"] is None)
+        finally:
+            process.send_signal(signal.SIGCONT)
+        assert own["devices"]
+        next(lines)
+        stream.send_signal(signal.SIGINT)
+        assert stream.stderr is not None
+        assert stream.stderr.read() == (
+            f"vramscope: the agent (process {process.pid}) is silent; sampling in this process from here on\n"
+        )
+
+
+def test_a_question_that_got_lost_is_asked_again() -> None:
+    folder = open_runtime_folder()
+    lock = HubLock(folder)
+    lock.acquire()
+    with zmq.Context() as context, context.socket(zmq.ROUTER) as control:
+        control.linger = 0
+        control.bind(endpoints_of(folder).control)
+
+        def answer_the_second() -> None:
+            control.recv_multipart()
+            peer, *_, data = control.recv_multipart()
+            request = body_of(decode(data), Request)
+            hub = HubStatus(hub_id="a", pid=1, version="test", started_s=0.0, interval_s=5.0)
+            history = History().block()
+            welcome = Welcome(request.request_id, sample=None, findings=(), hub=hub, history=history)
+            control.send_multipart([peer, encode("welcome", "a", welcome)])
+
+        thread = threading.Thread(target=answer_the_second, daemon=True)
+        thread.start()
+        with connect(timeout_s=10.0) as client:
+            assert client.snapshot(0.0).hub is not None
+        thread.join(timeout=5)
+    lock.release()
+
+
+def test_two_viewers_that_start_an_agent_at_once_share_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = open_runtime_folder()
+    log = folder / "hub.log"
+    log.write_text("what the first agent said\n")
+    lock = HubLock(folder)
+    lock.acquire()
+    # Both looked before either had the lock.
+    monkeypatch.setattr("vramscope.engine.bus.attach.is_hub_alive", lambda _: False)
+    feed = HubFeed(folder)
+    feed.start_hub()
+    loser = feed._hub
+    assert loser is not None
+    assert loser.wait(timeout=20) == 0
+    assert log.read_text() == "what the first agent said\n"
+    lock.release()
+
+
+def test_an_agent_of_a_viewer_begins_its_log_anew() -> None:
+    folder = open_runtime_folder()
+    (folder / "hub.log").write_text("an old story\n")
+    feed = HubFeed(folder)
+    feed.start_hub()
+    has_joined = threading.Event()
+    feed.start(lambda snapshot: has_joined.set() if snapshot.connection == "live" else None)
+    assert has_joined.wait(timeout=20)
+    wait_until(lambda: (folder / "hub.log").read_text() == "", what="an empty log")
+    feed.stop()
+    wait_until(lambda: not is_hub_alive(folder), what="the agent to leave with its viewer")
+
+
+def test_an_agent_that_ends_in_order_leaves_no_socket_behind() -> None:
+    folder = locate_runtime_folder()
+    with agent() as process:
+        assert len(list(folder.glob("*.sock"))) == 3
+        process.terminate()
+        assert process.wait(timeout=10) == 0
+    assert {path.name for path in folder.iterdir()} <= {"hub.lock", "worker.log"}
 
 
 def test_an_agent_that_does_not_answer_is_passed_over(

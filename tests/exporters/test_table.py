@@ -122,3 +122,47 @@ def test_notes_are_shown_unless_they_are_told_elsewhere() -> None:
 def test_colour_is_used_only_where_it_is_asked_for() -> None:
     assert "\x1b[" in render(make_device(), has_color=True)
     assert "\x1b[" not in render(make_device(), has_color=False)
+
+
+def test_a_device_that_cannot_be_read_says_why_on_a_line_of_its_own() -> None:
+    reason = "The driver refused this user; ask for the group that owns /dev/nvidia1"
+    refused = make_device(1, state="unsupported", reason=reason, memory=MemoryReading())
+    text = render(make_device(0), refused, make_device(2, state="lost", reason="It fell off the bus"))
+    for line in (f"GPU 1 {reason}", "GPU 2 It fell off the bus"):
+        assert line in " ".join(text.split())
+
+
+def test_instances_are_counted_beside_the_gpus() -> None:
+    instances = [
+        make_device(0, uuid=f"MIG-{number}", kind="mig", mig_index=number, parent_uuid="GPU-0")
+        for number in range(2)
+    ]
+    assert " · 2 GPUs, 2 MIG instances · " in render(make_device(0), *instances, make_device(1))
+    assert " · 1 GPU · " in render(make_device(0))
+    assert " · no GPU · " in render()
+
+
+def test_the_verdict_is_never_cut() -> None:
+    reason = "a call to the NVIDIA driver has not returned, and nothing else of this device is known"
+    text = render(make_device(0, state="stale", age_s=7.0, reason=reason), width=40)
+    verdict = " ".join(text.partition("\n\n")[0].splitlines()[1:])
+    assert reason in " ".join(verdict.split())
+
+
+def test_what_is_missing_is_said_once() -> None:
+    reason = "libnvidia-ml.so.1 was not found"
+    text = render_table(make_status(notes=(f"No NVIDIA driver library: {reason}", "another note")), TableStyle(width=200))
+    assert text.count(reason) == 1
+    assert "note another note" in text
+
+
+def test_a_host_without_swap_says_so() -> None:
+    assert "· no swap ·" in render(make_device())
+
+
+def test_processes_that_the_driver_does_not_tell_are_a_dash_and_none_are_nothing() -> None:
+    untold = row_of(
+        render(make_device(processes=None), make_device(1, processes=())).partition("pid")[2], "0"
+    )
+    assert untold.split()[1:4] == ["—", "—", "—"]
+    assert "pid" not in render(make_device(processes=()))

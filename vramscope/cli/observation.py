@@ -38,6 +38,7 @@ class Observer:
         self._client: Client | None = None
         self._local: LocalNode | None = None
         self._due_s: float | None = None
+        self._shown: tuple[int, float] | None = None
         self._has_devices = False
 
     @property
@@ -73,12 +74,13 @@ class Observer:
         if self._client is None and self._local is None:
             self._start(interval_s=self._interval_s)
         if self._client is not None:
-            if not self._wait_for_tick(end_s):
-                return None
-            status = self._ask_agent()
+            status = self._await_news(self._client, end_s)
             if status is not None:
                 return self._noted(status)
-            self.sentences.append("the agent is gone; sampling in this process from here on")
+            if end_s is not None and time.monotonic() >= end_s:
+                return None
+            reason = self._client.snapshot(timeout_s=0.0).reason or "the agent is gone"
+            self.sentences.append(f"{reason}; sampling in this process from here on")
             self._leave_agent()
         status = self._open_local(interval_s=self._interval_s).next(end_s)
         return None if status is None else self._noted(status)
@@ -126,17 +128,30 @@ class Observer:
             return None
         return describe_snapshot(snapshot)
 
-    def _wait_for_tick(self, end_s: float | None) -> bool:
-        """Follow the agent until the next status is due; False when the time is up first."""
+    def _await_news(self, client: "Client", end_s: float | None) -> "NodeStatus | None":
+        """Return what the agent says when the next status is due and a sample came since the last one.
+
+        None when the time is up first, or when the agent ended or fell silent.
+        """
+        from vramscope.exporters.status import describe_snapshot
+
         now_s = time.monotonic()
         self._due_s = now_s if self._due_s is None else max(now_s, self._due_s + self._interval_s)
-        while self._client is not None and now_s < self._due_s:
-            if end_s is not None and now_s >= end_s:
-                return False
-            until_s = self._due_s if end_s is None else min(self._due_s, end_s)
-            self._client.snapshot(timeout_s=max(0.0, until_s - now_s))
+        snapshot = client.snapshot(timeout_s=0.0)
+        while snapshot.connection != "lost":
+            sample = snapshot.sample
+            key = None if sample is None else (sample.seq, sample.time_s)
+            is_new = key not in (None, self._shown)
             now_s = time.monotonic()
-        return end_s is None or now_s < end_s
+            if is_new and now_s >= self._due_s:
+                self._shown = key
+                return describe_snapshot(snapshot)
+            if end_s is not None and now_s >= end_s:
+                return None
+            ends_s = [end_s] if end_s is not None else []
+            ends_s += [self._due_s] if is_new else []
+            snapshot = client.snapshot(timeout_s=max(0.0, min(ends_s, default=now_s + 1.0) - now_s))
+        return None
 
     def _leave_agent(self) -> None:
         if self._client is not None:

@@ -1,7 +1,7 @@
 """The parser of the command line; it loads only the verbs that the words could mean."""
 
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
-from collections.abc import Sequence
+from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 from vramscope import __version__
@@ -39,10 +39,14 @@ def parse(argv: Sequence[str]) -> Namespace:
     if not meant and not {"-h", "--help"}.isdisjoint(argv):
         meant = verbs
     parser = build_parser(meant)
+    _refuse_unknown_options(parser, argv, meant)
     arguments, rest = parser.parse_known_args(argv)
     strangers = [word for word in rest if not word.startswith("-")]
     if not meant and strangers:
         raise UsageError(_describe_unknown_verb(strangers[0], verbs))
+    for word in rest:
+        if word.startswith("-"):
+            raise UsageError(f"{word} does not go with `vramscope {arguments.verb}`; see its --help")
     if rest:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     return arguments
@@ -82,3 +86,39 @@ def _describe_unknown_verb(word: str, verbs: Sequence[str]) -> str:
     nearest = difflib.get_close_matches(word, verbs, n=1)
     hint = f"did you mean `vramscope {nearest[0]}`?" if nearest else f"the verbs are {', '.join(verbs)}"
     return f"unknown verb {word!r}; {hint}"
+
+
+def _refuse_unknown_options(parser: ArgumentParser, argv: Sequence[str], verbs: Sequence[str]) -> None:
+    """Refuse a misspelt option before its value is taken for a verb or a path.
+
+    Raises:
+        UsageError: Neither vramscope nor a verb that is meant has such an option.
+    """
+    options = _list_options(parser)
+    words = argv[: argv.index("--")] if "--" in argv else argv
+    for word in words:
+        name = word.partition("=")[0]
+        if name.startswith("--") and name not in options:
+            verb = next((known for known in words[: words.index(word)] if known in verbs), None)
+            raise UsageError(_describe_unknown_option(name, options, verb))
+
+
+def _list_options(parser: ArgumentParser) -> dict[str, bool]:
+    """Return the options of a parser and of its verbs, and whether each is shown in the help."""
+    options: dict[str, bool] = {}
+    for action in parser._actions:  # argparse has no other way to list them
+        options |= dict.fromkeys(action.option_strings, action.help != SUPPRESS)
+        if isinstance(action.choices, dict):
+            for subparser in action.choices.values():
+                options |= _list_options(subparser)
+    return options
+
+
+def _describe_unknown_option(name: str, options: Mapping[str, bool], verb: str | None) -> str:
+    import difflib
+
+    shown = [option for option, is_shown in options.items() if is_shown]
+    nearest = difflib.get_close_matches(name, shown, n=1, cutoff=0.75)
+    program = "vramscope" if verb is None else f"vramscope {verb}"
+    hint = f"did you mean {nearest[0]}?" if nearest else f"see `{program} --help`"
+    return f"unknown option {name}; {hint}"

@@ -63,12 +63,11 @@ def _print_stream(observer: Observer, duration_s: float | None) -> int:
     from vramscope.exporters.json_lines import write_line
 
     end_s = None if duration_s is None else time.monotonic() + duration_s
-    is_first = True
+    told = 0
     for status in _follow(observer, end_s):
         write_line(status, sys.stdout.buffer)
-        if is_first:
-            is_first = False
-            _tell(observer)
+        told = _tell(observer, told)
+    _tell(observer, told)
     return observer.exit_code
 
 
@@ -107,6 +106,8 @@ def _import_table() -> None:
     import vramscope.exporters.table  # noqa: F401 - so that it is there when the figures are
 
 
-def _tell(observer: Observer) -> None:
-    for sentence in observer.sentences:
+def _tell(observer: Observer, told: int = 0) -> int:
+    """Say on stderr what has not been told yet; return how many sentences have been."""
+    for sentence in observer.sentences[told:]:
         complain(sentence)
+    return len(observer.sentences)

@@ -51,7 +51,10 @@ def examine_agent() -> Iterator[Check]:
     age = format_age(max(0.0, time.time() - hub.started_s))
     yield Check("agent", "ok", f"process {hub.pid}, version {hub.version}, up {age}")
     for worker in hub.workers:
-        status = f"worker {worker.name}: {worker.state}, {worker.restarts} restarts"
+        restarts = (
+            f", {worker.restarts} restart{'s' if worker.restarts > 1 else ''}" if worker.restarts else ""
+        )
+        status = f"worker {worker.name}: {worker.state}{restarts}"
         is_well = worker.state in {"running", "starting"} and worker.reason is None
         yield Check("worker", "ok" if is_well else "warning", status, worker.reason or "")
 

@@ -23,6 +23,7 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
     )
     # What a viewer tells the agent it starts; people use `vramscope` and `vramscope replay`.
     parser.add_argument("--leave-with-viewers", action="store_true", help=SUPPRESS)
+    parser.add_argument("--private-folder", action="store_true", help=SUPPRESS)
     parser.add_argument("--no-worker", action="store_true", help=SUPPRESS)
     parser.add_argument("--replay", type=Path, help=SUPPRESS)
     add_replay_flags(parser, interval_flag="--replay-interval", is_hidden=True)
@@ -47,6 +48,7 @@ def run(arguments: Namespace) -> int:
             replay_interval_s=read_replay_interval(arguments),
             capacity_bytes=read_capacity(arguments),
             leaves_with_viewers=arguments.leave_with_viewers,
+            is_folder_private=arguments.private_folder,
             has_worker=not arguments.no_worker,
         )
     )

@@ -106,6 +106,8 @@ def _render(checks: "Sequence[Check]", width: int) -> Iterator[str]:
     counts = {status: sum(check.status == status for check in checks) for status in ("problem", "warning")}
     yield ""
     if counts["problem"] or counts["warning"]:
-        yield ", ".join(f"{count} {name}{'' if count == 1 else 's'}" for name, count in counts.items())
+        yield ", ".join(
+            f"{count} {name}{'' if count == 1 else 's'}" for name, count in counts.items() if count
+        )
     else:
         yield "everything is well"
