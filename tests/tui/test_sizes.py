@@ -1,6 +1,10 @@
 """No size and no number of devices brings the view down."""
 
+import asyncio
+
 import pytest
+from textual.geometry import Size
+from textual.pilot import Pilot
 
 from tests.tui.canned import FakeFeed, make_app, make_past, make_sample, make_snapshot
 from vramscope.tui.widgets.verdict_line import VerdictLine
@@ -20,10 +24,18 @@ async def test_every_size_is_drawn(count: int) -> None:
         for width in WIDTHS:
             for height in HEIGHTS:
                 await pilot.resize_terminal(width, height)
+                await _settle(pilot, Size(width, height))
                 strips = app.screen._compositor.render_strips()
                 assert [strip.cell_length for strip in strips] == [width] * height
         await pilot.resize_terminal(80, 24)
         assert app.live.query_one(VerdictLine).region.y in {0, 1}
+
+
+async def _settle(pilot: Pilot[None], size: Size) -> None:
+    """Wait until the screen has taken a size over: on a loaded machine one pause is too short for that."""
+    async with asyncio.timeout(20):
+        while pilot.app.screen._compositor.size != size:
+            await pilot.pause()
 
 
 async def test_a_sliver_shows_the_verdict_first_and_one_line_a_device() -> None:
