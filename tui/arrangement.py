@@ -8,6 +8,7 @@ TITLE_FROM_ROWS = 11
 KEYS_FROM_ROWS = 13
 ALERTS_FROM_ROWS = 15
 PROCESSES_FROM_ROWS = 18
+NOTES_FROM_ROWS = 28
 GAP_FROM_ROWS = 28
 """Heights from which each part is worth its row; small panes keep the verdict and the devices."""
 
@@ -21,6 +22,7 @@ class Arrangement(NamedTuple):
     has_title: bool = False
     has_keys: bool = False
     has_alerts: bool = False
+    has_notes: bool = False
     has_gap: bool = False
     process_rows: int = 0
     """Rows of the process table with its heading; 0 hides it."""
@@ -28,7 +30,8 @@ class Arrangement(NamedTuple):
     @property
     def chrome_rows(self) -> int:
         """Rows that neither devices nor processes get."""
-        return 1 + sum((self.has_host, self.has_title, self.has_keys, self.has_alerts, self.has_gap))
+        shown = (self.has_host, self.has_title, self.has_keys, self.has_alerts, self.has_notes, self.has_gap)
+        return 1 + sum(shown)
 
 
 class Needs(NamedTuple):
@@ -45,15 +48,18 @@ class Needs(NamedTuple):
     """The part in use gets the larger share."""
     has_host: bool = True
     """Whether there is a host to tell of; a recording may have none."""
+    has_notes: bool = False
+    """Whether there are notes that nothing else shows."""
 
 
 def arrange(height: int, needs: Needs) -> Arrangement:
-    """Return what fits; what goes first as rows get few: processes, alerts, keys, title, host.
+    """Return what fits; what goes first as rows get few: processes, notes, alerts, keys, title, host.
 
     Args:
         height: Rows of the screen.
         needs: What the parts ask for.
     """
+    unwanted = {"has_host": not needs.has_host, "has_notes": not needs.has_notes}
     spare = height - 1 - max(1, needs.devices_least)
     shown: dict[str, bool] = {}
     for part, from_rows in (
@@ -61,10 +67,10 @@ def arrange(height: int, needs: Needs) -> Arrangement:
         ("has_title", TITLE_FROM_ROWS),
         ("has_keys", KEYS_FROM_ROWS),
         ("has_alerts", ALERTS_FROM_ROWS),
+        ("has_notes", NOTES_FROM_ROWS),
         ("has_gap", GAP_FROM_ROWS),
     ):
-        is_wanted = needs.has_host or part != "has_host"
-        shown[part] = is_wanted and spare > 0 and height >= from_rows
+        shown[part] = spare > 0 and height >= from_rows and not unwanted.get(part, False)
         spare -= shown[part]
     chrome = Arrangement(**shown)
     if needs.processes is None or height < PROCESSES_FROM_ROWS or spare < LEAST_PROCESS_ROWS:

@@ -103,7 +103,7 @@ LIVE_BINDINGS = [
         "filter",
         "process-filter",
         "filter",
-        "Show only processes that contain what you type.",
+        "Show only processes whose user, PID, command or GPU contains what you type.",
         shown_as="/",
         is_priority=True,
     ),
@@ -112,7 +112,7 @@ LIVE_BINDINGS = [
         "signal",
         "process-signal",
         "signal",
-        "Send a signal to the selected process, after a question.",
+        "Send a signal to the process marked in the list (Tab goes there), after a question.",
         shown_as="K",
     ),
     bind(
@@ -124,6 +124,7 @@ LIVE_BINDINGS = [
         shown_as="Tab",
         is_priority=True,
     ),
+    bind("i", "notes", "view-notes", "notes", "Read what limits the figures and what was left out."),
     bind("escape", "leave", "view-leave", "back", "Show all devices again, or drop the filter."),
 ]
 """Keys of the live screen."""

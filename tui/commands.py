@@ -53,7 +53,9 @@ class PaletteCommands(Provider):
                 }:
                     help_text = f"{key.tooltip}  ({key.keys})"
                     yield PaletteEntry(
-                        f"{group}: {key.description}", help_text, partial(self.screen.run_action, key.action)
+                        f"{group}: {key.description.lower()}",
+                        help_text,
+                        partial(self.screen.run_action, key.action),
                     )
         for name in app.theme_choices:
             help_text = "The look in use." if name == app.theme_choice else f"Switch to the {name} look."

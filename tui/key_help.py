@@ -63,6 +63,8 @@ def collect_keys(screen: Screen[object]) -> dict[str, list[KeyHelp]]:
 
 def name_key(display: str) -> str:
     """Return a key as keyboards name it."""
+    if len(display) == 2 and display.startswith("^"):
+        return f"Ctrl+{display[1].upper()}"
     return KEY_NAMES.get(display, display)
 
 

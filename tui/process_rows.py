@@ -144,20 +144,32 @@ def collect_rows(devices: Iterable[DeviceSample]) -> list[ProcessRow]:
 
 
 def filter_rows(rows: Sequence[ProcessRow], text: str) -> list[ProcessRow]:
-    """Return the rows in which every word of the filter occurs.
+    """Return the rows that a filter lets through, see `find_terms`."""
+    terms = find_terms(rows, text)
+    return [row for row in rows if all(_contains(row, term) for term in terms)]
+
+
+def find_terms(rows: Sequence[ProcessRow], text: str) -> tuple[str, ...]:
+    """Return what a filter asks every row for: the whole phrase, or its words where no field has the phrase.
+
+    So `rank 7` does not find every PID with a 7 in it, and `user1 eval` finds one's evaluation.
 
     Args:
         rows: Rows to choose from.
-        text: Words; each is looked for in user, process id, command, note and device (`gpu0`), ignoring case.
+        text: What was typed; it is looked for in user, process id, command, note and device (`gpu0`),
+            ignoring case.
     """
-    words = text.lower().split()
-    return [row for row in rows if all(word in _searched(row) for word in words)]
+    words = tuple(text.lower().split())
+    phrase = " ".join(words)
+    return (phrase,) if phrase and any(_contains(row, phrase) for row in rows) else words
 
 
-def _searched(row: ProcessRow) -> str:
+def _contains(row: ProcessRow, term: str) -> bool:
+    """Return whether one field of a row contains a term in lower case."""
     process, device = row.process, row.device
-    fields = (process.user, str(process.pid), process.command, row.note, f"gpu{device.label}", device.name)
-    return "\n".join(field for field in fields if field).lower()
+    command = row.command if process.command else None
+    fields = (process.user, str(process.pid), command, row.note, f"gpu{device.label}", device.name)
+    return any(term in field.lower() for field in fields if field)
 
 
 def sort_rows(rows: Sequence[ProcessRow], order: SortOrder) -> list[ProcessRow]:

@@ -65,7 +65,7 @@ class FakeFeed:
         self.is_stopped = True
 
 
-def make_process(pid: int, used_mib: int, user: str = "ana", command: str | None = None) -> ProcessReading:
+def make_process(pid: int, used_mib: int, user: str = "user1", command: str | None = None) -> ProcessReading:
     return ProcessReading(
         pid=pid, user=user, command=command or f"python train.py --rank {pid % 8}", used_bytes=used_mib * MIB
     )

@@ -20,7 +20,7 @@ EIGHT = needs_of(8, 12)
 
 
 def parts(arrangement: Arrangement) -> list[str]:
-    names = [name.removeprefix("has_") for name in arrangement._fields[:5] if getattr(arrangement, name)]
+    names = [name.removeprefix("has_") for name in arrangement._fields[:6] if getattr(arrangement, name)]
     return [*names, "processes"] if arrangement.process_rows else names
 
 
@@ -52,6 +52,12 @@ def test_devices_keep_what_they_need_or_all_but_the_verdict(
         chosen = arrange(height, needs)
         left = height - chosen.chrome_rows - chosen.process_rows
         assert left >= needs.devices_least or (chosen.chrome_rows == 1 and not chosen.process_rows)
+
+
+def test_notes_get_a_line_where_there_are_any_and_room_is_ample() -> None:
+    noted = EIGHT._replace(has_notes=True)
+    assert [arrange(height, noted).has_notes for height in (24, 27, 28, 50)] == [False, False, True, True]
+    assert not arrange(50, EIGHT).has_notes
 
 
 def test_no_list_means_no_rows() -> None:

@@ -14,6 +14,7 @@ from tests.tui.canned import (
     make_app,
     make_device,
     make_devices,
+    make_finding,
     make_hub,
     make_process,
     make_sample,
@@ -23,12 +24,16 @@ from vramscope.engine.errors import UsageError
 from vramscope.engine.model import STATUS_SCHEMA
 from vramscope.engine.settings import Settings
 from vramscope.tui.app import VramscopeApp
+from vramscope.tui.commands import PaletteCommands
 from vramscope.tui.process_rows import SortOrder
 from vramscope.tui.screens.help import HelpScreen
-from vramscope.tui.screens.live import LiveScreen
+from vramscope.tui.screens.live import NO_LIST_RECORDED, NO_LIST_WITHOUT_GPU, LiveScreen
+from vramscope.tui.screens.notes import NotesScreen
 from vramscope.tui.screens.sort import SortScreen
+from vramscope.tui.widgets.alert_line import AlertLine
 from vramscope.tui.widgets.host_line import HostLine
 from vramscope.tui.widgets.key_line import KeyLine
+from vramscope.tui.widgets.note_line import NoteLine
 from vramscope.tui.widgets.title_line import TitleLine
 from vramscope.tui.widgets.verdict_line import VerdictLine
 
@@ -41,6 +46,12 @@ def notices(app: VramscopeApp) -> list[str]:
 
 def shown_screen(app: VramscopeApp) -> type[object]:
     return type(app.screen)
+
+
+def shown_text(app: VramscopeApp) -> str:
+    """Return what is on the screen, without frames and with wrapped sentences in one piece."""
+    lines = [strip.text.replace("│", " ") for strip in app.screen._compositor.render_strips()]
+    return " ".join(" ".join(lines).split())
 
 
 def title(app: VramscopeApp) -> str:
@@ -72,10 +83,10 @@ async def test_the_first_snapshot_is_on_the_screen_at_once() -> None:
 @pytest.mark.parametrize("key", ["question_mark", "f1"])
 async def test_help_lists_every_key_with_its_sentence(key: str) -> None:
     app = make_app(FakeFeed(make_snapshot()))
-    async with app.run_test(size=(120, 60)) as pilot:
+    async with app.run_test(size=(92, 80)) as pilot:
         await pilot.press(key)
         assert isinstance(app.screen, HelpScreen)
-        text = "\n".join(strip.text for strip in app.screen._compositor.render_strips())
+        text = shown_text(app)
         for sentence in ("Freeze the figures", "Choose the column", "Send a signal", "Leave vramscope"):
             assert sentence in text
         for entry in app.live.active_bindings.values():
@@ -83,6 +94,22 @@ async def test_help_lists_every_key_with_its_sentence(key: str) -> None:
                 assert entry.binding.tooltip in text, entry.binding.id
         await pilot.press("escape")
         assert shown_screen(app) is LiveScreen
+
+
+async def test_wrapped_help_keeps_its_column() -> None:
+    app = make_app(FakeFeed(make_snapshot()))
+    async with app.run_test(size=(80, 90)) as pilot:
+        await pilot.press("question_mark")
+        await pilot.pause()
+        lines = [strip.text.strip("│ ╭╮╰╯─\n") for strip in app.screen._compositor.render_strips()]
+        rows = [strip.text for strip in app.screen._compositor.render_strips()]
+        first = next(index for index, line in enumerate(lines) if line.startswith("space"))
+        column = rows[first].index("Freeze")
+        assert rows[first + 1][column - 1] == " "
+        assert rows[first + 1][column] != " "
+        assert not rows[first + 1][:column].strip("│ ")
+        assert "Ctrl+P" in shown_text(app)
+        assert "^" not in shown_text(app).replace("▲", "")
 
 
 async def test_one_leads_back_to_the_live_screen() -> None:
@@ -294,6 +321,103 @@ async def test_a_recording_says_so() -> None:
         assert title(app).endswith("t 12.3 s")
 
 
+@pytest.mark.parametrize("key", ["s", "slash", "K", "I", "less_than_sign", "greater_than_sign", "tab"])
+async def test_keys_of_a_list_that_is_not_there_say_why(key: str) -> None:
+    recorded = msgspec.structs.replace(make_sample(make_devices(2)), clock="trace")
+    for sample, reason in ((make_sample(()), NO_LIST_WITHOUT_GPU), (recorded, NO_LIST_RECORDED)):
+        app = make_app(FakeFeed(make_snapshot(sample=sample)))
+        async with app.run_test(size=(80, 24)) as pilot:
+            await pilot.press(key)
+            assert notices(app) == [reason]
+            assert app.screen is app.live
+
+
+async def test_all_notes_are_read_by_a_key_and_some_without_it() -> None:
+    notes = (
+        "plug-in idle-memory was left out: no module named idle",
+        "GPU 1 shares the host's memory: its figures are the host's",
+        "the third note is long enough to have no room in a low and narrow window",
+    )
+    feed = FakeFeed(make_snapshot(sample=make_sample(make_devices(8), notes=notes)))
+    app = make_app(feed)
+    async with app.run_test(size=(80, 24)) as pilot:
+        assert "Notes  plug-in idle-memory was" in app.live.query_one(AlertLine).text
+        assert app.live.query_one(AlertLine).text.endswith("i all 3 notes")
+        await pilot.press("i")
+        assert isinstance(app.screen, NotesScreen)
+        for note in notes:
+            assert note in shown_text(app)
+        await pilot.press("escape")
+        assert shown_screen(app) is LiveScreen
+        await pilot.resize_terminal(200, 50)
+        await pilot.pause()
+        assert app.live.query_one(AlertLine).text == "Alerts  none"
+        assert app.live.query_one(NoteLine).text == "Notes   " + "   ".join(notes)
+        feed.hand_over(make_snapshot(sample=make_sample(make_devices(8), 2)))
+        await pilot.pause()
+        assert not app.live.query_one(NoteLine).display
+        await pilot.press("i")
+        assert "There is nothing to note." in shown_text(app)
+
+
+async def test_alerts_say_how_grave_they_are_in_a_word() -> None:
+    low = msgspec.structs.replace(make_finding(6), severity="low")
+    app = make_app(FakeFeed(make_snapshot(findings=(low, make_finding(5), make_finding(1, closed_s=NOON_S)))))
+    async with app.run_test(size=SIZE):
+        assert app.live.query_one(AlertLine).text == (
+            "Alerts  11:58:20 · pressure GPU 6, low   11:58:20 ◆ pressure GPU 5, high   "
+            "11:58:20 ◆ pressure GPU 1, closed 12:00:00"
+        )
+
+
+@pytest.mark.parametrize("height", [24, 32, 50])
+async def test_filtering_leaves_no_blank_rows_and_moves_no_device(height: int) -> None:
+    app = make_app(FakeFeed(make_snapshot(8)))
+    async with app.run_test(size=(80, height)) as pilot:
+        await pilot.press("tab")
+        await pilot.pause()
+        devices, rows = app.live.devices, app.live.processes.size.height
+        await pilot.press("slash")
+        await pilot.pause()
+        assert app.live.processes.size.height >= rows - 1
+        shown = [devices.render_line(y).text for y in range(devices.size.height)]
+        assert sum(not line.strip() for line in shown) <= 8
+        top = app.live.processes.region
+        await pilot.press(*"rank 7")
+        await pilot.pause()
+        assert app.live.processes.region == top
+        await pilot.press("enter")
+        await pilot.pause()
+        heading = app.live.processes.render_line(0).text
+        assert "of 12 match “rank 7”" in heading
+
+
+async def test_the_filter_says_what_is_searched() -> None:
+    app = make_app(FakeFeed(make_snapshot(8)))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("slash", *"rank")
+        await pilot.pause()
+        assert "rank in user, PID, command, note, GPU; Enter keeps, Esc clears" in shown_text(app)
+
+
+async def test_the_palette_speaks_in_lower_case() -> None:
+    app = make_app(FakeFeed(make_snapshot(8)))
+    async with app.run_test(size=SIZE):
+        names = [entry.name for entry in PaletteCommands(app.live)._entries()]
+        assert names == [name.lower() for name in names]
+        assert "view: notes" in names
+        assert "view: live" in names
+
+
+async def test_the_host_line_shows_whole_figures_only() -> None:
+    app = make_app(FakeFeed(make_snapshot(2)))
+    async with app.run_test(size=(40, 10)) as pilot:
+        assert app.live.query_one(HostLine).text == "host   412.0/1,008.0 GiB  41 %"
+        await pilot.resize_terminal(200, 10)
+        await pilot.pause()
+        assert app.live.query_one(HostLine).text.endswith("cpu  23 %")
+
+
 async def test_snapshots_that_come_too_fast_are_counted_for_a_minute() -> None:
     feed, clock = FakeFeed(*(make_snapshot(1, seq=seq) for seq in range(1, 6))), StillClock()
     app = make_app(feed, clock=clock)
@@ -337,6 +461,7 @@ async def test_without_a_device_the_host_is_live_and_words_say_how_to_go_on() ->
     app = make_app(feed)
     async with app.run_test(size=SIZE) as pilot:
         text = "\n".join(strip.text for strip in app.screen._compositor.render_strips())
+        assert "412.0" not in app.live.query_one(HostLine).text, "the panel shows it already"
         for words in (note, "vramscope doctor", "vramscope replay DIR", "used 412.0/1,008.0 GiB", "41 %"):
             assert words in text
         assert "sort" not in app.live.query_one(KeyLine).text

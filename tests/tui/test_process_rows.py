@@ -11,6 +11,7 @@ from vramscope.tui.process_rows import (
     SortOrder,
     collect_rows,
     filter_rows,
+    find_terms,
     sort_rows,
 )
 
@@ -60,13 +61,26 @@ def test_where_a_process_runs_is_told(location: str, container: str | None, note
         ("h100 user2", [2]),
     ],
 )
-def test_every_word_of_the_filter_must_occur(text: str, pids: list[int]) -> None:
+def test_the_filter_looks_for_the_phrase_and_else_for_every_word(text: str, pids: list[int]) -> None:
     rows = rows_of(
         make_process(1, 10, "user1", "train.py"),
         make_process(2, 10, "user2", "eval.py"),
         make_process(3, 10, "user1", "eval.py"),
     )
     assert [row.process.pid for row in filter_rows(rows, text)] == pids
+
+
+def test_a_phrase_is_looked_for_in_one_field_before_its_words_are_in_all() -> None:
+    rows = rows_of(
+        make_process(4007, 10, command="python train.py --rank 1"),
+        make_process(4017, 10, command="python  train.py\n--rank  7"),
+    )
+    assert [row.process.pid for row in filter_rows(rows, "  Rank 7 ")] == [4017]
+    assert find_terms(rows, "Rank 7") == ("rank 7",)
+    assert [row.process.pid for row in filter_rows(rows, "7 rank")] == [4007, 4017]
+    assert find_terms(rows, "7 rank") == ("7", "rank")
+    assert find_terms(rows, " ") == ()
+    assert filter_rows(rows, " ") == rows
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from vramscope.tui.process_signals import (
     SignalRefused,
     refuse_by_policy,
 )
+from vramscope.tui.screens.live import CHOOSE_FIRST
 from vramscope.tui.screens.signal import SignalScreen
 
 SLEEPER = "import signal, sys; print('ready', flush=True); signal.pause()"
@@ -60,7 +61,7 @@ async def wait_for_notice(app: VramscopeApp, text: str) -> None:
 async def test_y_sends_term_and_the_exit_is_told(job: subprocess.Popen[str]) -> None:
     app = app_with(reading_of(job))
     async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("K")
+        await pilot.press("tab", "K")
         assert isinstance(app.screen, SignalScreen)
         text = "\n".join(strip.text for strip in app.screen._compositor.render_strips())
         for fact in (f"Signal process {job.pid}?", "user1", "H100", "1.0 GiB", "python train.py", "TERM"):
@@ -77,7 +78,7 @@ async def test_other_signals_can_be_chosen(
 ) -> None:
     app = app_with(reading_of(job))
     async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("K", *keys)
+        await pilot.press("tab", "K", *keys)
         await wait_for_notice(app, f"{number.name} sent")
     assert job.wait(10) in {-number, 1}
 
@@ -86,7 +87,7 @@ async def test_other_signals_can_be_chosen(
 async def test_every_other_key_sends_nothing(job: subprocess.Popen[str], key: str) -> None:
     app = app_with(reading_of(job))
     async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("K", key)
+        await pilot.press("tab", "K", key)
         await pilot.pause()
     assert job.poll() is None
     assert notices(app) == []
@@ -108,7 +109,7 @@ async def test_refusals_say_why(
 ) -> None:
     app = app_with(reading_of(job, **changes), policy)
     async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("K")
+        await pilot.press("tab", "K")
         assert app.screen is app.live
         assert reason in notices(app)[0]
     assert job.poll() is None
@@ -137,5 +138,29 @@ def test_a_process_of_somebody_else_is_refused_with_a_sentence() -> None:
 async def test_without_a_process_there_is_nothing_to_signal() -> None:
     app = make_app(FakeFeed(make_snapshot(sample=make_sample((make_device(0, processes=0),)))))
     async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("K")
+        await pilot.press("tab", "K")
         assert notices(app) == ["There is no process to signal."]
+
+
+@pytest.mark.parametrize("keys", [("K",), ("tab", "escape", "K"), ("tab", "tab", "K")])
+async def test_a_row_that_is_not_seen_to_be_marked_is_not_signalled(
+    job: subprocess.Popen[str], keys: tuple[str, ...]
+) -> None:
+    app = app_with(reading_of(job))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press(*keys)
+        assert app.screen is app.live
+        assert notices(app) == [CHOOSE_FIRST]
+    assert job.poll() is None
+
+
+async def test_the_marked_signal_has_a_mark_and_not_a_colour_alone(job: subprocess.Popen[str]) -> None:
+    app = app_with(reading_of(job))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("tab", "K")
+        await pilot.pause()
+        for key, name in (("down", "KILL"), ("up", "TERM"), ("k", "INT"), ("j", "TERM")):
+            await pilot.press(key)
+            await pilot.pause()
+            lines = [strip.text for strip in app.screen._compositor.render_strips()]
+            assert [line.split("▸ ")[1].split()[0] for line in lines if "▸" in line] == [name]

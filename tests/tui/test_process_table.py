@@ -91,6 +91,39 @@ async def test_a_click_selects_a_row_and_a_heading_sorts() -> None:
         assert app.live.processes.order.column == "command"
 
 
+async def test_a_driver_that_does_not_tell_is_not_an_empty_list() -> None:
+    untold = msgspec.structs.replace(make_device(0), processes=None)
+    told = make_device(1)
+    feed = FakeFeed(make_snapshot(sample=make_sample((untold,))))
+    app = make_app(feed)
+    async with app.run_test(size=(100, 30)) as pilot:
+        table = app.live.processes
+        assert table.render_line(0).text.rstrip().endswith("— processes")
+        assert "process list not available: the driver does not tell" in table.render_line(1).text
+        refused = msgspec.structs.replace(untold, state="stale", reason="the driver has not answered")
+        feed.hand_over(make_snapshot(seq=2, sample=make_sample((refused,), 2)))
+        await pilot.pause()
+        assert "process list not available: the driver has not answered" in table.render_line(1).text
+        feed.hand_over(make_snapshot(seq=3, sample=make_sample((untold, told), 3)))
+        await pilot.pause()
+        assert table.render_line(0).text.rstrip().endswith("1 process, unknown on GPU 0")
+        feed.hand_over(make_snapshot(seq=4, sample=make_sample((make_device(0, processes=0), told), 4)))
+        await pilot.pause()
+        assert table.render_line(0).text.rstrip().endswith(" 1 process")
+
+
+async def test_a_command_is_cut_with_an_ellipsis_beside_the_scroll_bar() -> None:
+    command = "python train.py " + "--option " * 30
+    processes = tuple(make_process(pid, 9, command=command) for pid in range(1, 60))
+    device = msgspec.structs.replace(make_device(0), processes=processes)
+    app = make_app(FakeFeed(make_snapshot(sample=make_sample((device,)))))
+    async with app.run_test(size=(100, 30)):
+        table = app.live.processes
+        line = [strip.text for strip in app.screen._compositor.render_strips()][table.region.y + 1]
+        assert table.show_vertical_scrollbar
+        assert line[98] == "…"
+
+
 async def test_only_rows_that_changed_are_repainted() -> None:
     feed = FakeFeed(snapshot_of({1: 300, 2: 200, 3: 100}))
     app = make_app(feed)

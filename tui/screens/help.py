@@ -1,6 +1,7 @@
 """Help: every key of the screen below, read from its bindings, and how the picture is read."""
 
 from collections.abc import Iterator
+from textwrap import wrap
 
 from textual.app import ComposeResult
 from textual.binding import Binding
@@ -12,7 +13,11 @@ from textual.widgets import Label, Static
 from ..drawing.glyphs import Glyphs
 from ..key_help import GROUP_TITLES, collect_keys
 
-KEYS_WIDTH = 14
+WIDTH = 92
+"""Cells of the dialog where there is room."""
+FRAME_CELLS = 5
+"""Cells of its border, its padding and its scroll bar."""
+MIN_SENTENCE_WIDTH = 16
 
 
 class HelpScreen(ModalScreen[None]):
@@ -39,28 +44,51 @@ class HelpScreen(ModalScreen[None]):
         with Vertical(classes="dialog -tall"):
             yield Label("vramscope: keys", classes="dialog--title")
             with VerticalScroll():
-                yield Static(Content("\n").join(self._lines()))
+                yield Static()
             yield Label("Esc closes, up and down scroll", classes="dialog--hint")
 
-    def _lines(self) -> Iterator[Content]:
-        for group, keys in collect_keys(self._explained).items():
+    def on_mount(self) -> None:
+        """Write the text for the width there is."""
+        self._write()
+
+    def on_resize(self) -> None:
+        """Write the text anew for the new width."""
+        self._write()
+
+    def _write(self) -> None:
+        dialog = min(WIDTH, self.app.size.width) - FRAME_CELLS
+        self.query_one(Static).update(Content("\n").join(self._lines(dialog)))
+
+    def _lines(self, width: int) -> Iterator[Content]:
+        groups = collect_keys(self._explained)
+        column = 4 + max(len(key.keys) for keys in groups.values() for key in keys)
+        for group, keys in groups.items():
             yield Content.styled(GROUP_TITLES.get(group, group.capitalize()), "bold")
             for key in keys:
-                yield Content.assemble((f"  {key.keys:<{KEYS_WIDTH}}", "bold $role-accent"), key.tooltip)
+                yield from _explain(key.keys, key.tooltip, column, width)
             yield Content("")
         yield Content.styled("Reading the picture", "bold")
-        yield from map(Content, _legend(self._glyphs))
+        for sign, sentence in _legend(self._glyphs):
+            yield from _explain(sign, sentence, column, width)
 
     def action_scroll(self, lines: int) -> None:
         """Scroll the text."""
         self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False)
 
 
-def _legend(glyphs: Glyphs) -> Iterator[str]:
+def _explain(sign: str, sentence: str, column: int, width: int) -> Iterator[Content]:
+    """Yield what a key or a sign means; a sentence that is wrapped keeps to its column."""
+    lines = wrap(sentence, max(MIN_SENTENCE_WIDTH, width - column))
+    yield Content.assemble((f"  {sign:<{column - 2}}", "bold $role-accent"), lines[0])
+    for line in lines[1:]:
+        yield Content(" " * column + line)
+
+
+def _legend(glyphs: Glyphs) -> Iterator[tuple[str, str]]:
     """Yield how gauges, marks and unmeasured values are read."""
-    risks = "  ".join(f"{mark} {level}" for level, mark in glyphs.risks.items())
     gauge = glyphs.full * 4 + glyphs.band * 2 + glyphs.empty * 4
-    yield f"  {gauge}       A gauge runs from 0 to the device's total."
-    yield f"  {glyphs.band * 2}               Between the least and the most used within the tick."
-    yield f"  {glyphs.unmeasured}                Nobody measured it; it is never shown as 0."
-    yield f"  Risk of running out of memory: {risks}"
+    yield gauge, "A gauge runs from 0 to the device's total."
+    yield glyphs.band * 2, "Between the least and the most used within the tick."
+    yield glyphs.unmeasured, "Nobody measured it; it is never shown as 0."
+    for level, mark in glyphs.risks.items():
+        yield mark, f"Risk of running out of memory: {level}."

@@ -24,12 +24,16 @@ from ..widgets.filter_bar import FilterBar
 from ..widgets.host_line import HostLine
 from ..widgets.host_panel import HostPanel
 from ..widgets.key_line import KeyLine
+from ..widgets.note_line import NoteLine
 from ..widgets.process_table import ProcessTable
 from ..widgets.title_line import TitleLine
 from ..widgets.verdict_line import VerdictLine, describe_trouble
 
 AGE_TICK_S = 1.0
 TOO_LOW = "No room for the process list here: make the window taller."
+CHOOSE_FIRST = "Choose the process first: Tab goes to the list, K signals the one marked there."
+NO_LIST_RECORDED = "No process list: a recording does not tell which processes held memory."
+NO_LIST_WITHOUT_GPU = "No process list: without a GPU no process holds device memory."
 PROCESS_ACTIONS = ("choose_sort", "shift_sort", "invert_sort", "filter", "signal", "switch_part")
 """Actions that are for the process table."""
 
@@ -60,6 +64,7 @@ class LiveScreen(ThriftyScreen[None]):
         self._alerts, self._keys = AlertLine(glyphs, id="alerts"), KeyLine(id="keys")
         self.devices = DevicePanels(glyphs, id="devices")
         self.processes = ProcessTable(id="processes")
+        self._filter, self._notes = FilterBar(id="filter"), NoteLine(id="notes")
 
     def compose(self) -> ComposeResult:
         """Yield the parts, top to bottom."""
@@ -67,9 +72,10 @@ class LiveScreen(ThriftyScreen[None]):
         yield self._verdict
         yield self.devices
         yield self._host_panel
-        yield FilterBar(id="filter")
+        yield self._filter
         yield self.processes
         yield self._alerts
+        yield self._notes
         yield self._host
         yield self._keys
 
@@ -103,19 +109,27 @@ class LiveScreen(ThriftyScreen[None]):
         has_devices = bool(devices) or sample is None
         self.set_class(not has_devices, "-no-devices")
         has_list = sample is None or (bool(devices) and sample.clock == "wall")
-        if has_list is not self._has_list:
-            self._has_list = has_list
-            self.refresh_bindings()
+        self._has_list = has_list
+        self._keys.hide(() if has_list else PROCESS_ACTIONS)
         if has_devices:
             self.devices.show(self.snapshot, self._history)
             zoomed = self.devices.zoomed
             self.processes.show([d for d in devices if zoomed in {None, d.uuid}])
         elif sample is not None:
             self._host_panel.show(sample, self._history)
-        self._alerts.show(self.snapshot.findings, sample.clock if sample else "wall")
-        self._host.show(sample.host if sample else None, is_recorded=not self._has_host())
+        self._notes.show(sample.notes if sample else ())
+        self._host.show(
+            sample.host if sample else None, is_recorded=not self._has_host(), has_memory=has_devices
+        )
         self._arrange(self.size.width, self.size.height)
+        self._show_alerts()
         self._keep_age(is_needed=self.snapshot.connection == "lost")
+
+    def _show_alerts(self) -> None:
+        """Show the alerts, and beside them the notes where they have no line of their own."""
+        sample = self.snapshot.sample
+        notes = sample.notes if sample and sample.devices and not self._notes.display else ()
+        self._alerts.show(self.snapshot.findings, sample.clock if sample else "wall", notes)
 
     def _show_title(self) -> None:
         skipped = self._skips.grow(
@@ -145,12 +159,13 @@ class LiveScreen(ThriftyScreen[None]):
         """Show the parts that fit; nothing is touched when they are those shown."""
         sample = self.snapshot.sample
         devices = sample.devices if sample else ()
-        rows, is_focused = len(self.processes.rows), self.focused is self.processes
-        situation = (width, height, len(devices), rows, is_focused, self._has_host())
+        needs = (self.processes.process_count, self._is_list_used(), self._is_filter_open)
+        situation = (width, height, len(devices), *needs, self._has_host(), self._has_notes())
         if (situation, self.devices.zoomed) == self._arranged_for:
             return
         self._arranged_for = (situation, self.devices.zoomed)
-        self._apply(arrange(height, self._needs(width)))
+        # The filter is a row that is there on demand: it is taken off before the others share.
+        self._apply(arrange(height - self._is_filter_open, self._needs(width)))
 
     def _apply(self, chosen: Arrangement) -> None:
         with self.app.batch_update():
@@ -158,11 +173,13 @@ class LiveScreen(ThriftyScreen[None]):
             self._host.display = chosen.has_host
             self._keys.display = chosen.has_keys
             self._alerts.display = chosen.has_alerts
+            self._notes.display = chosen.has_notes
             self.set_class(chosen.has_gap, "-roomy")
             self.processes.display = chosen.process_rows > 0
             self.processes.styles.height = max(1, chosen.process_rows)
         if not chosen.process_rows and self.focused is self.processes:
             self.devices.focus()
+        self._show_alerts()
 
     def _needs(self, width: int) -> Needs:
         """Return what devices and processes ask for."""
@@ -175,10 +192,24 @@ class LiveScreen(ThriftyScreen[None]):
             device_count=count,
             devices_least=DevicePanels.minimum_height(count, width) if count else 3,
             devices_height=lambda rows: arrange_devices(devices, width, rows).height if count else rows,
-            processes=len(self.processes.rows) if self._has_list and count else None,
+            processes=self.processes.process_count if self._has_list and count else None,
             has_host=self._has_host(),
-            is_table_focused=self.focused is self.processes,
+            has_notes=self._has_notes(),
+            is_table_focused=self._is_list_used(),
         )
+
+    @property
+    def _is_filter_open(self) -> bool:
+        return self._filter.display
+
+    def _is_list_used(self) -> bool:
+        """Return whether the process list, or its filter, has the keys."""
+        return self.focused is self.processes or self._is_filter_open
+
+    def _has_notes(self) -> bool:
+        """Return whether there are notes; without a device the host's panel tells them."""
+        sample = self.snapshot.sample
+        return sample is not None and bool(sample.devices and sample.notes)
 
     def _has_host(self) -> bool:
         """Return whether there is, or will be, a host to tell of."""
@@ -209,7 +240,7 @@ class LiveScreen(ThriftyScreen[None]):
     def action_leave(self) -> None:
         """Go out: of the filter, of the device, of the processes."""
         if self.processes.filter_text:
-            self.query_one(FilterBar).action_clear()
+            self._filter.action_clear()
         elif self.devices.zoomed is not None:
             self._zoom(None)
         else:
@@ -217,27 +248,42 @@ class LiveScreen(ThriftyScreen[None]):
 
     def action_switch_part(self) -> None:
         """Move the keys between devices and processes."""
-        if self.focused is self.processes or not self._can_list():
-            self.devices.focus()
-        else:
+        if self.focused is not self.processes and self._can_list():
             self.processes.focus()
+        else:
+            self.devices.focus()
         self.call_after_refresh(self._rearrange)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Return whether an action makes sense now: a recording or a host alone lists no processes."""
-        if action == "filter" and isinstance(self.focused, Input):
-            return False  # it goes before what has the focus, but a slash may be part of the filter
-        return self._has_list or action not in PROCESS_ACTIONS
+        """Return whether an action makes sense now: a slash may be part of the filter that is typed."""
+        return action != "filter" or not isinstance(self.focused, Input)
+
+    def _has_processes(self) -> bool:
+        """Return whether there is a process list at all; say why there is none."""
+        sample = self.snapshot.sample
+        if self._has_list or sample is None:
+            return True
+        self.notify(NO_LIST_RECORDED if sample.devices else NO_LIST_WITHOUT_GPU, timeout=4)
+        return False
 
     def _can_list(self) -> bool:
         """Return whether processes are on the screen; say why they are not."""
-        if self.processes.display:
-            return True
-        self.notify(TOO_LOW, timeout=3)
-        return False
+        if not self._has_processes():
+            return False
+        if not self.processes.display:
+            self.notify(TOO_LOW, timeout=3)
+        return self.processes.display
+
+    def action_notes(self) -> None:
+        """Show the notes in full."""
+        from .notes import NotesScreen
+
+        self.app.push_screen(NotesScreen(self.snapshot.sample.notes if self.snapshot.sample else ()))
 
     def action_choose_sort(self) -> None:
         """Ask for the column to sort by."""
+        if not self._has_processes():
+            return
         from .sort import SortScreen
 
         self.app.push_screen(SortScreen(self.processes.order), self.sort_processes)
@@ -249,17 +295,21 @@ class LiveScreen(ThriftyScreen[None]):
 
     def action_shift_sort(self, places: int) -> None:
         """Sort by the column to the left or right."""
-        self.processes.order = self.processes.order.shifted(places)
+        if self._has_processes():
+            self.processes.order = self.processes.order.shifted(places)
 
     def action_invert_sort(self) -> None:
         """Sort the other way round."""
+        if not self._has_processes():
+            return
         order = self.processes.order
         self.processes.order = order._replace(is_inverted=not order.is_inverted)
 
     def action_filter(self) -> None:
         """Open the filter."""
         if self._can_list():
-            self.query_one(FilterBar).open()
+            self._filter.open()
+            self._rearrange()
 
     @on(FilterBar.TextChanged)
     def filter_rows(self, message: FilterBar.TextChanged) -> None:
@@ -272,12 +322,18 @@ class LiveScreen(ThriftyScreen[None]):
         """Give the keys to what was filtered."""
         message.stop()
         self.processes.focus()
+        self._rearrange()
 
     def action_signal(self) -> None:
-        """Ask which signal to send to the selected process."""
+        """Ask which signal to send to the process marked in the list, which must be seen to be marked."""
         sample, row = self.snapshot.sample, self.processes.selected_row
+        if not self._can_list():
+            return
         if sample is None or row is None:
             self.notify("There is no process to signal.", timeout=3)
+            return
+        if self.focused is not self.processes:
+            self.notify(CHOOSE_FIRST, timeout=4)
             return
         from ..process_signalling import begin_signal
 

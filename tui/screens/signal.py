@@ -8,11 +8,11 @@ from textual.binding import Binding
 from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Label, OptionList
-from textual.widgets.option_list import Option
 
 from ...engine.units import format_bytes
 from ..process_rows import ProcessRow
 from ..process_signals import SIGNALS
+from ..widgets.marked_list import MarkedList
 
 MAX_COMMAND = 300
 """Characters of a command line that are shown."""
@@ -47,23 +47,18 @@ class SignalScreen(ModalScreen[signal.Signals | None]):
                 classes="dialog--facts",
                 markup=False,
             )
-            yield OptionList(
-                *(Option(f"{number.name[3:]:<5} {meaning}", id=number.name) for number, meaning in SIGNALS),
-                compact=True,
-                markup=False,
-            )
+            yield MarkedList((number.name, f"{number.name[3:]:<5} {meaning}") for number, meaning in SIGNALS)
             yield Label("y sends the marked signal, up and down choose, Esc cancels", classes="dialog--hint")
 
     def on_mount(self) -> None:
         """Mark TERM."""
-        options = self.query_one(OptionList)
+        options = self.query_one(MarkedList)
         options.highlighted = [number for number, _ in SIGNALS].index(signal.SIGTERM)
         options.focus()
 
     def action_move(self, places: int) -> None:
         """Mark another signal."""
-        options = self.query_one(OptionList)
-        (options.action_cursor_down if places > 0 else options.action_cursor_up)()
+        self.query_one(MarkedList).move(places)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """Enter or a click marks only; sending takes the confirming key."""
@@ -71,5 +66,5 @@ class SignalScreen(ModalScreen[signal.Signals | None]):
 
     def action_confirm(self) -> None:
         """Answer with the marked signal."""
-        marked = self.query_one(OptionList).highlighted
+        marked = self.query_one(MarkedList).highlighted
         self.dismiss(None if marked is None else SIGNALS[marked][0])

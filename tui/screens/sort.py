@@ -7,10 +7,10 @@ from textual.binding import Binding
 from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Label, OptionList
-from textual.widgets.option_list import Option
 
 from ...engine.settings import SortColumn
 from ..process_rows import SortOrder, column_named
+from ..widgets.marked_list import MarkedList
 
 SORTABLE: tuple[SortColumn, ...] = get_args(SortColumn)
 """Columns on offer, as the setting `sort` knows them."""
@@ -35,7 +35,7 @@ class SortScreen(ModalScreen[SortOrder | None]):
         """Yield the columns."""
         with Vertical(classes="dialog -narrow"):
             yield Label("Sort processes by", classes="dialog--title")
-            yield OptionList(*(Option(self._describe(name), id=name) for name in SORTABLE), compact=True)
+            yield MarkedList((name, self._describe(name)) for name in SORTABLE)
             yield Label("Enter chooses, Esc cancels", classes="dialog--hint")
 
     def _describe(self, name: SortColumn) -> str:
@@ -45,14 +45,13 @@ class SortScreen(ModalScreen[SortOrder | None]):
 
     def on_mount(self) -> None:
         """Put the cursor on the column in use."""
-        options = self.query_one(OptionList)
+        options = self.query_one(MarkedList)
         options.highlighted = SORTABLE.index(self._order.column)
         options.focus()
 
     def action_move(self, places: int) -> None:
         """Move the cursor."""
-        options = self.query_one(OptionList)
-        (options.action_cursor_down if places > 0 else options.action_cursor_up)()
+        self.query_one(MarkedList).move(places)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """Answer with the order chosen."""

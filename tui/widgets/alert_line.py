@@ -1,11 +1,14 @@
-"""The newest findings on one line: the open ones first."""
+"""The newest findings on one line: the open ones first; in low windows the notes stand beside them."""
 
 from collections.abc import Sequence
 
 from ...engine.model import Finding
 from ..drawing.glyphs import Glyphs
-from .one_line import OneLine, Piece, join_pieces
+from .note_line import fit_notes
+from .one_line import OneLine, Piece, join_pieces, measure_pieces
 from .title_line import format_time
+
+SEPARATOR = "   "
 
 
 class AlertLine(OneLine):
@@ -14,20 +17,33 @@ class AlertLine(OneLine):
     def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._glyphs = glyphs
+        self._alerts: list[Piece] = []
+        self._notes: tuple[str, ...] = ()
 
-    def show(self, findings: Sequence[Finding], clock: str) -> None:
+    def show(self, findings: Sequence[Finding], clock: str, notes: Sequence[str] = ()) -> None:
         """Show findings in the order given, as many as fit.
 
         Args:
             findings: Open findings first, newest first.
             clock: Clock of the samples they are about.
+            notes: Notes that have no line of their own.
         """
-        heading = Piece("Alerts  ", "muted")
-        if not findings:
-            self.set_pieces([heading, Piece("none", "muted")])
-            return
         groups = [_describe(finding, clock, self._glyphs) for finding in findings]
-        self.set_pieces([heading, *join_pieces(groups)])
+        alerts = join_pieces(groups, SEPARATOR) if groups else [Piece("none", "muted")]
+        self._alerts, self._notes = [Piece("Alerts  ", "muted"), *alerts], tuple(notes)
+        self._arrange()
+
+    def on_resize(self) -> None:
+        """Choose anew what fits."""
+        self._arrange()
+
+    def _arrange(self) -> None:
+        if not self._notes:
+            self.set_pieces(self._alerts)
+            return
+        heading = Piece(f"{SEPARATOR}Notes  ", "muted")
+        left, right = fit_notes(self._notes, self.size.width - measure_pieces([*self._alerts, heading]))
+        self.set_pieces([*self._alerts, heading, *left] if left else self._alerts, right)
 
 
 def _describe(finding: Finding, clock: str, glyphs: Glyphs) -> list[Piece]:
@@ -37,4 +53,4 @@ def _describe(finding: Finding, clock: str, glyphs: Glyphs) -> list[Piece]:
     if finding.closed_s is not None:
         closed = format_time(finding.closed_s, clock)
         return [Piece(f"{time} {mark} {finding.kind}{where}, closed {closed}", "muted")]
-    return [Piece(f"{time} "), Piece(f"{mark} {finding.kind}{where}", finding.severity)]
+    return [Piece(f"{time} "), Piece(f"{mark} {finding.kind}{where}, {finding.severity}", finding.severity)]

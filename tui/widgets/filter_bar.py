@@ -8,6 +8,10 @@ from textual.containers import Horizontal
 from textual.message import Message
 from textual.widgets import Input, Label
 
+HINT = "in user, PID, command, note, GPU; Enter keeps, Esc clears"
+LEAST_WORDS_CELLS = 22
+"""Cells for the label and the words."""
+
 
 class FilterBar(Horizontal):
     """Takes words to filter by; Enter keeps them, Esc clears them."""
@@ -18,6 +22,8 @@ class FilterBar(Horizontal):
         display: none;
         background: $surface;
         Label { width: auto; padding: 0 1; color: $role-accent; }
+        .filter-bar--hint { color: $role-muted; }
+        &.-narrow .filter-bar--hint { display: none; }
         Input { width: 1fr; height: 1; border: none; padding: 0; background: $surface; }
     }
     """
@@ -46,9 +52,14 @@ class FilterBar(Horizontal):
     def compose(self) -> ComposeResult:
         """Yield the label and the input."""
         yield Label("filter /")
-        field = Input(placeholder="user, pid, command or gpu0; Enter keeps, Esc clears", compact=True)
+        field = Input(placeholder="such as: rank 7", compact=True)
         field.cursor_blink = False
         yield field
+        yield Label(HINT, classes="filter-bar--hint")
+
+    def on_resize(self) -> None:
+        """Leave the hint out where the words would have no room beside it."""
+        self.set_class(self.size.width < len(HINT) + LEAST_WORDS_CELLS, "-narrow")
 
     def open(self) -> None:
         """Show the bar and take the keys."""

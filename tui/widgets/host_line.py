@@ -3,8 +3,9 @@
 from ...engine.model import HostSample
 from ...engine.units import GIB
 from ..drawing.spans import Role
-from .one_line import OneLine, Piece, join_pieces
+from .one_line import OneLine, Piece, join_pieces, measure_pieces
 
+SEPARATOR = "   "
 SCARCE_PERCENT = 95.0
 """Use of the host's memory from which the figure is drawn as a warning."""
 
@@ -12,15 +13,33 @@ SCARCE_PERCENT = 95.0
 class HostLine(OneLine):
     """Shows what the host, or the container around us, has left."""
 
-    def show(self, host: HostSample | None, *, is_recorded: bool = False) -> None:
-        """Show the host's figures; unmeasured ones are `—`, and a recording without a host says nothing."""
-        if host is None and is_recorded:
-            self.set_pieces([])
-        elif host is None:
-            self.set_pieces([Piece("host —", "muted")])
+    _groups: tuple[list[Piece], ...] = ()
+
+    def show(self, host: HostSample | None, *, is_recorded: bool = False, has_memory: bool = True) -> None:
+        """Show the host's figures; unmeasured ones are `—`, and a recording without a host says nothing.
+
+        Args:
+            host: The host's figures, or None where there are none.
+            is_recorded: Whether it is of a recording.
+            has_memory: Whether memory is told here; not where something else shows it.
+        """
+        if host is None:
+            self._groups = () if is_recorded else ([Piece("host —", "muted")],)
         else:
-            groups = [_describe_memory(host), _describe_swap(host), _describe_processor(host)]
-            self.set_pieces(join_pieces(groups, "   "))
+            memory = (_describe_memory(host),) if has_memory else ()
+            self._groups = (*memory, _describe_swap(host), _describe_processor(host))
+        self._arrange()
+
+    def on_resize(self) -> None:
+        """Choose anew what fits."""
+        self._arrange()
+
+    def _arrange(self) -> None:
+        """Show whole figures only; the first stays, cut if it must be."""
+        count = len(self._groups)
+        while count > 1 and measure_pieces(join_pieces(self._groups[:count], SEPARATOR)) > self.size.width:
+            count -= 1
+        self.set_pieces(join_pieces(self._groups[:count], SEPARATOR))
 
 
 def _describe_memory(host: HostSample) -> list[Piece]:

@@ -1,6 +1,6 @@
 """The keys that matter most, read from the bindings; a click on one presses it."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from textual.app import App
 from textual.binding import ActiveBinding, Binding
@@ -15,6 +15,8 @@ ALWAYS = ("app-help", "app-quit")
 class KeyLine(OneLine):
     """Shows every binding that asks to be shown, as far as there is room."""
 
+    _hidden: tuple[str, ...] = ()
+
     def on_mount(self) -> None:
         """Read the bindings as soon as there are any."""
         self.screen.bindings_updated_signal.subscribe(self, lambda _: self._arrange())
@@ -24,8 +26,18 @@ class KeyLine(OneLine):
         """Choose anew what fits."""
         self._arrange()
 
+    def hide(self, actions: Collection[str]) -> None:
+        """Leave out the keys of actions that make no sense now."""
+        if tuple(actions) != self._hidden:
+            self._hidden = tuple(actions)
+            self.call_after_refresh(self._arrange)
+
     def _arrange(self) -> None:
-        shown = _unique(self.screen.active_bindings.values())
+        shown = [
+            binding
+            for binding in _unique(self.screen.active_bindings.values())
+            if binding.action.split("(")[0] not in self._hidden
+        ]
         right = [piece for binding in shown if binding.id in ALWAYS for piece in self._draw(binding)]
         left: list[Piece] = []
         for binding in shown:

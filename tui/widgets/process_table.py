@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
@@ -11,8 +12,10 @@ from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from ...analyzers.device_names import name_devices
 from ...engine.model import DeviceSample
 from ..bindings import PROCESS_BINDINGS
+from ..drawing.numbers import count_text
 from ..drawing.spans import Role, Span, fit_line, fit_text, line_width, right_text, to_strip
 from ..process_rows import (
     COLUMNS,
@@ -23,6 +26,7 @@ from ..process_rows import (
     SortOrder,
     collect_rows,
     filter_rows,
+    find_terms,
     sort_rows,
 )
 from ..theme import ROLES, role_classes, role_rules
@@ -72,6 +76,9 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
         super().__init__(id=id)
         self.rows: list[ProcessRow] = []
         self._all_rows: list[ProcessRow] = []
+        self._untold: tuple[DeviceSample, ...] = ()
+        self._is_nothing_told = False
+        self._terms: tuple[str, ...] = ()
         self._drawn: list[tuple[str, ...]] = []
         self._selected: ProcessKey | None = None
         self._selected_index = 0
@@ -88,9 +95,13 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
         return self.rows[self._selected_index] if self.rows else None
 
     def show(self, devices: Sequence[DeviceSample]) -> None:
-        """List the processes of these devices."""
+        """List the processes of these devices; those whose driver does not tell are named."""
+        counted, untold = self.process_count, self._untold
         self._all_rows = collect_rows(devices)
-        self._update_rows()
+        self._untold = tuple(device for device in devices if device.processes is None)
+        self._is_nothing_told = bool(devices) and len(self._untold) == len(devices)
+        names = [[device.uuid for device in those] for those in (untold, self._untold)]
+        self._update_rows(is_heading_changed=counted != self.process_count or names[0] != names[1])
 
     def watch_order(self) -> None:
         """Sort anew."""
@@ -104,10 +115,11 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
         """Bring the shown rows up to date and repaint those that changed."""
         before, cursor = self._drawn, self._selected_index
         self.rows = sort_rows(filter_rows(self._all_rows, self.filter_text), self.order)
+        terms, self._terms = self._terms, find_terms(self._all_rows, self.filter_text)
         self._drawn = [_look_of(row) for row in self.rows]
         self._follow_selection()
         self.virtual_size = Size(0, 1 + len(self.rows))
-        if is_heading_changed or bool(before) != bool(self.rows) or self.filter_text:
+        if is_heading_changed or len(before) != len(self.rows) or terms != self._terms:
             self.refresh()
             return
         changed = [
@@ -197,7 +209,7 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         """Return the heading, a row, or what is said where there are none."""
-        width = self.size.width
+        width = self.scrollable_content_region.width
         looks = {role: self.get_component_rich_style(f"process-table--{role}") for role in ROLES}
         if y == 0:
             heading = self.get_component_rich_style("process-table--heading")
@@ -213,25 +225,48 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
         return strip
 
     def _heading(self, width: int) -> list[Span]:
-        """Return the titles, and at the right how many processes there are."""
+        """Return the titles, and at the right how many processes there are; a filter is always named."""
         spans = [Span(" ")]
-        for column in COLUMNS:
-            is_sorted = column.name == self.order.column
-            mark = SORT_MARKS[self.order.is_descending] if is_sorted else ""
-            role: Role = "accent" if is_sorted else "muted"
-            title = f"{mark}{column.title}" if column.is_number else f"{column.title}{mark}"
-            spans += [Span(_align(title, column), role), Span(" " * COLUMN_GAP)]
-        count = f"{len(self.rows)} of {self.process_count} match “{self.filter_text}” "
-        if not self.filter_text:
-            count = f"{self.process_count} process{'' if self.process_count == 1 else 'es'} "
+        for column in COLUMNS[:-1]:
+            spans += [self._title(column), Span(" " * COLUMN_GAP)]
+        last, count = self._title(COLUMNS[-1]), self._describe_count()
         room = width - line_width(spans)
-        if room > len(count):
-            spans.append(Span(right_text(count, room, ELLIPSIS), "accent" if self.filter_text else "muted"))
+        if room > line_width([last]) + cell_len(count):
+            spans += [last, Span(right_text(count, room - line_width([last]), ELLIPSIS), self._count_role)]
+        elif self.filter_text:
+            spans.append(Span(fit_text(count, room, ELLIPSIS), self._count_role))
+        else:
+            spans.append(last)
         return fit_line(spans, width)
+
+    def _title(self, column: Column) -> Span:
+        is_sorted = column.name == self.order.column
+        mark = SORT_MARKS[self.order.is_descending] if is_sorted else ""
+        title = f"{mark}{column.title}" if column.is_number else f"{column.title}{mark}"
+        return Span(_align(title, column), "accent" if is_sorted else "muted")
+
+    @property
+    def _count_role(self) -> Role:
+        return "accent" if self.filter_text else "muted"
+
+    def _describe_count(self) -> str:
+        """Return how many processes there are and match; `—` where nobody tells."""
+        if self.filter_text:
+            terms = " and ".join(f"“{term}”" for term in self._terms)
+            return f"{len(self.rows)} of {self.process_count} match {terms} "
+        if self._is_nothing_told:
+            return "— processes "
+        unknown = f", unknown on {name_devices(self._untold)}" if self._untold else ""
+        return f"{count_text(self.process_count, 'process', 'processes')}{unknown} "
 
     def _explain_absence(self) -> str:
         if self._all_rows:
             return f" no process matches “{self.filter_text}”; Esc shows all {self.process_count}"
+        if self._is_nothing_told:
+            reason = next((device.reason for device in self._untold if device.reason), None)
+            return f" process list not available: {reason or 'the driver does not tell it'}"
+        if self._untold:
+            return f" no process is known to hold memory; unknown on {name_devices(self._untold)}"
         return " no process holds memory on these devices, as far as the driver tells"
 
 

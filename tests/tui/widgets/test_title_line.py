@@ -41,7 +41,7 @@ def snapshot_with(*workers: WorkerStatus, **changes: object) -> Snapshot:
 async def test_trouble_comes_before_cost_and_cost_before_skipped_updates() -> None:
     failed = troubled(name="plugins", state="failed")
     restarted = troubled(restarts=2, samples_dropped=1)
-    title = await title_of(snapshot_with(restarted, failed, samples_dropped=1234), skipped=12)
+    title = await title_of(snapshot_with(restarted, failed, samples_dropped=1234), 300, skipped=12)
     facts = title.removesuffix("12:00:01").strip().split(" · ")
     assert facts == [
         "vramscope  node03",
