@@ -62,20 +62,7 @@ def run_agent(options: AgentOptions) -> int:
         if options.leaves_with_viewers:
             _empty_log()
         producer = _open_producer(options)
-        supervisor = WorkerSupervisor(folder, SystemClock()) if options.has_worker else None
-        hub = Hub(
-            folder,
-            producer,
-            version=options.version,
-            supervisor=supervisor,
-            leaves_with_viewers=options.leaves_with_viewers,
-        )
-        stop_on_signals(hub)
-        if not options.leaves_with_viewers:
-            sys.stderr.write(f"vramscope agent: serving {folder} (process {os.getpid()}); Ctrl-C ends it\n")
-            sys.stderr.flush()
-        gc.freeze()  # what was loaded stays; the collector need not walk it ten times a minute
-        hub.run()
+        _serve(folder, producer, options)
     finally:
         # After an error the log stays for the viewer, who tells its last line.
         _tidy(folder, is_private=options.is_folder_private and sys.exc_info()[0] is None)
@@ -84,6 +71,23 @@ def run_agent(options: AgentOptions) -> int:
         sys.stderr.flush()
         os._exit(0)  # a thread hangs in the driver: the interpreter's own way out would wait for it
     return 0
+
+
+def _serve(folder: Path, producer: SampleProducer, options: AgentOptions) -> None:
+    """Run the hub until it is told to end."""
+    hub = Hub(
+        folder,
+        producer,
+        version=options.version,
+        supervisor=WorkerSupervisor(folder, SystemClock()) if options.has_worker else None,
+        leaves_with_viewers=options.leaves_with_viewers,
+    )
+    stop_on_signals(hub)
+    if not options.leaves_with_viewers:
+        sys.stderr.write(f"vramscope agent: serving {folder} (process {os.getpid()}); Ctrl-C ends it\n")
+        sys.stderr.flush()
+    gc.freeze()  # what was loaded stays; the collector need not walk it ten times a minute
+    hub.run()
 
 
 def _empty_log() -> None:

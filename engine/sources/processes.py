@@ -8,9 +8,8 @@ from typing import Literal, NamedTuple
 
 from ..model import ProcessReading
 from .containers import find_container
+from .pid_namespace import has_own_pids
 
-INITIAL_PID_NAMESPACE = "pid:[4026531836]"
-"""Name of the kernel's first pid namespace (PROC_PID_INIT_INO), in which the host's processes are."""
 MOST_COMMAND_BYTES = 2048
 CHECK_INTERVAL_S = 1.0
 """How long what was seen of a pid holds: one look serves all devices that list it in one round."""
@@ -82,7 +81,7 @@ class ProcessTable:
         self._seen: dict[int, _Seen] = {}
         self._forget_due_s = clock_s() + FORGET_AFTER_S
         self._users: dict[int, str] = {}
-        self._is_contained = _read_link(self._proc / "self/ns/pid") not in (None, INITIAL_PID_NAMESPACE)
+        self._is_contained = has_own_pids(self._proc)
         self._has_device_files = (root / "dev/nvidiactl").exists()
         self._own_container = find_container(self._read_text("self/cgroup") or "")
         self._boot_s = self._read_boot_time_s()

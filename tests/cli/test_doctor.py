@@ -11,6 +11,9 @@ import pytest
 
 from vramscope.cli.doctor.check import Check, Examination, Patient
 from vramscope.cli.doctor.driver import examine_device_files, examine_driver, examine_module
+from vramscope.cli.doctor.system import examine_host
+from vramscope.engine.sources.pid_namespace import INITIAL_PID_NAMESPACE
+from vramscope.engine.sources.processes import ProcessTable
 
 from ..pretend_nvml.driver import PretendDriver
 from .running import GIB, Outcome, no_library, run
@@ -201,3 +204,26 @@ def test_device_files_are_counted(tmp_path: Path) -> None:
         pytest.skip("device files cannot be made here")
     (check,) = examine_device_files(tmp_path)
     assert (check.status, check.found) == ("ok", f"1 files {tmp_path}/nvidia* are open to this user")
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+def test_the_note_on_containers_and_the_process_list_agree(is_own: bool, tmp_path: Path) -> None:
+    (tmp_path / "proc/self/ns").mkdir(parents=True)
+    namespace = "pid:[4026532999]" if is_own else INITIAL_PID_NAMESPACE
+    (tmp_path / "proc/self/ns/pid").symlink_to(namespace)
+    checks = [check for check in examine_host(tmp_path / "proc") if "by pid only" in check.found]
+    process = ProcessTable(tmp_path, is_hidden=lambda _: False).read(99, None)
+    assert [check.status for check in checks] == (["note"] if is_own else [])
+    assert process.location == ("outside" if is_own else "gone")
+
+
+def test_no_zeros_are_told(pretend_driver: PretendDriver, pretend_environment: dict[str, str]) -> None:
+    pretend_driver.add_device()
+    with agent("--interval", "0.2"):
+        found = checks_of(run("doctor", "--json"))["worker"]["found"]
+    assert found.startswith("worker analyzers: ")
+    assert "restart" not in found
+    pretend_driver.raw.init_error = 9
+    last_line = run("doctor").stdout.splitlines()[-1]
+    assert "problem" in last_line
+    assert "0 " not in last_line

@@ -12,6 +12,7 @@ from vramscope.engine.errors import VramscopeError
 from vramscope.engine.plugins import find_entry_points, make_plugins
 from vramscope.engine.settings.layers import list_unknown_variables
 from vramscope.engine.sources.host import HostReader
+from vramscope.engine.sources.pid_namespace import has_own_pids
 from vramscope.engine.units import format_bytes
 
 from ..configuration import load_configuration
@@ -44,19 +45,22 @@ def examine_versions() -> Iterator[Check]:
         )
 
 
-def examine_host() -> Iterator[Check]:
+def examine_host(proc: Path = Path("/proc")) -> Iterator[Check]:
     """Look at the memory this process may use, and whether it runs in a container."""
     host = HostReader().read()
     limit = "the cgroup's limit" if host.limit == "cgroup" else "the host's"
     yield Check("host memory", "ok", f"{format_bytes(host.total_bytes)} ({limit})")
     kind = _name_container()
-    if kind is not None:
+    if has_own_pids(proc):
+        where = kind or "a pid namespace of its own"
         yield Check(
             "container",
             "note",
-            f"running inside {kind}: processes outside it are shown by pid only",
+            f"running inside {where}: processes outside it are shown by pid only",
             "start the container with --pid=host to see their users and commands",
         )
+    elif kind is not None:
+        yield Check("container", "ok", f"running inside {kind}, which sees the host's processes")
 
 
 def examine_settings(arguments: Namespace) -> Iterator[Check]:
