@@ -1,0 +1,31 @@
+"""`make demo`: whatever ends it, its program ends too and nothing stays behind."""
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from .running import REPOSITORY
+
+SCRIPT = """
+import os, sys
+from benchmarks.demo import Ending
+ending = Ending()
+ending.install()
+code = ending.run([sys.executable, "-c", "print('up', flush=True); import time; time.sleep(60)"], dict(os.environ))
+print("tidied", flush=True)
+sys.exit(code)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_program_and_leaves_time_to_tidy(number: signal.Signals) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", SCRIPT], cwd=REPOSITORY, stdout=subprocess.PIPE, encoding="utf-8"
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        process.send_signal(number)
+        assert process.wait(timeout=10) == 128 + number
+        assert process.stdout.read() == "tidied\n"
