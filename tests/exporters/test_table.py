@@ -151,7 +151,9 @@ def test_the_verdict_is_never_cut() -> None:
 
 def test_what_is_missing_is_said_once() -> None:
     reason = "libnvidia-ml.so.1 was not found"
-    text = render_table(make_status(notes=(f"No NVIDIA driver library: {reason}", "another note")), TableStyle(width=200))
+    text = render_table(
+        make_status(notes=(f"No NVIDIA driver library: {reason}", "another note")), TableStyle(width=200)
+    )
     assert text.count(reason) == 1
     assert "note another note" in text
 
