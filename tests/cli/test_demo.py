@@ -13,7 +13,8 @@ import os, sys
 from benchmarks.demo import Ending
 ending = Ending()
 ending.install()
-code = ending.run([sys.executable, "-c", "print('up', flush=True); import time; time.sleep(60)"], dict(os.environ))
+program = "import time; print('up', flush=True); time.sleep(60)"
+code = ending.run([sys.executable, "-c", program], dict(os.environ))
 print("tidied", flush=True)
 sys.exit(code)
 """
