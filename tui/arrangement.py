@@ -87,5 +87,14 @@ def _share(room: int, spare: int, needs: Needs) -> int:
         if is_one_row_each and needs.devices_height(room - LEAST_PROCESS_ROWS) > needs.device_count:
             limit = LEAST_PROCESS_ROWS
     rows = min(wanted, spare, limit)
-    unused = room - rows - needs.devices_height(room - rows)
-    return min(wanted, rows + max(0, unused))
+    return min(wanted, rows + _count_unused(room - rows, needs))
+
+
+def _count_unused(rows: int, needs: Needs) -> int:
+    """Return how many of the devices' rows they can do without and still look the same."""
+    height = needs.devices_height(rows)
+    unused = max(0, rows - height)
+    # A layout may want a row more than it draws on; taking that one would make it fall back to a lower one.
+    while unused and needs.devices_height(rows - unused) < height:
+        unused -= 1
+    return unused

@@ -68,7 +68,8 @@ APP_BINDINGS = [
         "save settings",
         "Keep the theme and the sorting for next time.",
     ),
-    bind("question_mark,f1", "help", "app-help", "help", "Show this help.", shown_as="?"),
+    bind("question_mark", "help", "app-help", "help", "Show this help.", shown_as="?"),
+    bind("f1", "help", "app-help", "help", "Show this help."),
     bind("q", "quit", "app-quit", "quit", "Leave vramscope; the training goes on.", shown_as="q"),
     bind(
         "ctrl+c,ctrl+q,ctrl+d",

@@ -76,6 +76,12 @@ def test_rows_that_the_devices_do_not_use_go_to_the_processes() -> None:
     assert chosen.process_rows == 70 - chosen.chrome_rows - 32
 
 
+def test_the_list_takes_no_row_for_which_devices_would_shrink() -> None:
+    needs = Needs(8, 8, lambda rows: 31 if rows >= 32 else 24, 30)
+    chosen = arrange(50, needs)
+    assert 50 - chosen.chrome_rows - chosen.process_rows == 32
+
+
 def test_devices_get_a_second_row_before_the_list_grows() -> None:
     chosen = arrange(24, EIGHT)
     assert (24 - chosen.chrome_rows - chosen.process_rows) // 8 == 2

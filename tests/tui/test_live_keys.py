@@ -110,6 +110,10 @@ async def test_wrapped_help_keeps_its_column() -> None:
         assert not rows[first + 1][:column].strip("│ ")
         assert "Ctrl+P" in shown_text(app)
         assert "^" not in shown_text(app).replace("▲", "")
+        await pilot.resize_terminal(80, 24)
+        await pilot.pause()
+        assert "vramscope: keys" in shown_text(app)
+        assert "Esc closes, up and down scroll" in shown_text(app)
 
 
 async def test_one_leads_back_to_the_live_screen() -> None:
@@ -390,6 +394,7 @@ async def test_filtering_leaves_no_blank_rows_and_moves_no_device(height: int) -
         await pilot.pause()
         heading = app.live.processes.render_line(0).text
         assert "of 12 match “rank 7”" in heading
+        assert app.live.processes.size.height >= rows - 1, "the list keeps its share while it has the keys"
 
 
 async def test_the_filter_says_what_is_searched() -> None:

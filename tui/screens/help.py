@@ -44,7 +44,7 @@ class HelpScreen(ModalScreen[None]):
         with Vertical(classes="dialog -tall"):
             yield Label("vramscope: keys", classes="dialog--title")
             with VerticalScroll():
-                yield Static()
+                yield Static(id="help-text")
             yield Label("Esc closes, up and down scroll", classes="dialog--hint")
 
     def on_mount(self) -> None:
@@ -57,7 +57,7 @@ class HelpScreen(ModalScreen[None]):
 
     def _write(self) -> None:
         dialog = min(WIDTH, self.app.size.width) - FRAME_CELLS
-        self.query_one(Static).update(Content("\n").join(self._lines(dialog)))
+        self.query_one("#help-text", Static).update(Content("\n").join(self._lines(dialog)))
 
     def _lines(self, width: int) -> Iterator[Content]:
         groups = collect_keys(self._explained)

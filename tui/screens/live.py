@@ -321,7 +321,7 @@ class LiveScreen(ThriftyScreen[None]):
     def end_filter(self, message: FilterBar.Closed) -> None:
         """Give the keys to what was filtered."""
         message.stop()
-        self.processes.focus()
+        self.set_focus(self.processes)
         self._rearrange()
 
     def action_signal(self) -> None:
