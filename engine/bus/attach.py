@@ -1,5 +1,6 @@
 """What feeds the screens: a thread that follows a hub, starts one where none runs, and comes back to it."""
 
+import os
 import shutil
 import subprocess
 import tempfile
@@ -47,7 +48,7 @@ class HubFeed:
         self._hub: subprocess.Popen[bytes] | None = None
         self._spawn_due_s = 0.0
         self._stop = threading.Event()
-        self._client: Client | None = None
+        self._closing_fd, self._open_fd = os.pipe()
         self._thread = threading.Thread(target=self._follow, name="hub-feed", daemon=True)
         self._on_snapshot: Callable[[Snapshot], None] | None = None
         self.history = History()
@@ -67,7 +68,9 @@ class HubFeed:
 
     def stop(self) -> None:
         """End the thread and leave the hub, which ends by itself if this was its last viewer."""
-        self._stop.set()
+        if not self._stop.is_set():
+            self._stop.set()
+            os.close(self._open_fd)  # wakes the thread
         if self._thread.is_alive():
             self._thread.join(timeout=0.5)
         if self._hub is not None:
@@ -76,11 +79,12 @@ class HubFeed:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def _follow(self) -> None:
-        client = Client(self._folder, history=self.history)
+        client = Client(self._folder, history=self.history, closing_fd=self._closing_fd)
         shown: Snapshot | None = None
         told_s = 0.0
         while not self._stop.is_set():
-            snapshot = client.snapshot(timeout_s=0.25)
+            is_live = shown is not None and shown.connection == "live"
+            snapshot = client.snapshot(timeout_s=1.5 if is_live else 0.25)
             now_s = self._clock.monotonic_s()
             if snapshot.connection != "live":
                 snapshot = self._tend(snapshot, now_s)
@@ -93,6 +97,7 @@ class HubFeed:
             if self._on_snapshot is not None:
                 self._on_snapshot(snapshot)
         client.close()
+        os.close(self._closing_fd)
 
     def _tend(self, snapshot: Snapshot, now_s: float) -> Snapshot:
         """Start a hub where none is left, and say why the last one ended."""

@@ -15,6 +15,7 @@ from .snapshot import Snapshot
 from .stream import Event, HubStream, Joined
 
 POLL_S = 0.25
+MOST_PATIENCE_S = 1.5
 REPEAT_S = 0.5
 """How often `connect` asks until it is answered: what is sent to a hub that is being replaced is lost."""
 SILENT_INTERVALS = 2.5
@@ -27,16 +28,24 @@ class Client:
     Args:
         runtime_dir: Folder of the hub.
         history: History to fill; a fresh one by default.
+        closing_fd: Read end of a pipe whose closing makes `snapshot` return at once.
         clock: Injected in tests.
     """
 
     def __init__(
-        self, runtime_dir: Path, *, history: History | None = None, clock: Clock | None = None
+        self,
+        runtime_dir: Path,
+        *,
+        history: History | None = None,
+        closing_fd: int | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self.history = history or History()
         self._runtime_dir = runtime_dir
         self._clock = clock or SystemClock()
         self._stream = HubStream(runtime_dir, is_viewer=True, clock=self._clock)
+        if closing_fd is not None:
+            self._stream.watch(closing_fd)
         self._findings: dict[str, Finding] = {}
         self._snapshot = Snapshot()
 
@@ -48,11 +57,20 @@ class Client:
         deadline_s = self._clock.monotonic_s() + timeout_s
         while True:
             left_s = deadline_s - self._clock.monotonic_s()
-            events = self._stream.events(max(0.0, min(POLL_S, left_s)))
+            events = self._stream.events(max(0.0, min(self._patience_s, left_s)))
             is_changed = self._apply(events)
             is_changed = self._judge_connection() or is_changed
-            if is_changed or self._clock.monotonic_s() >= deadline_s:
+            is_over = self._stream.is_watched_closed or self._clock.monotonic_s() >= deadline_s
+            if is_changed or is_over:
                 return self._snapshot
+
+    @property
+    def _patience_s(self) -> float:
+        """How long to sleep without looking at the connection: a hub that lives wakes us with each sample."""
+        hub = self._snapshot.hub
+        if hub is None or self._snapshot.connection != "live":
+            return POLL_S
+        return max(POLL_S, min(1.25 * hub.interval_s, MOST_PATIENCE_S))
 
     def samples(self) -> Iterator[Sample]:
         """Yield samples as they arrive, for ever; ends when the hub is gone.
