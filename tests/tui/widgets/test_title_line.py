@@ -34,8 +34,8 @@ def troubled(**changes: object) -> WorkerStatus:
     return msgspec.structs.replace(make_hub().workers[0], **changes)
 
 
-def snapshot_with(*workers: WorkerStatus, **changes: object) -> Snapshot:
-    return make_snapshot(8, hub=make_hub(workers=workers), **changes)
+def snapshot_with(*workers: WorkerStatus, samples_dropped: int = 0) -> Snapshot:
+    return make_snapshot(8, hub=make_hub(workers=workers), samples_dropped=samples_dropped)
 
 
 async def test_trouble_comes_before_cost_and_cost_before_skipped_updates() -> None:
