@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from tests.tui.canned import NODE, FakeFeed, make_app, make_device, make_sample, make_snapshot
-from tests.tui.test_live_keys import notices
+from tests.tui.looks import notices
 from vramscope.engine.model import ProcessReading
 from vramscope.tui.app import VramscopeApp
 from vramscope.tui.process_signals import (

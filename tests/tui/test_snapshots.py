@@ -95,6 +95,7 @@ def test_other_themes(theme: str, snap_compare: SnapCompare) -> None:
 def test_over_the_live_screen(name: str, keys: list[str], snap_compare: SnapCompare) -> None:
     async def press(pilot: Pilot[None]) -> None:
         await pilot.press(*keys)
-        await pilot.pause(0.4 if name == "palette" else 0)
+        await pilot.app.workers.wait_for_complete()  # the palette gathers its commands in one
+        await pilot.pause()
 
     assert snap_compare(app_for("eight"), terminal_size=(100, 32), run_before=press), name

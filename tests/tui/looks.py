@@ -1,0 +1,22 @@
+"""What a test reads off a running app."""
+
+from vramscope.tui.app import VramscopeApp
+from vramscope.tui.widgets.title_line import TitleLine
+
+
+def notices(app: VramscopeApp) -> list[str]:
+    return [notification.message for notification in app._notifications]
+
+
+def shown_screen(app: VramscopeApp) -> type[object]:
+    return type(app.screen)
+
+
+def shown_text(app: VramscopeApp) -> str:
+    """Return what is on the screen, without frames and with wrapped sentences in one piece."""
+    lines = [strip.text.replace("│", " ") for strip in app.screen._compositor.render_strips()]
+    return " ".join(" ".join(lines).split())
+
+
+def title(app: VramscopeApp) -> str:
+    return app.live.query_one(TitleLine).text
