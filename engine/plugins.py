@@ -2,7 +2,7 @@
 
 A distribution offers a plug-in by an entry point in the group `vramscope.sources` or
 `vramscope.analyzers`; the object it names is called without arguments and returns the source or the
-analyzer. Vramscope's own are found the same way, so the engine knows none by name.
+analyzer. Vramscope's own analyzers are found the same way, so the engine knows none by name.
 """
 
 import sys

@@ -22,5 +22,3 @@ class Snapshot(msgspec.Struct, frozen=True):
     hub: HubStatus | None = None
     samples_dropped: int = 0
     """Samples that never reached this viewer."""
-    frames_skipped: int = 0
-    """Snapshots that a newer one replaced before they were drawn."""

@@ -49,14 +49,13 @@ async def test_losing_the_hub_ages_the_picture_and_keeps_it() -> None:
         assert app.live._age_timer is None
 
 
-async def test_drops_skips_and_workers_are_counted_in_the_title() -> None:
+async def test_drops_and_workers_are_counted_in_the_title() -> None:
     worker = msgspec.structs.replace(make_hub().workers[0], restarts=2, samples_dropped=5)
     hub = make_hub(workers=(worker,))
-    app = make_app(FakeFeed(make_snapshot(2, samples_dropped=1234, frames_skipped=9, hub=hub)))
+    app = make_app(FakeFeed(make_snapshot(2, samples_dropped=1234, hub=hub)))
     async with app.run_test(size=(200, 50)):
         for words in (
             "1,234 samples dropped",
-            "screen behind: 9 updates skipped",
             "worker analyzers restarted 2×",
             "worker analyzers missed 5 samples",
             "agent up 12 h 00 m, 0.2 % CPU",

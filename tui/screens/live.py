@@ -132,9 +132,7 @@ class LiveScreen(ThriftyScreen[None]):
         self._alerts.show(self.snapshot.findings, sample.clock if sample else "wall", notes)
 
     def _show_title(self) -> None:
-        skipped = self._skips.grow(
-            self.frames_skipped + self.snapshot.frames_skipped, self._clock.monotonic_s()
-        )
+        skipped = self._skips.grow(self.frames_skipped, self._clock.monotonic_s())
         self._title.show(self.snapshot, frames_skipped=skipped, paused_since_s=self.paused_since_s)
 
     def _show_verdict(self) -> None:
