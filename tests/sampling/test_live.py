@@ -110,7 +110,9 @@ def test_all_devices_may_hang_one_after_another() -> None:
         _next(producer)
         for reader in source.readers:
             reader.may_return.clear()
-        _next(producer, lambda s: all(d.state == "stale" for d in s.devices))
+        sample = _next(producer, lambda s: all(d.state == "stale" for d in s.devices))
+        assert producer.has_held_calls
+    assert len(sample.devices) == 3
 
 
 def test_a_source_that_hangs_at_its_start_does_not_hold_the_first_sample() -> None:
