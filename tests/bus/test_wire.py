@@ -43,12 +43,10 @@ def test_a_message_over_the_cap_is_refused_before_it_is_decoded() -> None:
 
 @given(st.binary(max_size=300))
 def test_garbage_is_refused_and_nothing_else(data: bytes) -> None:
-    try:
+    body: Welcome | None = None
+    with contextlib.suppress(WireError):
         body = body_of(decode(data), Welcome)
-    except WireError as refusal:
-        assert "refused" in str(refusal) or "speaks protocol" in str(refusal)
-    else:
-        assert isinstance(body, Welcome)
+    assert body is None or isinstance(body, Welcome)
 
 
 @given(st.integers(0, 400), st.integers(0, 255))
