@@ -63,7 +63,7 @@ def test_a_large_device_says_everything_in_words() -> None:
     assert lines[2].startswith("  peak 40.0 at ")
     assert "1 process" in lines[2]
     assert lines[3].rstrip().endswith("80.0 GiB")
-    assert re.match(r"  1[0-3] min ago ─", lines[10])
+    assert lines[10].startswith("  10 min ago ─") or lines[10].startswith("  11 min ago ─")
     assert lines[10].rstrip().endswith("now")
 
 
@@ -181,7 +181,7 @@ def test_a_graph_shifts_once_a_cell_and_only_then() -> None:
         rows.append(line_text(lines[8]))
     edges = [len(row) - len(row.lstrip()) for row in rows[21:]]
     assert edges == sorted(edges, reverse=True)
-    assert len(set(edges)) <= 1 + 20 // 2
+    assert len(set(edges)) <= 1 + 20 // 6 + 1
 
 
 @pytest.mark.parametrize(("seconds", "window_s"), [(16, 20), (45, 60), (250, 300), (900, 600)])
