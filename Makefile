@@ -48,7 +48,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
 
 $(VENV)/.tested: $(VENV)/.installed
 	@echo "vramscope: installing what the tests need into $(VENV)" >&2
-	@$(PIP) --editable '.[test]' && touch $@
+	@$(PIP) --editable '.[test,train]' && touch $@
 
 $(VENV)/.benched: $(VENV)/.installed benchmarks/peers.txt
 	@echo "vramscope: installing the peers into $(VENV)/peers" >&2

@@ -22,6 +22,7 @@ def describe_sample(
         node=sample.node,
         host=sample.host,
         devices=sample.devices,
+        ranks=sample.ranks,
         findings=tuple(findings),
         notes=tuple(dict.fromkeys((*sample.notes, *notes))),
     )
@@ -41,6 +42,7 @@ def describe_snapshot(snapshot: Snapshot) -> NodeStatus | None:
         node=sample.node,
         host=sample.host,
         devices=sample.devices,
+        ranks=sample.ranks,
         findings=snapshot.findings,
         notes=tuple(notes),
         agent=snapshot.hub,

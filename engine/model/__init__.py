@@ -1,18 +1,20 @@
 """The words of vramscope: frozen structs that cross every boundary."""
 
 from .analysis import Analyzer
-from .device import (
-    AllocatorReading,
-    DeviceKind,
-    DeviceSample,
-    DeviceState,
-    MemoryReading,
-    ProcessReading,
-    RankCoordinates,
-)
+from .device import DeviceKind, DeviceSample, DeviceState, MemoryReading, ProcessReading
 from .finding import SEVERITIES, Evidence, Finding, Severity, make_finding_id
 from .host import HostSample
+from .rank import (
+    AllocatorReading,
+    Backend,
+    ModelStateReading,
+    RankCoordinates,
+    RankSample,
+    RankState,
+    StepReading,
+)
 from .sample import Sample
+from .segments import LiveStack, Segment, SegmentMap
 from .status import STATUS_SCHEMA, HubStatus, NodeStatus, WorkerStatus
 
 __all__ = [
@@ -20,6 +22,7 @@ __all__ = [
     "STATUS_SCHEMA",
     "AllocatorReading",
     "Analyzer",
+    "Backend",
     "DeviceKind",
     "DeviceSample",
     "DeviceState",
@@ -27,12 +30,19 @@ __all__ = [
     "Finding",
     "HostSample",
     "HubStatus",
+    "LiveStack",
     "MemoryReading",
+    "ModelStateReading",
     "NodeStatus",
     "ProcessReading",
     "RankCoordinates",
+    "RankSample",
+    "RankState",
     "Sample",
+    "Segment",
+    "SegmentMap",
     "Severity",
+    "StepReading",
     "WorkerStatus",
     "make_finding_id",
 ]

@@ -4,11 +4,14 @@ from typing import Literal
 
 import msgspec
 
+from .rank import AllocatorReading, RankCoordinates
+
 DeviceState = Literal["ok", "lost", "stale", "unsupported"]
 """`ok`; `lost`: fell off the bus; `stale`: a call has not returned; `unsupported`: memory is not readable."""
 
-DeviceKind = Literal["gpu", "mig", "unified", "vgpu", "trace"]
-"""A whole GPU, a MIG instance, a GPU that shares the host's memory, a virtual GPU, a recorded rank."""
+DeviceKind = Literal["gpu", "mig", "unified", "vgpu", "trace", "simulated", "cpu"]
+"""A whole GPU, a MIG instance, a GPU that shares the host's memory, a virtual GPU, a recorded rank,
+a modelled card of `vramscope run --simulate`, the host where ranks train on its processors."""
 
 
 class MemoryReading(msgspec.Struct, frozen=True, gc=False):
@@ -26,17 +29,6 @@ class MemoryReading(msgspec.Struct, frozen=True, gc=False):
     """Most device used seen within the tick."""
     source: Literal["device", "host"] = "device"
     """`host` where the device shares the host's memory and the host's figures stand in for it."""
-
-
-class AllocatorReading(msgspec.Struct, frozen=True, gc=False):
-    """What the training process's caching allocator says, in PyTorch's own words."""
-
-    allocated_bytes: int | None = None
-    """Bytes of live tensors (`torch.cuda.memory_allocated`)."""
-    allocated_max_bytes: int | None = None
-    """Most allocated bytes seen within the tick."""
-    reserved_bytes: int | None = None
-    """Bytes held in segments (`torch.cuda.memory_reserved`)."""
 
 
 class ProcessReading(msgspec.Struct, frozen=True, gc=False):
@@ -59,16 +51,6 @@ class ProcessReading(msgspec.Struct, frozen=True, gc=False):
     """Start time in seconds since the epoch; with the pid it identifies the process for good."""
 
 
-class RankCoordinates(msgspec.Struct, frozen=True, gc=False):
-    """Where in the parallel layout a rank stands."""
-
-    rank: int
-    world_size: int | None = None
-    tp: int | None = None
-    pp: int | None = None
-    dp: int | None = None
-
-
 class DeviceSample(msgspec.Struct, frozen=True, gc=False):
     """One device at one published tick; keyed by `uuid`, never by `index` alone."""
 
@@ -86,6 +68,7 @@ class DeviceSample(msgspec.Struct, frozen=True, gc=False):
     """Seconds since memory was last read successfully; None before the first reading."""
     memory: MemoryReading = MemoryReading()
     allocator: AllocatorReading | None = None
+    """Of the process that trains on it; the sum where several do (see `Sample.ranks` for each)."""
     utilization_percent: float | None = None
     temperature_c: float | None = None
     power_w: float | None = None

@@ -6,6 +6,7 @@ import msgspec
 
 from .device import DeviceSample
 from .host import HostSample
+from .rank import RankSample
 
 
 class Sample(msgspec.Struct, frozen=True, gc=False):
@@ -20,6 +21,8 @@ class Sample(msgspec.Struct, frozen=True, gc=False):
     """Length of the tick in seconds of `time_s`."""
     devices: tuple[DeviceSample, ...] = ()
     host: HostSample | None = None
+    ranks: tuple[RankSample, ...] = ()
+    """Training processes that report through the probe, each with the device its tensors live on."""
     notes: tuple[str, ...] = ()
     """Sentences about what was looked for and not found, or what limits the figures."""
     clock: Literal["wall", "trace"] = "wall"

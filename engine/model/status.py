@@ -7,6 +7,7 @@ import msgspec
 from .device import DeviceSample
 from .finding import Finding
 from .host import HostSample
+from .rank import RankSample
 
 STATUS_SCHEMA: Final = "vramscope.status/1"
 
@@ -56,3 +57,4 @@ class NodeStatus(msgspec.Struct, frozen=True):
     findings: tuple[Finding, ...]
     notes: tuple[str, ...]
     agent: HubStatus | None = None
+    ranks: tuple[RankSample, ...] = ()
