@@ -2,7 +2,10 @@
 
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from ..errors import InputFileError
 from ..units import format_bytes
@@ -34,6 +37,20 @@ def read_input_file(path: Path, limit_bytes: int) -> bytes:
     Raises:
         InputFileError: The file is absent, empty, not readable, not a regular file, or too large.
     """
+    with open_input_file(path, limit_bytes) as (file, _):
+        data = file.read(limit_bytes + 1)
+    if not data.strip():
+        raise InputFileError(f"{show_path(path)}: the file is empty; its writer may not have finished")
+    return data.removeprefix(_BYTE_ORDER_MARK)
+
+
+@contextmanager
+def open_input_file(path: Path, limit_bytes: int) -> Iterator[tuple[BinaryIO, int]]:
+    """Open a regular file for reading and give it with its size in bytes.
+
+    Raises:
+        InputFileError: The file is absent, not readable, not a regular file, or too large.
+    """
     try:
         with open(path, "rb", opener=_open_at_once) as file:
             status = os.fstat(file.fileno())
@@ -46,12 +63,9 @@ def read_input_file(path: Path, limit_bytes: int) -> bytes:
                     f"{show_path(path)}: {format_bytes(status.st_size)} is too large; "
                     f"expected at most {format_bytes(limit_bytes)}"
                 )
-            data = file.read(limit_bytes + 1)
+            yield file, status.st_size
     except (OSError, ValueError) as error:
         raise InputFileError(explain_refusal(path, error)) from error
-    if not data.strip():
-        raise InputFileError(f"{show_path(path)}: the file is empty; its writer may not have finished")
-    return data.removeprefix(_BYTE_ORDER_MARK)
 
 
 def _open_at_once(path: str, flags: int) -> int:

@@ -1,0 +1,31 @@
+"""Reader of PyTorch memory snapshots (`torch.cuda.memory._dump_snapshot`, `memory_snapshot()`)."""
+
+from ...model.memory_snapshot import (
+    UNMEASURED,
+    Annotation,
+    BlockColumns,
+    BlockState,
+    Frame,
+    MemorySnapshot,
+    SegmentColumns,
+    StackTable,
+    TraceAction,
+    TraceColumns,
+)
+from .reader import read_memory_snapshot
+from .tree import convert_tree
+
+__all__ = [
+    "UNMEASURED",
+    "Annotation",
+    "BlockColumns",
+    "BlockState",
+    "Frame",
+    "MemorySnapshot",
+    "SegmentColumns",
+    "StackTable",
+    "TraceAction",
+    "TraceColumns",
+    "convert_tree",
+    "read_memory_snapshot",
+]

@@ -1,0 +1,52 @@
+"""Stacks as plain text: bytes, count and share, the user's own line as headline, the frames beneath."""
+
+from collections.abc import Iterator, Sequence
+
+from ..analyzers.sentence import count_cells, cut_words
+from ..analyzers.snapshot_summary import StackGroup
+from ..engine.model.memory_snapshot import Frame
+from ..engine.units import format_bytes
+from .plain_text import make_printable
+
+MOST_FRAMES = 12
+"""Frames of one stack; the outermost of a longer one are left out and counted."""
+
+
+def render_stacks(groups: Sequence[StackGroup], width: int) -> Iterator[str]:
+    """Yield the lines of some groups, none wider than `width` cells."""
+    for group in groups:
+        noun = "block" if group.count == 1 else "blocks"
+        figures = f"{format_bytes(group.size_bytes)}  {group.share:.1%}  {group.count:,} {noun}"
+        if group.headline is None:
+            yield cut_start(f"  {figures}  (no stack recorded)", width)
+            continue
+        yield cut_words(f"  {figures}  {make_printable(group.headline.name)}", width)
+        yield from render_frames(group.frames, width, group.headline)
+
+
+def render_frames(frames: Sequence[Frame], width: int, headline: Frame | None = None) -> Iterator[str]:
+    """Yield one line a frame, innermost first; the headline is marked by `>`."""
+    for frame in frames[:MOST_FRAMES]:
+        mark = ">" if frame is headline else " "
+        yield show_frame(frame, width, f"    {mark} ")
+    if len(frames) > MOST_FRAMES:
+        yield f"      … {len(frames) - MOST_FRAMES} more"
+
+
+def show_frame(frame: Frame, width: int, lead: str = "") -> str:
+    """Return a frame on one line: `name  folder/file.py:12`, long paths cut at their start."""
+    name = make_printable(frame.name)
+    path = make_printable(f"{frame.filename}:{frame.line}")
+    room = width - count_cells(lead) - count_cells(name) - 2
+    if room < 12:
+        return f"{lead}{cut_start(path, width - count_cells(lead))}"
+    return f"{lead}{name}  {cut_start(path, room)}"
+
+
+def cut_start(text: str, width: int) -> str:
+    """Return the end of a text in at most `width` cells, with an ellipsis for what is gone."""
+    if count_cells(text) <= width:
+        return text
+    while text and count_cells(text) > width - 1:
+        text = text[1:]
+    return f"…{text}"

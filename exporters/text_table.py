@@ -1,0 +1,56 @@
+"""Rows in aligned columns and sentences in lines, as plain text of a given width in cells."""
+
+from collections.abc import Iterator, Sequence
+
+from ..analyzers.sentence import count_cells
+
+INDENT = "  "
+
+
+def format_rows(rows: Sequence[Sequence[str]], alignment: str, width: int) -> list[str]:
+    """Return rows as lines, two cells apart, without blanks at the end.
+
+    Args:
+        rows: Cells as they shall stand.
+        alignment: `l` or `r` for each column.
+        width: Cells of a line; the last columns are left out where they do not fit.
+    """
+    if not rows:
+        return []
+    widths = [max(count_cells(row[column]) for row in rows) for column in range(len(alignment))]
+    while len(widths) > 1 and sum(widths) + len(INDENT) * len(widths) > width:
+        widths.pop()
+    return [INDENT + _format_row(row, widths, alignment) for row in rows]
+
+
+def _format_row(row: Sequence[str], widths: Sequence[int], alignment: str) -> str:
+    cells = []
+    for cell, width, side in zip(row, widths, alignment, strict=False):
+        blanks = " " * (width - count_cells(cell))
+        cells.append(blanks + cell if side == "r" else cell + blanks)
+    return "  ".join(cells).rstrip()
+
+
+def wrap(text: str, width: int, indent: str = "") -> list[str]:
+    """Return a sentence in lines of a width; those after the first are indented by two more.
+
+    A word that is wider than a line is broken.
+    """
+    lines: list[str] = []
+    line = indent
+    for word in text.split():
+        for part in _break_word(word, width - len(indent) - len(INDENT)):
+            blank = " " if line.strip() else ""
+            if blank and count_cells(f"{line} {part}") > width:
+                lines.append(line)
+                line, blank = indent + INDENT, ""
+            line += blank + part
+    return [*lines, line] if line.strip() else lines
+
+
+def _break_word(word: str, width: int) -> Iterator[str]:
+    while count_cells(word) > width:
+        end = max(1, next(at for at in range(len(word) + 1) if count_cells(word[: at + 1]) > width))
+        yield word[:end]
+        word = word[end:]
+    yield word
