@@ -1,0 +1,293 @@
+"""The allocator as a process sees it: addresses in, addresses out, from any thread."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import Any, Callable, TypeVar
+
+from .blocks import Block
+from .errors import UnknownAddressError
+from .history import read_clock_us
+from .memory import DeviceMemory
+from .ruled_heap import RuledHeap
+from .settings import AllocatorSettings
+from .snapshot import describe_heap, describe_segments
+from .statistics import Statistics
+
+PoolId = tuple[int, int]
+_Read = TypeVar("_Read")
+
+
+class CachingAllocator:
+    """A model of PyTorch's CUDA caching allocator for one device.
+
+    It may be called from any thread, and from callbacks that run at any time: a weak reference may die, and
+    its callback free a block, while this very thread is inside `malloc`, because Python collects garbage
+    there. So an operation holds a lock and says that it is under way. Whoever may not wait, or is called from
+    inside an operation, puts what it wants done into a queue; it is done, in order, when the operation has
+    ended. A malloc from inside a malloc cannot wait for its address: it gets a new segment of its own.
+    """
+
+    def __init__(
+        self,
+        memory: DeviceMemory,
+        settings: AllocatorSettings | None = None,
+        *,
+        device: int = 0,
+        clock_us: Callable[[], int] = read_clock_us,
+    ) -> None:
+        self.memory = memory
+        self.settings = AllocatorSettings() if settings is None else settings
+        self.device = device
+        heap = self._heap = RuledHeap(memory, self.settings, clock_us)
+        self._statistics = Statistics(
+            self.settings,
+            heap.small_tally,
+            heap.large_tally,
+            peaks=heap.peaks,
+            counters=heap.supply.counters,
+        )
+        self._live: dict[int, Block] = {}
+        self._lock = threading.RLock()
+        self._is_busy = False
+        self._queue: deque[tuple[Callable[..., object], tuple[object, ...]]] = deque()
+
+    def malloc(self, size_bytes: int, stream: int = 0) -> int:
+        """Allocate memory and return its address; 0 bytes are at address 0 and take nothing.
+
+        Raises:
+            AllocatorOutOfMemoryError: The card, or the share of it that is allowed, has no room.
+            ValueError: The size is negative.
+        """
+        if size_bytes <= 0:
+            return _refuse_negative(size_bytes)
+        heap = self._heap
+        frames = None if heap.history.frames is None else heap.history.frames()
+        with self._lock:
+            if self._is_busy:
+                return self._malloc_inside(size_bytes, stream)
+            self._is_busy = True
+            try:
+                if self._queue:
+                    self._drain()
+                heap.history.frames_at_hand = frames
+                block = heap.take(size_bytes, stream)
+                address = block.address
+                self._live[address] = block
+            finally:
+                self._is_busy = False
+        if self._queue:
+            self._settle_queue()
+        return address
+
+    def free(self, address: int) -> None:
+        """Free what `malloc` returned; never waits, so that it may be called from any callback.
+
+        Raises:
+            UnknownAddressError: Nothing is allocated there.
+        """
+        block = self._live.pop(address, None)
+        if block is None:
+            _refuse_unknown(address)
+        elif not self._lock.acquire(blocking=False):
+            self._queue.append((self._heap.give, (block,)))
+        else:
+            try:
+                if self._is_busy:
+                    self._queue.append((self._heap.give, (block,)))
+                    return
+                self._is_busy = True
+                try:
+                    if self._queue:
+                        self._drain()
+                    self._heap.give(block)
+                finally:
+                    self._is_busy = False
+            finally:
+                self._lock.release()
+        if self._queue:
+            self._settle_queue()
+
+    def record_stream(self, address: int, stream: int) -> None:
+        """Note that another stream uses a block: once freed, it waits for what that stream was given so far.
+
+        Raises:
+            UnknownAddressError: Nothing is allocated there.
+        """
+        block = self._live.get(address)
+        if block is None:
+            _refuse_unknown(address)
+        else:
+            self._run(self._heap.record_use, block, stream)
+
+    def synchronize(self, stream: int | None = None) -> None:
+        """Take it that a stream, or every one, is done; as in PyTorch, the next malloc frees what waited."""
+        self._run(self._heap.events.finish, stream)
+
+    def process_events(self) -> None:
+        """Free at once the blocks whose streams are done, as every malloc does first."""
+        self._run(self._heap.process_events)
+
+    def empty_cache(self) -> None:
+        """Give everything cached back to the card."""
+        self._run(self._heap.supply.release_cached)
+
+    def set_memory_fraction(self, fraction: float) -> None:
+        """Limit this process to a share of the card; 1 lifts the limit.
+
+        Raises:
+            ValueError: The share is not from 0 to 1.
+        """
+        if not 0.0 <= fraction <= 1.0:
+            raise ValueError(f"memory fraction is {fraction}, expected a number from 0 to 1")
+        self._run(self._heap.set_fraction, fraction)
+
+    def begin_pool(self, pool_id: PoolId, stream: int | None = None) -> None:
+        """Let allocations of a stream, or of all, go to a private pool, as during a graph capture.
+
+        Raises:
+            PoolError: The pool is being allocated to already, or was released.
+        """
+        self._run(self._heap.begin_pool, pool_id, stream)
+
+    def end_pool(self, pool_id: PoolId) -> None:
+        """Let allocations go where they went before.
+
+        Raises:
+            PoolError: The pool is not being allocated to.
+        """
+        self._run(self._heap.end_pool, pool_id)
+
+    def release_pool(self, pool_id: PoolId) -> None:
+        """Take back one use of a private pool; after the last its memory may go back to the card.
+
+        Raises:
+            PoolError: The pool has no use left.
+        """
+        self._run(self._heap.private_pools.release, pool_id)
+
+    def record_history(
+        self, max_entries: int | None, frames: Callable[[], list[dict[str, Any]]] | None = None
+    ) -> None:
+        """Record what happens, in a ring of at most this many entries; None switches recording off.
+
+        Args:
+            max_entries: Entries kept, the newest.
+            frames: Returns the caller's stack as dicts of filename, line and name; asked at each malloc.
+        """
+        if max_entries is None:
+            self._run(self._heap.history.stop)
+        else:
+            self._run(self._heap.start_recording, max_entries, frames)
+
+    @property
+    def allocated_bytes(self) -> int:
+        """Bytes in live blocks."""
+        small, large = self._heap.small_tally, self._heap.large_tally
+        return small.up_bytes - small.down_bytes + large.up_bytes - large.down_bytes
+
+    @property
+    def active_bytes(self) -> int:
+        """Bytes in live blocks and in those that wait for other streams."""
+        small, large = self._heap.small_tally, self._heap.large_tally
+        return self.allocated_bytes + small.awaiting_bytes + large.awaiting_bytes
+
+    @property
+    def reserved_bytes(self) -> int:
+        """Bytes held from the card."""
+        return self._heap.supply.counters.reserved.all.current
+
+    def memory_stats(self) -> dict[str, int]:
+        """Return what `torch.cuda.memory_stats()` would, with its keys."""
+        return self._read(self._statistics.as_flat_dict)
+
+    def memory_stats_as_nested_dict(self) -> dict[str, Any]:
+        """Return what `torch.cuda.memory_stats_as_nested_dict()` would."""
+        return self._read(self._statistics.as_nested_dict)
+
+    def reset_peak_memory_stats(self) -> None:
+        """Start the peaks anew from the present values."""
+        self._run(self._statistics.reset_peaks)
+
+    def reset_accumulated_memory_stats(self) -> None:
+        """Start the sums of what was allocated, freed and retried anew."""
+        self._run(self._statistics.reset_accumulated)
+
+    def memory_snapshot(self, include_traces: bool = False) -> list[dict[str, Any]]:
+        """Return the segments with their blocks, as `torch.cuda.memory_snapshot()` does.
+
+        Args:
+            include_traces: Taken for PyTorch's sake; the traces are in `snapshot()`, as there.
+        """
+        del include_traces
+        return self._read(self._describe_segments)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return segments, traces and settings, as `torch.cuda.memory._snapshot()` does."""
+        return self._read(self._describe)
+
+    def _describe_segments(self) -> list[dict[str, Any]]:
+        return describe_segments(self._heap, self._live.values(), self.device)
+
+    def _describe(self) -> dict[str, Any]:
+        return describe_heap(self._heap, self._live.values(), self.device)
+
+    def _read(self, read: Callable[[], _Read]) -> _Read:
+        """Run what only reads; inside an operation of this thread, on what is there."""
+        with self._lock:
+            if not self._is_busy:
+                self._drain()
+                self._heap.peaks.note()
+            return read()
+
+    def _run(self, operation: Callable[..., object], *arguments: object) -> None:
+        """Run an operation; inside another one of this thread, after it."""
+        with self._lock:
+            if self._is_busy:
+                self._queue.append((operation, arguments))
+                return
+            self._is_busy = True
+            try:
+                self._drain()
+                self._heap.history.frames_at_hand = None
+                operation(*arguments)
+            finally:
+                self._is_busy = False
+        if self._queue:
+            self._settle_queue()
+
+    def _drain(self) -> None:
+        """Do what was queued, in order."""
+        queue = self._queue
+        while queue:
+            operation, arguments = queue.popleft()
+            operation(*arguments)
+
+    def _settle_queue(self) -> None:
+        """Do what was queued while nobody looked, unless somebody is at it, who will look again."""
+        while self._queue and not self._is_busy and self._lock.acquire(blocking=False):
+            try:
+                self._is_busy = True
+                self._drain()
+            finally:
+                self._is_busy = False
+                self._lock.release()
+
+    def _malloc_inside(self, size_bytes: int, stream: int) -> int:
+        """Serve a malloc that comes from inside another operation of this thread: by a segment of its own."""
+        block = self._heap.reserve_apart(size_bytes, stream)
+        self._live[block.address] = block
+        self._queue.append((self._heap.adopt, (block,)))
+        return block.address
+
+
+def _refuse_negative(size_bytes: int) -> int:
+    if size_bytes < 0:
+        raise ValueError(f"cannot allocate {size_bytes} bytes")
+    return 0
+
+
+def _refuse_unknown(address: int) -> None:
+    if address != 0:
+        raise UnknownAddressError(f"nothing is allocated at {address:#x}; was it freed twice?")

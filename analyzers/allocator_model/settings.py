@@ -1,0 +1,213 @@
+"""Allocator settings, read from the text of PYTORCH_ALLOC_CONF as PyTorch reads it.
+
+Source of grammar and limits: c10/core/AllocatorConfig.cpp and c10/cuda/CUDAAllocatorConfig.cpp.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from typing import Callable
+
+from .errors import AllocatorSettingsError
+from .rules import LARGE_SEGMENT_BYTES, MIB, ROUNDUP_INTERVALS
+
+_UNMODELLED = frozenset(
+    {
+        "graph_capture_record_stream_reuse",
+        "pinned_free_catch_all",
+        "pinned_max_cached_size_mb",
+        "pinned_max_round_threshold_mb",
+        "pinned_num_register_threads",
+        "pinned_reserve_segment_size_mb",
+        "pinned_use_background_threads",
+        "pinned_use_cuda_host_register",
+        "pinned_use_hip_host_register",
+        "release_lock_on_cudamalloc",
+        "release_lock_on_hipmalloc",
+        "throw_on_cudamalloc_oom",
+    }
+)
+"""Keys of PyTorch that change nothing in this model: pinned memory, locks, or when an error is raised."""
+
+
+@dataclass(frozen=True)
+class AllocatorSettings:
+    """What PYTORCH_ALLOC_CONF says, in bytes."""
+
+    text: str = ""
+    """The configuration as it was written."""
+
+    max_split_bytes: int | None = None
+    """Blocks of this size and more are not split; None without a limit."""
+
+    max_non_split_rounding_bytes: int = LARGE_SEGMENT_BYTES
+    """How much larger than an unsplittable request the block that serves it may be."""
+
+    roundup_power2_divisions: tuple[int, ...] = (0,) * ROUNDUP_INTERVALS
+    """Steps between two powers of two that sizes are rounded up to, from 1 MiB on; 0 and 1 mean none."""
+
+    garbage_collection_threshold: float = 0.0
+    """Share of the memory fraction above which old cached blocks are given back; 0 means never."""
+
+    expandable_segments: bool = False
+    """Whether segments grow page by page instead of being taken whole."""
+
+    large_segment_bytes: int = LARGE_SEGMENT_BYTES
+    """Segment, or mapped page, for requests above 1 MiB and below 10 MiB."""
+
+    memory_fraction: float = 1.0
+    """Share of the card this process may hold; 1 means all."""
+
+    unmodelled: tuple[tuple[str, str], ...] = ()
+    """Keys with their values that PyTorch knows and that change nothing here."""
+
+    unknown: tuple[tuple[str, str], ...] = ()
+    """Keys with their values that PyTorch does not know; it would refuse to start."""
+
+    is_native: bool = field(default=True)
+    """False for `backend:cudaMallocAsync`, which has no cache to model."""
+
+    @classmethod
+    def parse(cls, text: str) -> AllocatorSettings:
+        """Read a configuration such as `expandable_segments:True,max_split_size_mb:128`.
+
+        Raises:
+            AllocatorSettingsError: A value is missing, malformed or outside the limits of PyTorch.
+        """
+        settings = cls(text=text)
+        for key, value in _split_pairs(text):
+            settings = _apply(settings, key, value)
+        return settings
+
+    def describe(self) -> str:
+        """Return in a line what differs from the defaults, and what is not modelled or not known."""
+        said = [f"{key}:{value}" for key, value in _split_pairs(self.text)] if self.text else ["defaults"]
+        notes = [f"{key} changes nothing in this model" for key, _ in self.unmodelled]
+        notes += [f"{key} is not known to PyTorch" for key, _ in self.unknown]
+        if not self.is_native:
+            notes.append("cudaMallocAsync is modelled as the native backend")
+        return ", ".join(said) + (f" ({'; '.join(notes)})" if notes else "")
+
+
+def _split_pairs(text: str) -> list[tuple[str, str]]:
+    """Split `key:value,key:[a:b,c:d]` into pairs; white space means nothing."""
+    rest = re.sub(r"\s+", "", text)
+    pairs = []
+    while rest:
+        match = re.match(r"([^:,\[\]]+):(\[[^\]]*\]|[^:,\[\]]+)(?:,|$)", rest)
+        if match is None:
+            raise AllocatorSettingsError(
+                f"allocator settings {text!r}: expected key:value pairs with commas between, got {rest!r}"
+            )
+        pairs.append((match.group(1), match.group(2)))
+        rest = rest[match.end() :]
+    return pairs
+
+
+def _apply(settings: AllocatorSettings, key: str, value: str) -> AllocatorSettings:
+    """Return the settings with one pair applied."""
+    reader = _READERS.get(key)
+    if reader is not None:
+        return reader(settings, value)
+    if key in _UNMODELLED:
+        return replace(settings, unmodelled=(*settings.unmodelled, (key, value)))
+    return replace(settings, unknown=(*settings.unknown, (key, value)))
+
+
+def _read_max_split(settings: AllocatorSettings, value: str) -> AllocatorSettings:
+    size = _read_mebibytes("max_split_size_mb", value, settings.large_segment_bytes // MIB)
+    return replace(settings, max_split_bytes=size)
+
+
+def _read_rounding(settings: AllocatorSettings, value: str) -> AllocatorSettings:
+    size = _read_mebibytes("max_non_split_rounding_mb", value, settings.large_segment_bytes // MIB)
+    return replace(settings, max_non_split_rounding_bytes=size)
+
+
+def _read_large_segment(settings: AllocatorSettings, value: str) -> AllocatorSettings:
+    return replace(settings, large_segment_bytes=_read_mebibytes("large_segment_size_mb", value, 2))
+
+
+def _read_threshold(settings: AllocatorSettings, value: str) -> AllocatorSettings:
+    threshold = _read_number("garbage_collection_threshold", value)
+    if not 0.0 < threshold < 1.0:
+        raise _refuse("garbage_collection_threshold", value, "a number above 0 and below 1")
+    return replace(settings, garbage_collection_threshold=threshold)
+
+
+def _read_fraction(settings: AllocatorSettings, value: str) -> AllocatorSettings:
+    fraction = _read_number("per_process_memory_fraction", value)
+    if not 0.0 <= fraction <= 1.0:
+        raise _refuse("per_process_memory_fraction", value, "a number from 0 to 1")
+    return replace(settings, memory_fraction=fraction)
+
+
+def _read_expandable(settings: AllocatorSettings, value: str) -> AllocatorSettings:
+    if value not in {"True", "False"}:
+        raise _refuse("expandable_segments", value, "True or False")
+    return replace(settings, expandable_segments=value == "True")
+
+
+def _read_backend(settings: AllocatorSettings, value: str) -> AllocatorSettings:
+    if value not in {"native", "cudaMallocAsync", "hipMallocAsync"}:
+        raise _refuse("backend", value, "native or cudaMallocAsync")
+    return replace(settings, is_native=value == "native")
+
+
+def _read_divisions(settings: AllocatorSettings, value: str) -> AllocatorSettings:
+    if not value.startswith("["):
+        parts = _read_power_of_two(value)
+        return replace(settings, roundup_power2_divisions=(parts,) * ROUNDUP_INTERVALS)
+    divisions = list(settings.roundup_power2_divisions)
+    last: int | None = None
+    for entry in value[1:-1].split(","):
+        interval, colon, number = entry.partition(":")
+        if not colon:
+            raise _refuse(
+                "roundup_power2_divisions", value, "a power of two, or a list such as [256:1,512:2,>:4]"
+            )
+        parts = 0 if number == "0" else _read_power_of_two(number)
+        if interval == ">":
+            start = 0 if last is None else last + 1
+            divisions[start:] = [parts] * (ROUNDUP_INTERVALS - start)
+            continue
+        index = min(_read_power_of_two(interval).bit_length() - 1, ROUNDUP_INTERVALS - 1)
+        divisions[0 if last is None else index : index + 1] = [parts] * (index + 1 if last is None else 1)
+        last = index
+    return replace(settings, roundup_power2_divisions=tuple(divisions))
+
+
+def _read_power_of_two(value: str) -> int:
+    if not value.isdecimal() or bin(int(value)).count("1") != 1:
+        raise _refuse("roundup_power2_divisions", value, "a power of two")
+    return int(value)
+
+
+def _read_mebibytes(key: str, value: str, least: int) -> int:
+    if not value.isdecimal() or int(value) < least:
+        raise _refuse(key, value, f"a whole number of MiB, at least {least}")
+    return int(value) * MIB
+
+
+def _read_number(key: str, value: str) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        raise _refuse(key, value, "a number") from None
+
+
+def _refuse(key: str, value: str, expected: str) -> AllocatorSettingsError:
+    return AllocatorSettingsError(f"allocator settings: {key} is {value!r}, expected {expected}")
+
+
+_READERS: dict[str, Callable[[AllocatorSettings, str], AllocatorSettings]] = {
+    "backend": _read_backend,
+    "expandable_segments": _read_expandable,
+    "garbage_collection_threshold": _read_threshold,
+    "large_segment_size_mb": _read_large_segment,
+    "max_non_split_rounding_mb": _read_rounding,
+    "max_split_size_mb": _read_max_split,
+    "per_process_memory_fraction": _read_fraction,
+    "roundup_power2_divisions": _read_divisions,
+}
