@@ -12,6 +12,9 @@ import msgspec
 from ..clock import SystemClock
 from ..errors import HubTakenError
 from ..paths import open_runtime_folder
+from ..ranks.messages import PROBE_SOCKET_NAME
+from ..ranks.roster import Roster
+from ..sampling.node import node_name, open_node
 from ..sampling.producer import SampleProducer
 from .endpoints import SOCKET_NAMES
 from .hub import Hub, stop_on_signals
@@ -61,7 +64,8 @@ def run_agent(options: AgentOptions) -> int:
     try:
         if options.leaves_with_viewers:
             _empty_log()
-        producer = _open_producer(options)
+        roster = Roster(folder, node=node_name()) if options.replay is None else None
+        producer = _open_producer(options, roster)
         _serve(folder, producer, options)
     finally:
         # After an error the log stays for the viewer, who tells its last line.
@@ -103,7 +107,7 @@ def _tidy(folder: Path, *, is_private: bool) -> None:
     `hub.lock` stays: were it removed, one process could hold the file that is gone and another a new one
     of the same name, and both would believe that they serve the folder. A private folder has no other.
     """
-    names = (*SOCKET_NAMES, *((*LOG_NAMES, LOCK_NAME) if is_private else ()))
+    names = (*SOCKET_NAMES, PROBE_SOCKET_NAME, *((*LOG_NAMES, LOCK_NAME) if is_private else ()))
     with suppress(OSError):
         for name in names:
             (folder / name).unlink(missing_ok=True)
@@ -111,7 +115,7 @@ def _tidy(folder: Path, *, is_private: bool) -> None:
             folder.rmdir()
 
 
-def _open_producer(options: AgentOptions) -> SampleProducer:
+def _open_producer(options: AgentOptions, roster: Roster | None) -> SampleProducer:
     if options.replay is not None:
         from ..sampling.trace_player import TracePlayer
 
@@ -121,6 +125,6 @@ def _open_producer(options: AgentOptions) -> SampleProducer:
             interval_s=options.replay_interval_s,
             capacity_bytes=options.capacity_bytes,
         )
-    from ..sampling.node import open_node
-
-    return open_node(interval_s=options.interval_s, memory_interval_s=options.memory_interval_s)
+    return open_node(
+        interval_s=options.interval_s, memory_interval_s=options.memory_interval_s, roster=roster
+    )

@@ -8,6 +8,7 @@ from ..errors import RuntimeFolderError
 from ..paths import SOCKET_PATH_LIMIT_BYTES
 
 SOCKET_NAMES = ("stream.sock", "reports.sock", "control.sock")
+"""Of ZeroMQ; probes come in over a plain socket beside them (`engine/ranks/messages.py`)."""
 
 
 class Endpoints(msgspec.Struct, frozen=True):

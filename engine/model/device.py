@@ -80,5 +80,9 @@ class DeviceSample(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def label(self) -> str:
-        """Short name for people: `0`, or `0:1` for the second MIG instance of GPU 0."""
+        """Short name for people: `0`, `0:1` for the second MIG instance of GPU 0, `sim0`, `cpu`."""
+        if self.kind == "cpu":
+            return "cpu"
+        if self.kind == "simulated":
+            return f"sim{self.index}"
         return f"{self.index}" if self.mig_index is None else f"{self.index}:{self.mig_index}"

@@ -117,6 +117,8 @@ class RankSample(msgspec.Struct, frozen=True, gc=False):
     """Whether allocations are recorded with their stacks: by us, or by the program itself."""
     flight_record: str | None = None
     """Path of the newest record of an out-of-memory error, on its node."""
+    oom_size_bytes: int | None = None
+    """Bytes of the newest request that failed for want of memory."""
     readings_dropped: int = 0
     """Readings that never arrived, since the start of the process."""
     notes: tuple[str, ...] = ()

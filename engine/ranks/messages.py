@@ -5,7 +5,7 @@ version and kind. The probe is pure standard library and speaks the same words f
 An unknown newer field is ignored; a message of a newer version is refused, and the sample's notes say so.
 """
 
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 
@@ -15,25 +15,29 @@ PROBE_PROTOCOL: Final = 1
 PROBE_SOCKET_NAME: Final = "probe.sock"
 MAX_PACKET_BYTES: Final = 64 * 1024
 
-Figure = int | None
+MAX_FIGURE: Final = 2**62
+"""Larger than any memory; what is larger was not measured and fits no column of history."""
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_FIGURE)]
+Figure = Count | None
 
 ReadingRow = tuple[float, Figure, Figure, Figure, Figure, Figure, Figure, Figure, Figure, Figure]
 """Wall time in s, then bytes allocated, requested, active, reserved, inactive split; retries, OOMs;
 bytes pinned on the host, bytes resident."""
 
-StepRow = tuple[int, float, float | None, Figure, Figure, bool]
+StepRow = tuple[Count, float, float | None, Figure, Figure, bool]
 """Index, wall time of the end, duration in s, floor and peak in bytes, whether the peak is exact."""
 
 
 class ProbedDevice(msgspec.Struct, frozen=True):
     """The device that a training process uses, as far as the process itself can tell."""
 
-    index: int
+    index: Count
     """Ordinal within the process, after CUDA_VISIBLE_DEVICES."""
     uuid: str | None = None
     """As NVML spells it (`GPU-…`, `MIG-…`); `sim-<job>-<index>` for a simulated device."""
     name: str | None = None
-    total_bytes: int | None = None
+    total_bytes: Figure = None
     pci_bus_id: str | None = None
 
 
@@ -52,8 +56,8 @@ class Hello(msgspec.Struct, frozen=True, tag_field="kind", tag="hello"):
     is_simulated: bool = False
     device: ProbedDevice | None = None
     coordinates: RankCoordinates | None = None
-    capacity_bytes: int | None = None
-    context_bytes: int | None = None
+    capacity_bytes: Figure = None
+    context_bytes: Figure = None
     allocator_settings: str | None = None
     notes: tuple[str, ...] = ()
 
@@ -63,7 +67,7 @@ class Readings(msgspec.Struct, frozen=True, tag_field="kind", tag="readings"):
 
     v: int
     rows: tuple[ReadingRow, ...]
-    dropped: int = 0
+    dropped: Count = 0
     """Readings lost since the start of the process, because no hub took them."""
     phase: str | None = None
     memory_history: Literal["off", "on", "user"] = "off"
@@ -90,9 +94,9 @@ class SegmentsPart(msgspec.Struct, frozen=True, tag_field="kind", tag="segments"
     """One part of a segment map that was asked for."""
 
     v: int
-    request: int
-    part: int
-    parts: int
+    request: Count
+    part: Count
+    parts: Count
     data: str
     """Base64 of a piece of the zlib-compressed JSON of a `ProbedSegments`."""
 

@@ -1,13 +1,16 @@
-"""Live samples of this node: devices of every source, and the host."""
+"""Live samples of this node: devices of every source, the host, and the training processes that report."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ..clock import Clock, SystemClock
 from ..errors import SourceUnavailableError
-from ..model import HostSample, Sample
+from ..model import HostSample, RankSample, Sample
 from ..sources.source import Source
 from .sampler import SourceSampler
+
+if TYPE_CHECKING:
+    from ..ranks.roster import Roster
 
 FIRST_SAMPLE_WITHIN_S = 0.7
 """A first sample is published even if a driver call has not returned by then."""
@@ -35,6 +38,7 @@ class LiveProducer:
         interval_s: float = 1.0,
         memory_interval_s: float = 0.1,
         notes: Sequence[str] = (),
+        roster: "Roster | None" = None,
         clock: Clock | None = None,
     ) -> None:
         self.interval_s = interval_s
@@ -43,6 +47,7 @@ class LiveProducer:
         self.node = node
         self._host = host
         self._notes = tuple(notes)
+        self._roster = roster
         self._clock = clock or SystemClock()
         memory_interval_s = min(memory_interval_s, interval_s)
         self._samplers = [
@@ -79,7 +84,8 @@ class LiveProducer:
         """Return the seconds until `take` should be called again, for a sample or to watch the driver."""
         if self._due_s is None:
             return 0.0 if self._is_first_due() else 0.005
-        return min(max(0.0, self._due_s - self._clock.monotonic_s()), WATCH_INTERVAL_S)
+        longest_s = WATCH_INTERVAL_S if self._roster is None else min(WATCH_INTERVAL_S, self._roster.wait_s)
+        return min(max(0.0, self._due_s - self._clock.monotonic_s()), longest_s)
 
     def take(self) -> list[Sample]:
         """Return the sample that is due, if one is."""
@@ -91,6 +97,8 @@ class LiveProducer:
                 return []
             self._due_s = now_s
         if now_s < self._due_s:
+            if self._roster is not None:
+                self._roster.drain_if_due()
             return []
         if now_s - self._due_s > 0.5 * self.interval_s:
             self.ticks_late += 1
@@ -102,20 +110,29 @@ class LiveProducer:
         """End all reading; calls that hang are left behind."""
         for sampler in self._samplers:
             sampler.stop()
+        if self._roster is not None:
+            self._roster.close()
 
     def _is_first_due(self) -> bool:
         waited_s = self._clock.monotonic_s() - self._started_s
         return waited_s > FIRST_SAMPLE_WITHIN_S or all(s.first_round.is_set() for s in self._samplers)
 
     def _build(self) -> Sample:
-        devices = [device for s in self._samplers for device in s.collect(self._stale_after_s)]
+        devices = tuple(device for s in self._samplers for device in s.collect(self._stale_after_s))
+        host = None if self._host is None else self._host.read()
+        notes = self._notes + tuple(note for s in self._samplers for note in s.notes())
+        ranks: tuple[RankSample, ...] = ()
+        if self._roster is not None:
+            devices, ranks, told = self._roster.collect(devices, host)
+            notes += told
         self._seq += 1
         return Sample(
             node=self.node,
             seq=self._seq,
             time_s=self._clock.wall_s(),
             interval_s=self.interval_s,
-            devices=tuple(devices),
-            host=None if self._host is None else self._host.read(),
-            notes=self._notes + tuple(note for s in self._samplers for note in s.notes()),
+            devices=devices,
+            host=host,
+            ranks=ranks,
+            notes=notes,
         )

@@ -2,9 +2,13 @@
 
 import os
 import socket
+from typing import TYPE_CHECKING
 
 from ..sources.source import Source
 from .live import LiveProducer
+
+if TYPE_CHECKING:
+    from ..ranks.roster import Roster
 
 
 def node_name() -> str:
@@ -13,7 +17,11 @@ def node_name() -> str:
 
 
 def open_node(
-    *, interval_s: float = 1.0, memory_interval_s: float = 0.1, has_plugins: bool = True
+    *,
+    interval_s: float = 1.0,
+    memory_interval_s: float = 0.1,
+    has_plugins: bool = True,
+    roster: "Roster | None" = None,
 ) -> LiveProducer:
     """Return a producer of this node's live samples, not yet started.
 
@@ -21,6 +29,7 @@ def open_node(
         interval_s: Seconds between samples.
         memory_interval_s: Seconds between two readings of device memory within a sample.
         has_plugins: Look for sources in `vramscope.sources` too.
+        roster: Training processes that report to this node's hub.
     """
     from ..sources.host import HostReader
     from ..sources.nvml import NvmlSource
@@ -40,4 +49,5 @@ def open_node(
         interval_s=interval_s,
         memory_interval_s=memory_interval_s,
         notes=notes,
+        roster=roster,
     )

@@ -306,7 +306,7 @@ def test_an_agent_of_a_viewer_begins_its_log_anew() -> None:
 def test_an_agent_that_ends_in_order_leaves_no_socket_behind() -> None:
     folder = locate_runtime_folder()
     with agent() as process:
-        assert len(list(folder.glob("*.sock"))) == 3
+        assert len(list(folder.glob("*.sock"))) == 4
         process.terminate()
         assert process.wait(timeout=10) == 0
     assert {path.name for path in folder.iterdir()} <= {"hub.lock", "worker.log"}

@@ -43,7 +43,7 @@ class Observer:
 
     @property
     def exit_code(self) -> int:
-        """0 where devices were seen, else the code of what is missing."""
+        """0 where devices or ranks were seen, else the code of what is missing."""
         if self._has_devices:
             return 0
         return 0 if self._local is None else self._local.exit_code
@@ -57,7 +57,7 @@ class Observer:
         self._start(interval_s=ONCE_INTERVAL_S)
         if self._client is not None:
             status = self._ask_agent()
-            if status is not None and status.devices:
+            if status is not None and (status.devices or status.ranks):
                 meanwhile()
                 return self._noted(status)
             # An agent that knows no device cannot say why in an exit code: look again here.
@@ -159,7 +159,7 @@ class Observer:
             self._client = None
 
     def _noted(self, status: "NodeStatus") -> "NodeStatus":
-        self._has_devices = self._has_devices or bool(status.devices)
+        self._has_devices = self._has_devices or bool(status.devices or status.ranks)
         if self._local is not None and not status.devices:
             new = [text for text in self._local.sentences if text not in self.sentences]
             self.sentences += new

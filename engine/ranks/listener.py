@@ -1,0 +1,144 @@
+"""The socket on which training processes report: accepted and drained without ever waiting."""
+
+import os
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from ..errors import RuntimeFolderError, WireError
+from .messages import MAX_PACKET_BYTES, PROBE_SOCKET_NAME, Demand, ProbeMessage
+from .packets import decode_packet, encode_packet
+
+MAX_CONNECTIONS = 1024
+MAX_PACKETS_PER_CONNECTION = 64
+"""Taken from one connection in one turn; what is left waits in the socket for the next."""
+MAX_PACKETS_PER_TURN = 4096
+
+_CREDENTIALS = struct.Struct("3i")
+"""`struct ucred` of unix(7): pid, user id, group id."""
+
+
+class Received(NamedTuple):
+    """What one drain of a connection brought: a message, or why one was refused, or that it has ended."""
+
+    connection: "Connection"
+    message: ProbeMessage | None = None
+    refused: str | None = None
+    is_over: bool = False
+
+
+class Connection:
+    """One process that reports; told apart by the kernel's word for its pid, not by its own."""
+
+    def __init__(self, peer: socket.socket, pid: int) -> None:
+        self.pid = pid
+        """In the pid namespace of the hub; 0 where the process is not visible from it."""
+        self.is_open = True
+        self._socket = peer
+
+    def drain(self, buffer: bytearray) -> Iterator[Received]:
+        """Yield what has arrived, up to a bound."""
+        for _ in range(MAX_PACKETS_PER_CONNECTION):
+            try:
+                size = self._socket.recv_into(buffer)
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError:
+                size = 0
+            if size == 0:
+                self.close()
+                yield Received(self, is_over=True)
+                return
+            try:
+                yield Received(self, message=decode_packet(memoryview(buffer)[:size]))
+            except WireError as error:
+                yield Received(self, refused=str(error))
+
+    def send(self, demand: Demand) -> bool:
+        """Send a demand if that is possible at once; return whether it was."""
+        if not self.is_open:
+            return False
+        try:
+            self._socket.send(encode_packet(demand), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+        except OSError:
+            return False
+        return True
+
+    def close(self) -> None:
+        """End the connection."""
+        self.is_open = False
+        self._socket.close()
+
+
+class Listener:
+    """Listens on `probe.sock` of a runtime folder; use from one thread.
+
+    Args:
+        folder: Runtime folder, whose lock the caller holds.
+        uid: User whose processes may report, beside root's; this process's own by default.
+
+    Raises:
+        RuntimeFolderError: The socket cannot be made.
+    """
+
+    def __init__(self, folder: Path, *, uid: int | None = None) -> None:
+        self.turned_away = 0
+        """Connections that were closed at once: of another user, or beyond `MAX_CONNECTIONS`."""
+        self.connections: list[Connection] = []
+        self._uid = os.geteuid() if uid is None else uid
+        self._buffer = bytearray(MAX_PACKET_BYTES + 1)
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
+        path = folder / PROBE_SOCKET_NAME
+        try:
+            os.fchmod(self._socket.fileno(), 0o600)  # before the bind: at no moment is it open to others
+            path.unlink(missing_ok=True)
+            self._socket.bind(str(path))
+            self._socket.listen(MAX_CONNECTIONS)
+        except OSError as error:
+            self._socket.close()
+            raise RuntimeFolderError(f"cannot listen on {path}: {error.strerror or error}") from error
+
+    def drain(self) -> Iterator[Received]:
+        """Accept who has come and yield what has arrived; never blocks."""
+        self._accept()
+        left = MAX_PACKETS_PER_TURN
+        for connection in tuple(self.connections):
+            for received in connection.drain(self._buffer) if left > 0 and connection.is_open else ():
+                left -= 1
+                yield received
+        still = [connection for connection in self.connections if connection.is_open]
+        self.connections = [*still[1:], *still[:1]]  # another is first next time, whoever says the most
+
+    def close(self) -> None:
+        """Close all connections and the socket; its name goes with the folder's other sockets."""
+        for connection in self.connections:
+            connection.close()
+        self.connections = []
+        self._socket.close()
+
+    def _accept(self) -> None:
+        for _ in range(MAX_CONNECTIONS):
+            try:
+                peer, _address = self._socket.accept()
+            except OSError:
+                return
+            connection = self._welcome(peer)
+            if connection is None:
+                self.turned_away += 1
+                peer.close()
+            else:
+                self.connections.append(connection)
+
+    def _welcome(self, peer: socket.socket) -> Connection | None:
+        if len(self.connections) >= MAX_CONNECTIONS:
+            return None
+        with suppress(OSError):
+            peer.setblocking(False)
+            packed = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+            pid, uid, _group = _CREDENTIALS.unpack(packed)
+            if uid in (self._uid, 0):
+                return Connection(peer, pid)
+        return None

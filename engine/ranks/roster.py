@@ -1,0 +1,179 @@
+"""The training processes of a node: who reports, what they told, and what the next sample says of them."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from ..clock import Clock, SystemClock
+from ..model import DeviceSample, HostSample, RankSample
+from .listener import Connection, Listener, Received
+from .messages import Goodbye, Hello
+from .modelled import ModelledDevices, Placed, make_cpu
+from .placing import Placing, cpu_uuid
+from .sharing import order, share
+from .track import Moment, RankTrack
+
+DRAIN_INTERVAL_S = 1.0
+"""Where ticks are longer than this, sockets are emptied between them too, before they are full."""
+ENDED_SHOWN_S = 10.0
+"""How long a process that has ended stays in the samples, so that a person sees what became of it."""
+MAX_ENDED = 64
+"""A job of very many short processes pushes the oldest ended ones out sooner."""
+HELLO_WITHIN_S = 5.0
+"""A connection that has not said by then who it is, is closed."""
+REFUSAL_TOLD_S = 60.0
+
+
+class Roll(NamedTuple):
+    """Devices and ranks of one tick, and what is to be said of the probes."""
+
+    devices: tuple[DeviceSample, ...]
+    ranks: tuple[RankSample, ...]
+    notes: tuple[str, ...]
+
+
+class Roster:
+    """Everything that reports to one hub; use from the hub's thread only.
+
+    Args:
+        folder: Runtime folder, whose lock the caller holds.
+        node: Name of the node.
+        clock: Injected in tests.
+        uid: User whose processes may report, beside root's; this process's own by default.
+
+    Raises:
+        RuntimeFolderError: The socket for probes cannot be made.
+    """
+
+    def __init__(
+        self, folder: Path, *, node: str, clock: Clock | None = None, uid: int | None = None
+    ) -> None:
+        self.refused = 0
+        """Messages that were not accepted."""
+        self._clock = clock or SystemClock()
+        self._listener = Listener(folder, uid=uid)
+        self._node = node
+        self._placing = Placing(node)
+        self._modelled = ModelledDevices()
+        self._living: dict[Connection, RankTrack] = {}
+        self._ended: list[RankTrack] = []
+        self._met_s: dict[Connection, float] = {}
+        self._drained_s = self._clock.monotonic_s()
+        self._refusal: tuple[float, str] | None = None
+        self._turned_away, self._turned_away_s = 0, 0.0
+
+    @property
+    def wait_s(self) -> float:
+        """How long the hub may sleep before the sockets are looked at again."""
+        return DRAIN_INTERVAL_S
+
+    @property
+    def is_attended(self) -> bool:
+        """Whether a training process is connected."""
+        return bool(self._living)
+
+    def drain(self) -> None:
+        """Take everything that has arrived; never blocks."""
+        now_s = self._clock.monotonic_s()
+        moment = Moment(now_s, self._clock.wall_s(), now_s - self._drained_s)
+        self._drained_s = now_s
+        for received in self._listener.drain():
+            self._take(received, moment)
+        self._dismiss_silent(now_s)
+
+    def drain_if_due(self) -> None:
+        """Take what has arrived if that was not done for a while."""
+        if self._clock.monotonic_s() - self._drained_s >= DRAIN_INTERVAL_S:
+            self.drain()
+
+    def collect(self, devices: Sequence[DeviceSample], host: HostSample | None) -> Roll:
+        """Return a tick's devices with their ranks; devices without ranks are returned as they came.
+
+        Args:
+            devices: What the sources have measured.
+            host: The host at this tick.
+        """
+        self.drain()
+        now_s = self._clock.monotonic_s()
+        self._bury(now_s)
+        tracks = (*self._living.values(), *self._ended)
+        self._placing.forget(tracks)
+        placed = [Placed(t.take(now_s, self._placing.find(t, devices)), t.hello) for t in tracks]
+        ranks = [rank.report.sample for rank in placed]
+        cpu = make_cpu(cpu_uuid(self._node), placed, host)
+        everything = [*devices, *self._modelled.make_simulated(placed), *([] if cpu is None else [cpu])]
+        shared = tuple(share(everything, ranks))
+        return Roll(shared, order(ranks, shared), tuple(self._tell(now_s)))
+
+    def close(self) -> None:
+        """End all connections; the processes go on without a hub."""
+        self._listener.close()
+        self._living.clear()
+
+    def _take(self, received: Received, moment: Moment) -> None:
+        connection, message = received.connection, received.message
+        if received.is_over:
+            self._met_s.pop(connection, None)
+            self._end(connection, moment.monotonic_s)
+            return
+        if isinstance(message, Hello):
+            self._greet(connection, message, moment.monotonic_s)
+        track = self._living.get(connection)
+        if message is None or track is None:
+            self._refuse(connection, received.refused or "said something before its hello", moment)
+            return
+        track.fold(message, moment)
+        if isinstance(message, Goodbye):
+            connection.close()
+            self._end(connection, moment.monotonic_s)
+
+    def _greet(self, connection: Connection, hello: Hello, now_s: float) -> None:
+        """Begin a track, or go on with that of a process which has connected anew."""
+        if connection in self._living:
+            return
+        self._met_s.pop(connection, None)
+        pid = connection.pid or hello.pid
+        for other, track in tuple(self._living.items()):
+            if track.pid == pid:
+                other.close()
+                self._end(other, now_s, "the process has connected anew")
+        same = [t for t in self._ended if (t.pid, t.hello.started_s) == (pid, hello.started_s)]
+        track = same[-1] if same else RankTrack(pid, hello, now_s)
+        if same:
+            self._ended.remove(track)
+            track.resume(hello)
+        self._living[connection] = track
+
+    def _end(self, connection: Connection, now_s: float, reason: str | None = None) -> None:
+        track = self._living.pop(connection, None)
+        if track is None:
+            return
+        track.end(now_s, reason)
+        if track.has_reported:
+            self._ended = [*self._ended, track][-MAX_ENDED:]
+
+    def _bury(self, now_s: float) -> None:
+        self._ended = [t for t in self._ended if now_s - (t.ended_s or 0.0) < ENDED_SHOWN_S]
+
+    def _dismiss_silent(self, now_s: float) -> None:
+        """Close connections that do not say who they are."""
+        for connection in self._listener.connections:
+            if connection in self._living:
+                continue
+            if now_s - self._met_s.setdefault(connection, now_s) > HELLO_WITHIN_S:
+                connection.close()
+        self._met_s = {c: met_s for c, met_s in self._met_s.items() if c.is_open}
+
+    def _refuse(self, connection: Connection, reason: str, moment: Moment) -> None:
+        self.refused += 1
+        self._refusal = (moment.monotonic_s, f"process {connection.pid} {reason}")
+
+    def _tell(self, now_s: float) -> Iterable[str]:
+        if self._refusal is not None and now_s - self._refusal[0] < REFUSAL_TOLD_S:
+            messages = "1 message" if self.refused == 1 else f"{self.refused:,} messages"
+            yield f"{messages} of training processes refused; the newest: {self._refusal[1]}"
+        count = self._listener.turned_away
+        if count > self._turned_away:
+            self._turned_away, self._turned_away_s = count, now_s
+        if count and now_s - self._turned_away_s < REFUSAL_TOLD_S:
+            yield f"connections of training processes turned away, of another user or too many: {count:,}"

@@ -1,0 +1,210 @@
+"""One training process: what its probe reports, folded into what a tick publishes."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from ..model import AllocatorReading, ModelStateReading, RankSample, RankState, StepReading
+from .messages import (
+    Goodbye,
+    Hello,
+    ModelState,
+    OutOfMemoryMet,
+    ProbeMessage,
+    ReadingRow,
+    Readings,
+    StepRow,
+    Steps,
+)
+
+STALE_AFTER_S = 3.0
+"""A probe sends twice a second; one that has missed six turns is held up."""
+MAX_TEXT_CHARS = 1024
+MAX_NOTES = 8
+
+
+class Moment(NamedTuple):
+    """When messages were taken from their sockets."""
+
+    monotonic_s: float
+    wall_s: float
+    since_s: float
+    """Seconds since they were taken before; nothing that arrives now has waited for longer."""
+
+
+class RankReport(NamedTuple):
+    """A rank as one tick publishes it, and the bounds of its segments within the tick."""
+
+    sample: RankSample
+    reserved_min_bytes: int | None
+    reserved_max_bytes: int | None
+
+
+class Extremes:
+    """Least and most of one figure within the tick."""
+
+    def __init__(self) -> None:
+        self.least: int | None = None
+        self.most: int | None = None
+
+    def fold(self, value: int | None) -> None:
+        """Take one reading; None is no reading."""
+        if value is not None:
+            self.least = value if self.least is None else min(value, self.least)
+            self.most = value if self.most is None else max(value, self.most)
+
+
+class RankTrack:
+    """What is known of one process, from its first hello to its end.
+
+    Args:
+        pid: Process id in the pid namespace of the hub.
+        hello: What it said of itself.
+        met_s: When, in monotonic seconds.
+    """
+
+    def __init__(self, pid: int, hello: Hello, met_s: float) -> None:
+        self.pid = pid
+        self.hello = hello
+        self.ended_s: float | None = None
+        """When it ended, in monotonic seconds; None while it lives."""
+        self._reason: str | None = None
+        self._heard_s = met_s
+        self._row: ReadingRow | None = None
+        self._readings = Readings(v=1, rows=())
+        self._step: StepReading | None = None
+        self._model_state: ModelStateReading | None = None
+        self._out_of_memory: OutOfMemoryMet | None = None
+        self._ooms = 0
+        self._begin_tick()
+
+    @property
+    def has_reported(self) -> bool:
+        """Whether it has ever told a figure."""
+        return self._row is not None or self._step is not None or self._ooms > 0
+
+    def fold(self, message: ProbeMessage, moment: Moment) -> None:
+        """Take one message; parts of a segment map are no business of a track."""
+        if isinstance(message, Readings):
+            self._fold_readings(message, moment)
+        elif isinstance(message, Hello):
+            self.hello = message
+        elif isinstance(message, Steps):
+            self._fold_steps(message.rows)
+        elif isinstance(message, ModelState):
+            self._model_state = ModelStateReading(
+                message.parameters_bytes,
+                message.gradients_bytes,
+                message.optimizer_bytes,
+                message.grad_sample_bytes,
+            )
+        elif isinstance(message, OutOfMemoryMet):
+            self._out_of_memory, self._ooms = message, self._ooms + 1
+        elif isinstance(message, Goodbye):
+            told = message.reason == "detached"
+            self.end(moment.monotonic_s, "its probe was detached" if told else "the process has ended")
+
+    def end(self, now_s: float, reason: str | None = None) -> None:
+        """Note that nothing more will come; the first reason stands."""
+        if self.ended_s is None:
+            self.ended_s, self._reason = now_s, reason or _explain_silence(self.pid)
+
+    def resume(self, hello: Hello) -> None:
+        """Go on with a process that has connected again."""
+        self.hello, self.ended_s, self._reason = hello, None, None
+
+    def take(self, now_s: float, device_uuid: str | None) -> RankReport:
+        """Return the rank as the tick publishes it, and begin the next tick."""
+        state, reason = self._judge(now_s)
+        hello, row, step = self.hello, self._row, self._step
+        oom, readings = self._out_of_memory, self._readings
+        sample = RankSample(
+            pid=self.pid,
+            started_s=hello.started_s,
+            job=_cut(hello.job),
+            command=_cut(hello.command),
+            device_uuid=device_uuid,
+            backend=hello.backend,
+            is_simulated=hello.is_simulated,
+            coordinates=hello.coordinates,
+            state=state,
+            reason=reason,
+            age_s=None if row is None else round(max(0.0, now_s - self._heard_s), 3),
+            allocator=self._read_allocator(),
+            capacity_bytes=hello.capacity_bytes,
+            context_bytes=hello.context_bytes if hello.is_simulated else None,
+            pinned_bytes=None if row is None else row[8],
+            resident_bytes=None if row is None else row[9],
+            phase=_cut(readings.phase),
+            step=step,
+            steps_within=self._steps_within,
+            model_state=self._model_state,
+            allocator_settings=_cut(hello.allocator_settings),
+            memory_history=readings.memory_history,
+            flight_record=None if oom is None else oom.flight_record,
+            oom_size_bytes=None if oom is None else oom.size_bytes,
+            readings_dropped=readings.dropped,
+            notes=self._notes(),
+        )
+        report = RankReport(sample, self._reserved.least, self._reserved.most)
+        self._begin_tick()
+        return report
+
+    def _begin_tick(self) -> None:
+        self._allocated, self._reserved = Extremes(), Extremes()
+        self._steps_within = 0
+
+    def _fold_readings(self, readings: Readings, moment: Moment) -> None:
+        self._readings = readings
+        for row in readings.rows:
+            self._allocated.fold(row[1])
+            self._reserved.fold(row[4])
+        if readings.rows:
+            self._row = readings.rows[-1]
+            # The wall clock may have been set meanwhile; no reading lay in its socket for longer than this.
+            waited_s = min(max(0.0, moment.wall_s - self._row[0]), moment.since_s)
+            self._heard_s = moment.monotonic_s - waited_s
+
+    def _fold_steps(self, rows: tuple[StepRow, ...]) -> None:
+        self._steps_within += len(rows)
+        if rows:
+            self._step = StepReading(*rows[-1])
+
+    def _read_allocator(self) -> AllocatorReading | None:
+        row = self._row
+        if row is None:
+            return AllocatorReading(ooms=self._ooms) if self._ooms else None
+        _time_s, allocated, requested, active, reserved, inactive_split, retries, ooms, *_host = row
+        return AllocatorReading(
+            allocated_bytes=allocated,
+            allocated_max_bytes=self._allocated.most,
+            reserved_bytes=reserved,
+            requested_bytes=requested,
+            active_bytes=active,
+            inactive_split_bytes=inactive_split,
+            retries=retries,
+            ooms=max(ooms or 0, self._ooms) if ooms is not None or self._ooms else None,
+        )
+
+    def _judge(self, now_s: float) -> tuple[RankState, str | None]:
+        if self.ended_s is not None:
+            return "ended", self._reason
+        is_due = self._row is not None or self.hello.backend is not None
+        silent_s = now_s - self._heard_s
+        if is_due and silent_s > STALE_AFTER_S:
+            return "stale", f"it has not reported for {silent_s:.0f} s"
+        return "ok", None
+
+    def _notes(self) -> tuple[str, ...]:
+        oom = self._out_of_memory
+        told = () if oom is None or oom.reason is None else (oom.reason,)
+        return tuple(note[:MAX_TEXT_CHARS] for note in (*self.hello.notes, *told)[-MAX_NOTES:])
+
+
+def _cut(text: str | None) -> str | None:
+    return None if text is None else text[:MAX_TEXT_CHARS]
+
+
+def _explain_silence(pid: int) -> str:
+    if Path(f"/proc/{pid}").exists():
+        return "its probe has closed the connection"
+    return "the process has ended without a goodbye"
