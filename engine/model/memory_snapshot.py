@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from . import segments
+
 if TYPE_CHECKING:
     IntColumn = array[int]
 else:
@@ -22,14 +24,14 @@ UNMEASURED = -1
 
 
 class BlockState(IntEnum):
-    """What a block is used for, as a code in the column `BlockColumns.state`."""
+    """What a block is used for: the codes of a segment map."""
 
-    ALLOCATED = 0
-    """Handed to a tensor (`active_allocated`)."""
-    PENDING_FREE = 1
-    """Freed, but another stream may still use it (`active_pending_free`, also `active_awaiting_free`)."""
-    INACTIVE = 2
+    INACTIVE = segments.FREE
     """Free: kept for the next request that fits."""
+    ALLOCATED = segments.ALLOCATED
+    """Handed to a tensor (`active_allocated`)."""
+    PENDING_FREE = segments.AWAITING_FREE
+    """Freed, but another stream may still use it (`active_pending_free`, also `active_awaiting_free`)."""
 
 
 class TraceAction(IntEnum):
