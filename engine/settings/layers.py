@@ -14,9 +14,17 @@ from .values import convert_value
 PROJECT_FILE_NAME = "vramscope.toml"
 _VARIABLE_PREFIX = "VRAMSCOPE_"
 OTHER_VARIABLES = frozenset(
-    {"VRAMSCOPE_CONFIG", "VRAMSCOPE_DEBUG", "VRAMSCOPE_NODE", "VRAMSCOPE_RUNTIME_DIR"}
+    {
+        "VRAMSCOPE_CONFIG",
+        "VRAMSCOPE_DEBUG",
+        "VRAMSCOPE_JOB",
+        "VRAMSCOPE_NODE",
+        "VRAMSCOPE_PROBE",
+        "VRAMSCOPE_RUNTIME_DIR",
+        "VRAMSCOPE_SIMULATE",
+    }
 )
-"""Variables of ours that are no settings."""
+"""Variables of ours that are no settings; a job of `vramscope run` finds its own among them."""
 
 
 class LoadedSettings(msgspec.Struct, frozen=True):

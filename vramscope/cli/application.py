@@ -15,7 +15,19 @@ def run(argv: Sequence[str]) -> int:
     Args:
         argv: The words after the program's name.
     """
-    return run_guarded(lambda: _dispatch(argv))
+    return run_guarded(lambda: _dispatch(argv), failure_code=_choose_failure_code(argv))
+
+
+def _choose_failure_code(argv: Sequence[str]) -> int | None:
+    """Return the code for failures of our own where the job's own codes must be told from them."""
+    if "run" not in argv:
+        return None
+    from vramscope.engine.launch.execution import EXIT_OWN_FAILURE
+
+    from .command_words import names_run
+    from .verbs import list_verbs
+
+    return EXIT_OWN_FAILURE if names_run(argv, list_verbs()) else None
 
 
 def _dispatch(argv: Sequence[str]) -> int:

@@ -16,18 +16,19 @@ REPORTS_KEPT = 10
 """Error reports that are kept; older ones are removed."""
 
 
-def run_guarded(action: Callable[[], int]) -> int:
+def run_guarded(action: Callable[[], int], *, failure_code: int | None = None) -> int:
     """Run a verb and return its exit code; an error becomes one line on stderr.
 
     Args:
         action: What to do; returns the exit code.
+        failure_code: Exit code of every error; None for the code of its class.
     """
     try:
         code = action()
         sys.stdout.flush()
     except VramscopeError as error:
         complain(str(error))
-        return error.exit_code
+        return error.exit_code if failure_code is None else failure_code
     except SystemExit as error:
         return error.code if isinstance(error.code, int) else 0
     except KeyboardInterrupt:
@@ -37,15 +38,15 @@ def run_guarded(action: Callable[[], int]) -> int:
         return 0  # whoever read the output has had enough of it
     except Exception as error:  # noqa: BLE001 - the last line of defence, so that no user reads a traceback
         _report_internal(error)
-        return EXIT_INTERNAL
+        return EXIT_INTERNAL if failure_code is None else failure_code
     return code
 
 
-def complain(sentence: str) -> None:
-    """Say on stderr what is wrong, in one line."""
+def complain(sentence: str, *, program: str = "vramscope") -> None:
+    """Say on stderr what is wrong, in one line that begins with the name of the program."""
     # A pipe that was closed on stderr leaves nobody to tell.
     try:
-        print(f"vramscope: {sentence}", file=sys.stderr, flush=True)
+        print(f"{program}: {sentence}", file=sys.stderr, flush=True)
     except OSError:
         return
 

@@ -7,6 +7,7 @@ from typing import NoReturn
 from vramscope import __version__
 from vramscope.engine.errors import UsageError
 
+from .command_words import split_command
 from .parser_flags import build_common_flags, build_sampling_flags, build_view_flags
 from .verbs import list_verbs, load_verb
 
@@ -35,6 +36,7 @@ def parse(argv: Sequence[str]) -> Namespace:
         UsageError: They mean nothing.
     """
     verbs = list_verbs()
+    argv, command = split_command(argv, verbs, lambda: build_parser(["run"]))
     meant = [word for word in argv if word in verbs]
     if not meant and not {"-h", "--help"}.isdisjoint(argv):
         meant = verbs
@@ -49,6 +51,8 @@ def parse(argv: Sequence[str]) -> Namespace:
             raise UsageError(f"{word} does not go with `vramscope {arguments.verb}`; see its --help")
     if rest:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    if command is not None:
+        arguments.command = command
     return arguments
 
 

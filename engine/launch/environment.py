@@ -1,0 +1,76 @@
+"""The environment of a job: what the probe and the simulated device in its processes need to know."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from ..errors import UsageError
+from .parts import PROBE, SHIM
+
+JOB_VARIABLE = "VRAMSCOPE_JOB"
+PROBE_VARIABLE = "VRAMSCOPE_PROBE"
+RUNTIME_VARIABLE = "VRAMSCOPE_RUNTIME_DIR"
+SIMULATE_VARIABLE = "VRAMSCOPE_SIMULATE"
+MOST_JOB_CHARACTERS = 64
+
+
+def make_environment(
+    base: Mapping[str, str], *, runtime_dir: Path, job: str, simulate: str | None = None
+) -> dict[str, str]:
+    """Return the environment of a job.
+
+    Args:
+        base: What the job would get without us.
+        runtime_dir: Folder of the hub that it reports to.
+        job: What its processes are told apart from other jobs by.
+        simulate: Description of the simulated device, as JSON; None for the devices of this node.
+    """
+    environment = {
+        **base,
+        "PYTHONPATH": _prepend(str(SHIM), base.get("PYTHONPATH")),
+        PROBE_VARIABLE: str(PROBE),
+        RUNTIME_VARIABLE: str(runtime_dir),
+        JOB_VARIABLE: job,
+    }
+    environment.pop(SIMULATE_VARIABLE, None)
+    return environment if simulate is None else environment | {SIMULATE_VARIABLE: simulate}
+
+
+def read_original_environment() -> dict[str, str]:
+    """Return this process's environment without what its own interpreter has added.
+
+    In the C locale Python sets LC_CTYPE for its children (PEP 538); /proc keeps what it was started with.
+    """
+    environment = dict(os.environ)
+    try:
+        started_with = Path("/proc/self/environ").read_bytes().split(b"\0")
+    except OSError:
+        return environment
+    if not any(entry.startswith(b"LC_CTYPE=") for entry in started_with):
+        environment.pop("LC_CTYPE", None)
+    return environment
+
+
+def make_job_name() -> str:
+    """Return a short random name for a job."""
+    return os.urandom(3).hex()
+
+
+def check_job_name(name: str) -> str:
+    """Return the name of a job as it was given.
+
+    Raises:
+        UsageError: It is empty, too long, or has characters that no table can show.
+    """
+    if not name.strip() or len(name) > MOST_JOB_CHARACTERS or not name.isprintable():
+        raise UsageError(
+            f"--job {name!r}: expected 1 to {MOST_JOB_CHARACTERS} printable characters, "
+            "for example --job gpt-7b"
+        )
+    return name
+
+
+def _prepend(folder: str, path: str | None) -> str:
+    """Return a search path with a folder at its head, once; an empty entry means the current folder."""
+    rest = [] if not path else [entry for entry in path.split(os.pathsep) if entry != folder]
+    return os.pathsep.join([folder, *rest])

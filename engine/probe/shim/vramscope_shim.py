@@ -1,0 +1,102 @@
+"""What runs inside the interpreter that trains before torch is there: a finder that waits for torch.
+
+Pure standard library, Python 3.9 and newer. Nothing is loaded that a process without torch does not need.
+"""
+
+import os
+import sys
+
+TYPE_CHECKING = False  # as in typing, whose import costs more than all that is done here
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+
+PROBE_MODULE = "vramscope_probe"
+SIMULATION_MODULE = "vramscope_simulation"
+ALLOCATOR_MODULE = "vramscope_allocator_model"
+
+
+class TorchFinder:
+    """A finder that finds nothing: when torch is looked for it starts the probe and steps aside."""
+
+    def __init__(self, environ: "os._Environ[str]") -> None:
+        self._environ = environ
+
+    def find_spec(
+        self, name: str, path: "Sequence[str] | None" = None, target: "ModuleType | None" = None
+    ) -> "ModuleSpec | None":
+        """Return the spec of torch as every other finder has it, None for anything else."""
+        if name != "torch":
+            return None
+        from importlib.util import find_spec
+
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+            try:  # noqa: SIM105 - contextlib is not loaded in every process
+                _start_watching(self._environ)
+            except Exception:  # noqa: S110, BLE001 - whatever is wrong with us, the job runs
+                pass
+        return find_spec(name)  # anew, so that finders which the probe has added are asked as well
+
+
+def watch_for_torch(environ: "os._Environ[str]") -> None:
+    """Wait for torch, in a process that was started by `vramscope run`."""
+    sys.meta_path.insert(0, TorchFinder(environ))
+
+
+def load_package(name: str, folder: str) -> "ModuleType":
+    """Return the package in a folder, loaded once, under a name that no path needs to lead to.
+
+    Raises:
+        ImportError: There is none, or it cannot be loaded.
+    """
+    found = sys.modules.get(name)
+    if found is not None:
+        return found
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    first = os.path.join(folder, "__init__.py")  # noqa: PTH118 - pathlib is not loaded in every process
+    spec = spec_from_file_location(name, first, submodule_search_locations=[folder])
+    if spec is None or spec.loader is None:
+        raise ImportError(f"no package in {folder}")
+    module = sys.modules[name] = module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def start_probe(folder: str, runtime_dir: str) -> None:
+    """Start the probe at once, as somebody asked for it in this very process.
+
+    Args:
+        folder: The probe's package.
+        runtime_dir: Folder of the hub.
+    """
+    job = os.environ.get("VRAMSCOPE_JOB") or None
+    load_package(PROBE_MODULE, folder).start(runtime_dir, job=job, is_explicit=True)
+
+
+def _start_watching(environ: "os._Environ[str]") -> None:
+    probe = load_package(PROBE_MODULE, environ["VRAMSCOPE_PROBE"])
+    probe.watch_imports(environ["VRAMSCOPE_RUNTIME_DIR"], environ.get("VRAMSCOPE_JOB"))
+    simulated = environ.get("VRAMSCOPE_SIMULATE")
+    if simulated:
+        probe.after_torch_import(lambda _torch: _simulate(simulated))
+
+
+def _simulate(text: str) -> None:
+    """Install the simulated device; without it the job would not do what was asked for, so that is said."""
+    try:
+        import json
+
+        config = json.loads(text)
+        allocator = load_package(ALLOCATOR_MODULE, config["allocator_path"])
+        load_package(SIMULATION_MODULE, config["simulation_path"]).install(config, allocator)
+    except Exception as error:  # noqa: BLE001 - the job decides by itself what to do without a device
+        sys.stderr.write(
+            f"vramscope: the simulated device could not be installed ({type(error).__name__}: {error})\n"
+        )

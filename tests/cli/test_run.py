@@ -1,0 +1,189 @@
+"""`vramscope run`: the job gets the terminal, the signals and the last word; we get the probe into it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from vramscope.engine.launch.parts import SHIM
+
+from .running import REPOSITORY, environment, run
+from .terminals import TerminalRun
+
+VRAMSCOPE = (sys.executable, "-m", "vramscope")
+RUN = (*VRAMSCOPE, "run", "--no-hub", "--")
+
+
+def execute(*command: str, **variables: str) -> "subprocess.CompletedProcess[bytes]":
+    return subprocess.run(
+        command,
+        env=environment(**variables),
+        capture_output=True,
+        check=False,
+        timeout=60,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+@pytest.mark.parametrize("code", [0, 1, 3, 125, 255])
+def test_the_exit_code_is_that_of_the_job(code: int) -> None:
+    outcome = run("run", "--no-hub", "--", "sh", "-c", f"exit {code}")
+    assert (outcome.code, outcome.stdout, outcome.stderr) == (code, "", "")
+
+
+def test_a_signal_that_ends_the_job_is_seen_by_its_shell() -> None:
+    inner = " ".join((*RUN, "sh", "-c", "'kill -TERM $$'"))
+    done = execute("sh", "-c", f"{inner}; echo $?")
+    assert done.stdout == b"143\n"
+    assert execute(*RUN, "sh", "-c", "kill -9 $$").returncode == -signal.SIGKILL
+
+
+def test_a_command_that_is_not_there_is_127_and_one_that_cannot_run_126(tmp_path: Path) -> None:
+    outcome = run("run", "--no-hub", "--", "no-such-command")
+    assert (outcome.code, outcome.stdout) == (127, "")
+    assert outcome.stderr == "vramscope: cannot run no-such-command: No such file or directory\n"
+    plain = tmp_path / "train.py"
+    plain.write_text("print(1)\n")
+    outcome = run("run", "--no-hub", "--", str(plain))
+    assert (outcome.code, outcome.stderr) == (126, f"vramscope: cannot run {plain}: Permission denied\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("run",), "no command to run"),
+        (("run", "--"), "no command to run"),
+        (("run", "--simulat", "24GiB", "--", "true"), "did you mean --simulate?"),
+        (("run", "--fake", "--", "true"), "--fake goes with --simulate SIZE"),
+        (("run", "--devices", "2", "true"), "--devices goes with --simulate SIZE"),
+        (("run", "--simulate", "much", "--", "true"), "--simulate much: not a size"),
+        (("run", "--simulate", "1GiB", "--devices", "0", "--fake", "--", "true"), "expected 1 to 64"),
+        (
+            ("run", "--simulate", "256MiB", "--fake", "--", "true"),
+            "expected more than the context of 512 MiB",
+        ),
+        (("run", "--job", "", "--", "true"), "--job '': expected 1 to 64 printable characters"),
+        (("run", "--job", "a\nb", "--", "true"), "expected 1 to 64 printable characters"),
+    ],
+)
+def test_what_is_wrong_with_our_own_words_is_125_in_one_line(words: tuple[str, ...], said: str) -> None:
+    outcome = run(*words)
+    assert (outcome.code, outcome.stdout) == (125, "")
+    assert said in outcome.stderr
+    assert outcome.stderr.count("\n") == 1
+
+
+def test_a_card_that_this_host_cannot_stand_for_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    mark = tmp_path / "ran"
+    outcome = run("run", "--no-hub", "--simulate", "900TiB", "--", "touch", str(mark))
+    assert (outcome.code, outcome.stdout) == (125, "")
+    assert "add --fake, which stores nothing" in outcome.stderr
+    assert outcome.stderr.count("\n") == 1
+    assert not mark.exists()
+
+
+def test_what_is_simulated_is_said_in_one_line_and_told_to_the_job() -> None:
+    outcome = run(
+        *("run", "--no-hub", "--job", "gpt", "--simulate", "24GiB", "--devices", "2", "--fake", "--"),
+        *("sh", "-c", 'printf %s "$VRAMSCOPE_SIMULATE"'),
+        PYTORCH_ALLOC_CONF="expandable_segments:True",
+    )
+    assert outcome.stderr == (
+        "vramscope run: simulating 2 cards of 24.0 GiB each without storage (values are not computed) "
+        "(0.5 GiB of each stands for the CUDA context); figures are modelled\n"
+    )
+    config = json.loads(outcome.stdout)
+    assert config["total_bytes"] == 24 << 30
+    assert (config["devices"], config["is_fake"], config["job"]) == (2, True, "gpt")
+    assert config["allocator_settings"] == "expandable_segments:True"
+    assert (Path(config["simulation_path"]) / "__init__.py").exists()
+
+
+def test_the_words_after_the_command_are_its_own() -> None:
+    echo = (sys.executable, "-c", "import sys; print(*sys.argv[1:])")
+    outcome = run("run", "--no-hub", *echo, "--json", "-h", "--", "agent", "--bogus")
+    assert (outcome.code, outcome.stdout) == (0, "--json -h -- agent --bogus\n")
+    outcome = run("run", "--no-hub", "--job", "agent", "--", "printf", "%s", "--version")
+    assert (outcome.code, outcome.stdout) == (0, "--version")
+
+
+def test_the_environment_of_the_job_is_that_of_the_shell_and_ours(private_environment: Path) -> None:
+    here = {
+        name: value for name, value in environment().items() if name not in ("LC_ALL", "LANG", "LC_CTYPE")
+    }
+    done = subprocess.run([*RUN, "env", "-0"], env=here, capture_output=True, check=True, timeout=60)
+    got = dict(entry.split("=", 1) for entry in done.stdout.decode().split("\0") if entry)
+    job = got.pop("VRAMSCOPE_JOB")
+    assert len(job) == 6
+    assert got.pop("VRAMSCOPE_PROBE") == str(REPOSITORY / "engine/probe")
+    assert got.pop("VRAMSCOPE_RUNTIME_DIR") == str(private_environment / "run/vramscope")
+    assert got.pop("PYTHONPATH") == f"{SHIM}:{REPOSITORY}"
+    here.pop("PYTHONPATH")
+    assert got == here
+
+
+def test_a_job_within_a_job_has_the_shim_once() -> None:
+    done = execute(*RUN, *RUN, "sh", "-c", 'printf %s "$PYTHONPATH"')
+    assert done.stdout.decode().split(":").count(str(SHIM)) == 1
+
+
+def test_vramscope_works_within_a_job() -> None:
+    done = execute(*RUN, *VRAMSCOPE, "doctor", "--json")
+    assert b"VRAMSCOPE_JOB" not in done.stdout
+    assert done.stderr == b""
+
+
+def test_a_script_without_a_first_line_runs_by_the_shell_as_env_does(tmp_path: Path) -> None:
+    script = tmp_path / "job"
+    script.write_text('echo "$0 $1"\n')
+    script.chmod(0o755)
+    done = execute(*RUN, str(script), "a b")
+    assert (done.returncode, done.stdout) == (0, f"{script} a b\n".encode())
+
+
+def test_a_full_pipe_ends_the_job_as_it_does_without_us() -> None:
+    done = execute("sh", "-c", f"{' '.join(RUN)} yes | head -n 1")
+    assert (done.stdout, done.stderr) == (b"y\n", b"")
+    ignored = execute(*RUN, "grep", "SigIgn", "/proc/self/status").stdout
+    assert ignored == execute("grep", "SigIgn", "/proc/self/status").stdout
+
+
+def test_output_passes_byte_for_byte() -> None:
+    code = "import os, sys; sys.stdout.buffer.write(bytes(range(256)) * 300); os.write(2, b'\\xff\\n')"
+    plain = execute(sys.executable, "-c", code)
+    ours = execute(*RUN, sys.executable, "-c", code)
+    assert (ours.stdout, ours.stderr, ours.returncode) == (plain.stdout, plain.stderr, plain.returncode)
+
+
+TERMINAL_JOB = """
+import os, signal, sys
+def tell(number, frame):
+    print("got", signal.Signals(number).name, flush=True)
+    if number == signal.SIGTERM:
+        sys.exit(7)
+for number in (signal.SIGINT, signal.SIGTSTP, signal.SIGTERM, signal.SIGQUIT):
+    signal.signal(number, tell)
+in_front = os.tcgetpgrp(0) == os.getpgrp()
+print(*(os.isatty(stream) for stream in (0, 1, 2)), in_front, os.getpid() == os.getsid(0), flush=True)
+print("read", repr(input()), flush=True)
+signal.pause()
+while True:
+    signal.pause()
+"""
+
+
+def test_the_terminal_and_its_signals_are_the_jobs() -> None:
+    with TerminalRun([*RUN, sys.executable, "-c", TERMINAL_JOB], environment()) as terminal:
+        terminal.wait_for(b"True True True True True\r\n")
+        terminal.type(b"hello\n")
+        terminal.wait_for(b"read 'hello'\r\n")
+        for keys, name in ((b"\x03", b"SIGINT"), (b"\x1a", b"SIGTSTP"), (b"\x1c", b"SIGQUIT")):
+            terminal.type(keys)
+            terminal.wait_for(b"got " + name + b"\r\n")
+        os.kill(terminal.process.pid, signal.SIGTERM)
+        assert terminal.wait_for_end() == 7
+        assert terminal.shown.startswith(b"True")

@@ -1,0 +1,141 @@
+"""`vramscope run`: start a job with the probe, and step out of its way."""
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vramscope.engine.errors import UsageError, VramscopeError
+
+from ..diagnostics import complain
+from . import SubParsers
+
+if TYPE_CHECKING:
+    from vramscope.engine.launch.simulated_device import SimulatedDevice
+
+SUMMARY = "start a job with the probe: its ranks, steps and allocator appear in every view of this node"
+DESCRIPTION = """\
+Start a job with the probe and hand it the terminal; open `vramscope` in another pane to watch it.
+The code of the job stays as it is, and so do its output, its signals and its exit code."""
+EPILOG = """\
+examples:
+  vramscope run -- python train.py --lr 3e-4
+  vramscope run -- torchrun --nproc-per-node 2 train.py
+  vramscope run --simulate 24GiB -- python train.py      would it fit into 24 GiB? (no GPU needed)
+
+exit codes: those of the job, 128+signal; 125 vramscope failed, 126 CMD cannot be run, 127 CMD not found"""
+
+
+def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
+    """Add the verb's parser."""
+    from argparse import RawDescriptionHelpFormatter
+
+    parser = subparsers.add_parser(
+        "run",
+        help=SUMMARY,
+        usage="vramscope run [OPTION ...] [--] CMD [ARG ...]",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=RawDescriptionHelpFormatter,
+        parents=common,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--job", metavar="NAME", help="name of the job (default: a short random one)")
+    parser.add_argument("--no-hub", action="store_true", help="start no agent where none runs")
+    device = parser.add_argument_group("simulated device")
+    device.add_argument(
+        "--simulate", metavar="SIZE", help="run on the CPU as on a card of this memory, for example 24GiB"
+    )
+    device.add_argument("--devices", metavar="N", type=int, help="number of simulated cards (default 1)")
+    device.add_argument(
+        "--fake", action="store_true", help="store no tensors: any size, but values are not computed"
+    )
+    device.add_argument(
+        "--context", metavar="SIZE", help="what the context of a process takes of its card (default 512MiB)"
+    )
+    device.add_argument(
+        "--host-reserve", metavar="SIZE", help="host memory that tensors may not take (default 1GiB)"
+    )
+
+
+def run(arguments: Namespace) -> int:
+    """Become the command of the job; return only where that is not possible."""
+    from vramscope.engine.launch.environment import (
+        check_job_name,
+        make_environment,
+        make_job_name,
+        read_original_environment,
+    )
+    from vramscope.engine.launch.execution import become, exit_code_of, is_runnable
+    from vramscope.engine.paths import locate_runtime_folder
+
+    command: list[str] = arguments.command
+    if not command:
+        raise UsageError("no command to run; expected for example `vramscope run -- python train.py`")
+    job = make_job_name() if arguments.job is None else check_job_name(arguments.job)
+    folder = locate_runtime_folder()
+    environment = read_original_environment()
+    simulate = _prepare_device(arguments, job, folder, environment)
+    if not arguments.no_hub and is_runnable(command, environment):
+        _provide_hub(folder)
+    environment = make_environment(environment, runtime_dir=folder, job=job, simulate=simulate)
+    error = become(command, environment)
+    complain(f"cannot run {command[0]}: {error.strerror or error}")
+    return exit_code_of(error)
+
+
+def _provide_hub(folder: Path) -> None:
+    """Start a hub where none runs; a job is more important than its being watched."""
+    from vramscope.engine.launch.hub import find_or_start_hub
+
+    try:
+        find_or_start_hub(folder)
+    except (VramscopeError, OSError) as error:
+        complain(f"no agent could be started, so the job runs unwatched: {error}")
+
+
+def _prepare_device(arguments: Namespace, job: str, folder: Path, environ: dict[str, str]) -> str | None:
+    """Return the description of the simulated device, once it is checked and announced; None for none."""
+    if arguments.simulate is None:
+        _refuse_flags_of_simulation(arguments)
+        return None
+    from vramscope.engine.launch.simulated_device import check_device, describe_for_job, describe_for_people
+    from vramscope.engine.sources.host import HostReader
+
+    device = _read_device(arguments)
+    check_device(device, host_available_bytes=HostReader().read().available_bytes)
+    text = describe_for_job(device, job=job, runtime_dir=folder, environ=environ)
+    complain(describe_for_people(device), program="vramscope run")
+    return text
+
+
+def _read_device(arguments: Namespace) -> "SimulatedDevice":
+    from vramscope.engine.launch.simulated_device import (
+        DEFAULT_CONTEXT_BYTES,
+        DEFAULT_HOST_RESERVE_BYTES,
+        SimulatedDevice,
+    )
+
+    return SimulatedDevice(
+        total_bytes=_read_size("--simulate", arguments.simulate, 0),
+        devices=1 if arguments.devices is None else arguments.devices,
+        is_fake=arguments.fake,
+        context_bytes=_read_size("--context", arguments.context, DEFAULT_CONTEXT_BYTES),
+        host_reserve_bytes=_read_size("--host-reserve", arguments.host_reserve, DEFAULT_HOST_RESERVE_BYTES),
+    )
+
+
+def _read_size(flag: str, text: str | None, default_bytes: int) -> int:
+    from vramscope.engine.units import parse_bytes
+
+    if text is None:
+        return default_bytes
+    try:
+        return parse_bytes(text)
+    except UsageError as error:
+        raise UsageError(f"{flag} {text}: {error}") from error
+
+
+def _refuse_flags_of_simulation(arguments: Namespace) -> None:
+    for flag in ("devices", "fake", "context", "host_reserve"):
+        if getattr(arguments, flag):
+            raise UsageError(f"--{flag.replace('_', '-')} goes with --simulate SIZE")
