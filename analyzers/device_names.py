@@ -6,8 +6,8 @@ from ..engine.model import DeviceSample
 
 
 def name_device(device: DeviceSample) -> str:
-    """Return what a sentence calls a device: `GPU 3`, `MIG 0:1` or `rank 3`."""
-    return f"{_noun(device)} {device.label}"
+    """Return what a sentence calls a device: `GPU 3`, `MIG 0:1`, `rank 3` or `CPU`."""
+    return "CPU" if device.kind == "cpu" else f"{_noun(device)} {device.label}"
 
 
 def name_devices(devices: Sequence[DeviceSample]) -> str:

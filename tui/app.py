@@ -1,34 +1,27 @@
 """The application: what is composed, which keys there are, and where messages go."""
 
 import asyncio
-import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from contextvars import copy_context
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, cast
 
-from rich.console import Console
-from textual.app import App
-from textual.filter import LineFilter, Monochrome, NoColor
 from textual.screen import Screen
 
 from ..engine.bus.feed import Feed
 from ..engine.bus.snapshot import Snapshot
 from ..engine.clock import Clock
 from ..engine.errors import VramscopeError
-from ..engine.settings import Settings, SortColumn, ThemeName
-from .ascii_filter import AsciiFilter
+from ..engine.settings import Settings, SortColumn
 from .bindings import APP_BINDINGS
-from .commands import PaletteCommands
-from .drawing.glyphs import ASCII, UNICODE
 from .mailbox import SnapshotMailbox, is_same_picture
 from .process_rows import SortOrder
 from .process_signals import SignalPolicy
 from .screens.live import LiveScreen
 from .terminal import TerminalAbilities
+from .terminal_app import TerminalApp
 from .terminal_driver import TerminalDriver
-from .theme import default_variables, register_themes
 
 if TYPE_CHECKING:
     from textual.driver import Driver
@@ -36,11 +29,8 @@ if TYPE_CHECKING:
 SaveSettings = Callable[[Mapping[str, object]], Path]
 """Writes settings by their names and returns the file."""
 
-_COLOR_SYSTEMS = {"16": "standard", "256": "256", "truecolor": "truecolor", "none": "standard"}
-_THEME_NAMES: tuple[ThemeName, ...] = ("dark", "light", "high-contrast", "mono")
 
-
-class VramscopeApp(App[None], inherit_bindings=False):
+class VramscopeApp(TerminalApp, inherit_bindings=False):
     """Shows what a feed tells; holds no figures but the newest snapshot.
 
     Args:
@@ -54,11 +44,6 @@ class VramscopeApp(App[None], inherit_bindings=False):
         on_exit_asked: Called when the application begins to end.
         driver_class: Driver of the terminal; None for Textual's own.
     """
-
-    CSS_PATH = "app.tcss"
-    TITLE = "vramscope"
-    COMMANDS: ClassVar = {PaletteCommands}
-    NOTIFICATION_TIMEOUT = 6.0
 
     BINDINGS = [*APP_BINDINGS]
 
@@ -75,40 +60,20 @@ class VramscopeApp(App[None], inherit_bindings=False):
         on_exit_asked: Callable[[], object] = lambda: None,
         driver_class: "type[Driver] | None" = TerminalDriver,
     ) -> None:
-        self.abilities = abilities
-        super().__init__(driver_class=driver_class)
-        self.animation_level = "none"
-        self.console = _make_console(abilities)
+        super().__init__(abilities, theme=settings.theme, driver_class=driver_class)
         self._signal_policy = signal_policy
         self._feed, self._settings, self._clock = feed, settings, clock
         self._save_settings, self._export_folder = save_settings, export_folder
         self._on_exit_asked = on_exit_asked
         self._mailbox = SnapshotMailbox()
-        self._ascii_filter, self._color_filter = AsciiFilter(), NoColor()
         self._newest = self._received = Snapshot()
         self._is_paused = False
         self._skipped_at_start = 0
-        register_themes(cast("App[object]", self))
-        self.theme = f"vramscope-{self._first_theme()}"
 
     def get_default_screen(self) -> Screen[None]:
         """Return the live screen."""
-        glyphs = ASCII if self.abilities.is_ascii else UNICODE
-        self.live = LiveScreen(glyphs, self._feed.history, self._clock, self._signal_policy)
+        self.live = LiveScreen(self.glyphs, self._feed.history, self._clock, self._signal_policy)
         return self.live
-
-    def get_theme_variable_defaults(self) -> dict[str, str]:
-        """Return the roles' looks for themes that do not define them."""
-        return {"ansi-background": "ansi_default", "ansi-foreground": "ansi_default", **default_variables()}
-
-    def get_line_filters(self) -> Sequence[LineFilter]:
-        """Return what rewrites lines for this terminal."""
-        filters = [found for found in super().get_line_filters() if not isinstance(found, Monochrome)]
-        if self.abilities.color_depth == "none":
-            filters.append(self._color_filter)
-        if self.abilities.is_ascii:
-            filters.append(self._ascii_filter)
-        return filters
 
     def on_mount(self) -> None:
         """Apply the settings and start the feed."""
@@ -160,10 +125,6 @@ class VramscopeApp(App[None], inherit_bindings=False):
         self._draw_newest()
         self.screen.refresh(layout=True)
 
-    def on_terminal_gone(self) -> None:
-        """End: nobody can see or press anything any more."""
-        self.exit()
-
     def _draw(self) -> None:
         with self.live.drawn_at_once():
             self.live.frames_skipped = self._mailbox.replaced - self._skipped_at_start
@@ -184,38 +145,6 @@ class VramscopeApp(App[None], inherit_bindings=False):
         elif sample is not None:
             self._is_paused = True
             self.live.paused_since_s = sample.time_s
-
-    def action_help(self) -> None:
-        """Show the keys of the present screen."""
-        from .screens.help import HelpScreen
-
-        if not isinstance(self.screen, HelpScreen):
-            self.push_screen(HelpScreen(self.screen, self.live.glyphs))
-
-    @property
-    def theme_choices(self) -> tuple[ThemeName, ...]:
-        """Looks that this terminal can show."""
-        return ("mono",) if self.abilities.color_depth == "none" else _THEME_NAMES
-
-    @property
-    def theme_choice(self) -> ThemeName:
-        """The look in use."""
-        return next(name for name in _THEME_NAMES if self.theme == f"vramscope-{name}")
-
-    def _first_theme(self) -> ThemeName:
-        if self.abilities.color_depth == "none":
-            return "mono"
-        return self._settings.theme or ("light" if self.abilities.has_light_background else "dark")
-
-    def choose_theme(self, name: ThemeName) -> None:
-        """Switch to a look."""
-        self.theme = f"vramscope-{name}"
-
-    def action_next_theme(self) -> None:
-        """Switch to the next look."""
-        choices = self.theme_choices
-        self.choose_theme(choices[(choices.index(self.theme_choice) + 1) % len(choices)])
-        self.notify(f"Theme: {self.theme_choice}", timeout=2)
 
     def action_export(self) -> None:
         """Write the picture and its figures into files."""
@@ -252,16 +181,3 @@ class VramscopeApp(App[None], inherit_bindings=False):
         """End."""
         self._on_exit_asked()
         self.exit()
-
-
-def _make_console(abilities: TerminalAbilities) -> Console:
-    """Return the console that turns styles into what the terminal understands."""
-    return Console(
-        color_system=_COLOR_SYSTEMS[abilities.color_depth],  # type: ignore[arg-type]  # a plain str in rich
-        file=io.StringIO(),
-        force_terminal=True,
-        legacy_windows=False,
-        highlight=False,
-        emoji=False,
-        _environ={},
-    )

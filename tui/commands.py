@@ -13,7 +13,7 @@ from .screens.live import LiveScreen
 from .screens.sort import SORTABLE
 
 if TYPE_CHECKING:
-    from .app import VramscopeApp
+    from .terminal_app import TerminalApp
 
 NOT_COMMANDS = ("up", "down", "left", "right", "first", "last", "page-up", "page-down")
 """Movements, which nobody looks for in a palette."""
@@ -44,7 +44,7 @@ class PaletteCommands(Provider):
                 yield Hit(score, matcher.highlight(entry.name), entry.run, help=entry.help)
 
     def _entries(self) -> Iterator[PaletteEntry]:
-        app = cast("VramscopeApp", self.app)
+        app = cast("TerminalApp", self.app)
         for group, keys in collect_keys(self.screen).items():
             for key in keys:
                 if key.verb not in NOT_COMMANDS and key.action not in {

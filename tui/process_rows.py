@@ -3,9 +3,10 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, NamedTuple
 
-from ..engine.model import DeviceSample, ProcessReading
+from ..engine.model import DeviceSample, ProcessReading, RankSample
 from ..engine.settings import SortColumn
 from ..engine.units import format_bytes
+from .widgets.rank_words import name_coordinates, spell_label
 
 ProcessKey = tuple[str, int]
 """Device UUID and process id: what a selection stays with."""
@@ -22,6 +23,8 @@ class ProcessRow(NamedTuple):
 
     device: DeviceSample
     process: ProcessReading
+    rank: RankSample | None = None
+    """The training process it is, where it reports through the probe."""
 
     @property
     def key(self) -> ProcessKey:
@@ -47,6 +50,13 @@ class ProcessRow(NamedTuple):
                 return f"container {name}" if name else "in a container"
             case _:
                 return ""
+
+    @property
+    def rank_name(self) -> str:
+        """Its rank and where it stands; empty for a process that is none or does not report."""
+        if self.rank is None or self.rank.coordinates is None:
+            return ""
+        return name_coordinates(self.rank.coordinates)
 
     @property
     def command(self) -> str:
@@ -83,7 +93,7 @@ def _natural_device(row: ProcessRow) -> tuple[int, int]:
 
 
 COLUMNS: tuple[Column, ...] = (
-    Column("device", "GPU", 5, False, lambda row: row.device.label, _natural_device),
+    Column("device", "GPU", 5, False, lambda row: spell_label(row.device), _natural_device),
     Column("pid", "PID", 8, True, lambda row: str(row.process.pid), lambda row: (row.process.pid,)),
     Column(
         "user",
@@ -138,9 +148,19 @@ def column_named(name: ColumnName) -> Column:
     return COLUMNS[COLUMN_NAMES.index(name)]
 
 
-def collect_rows(devices: Iterable[DeviceSample]) -> list[ProcessRow]:
-    """Return the rows of all processes on all devices, in device order."""
-    return [ProcessRow(device, process) for device in devices for process in device.processes or ()]
+def collect_rows(devices: Iterable[DeviceSample], ranks: Iterable[RankSample] = ()) -> list[ProcessRow]:
+    """Return the rows of all processes on all devices, in device order.
+
+    Args:
+        devices: Devices whose processes are listed.
+        ranks: Training processes that report; those among the rows are told their rank.
+    """
+    reporting = {rank.pid: rank for rank in ranks if rank.state != "ended"}
+    return [
+        ProcessRow(device, process, reporting.get(process.pid) if process.location != "gone" else None)
+        for device in devices
+        for process in device.processes or ()
+    ]
 
 
 def filter_rows(rows: Sequence[ProcessRow], text: str) -> list[ProcessRow]:
@@ -156,8 +176,8 @@ def find_terms(rows: Sequence[ProcessRow], text: str) -> tuple[str, ...]:
 
     Args:
         rows: Rows to choose from.
-        text: What was typed; it is looked for in user, process id, command, note and device (`gpu0`),
-            ignoring case.
+        text: What was typed; it is looked for in user, process id, rank, command, note and device
+            (`gpu0`), ignoring case.
     """
     words = tuple(text.lower().split())
     phrase = " ".join(words)
@@ -168,7 +188,8 @@ def _contains(row: ProcessRow, term: str) -> bool:
     """Return whether one field of a row contains a term in lower case."""
     process, device = row.process, row.device
     command = row.command if process.command else None
-    fields = (process.user, str(process.pid), command, row.note, f"gpu{device.label}", device.name)
+    place = f"gpu{device.label}"
+    fields = (process.user, str(process.pid), row.rank_name, command, row.note, place, device.name)
     return any(term in field.lower() for field in fields if field)
 
 

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from tests.tui.canned import make_device, make_process
+from tests.tui.canned_ranks import make_job
 from vramscope.engine.model import ProcessReading
 from vramscope.tui.process_rows import (
     COLUMNS,
@@ -115,3 +116,19 @@ def test_the_sort_column_stops_at_the_edges() -> None:
     assert SortOrder("device").shifted(-1) == SortOrder("device")
     assert SortOrder("device", True).shifted(1) == SortOrder("pid")
     assert SortOrder("command").shifted(1) == SortOrder("command")
+
+
+def test_a_training_process_is_found_by_its_rank() -> None:
+    devices, ranks = make_job(8)
+    rows = collect_rows(devices, ranks)
+    assert [row.rank_name for row in rows][:2] == ["rank 0 tp0 pp0", "rank 1 tp1 pp0"]
+    assert [row.process.pid for row in filter_rows(rows, "rank 5")] == [4050]
+    assert [row.process.pid for row in filter_rows(rows, "tp1 pp2")] == [4050]
+
+
+def test_a_process_that_is_gone_or_another_one_of_that_pid_has_no_rank() -> None:
+    devices, ranks = make_job(1)
+    gone = msgspec.structs.replace((devices[0].processes or ())[0], location="gone")
+    ended = [msgspec.structs.replace(ranks[0], state="ended")]
+    assert collect_rows(devices, ended)[0].rank_name == ""
+    assert collect_rows([msgspec.structs.replace(devices[0], processes=(gone,))], ranks)[0].rank_name == ""

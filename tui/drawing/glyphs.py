@@ -17,6 +17,10 @@ class Glyphs:
     """Gauge cell between the least and the most of the tick."""
     empty: str
     """Gauge cell that is not filled."""
+    cached: str
+    """Gauge cell that the allocator holds and no tensor fills."""
+    rest: str
+    """Gauge cell that is used by something else than the allocator."""
     is_braille: bool
     """Whether history is drawn in braille, two columns of four dots a cell."""
     history: str
@@ -54,6 +58,8 @@ UNICODE = Glyphs(
     partial="▏▎▍▌▋▊▉",
     band="▒",
     empty="░",
+    cached="▓",
+    rest="▄",
     is_braille=True,
     history="",
     history_band="",
@@ -76,6 +82,8 @@ ASCII = Glyphs(
     partial="",
     band="=",
     empty=".",
+    cached="+",
+    rest="-",
     is_braille=False,
     history=" .+#",
     history_band="=",

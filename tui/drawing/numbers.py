@@ -8,6 +8,7 @@ from .glyphs import Glyphs
 PERCENT_WIDTH = 5
 CELSIUS_WIDTH = 6
 WATTS_WIDTH = 6
+DURATION_WIDTH = 6
 
 
 def gib_text(value_bytes: float | None, glyphs: Glyphs) -> str:
@@ -50,6 +51,17 @@ def span_text(span_s: float) -> str:
     if span_s < 120:
         return f"{span_s:.0f} s"
     return f"{span_s / 60:.0f} min" if span_s < 7200 else f"{span_s / 3600:.0f} h"
+
+
+def duration_text(duration_s: float | None, glyphs: Glyphs) -> str:
+    """Return how long a step took, in six cells: `  8 ms`, `1.04 s`, ` 214 s`."""
+    if duration_s is None:
+        text = glyphs.unmeasured
+    elif duration_s < 0.9995:
+        text = f"{1000 * duration_s:.0f} ms"
+    else:
+        text = f"{duration_s:.{2 if duration_s < 10 else 1 if duration_s < 100 else 0}f} s"
+    return text.rjust(DURATION_WIDTH)
 
 
 def age_text(age_s: float | None) -> str:

@@ -114,7 +114,8 @@ class LiveScreen(ThriftyScreen[None]):
         if has_devices:
             self.devices.show(self.snapshot, self._history)
             zoomed = self.devices.zoomed
-            self.processes.show([d for d in devices if zoomed in {None, d.uuid}])
+            shown = [device for device in devices if zoomed in {None, device.uuid}]
+            self.processes.show(shown, sample.ranks if sample else ())
         elif sample is not None:
             self._host_panel.show(sample, self._history)
         self._notes.show(sample.notes if sample else ())

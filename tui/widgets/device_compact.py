@@ -1,6 +1,5 @@
 """A device in two to four rows: facts on the left, its history beside them where there is room."""
 
-from ..drawing.gauge import draw_gauge
 from ..drawing.glyphs import Glyphs
 from ..drawing.spans import Line, Span, fit_line, line_width
 from . import device_fields as fields
@@ -72,15 +71,7 @@ def _identity(view: DeviceView, widths: SharedWidths, room: int, rows: int, glyp
 
 def _memory(view: DeviceView, widths: SharedWidths, room: int, glyphs: Glyphs) -> Line:
     """Return the gauge and its figures."""
-    memory = view.device.memory
-    cells = room - 4 - fields.memory_figures_width(widths)
-    gauge = draw_gauge(
-        memory,
-        view.scale_bytes,
-        cells,
-        glyphs,
-        view.fill_role,
-    )
+    gauge = fields.gauge(view, room - 4 - fields.memory_figures_width(widths), glyphs)
     figures = fields.memory_figures(view, widths, glyphs)
     return [*fields.edge(view, glyphs), Span(" "), *gauge, Span("  "), *figures]
 

@@ -1,5 +1,6 @@
 """The facts of a device as pieces of a line; every density is put together from these."""
 
+from ..drawing.gauge import draw_gauge, draw_split_gauge
 from ..drawing.glyphs import Glyphs
 from ..drawing.numbers import (
     age_text,
@@ -11,7 +12,8 @@ from ..drawing.numbers import (
     watts_text,
 )
 from ..drawing.spans import Line, Role, Span, fit_text, line_width
-from .device_view import DeviceView, SharedWidths, rank_text
+from .device_view import DeviceView, SharedWidths, rank_role, rank_text
+from .rank_facts import allocator_facts, rank_facts
 
 GAP = Span("   ")
 """Between two facts."""
@@ -30,7 +32,7 @@ def edge(view: DeviceView, glyphs: Glyphs, indent: int = 0) -> Line:
 
 def label(view: DeviceView, widths: SharedWidths) -> Line:
     """Return the short name, as wide as the longest."""
-    text = view.device.label.rjust(widths.label)
+    text = view.label.rjust(widths.label)
     return [Span(f"rank {text}" if view.device.kind == "trace" else text, figure_role(view, "strong"))]
 
 
@@ -44,11 +46,13 @@ def kind_and_rank(view: DeviceView, widths: SharedWidths, *, is_long: bool = Tru
     parts: Line = []
     if view.device.kind == "unified":
         parts += [Span("  "), Span("unified", "text")]
+    elif view.device.kind == "simulated":
+        parts += [Span("  "), Span("simulated", "text")]
     elif view.device.kind in ("mig", "vgpu"):
         parts += [Span("  "), Span({"mig": "MIG", "vgpu": "vGPU"}[view.device.kind], "muted")]
     if widths.rank:
         width = widths.rank if is_long else widths.short_rank
-        parts += [Span("  "), Span(rank_text(view.device, is_long=is_long).ljust(width), "muted")]
+        parts += [Span("  "), Span(rank_text(view, is_long=is_long).ljust(width), rank_role(view))]
     if view.device.kind == "trace" and is_long:
         parts += [Span("  "), Span("recorded", "muted")]
     return parts
@@ -77,6 +81,14 @@ def risk(view: DeviceView, glyphs: Glyphs, *, is_long: bool) -> Line:
 def risk_or_state(view: DeviceView, glyphs: Glyphs, *, is_long: bool) -> Line:
     """Return what a person must know first: that figures are old, or else the risk."""
     return state_note(view) or risk(view, glyphs, is_long=is_long)
+
+
+def gauge(view: DeviceView, width: int, glyphs: Glyphs) -> Line:
+    """Return the gauge; its solid part is split where training processes report."""
+    memory, allocator = view.device.memory, view.allocator
+    if allocator is None or not view.is_fresh:
+        return draw_gauge(memory, view.scale_bytes, width, glyphs, view.fill_role)
+    return draw_split_gauge(memory, allocator, view.scale_bytes, width, glyphs, view.fill_role)
 
 
 def memory_figures(view: DeviceView, widths: SharedWidths, glyphs: Glyphs) -> Line:
@@ -113,9 +125,7 @@ def metrics(view: DeviceView, widths: SharedWidths, glyphs: Glyphs) -> Line:
 def facts(view: DeviceView, widths: SharedWidths, glyphs: Glyphs) -> list[Line]:
     """Return further facts, the most telling first; a line takes as many as fit."""
     found: list[Line] = []
-    allocator = view.device.allocator
-    if allocator is not None:
-        found += _allocator_facts(view, widths, glyphs)
+    found += rank_facts(view, widths, glyphs) if view.ranks else allocator_facts(view, widths, glyphs)
     if not view.is_capacity_known and view.scale_bytes and view.device.memory.used_bytes is not None:
         scale = f"scale 0–{gib_text(view.scale_bytes, glyphs)} GiB (highest seen), capacity not "
         found.append([Span(scale + ("recorded" if view.device.kind == "trace" else "known"), "muted")])
@@ -128,7 +138,7 @@ def facts(view: DeviceView, widths: SharedWidths, glyphs: Glyphs) -> list[Line]:
                 Span(f" at {moment_text(peak_s, view.clock)}", "muted"),
             ]
         )
-    if widths.has_step:
+    if widths.has_step and not view.ranks:
         step = view.device.step
         found.append([Span("step ", "muted"), Span(glyphs.unmeasured if step is None else f"{step:,}")])
     processes = view.device.processes
@@ -136,22 +146,6 @@ def facts(view: DeviceView, widths: SharedWidths, glyphs: Glyphs) -> list[Line]:
         found.append([Span(count_text(len(processes), "process", "processes"), "muted")])
     elif widths.has_processes and view.device.kind != "trace":
         found.append([Span(f"{glyphs.unmeasured} processes", "muted")])
-    return found
-
-
-def _allocator_facts(view: DeviceView, widths: SharedWidths, glyphs: Glyphs) -> list[Line]:
-    """Return what the training process's allocator says."""
-    allocator = view.device.allocator
-    if allocator is None:
-        return []
-    role = figure_role(view)
-    allocated, reserved = allocator.allocated_bytes, allocator.reserved_bytes
-    found: list[Line] = [
-        [Span("alloc ", "muted"), Span(gib_text(allocated, glyphs).rjust(widths.figures), role)]
-    ]
-    if reserved is not None:
-        cached = None if allocated is None else max(0, reserved - allocated)
-        found[0] += [Span("  cached ", "muted"), Span(gib_text(cached, glyphs).rjust(widths.figures), role)]
     return found
 
 

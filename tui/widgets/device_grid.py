@@ -26,7 +26,7 @@ def draw_cell(view: DeviceView, widths: SharedWidths, glyphs: Glyphs) -> Line:
     figure: Role = "text" if view.is_fresh and not view.is_in_danger else role
     return [
         mark,
-        Span(view.device.label.rjust(widths.label), "strong" if view.is_selected else "muted"),
+        Span(view.label.rjust(widths.label), "strong" if view.is_selected else "muted"),
         Span(" "),
         Span(level, view.fill_role if view.is_fresh else "muted"),
         Span(share.rjust(4), figure),

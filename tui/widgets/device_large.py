@@ -1,6 +1,5 @@
 """A device at its largest: facts above, and below them its history over the whole width."""
 
-from ..drawing.gauge import draw_gauge
 from ..drawing.glyphs import Glyphs
 from ..drawing.numbers import gib_text, span_text
 from ..drawing.spans import Line, Span, fit_line, line_width
@@ -67,16 +66,8 @@ def _identity(view: DeviceView, widths: SharedWidths, width: int, glyphs: Glyphs
 
 def _memory(view: DeviceView, widths: SharedWidths, width: int, glyphs: Glyphs) -> Line:
     """Return the gauge and its figures."""
-    memory = view.device.memory
     figures = fields.memory_figures(view, widths, glyphs)
-    cells = width - 5 - fields.memory_figures_width(widths)
-    gauge = draw_gauge(
-        memory,
-        view.scale_bytes,
-        cells,
-        glyphs,
-        view.fill_role,
-    )
+    gauge = fields.gauge(view, width - 5 - fields.memory_figures_width(widths), glyphs)
     return [*fields.edge(view, glyphs), Span(" "), *gauge, Span("  "), *figures]
 
 

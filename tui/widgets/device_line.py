@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from ..drawing.gauge import draw_gauge
 from ..drawing.glyphs import Glyphs
 from ..drawing.numbers import (
     CELSIUS_WIDTH,
@@ -15,11 +14,13 @@ from ..drawing.numbers import (
 )
 from ..drawing.spans import Line, Role, Span, fit_text
 from . import device_fields as fields
-from .device_view import DeviceView, SharedWidths, rank_text
+from .device_view import DeviceView, SharedWidths, rank_role, rank_text
 
 MINIMUM_GAUGE = 8
 MAXIMUM_GAUGE = 40
 MINIMUM_GRAPH = 16
+WHOLE_ROW_CELLS = 44
+"""Cells that utilisation, figures, the word of the risk, temperature and power take together."""
 MINIMUM_WIDTH = 26
 """Cells in which label, gauge, percentage and risk can be read."""
 
@@ -51,9 +52,10 @@ def choose_columns(width: int, widths: SharedWidths) -> LineColumns:
     free = width - (1 + widths.label + 1 + MINIMUM_GAUGE + 1 + share + 3)
     metrics = 1 if widths.has_metrics else 0
     wanted = {
+        **({"rank": _rank_cells(free, widths)} if widths.has_ranks else {}),
         "utilization": metrics * (PERCENT_WIDTH + 2),
         "figures": 2 * widths.figures + 3,
-        "rank": widths.rank + 2 if widths.rank else 0,
+        **({} if widths.has_ranks else {"rank": widths.rank + 2 if widths.rank else 0}),
         "word": 9,
         "temperature": metrics * (CELSIUS_WIDTH + 2),
         "power": metrics * (WATTS_WIDTH + 2),
@@ -69,6 +71,12 @@ def choose_columns(width: int, widths: SharedWidths) -> LineColumns:
     if graph and gauge > MAXIMUM_GAUGE:
         graph, gauge = graph + gauge - MAXIMUM_GAUGE, MAXIMUM_GAUGE
     return LineColumns(share=share, gauge=gauge + min(0, free), graph=graph, **chosen)
+
+
+def _rank_cells(free: int, widths: SharedWidths) -> int:
+    """Return the cells of ranks that report: their places too where the other columns fit beside them."""
+    is_roomy = free >= widths.rank + 2 + WHOLE_ROW_CELLS
+    return 2 + (widths.rank if is_roomy else widths.short_rank)
 
 
 def draw_line(
@@ -92,14 +100,15 @@ def draw_line(
     """
     line = _identity(view, widths, columns, glyphs, indent)
     cells = columns.gauge - indent
-    line += draw_gauge(view.device.memory, view.scale_bytes, cells, glyphs, view.fill_role)
+    line += fields.gauge(view, cells, glyphs)
     line += [Span(" "), Span(_share(view, columns, glyphs), _share_role(view))]
     if columns.figures:
         line += _figures(view, widths, glyphs)
     note = fields.state_note(view)
     if note:
         return [*line, Span("  "), *note]
-    return [*line, *_state_columns(view, columns, glyphs), *([Span("  "), *graph] if columns.graph else [])]
+    line += _state_columns(view, widths, columns, glyphs)
+    return [*line, Span("  "), *graph] if columns.graph else line
 
 
 def _identity(
@@ -108,7 +117,7 @@ def _identity(
     """Return the selection, the label, and the name where there is a column for it."""
     line: Line = [
         *fields.edge(view, glyphs, indent),
-        Span(view.device.label.rjust(widths.label), "strong" if view.is_selected else "muted"),
+        Span(view.label.rjust(widths.label), "strong" if view.is_selected else "muted"),
         Span(" "),
     ]
     return [*line, *fields.name(view, columns.name - 1, glyphs), Span(" ")] if columns.name else line
@@ -134,7 +143,7 @@ def _figures(view: DeviceView, widths: SharedWidths, glyphs: Glyphs) -> Line:
     ]
 
 
-def _state_columns(view: DeviceView, columns: LineColumns, glyphs: Glyphs) -> Line:
+def _state_columns(view: DeviceView, widths: SharedWidths, columns: LineColumns, glyphs: Glyphs) -> Line:
     """Return risk, metrics and rank, each in its column."""
     device = view.device
     line: Line = [Span(f"  {glyphs.risk(view.risk.level)}", view.risk_role)]
@@ -147,5 +156,6 @@ def _state_columns(view: DeviceView, columns: LineColumns, glyphs: Glyphs) -> Li
     if columns.power:
         line.append(Span("  " + watts_text(device.power_w, glyphs)))
     if columns.rank:
-        line.append(Span("  " + rank_text(device).ljust(columns.rank - 2), "muted"))
+        is_long = not view.ranks or columns.rank - 2 >= widths.rank
+        line.append(Span("  " + rank_text(view, is_long=is_long).ljust(columns.rank - 2), rank_role(view)))
     return line

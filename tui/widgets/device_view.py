@@ -9,12 +9,15 @@ from rich.cells import cell_len
 from ...analyzers.risk import Risk, assess_risk
 from ...engine.bus.snapshot import Snapshot
 from ...engine.history import History
-from ...engine.model import DeviceSample, DeviceState, Sample
+from ...engine.model import AllocatorReading, DeviceSample, DeviceState, RankSample, Sample
 from ...engine.units import GIB
 from ..drawing.numbers import share_percent
 from ..drawing.spans import Role
+from .rank_words import collect_ranks, name_coordinates, name_ranks, spell_label
 
 _FILLS: dict[str, Role] = {"medium": "fill-medium", "high": "fill-high", "critical": "fill-critical"}
+MODELLED = ("trace", "simulated", "cpu")
+"""Kinds of devices that have no utilisation, temperature or power of their own."""
 NAME_WIDTH = 24
 """Longest name of a device that is drawn in full."""
 
@@ -35,6 +38,13 @@ class DeviceView:
     """Value at the end of the gauge and at the top of the graph."""
     clock: str
     is_selected: bool
+    ranks: tuple[RankSample, ...] = ()
+    """Training processes on it that report through the probe, in the order of their ranks."""
+
+    @property
+    def allocator(self) -> AllocatorReading | None:
+        """What the allocators of its training processes say together, while it is of now."""
+        return self.device.allocator if self.ranks and all(r.state == "ok" for r in self.ranks) else None
 
     @property
     def is_capacity_known(self) -> bool:
@@ -70,6 +80,11 @@ class DeviceView:
         return self.risk.level
 
     @property
+    def label(self) -> str:
+        """Short name of the device as screens spell it."""
+        return spell_label(self.device)
+
+    @property
     def name(self) -> str:
         """Name of the device without its maker's; a recorded rank has none."""
         if self.device.kind == "trace":
@@ -93,6 +108,8 @@ class SharedWidths:
     """Whether utilisation, temperature or power can be measured anywhere."""
     has_processes: bool
     has_step: bool
+    has_ranks: bool = False
+    """Whether any training process reports through the probe."""
 
 
 def build_views(
@@ -111,6 +128,7 @@ def build_views(
     """
     sample = snapshot.sample or Sample(node="", seq=0, time_s=0.0, interval_s=1.0)
     peaks = {device.uuid: history.peak(device.uuid) for device in devices}
+    ranks = collect_ranks(sample.ranks) if sample.ranks else {}
     unbounded = [device for device in devices if device.memory.total_bytes is None]
     seen = [(peaks[device.uuid] or (0, 0.0))[0] for device in unbounded]
     scale_bytes = max([*seen, *map(_most, unbounded)], default=0) or None
@@ -128,6 +146,7 @@ def build_views(
                 scale_bytes=scale_bytes if total_bytes is None else total_bytes,
                 clock=sample.clock,
                 is_selected=device.uuid == selected,
+                ranks=ranks.get(device.uuid, ()),
             )
         )
     return views
@@ -161,14 +180,15 @@ def measure_widths(views: Sequence[DeviceView]) -> SharedWidths:
     devices = [view.device for view in views]
     scale_bytes = max((view.scale_bytes or 0 for view in views), default=0)
     return SharedWidths(
-        label=max((cell_len(device.label) for device in devices), default=1),
+        label=max((cell_len(view.label) for view in views), default=1),
         name=min(NAME_WIDTH, max((cell_len(view.name) for view in views), default=0)),
-        rank=max((len(rank_text(device)) for device in devices), default=0),
-        short_rank=max((len(rank_text(device, is_long=False)) for device in devices), default=0),
+        rank=max((len(rank_text(view)) for view in views), default=0),
+        short_rank=max((len(rank_text(view, is_long=False)) for view in views), default=0),
         figures=max(4, len(f"{scale_bytes / GIB:.1f}")),
-        has_metrics=any(device.kind != "trace" or _is_measured(device) for device in devices),
+        has_metrics=any(device.kind not in MODELLED or _is_measured(device) for device in devices),
         has_processes=any(device.kind != "trace" or device.processes for device in devices),
         has_step=any(device.step is not None for device in devices),
+        has_ranks=any(view.ranks for view in views),
     )
 
 
@@ -179,15 +199,17 @@ def _is_measured(device: DeviceSample) -> bool:
     )
 
 
-def rank_text(device: DeviceSample, *, is_long: bool = True) -> str:
-    """Return where a rank stands (`rank 5 tp1 pp2`), or nothing."""
-    rank = device.rank
-    if rank is None:
+def rank_role(view: DeviceView) -> Role:
+    """Return the role of the ranks' name: a warning where one of them does not report."""
+    return "muted" if all(rank.state == "ok" for rank in view.ranks) else "medium"
+
+
+def rank_text(view: DeviceView, *, is_long: bool = True) -> str:
+    """Return which ranks train on a device and where they stand (`rank 5 tp1 pp2`), or nothing."""
+    if view.ranks:
+        return name_ranks(view.ranks, is_long=is_long)
+    device, place = view.device, view.device.rank
+    if place is None:
         return ""
-    is_labelled = device.kind == "trace" and device.label == str(rank.rank)
-    parts = [] if is_labelled else [f"rank {rank.rank}"]
-    if not is_long:
-        return "".join(parts)
-    degrees = (("tp", rank.tp), ("pp", rank.pp), ("dp", rank.dp))
-    parts += [f"{name}{value}" for name, value in degrees if value is not None]
-    return " ".join(parts)
+    is_labelled = device.kind == "trace" and device.label == str(place.rank)
+    return name_coordinates(place, is_long=is_long, has_rank=not is_labelled)

@@ -13,7 +13,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from ...analyzers.device_names import name_devices
-from ...engine.model import DeviceSample
+from ...engine.model import DeviceSample, RankSample
 from ..bindings import PROCESS_BINDINGS
 from ..drawing.numbers import count_text
 from ..drawing.spans import Role, Span, fit_line, fit_text, line_width, right_text, to_strip
@@ -94,10 +94,15 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
         """The row under the cursor."""
         return self.rows[self._selected_index] if self.rows else None
 
-    def show(self, devices: Sequence[DeviceSample]) -> None:
-        """List the processes of these devices; those whose driver does not tell are named."""
+    def show(self, devices: Sequence[DeviceSample], ranks: Sequence[RankSample] = ()) -> None:
+        """List the processes of these devices; those whose driver does not tell are named.
+
+        Args:
+            devices: Devices whose processes are listed.
+            ranks: Training processes that report through the probe.
+        """
         counted, untold = self.process_count, self._untold
-        self._all_rows = collect_rows(devices)
+        self._all_rows = collect_rows(devices, ranks)
         self._untold = tuple(device for device in devices if device.processes is None)
         self._is_nothing_told = bool(devices) and len(self._untold) == len(devices)
         names = [[device.uuid for device in those] for those in (untold, self._untold)]
@@ -272,7 +277,7 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
 
 def _look_of(row: ProcessRow) -> tuple[str, ...]:
     """Return all that a row shows, to tell whether it changed."""
-    return (*(column.text(row) for column in COLUMNS), row.process.location)
+    return (*(column.text(row) for column in COLUMNS), row.process.location, row.rank_name)
 
 
 def _align(text: str, column: Column) -> str:
@@ -287,6 +292,8 @@ def _draw_row(row: ProcessRow, width: int, command_offset: int) -> list[Span]:
     for column in COLUMNS[:-1]:
         text = column.text(row)
         spans += [Span(_align(text, column), _role(column, text)), Span(" " * COLUMN_GAP)]
+    if row.rank_name:
+        spans.append(Span(f"{row.rank_name}  ", "accent"))
     if row.note:
         spans.append(Span(f"({row.note}) ", "medium" if row.process.location == "gone" else "muted"))
     command = row.command[command_offset:]

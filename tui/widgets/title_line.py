@@ -1,18 +1,22 @@
 """The title: which node, how many devices, how the agent fares, and what time the figures are of."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
 from ...engine.bus.snapshot import Snapshot
-from ...engine.model import HubStatus, Sample
+from ...engine.model import HubStatus, RankSample, Sample
 from ...engine.units import format_age
 from ..drawing.numbers import count_text
 from ..drawing.spans import Role
 from .one_line import OneLine, Piece, join_pieces, measure_pieces
+from .rank_words import name_degrees
 
 MANY_FRAMES = 5
 """Updates skipped within a minute from which the screen is said to be behind."""
+_NOUNS = {"trace": "rank", "mig": "MIG", "simulated": "simulated GPU", "cpu": "CPU"}
+"""What the kinds of devices are called that are no GPU of their own."""
 WORKER_TROUBLE = {"failed": 0, "restarting": 1}
 """States of a worker that must be told, the gravest first."""
 
@@ -90,6 +94,8 @@ def _describe(snapshot: Snapshot, frames_skipped: int) -> Iterator[Fact]:
         yield Fact("recorded trace", "trace", "accent")
     if sample is not None and sample.devices:
         yield Fact(_count_devices(sample))
+    if sample is not None and sample.ranks:
+        yield _describe_jobs(sample.ranks)
     if hub is not None and not is_lost:
         yield from _describe_workers(hub)
     if snapshot.samples_dropped:
@@ -106,13 +112,38 @@ def _describe(snapshot: Snapshot, frames_skipped: int) -> Iterator[Fact]:
 
 def _count_devices(sample: Sample) -> str:
     """Return how many devices there are; a GPU cut into instances counts once, and so do they."""
-    if all(device.kind == "trace" for device in sample.devices):
-        count, noun = len(sample.devices), "rank"
-    else:
-        count, noun = sum(device.kind != "mig" for device in sample.devices), "GPU"
-    instances = sum(device.kind == "mig" for device in sample.devices)
-    text = f"{count} {noun}{'' if count == 1 else 's'}"
-    return f"{text}, {instances} MIG" if instances else text
+    counts = Counter(_NOUNS.get(device.kind, "GPU") for device in sample.devices)
+    if set(counts) == {"rank"}:
+        return count_text(counts["rank"], "rank", "ranks")
+    counts["GPU"] += counts.pop("rank", 0)
+    parts = [
+        count_text(counts[noun], noun, f"{noun}s") for noun in ("GPU", "simulated GPU") if counts.get(noun)
+    ]
+    parts += ["CPU"] if counts["CPU"] else []
+    return ", ".join([*parts, f"{counts['MIG']} MIG"] if counts["MIG"] else parts)
+
+
+def _describe_jobs(ranks: Sequence[RankSample]) -> Fact:
+    """Return which job trains, with how many ranks and, where every rank is here, how it is cut up."""
+    running = [rank for rank in ranks if rank.state != "ended"]
+    names = {rank.job for rank in running or ranks}
+    name = f"job {next(iter(names))}" if len(names) == 1 and None not in names else ""
+    if not running:
+        return Fact(f"{name or count_text(len(ranks), 'rank', 'ranks')} ended", role="muted")
+    count = _count_ranks(running)
+    if len(names) > 1:
+        return Fact(f"{len(names)} jobs ({count})", count)
+    inside = ", ".join(filter(None, (count, name_degrees(running))))
+    return Fact(f"{name} ({inside})", f"{name} ({count})") if name else Fact(inside, count)
+
+
+def _count_ranks(ranks: Sequence[RankSample]) -> str:
+    """Return how many ranks are here, and of how many where others train elsewhere."""
+    worlds = {rank.coordinates.world_size for rank in ranks if rank.coordinates is not None}
+    world_size = next(iter(worlds)) if len(worlds) == 1 else None
+    if world_size is not None and world_size > len(ranks):
+        return f"{len(ranks)} of {count_text(world_size, 'rank', 'ranks')}"
+    return count_text(len(ranks), "rank", "ranks")
 
 
 def _describe_workers(hub: HubStatus) -> Iterator[Fact]:

@@ -1,9 +1,11 @@
 """The gauge runs from nothing to the capacity; the band of a tick is lighter than the line."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from vramscope.engine.model import MemoryReading
-from vramscope.tui.drawing.gauge import draw_gauge, level_glyph
+from vramscope.engine.model import AllocatorReading, MemoryReading
+from vramscope.tui.drawing.gauge import draw_gauge, draw_split_gauge, level_glyph
 from vramscope.tui.drawing.glyphs import ASCII, UNICODE, Glyphs
 from vramscope.tui.drawing.spans import line_text, line_width
 
@@ -49,3 +51,42 @@ def test_the_width_is_exact(width: int) -> None:
 def test_a_single_cell_has_a_level() -> None:
     assert [level_glyph(share, UNICODE) for share in (0.0, 0.5, 0.99, 1.0, 7.0, None)] == list("▁▅███—")
     assert level_glyph(0.77, ASCII) == "7"
+
+
+SPLIT = AllocatorReading(allocated_bytes=50, reserved_bytes=60)
+
+
+def _split(memory: MemoryReading, allocator: AllocatorReading = SPLIT, glyphs: Glyphs = UNICODE) -> str:
+    return line_text(draw_split_gauge(memory, allocator, 100, 10, glyphs))
+
+
+def test_what_is_used_is_split_into_tensors_cache_and_the_rest_by_glyph() -> None:
+    assert _split(MemoryReading(used_bytes=80)) == "█████▓▄▄░░"
+    assert _split(MemoryReading(used_bytes=80), glyphs=ASCII) == "#####+--.."
+    assert _split(MemoryReading(used_bytes=80, used_min_bytes=70, used_max_bytes=90)) == "█████▓▄▒▒░"
+
+
+def test_a_split_never_reaches_beyond_what_the_device_says_is_used() -> None:
+    assert _split(MemoryReading(used_bytes=55, used_min_bytes=55, used_max_bytes=55)) == "█████▓░░░░"
+    assert _split(MemoryReading(used_bytes=300)) == "█████▓▄▄▄▄"
+    assert _split(MemoryReading(used_bytes=0)) == "█████░░░░░", "tensors are there whatever the driver says"
+
+
+def test_nothing_is_split_where_the_allocator_does_not_tell_all() -> None:
+    for allocator in (AllocatorReading(), AllocatorReading(50), AllocatorReading(reserved_bytes=60)):
+        assert _split(MemoryReading(used_bytes=80), allocator) == "████████░░"
+    assert _split(MemoryReading()) == "—" + " " * 9
+
+
+@given(
+    st.lists(st.integers(0, 200), min_size=5, max_size=5),
+    st.integers(0, 60),
+    st.sampled_from([UNICODE, ASCII]),
+)
+def test_a_split_gauge_has_its_width_whatever_the_figures(
+    figures: list[int], width: int, glyphs: Glyphs
+) -> None:
+    allocated, reserved, used, low, high = figures
+    memory = MemoryReading(100, used, None, low, high)
+    allocator = AllocatorReading(allocated_bytes=allocated, reserved_bytes=reserved)
+    assert line_width(draw_split_gauge(memory, allocator, 100, width, glyphs)) == width

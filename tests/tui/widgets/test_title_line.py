@@ -5,6 +5,7 @@ import pytest
 from textual.app import App, ComposeResult
 
 from tests.tui.canned import make_devices, make_hub, make_sample, make_snapshot
+from tests.tui.canned_ranks import make_job, make_on_processors, make_rank, make_simulated, with_ranks
 from vramscope.engine.bus.snapshot import Snapshot
 from vramscope.engine.model import WorkerStatus
 from vramscope.tui.theme import default_variables
@@ -102,3 +103,22 @@ async def test_an_ended_recording_says_so_beside_its_time() -> None:
 async def test_the_node_s_name_outlives_everything_else(width: int) -> None:
     title = await title_of(snapshot_with(troubled(restarts=2), samples_dropped=3), width)
     assert "node03"[: max(0, width - 12)] in title
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "words"),
+    [
+        (with_ranks(*make_job(8)), "8 GPUs · job gpt-30b (8 ranks, tp2 pp4) · agent"),
+        (with_ranks(make_job(8)[0], make_job(8)[1][:4]), "job gpt-30b (4 of 8 ranks) · agent"),
+        (with_ranks(*make_simulated()), "2 simulated GPUs · job tiny (2 ranks, dp2) · agent"),
+        (with_ranks(*make_on_processors()), "CPU · 1 rank · agent"),
+        (with_ranks(make_job(2)[0], [make_rank(0), make_rank(1, job="other")]), "2 jobs (2 of 8 ranks)"),
+        (with_ranks(make_job(1)[0], [make_rank(0, state="ended")]), "job gpt-30b ended · agent"),
+    ],
+)
+async def test_the_job_is_named_with_its_ranks(snapshot: Snapshot, words: str) -> None:
+    assert words in await title_of(snapshot)
+
+
+async def test_a_narrow_title_keeps_the_job_without_its_degrees() -> None:
+    assert "job gpt-30b (8 ranks) " in await title_of(with_ranks(*make_job(8)), 64)

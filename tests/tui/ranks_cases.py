@@ -1,0 +1,62 @@
+"""Situations in which training processes report, as the tests of pictures show them."""
+
+from collections.abc import Callable
+
+import msgspec
+
+from tests.tui.canned import NOON_S, UNICODE_COLOR, FakeFeed, make_app, make_finding, make_snapshot
+from tests.tui.canned_ranks import (
+    make_allocator,
+    make_crowd,
+    make_job,
+    make_on_processors,
+    make_rank,
+    make_simulated,
+    make_trained,
+    past_of,
+    with_ranks,
+)
+from vramscope.engine.bus.snapshot import Snapshot
+from vramscope.engine.settings import Settings
+from vramscope.tui.app import VramscopeApp
+from vramscope.tui.terminal import TerminalAbilities
+
+
+def snapshot_troubled() -> Snapshot:
+    """Return a job of which one rank is silent, one has ended, and one met the limit of its device."""
+    devices, ranks = make_job(8)
+    ranks[1] = msgspec.structs.replace(
+        ranks[1], state="stale", age_s=12.0, reason="the process holds the interpreter lock"
+    )
+    ranks[2] = msgspec.structs.replace(ranks[2], state="ended", reason="its probe was detached")
+    ranks[3] = make_rank(3, allocator=make_allocator(70.0, 2.0, retries=3, ooms=1))
+    devices[3] = make_trained(3, [ranks[3]])
+    return with_ranks(devices, ranks, findings=(make_finding(3), make_finding(1, closed_s=NOON_S - 20)))
+
+
+def snapshot_job() -> Snapshot:
+    """Return a job of eight ranks on eight devices."""
+    return with_ranks(*make_job(8), findings=(make_finding(4),))
+
+
+CASES: dict[str, tuple[Callable[[], Snapshot], TerminalAbilities]] = {
+    "one-rank": (lambda: with_ranks(*make_job(1)), UNICODE_COLOR),
+    "eight-ranks": (snapshot_job, UNICODE_COLOR),
+    "two-on-one": (lambda: with_ranks(*make_crowd()), UNICODE_COLOR),
+    "simulated": (lambda: with_ranks(*make_simulated()), UNICODE_COLOR),
+    "processors": (lambda: with_ranks(*make_on_processors()), UNICODE_COLOR),
+    "no-probe": (lambda: make_snapshot(2), UNICODE_COLOR),
+    "troubled": (snapshot_troubled, UNICODE_COLOR),
+    "mono": (snapshot_job, TerminalAbilities(color_depth="none")),
+    "ascii": (snapshot_job, TerminalAbilities(is_ascii=True, color_depth="16")),
+}
+"""What is shown, and on what terminal."""
+
+
+def app_for(case: str, settings: Settings | None = None) -> VramscopeApp:
+    """Return the application in a situation, with what came before it."""
+    snapshot, abilities = CASES[case]
+    feed = FakeFeed(snapshot())
+    for sample in past_of(snapshot()):
+        feed.history.add(sample)
+    return make_app(feed, abilities=abilities, settings=settings)

@@ -1,0 +1,116 @@
+"""What every application of ours is: the themes, the terminal's abilities, help and the end."""
+
+import io
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from rich.console import Console
+from textual.app import App
+from textual.filter import LineFilter, Monochrome, NoColor
+
+from ..engine.settings import ThemeName
+from .ascii_filter import AsciiFilter
+from .commands import PaletteCommands
+from .drawing.glyphs import ASCII, UNICODE
+from .terminal import TerminalAbilities
+from .terminal_driver import TerminalDriver
+from .theme import default_variables, register_themes
+
+if TYPE_CHECKING:
+    from textual.driver import Driver
+
+_COLOR_SYSTEMS = {"16": "standard", "256": "256", "truecolor": "truecolor", "none": "standard"}
+_THEME_NAMES: tuple[ThemeName, ...] = ("dark", "light", "high-contrast", "mono")
+
+
+class TerminalApp(App[None], inherit_bindings=False):
+    """An application that draws what this terminal can show, in the look that was chosen.
+
+    Args:
+        abilities: What the terminal can show.
+        theme: The look to begin with; None for the one that suits the terminal.
+        driver_class: Driver of the terminal; None for Textual's own.
+    """
+
+    CSS_PATH = "app.tcss"
+    TITLE = "vramscope"
+    COMMANDS: ClassVar = {PaletteCommands}
+    NOTIFICATION_TIMEOUT = 6.0
+
+    def __init__(
+        self,
+        abilities: TerminalAbilities,
+        *,
+        theme: ThemeName | None = None,
+        driver_class: "type[Driver] | None" = TerminalDriver,
+    ) -> None:
+        self.abilities = abilities
+        super().__init__(driver_class=driver_class)
+        self.animation_level = "none"
+        self.console = _make_console(abilities)
+        self.glyphs = ASCII if abilities.is_ascii else UNICODE
+        self._ascii_filter, self._color_filter = AsciiFilter(), NoColor()
+        register_themes(cast("App[object]", self))
+        self.theme = f"vramscope-{self._first_theme(theme)}"
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        """Return the roles' looks for themes that do not define them."""
+        return {"ansi-background": "ansi_default", "ansi-foreground": "ansi_default", **default_variables()}
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Return what rewrites lines for this terminal."""
+        filters = [found for found in super().get_line_filters() if not isinstance(found, Monochrome)]
+        if self.abilities.color_depth == "none":
+            filters.append(self._color_filter)
+        if self.abilities.is_ascii:
+            filters.append(self._ascii_filter)
+        return filters
+
+    def on_terminal_gone(self) -> None:
+        """End: nobody can see or press anything any more."""
+        self.exit()
+
+    def action_help(self) -> None:
+        """Show the keys of the present screen."""
+        from .screens.help import HelpScreen
+
+        if not isinstance(self.screen, HelpScreen):
+            self.push_screen(HelpScreen(self.screen, self.glyphs))
+
+    @property
+    def theme_choices(self) -> tuple[ThemeName, ...]:
+        """Looks that this terminal can show."""
+        return ("mono",) if self.abilities.color_depth == "none" else _THEME_NAMES
+
+    @property
+    def theme_choice(self) -> ThemeName:
+        """The look in use."""
+        return next(name for name in _THEME_NAMES if self.theme == f"vramscope-{name}")
+
+    def _first_theme(self, theme: ThemeName | None) -> ThemeName:
+        if self.abilities.color_depth == "none":
+            return "mono"
+        return theme or ("light" if self.abilities.has_light_background else "dark")
+
+    def choose_theme(self, name: ThemeName) -> None:
+        """Switch to a look."""
+        self.theme = f"vramscope-{name}"
+
+    def action_next_theme(self) -> None:
+        """Switch to the next look."""
+        choices = self.theme_choices
+        self.choose_theme(choices[(choices.index(self.theme_choice) + 1) % len(choices)])
+        self.notify(f"Theme: {self.theme_choice}", timeout=2)
+
+
+def _make_console(abilities: TerminalAbilities) -> Console:
+    """Return the console that turns styles into what the terminal understands."""
+    return Console(
+        color_system=_COLOR_SYSTEMS[abilities.color_depth],  # type: ignore[arg-type]  # a plain str in rich
+        file=io.StringIO(),
+        force_terminal=True,
+        legacy_windows=False,
+        highlight=False,
+        emoji=False,
+        _environ={},
+    )
