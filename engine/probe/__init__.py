@@ -1,5 +1,118 @@
 """The probe: reports what only the training process knows, without ever disturbing it.
 
 Pure standard library for Python 3.9 and newer, loaded by path into the interpreter that trains, under the
-name `vramscope_probe`; vramscope itself need not be installed there.
+name `vramscope_probe`; vramscope itself need not be installed there. Nothing here raises into the training,
+prints, draws random numbers, creates a device context or resets a counter of the user.
+
+This file imports nothing but light modules: the launcher loads it into every Python process of a job, and
+those that never import torch shall not pay for the rest.
 """
+
+from __future__ import annotations
+
+from typing import Callable
+
+from . import current
+from .foreign import Foreign, Module
+from .imports import after_torch_import, forget_torch, watch_torch
+from .phases import phase
+
+__all__ = [
+    "after_torch_import",
+    "is_running",
+    "phase",
+    "record_out_of_memory",
+    "start",
+    "step",
+    "stop",
+    "watch_imports",
+]
+
+
+def start(runtime_dir: str, *, job: str | None = None, is_explicit: bool = False) -> None:
+    """Begin to report in this process; once torch is imported, where it is not yet. Idempotent.
+
+    Args:
+        runtime_dir: Folder of the hub's socket.
+        job: Which `vramscope run` this process belongs to.
+        is_explicit: Somebody asked for this very process: it reports before it has made a step.
+    """
+
+    def start_with(torch: Module) -> None:
+        from .session import start_session
+
+        start_session(torch, runtime_dir, job, is_explicit)
+
+    _try(watch_torch, start_with)
+
+
+def watch_imports(runtime_dir: str, job: str | None = None) -> None:
+    """Begin to report once torch has been imported; without torch nothing is ever started.
+
+    Args:
+        runtime_dir: Folder of the hub's socket.
+        job: Which `vramscope run` this process belongs to.
+    """
+    start(runtime_dir, job=job)
+
+
+def stop(reason: str = "detached") -> None:
+    """Say goodbye and cease to report; the process may be started with again.
+
+    Args:
+        reason: `detached` or `exit`.
+    """
+    forget_torch()
+    current.dormant = None
+    session = current.session
+    if session is not None:
+        _try(session.end, reason)
+
+
+def is_running() -> bool:
+    """Tell whether a probe is started in this very process."""
+    session = current.session
+    return session is not None and bool(session.is_alive())
+
+
+def step() -> None:
+    """Mark the end of a training step; from the first call on only such marks count, not the optimizers'."""
+    session = current.session
+    if session is not None:
+        session.end_explicit_step()
+
+
+def record_out_of_memory(
+    size_bytes: int | None,
+    message: str,
+    device_free_bytes: int | None = None,
+    *,
+    device_index: int | None = None,
+    device_total_bytes: int | None = None,
+) -> str | None:
+    """Write a flight record of an out-of-memory error that is about to be raised, and tell the hub.
+
+    Never raises; returns the path of the record, or None where none was written.
+
+    Args:
+        size_bytes: Bytes of the request that failed.
+        message: Text of the error.
+        device_free_bytes: Bytes that the device had free.
+        device_index: Ordinal of the device; None for the one that is reported on.
+        device_total_bytes: Bytes of the device, or of what this process may use of it.
+    """
+    session = current.session
+    if session is None:
+        return None
+    found: str | None = session.record_out_of_memory(
+        size_bytes, message, device_free_bytes, device_index, device_total_bytes
+    )
+    return found
+
+
+def _try(action: Callable[..., None], *arguments: Foreign) -> None:
+    """Do what starts or ends the probe; what fails there is nobody's business but ours."""
+    try:
+        action(*arguments)
+    except Exception as error:  # noqa: BLE001 - the training goes on whatever fails here
+        current.failures.append(f"the probe failed: {type(error).__name__}: {error}"[:300])

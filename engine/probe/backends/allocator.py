@@ -1,0 +1,116 @@
+"""CUDA, ROCm and XPU: a module of torch with the statistics of a caching allocator."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from ..foreign import Foreign, Module
+from .backend import Backend
+from .reading import NOTHING, Reading, flatten, read_flat, read_nested
+
+_MOST_DEVICES = 64
+_EXPANDABLE = "expandable_segments:true"
+
+
+class AllocatorBackend(Backend):
+    """Reads `torch.cuda`, or what answers by the same names.
+
+    The nested statistics are read where there are any: to make the flat ones PyTorch sorts 120 texts while
+    it holds the interpreter's lock.
+
+    Args:
+        module: `torch.cuda` or `torch.xpu`.
+        name: What the hub calls it.
+        device_type: What `torch.device.type` calls it.
+    """
+
+    def __init__(self, module: Module, name: str, device_type: str) -> None:
+        self.module = module
+        self.name = name
+        self.device_type = device_type
+        self._nested = getattr(module, "memory_stats_as_nested_dict", None)
+        self._flat = getattr(module, "memory_stats", None)
+        self._pinned = _find_pinned(module)
+        self._is_asynchronous = _is_asynchronous(module)
+        self._is_expandable = _EXPANDABLE in allocator_settings().lower().replace(" ", "")
+
+    def is_in_use(self) -> bool:
+        """Tell whether any device holds bytes of this process."""
+        return self.find_device() is not None
+
+    def find_device(self) -> int | None:
+        """Return the ordinal of the device with most allocated bytes, of those that have any."""
+        count = min(int(self.module.device_count()), _MOST_DEVICES)
+        held = [(self.read(index).allocated_bytes or 0, -index) for index in range(count)]
+        most, negative = max(held, default=(0, 0))
+        return -negative if most else None
+
+    def read(self, device: int | None) -> Reading:
+        """Return what the allocator of a device says; nothing before the runtime was initialised."""
+        if device is None or not self.module.is_initialized():
+            return NOTHING
+        if self._nested is not None:
+            reading = read_nested(self._nested(device))
+        elif self._flat is not None:
+            reading = read_flat(self._flat(device))
+        else:
+            return NOTHING
+        return self._correct(reading)
+
+    def read_pinned(self) -> int | None:
+        """Return bytes of pinned host memory that the caching host allocator holds."""
+        if self._pinned is None or not self.module.is_initialized():
+            return None
+        stats = self._pinned()
+        held = stats.get("allocated_bytes")
+        if isinstance(held, dict):
+            held = held.get("all", held).get("current")
+        found: int | None = held if held is not None else stats.get("allocated_bytes.current")
+        return found
+
+    def read_statistics(self, device: int | None) -> dict[str, Any]:
+        """Return every statistic of the allocator, flat."""
+        if device is None or not self.module.is_initialized():
+            return {}
+        if self._nested is not None:
+            return flatten(self._nested(device))
+        return dict(self._flat(device)) if self._flat is not None else {}
+
+    def note(self) -> str | None:
+        """Say where the allocator leaves figures out."""
+        if self._is_asynchronous:
+            return "the allocator is cudaMallocAsync, which tells allocated and reserved bytes only"
+        return None
+
+    def _correct(self, reading: Reading) -> Reading:
+        """Take out figures that are 0 because nobody counts them."""
+        if self._is_asynchronous:
+            return Reading(
+                allocated_bytes=reading.allocated_bytes,
+                reserved_bytes=reading.reserved_bytes,
+                peak_bytes=reading.peak_bytes,
+            )
+        if self._is_expandable and reading.inactive_split_bytes == 0:
+            return reading._replace(inactive_split_bytes=None)
+        return reading
+
+
+def allocator_settings() -> str:
+    """Return the settings of PyTorch's allocator in the environment, or an empty text."""
+    names = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
+    return next((os.environ[name] for name in names if os.environ.get(name)), "")
+
+
+def _find_pinned(module: Module) -> Foreign:
+    nested = getattr(module, "host_memory_stats_as_nested_dict", None)
+    return nested if nested is not None else getattr(module, "host_memory_stats", None)
+
+
+def _is_asynchronous(module: Module) -> bool:
+    ask = getattr(module, "get_allocator_backend", None)
+    try:
+        return ask is not None and ask() == "cudaMallocAsync"
+    except (AttributeError, RuntimeError):
+        # A CPU build has the name and nothing behind it.
+        return False

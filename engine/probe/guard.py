@@ -1,0 +1,27 @@
+"""What stands between the training and a failure of ours."""
+
+from __future__ import annotations
+
+from . import current
+
+_FAILURES_ALLOWED = 3
+
+
+class Guard:
+    """Counts the failures of one entry from the training, and shuts that entry after a few.
+
+    Args:
+        what: What the entry does, as it shall stand in the note.
+    """
+
+    def __init__(self, what: str) -> None:
+        self.is_shut = False
+        self._what = what
+        self._failures = 0
+
+    def count(self, error: Exception) -> None:
+        """Keep a failure as a note for the hub; the third shuts the entry."""
+        self._failures += 1
+        self.is_shut = self._failures >= _FAILURES_ALLOWED
+        tail = "; it was given up" if self.is_shut else ""
+        current.failures.append(f"{self._what} failed: {type(error).__name__}: {error}"[:300] + tail)

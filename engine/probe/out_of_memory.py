@@ -1,0 +1,119 @@
+"""What is done when memory has run out, before the error goes on: the record, and the word to the hub."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from . import current, wire
+from .clock import SystemClock
+from .device_identity import identify_device
+from .flight_record import (
+    RecordQuota,
+    collect_stack,
+    encode_record,
+    fill_record,
+    locate_folders,
+    name_record,
+    write_record,
+)
+from .history import is_recording
+from .sampler import Sampler
+from .segments import can_snapshot, take_snapshot
+from .training_device import TrainingDevice
+
+
+class OutOfMemoryRecorder:
+    """Writes the flight records of one process, in the thread that met the error."""
+
+    def __init__(
+        self, device: TrainingDevice, sampler: Sampler, clock: SystemClock, runtime_dir: str
+    ) -> None:
+        self.model_state: dict[str, int | None] | None = None
+        """Newest bytes of parameters, gradients and optimizer state."""
+        self._device = device
+        self._sampler = sampler
+        self._clock = clock
+        self._runtime_dir = runtime_dir
+        self._quota = RecordQuota()
+        self._is_busy = False
+
+    def record(
+        self,
+        size_bytes: int | None,
+        message: str,
+        free_bytes: int | None,
+        index: int | None,
+        total_bytes: int | None,
+    ) -> str | None:
+        """Write a record where one may be written, tell the hub, and return the path."""
+        if self._is_busy:
+            return None
+        self._is_busy = True
+        try:
+            failure = {
+                "size_bytes": size_bytes,
+                "device_free_bytes": free_bytes,
+                "device_used_bytes": _less(total_bytes, free_bytes),
+                "message": message,
+                "stack": collect_stack(),
+            }
+            path, reason = self._write(failure, index, total_bytes)
+            self._tell(size_bytes, path, reason)
+            return path
+        finally:
+            self._is_busy = False
+
+    def _write(
+        self, failure: dict[str, Any], index: int | None, total_bytes: int | None
+    ) -> tuple[str | None, str | None]:
+        now_s = self._clock.monotonic_s()
+        reason = self._quota.refusal(now_s)
+        if reason is not None:
+            return None, reason
+        self._quota.count(now_s)
+        if self._device.backend is None:
+            self._device.look()
+        index = self._device.index if index is None else index
+        about = self._describe(failure, index, total_bytes)
+        content = fill_record(about, self._sampler.recent.rows(), self._snapshot(index, about["notes"]))
+        name = name_record(self._clock.wall_s(), os.getpid(), self._quota.written)
+        return write_record(encode_record(content), locate_folders(self._runtime_dir), name)
+
+    def _describe(
+        self, failure: dict[str, Any], index: int | None, total_bytes: int | None
+    ) -> dict[str, Any]:
+        backend = self._device.backend
+        identity = identify_device(backend, index) if backend is not None else None
+        device = {"uuid": None, "index": index, "name": None, "total_bytes": total_bytes, **(identity or {})}
+        recent = self._sampler.recent
+        return {
+            "written_s": self._clock.wall_s(),
+            "process": self._sampler.announcement.describe_for_record(),
+            "device": {name: device[name] for name in ("uuid", "index", "name", "total_bytes")},
+            "failure": failure,
+            "steps": list(recent.steps),
+            "model": self.model_state,
+            "stats": backend.read_statistics(index) if backend is not None else {},
+            "samples_left_out": recent.thinned_away,
+            "notes": list(current.failures),
+        }
+
+    def _snapshot(self, index: int | None, notes: list[str]) -> list[dict[str, Any]]:
+        """Return the segments; where the allocator does not hand them out the record does without."""
+        try:
+            if can_snapshot(self._device.module, is_history_on=is_recording(self._device.torch)):
+                return take_snapshot(self._device.module, index)
+            notes.append("this build of PyTorch hands out no segments without its ring of traces")
+        except Exception as error:  # noqa: BLE001 - a record without segments is better than none
+            notes.append(f"the segments could not be read: {type(error).__name__}: {error}"[:300])
+        return []
+
+    def _tell(self, size_bytes: int | None, path: str | None, reason: str | None) -> None:
+        packet = wire.encode_out_of_memory(self._clock.wall_s(), size_bytes, path, reason)
+        self._sampler.outbox.put_out_of_memory(packet)
+        self._sampler.send_now()
+
+
+def _less(total: int | None, free: int | None) -> int | None:
+    return None if total is None or free is None else max(0, total - free)

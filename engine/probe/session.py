@@ -1,0 +1,237 @@
+"""One run of the probe in one process: what the training's thread and our own have in common."""
+
+from __future__ import annotations
+
+import atexit
+import os
+
+from . import current
+from .announcement import Announcement
+from .backends import NOTHING, Reading
+from .clock import SystemClock
+from .demands import Demands
+from .foreign import Module, Optimizer
+from .forks import watch_forks
+from .guard import Guard
+from .history import MemoryHistory, find_recorder
+from .hooks import hook_optimizers
+from .model_state import ModelStateWatch
+from .observer import attach_observer
+from .out_of_memory import OutOfMemoryRecorder
+from .sampler import WATCH_S, Sampler
+from .steps import StepWatch
+from .thread import SamplerThread
+from .training_device import TrainingDevice, is_loader_worker
+from .transport import Connection
+
+_READ_EVERY_S = 0.02
+"""Steps that end faster than this are not each accompanied by a reading in the thread that trains."""
+
+
+class Session:
+    """Begins silent: it reports once the process has made a step, holds device memory, or was asked to.
+
+    Args:
+        torch: The module.
+        runtime_dir: Folder of the hub's socket.
+        job: Which `vramscope run` this process belongs to.
+        is_explicit: Report without waiting for a reason.
+        clock: Where time comes from.
+    """
+
+    def __init__(
+        self,
+        torch: Module,
+        runtime_dir: str,
+        job: str | None,
+        is_explicit: bool,
+        clock: SystemClock | None = None,
+    ) -> None:
+        self.torch = torch
+        self.runtime_dir = runtime_dir
+        self.job = job
+        self.is_explicit = is_explicit
+        self.is_reporting = False
+        self._pid = os.getpid()
+        self._clock = clock if clock is not None else SystemClock()
+        self._device = TrainingDevice(torch)
+        self._steps = StepWatch(self._clock)
+        self._history = MemoryHistory(self._clock)
+        self._model = ModelStateWatch(self._clock)
+        announcement = Announcement(self._device, job)
+        self._sampler = Sampler(
+            self._device,
+            announcement,
+            Connection(runtime_dir, self._clock),
+            self._clock,
+            self._steps,
+            self._history,
+        )
+        self._sampler.serve = Demands(self._device, self._sampler.outbox, self._history, self).serve
+        self._recorder = OutOfMemoryRecorder(self._device, self._sampler, self._clock, runtime_dir)
+        self._thread = SamplerThread(self._tick)
+        self._tick_guard = Guard("a tick of the sampler")
+        self._step_guard = Guard("the end of a step")
+        self._last_read_s = float("-inf")
+
+    def is_alive(self) -> bool:
+        """Tell whether this is the session of this very process and its thread runs."""
+        return self._pid == os.getpid() and self._thread.is_alive
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def meet_optimizer(self, optimizer: Optimizer) -> None:
+        """Take notice that an optimizer has stepped; called by the thread that trains."""
+        self._device.note_optimizer(optimizer)
+        self._model.note_optimizer(optimizer)
+        if self._steps.ends_with(optimizer):
+            self._end_step()
+
+    def end_explicit_step(self) -> None:
+        """Take the program's own mark of the end of a step; never raises."""
+        if self._step_guard.is_shut:
+            return
+        try:
+            self._steps.is_explicit = True
+            self._end_step()
+        except Exception as error:  # noqa: BLE001
+            self._step_guard.count(error)
+
+    def record_out_of_memory(
+        self,
+        size_bytes: int | None,
+        message: str,
+        free_bytes: int | None,
+        index: int | None,
+        total_bytes: int | None,
+    ) -> str | None:
+        """Write the flight record of an error that is about to be raised, and tell the hub; never raises."""
+        try:
+            self.is_reporting = self.is_reporting or not is_loader_worker()
+            return self._recorder.record(size_bytes, message, free_bytes, index, total_bytes)
+        except Exception as error:  # noqa: BLE001
+            current.failures.append(f"the flight record failed: {type(error).__name__}: {error}"[:300])
+            return None
+
+    def end(self, reason: str) -> None:
+        """Send what waits and a goodbye, and leave nothing running."""
+        if current.session is self:
+            current.session = None
+        if self._pid != os.getpid():
+            return
+        if self._history.mode == "on":
+            current.leftover = _stop_recording
+        self._thread.stop()
+        if reason != "exit" or self._has_reason():
+            self._sampler.close(reason, has_reported=self.is_reporting or self._has_reason())
+
+    def pause(self) -> None:
+        """End the thread for the length of a fork."""
+        self._thread.stop()
+
+    def go_on(self) -> None:
+        """Start the thread again after a fork."""
+        self._thread.start()
+
+    def fall_silent(self) -> None:
+        """In a forked child: let go of what is the parent's, and wait whether this child trains itself."""
+        torch, runtime_dir, job = self.torch, self.runtime_dir, self.job
+        current.session = None
+        self._thread.forget()
+        self._sampler.connection.close()
+        self._sampler.resident.close()
+
+        def begin_anew() -> None:
+            if not is_loader_worker():
+                start_session(torch, runtime_dir, job, is_explicit=False)
+
+        current.dormant = begin_anew
+
+    def _end_step(self) -> None:
+        reading = self._read_for_step()
+        row = self._steps.end(reading)
+        self._sampler.outbox.put_step(row)
+        index, ended_s, duration_s, floor, peak, is_exact = row
+        began_s = None if duration_s is None else ended_s - duration_s
+        self._sampler.recent.steps.append((index, began_s, duration_s, floor, peak, is_exact))
+        state = self._model.measure()
+        if state is not None:
+            self._sampler.outbox.put_model_state(state)
+            self._recorder.model_state = state
+        announced = self._sampler.announcement
+        capacity = announced.capacity_bytes or announced.total_bytes
+        self._history.meet_step(self.torch, reading, floor, capacity)
+        if not self.is_reporting:
+            self._thread.wake()
+
+    def _read_for_step(self) -> Reading:
+        now_s = self._clock.monotonic_s()
+        if now_s - self._last_read_s < _READ_EVERY_S:
+            return NOTHING
+        self._last_read_s = now_s
+        return self._device.read()
+
+    def _tick(self) -> float | None:
+        """Do what is due; called by our own thread, which ends with None."""
+        if current.session is not self or self._tick_guard.is_shut:
+            return None
+        try:
+            if not self.is_reporting and not self._begin_with_reason():
+                return WATCH_S
+            return self._sampler.tick()
+        except Exception as error:  # noqa: BLE001 - a thread that dies of an exception prints it
+            self._tick_guard.count(error)
+            return WATCH_S
+
+    def _begin_with_reason(self) -> bool:
+        hook_optimizers()
+        if self._has_reason():
+            self._device.look()
+            self.is_reporting = True
+            attach_observer(self.torch)
+        return self.is_reporting
+
+    def _has_reason(self) -> bool:
+        """Tell whether this process is one that trains, or was asked for."""
+        if is_loader_worker():
+            return False
+        return self.is_explicit or self._steps.index > 0 or self._device.look()
+
+
+def start_session(torch: Module, runtime_dir: str, job: str | None, is_explicit: bool) -> None:
+    """Start the session of this process; where one runs, only let it know that it was asked for.
+
+    Args:
+        torch: The module.
+        runtime_dir: Folder of the hub's socket.
+        job: Which `vramscope run` this process belongs to.
+        is_explicit: Report without waiting for a reason.
+    """
+    watch_forks()
+    hook_optimizers()
+    current.dormant = None
+    session = current.session
+    if session is None:
+        session = current.session = Session(torch, runtime_dir, job, is_explicit)
+        atexit.unregister(_end_at_exit)
+        atexit.register(_end_at_exit)
+    session.torch = torch
+    session.is_explicit = session.is_explicit or is_explicit
+    session.start()
+
+
+def _end_at_exit() -> None:
+    session = current.session
+    if session is not None:
+        try:
+            session.end("exit")
+        except Exception:  # noqa: BLE001 - the process ends; there is nobody left to tell
+            current.session = None
+
+
+def _stop_recording(torch: Module) -> None:
+    record = find_recorder(torch)
+    if record is not None:
+        record(enabled=None)

@@ -1,0 +1,68 @@
+"""The thread that samples: woken ten times a second at most, never joined at the exit."""
+
+from __future__ import annotations
+
+import threading
+from typing import Callable
+
+NAME = "vramscope-probe"
+_LONGEST_JOIN_S = 0.02
+
+
+class SamplerThread:
+    """Calls a function again and again, each time after as many seconds as it returned.
+
+    Args:
+        tick: Returns the seconds until the next call, or None to end.
+    """
+
+    def __init__(self, tick: Callable[[], float | None]) -> None:
+        self._tick = tick
+        self._thread: threading.Thread | None = None
+        self._wake = threading.Lock()
+        self._is_wanted = False
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def start(self) -> None:
+        """Start the thread where it does not run."""
+        if self.is_alive:
+            return
+        self._is_wanted = True
+        self._wake = threading.Lock()
+        self._wake.acquire()
+        self._thread = threading.Thread(target=self._run, args=(self._wake,), name=NAME, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Let the thread end, and wait for it for a moment: it may be inside a call of the driver."""
+        thread, self._thread = self._thread, None
+        self._is_wanted = False
+        if thread is None or thread is threading.current_thread():
+            return
+        self.wake()
+        thread.join(_LONGEST_JOIN_S)
+
+    def wake(self) -> None:
+        """Let the next tick begin at once."""
+        try:
+            self._wake.release()
+        except RuntimeError:
+            # It is awake already.
+            return
+
+    def forget(self) -> None:
+        """Drop a thread that a fork left behind in the parent."""
+        self._thread = None
+        self._is_wanted = False
+
+    def _run(self, wake: threading.Lock) -> None:
+        """Tick until told to end; each start has a lock of its own, so that a thread left behind ends too."""
+        while self._is_wanted and wake is self._wake:
+            pause_s = self._tick()
+            if pause_s is None:
+                return
+            wake.acquire(timeout=pause_s)

@@ -1,0 +1,69 @@
+"""The device that this process trains on, found out from its optimizers and its allocations."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from .backends import NOTHING, Backend, HostBackend, Reading, find_backend
+from .foreign import Foreign, Module, Optimizer
+
+
+class TrainingDevice:
+    """Knows backend and ordinal, and what else the parameters say of their place.
+
+    The current device of CUDA belongs to a thread and is never asked for: ours would always see the first.
+
+    Args:
+        torch: The module.
+    """
+
+    def __init__(self, torch: Module) -> None:
+        self.torch = torch
+        self.backend: Backend | None = None
+        self.index: int | None = None
+        self.meshes: tuple[Any, ...] = ()
+        """The device mesh of the parameters, where they are laid out on one."""
+        self._device: Any = None
+
+    @property
+    def module(self) -> Foreign:
+        """The part of torch that answers for the device, or None."""
+        return self.backend.module if self.backend is not None else None
+
+    def note_optimizer(self, optimizer: Optimizer) -> None:
+        """Look where the first parameter of an optimizer lives; called by the thread that trains."""
+        parameter = next((it for group in optimizer.param_groups for it in group["params"]), None)
+        if parameter is None or parameter.device == self._device:
+            return
+        self._device = parameter.device
+        mesh = getattr(parameter, "device_mesh", None)
+        self.meshes = () if mesh is None else (mesh,)
+        self.look()
+
+    def look(self) -> bool:
+        """Find the backend and tell whether memory is in use there."""
+        type_ = None if self._device is None else str(self._device.type)
+        backend = find_backend(self.torch, type_)
+        if backend is not None:
+            named = self._device.index if type_ == backend.device_type else None
+            self.index = backend.find_device() if named is None else named
+            self.backend = backend
+        return backend is not None
+
+    def look_again(self) -> None:
+        """Look whether a process that seemed to train on the host has turned to a device."""
+        if self.backend is None or isinstance(self.backend, HostBackend) or self.index is None:
+            self.look()
+
+    def read(self) -> Reading:
+        """Return what the allocator says."""
+        backend = self.backend
+        return NOTHING if backend is None else backend.read(self.index)
+
+
+def is_loader_worker() -> bool:
+    """Tell whether this process only loads data for another (`torch.utils.data.get_worker_info`)."""
+    data = sys.modules.get("torch.utils.data")
+    ask = getattr(data, "get_worker_info", None)
+    return ask is not None and ask() is not None

@@ -1,0 +1,130 @@
+"""What the probe says and hears: packets of JSON, as `engine/ranks/messages.py` defines them for the hub."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from .foreign import Foreign
+
+PROTOCOL = 1
+SOCKET_NAME = "probe.sock"
+MAX_PACKET_BYTES = 64 * 1024
+MOST_ROWS = 200
+"""Readings or steps in one packet; the longest row has fewer than 250 characters."""
+PART_CHARACTERS = 48 * 1024
+"""Of a segment map's base64 in one packet."""
+
+_LONGEST_TEXT = 1000
+_MOST_NOTES = 16
+_encoder = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
+
+ReadingRow = tuple[float, Any, Any, Any, Any, Any, Any, Any, Any, Any]
+"""Wall time in s; bytes allocated, requested, active, reserved, inactive split; retries, OOMs; bytes pinned
+on the host, bytes resident. None where a figure was not measured."""
+
+StepRow = tuple[int, float, Any, Any, Any, bool]
+"""Index, wall time of the end, duration in s, floor and peak in bytes, whether the peak is exact."""
+
+
+class Demand(NamedTuple):
+    """What a hub asks of this process."""
+
+    kind: str
+    """`segments`, `detach` or `history`."""
+    request: int = 0
+    is_on: bool = True
+    seconds: float | None = None
+
+
+def encode_hello(about: dict[str, Any]) -> bytes:
+    """Return the packet that says who reports.
+
+    Args:
+        about: Fields of a `Hello` but for version and kind.
+    """
+    return _encode("hello", {name: _clean(value) for name, value in about.items() if value is not None})
+
+
+def encode_readings(
+    rows: Sequence[ReadingRow], dropped: int, phase: str | None, memory_history: str
+) -> bytes:
+    """Return the packet of some readings, oldest first."""
+    fields = {"rows": rows, "dropped": dropped, "phase": _clean(phase), "memory_history": memory_history}
+    return _encode("readings", fields)
+
+
+def encode_steps(rows: Sequence[StepRow]) -> bytes:
+    """Return the packet of some steps that ended, oldest first."""
+    return _encode("steps", {"rows": rows})
+
+
+def encode_model_state(state: dict[str, int | None]) -> bytes:
+    """Return the packet of the bytes that the optimizers hold."""
+    return _encode("model_state", state)
+
+
+def encode_segments_part(request: int, part: int, parts: int, data: str) -> bytes:
+    """Return the packet of one part of a segment map."""
+    return _encode("segments", {"request": request, "part": part, "parts": parts, "data": data})
+
+
+def encode_out_of_memory(
+    time_s: float, size_bytes: int | None, flight_record: str | None, reason: str | None
+) -> bytes:
+    """Return the packet that tells of an out-of-memory error."""
+    fields = {
+        "time_s": time_s,
+        "size_bytes": size_bytes,
+        "flight_record": _clean(flight_record),
+        "reason": _clean(reason),
+    }
+    return _encode("oom", fields)
+
+
+def encode_goodbye(reason: str) -> bytes:
+    """Return the packet that ends a report: `exit` or `detached`."""
+    return _encode("goodbye", {"reason": "exit" if reason == "exit" else "detached"})
+
+
+def decode_demand(packet: bytes) -> Demand | None:
+    """Return what a hub asks, or None for what is not understood: newer, foreign or malformed."""
+    try:
+        content = json.loads(packet)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(content, dict) or content.get("v") != PROTOCOL:
+        return None
+    kind, request = content.get("kind"), content.get("request", 0)
+    if kind not in {"segments", "detach", "history"} or type(request) is not int:
+        return None
+    return Demand(kind, request, content.get("is_on") is not False, _seconds(content.get("seconds")))
+
+
+def _seconds(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        seconds = float(value)
+    except OverflowError:
+        return None
+    return seconds if math.isfinite(seconds) and seconds > 0 else None
+
+
+def _encode(kind: str, fields: dict[str, Any]) -> bytes:
+    """Return a packet; NaN and infinity, which JSON lacks, are refused by an exception."""
+    content = {"v": PROTOCOL, "kind": kind, **fields}
+    return _encoder.encode(content).encode("ascii")
+
+
+def _clean(value: Foreign) -> Foreign:
+    """Return a value whose texts are short and can be encoded: file names may hold any byte."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode("utf-8")[:_LONGEST_TEXT]
+    if isinstance(value, dict):
+        return {name: _clean(inner) for name, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_clean(inner) for inner in value[:_MOST_NOTES]]
+    return value
