@@ -60,11 +60,12 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
         on_exit_asked: Callable[[], object] = lambda: None,
         driver_class: "type[Driver] | None" = TerminalDriver,
     ) -> None:
-        super().__init__(abilities, theme=settings.theme, driver_class=driver_class)
+        super().__init__(
+            abilities, theme=settings.theme, on_exit_asked=on_exit_asked, driver_class=driver_class
+        )
         self._signal_policy = signal_policy
         self._feed, self._settings, self._clock = feed, settings, clock
         self._save_settings, self._export_folder = save_settings, export_folder
-        self._on_exit_asked = on_exit_asked
         self._mailbox = SnapshotMailbox()
         self._newest = self._received = Snapshot()
         self._is_paused = False
@@ -176,8 +177,3 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
             self.notify(f"Settings not saved: {error}", severity="error", markup=False)
             return
         self.notify(f"Settings saved to {path}", markup=False)
-
-    async def action_quit(self) -> None:
-        """End."""
-        self._on_exit_asked()
-        self.exit()

@@ -11,8 +11,8 @@ from ..engine.settings import Settings
 from .terminal import TerminalAbilities, read_abilities
 
 if TYPE_CHECKING:
-    from .app import VramscopeApp
     from .shutdown import Shutdown
+    from .terminal_app import TerminalApp
 
 
 def check_terminal(settings: Settings) -> TerminalAbilities:
@@ -68,18 +68,23 @@ def run_app(
         save_settings=save_settings,
         on_exit_asked=shutdown.start_countdown,
     )
-    has_mouse = abilities.has_mouse if settings.mouse is None else settings.mouse
-    return _run(app, shutdown, has_mouse=has_mouse)
+    return run_to_end(app, shutdown, settings)
 
 
-def _run(app: "VramscopeApp", shutdown: "Shutdown", *, has_mouse: bool) -> int:
-    """Run the application to its end and return the exit code.
+def run_to_end(app: "TerminalApp", shutdown: "Shutdown", settings: Settings) -> int:
+    """Run an application to its end and return the exit code.
+
+    Args:
+        app: What is shown.
+        shutdown: Ends it on a signal.
+        settings: What the user set.
 
     Raises:
         Exception: What the application did not expect; its terminal is restored, and nothing was printed.
     """
     # Textual would print a page of the program's variables; the caller knows how an error is told.
     app.error_console.quiet = True
+    has_mouse = app.abilities.has_mouse if settings.mouse is None else settings.mouse
     shutdown.install()
     try:
         app.run(mouse=has_mouse)

@@ -1,7 +1,7 @@
 """What every application of ours is: the themes, the terminal's abilities, help and the end."""
 
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from rich.console import Console
@@ -29,6 +29,7 @@ class TerminalApp(App[None], inherit_bindings=False):
     Args:
         abilities: What the terminal can show.
         theme: The look to begin with; None for the one that suits the terminal.
+        on_exit_asked: Called when the application begins to end.
         driver_class: Driver of the terminal; None for Textual's own.
     """
 
@@ -42,9 +43,10 @@ class TerminalApp(App[None], inherit_bindings=False):
         abilities: TerminalAbilities,
         *,
         theme: ThemeName | None = None,
+        on_exit_asked: Callable[[], object] = lambda: None,
         driver_class: "type[Driver] | None" = TerminalDriver,
     ) -> None:
-        self.abilities = abilities
+        self.abilities, self._on_exit_asked = abilities, on_exit_asked
         super().__init__(driver_class=driver_class)
         self.animation_level = "none"
         self.console = _make_console(abilities)
@@ -101,6 +103,11 @@ class TerminalApp(App[None], inherit_bindings=False):
         choices = self.theme_choices
         self.choose_theme(choices[(choices.index(self.theme_choice) + 1) % len(choices)])
         self.notify(f"Theme: {self.theme_choice}", timeout=2)
+
+    async def action_quit(self) -> None:
+        """End."""
+        self._on_exit_asked()
+        self.exit()
 
 
 def _make_console(abilities: TerminalAbilities) -> Console:
