@@ -17,6 +17,7 @@ from ..engine.units import format_bytes
 from .plain_text import make_printable
 from .stack_text import render_stacks
 from .text_table import format_rows, wrap
+from .trace_text import describe_failures, describe_trace
 
 DEFAULT_WIDTH = 80
 LEAST_WIDTH = 40
@@ -61,6 +62,8 @@ def _describe_device(device: DeviceSummary, width: int) -> Iterator[str]:
     yield from _describe_levels(device.levels, width)
     yield ""
     yield from _describe_stacks(device.stacks, device.stack_groups, width)
+    yield from describe_failures(device.failures, device.failures_omitted, width)
+    yield from describe_trace(device, width)
     yield from _describe_fullness(device.fullness, width)
     yield from _describe_pools(device.pools, width)
 

@@ -12,25 +12,38 @@ MOST_FRAMES = 12
 """Frames of one stack; the outermost of a longer one are left out and counted."""
 
 
-def render_stacks(groups: Sequence[StackGroup], width: int) -> Iterator[str]:
-    """Yield the lines of some groups, none wider than `width` cells."""
+def render_stacks(groups: Sequence[StackGroup], width: int, *, is_brief: bool = False) -> Iterator[str]:
+    """Yield the lines of some groups, none wider than `width` cells.
+
+    Args:
+        groups: Largest first.
+        width: Cells of a line.
+        is_brief: Show of each stack only its headline.
+    """
     for group in groups:
         noun = "block" if group.count == 1 else "blocks"
-        figures = f"{format_bytes(group.size_bytes)}  {group.share:.1%}  {group.count:,} {noun}"
+        figures = f"  {format_bytes(group.size_bytes)}  {group.share:.1%}  {group.count:,} {noun}"
         if group.headline is None:
-            yield cut_start(f"  {figures}  (no stack recorded)", width)
+            yield cut_words(f"{figures}  (no stack recorded)", width)
             continue
-        yield cut_words(f"  {figures}  {make_printable(group.headline.name)}", width)
-        yield from render_frames(group.frames, width, group.headline)
+        yield cut_words(f"{figures}  {make_printable(group.headline.name)}", width)
+        if is_brief:
+            yield show_frame(group.headline, width, "    > ")
+        else:
+            yield from render_frames(group.frames, width, group.headline)
 
 
 def render_frames(frames: Sequence[Frame], width: int, headline: Frame | None = None) -> Iterator[str]:
-    """Yield one line a frame, innermost first; the headline is marked by `>`."""
-    for frame in frames[:MOST_FRAMES]:
-        mark = ">" if frame is headline else " "
-        yield show_frame(frame, width, f"    {mark} ")
-    if len(frames) > MOST_FRAMES:
-        yield f"      … {len(frames) - MOST_FRAMES} more"
+    """Yield one line a frame, innermost first; the headline is marked by `>` and always shown."""
+    shown = list(enumerate(frames[:MOST_FRAMES]))
+    left_out = len(frames) - len(shown)
+    lead = next((row for row, frame in enumerate(frames) if frame == headline), None)
+    if lead is not None and lead >= MOST_FRAMES:
+        shown[-1] = lead, frames[lead]
+    for row, frame in shown:
+        yield show_frame(frame, width, f"    {'>' if row == lead else ' '} ")
+    if left_out:
+        yield f"      … {left_out:,} more"
 
 
 def show_frame(frame: Frame, width: int, lead: str = "") -> str:

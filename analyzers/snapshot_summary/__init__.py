@@ -11,7 +11,9 @@ from .model import (
     StackGroup,
     TraceSpan,
 )
-from .summary import summarize_snapshot
+from .segment_map import SegmentOrder, SegmentRow, map_segments
+from .summary import summarize_snapshot, trace_levels
+from .timeline import Timeline
 
 __all__ = [
     "DeviceSummary",
@@ -20,8 +22,13 @@ __all__ = [
     "MemoryLevels",
     "PoolFragmentation",
     "RequestFit",
+    "SegmentOrder",
+    "SegmentRow",
     "SnapshotSummary",
     "StackGroup",
+    "Timeline",
     "TraceSpan",
+    "map_segments",
     "summarize_snapshot",
+    "trace_levels",
 ]

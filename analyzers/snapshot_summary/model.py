@@ -81,10 +81,11 @@ class RequestFit(msgspec.Struct, frozen=True):
     """Rounded up to 512 B."""
     count: int
     """How often it was asked for in the trace; without a trace, how many live blocks have it."""
-    pool_id: tuple[int, int]
     stream: int
     servable: int
-    """How many more such requests the free blocks of its pool and stream hold."""
+    """How many more such requests the free blocks of its stream hold; private pools are not counted."""
+    new_segment_bytes: int
+    """What the driver would have to give for one more that is not servable (unless expandable)."""
 
 
 class FailedRequest(msgspec.Struct, frozen=True):

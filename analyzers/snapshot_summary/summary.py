@@ -1,11 +1,14 @@
 """A snapshot summed up: levels, stacks, segments, fragmentation, what failed, and sentences."""
 
-from ...engine.model.memory_snapshot import MemorySnapshot
+from ...engine.model.memory_snapshot import MemorySnapshot, TraceColumns
+from .failures import describe_failures
 from .levels import band_segments, measure_levels, measure_pools
-from .model import DeviceSummary, SnapshotSummary
+from .model import DeviceSummary, FailedRequest, MemoryLevels, SnapshotSummary, TraceSpan
+from .requests import judge_requests
 from .sentences import describe_device
 from .stack_groups import StackGrouper
-from .view import view_device
+from .timeline import Timeline, build_timeline, find_trace, measure_span
+from .view import DeviceView, view_device
 
 MOST_STACKS = 20
 
@@ -31,14 +34,37 @@ def _summarize_device(
 ) -> DeviceSummary:
     view = view_device(snapshot, device)
     levels = measure_levels(view)
-    is_live = view.is_live
-    stacks, groups = grouper.group(view.stack[is_live], view.size_bytes[is_live], top)
+    stacks, groups = grouper.group(view.stack[view.is_live], view.size_bytes[view.is_live], top)
+    trace = find_trace(snapshot, device)
+    requests = judge_requests(view, trace)
+    failures, omitted, span = _look_back(trace, view, levels, grouper)
     return DeviceSummary(
         device=device,
         levels=levels,
-        sentences=describe_device(levels, stacks, (), ()),
+        sentences=describe_device(levels, stacks, requests, failures),
         stacks=stacks,
         stack_groups=groups,
         fullness=band_segments(view),
         pools=measure_pools(view),
+        requests=requests,
+        failures=failures,
+        failures_omitted=omitted,
+        trace=span,
     )
+
+
+def _look_back(
+    trace: TraceColumns | None, view: DeviceView, levels: MemoryLevels, grouper: StackGrouper
+) -> tuple[tuple[FailedRequest, ...], int, TraceSpan | None]:
+    """Return the newest failed requests, how many older ones there are, and what the trace covers."""
+    if trace is None:
+        return (), 0, None
+    timeline = build_timeline(trace, levels)
+    failures, omitted = describe_failures(trace, timeline, view, grouper)
+    return failures, omitted, measure_span(trace, timeline)
+
+
+def trace_levels(snapshot: MemorySnapshot, device: int) -> Timeline | None:
+    """Return the levels of a device over time, None where the snapshot has no events of it."""
+    trace = find_trace(snapshot, device)
+    return None if trace is None else build_timeline(trace, measure_levels(view_device(snapshot, device)))

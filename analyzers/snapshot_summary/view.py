@@ -33,6 +33,7 @@ class DeviceView:
     pool_owner: IntArray
     pool_number: IntArray
     is_expandable: BoolArray
+    address: NDArray[np.uint64]
     size_bytes: IntArray
     requested_bytes: IntArray
     state: IntArray
@@ -88,6 +89,7 @@ def view_device(snapshot: MemorySnapshot, device: int) -> DeviceView:
         pool_owner=np.asarray(segments.pool_owner)[segment_rows],
         pool_number=np.asarray(segments.pool_number)[segment_rows],
         is_expandable=is_expandable,
+        address=address,
         size_bytes=size_bytes,
         requested_bytes=np.asarray(blocks.requested_bytes)[block_rows],
         state=state,
