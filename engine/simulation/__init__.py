@@ -3,3 +3,29 @@
 Loaded by path into the interpreter that trains, under the name `vramscope_simulation`. Only here, and only
 below this file, torch is imported.
 """
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .protocols import AllocatorModule
+
+__all__ = ["install"]
+
+
+def install(config: Mapping[str, Any], allocator_module: AllocatorModule) -> None:
+    """Put the simulated device into this process; call it once, right after torch was imported.
+
+    Args:
+        config: What VRAMSCOPE_SIMULATE said: `total_bytes` and, where given, `devices`, `is_fake`,
+            `context_bytes`, `job`, `ledger_dir`, `allocator_settings`.
+        allocator_module: The package `allocator_model`, which the engine may not import itself.
+
+    Raises:
+        SystemExit: The device cannot be modelled on this host; one line on stderr says why.
+    """
+    from .installation import install as put_in
+
+    put_in(config, allocator_module)

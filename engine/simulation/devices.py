@@ -1,0 +1,92 @@
+"""Names of devices: which ordinals this process has, on which cards they are, what a script may say."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from .thread_state import HOST, state
+
+ELSEWHERE = -4
+"""A device that is neither the host nor simulated, such as `meta`."""
+
+Device = torch.device
+
+
+class Devices:
+    """The ordinals of this process. With fewer cards than local ranks, rank r's ordinal r is card r mod N."""
+
+    def __init__(self, card_count: int, environment: Mapping[str, str] | None = None) -> None:
+        environment = os.environ if environment is None else environment
+        local_ranks = _read_count(environment.get("LOCAL_WORLD_SIZE")) or 1
+        visible = _read_visible(environment.get("CUDA_VISIBLE_DEVICES"))
+        self.cards = [ordinal % card_count for ordinal in range(max(card_count, local_ranks))]
+        """Number of the card of each ordinal."""
+        if visible is not None:
+            self.cards = [self.cards[number] for number in visible if number < len(self.cards)]
+        self.names = [Device("cuda", ordinal) for ordinal in range(len(self.cards))]
+        self.is_foreign = False
+        """Whether this process was forked from one that had used a device; CUDA refuses to go on there."""
+
+    @property
+    def count(self) -> int:
+        """How many devices this process has."""
+        return len(self.cards)
+
+    def resolve(self, device: Any) -> int:
+        """Return the ordinal that a script names, HOST, or ELSEWHERE.
+
+        Args:
+            device: A `torch.device`, a string, or an ordinal.
+
+        Raises:
+            RuntimeError: There is no such device, in CUDA's words.
+        """
+        if isinstance(device, int) and not isinstance(device, bool):
+            return self.check(device)
+        if not isinstance(device, Device):
+            device = Device(device)
+        if device.type == "cuda":
+            return self.check(state.device if device.index is None else device.index)
+        return HOST if device.type == "cpu" else ELSEWHERE
+
+    def check(self, ordinal: int) -> int:
+        """Return an ordinal if it exists and may be used here.
+
+        Raises:
+            RuntimeError: It does not, or this process was forked after its parent had used a device.
+        """
+        if self.is_foreign:
+            raise RuntimeError(
+                "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, "
+                "you must use the 'spawn' start method"
+            )
+        if not torch.cuda._initialized:
+            torch.cuda._lazy_init()
+        if not 0 <= ordinal < len(self.cards):
+            raise _accelerator_error()("CUDA error: invalid device ordinal")
+        return ordinal
+
+
+def _accelerator_error() -> type[Exception]:
+    """Return the class of CUDA's own errors; older versions raise plain RuntimeErrors."""
+    return getattr(torch, "AcceleratorError", RuntimeError)
+
+
+def _read_count(text: str | None) -> int | None:
+    return int(text) if text and text.isdigit() else None
+
+
+def _read_visible(text: str | None) -> list[int] | None:
+    """Return the ordinals of CUDA_VISIBLE_DEVICES; as in CUDA, the first that is not one ends the list."""
+    if text is None:
+        return None
+    numbers = []
+    for part in text.split(","):
+        if not part.strip().isdigit():
+            break
+        numbers.append(int(part))
+    return numbers

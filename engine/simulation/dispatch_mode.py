@@ -1,0 +1,168 @@
+"""Sees every operation of every thread, and puts each new storage where CUDA would have it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from .host_memory import HostMemory, read_refused_bytes
+from .operations import Operation
+from .storages import UNDECIDED, StorageRegistry, parts_of, storage_of
+from .thread_state import HOST, UNNAMED, state
+
+Tensor = torch.Tensor
+
+
+class Survey:
+    """Where the inputs of one operation are."""
+
+    __slots__ = ("device", "host", "is_anywhere", "other", "undecided")
+
+    def __init__(self) -> None:
+        self.device: int | None = None
+        """Ordinal of the first input on a device."""
+        self.other: int | None = None
+        """Ordinal of another device, where inputs are on two."""
+        self.host: Any | None = None
+        """The first input on the host that is more than a number."""
+        self.undecided: list[Any] | None = None
+        """Inputs that go where the others are."""
+        self.is_anywhere = True
+        """Whether no input is plainly on the host."""
+
+
+class AccountingMode(TorchDispatchMode):
+    """Runs operations as they are and accounts for what they made."""
+
+    supports_higher_order_operators = True
+
+    def __init__(self, registry: StorageRegistry, host: HostMemory) -> None:
+        super().__init__()
+        self._registry = registry
+        self._host = host
+        self._records = registry.records
+        self._operations: dict[Any, Operation] = {}
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # True would wrap every call for torch.compile, which costs ten times the call itself.
+        return False
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        operation = self._operations.get(function)
+        if operation is None:
+            operation = self._operations[function] = Operation(function)
+        if operation.is_composite:
+            with self:
+                result = function.decompose(*args, **(kwargs or {}))
+            if result is not NotImplemented:
+                return result
+        survey = Survey()
+        self._look_at(args, survey)
+        if kwargs:
+            self._look_at(kwargs.values(), survey)
+        if survey.device is not None:
+            self._settle(operation, survey, args)
+        result = self.run(function, args, kwargs or {}, survey)
+        if operation.creates:
+            self._place(result, survey)
+        if operation.may_resize and survey.device is not None:
+            self._follow(args, kwargs)
+        return result
+
+    def run(self, function: Any, args: Any, kwargs: Any, survey: Survey) -> Any:
+        """Compute an operation; with real storage that is the plain kernel of the host.
+
+        Raises:
+            torch.OutOfMemoryError: Neither the host nor the card has the memory.
+            SystemExit: The card has it, and the host has not.
+        """
+        target = survey.device if state.target == UNNAMED else state.target
+        try:
+            return function(*args, **kwargs)
+        except RuntimeError as error:
+            size_bytes = read_refused_bytes(error)
+            if size_bytes is None or target is None or target < 0:
+                raise
+        card = self._registry.card_of(target)
+        card.free(card.allocate(size_bytes, 0))
+        return self._host.refuse(size_bytes)
+
+    def _look_at(self, values: Any, survey: Survey) -> None:
+        """Find where the tensors among some values are, lists among them included."""
+        records = self._records
+        for value in values:
+            if isinstance(value, Tensor):
+                try:
+                    record = records.get(storage_of(value)._cdata)
+                except (NotImplementedError, RuntimeError):
+                    self._look_at(parts_of(value), survey)
+                    continue
+                if record is None:
+                    survey.is_anywhere = False
+                    if survey.host is None and value.dim():
+                        survey.host = value
+                elif record.device == UNDECIDED:
+                    survey.undecided = [*(survey.undecided or ()), value]
+                elif survey.device is None:
+                    survey.device = record.device
+                elif record.device != survey.device and value.dim():
+                    survey.other = record.device
+            elif isinstance(value, (list, tuple)):
+                self._look_at(value, survey)
+
+    def _settle(self, operation: Operation, survey: Survey, args: Any) -> None:
+        """Refuse inputs on two devices as CUDA does, and bring undecided ones to the device of the others."""
+        if survey.undecided and state.target == UNNAMED:
+            for value in survey.undecided:
+                self._registry.place(storage_of(value), survey.device or 0)
+        if survey.other is not None and not operation.moves and not operation.takes_both:
+            raise RuntimeError(_describe_two(f"cuda:{survey.device}", f"cuda:{survey.other}"))
+        if survey.host is None or operation.moves or _is_meta(survey.host):
+            return
+        if not operation.takes_both:
+            raise RuntimeError(_describe_two(f"cuda:{survey.device}", "cpu"))
+        if operation.name.startswith("index") and survey.host is args[0]:
+            raise RuntimeError(
+                "indices should be either on cpu or on the same device as the indexed tensor (cpu)"
+            )
+
+    def _place(self, result: Any, survey: Survey) -> None:
+        """Put what an operation returned where it belongs."""
+        target = state.target
+        if target == HOST:
+            return
+        if target == UNNAMED:
+            if survey.device is not None:
+                target = survey.device
+            elif survey.is_anywhere:
+                target = UNDECIDED
+            else:
+                return
+        if isinstance(result, Tensor):
+            self._registry.place_tensor(result, target)
+        elif isinstance(result, (list, tuple)):
+            for value in result:
+                if isinstance(value, Tensor):
+                    self._registry.place_tensor(value, target)
+
+    def _follow(self, args: Any, kwargs: Any) -> None:
+        """Follow the storages that an operation may have made larger or smaller."""
+        for value in (*args, *(kwargs or {}).values()):
+            for tensor in value if isinstance(value, (list, tuple)) else (value,):
+                if isinstance(tensor, Tensor) and self._registry.record_of(tensor) is not None:
+                    self._registry.resize(storage_of(tensor))
+
+
+def _is_meta(tensor: Any) -> bool:
+    """Tell a tensor without data, which may meet any other in checks of shapes."""
+    return bool(torch._C.TensorBase.is_meta.__get__(tensor))
+
+
+def _describe_two(first: str, second: str) -> str:
+    return (
+        "Expected all tensors to be on the same device, but found at least two devices, "
+        f"{first} and {second}!"
+    )

@@ -1,0 +1,122 @@
+"""The host's own memory: real storage is refused in one line before the host runs out of it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Callable, NoReturn
+
+from .notices import refuse, tell
+
+MIB = 1 << 20
+GIB = 1 << 30
+STRIDE_BYTES = 64 * MIB
+"""Bytes that may be added between two looks at the host."""
+LEAST_RESERVE_BYTES = 512 * MIB
+RESERVED_SHARE = 0.04
+"""Share of the host's memory that stays free for everything else."""
+
+_REFUSED_BY_HOST = re.compile(r"can't allocate memory: you tried to allocate (\d+) bytes")
+_MEMINFO = Path("/proc/meminfo")
+_CGROUP_LIMIT, _CGROUP_USED = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
+
+
+class HostMemory:
+    """Watches what is left on the host while tensors grow."""
+
+    def __init__(self, read_available: Callable[[], int | None], reserve_bytes: int) -> None:
+        self._read_available = read_available
+        self._reserve_bytes = reserve_bytes
+        self._added_bytes = 0
+
+    def check_capacity(self, modelled_bytes: int) -> None:
+        """Say so where the cards are larger than the host; refuse where the host has nothing left at all.
+
+        Args:
+            modelled_bytes: Capacity of all cards together.
+
+        Raises:
+            SystemExit: The host is at its reserve already.
+        """
+        self.check_growth(0)
+        available = self._read_available()
+        if available is not None and modelled_bytes > available:
+            tell(
+                f"the cards have {modelled_bytes / GIB:.1f} GiB and this host has {available / GIB:.1f} GiB "
+                "free: the run stops where tensors need more than the host has; --fake needs none"
+            )
+
+    def note_growth(self, size_bytes: int) -> None:
+        """Look at the host each time enough was added.
+
+        Raises:
+            SystemExit: The host is at its reserve.
+        """
+        self._added_bytes += size_bytes
+        if self._added_bytes >= STRIDE_BYTES:
+            self._added_bytes = 0
+            self.check_growth(0)
+
+    def check_growth(self, size_bytes: int) -> None:
+        """Refuse what would bring the host below its reserve.
+
+        Args:
+            size_bytes: What is about to be taken from the host.
+
+        Raises:
+            SystemExit: The host would be below its reserve.
+        """
+        available = self._read_available()
+        if available is not None and available - size_bytes < self._reserve_bytes:
+            self.refuse(size_bytes)
+
+    def refuse(self, size_bytes: int) -> NoReturn:
+        """End the script: the card has room and the host has not.
+
+        Raises:
+            SystemExit: Always.
+        """
+        available = self._read_available()
+        free = "an unknown amount of" if available is None else f"{available / GIB:.1f} GiB of"
+        refuse(
+            f"this host has {free} memory free and {size_bytes / GIB:.1f} GiB more are needed, with "
+            f"{self._reserve_bytes / GIB:.1f} GiB left for everything else: real tensors need real memory; "
+            "run with --fake, or with a smaller model or batch"
+        )
+
+
+def read_refused_bytes(error: RuntimeError) -> int | None:
+    """Return how many bytes the host's allocator could not give; None for any other error."""
+    found = _REFUSED_BY_HOST.search(str(error))
+    return int(found.group(1)) if found else None
+
+
+def watch_host() -> HostMemory:
+    """Return a watch over this host, with a reserve in proportion to it."""
+    total = _read_meminfo("MemTotal:") or 0
+    return HostMemory(read_available_bytes, max(LEAST_RESERVE_BYTES, int(total * RESERVED_SHARE)))
+
+
+def read_available_bytes() -> int | None:
+    """Return what this process could still take: the host's, or less where a control group limits it."""
+    found = [size for size in (_read_meminfo("MemAvailable:"), _read_cgroup_free()) if size is not None]
+    return min(found) if found else None
+
+
+def _read_meminfo(key: str) -> int | None:
+    try:
+        for line in _MEMINFO.read_text().splitlines():
+            if line.startswith(key):
+                return int(line.split()[1]) * 1024
+    except (OSError, ValueError, IndexError):
+        # No Linux, or no proc: then nothing is known, and nothing is refused.
+        return None
+    return None
+
+
+def _read_cgroup_free() -> int | None:
+    try:
+        limit = _CGROUP_LIMIT.read_text().strip()
+        return None if limit == "max" else int(limit) - int(_CGROUP_USED.read_text())
+    except (OSError, ValueError):
+        return None

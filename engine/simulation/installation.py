@@ -1,0 +1,46 @@
+"""Puts the simulated device into a process, part by part."""
+
+from __future__ import annotations
+
+import atexit
+from collections.abc import Mapping
+from typing import Any
+
+from . import cuda_surface, threads
+from .config import SimulationConfig
+from .dispatch_mode import AccountingMode
+from .factories import Factories
+from .host_memory import watch_host
+from .private_memory import PrivateMemory
+from .protocols import AllocatorModule, DeviceMemory
+from .simulation import Simulation
+from .tensor_methods import TensorMethods
+
+
+def install(content: Mapping[str, Any], allocator_module: AllocatorModule) -> Simulation:
+    """Put the simulated device into this process.
+
+    Args:
+        content: The configuration, as `SimulationConfig.read` takes it.
+        allocator_module: The package that models the allocator.
+    """
+    config = SimulationConfig.read(content)
+    host = watch_host()
+    host.check_capacity(config.total_bytes * config.devices)
+    simulation = Simulation(config, allocator_module, lambda number: _make_memory(config, number), host)
+    devices, registry, transfers = simulation.devices, simulation.registry, simulation.transfers
+    cuda_surface.install(simulation)
+    TensorMethods(devices, registry, transfers, simulation.pinned).install()
+    Factories(devices, registry, transfers).install()
+    threads.install(simulation, AccountingMode(registry, host))
+    atexit.register(_close, simulation)
+    return simulation
+
+
+def _make_memory(config: SimulationConfig, number: int) -> DeviceMemory:
+    return PrivateMemory(config.total_bytes)
+
+
+def _close(simulation: Simulation) -> None:
+    """Stop accounting: what ends with the interpreter ends in no order."""
+    simulation.registry.is_closed = True

@@ -1,0 +1,62 @@
+"""What the accounting needs to know of an operation, learned once from its schema."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+_TAKES_BOTH = frozenset(
+    {
+        "copy_",
+        "_to_copy",
+        "to",
+        "index",
+        "index_put",
+        "index_put_",
+        "_index_put_impl_",
+        "set_",
+        "set_data",
+        "_foreach_copy_",
+        "_pack_padded_sequence",
+        "is_same_size",
+        "_has_compatible_shallow_copy_type",
+        "_local_scalar_dense",
+        "record_stream",
+    }
+)
+"""Operations that take tensors of the host beside those of a device."""
+
+_MOVES = frozenset({"_to_copy", "copy_", "_foreach_copy_", "_copy_from"})
+
+_RESIZES = frozenset({"resize_", "set_", "resize_as_", "_resize_output_"})
+
+
+class Operation:
+    """How one overload of an operation treats storages."""
+
+    __slots__ = ("creates", "is_composite", "may_resize", "moves", "name", "takes_both")
+
+    def __init__(self, function: Any) -> None:
+        schema = getattr(function, "_schema", None)
+        self.name: str = schema.name.split("::")[-1] if schema else str(function)
+        returned = schema.returns if schema else ()
+        self.creates = not schema or any(it.alias_info is None for it in returned)
+        """Whether what it returns may have a storage of its own; not for views and in-place operations."""
+        self.takes_both = not schema or self.name in _TAKES_BOTH or schema.name.startswith("c10d::")
+        self.moves = self.name in _MOVES
+        self.may_resize = self.name in _RESIZES or any(
+            it.is_out for it in (schema.arguments if schema else ())
+        )
+        self.is_composite = _is_composite(function)
+        """Whether it is made of smaller operations, and none has its own kernel on the host (`inference_mode`
+        hands them over whole)."""
+
+
+def _is_composite(function: Any) -> bool:
+    try:
+        has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+        name = function.name()
+        return bool(has_kernel(name, "CompositeImplicitAutograd")) and not has_kernel(name, "CPU")
+    except (AttributeError, RuntimeError):
+        return False

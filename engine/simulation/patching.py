@@ -1,0 +1,29 @@
+"""Replacing names of torch, with the original at hand."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Callable
+
+
+def replace(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
+    """Replace an attribute by what `make` makes of the original; a name that is absent stays absent.
+
+    Args:
+        owner: A module or class.
+        name: The attribute.
+        make: Gets the original, returns what takes its place.
+    """
+    original = getattr(owner, name, None)
+    if original is not None:
+        made = make(original)
+        if callable(made) and not isinstance(made, type):
+            dress(made, original)
+        setattr(owner, name, made)
+
+
+def dress(made: Any, original: Any) -> None:
+    """Give a replacement the name and the documentation of the original."""
+    functools.update_wrapper(made, original, assigned=("__name__", "__qualname__", "__doc__", "__module__"))
+    # Who unwraps functions (inspect, torch.overrides) shall see ours, not go past it.
+    made.__dict__.pop("__wrapped__", None)

@@ -1,0 +1,68 @@
+"""Everything of one simulated process: its devices, their cards, and what is on them."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+import torch
+
+from .card import Card
+from .config import SimulationConfig
+from .devices import Devices
+from .host_memory import HostMemory
+from .pinned_memory import PinnedMemory
+from .protocols import AllocatorModule, DeviceMemory
+from .storages import StorageRegistry
+from .thread_state import state
+from .transfers import Transfers
+
+
+class Simulation:
+    """The simulated devices of this process."""
+
+    def __init__(
+        self,
+        config: SimulationConfig,
+        module: AllocatorModule,
+        make_memory: Callable[[int], DeviceMemory],
+        host: HostMemory,
+    ) -> None:
+        self.config = config
+        self.host = host
+        self.devices = Devices(config.devices)
+        self._memories = [make_memory(number) for number in range(config.devices)]
+        self.cards = [
+            Card(ordinal, config, module, self._memories[number])
+            for ordinal, number in enumerate(self.devices.cards)
+        ]
+        self.registry = StorageRegistry(self.cards, host.note_growth)
+        self.transfers = Transfers(self.registry)
+        self.pinned = PinnedMemory()
+        self.mark: dict[str, Any] = {
+            "job": config.job,
+            "index": 0,
+            "total_bytes": config.total_bytes,
+            "context_bytes": config.context_bytes,
+            "notes": [],
+        }
+        """What the probe reads as `torch.cuda._vramscope_simulated`."""
+        self.choose(0)
+
+    def choose(self, ordinal: int) -> None:
+        """Make a device the current one of the calling thread."""
+        state.device = ordinal
+        if ordinal < self.devices.count:
+            self.mark["index"] = self.devices.cards[ordinal]
+
+    def card(self, device: Any = None) -> Card:
+        """Return the card of a device, by default of the current one.
+
+        Raises:
+            RuntimeError: There is no such device.
+        """
+        if device is None or (isinstance(device, torch.device) and device.index is None):
+            return self.cards[state.device]
+        ordinal: int | None = device if isinstance(device, int) else torch.device(device).index
+        if ordinal is None:
+            return self.cards[state.device]
+        return self.cards[self.devices.check(ordinal)]

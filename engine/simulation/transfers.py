@@ -1,0 +1,83 @@
+"""Copies between the host and devices, which on one host must be real copies to keep their own values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from .storages import StorageRegistry
+from .thread_state import HOST, targeting
+
+_to = torch._C.TensorBase.to
+_CPU = torch.device("cpu")
+
+
+class Transfers:
+    """Moves tensors to where they are asked for."""
+
+    def __init__(self, registry: StorageRegistry) -> None:
+        self._registry = registry
+        self._function = _make_function(self)
+
+    def where_is(self, tensor: Any) -> int:
+        """Return the ordinal of a tensor's device, or HOST."""
+        place = self._registry.where_is(tensor)
+        return HOST if place is None else place
+
+    def move(
+        self,
+        tensor: Any,
+        target: int,
+        dtype: torch.dtype | None = None,
+        memory_format: torch.memory_format | None = None,
+    ) -> Any:
+        """Return a copy of a tensor on another device; gradients come back to the first."""
+        if tensor.requires_grad and torch.is_grad_enabled():
+            return self._function.apply(tensor, target, dtype, memory_format)
+        return self.copy(tensor, target, dtype, memory_format)
+
+    def copy(
+        self,
+        tensor: Any,
+        target: int,
+        dtype: torch.dtype | None = None,
+        memory_format: torch.memory_format | None = None,
+    ) -> Any:
+        """Return a copy of a tensor on another device, without its history."""
+        options: dict[str, Any] = {"copy": True}
+        if memory_format is not None:
+            options["memory_format"] = memory_format
+        with targeting(target):
+            copied = _to(tensor, _CPU, dtype or tensor.dtype, **options)
+            if target != HOST:
+                self._registry.place_tensor(copied, target)
+        return copied
+
+
+def _make_function(transfers: Transfers) -> Any:
+    """Return the autograd function that copies there, and gradients back."""
+
+    class Transfer(torch.autograd.Function):
+        """A copy to another device."""
+
+        generate_vmap_rule = True
+
+        @staticmethod
+        def forward(tensor: Any, target: int, dtype: Any, memory_format: Any) -> Any:
+            """Copy."""
+            return transfers.copy(tensor, target, dtype, memory_format)
+
+        @staticmethod
+        def setup_context(context: Any, inputs: Any, output: Any) -> None:
+            """Keep where gradients go."""
+            context.source, context.dtype = transfers.where_is(inputs[0]), inputs[0].dtype
+
+        @staticmethod
+        def backward(context: Any, gradient: Any) -> Any:
+            """Copy the gradient back."""
+            if transfers.where_is(gradient) == context.source:
+                return gradient.to(context.dtype), None, None, None
+            return transfers.copy(gradient, context.source, context.dtype), None, None, None
+
+    return Transfer

@@ -1,0 +1,84 @@
+"""Runs a script in an interpreter of its own, on a simulated device or plainly."""
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+from tests.structure.tree import ROOT
+
+MIB = 1 << 20
+GIB = 1 << 30
+
+BOOT = """
+import importlib.util, json, os, runpy, sys
+def load(name, folder):
+    spec = importlib.util.spec_from_file_location(
+        name, os.path.join(folder, "__init__.py"), submodule_search_locations=[folder])
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+import torch
+config = json.loads(os.environ["SIMULATED_CONFIG"])
+if config is not None:
+    root = os.environ["SIMULATED_ROOT"]
+    model = load("vramscope_allocator_model", os.path.join(root, "analyzers", "allocator_model"))
+    load("vramscope_simulation", os.path.join(root, "engine", "simulation")).install(config, model)
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def run_script(
+    folder: Path,
+    source: str,
+    config: dict[str, Any] | None,
+    *,
+    before: tuple[str, ...] = (),
+    **environment: str,
+) -> subprocess.CompletedProcess[str]:
+    """Run a script and return how it ended.
+
+    Args:
+        folder: Where the script is written, and its working directory.
+        source: The script.
+        config: Configuration of the simulated device; None runs the script plainly.
+        before: What stands between the interpreter and the script, such as torchrun's options.
+        environment: Variables to add.
+    """
+    boot, script = folder / "boot.py", folder / "train.py"
+    boot.write_text(BOOT, encoding="utf-8")
+    script.write_text(textwrap.dedent(source), encoding="utf-8")
+    variables = {
+        **os.environ,
+        "SIMULATED_CONFIG": json.dumps(config),
+        "SIMULATED_ROOT": str(ROOT),
+        "OMP_NUM_THREADS": "1",
+        **environment,
+    }
+    return subprocess.run(
+        [sys.executable, *before, str(boot), str(script)],
+        cwd=folder,
+        env=variables,
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+
+
+def answers(folder: Path, source: str, *, total_bytes: int = 2 * GIB, **config: Any) -> Any:
+    """Run a script on a simulated device and return the JSON in its last line; it must succeed."""
+    result = run_script(folder, source, {"total_bytes": total_bytes, **config})
+    assert result.returncode == 0, result.stdout + result.stderr
+    return json.loads(result.stdout.splitlines()[-1])
+
+
+def plain_answers(folder: Path, source: str) -> Any:
+    """Run a script on the host and return the JSON in its last line; it must succeed."""
+    result = run_script(folder, source, None)
+    assert result.returncode == 0, result.stdout + result.stderr
+    return json.loads(result.stdout.splitlines()[-1])
