@@ -16,6 +16,7 @@ from ..ranks.messages import PROBE_SOCKET_NAME
 from ..ranks.roster import Roster
 from ..sampling.node import node_name, open_node
 from ..sampling.producer import SampleProducer
+from .attendance import VIEWER_WITHIN_S
 from .endpoints import SOCKET_NAMES
 from .hub import Hub, stop_on_signals
 from .lock import LOCK_NAME, HubLock
@@ -39,7 +40,11 @@ class AgentOptions(msgspec.Struct, frozen=True):
     capacity_bytes: int | None = None
     """Capacity of the recorded devices, where the trace does not say it."""
     leaves_with_viewers: bool = False
-    """A viewer started it, for itself and those that join: it ends with the last of them."""
+    """A viewer or a job started it, for itself and those that join: it ends with the last of them."""
+    first_within_s: float = VIEWER_WITHIN_S
+    """How long it waits for the first viewer or training process, where it leaves with them."""
+    linger_s: float = 0.0
+    """How long it waits for the next, once the last has left."""
     is_folder_private: bool = False
     """The folder was made for one viewer alone and is removed at the end."""
     has_worker: bool = True
@@ -66,7 +71,7 @@ def run_agent(options: AgentOptions) -> int:
             _empty_log()
         roster = Roster(folder, node=node_name()) if options.replay is None else None
         producer = _open_producer(options, roster)
-        _serve(folder, producer, options)
+        _serve(folder, producer, roster, options)
     finally:
         # After an error the log stays for the viewer, who tells its last line.
         _tidy(folder, is_private=options.is_folder_private and sys.exc_info()[0] is None)
@@ -77,14 +82,17 @@ def run_agent(options: AgentOptions) -> int:
     return 0
 
 
-def _serve(folder: Path, producer: SampleProducer, options: AgentOptions) -> None:
+def _serve(folder: Path, producer: SampleProducer, roster: Roster | None, options: AgentOptions) -> None:
     """Run the hub until it is told to end."""
     hub = Hub(
         folder,
         producer,
         version=options.version,
         supervisor=WorkerSupervisor(folder, SystemClock()) if options.has_worker else None,
+        roster=roster,
         leaves_with_viewers=options.leaves_with_viewers,
+        first_within_s=options.first_within_s,
+        linger_s=options.linger_s,
     )
     stop_on_signals(hub)
     if not options.leaves_with_viewers:

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import tempfile
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -22,6 +23,7 @@ RESPAWN_S = 2.0
 """A hub that ended is started again no more often than this."""
 AGE_INTERVAL_S = 1.0
 """How often a lost connection's age is told anew."""
+MAX_WISHES = 16
 
 
 class HubFeed:
@@ -49,6 +51,8 @@ class HubFeed:
         self._spawn_due_s = 0.0
         self._stop = threading.Event()
         self._closing_fd, self._open_fd = os.pipe()
+        self._pipe_lock = threading.Lock()
+        self._wishes: deque[int] = deque(maxlen=MAX_WISHES)
         self._thread = threading.Thread(target=self._follow, name="hub-feed", daemon=True)
         self._on_snapshot: Callable[[Snapshot], None] | None = None
         self.history = History()
@@ -68,9 +72,10 @@ class HubFeed:
 
     def stop(self) -> None:
         """End the thread and leave the hub, which ends by itself if this was its last viewer."""
-        if not self._stop.is_set():
-            self._stop.set()
-            os.close(self._open_fd)  # wakes the thread
+        with self._pipe_lock:
+            if not self._stop.is_set():
+                self._stop.set()
+                os.close(self._open_fd)  # wakes the thread
         if self._thread.is_alive():
             self._thread.join(timeout=0.5)
         if self._hub is not None:
@@ -78,12 +83,24 @@ class HubFeed:
         if self._is_private:
             shutil.rmtree(self._folder, ignore_errors=True)
 
+    def ask_segments(self, pid: int) -> None:
+        """Ask for the segment map of a training process, from any thread; returns at once.
+
+        It comes with a later snapshot, in `segment_maps`, or the reason why not, in `segments_refused`.
+        """
+        with self._pipe_lock:
+            if not self._stop.is_set():
+                self._wishes.append(pid)
+                os.write(self._open_fd, b"?")  # wakes the thread
+
     def _follow(self) -> None:
         client = Client(self._folder, history=self.history, closing_fd=self._closing_fd)
         shown: Snapshot | None = None
         told_s = 0.0
         while not self._stop.is_set():
             is_live = shown is not None and shown.connection == "live"
+            while self._wishes:
+                client.ask_segments(self._wishes.popleft())
             snapshot = client.snapshot(timeout_s=1.5 if is_live else 0.25)
             now_s = self._clock.monotonic_s()
             if snapshot.connection != "live":

@@ -6,11 +6,14 @@ from pathlib import Path
 import msgspec
 
 from ..clock import Clock, SystemClock
-from ..errors import HubUnreachableError
+from ..errors import HubUnreachableError, UsageError
 from ..history import History
 from ..model import Finding, Sample
 from ..paths import locate_runtime_folder
+from ..ranks.segments import PackedSegments
 from .lock import holder_pid, is_hub_alive
+from .messages import Done, Refusal
+from .questions import NO_ANSWER, Questions
 from .snapshot import Snapshot
 from .stream import Event, HubStream, Joined
 
@@ -28,7 +31,7 @@ class Client:
     Args:
         runtime_dir: Folder of the hub.
         history: History to fill; a fresh one by default.
-        closing_fd: Read end of a pipe whose closing makes `snapshot` return at once.
+        closing_fd: Read end of a pipe; a byte that arrives, or its closing, makes `snapshot` return at once.
         clock: Injected in tests.
     """
 
@@ -46,6 +49,7 @@ class Client:
         self._stream = HubStream(runtime_dir, is_viewer=True, clock=self._clock)
         if closing_fd is not None:
             self._stream.watch(closing_fd)
+        self._questions = Questions(self._stream)
         self._findings: dict[str, Finding] = {}
         self._snapshot = Snapshot()
 
@@ -60,7 +64,9 @@ class Client:
             events = self._stream.events(max(0.0, min(self._patience_s, left_s)))
             is_changed = self._apply(events)
             is_changed = self._judge_connection() or is_changed
-            is_over = self._stream.is_watched_closed or self._clock.monotonic_s() >= deadline_s
+            is_changed = self._judge_questions() or is_changed
+            is_called = self._stream.is_watched_closed or self._stream.is_woken
+            is_over = is_called or self._clock.monotonic_s() >= deadline_s
             if is_changed or is_over:
                 return self._snapshot
 
@@ -96,6 +102,48 @@ class Client:
         """Repeat a question to the hub that is still open: a hub that was just replaced has not got it."""
         self._stream.repeat()
 
+    def ask_segments(self, pid: int) -> None:
+        """Ask for the segment map of a training process; a later snapshot has it, or the reason why not.
+
+        A process is asked at most every five seconds; who asks sooner gets the last map.
+
+        Args:
+            pid: Process id as in `RankSample.pid`.
+        """
+        self._questions.ask("segments", pid, self._clock.monotonic_s())
+
+    def record_history(self, pid: int, *, is_on: bool = True, seconds: float | None = None) -> None:
+        """Let a training process record its allocations with their stacks, or stop.
+
+        Args:
+            pid: Process id as in `RankSample.pid`.
+            is_on: Whether to record.
+            seconds: How long at most.
+        """
+        self._questions.ask("history", pid, self._clock.monotonic_s(), is_on=is_on, seconds=seconds)
+
+    def detach(self, pid: int, *, timeout_s: float = 3.0) -> None:
+        """Let the probe of a training process go and return once it has.
+
+        Args:
+            pid: Process id as in `RankSample.pid`.
+            timeout_s: How long to wait for the process.
+
+        Raises:
+            UsageError: No such process reports to the agent.
+            HubUnreachableError: The agent or the process did not answer in time.
+        """
+        deadline_s = self._clock.monotonic_s() + timeout_s
+        number = self._questions.ask("detach", pid, self._clock.monotonic_s())
+        while not self._questions.is_answered(number):
+            left_s = deadline_s - self._clock.monotonic_s()
+            if left_s <= 0:
+                raise HubUnreachableError(self._explain_silence(pid, timeout_s))
+            self.snapshot(timeout_s=left_s)
+        refusal = self._questions.take_refusal(number)
+        if refusal is not None:
+            raise HubUnreachableError(refusal) if refusal == NO_ANSWER else UsageError(refusal)
+
     def close(self) -> None:
         """Disconnect."""
         self._stream.close()
@@ -117,6 +165,10 @@ class Client:
             elif isinstance(event, Finding):
                 self._findings[event.id] = event
                 snapshot = msgspec.structs.replace(snapshot, findings=self._ordered())
+            elif isinstance(event, PackedSegments):
+                self._questions.take_map(event)
+            elif isinstance(event, Done | Refusal):
+                self._questions.take_answer(event)
             else:
                 snapshot = msgspec.structs.replace(snapshot, hub=event)
         if events:
@@ -126,6 +178,8 @@ class Client:
                 reason=self._stream.refused,
                 silent_s=None,
                 samples_dropped=self._stream.samples_dropped,
+                segment_maps=self._questions.maps,
+                segments_refused=self._questions.refused,
             )
         return bool(events)
 
@@ -141,6 +195,23 @@ class Client:
 
     def _ordered(self) -> tuple[Finding, ...]:
         return tuple(sorted(self._findings.values(), key=lambda f: (not f.is_open, -f.opened_s)))
+
+    def _judge_questions(self) -> bool:
+        """Give up on what nobody answers; return whether that is news."""
+        if not self._questions.expire(self._clock.monotonic_s()):
+            return False
+        self._snapshot = msgspec.structs.replace(self._snapshot, segments_refused=self._questions.refused)
+        return True
+
+    def _explain_silence(self, pid: int, timeout_s: float) -> str:
+        sample, hub = self._snapshot.sample, self._snapshot.hub
+        if sample is not None and any(rank.pid == pid and rank.state != "ended" for rank in sample.ranks):
+            return (
+                f"process {pid} has not answered within {timeout_s:g} s: it is stopped, or in a long call "
+                "that holds Python's lock; it is let go as soon as it gets to it"
+            )
+        version = "" if hub is None else f" (vramscope {hub.version})"
+        return f"the agent{version} that serves {self._runtime_dir} has not answered within {timeout_s:g} s"
 
     def _judge_connection(self) -> bool:
         """Say `lost` when the hub ended or has been silent too long; return whether that is news."""

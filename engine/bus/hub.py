@@ -1,5 +1,6 @@
 """The hub of one node: publishes samples and findings, remembers the past, keeps the analyzers running."""
 
+import math
 import os
 import signal
 from pathlib import Path
@@ -11,15 +12,21 @@ from ..clock import Clock, SystemClock, ceil_ms
 from ..errors import RuntimeFolderError, WireError
 from ..history import History
 from ..model import Finding, HubStatus, Sample
+from ..ranks.demands import Wish
+from ..ranks.roster import Roster
 from ..sampling.producer import SampleProducer
+from .attendance import VIEWER_WITHIN_S, Attendance
 from .endpoints import endpoints_of
 from .findings import FindingStore
 from .messages import (
     TOPIC_FINDING,
     TOPIC_HUB,
     TOPIC_SAMPLE,
+    TOPIC_SEGMENTS,
     TOPIC_VIEWER,
+    Done,
     FindingBatch,
+    Refusal,
     Request,
     Welcome,
     WorkerReport,
@@ -32,8 +39,6 @@ SEND_QUEUE_MESSAGES = 256
 """Messages a stalled viewer may fall behind before new ones are dropped for it alone."""
 STATUS_INTERVAL_S = 1.0
 USAGE_INTERVAL_S = 5.0
-VIEWER_WITHIN_S = 15.0
-"""A hub that a viewer started ends if none has arrived by then."""
 MAX_REQUESTS_PER_TURN = 64
 
 
@@ -45,7 +50,10 @@ class Hub:
         producer: What it publishes from.
         version: Version of vramscope, told to viewers.
         supervisor: Keeps the analyzer worker; None to run without analyzers.
-        leaves_with_viewers: End when the last viewer leaves.
+        roster: Training processes that report to this hub; the producer publishes them.
+        leaves_with_viewers: End when the last viewer and the last training process have left.
+        first_within_s: How long to wait for the first of them.
+        linger_s: How long to wait for the next, once the last has left.
         clock: Injected in tests.
     """
 
@@ -56,16 +64,22 @@ class Hub:
         *,
         version: str,
         supervisor: WorkerSupervisor | None = None,
+        roster: Roster | None = None,
         leaves_with_viewers: bool = False,
+        first_within_s: float = VIEWER_WITHIN_S,
+        linger_s: float = 0.0,
         clock: Clock | None = None,
     ) -> None:
         self.hub_id = os.urandom(8).hex()
         self._clock = clock or SystemClock()
-        self._producer, self._supervisor = producer, supervisor
+        self._producer, self._supervisor, self._roster = producer, supervisor, roster
         self._node, self._version = producer.node.encode(), version
-        self._leaves_with_viewers = leaves_with_viewers
-        self._viewers = 0
-        self._started_s, self._started_wall_s = self._clock.monotonic_s(), self._clock.wall_s()
+        self._started_wall_s = self._clock.wall_s()
+        self._attendance = Attendance(
+            first_within_s=first_within_s if leaves_with_viewers else math.inf,
+            linger_s=linger_s if leaves_with_viewers else math.inf,
+            now_s=self._clock.monotonic_s(),
+        )
         self._history = History()
         self._findings = FindingStore()
         self._usage = OwnUsage()
@@ -98,7 +112,7 @@ class Hub:
         return socket
 
     def run(self) -> None:
-        """Serve until `stop` is called or, if it leaves with its viewers, until the last is gone."""
+        """Serve until `stop` is called or, if it leaves with its viewers, until nobody is there."""
         self._producer.start()
         try:
             while not self._is_over():
@@ -124,14 +138,23 @@ class Hub:
             self._note_viewers()
         if self._control in ready:
             self._answer_requests()
+        if self._roster is not None:
+            self._answer_for_ranks(self._roster)
         if self._supervisor is not None and self._sample is not None:
             self._supervisor.poll()
         self._publish_status(has_sample=bool(samples))
 
     def _is_over(self) -> bool:
-        if self._is_stopping or not self._leaves_with_viewers or self._viewers:
-            return self._is_stopping
-        return self._clock.monotonic_s() - self._started_s > VIEWER_WITHIN_S
+        return self._is_stopping or not self._is_attended()
+
+    def _is_attended(self) -> bool:
+        now_s, roster = self._clock.monotonic_s(), self._roster
+        if roster is None:
+            return not self._attendance.is_over(now_s, has_ranks=False)
+        if not self._attendance.is_over(now_s, has_ranks=roster.is_attended):
+            return True
+        roster.drain()  # a process may have connected since the last tick
+        return not self._attendance.is_over(now_s, has_ranks=roster.is_attended)
 
     def _publish_sample(self, sample: Sample) -> None:
         if self._first_seq is None:
@@ -170,7 +193,7 @@ class Hub:
             last_seq=None if self._sample is None else self._sample.seq,
             cpu_percent=self._cpu_percent,
             rss_bytes=self._rss_bytes,
-            viewers=self._viewers,
+            viewers=self._attendance.viewers,
             workers=() if self._supervisor is None else (self._supervisor.status(),),
             ticks_late=getattr(self._producer, "ticks_late", 0),
         )
@@ -202,11 +225,8 @@ class Hub:
                 event = self._stream.recv(zmq.NOBLOCK)
             except zmq.Again:
                 return
-            if event[1:] != TOPIC_VIEWER:
-                continue
-            self._viewers = max(0, self._viewers + (1 if event[0] == 1 else -1))
-            if self._leaves_with_viewers and self._viewers == 0:
-                self._is_stopping = True
+            if event[1:] == TOPIC_VIEWER:
+                self._attendance.note_viewer(has_come=event[0] == 1)
 
     def _answer_requests(self) -> None:
         for _ in range(MAX_REQUESTS_PER_TURN):
@@ -218,7 +238,30 @@ class Hub:
                 request = body_of(decode(data), Request)
             except WireError:
                 continue
-            self._control.send_multipart([peer, encode("welcome", self.hub_id, self._welcome(request))])
+            if request.verb == "join":
+                message = encode("welcome", self.hub_id, self._welcome(request))
+                self._control.send_multipart([peer, message])
+            elif self._roster is not None:
+                asker = (peer, request.request_id)
+                self._roster.ask(request.pid, Wish(request.verb, asker, request.is_on, request.seconds))
+            else:
+                self._refuse(
+                    peer, request.request_id, "this agent plays a recording: no process reports to it"
+                )
+
+    def _answer_for_ranks(self, roster: Roster) -> None:
+        """Hand on what probes have answered since the last turn."""
+        for packed in roster.take_maps():
+            message = encode("segments", self.hub_id, packed)
+            self._stream.send_multipart([TOPIC_SEGMENTS + self._node, message])
+        for (peer, request_id), refusal in roster.take_answers():
+            if refusal is not None:
+                self._refuse(peer, request_id, refusal)
+            else:
+                self._control.send_multipart([peer, encode("done", self.hub_id, Done(request_id))])
+
+    def _refuse(self, peer: bytes, request_id: int, reason: str) -> None:
+        self._control.send_multipart([peer, encode("refusal", self.hub_id, Refusal(request_id, reason))])
 
     def _welcome(self, request: Request) -> Welcome:
         return Welcome(

@@ -11,6 +11,7 @@ TOPIC_SAMPLE = b"sample/"
 """Followed by the node's name."""
 TOPIC_FINDING = b"finding/"
 TOPIC_HUB = b"hub/"
+TOPIC_SEGMENTS = b"segments/"
 TOPIC_VIEWER = b"viewer/"
 """Nothing is published under it: a subscription says that a viewer is there, its end that none is left."""
 
@@ -41,8 +42,15 @@ class WorkerReport(msgspec.Struct, frozen=True):
 class Request(msgspec.Struct, frozen=True):
     """What a viewer or worker asks of a hub."""
 
-    verb: Literal["join"]
+    verb: Literal["join", "segments", "detach", "history"]
+    """`join`: everything the hub knows. The others are passed on to the training process `pid`: a segment
+    map, please; let go of the process; record allocations with their stacks, or stop."""
     request_id: int
+    pid: int | None = None
+    is_on: bool = True
+    """For `history`."""
+    seconds: float | None = None
+    """For `history`: how long at most."""
 
 
 class Welcome(msgspec.Struct, frozen=True):
@@ -57,6 +65,12 @@ class Welcome(msgspec.Struct, frozen=True):
     """First sample this hub ever published."""
     history_first_seq: int | None = None
     """First sample that `history` still holds; those before it are forgotten."""
+
+
+class Done(msgspec.Struct, frozen=True):
+    """What was asked of a training process has come about; a segment map comes with the stream."""
+
+    request_id: int
 
 
 class Refusal(msgspec.Struct, frozen=True):

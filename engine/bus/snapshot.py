@@ -4,7 +4,14 @@ from typing import Literal
 
 import msgspec
 
-from ..model import Finding, HubStatus, Sample
+from ..model import Finding, HubStatus, Sample, SegmentMap
+
+
+class SegmentsRefused(msgspec.Struct, frozen=True):
+    """Why there is no segment map of a process that one was asked of."""
+
+    pid: int
+    reason: str
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -22,3 +29,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     hub: HubStatus | None = None
     samples_dropped: int = 0
     """Samples that never reached this viewer."""
+    segment_maps: tuple[SegmentMap, ...] = ()
+    """Newest map of each process that anybody asked for one, newest first; a few at most."""
+    segments_refused: tuple[SegmentsRefused, ...] = ()
+    """What became of this viewer's own questions for one; gone when a map arrives."""

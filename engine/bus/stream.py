@@ -4,6 +4,7 @@ import itertools
 import os
 from collections import deque
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 import zmq
@@ -11,12 +12,15 @@ import zmq
 from ..clock import Clock, SystemClock, ceil_ms
 from ..errors import WireError
 from ..model import Finding, HubStatus, Sample
+from ..ranks.segments import PackedSegments
 from .endpoints import endpoints_of
 from .messages import (
     TOPIC_FINDING,
     TOPIC_HUB,
     TOPIC_SAMPLE,
+    TOPIC_SEGMENTS,
     TOPIC_VIEWER,
+    Done,
     FindingBatch,
     Refusal,
     Request,
@@ -30,6 +34,10 @@ ANSWER_WITHIN_S = 3.0
 MAX_PENDING = 1024
 
 
+RankVerb = Literal["segments", "detach", "history"]
+"""What can be asked of a training process."""
+
+
 class Joined(msgspec.Struct, frozen=True):
     """The hub answered: at first, after it was restarted, or after a gap."""
 
@@ -37,7 +45,7 @@ class Joined(msgspec.Struct, frozen=True):
     is_new_hub: bool
 
 
-Event = Joined | Sample | Finding | HubStatus
+Event = Joined | Sample | Finding | HubStatus | PackedSegments | Done | Refusal
 
 
 class HubStream:
@@ -52,6 +60,8 @@ class HubStream:
         """When the hub was last heard, in monotonic seconds."""
         self.is_watched_closed = False
         """Whether the pipe given to `watch` was closed at its other end."""
+        self.is_woken = False
+        """Whether something was written to that pipe during the last `events`."""
         self._watched_fd: int | None = None
         self._clock = clock or SystemClock()
         self._hub_id: str | None = None
@@ -75,7 +85,7 @@ class HubStream:
             self._poller.register(socket, zmq.POLLIN)
         self._subscriber.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE_BYTES)
         self._control.setsockopt(zmq.MAXMSGSIZE, MAX_HISTORY_BYTES)
-        topics = (TOPIC_SAMPLE, TOPIC_FINDING, TOPIC_HUB, TOPIC_VIEWER)
+        topics = (TOPIC_SAMPLE, TOPIC_FINDING, TOPIC_HUB, TOPIC_SEGMENTS, TOPIC_VIEWER)
         for topic in topics if is_viewer else (TOPIC_SAMPLE,):
             self._subscriber.setsockopt(zmq.SUBSCRIBE, topic)
         self._subscriber.connect(endpoints.stream)
@@ -93,6 +103,13 @@ class HubStream:
         if self._asked is not None:
             self._control.send(encode("request", self._hub_id or "", Request("join", self._asked[0])))
 
+    def send(self, verb: RankVerb, pid: int, *, is_on: bool = True, seconds: float | None = None) -> int:
+        """Ask something of a training process; return the number under which `Done` or `Refusal` comes."""
+        request_id = next(self._request_ids)
+        request = Request(verb, request_id, pid, is_on, seconds)
+        self._control.send(encode("request", self._hub_id or "", request))
+        return request_id
+
     @property
     def is_asking(self) -> bool:
         """Whether an answer of the hub is waited for."""
@@ -102,8 +119,10 @@ class HubStream:
         """Wait until something arrives and return all that has, oldest first; empty after `timeout_s`."""
         found: list[Event] = []
         ready = dict(self._poller.poll(ceil_ms(timeout_s)))
+        self.is_woken = False
         if self._watched_fd is not None and self._watched_fd in ready:
-            self.is_watched_closed = not os.read(self._watched_fd, 64)
+            self.is_woken = bool(os.read(self._watched_fd, 64))
+            self.is_watched_closed = not self.is_woken
         if self._control in ready:
             self._drain(self._control, found)
         if self._subscriber in ready:
@@ -112,7 +131,7 @@ class HubStream:
         return found
 
     def watch(self, fd: int) -> None:
-        """Wake up, and set `is_watched_closed`, when a pipe's other end closes."""
+        """Wake up when a pipe's other end writes, or closes: then `is_watched_closed` is set."""
         self._watched_fd = fd
         self._poller.register(fd, zmq.POLLIN | zmq.POLLERR)
 
@@ -137,7 +156,9 @@ class HubStream:
         if envelope.kind == "welcome":
             self._join(envelope.hub_id, body_of(envelope, Welcome), found)
         elif envelope.kind == "refusal":
-            self.refused = body_of(envelope, Refusal).reason
+            self._take_refusal(body_of(envelope, Refusal), found)
+        elif envelope.kind == "done":
+            found.append(body_of(envelope, Done))
         elif envelope.hub_id != self._hub_id:
             self._meet_new_hub(envelope.hub_id)
             if envelope.kind == "sample":
@@ -146,10 +167,18 @@ class HubStream:
             self._follow(body_of(envelope, Sample), found)
         elif envelope.kind == "findings":
             found.extend(body_of(envelope, FindingBatch).findings)
+        elif envelope.kind == "segments":
+            found.append(body_of(envelope, PackedSegments))
         elif envelope.kind == "hub":
             status = body_of(envelope, HubStatus)
             self._compare(status)
             found.append(status)
+
+    def _take_refusal(self, refusal: Refusal, found: list[Event]) -> None:
+        if self._asked is not None and refusal.request_id == self._asked[0]:
+            self.refused = refusal.reason
+        else:
+            found.append(refusal)
 
     def _meet_new_hub(self, hub_id: str) -> None:
         """Begin anew: the hub was restarted, so its sequence is another one."""

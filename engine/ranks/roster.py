@@ -5,11 +5,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..clock import Clock, SystemClock
+from ..errors import WireError
 from ..model import DeviceSample, HostSample, RankSample
+from .demands import Answer, Demands, Wish
 from .listener import Connection, Listener, Received
-from .messages import Goodbye, Hello
+from .messages import Goodbye, Hello, SegmentsPart
 from .modelled import ModelledDevices, Placed, make_cpu
 from .placing import Placing, cpu_uuid
+from .segments import PackedSegments
 from .sharing import order, share
 from .track import Moment, RankTrack
 
@@ -22,6 +25,9 @@ MAX_ENDED = 64
 HELLO_WITHIN_S = 5.0
 """A connection that has not said by then who it is, is closed."""
 REFUSAL_TOLD_S = 60.0
+ANSWER_INTERVAL_S = 0.05
+"""How often the sockets are looked at while a probe owes an answer."""
+MAX_NAMED = 8
 
 
 class Roll(NamedTuple):
@@ -57,6 +63,8 @@ class Roster:
         self._modelled = ModelledDevices()
         self._living: dict[Connection, RankTrack] = {}
         self._ended: list[RankTrack] = []
+        self._places: dict[int, str | None] = {}
+        self._demands = Demands(node)
         self._met_s: dict[Connection, float] = {}
         self._drained_s = self._clock.monotonic_s()
         self._refusal: tuple[float, str] | None = None
@@ -65,7 +73,7 @@ class Roster:
     @property
     def wait_s(self) -> float:
         """How long the hub may sleep before the sockets are looked at again."""
-        return DRAIN_INTERVAL_S
+        return ANSWER_INTERVAL_S if self._demands.is_waiting else DRAIN_INTERVAL_S
 
     @property
     def is_attended(self) -> bool:
@@ -80,10 +88,11 @@ class Roster:
         for received in self._listener.drain():
             self._take(received, moment)
         self._dismiss_silent(now_s)
+        self._demands.expire(now_s)
 
     def drain_if_due(self) -> None:
         """Take what has arrived if that was not done for a while."""
-        if self._clock.monotonic_s() - self._drained_s >= DRAIN_INTERVAL_S:
+        if self._clock.monotonic_s() - self._drained_s >= self.wait_s:
             self.drain()
 
     def collect(self, devices: Sequence[DeviceSample], host: HostSample | None) -> Roll:
@@ -99,11 +108,36 @@ class Roster:
         tracks = (*self._living.values(), *self._ended)
         self._placing.forget(tracks)
         placed = [Placed(t.take(now_s, self._placing.find(t, devices)), t.hello) for t in tracks]
+        self._places = {rank.report.sample.pid: rank.report.sample.device_uuid for rank in placed}
         ranks = [rank.report.sample for rank in placed]
         cpu = make_cpu(cpu_uuid(self._node), placed, host)
         everything = [*devices, *self._modelled.make_simulated(placed), *([] if cpu is None else [cpu])]
         shared = tuple(share(everything, ranks))
         return Roll(shared, order(ranks, shared), tuple(self._tell(now_s)))
+
+    def ask(self, pid: int | None, wish: Wish) -> None:
+        """Pass a wish on to a process; what becomes of it comes with `take_answers`.
+
+        Args:
+            pid: Process id in the pid namespace of the hub.
+            wish: What is wanted, and who wants it.
+        """
+        connections = [c for c, track in self._living.items() if track.pid == pid]
+        if connections and pid is not None:
+            self._demands.ask(connections[0], pid, wish, self._clock.monotonic_s())
+            return
+        living = [str(track.pid) for track in self._living.values()]
+        named = ", ".join(living[:MAX_NAMED]) + (", …" if len(living) > MAX_NAMED else "")
+        others = f"those that do: {named}" if living else "none does"
+        self._demands.refuse(wish.asker, f"no training process {pid} reports to this agent; {others}")
+
+    def take_answers(self) -> list[Answer]:
+        """Return what has become of wishes since the last call."""
+        return self._demands.take_answers()
+
+    def take_maps(self) -> list[PackedSegments]:
+        """Return the segment maps that have arrived since the last call."""
+        return list(self._demands.take_maps())
 
     def close(self) -> None:
         """End all connections; the processes go on without a hub."""
@@ -122,10 +156,19 @@ class Roster:
         if message is None or track is None:
             self._refuse(connection, received.refused or "said something before its hello", moment)
             return
+        if isinstance(message, SegmentsPart):
+            self._take_part(connection, message, track.pid, moment)
+            return
         track.fold(message, moment)
         if isinstance(message, Goodbye):
             connection.close()
             self._end(connection, moment.monotonic_s)
+
+    def _take_part(self, connection: Connection, part: SegmentsPart, pid: int, moment: Moment) -> None:
+        try:
+            self._demands.take_part(connection, part, pid, self._places.get(pid), moment.monotonic_s)
+        except WireError as error:
+            self._refuse(connection, str(error), moment)
 
     def _greet(self, connection: Connection, hello: Hello, now_s: float) -> None:
         """Begin a track, or go on with that of a process which has connected anew."""
@@ -149,6 +192,7 @@ class Roster:
         if track is None:
             return
         track.end(now_s, reason)
+        self._demands.note_end(connection, track.pid)
         if track.has_reported:
             self._ended = [*self._ended, track][-MAX_ENDED:]
 

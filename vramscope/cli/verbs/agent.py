@@ -21,8 +21,10 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
         parents=[build_sampling_flags(), *common],
         allow_abbrev=False,
     )
-    # What a viewer tells the agent it starts; people use `vramscope` and `vramscope replay`.
+    # What a viewer or a job tells the agent it starts; people use `vramscope` and its verbs.
     parser.add_argument("--leave-with-viewers", action="store_true", help=SUPPRESS)
+    parser.add_argument("--first-within", type=float, metavar="SECONDS", help=SUPPRESS)
+    parser.add_argument("--linger", type=float, default=0.0, metavar="SECONDS", help=SUPPRESS)
     parser.add_argument("--private-folder", action="store_true", help=SUPPRESS)
     parser.add_argument("--no-worker", action="store_true", help=SUPPRESS)
     parser.add_argument("--replay", type=Path, help=SUPPRESS)
@@ -32,6 +34,7 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
 def run(arguments: Namespace) -> int:
     """Serve until told to end."""
     from vramscope.engine.bus.agent import AgentOptions, run_agent
+    from vramscope.engine.bus.attendance import VIEWER_WITHIN_S
     from vramscope.engine.paths import locate_runtime_folder
 
     from ..parser_flags import read_capacity, read_replay_interval, read_speed
@@ -48,6 +51,8 @@ def run(arguments: Namespace) -> int:
             replay_interval_s=read_replay_interval(arguments),
             capacity_bytes=read_capacity(arguments),
             leaves_with_viewers=arguments.leave_with_viewers,
+            first_within_s=VIEWER_WITHIN_S if arguments.first_within is None else arguments.first_within,
+            linger_s=arguments.linger,
             is_folder_private=arguments.private_folder,
             has_worker=not arguments.no_worker,
         )

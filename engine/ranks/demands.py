@@ -1,0 +1,144 @@
+"""What viewers want of training processes: passed on to the probes, and answered once that is decided."""
+
+import itertools
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+from ..errors import WireError
+from .listener import Connection
+from .messages import PROBE_PROTOCOL, Demand, SegmentsPart
+from .segments import PackedSegments, SegmentAssembly
+
+SEGMENTS_INTERVAL_S = 5.0
+"""A map may hold up the allocator it is of: who asks again sooner gets the last one."""
+ANSWER_WITHIN_S = 10.0
+"""Patience with a process that is held up in a long call."""
+
+Asker = tuple[bytes, int]
+"""Who asked: the peer of the control socket and the number of its request."""
+Kind = Literal["segments", "detach", "history"]
+
+
+class Wish(NamedTuple):
+    """What somebody wants of one process."""
+
+    kind: Kind
+    asker: Asker
+    is_on: bool = True
+    seconds: float | None = None
+
+
+class Answer(NamedTuple):
+    """What becomes of a wish: done, or the reason why not in one sentence."""
+
+    asker: Asker
+    refusal: str | None = None
+
+
+class _Open:
+    """One demand that a probe has not answered yet, and everybody who waits for that."""
+
+    def __init__(self, request: int, asked_s: float) -> None:
+        self.request = request
+        self.asked_s = asked_s
+        self.askers: list[Asker] = []
+        self.assembly = SegmentAssembly()
+
+
+class Demands:
+    """Demands to the probes of one node, each kind open at most once a process.
+
+    Args:
+        node: Name of the node, for the maps.
+    """
+
+    def __init__(self, node: str) -> None:
+        self._node = node
+        self._requests = itertools.count(1)
+        self._open: dict[tuple[Connection, Kind], _Open] = {}
+        self._last: dict[Connection, tuple[float, PackedSegments]] = {}
+        self._answers: list[Answer] = []
+        self._maps: list[PackedSegments] = []
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a probe owes an answer."""
+        return bool(self._open)
+
+    def refuse(self, asker: Asker, reason: str) -> None:
+        """Answer a wish that no probe can be asked about."""
+        self._answers.append(Answer(asker, reason))
+
+    def ask(self, connection: Connection, pid: int, wish: Wish, now_s: float) -> None:
+        """Pass a wish on; the answer comes with `take_answers`."""
+        kind = wish.kind
+        last = self._last.get(connection) if kind == "segments" else None
+        if last is not None and now_s - last[0] < SEGMENTS_INTERVAL_S:
+            self._maps.append(last[1])
+            self._answers.append(Answer(wish.asker))
+            return
+        waiting = self._open.get((connection, kind))
+        if waiting is not None and kind != "history":
+            waiting.askers.append(wish.asker)
+            return
+        request = next(self._requests)
+        if not connection.send(Demand(PROBE_PROTOCOL, kind, request, wish.is_on, wish.seconds)):
+            self.refuse(wish.asker, f"process {pid} takes no demands at present: ask again in a moment")
+        elif kind == "history":
+            self._answers.append(Answer(wish.asker))
+        else:
+            waiting = self._open[connection, kind] = _Open(request, now_s)
+            waiting.askers.append(wish.asker)
+
+    def take_part(
+        self, connection: Connection, part: SegmentsPart, pid: int, device_uuid: str | None, now_s: float
+    ) -> None:
+        """Take a part of a map; one that nobody waits for any more is let go.
+
+        Raises:
+            WireError: The part does not fit those before.
+        """
+        waiting = self._open.get((connection, "segments"))
+        if waiting is None or part.request != waiting.request:
+            return
+        try:
+            data = waiting.assembly.add(part)
+        except WireError as error:
+            self._conclude(connection, "segments", f"process {pid} {error}")
+            raise
+        if data is not None:
+            packed = PackedSegments(self._node, pid, device_uuid, data)
+            self._last[connection] = (now_s, packed)
+            self._maps.append(packed)
+            self._conclude(connection, "segments", None)
+
+    def note_end(self, connection: Connection, pid: int) -> None:
+        """Answer everybody who waits for a process that has ended, or was detached."""
+        self._last.pop(connection, None)
+        self._conclude(connection, "detach", None)
+        self._conclude(connection, "segments", f"process {pid} has ended or was detached")
+
+    def expire(self, now_s: float) -> None:
+        """Give up on demands that have waited too long."""
+        for (connection, kind), waiting in tuple(self._open.items()):
+            if now_s - waiting.asked_s > ANSWER_WITHIN_S:
+                reason = (
+                    f"the process has not answered within {ANSWER_WITHIN_S:.0f} s: "
+                    "it is stopped, or in a long call that holds Python's lock"
+                )
+                self._conclude(connection, kind, reason)
+
+    def take_answers(self) -> list[Answer]:
+        """Return what was decided since the last call."""
+        answers, self._answers = self._answers, []
+        return answers
+
+    def take_maps(self) -> Iterator[PackedSegments]:
+        """Yield the maps that became whole since the last call."""
+        maps, self._maps = self._maps, []
+        yield from maps
+
+    def _conclude(self, connection: Connection, kind: Kind, refusal: str | None) -> None:
+        waiting = self._open.pop((connection, kind), None)
+        if waiting is not None:
+            self._answers += [Answer(asker, refusal) for asker in waiting.askers]

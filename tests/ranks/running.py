@@ -1,0 +1,73 @@
+"""A real hub of a real node without a driver, on a thread of the test's own, to which probes report."""
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from vramscope.engine.bus.attendance import VIEWER_WITHIN_S
+from vramscope.engine.bus.client import Client
+from vramscope.engine.bus.hub import Hub
+from vramscope.engine.bus.snapshot import Snapshot
+from vramscope.engine.ranks.roster import Roster
+from vramscope.engine.sampling.live import LiveProducer
+
+from ..waiting import wait_until
+
+TICK_S = 0.1
+
+
+class RankHub:
+    """A hub that serves a folder until the `with` block ends."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        leaves_with_viewers: bool = False,
+        first_within_s: float = VIEWER_WITHIN_S,
+        linger_s: float = 0.0,
+    ) -> None:
+        self.roster = Roster(folder, node="n")
+        self.hub = Hub(
+            folder,
+            LiveProducer([], None, node="n", interval_s=TICK_S, roster=self.roster),
+            version="test",
+            roster=self.roster,
+            leaves_with_viewers=leaves_with_viewers,
+            first_within_s=first_within_s,
+            linger_s=linger_s,
+        )
+        self.thread = threading.Thread(target=self.hub.run, daemon=True)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it still serves."""
+        return self.thread.is_alive()
+
+    def __enter__(self) -> "RankHub":
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.hub.stop()
+        self.thread.join(timeout=5)
+        assert not self.thread.is_alive()
+
+
+def see(
+    client: Client, condition: Callable[[Snapshot], object], what: str = "the viewer's picture"
+) -> Snapshot:
+    """Return the first picture of which the condition holds."""
+    found: list[Snapshot] = []
+
+    def is_met() -> bool:
+        found.append(client.snapshot(timeout_s=0.05))
+        return bool(condition(found[-1]))
+
+    wait_until(is_met, what=what)
+    return found[-1]
+
+
+def see_ranks(client: Client, count: int = 1) -> Snapshot:
+    """Return the first picture with so many ranks."""
+    return see(client, lambda s: s.sample is not None and len(s.sample.ranks) == count, "the ranks")
