@@ -2,6 +2,7 @@
 
 from array import array
 
+from ...errors import InputFileError
 from ...model.memory_snapshot import UNMEASURED, BlockColumns, BlockState
 from .places import (
     Place,
@@ -56,7 +57,8 @@ class BlockCollector:
         """
         try:
             part = self._collect_at_once(blocks, place)
-        except (KeyError, TypeError, OverflowError, ValueError):
+        except (InputFileError, KeyError, TypeError, OverflowError, ValueError):
+            # One by one, other dialects are understood, and what is wrong is found and named.
             part = self._collect_one_by_one(blocks, segment_address, place)
         for whole, added in zip(_list_columns(self.columns), _list_columns(part), strict=True):
             whole.extend(added)
@@ -106,7 +108,7 @@ class BlockCollector:
 def _find_newest(fields: dict[object, object], place: Place) -> tuple[dict[object, object], Place]:
     """Return where the frames stand: in the block, or, up to PyTorch 2.0, in the newest of its history."""
     history = fields.get("history")
-    if history is None:
+    if history is None or "frames" in fields:
         return fields, place
     entries = expect_list(history, (*place, "history"))
     if not entries:

@@ -2,6 +2,7 @@
 
 from array import array
 
+from ...errors import InputFileError
 from ...model.memory_snapshot import UNMEASURED, TraceAction, TraceColumns
 from .places import (
     Place,
@@ -42,7 +43,8 @@ def collect_trace(
     columns = _make_columns(device, is_overflowed)
     try:
         _collect_at_once(columns, events, stacks, (*place, "frames"))
-    except (KeyError, TypeError, OverflowError, ValueError, AttributeError):
+    except (InputFileError, KeyError, TypeError, OverflowError, ValueError, AttributeError):
+        # One by one, other dialects are understood, and what is wrong is found and named.
         columns = _make_columns(device, is_overflowed)
         for index, event in enumerate(events):
             _add_event(columns, event, stacks, (*place, index))
