@@ -31,6 +31,7 @@ def measure_levels(view: DeviceView) -> MemoryLevels:
         stranded_segments=int(np.count_nonzero(view.stranded_bytes)),
         releasable_bytes=int(free.sum()) - stranded_bytes,
         segments=len(view.total_bytes),
+        expandable_segments=int(np.count_nonzero(view.is_expandable)),
         blocks=len(view.size_bytes),
         live_blocks=int(np.count_nonzero(is_live)),
     )

@@ -27,11 +27,14 @@ class MemoryLevels(msgspec.Struct, frozen=True):
     largest_free_bytes: int
     stranded_bytes: int
     """Free, but in segments that something live holds, so that the driver cannot have it back; in
-    expandable segments only what is left beside whole pages of 2 MiB, which can be unmapped."""
+    expandable segments only what is left beside whole pages (2 MiB in the small pool, 20 MiB in the large
+    one), which can be unmapped."""
     stranded_segments: int
     releasable_bytes: int
     """Free and not stranded: what `torch.cuda.empty_cache` would give back."""
     segments: int
+    expandable_segments: int
+    """Those that can grow; one of them is one contiguous mapped range."""
     blocks: int
     live_blocks: int
 

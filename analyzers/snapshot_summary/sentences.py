@@ -51,9 +51,10 @@ def _describe_levels(levels: MemoryLevels) -> str:
         )
     if levels.free_bytes:
         beyond = format_bytes(next_round_size(levels.largest_free_bytes))
+        need = "more pages from the driver" if levels.expandable_segments else "a new segment"
         parts.append(
             f"the largest free block is {format_bytes(levels.largest_free_bytes)}, so a request of {beyond} "
-            "would need a new segment"
+            f"would need {need}"
         )
     return "; ".join(parts)
 

@@ -59,7 +59,7 @@ def _look_back(
     """Return the newest failed requests, how many older ones there are, and what the trace covers."""
     if trace is None:
         return (), 0, None
-    timeline = build_timeline(trace, levels)
+    timeline = build_timeline(trace, view, levels)
     failures, omitted = describe_failures(trace, timeline, view, grouper)
     return failures, omitted, measure_span(trace, timeline)
 
@@ -67,4 +67,7 @@ def _look_back(
 def trace_levels(snapshot: MemorySnapshot, device: int) -> Timeline | None:
     """Return the levels of a device over time, None where the snapshot has no events of it."""
     trace = find_trace(snapshot, device)
-    return None if trace is None else build_timeline(trace, measure_levels(view_device(snapshot, device)))
+    if trace is None:
+        return None
+    view = view_device(snapshot, device)
+    return build_timeline(trace, view, measure_levels(view))

@@ -9,14 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ...engine.model.memory_snapshot import MemorySnapshot, TraceAction, TraceColumns
+from ...engine.model.memory_snapshot import BlockState, MemorySnapshot, TraceAction, TraceColumns
 from .model import MemoryLevels, TraceSpan
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from .view import IntArray
+    from .view import DeviceView, IntArray
 
 ROUNDING_BYTES = 512
 """Blocks are multiples of this (`kMinBlockSize` of the caching allocator); traces have what was asked for."""
@@ -31,8 +31,9 @@ class Timeline:
     times_s: NDArray[np.float64] | None
     """Seconds since the epoch, never going back; None where the file has no times."""
     allocated_bytes: IntArray
-    """Live tensors: a block leaves when its tensor dies. Rounded up to 512 B, so that it may lie slightly
-    below the allocator's own figure, which counts remainders that were not split off."""
+    """Live tensors: a block leaves when its tensor dies. A block that was freed since counts with what was
+    asked for, rounded up to 512 B, so that the level may lie below the allocator's own figure by the
+    remainders (each up to 1 MiB) that were not split off those."""
     reserved_bytes: IntArray
     start_allocated_bytes: int
     start_reserved_bytes: int
@@ -46,18 +47,19 @@ def find_trace(snapshot: MemorySnapshot, device: int) -> TraceColumns | None:
     return next((trace for trace in snapshot.traces if trace.device == device), None)
 
 
-def build_timeline(trace: TraceColumns, levels: MemoryLevels) -> Timeline:
+def build_timeline(trace: TraceColumns, view: DeviceView, levels: MemoryLevels) -> Timeline:
     """Return the levels after each event.
 
     Args:
         trace: Events of a device.
+        view: Its blocks at the end.
         levels: Its final state.
     """
     import numpy as np
 
     action = np.asarray(trace.action)
     size = np.asarray(trace.size_bytes)
-    rounded = round_up(size)
+    rounded = _size_blocks(trace, view)
     allocated = np.zeros(len(trace), dtype=np.int64)
     _change(allocated, action, rounded, gains=[TraceAction.ALLOC], losses=[TraceAction.FREE_REQUESTED])
     reserved = np.zeros(len(trace), dtype=np.int64)
@@ -76,6 +78,22 @@ def build_timeline(trace: TraceColumns, levels: MemoryLevels) -> Timeline:
         start_allocated_bytes=start_allocated,
         start_reserved_bytes=start_reserved,
     )
+
+
+def _size_blocks(trace: TraceColumns, view: DeviceView) -> IntArray:
+    """Return the sizes of the blocks of all events: as they are where they still live, else rounded up."""
+    import numpy as np
+
+    rounded = round_up(np.asarray(trace.size_bytes))
+    action, address = np.asarray(trace.action), np.asarray(trace.address)
+    allocs = np.flatnonzero(action == int(TraceAction.ALLOC))[::-1]
+    # Seen backwards, the first allocation at the address of a live block is the one that made it.
+    addresses, first = np.unique(address[allocs], return_index=True)
+    is_live = view.state == int(BlockState.ALLOCATED)
+    _, of_alloc, of_block = np.intersect1d(addresses, view.address[is_live], return_indices=True)
+    made = allocs[first[of_alloc]]
+    rounded[made] = np.maximum(rounded[made], view.size_bytes[is_live][of_block])
+    return rounded
 
 
 def round_up(size_bytes: IntArray) -> IntArray:

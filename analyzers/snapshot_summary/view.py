@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ...engine.model.memory_snapshot import BlockState, MemorySnapshot
@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     IntArray = NDArray[np.int64]
     BoolArray = NDArray[np.bool_]
 
-PAGE_BYTES = 2 * MIB
-"""The least that an expandable segment maps and unmaps (CUDA's granularity)."""
+SMALL_PAGE_BYTES, LARGE_PAGE_BYTES = 2 * MIB, 20 * MIB
+"""The least that an expandable segment of either pool maps and unmaps, counted from its start
+(`kSmallBuffer` and `kLargeBuffer` of the caching allocator)."""
 
 
 @dataclass(frozen=True)
@@ -74,12 +75,7 @@ def view_device(snapshot: MemorySnapshot, device: int) -> DeviceView:
     block_rows = np.flatnonzero(np.asarray(segments.device)[owners] == device)
     local = np.zeros(len(segments), dtype=np.int64)
     local[segment_rows] = np.arange(len(segment_rows))
-    segment = local[owners[block_rows]]
-    size_bytes = np.asarray(blocks.size_bytes)[block_rows]
-    state = np.asarray(blocks.state, dtype=np.int64)[block_rows]
-    is_expandable = np.asarray(segments.is_expandable, dtype=bool)[segment_rows]
-    address = np.asarray(blocks.address)[block_rows]
-    return DeviceView(
+    view = DeviceView(
         device=device,
         segment_rows=segment_rows,
         block_rows=block_rows,
@@ -88,33 +84,27 @@ def view_device(snapshot: MemorySnapshot, device: int) -> DeviceView:
         is_large=np.asarray(segments.is_large, dtype=bool)[segment_rows],
         pool_owner=np.asarray(segments.pool_owner)[segment_rows],
         pool_number=np.asarray(segments.pool_number)[segment_rows],
-        is_expandable=is_expandable,
-        address=address,
-        size_bytes=size_bytes,
+        is_expandable=np.asarray(segments.is_expandable, dtype=bool)[segment_rows],
+        address=np.asarray(blocks.address)[block_rows],
+        size_bytes=np.asarray(blocks.size_bytes)[block_rows],
         requested_bytes=np.asarray(blocks.requested_bytes)[block_rows],
-        state=state,
+        state=np.asarray(blocks.state, dtype=np.int64)[block_rows],
         stack=np.asarray(blocks.stack, dtype=np.int64)[block_rows],
-        segment=segment,
-        stranded_bytes=_find_stranded(address, size_bytes, state, segment, is_expandable),
+        segment=local[owners[block_rows]],
+        stranded_bytes=np.zeros(len(segment_rows), dtype=np.int64),
     )
+    segment_address = np.asarray(segments.address)[segment_rows]
+    return replace(view, stranded_bytes=_find_stranded(view, segment_address))
 
 
-def _find_stranded(
-    address: NDArray[np.uint64],
-    size_bytes: IntArray,
-    state: IntArray,
-    segment: IntArray,
-    is_expandable: BoolArray,
-) -> IntArray:
+def _find_stranded(view: DeviceView, segment_address: NDArray[np.uint64]) -> IntArray:
     """Return the stranded bytes of every segment, as defined in `MemoryLevels.stranded_bytes`."""
     import numpy as np
 
-    count = len(is_expandable)
-    is_free = state == BlockState.INACTIVE
-    has_live = np.bincount(segment[~is_free], minlength=count) > 0
-    page = np.uint64(PAGE_BYTES)
-    first_page = (address + page - np.uint64(1)) // page
-    end_page = (address + size_bytes.astype(np.uint64)) // page
-    whole = np.where(end_page > first_page, end_page - first_page, np.uint64(0)) * page
-    left = np.where(is_expandable[segment], size_bytes - whole.astype(np.int64), size_bytes)
-    return sum_by_row(segment, np.where(is_free & has_live[segment], left, 0), count)
+    is_free = ~view.is_live
+    has_live = np.bincount(view.segment[~is_free], minlength=len(view.total_bytes)) > 0
+    page = np.where(view.is_large, LARGE_PAGE_BYTES, SMALL_PAGE_BYTES)[view.segment]
+    start = (view.address - segment_address[view.segment]).astype(np.int64)
+    whole = ((start + view.size_bytes) // page - -(-start // page)) * page
+    left = view.size_bytes - np.where(view.is_expandable[view.segment], np.maximum(whole, 0), 0)
+    return view.sum_by_segment(np.where(is_free & has_live[view.segment], left, 0))

@@ -54,17 +54,23 @@ def test_pending_blocks_are_active_and_not_allocated() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "hole", "stranded"),
+    ("kind", "before", "hole", "stranded"),
     [
-        (2 * MIB, 8 * MIB, 0),  # whole pages can be unmapped
-        (MIB, 8 * MIB, 2 * MIB),  # a half page on either side
-        (MIB, MIB, MIB),  # ends with its page, but begins within
-        (512, MIB, MIB),  # within one page
+        ("small", 2 * MIB, 8 * MIB, 0),  # whole pages can be unmapped
+        ("small", MIB, 8 * MIB, 2 * MIB),  # a half page on either side
+        ("small", MIB, MIB, MIB),  # ends with its page, but begins within
+        ("small", 512, MIB, MIB),  # within one page
+        ("large", 20 * MIB, 40 * MIB, 0),
+        ("large", 2 * MIB, 40 * MIB, 20 * MIB),  # pages are larger there
+        ("large", 2 * MIB, 17 * MIB, 17 * MIB),
     ],
 )
-def test_expandable_segments_strand_only_parts_of_pages(before: int, hole: int, stranded: int) -> None:
+def test_expandable_segments_strand_only_parts_of_pages(
+    kind: str, before: int, hole: int, stranded: int
+) -> None:
     blocks = [block(before), free(hole), block(MIB)]
-    levels = summarize(snapshot([segment(blocks, is_expandable=True)])).levels
+    root = snapshot([segment(blocks, BASE + MIB, is_expandable=True, segment_type=kind)])
+    levels = summarize(root).levels
     assert levels.stranded_bytes == stranded
     assert levels.releasable_bytes == hole - stranded
 
