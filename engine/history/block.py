@@ -14,6 +14,7 @@ from ..model import (
     Sample,
 )
 from ..model.device import DeviceKind
+from .rank_rows import RankHeader, ranks_of
 from .ring import ColumnRing
 
 HOST_KEY = "host"
@@ -42,6 +43,8 @@ class HistoryBlock(msgspec.Struct, frozen=True):
     fine: dict[str, dict[str, bytes]]
     coarse_ticks: dict[str, bytes]
     coarse: dict[str, dict[str, bytes]]
+    ranks: dict[str, RankHeader] = {}
+    """Training processes, by their key among the columns of `fine`."""
 
 
 def header_of(device: DeviceSample) -> DeviceHeader:
@@ -69,6 +72,7 @@ def values_of(device: DeviceSample) -> dict[str, int]:
         "utilization": None if utilization is None else round(utilization),
         "allocated": allocator.allocated_bytes,
         "allocated_max": allocator.allocated_max_bytes,
+        "reserved": allocator.reserved_bytes,
         "step": device.step,
     }
     values.update({name: value for name, value in measured.items() if value is not None})
@@ -81,7 +85,13 @@ def host_values_of(host: HostSample) -> dict[str, int]:
     return {"state": 0} | {name: value for name, value in measured.items() if value is not None}
 
 
-def samples_of(ring: ColumnRing, headers: dict[str, DeviceHeader], node: str, clock: str) -> Iterator[Sample]:
+def samples_of(
+    ring: ColumnRing,
+    headers: dict[str, DeviceHeader],
+    ranks: dict[str, RankHeader],
+    node: str,
+    clock: str,
+) -> Iterator[Sample]:
     """Yield the samples of a ring, oldest first, with the fields that the ring keeps."""
     for position, row in ring.rows():
         devices = []
@@ -96,6 +106,7 @@ def samples_of(ring: ColumnRing, headers: dict[str, DeviceHeader], node: str, cl
             interval_s=row.interval_s,
             devices=tuple(devices),
             host=_host(ring, position),
+            ranks=ranks_of(ring, ranks, position),
             clock="trace" if clock == "trace" else "wall",
         )
 
@@ -110,7 +121,6 @@ def _host(ring: ColumnRing, position: int) -> HostSample | None:
 def _device(
     ring: ColumnRing, uuid: str, header: DeviceHeader, position: int, state: DeviceState
 ) -> DeviceSample:
-    allocated = ring.value(uuid, "allocated", position)
     return DeviceSample(
         uuid=uuid,
         index=header.index,
@@ -126,10 +136,14 @@ def _device(
             used_min_bytes=ring.value(uuid, "used_min", position),
             used_max_bytes=ring.value(uuid, "used_max", position),
         ),
-        allocator=None
-        if allocated is None
-        else AllocatorReading(allocated, ring.value(uuid, "allocated_max", position)),
+        allocator=_allocator(ring, uuid, position),
         utilization_percent=ring.value(uuid, "utilization", position),
         rank=header.rank,
         step=ring.value(uuid, "step", position),
     )
+
+
+def _allocator(ring: ColumnRing, uuid: str, position: int) -> AllocatorReading | None:
+    names = ("allocated", "allocated_max", "reserved")
+    known = [ring.value(uuid, name, position) for name in names]
+    return AllocatorReading(*known) if any(value is not None for value in known) else None

@@ -4,28 +4,34 @@ Bounded: 3,600 ticks and 10,080 minutes; about 0.4 MiB a device when full.
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from ..errors import WireError
-from ..model import Sample
+from ..model import RankSample, Sample
 from .block import HOST_KEY, DeviceHeader, HistoryBlock, header_of, host_values_of, samples_of, values_of
+from .rank_rows import MAX_RANKS, RankHeader, rank_header_of, rank_key, rank_values_of
 from .ring import UNMEASURED, ColumnRing, Row
 from .views import BucketView, HistoryColumns
 
-Field = Literal["used", "allocated", "utilization"]
-"""What can be drawn over time: device used bytes, allocated bytes, utilisation in percent."""
+Field = Literal["used", "allocated", "reserved", "utilization", "step"]
+"""What can be drawn over time: device used, allocated and reserved bytes, utilisation in percent, and the
+number of the training step, which changes where a step begins."""
 
 FINE_TICKS = 3600
 COARSE_TICKS = 7 * 24 * 60
 COARSE_S = 60.0
+MAX_MODELLED = 16
+"""Simulated devices that are kept, or as many as there are at once: a script may make one after another."""
 MAX_VIEWS = 3
 """Bucket lengths kept up to date per device and field; a resize makes a new one, the oldest goes."""
 
 _BOUNDS = {
     "used": ("used_min", "used_max"),
     "allocated": ("allocated", "allocated_max"),
+    "reserved": ("reserved", "reserved"),
     "utilization": ("utilization", "utilization"),
+    "step": ("step", "step"),
 }
 
 
@@ -39,6 +45,8 @@ class History:
         self._minute: dict[str, dict[str, int]] = {}
         self._minute_index: int | None = None
         self._headers: dict[str, DeviceHeader] = {}
+        self._ranks: dict[str, RankHeader] = {}
+        self._modelled: dict[str, None] = {}
         self._node, self._clock = "", "wall"
         self._views: dict[tuple[str, str], dict[float, BucketView]] = {}
         self._peaks: dict[str, tuple[int, float]] = {}
@@ -63,8 +71,11 @@ class History:
             for device in sample.devices:
                 self._headers[device.uuid] = header_of(device)
                 devices[device.uuid] = values_of(device)
+            self._bound_modelled([device.uuid for device in sample.devices if device.kind == "simulated"])
             if sample.host is not None:
                 devices[HOST_KEY] = host_values_of(sample.host)
+            if sample.ranks:
+                devices.update(self._note_ranks(sample.ranks))
             self._fine.append(Row(sample.seq, sample.time_s, sample.interval_s), devices)
             for uuid, values in devices.items():
                 self._fold(uuid, sample.time_s, values)
@@ -85,13 +96,14 @@ class History:
         with self._lock:
             self._node, self._clock = block.node, block.clock
             self._headers.update(block.devices)
+            self._ranks.update(block.ranks)
             if self._fine.last is None:
                 self._fine, self._coarse = fine, coarse
                 self._recount_peaks()
                 self._views.clear()
                 return
             newest_s = self._fine.last.time_s
-            for sample in samples_of(fine, block.devices, block.node, block.clock):
+            for sample in samples_of(fine, block.devices, block.ranks, block.node, block.clock):
                 if sample.time_s > newest_s:
                     self.add(sample)
 
@@ -102,12 +114,15 @@ class History:
             coarse_ticks, coarse = self._coarse.dump()
             kept = set(fine) | set(coarse)
             headers = {uuid: header for uuid, header in self._headers.items() if uuid in kept}
-            return HistoryBlock(self._node, self._clock, headers, fine_ticks, fine, coarse_ticks, coarse)
+            ranks = {key: header for key, header in self._ranks.items() if key in fine}
+            return HistoryBlock(
+                self._node, self._clock, headers, fine_ticks, fine, coarse_ticks, coarse, ranks
+            )
 
     def samples(self) -> Iterator[Sample]:
         """Yield the samples still kept tick by tick, oldest first, with the fields that the ring keeps."""
         with self._lock:
-            yield from samples_of(self._fine, self._headers, self._node, self._clock)
+            yield from samples_of(self._fine, self._headers, self._ranks, self._node, self._clock)
 
     def columns(self, uuid: str, field: Field, end_s: float, bucket_s: float, count: int) -> HistoryColumns:
         """Return `count` buckets of `bucket_s` seconds; the last bucket holds `end_s`.
@@ -141,6 +156,39 @@ class History:
                 if row is not None
             ]
             return max(times) - min(times) if times else 0.0
+
+    def _note_ranks(self, ranks: Sequence[RankSample]) -> dict[str, dict[str, int]]:
+        """Return the columns of the processes that have reported, and remember who they are."""
+        values = {}
+        for rank in ranks:
+            if rank.allocator is not None:
+                key = rank_key(rank)
+                self._ranks.pop(key, None)  # the one seen last stands last
+                self._ranks[key] = rank_header_of(rank)
+                values[key] = rank_values_of(rank)
+        while len(self._ranks) > max(MAX_RANKS, len(values)):
+            oldest = next(iter(self._ranks))
+            del self._ranks[oldest]
+            self._fine.forget(oldest)
+        return values
+
+    def _bound_modelled(self, uuids: Sequence[str]) -> None:
+        """Forget simulated devices that are gone, where there were too many."""
+        for uuid in uuids:
+            self._modelled.pop(uuid, None)  # the one seen last stands last
+            self._modelled[uuid] = None
+        while len(self._modelled) > max(MAX_MODELLED, len(uuids)):
+            self._forget_device(next(iter(self._modelled)))
+
+    def _forget_device(self, uuid: str) -> None:
+        del self._modelled[uuid]
+        self._headers.pop(uuid, None)
+        self._peaks.pop(uuid, None)
+        self._minute.pop(uuid, None)
+        for key in [key for key in self._views if key[0] == uuid]:
+            del self._views[key]
+        for ring in (self._fine, self._coarse):
+            ring.forget(uuid)
 
     def _fold(self, uuid: str, time_s: float, values: dict[str, int]) -> None:
         """Bring peaks and views up to date with one device's row."""

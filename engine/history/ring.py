@@ -21,7 +21,10 @@ _TYPES = {
     "utilization": "b",
     "allocated": "q",
     "allocated_max": "q",
+    "reserved": "q",
     "step": "q",
+    "retries": "i",
+    "ooms": "h",
 }
 _ALWAYS = ("state",)
 
@@ -86,6 +89,10 @@ class ColumnRing:
             self._clear(position)
         for uuid, values in devices.items():
             self._write(uuid, position, values)
+
+    def forget(self, uuid: str) -> None:
+        """Drop one device with all its rows."""
+        self._columns.pop(uuid, None)
 
     def rows(self) -> Iterator[tuple[int, Row]]:
         """Yield positions and ticks, oldest first."""

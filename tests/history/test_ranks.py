@@ -1,0 +1,158 @@
+"""Allocator data and training processes in the ring: drawn, handed on, and bounded."""
+
+import msgspec
+
+from vramscope.engine.history import Field, History, HistoryBlock
+from vramscope.engine.history.history import MAX_MODELLED
+from vramscope.engine.history.rank_rows import MAX_RANKS
+from vramscope.engine.model import (
+    AllocatorReading,
+    DeviceSample,
+    MemoryReading,
+    RankCoordinates,
+    RankSample,
+    RankState,
+    Sample,
+)
+
+GIB = 1024**3
+MIB = 1024**2
+
+
+def make_sample(seq: int, *devices: DeviceSample, ranks: tuple[RankSample, ...] = ()) -> Sample:
+    """Return a sample, one second after the one before."""
+    return Sample(node="n", seq=seq, time_s=1000.0 + seq, interval_s=1.0, devices=devices, ranks=ranks)
+
+
+def make_device(seq: int, uuid: str = "GPU-a", *, kind: str = "gpu") -> DeviceSample:
+    """Return a device on which three steps end every two seconds."""
+    allocator = AllocatorReading(seq * MIB, 2 * seq * MIB, 3 * seq * MIB, retries=1)
+    memory = MemoryReading(80 * GIB, 4 * seq * MIB, 70 * GIB, 4 * seq * MIB, 5 * seq * MIB)
+    return DeviceSample(
+        uuid=uuid,
+        index=0,
+        kind=kind,  # type: ignore[arg-type] # one of its literals
+        memory=memory,
+        allocator=allocator,
+        utilization_percent=50.0,
+        step=3 * seq // 2,
+    )
+
+
+def make_rank(pid: int, *, retries: int = 0, ooms: int = 0, state: RankState = "ok") -> RankSample:
+    """Return a process on GPU-a."""
+    return RankSample(
+        pid=pid,
+        started_s=5.0,
+        job="j",
+        device_uuid="GPU-a",
+        backend="cuda",
+        coordinates=RankCoordinates(pid),
+        state=state,
+        allocator=AllocatorReading(allocated_bytes=GIB, retries=retries, ooms=ooms),
+        flight_record="/x/oom.json" if ooms else None,
+        oom_size_bytes=GIB if ooms else None,
+    )
+
+
+def _over_the_wire(history: History) -> HistoryBlock:
+    return msgspec.msgpack.decode(msgspec.msgpack.encode(history.block()), type=HistoryBlock)
+
+
+def test_allocated_reserved_and_steps_are_drawn_by_early_and_late_viewers() -> None:
+    hub, late = History(), History()
+    fields: tuple[Field, ...] = ("used", "allocated", "reserved", "step")
+    for seq in range(4):
+        hub.add(make_sample(seq, make_device(seq)))
+        if seq == 1:
+            for field in fields:
+                hub.columns("GPU-a", field, 1001.0, 1.0, 4)  # views from here on
+    late.extend(_over_the_wire(hub))
+    for viewer in (hub, late):
+        lasts = {field: viewer.columns("GPU-a", field, 1003.0, 1.0, 4).last for field in fields}
+        assert lasts == {
+            "used": [seq * 4 * MIB for seq in range(4)],
+            "allocated": [seq * MIB for seq in range(4)],
+            "reserved": [seq * 3 * MIB for seq in range(4)],
+            "step": [0, 1, 3, 4],
+        }
+        assert viewer.columns("GPU-a", "allocated", 1003.0, 1.0, 1).maximum == [6 * MIB]
+
+
+def test_samples_of_the_ring_hold_what_analyzers_decide_by() -> None:
+    hub, worker = History(), History()
+    states: tuple[RankState, ...] = ("ok", "stale", "ended")
+    for seq, state in enumerate(states):
+        hub.add(make_sample(seq, make_device(seq), ranks=(make_rank(7, retries=seq, ooms=seq, state=state),)))
+    hub.add(make_sample(3, make_device(3)))
+    worker.extend(_over_the_wire(hub))
+    first, _, last, after = worker.samples()
+    assert first.devices[0].allocator == AllocatorReading(0, 0, 0)
+    assert first.ranks[0].allocator == AllocatorReading(retries=0, ooms=0)
+    expected = make_rank(7, retries=2, ooms=2, state="ended")
+    assert last.ranks == (msgspec.structs.replace(expected, allocator=AllocatorReading(retries=2, ooms=2)),)
+    assert after.ranks == ()
+
+
+def test_reserved_alone_is_an_allocator_reading_too() -> None:
+    history = History()
+    device = msgspec.structs.replace(make_device(1), allocator=AllocatorReading(reserved_bytes=GIB))
+    history.add(make_sample(1, device))
+    assert next(history.samples()).devices[0].allocator == AllocatorReading(reserved_bytes=GIB)
+
+
+def test_counters_beyond_their_columns_do_not_end_the_hub() -> None:
+    history = History()
+    history.add(make_sample(1, ranks=(make_rank(7, retries=2**60, ooms=2**60),)))
+    (rank,) = next(history.samples()).ranks
+    assert rank.allocator == AllocatorReading(retries=2**31 - 1, ooms=2**15 - 1)
+
+
+def test_eight_devices_with_a_rank_each_fit_in_four_mebibytes() -> None:
+    history = History(fine_ticks=3600, coarse_ticks=600)
+    minutes = 600
+    step_s = 60.0 * (minutes + 2) / 3600
+    for seq in range(3600):
+        devices = tuple(make_device(seq, f"GPU-{n}") for n in range(8))
+        sample = make_sample(seq, *devices, ranks=tuple(make_rank(n) for n in range(8)))
+        history.add(msgspec.structs.replace(sample, time_s=seq * step_s))
+    block = history.block()
+    fine, coarse = (
+        sum(len(column) for columns in ring.values() for column in columns.values())
+        for ring in (block.fine, block.coarse)
+    )
+    fine += sum(len(column) for column in block.fine_ticks.values())
+    coarse += sum(len(column) for column in block.coarse_ticks.values())
+    assert len(block.ranks) == 8
+    assert fine > 3600 * 8 * 80
+    assert fine + coarse * 7 * 24 * 60 / minutes <= 4 * MIB
+
+
+def test_short_processes_push_out_the_oldest_and_no_memory_grows() -> None:
+    history = History()
+    for seq in range(3 * MAX_RANKS):
+        history.add(make_sample(seq, ranks=(make_rank(1), make_rank(1000 + seq))))
+    block = history.block()
+    assert len(block.ranks) == MAX_RANKS
+    assert len(block.fine) == MAX_RANKS
+    assert {1, 1000 + 3 * MAX_RANKS - 1} <= {header.pid for header in block.ranks.values()}
+
+
+def test_many_ranks_at_once_are_all_kept() -> None:
+    history = History()
+    for seq in range(3):
+        history.add(make_sample(seq, ranks=tuple(make_rank(n) for n in range(2 * MAX_RANKS))))
+    assert [len(sample.ranks) for sample in history.samples()] == 3 * [2 * MAX_RANKS]
+
+
+def test_simulated_cards_of_past_runs_are_forgotten_and_real_devices_are_not() -> None:
+    history = History()
+    for seq in range(3 * MAX_MODELLED):
+        card = make_device(seq, f"sim-{seq}-0", kind="simulated")
+        history.columns(card.uuid, "used", 1000.0, 60.0, 3)
+        history.add(make_sample(120 * seq, make_device(seq), card))
+    block = history.block()
+    assert len(block.devices) == MAX_MODELLED + 1
+    assert set(block.fine) == set(block.coarse) | {card.uuid} == set(block.devices)
+    assert history.peak("sim-0-0") is None
+    assert history.peak("GPU-a") is not None
