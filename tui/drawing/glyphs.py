@@ -21,6 +21,14 @@ class Glyphs:
     """Gauge cell that the allocator holds and no tensor fills."""
     rest: str
     """Gauge cell that is used by something else than the allocator."""
+    hatched: str
+    """Cell of a bar for a part that has no other glyph left."""
+    at_least: str
+    """Before a figure that is a lower bound."""
+    segment: str
+    """Cell of a segment: full, mostly full, partly full, free and stranded, free to be given back."""
+    tick: str
+    """Mark on a horizontal line."""
     is_braille: bool
     """Whether history is drawn in braille, two columns of four dots a cell."""
     history: str
@@ -60,6 +68,10 @@ UNICODE = Glyphs(
     empty="░",
     cached="▓",
     rest="▄",
+    hatched="▚",
+    at_least="≥",
+    segment="█▓▒░·",
+    tick="┴",
     is_braille=True,
     history="",
     history_band="",
@@ -82,8 +94,12 @@ ASCII = Glyphs(
     partial="",
     band="=",
     empty=".",
-    cached="+",
-    rest="-",
+    cached="%",
+    rest=":",
+    hatched="/",
+    at_least=">",
+    segment="#%+o.",
+    tick="+",
     is_braille=False,
     history=" .+#",
     history_band="=",

@@ -62,7 +62,7 @@ def _split(memory: MemoryReading, allocator: AllocatorReading = SPLIT, glyphs: G
 
 def test_what_is_used_is_split_into_tensors_cache_and_the_rest_by_glyph() -> None:
     assert _split(MemoryReading(used_bytes=80)) == "█████▓▄▄░░"
-    assert _split(MemoryReading(used_bytes=80), glyphs=ASCII) == "#####+--.."
+    assert _split(MemoryReading(used_bytes=80), glyphs=ASCII) == "#####%::.."
     assert _split(MemoryReading(used_bytes=80, used_min_bytes=70, used_max_bytes=90)) == "█████▓▄▒▒░"
 
 

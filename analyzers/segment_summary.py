@@ -1,0 +1,86 @@
+"""What a map of an allocator's segments comes to: how many, how much is live, free and stranded."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from ..engine.model import Segment, SegmentMap
+from ..engine.model.segments import AWAITING_FREE, FREE
+from ..engine.units import MIB
+
+PAGE_BYTES = 2 * MIB
+"""The least that an expandable segment maps and unmaps (CUDA's granularity)."""
+
+
+class SegmentSummary(msgspec.Struct, frozen=True):
+    """The segments of one process, added up."""
+
+    large: int
+    """Segments of the large pool, private pools left out."""
+    small: int
+    private: int
+    """Segments of private pools, as CUDA graphs use them."""
+    total_bytes: int
+    live_bytes: int
+    awaiting_bytes: int
+    """Freed by the program, and another stream may still use it; not part of the live bytes."""
+    free_bytes: int
+    stranded_bytes: int
+    """Free and not to be given back: a neighbour in the segment lives, see `find_stranded`."""
+    stranded_segments: int
+    largest_free_bytes: int
+    """Largest free block outside private pools, 0 where there is none."""
+
+
+def summarize_segments(segment_map: SegmentMap) -> SegmentSummary:
+    """Return what the segments of a map come to."""
+    segments = segment_map.segments
+    shared = [segment for segment in segments if not segment.is_private]
+    stranded = [find_stranded(segment) for segment in segments]
+    free, awaiting = (
+        sum(_sum_state(segment, state) for segment in segments) for state in (FREE, AWAITING_FREE)
+    )
+    total = sum(segment.total_bytes for segment in segments)
+    return SegmentSummary(
+        large=sum(segment.pool == "large" for segment in shared),
+        small=sum(segment.pool == "small" for segment in shared),
+        private=len(segments) - len(shared),
+        total_bytes=total,
+        live_bytes=total - free - awaiting,
+        awaiting_bytes=awaiting,
+        free_bytes=free,
+        stranded_bytes=sum(stranded),
+        stranded_segments=sum(found > 0 for found in stranded),
+        largest_free_bytes=_find_largest_free(shared),
+    )
+
+
+def find_stranded(segment: Segment) -> int:
+    """Return the free bytes of a segment that cannot be given back, because a block in it is in use.
+
+    Of an expandable segment whole free pages can be given back, so only what is free beside a page's other
+    content counts.
+    """
+    if all(state == FREE for _, state in segment.blocks):
+        return 0
+    stranded, address = 0, segment.address
+    for size_bytes, state in segment.blocks:
+        if state == FREE:
+            stranded += size_bytes - (_whole_pages(address, size_bytes) if segment.is_expandable else 0)
+        address += size_bytes
+    return stranded
+
+
+def _whole_pages(address: int, size_bytes: int) -> int:
+    """Return the bytes of a block that are whole pages."""
+    first, end = -(-address // PAGE_BYTES), (address + size_bytes) // PAGE_BYTES
+    return max(0, end - first) * PAGE_BYTES
+
+
+def _sum_state(segment: Segment, wanted: int) -> int:
+    return sum(size_bytes for size_bytes, state in segment.blocks if state == wanted)
+
+
+def _find_largest_free(segments: Sequence[Segment]) -> int:
+    free = [size for segment in segments for size, state in segment.blocks if state == FREE]
+    return max(free, default=0)

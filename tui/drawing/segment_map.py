@@ -1,0 +1,162 @@
+"""The segment map: every segment a run of cells, as long as it is large, as dense as it is full.
+
+It draws a `SegmentMap` wherever that comes from: a training process that was asked, or a snapshot file.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from ...engine.model import Segment, SegmentMap
+from ...engine.model.segments import FREE
+from ...engine.units import KIB, MIB
+from .glyphs import Glyphs
+from .spans import Line, Role, Span
+
+LABEL_CELLS = 14
+"""Cells at the left that name the pool."""
+LEAST_CELL_BYTES = 256 * KIB
+MOST_CELL_BYTES = 4096 * MIB
+FULL_SHARE, EMPTY_SHARE, HALF_SHARE = 0.995, 0.005, 0.5
+"""Live part of a cell from which it counts as full, up to which as empty, and from which as mostly full."""
+
+
+class SegmentPool(NamedTuple):
+    """Segments that are drawn together."""
+
+    title: str
+    segments: tuple[Segment, ...]
+
+
+def group_segments(segments: Sequence[Segment]) -> list[SegmentPool]:
+    """Return the segments by pool: those of private pools last, expandable ones by themselves."""
+    groups: dict[str, list[Segment]] = {}
+    for segment in segments:
+        groups.setdefault(_title_of(segment), []).append(segment)
+    order = ("large", "expandable", "small", "small expand", "private")
+    return [SegmentPool(title, tuple(groups[title])) for title in order if title in groups]
+
+
+def _title_of(segment: Segment) -> str:
+    if segment.is_private:
+        return "private"
+    if segment.is_expandable:
+        return "expandable" if segment.pool == "large" else "small expand"
+    return segment.pool
+
+
+def choose_cell_bytes(pools: Sequence[SegmentPool], width: int, rows: int) -> int:
+    """Return the bytes of a cell: the fewest, by powers of two, at which the pools fit into so many rows.
+
+    Where no size makes them fit, as many segments as there are need a cell each: then it is the least size
+    at which more would not help.
+    """
+    needed: list[int] = []
+    cell_bytes = LEAST_CELL_BYTES
+    while cell_bytes <= MOST_CELL_BYTES:
+        needed.append(sum(-(-_count_row(pool.segments, cell_bytes) // max(1, width)) for pool in pools))
+        if needed[-1] <= rows:
+            return cell_bytes
+        cell_bytes *= 2
+    return LEAST_CELL_BYTES << needed.index(min(needed))
+
+
+def _count_row(segments: Sequence[Segment], cell_bytes: int) -> int:
+    """Return the cells that segments take side by side, with the blanks around those of several cells."""
+    taken, was_long = 0, False
+    for segment in segments:
+        cells = count_cells(segment, cell_bytes)
+        taken += cells + (1 if taken and (cells > 1 or was_long) else 0)
+        was_long = cells > 1
+    return taken
+
+
+def count_cells(segment: Segment, cell_bytes: int) -> int:
+    """Return the cells of a segment; one at least."""
+    return max(1, round(segment.total_bytes / cell_bytes))
+
+
+def draw_segment_map(
+    segment_map: SegmentMap, width: int, rows: int, glyphs: Glyphs
+) -> tuple[list[Line], int]:
+    """Return the map as lines, and the bytes of a cell.
+
+    Args:
+        segment_map: The segments.
+        width: Cells across.
+        rows: Rows for which the cells are made large enough; where there are more segments than cells in
+            them, the map is longer.
+        glyphs: Characters to draw with.
+    """
+    room = max(1, width - LABEL_CELLS)
+    pools = group_segments(segment_map.segments)
+    cell_bytes = choose_cell_bytes(pools, room, rows)
+    lines: list[Line] = []
+    for pool in pools:
+        for number, row in enumerate(_wrap(pool.segments, cell_bytes, room, glyphs)):
+            label = f" {pool.title if number == 0 else ''}".ljust(LABEL_CELLS)[: max(0, width)]
+            lines.append([Span(label, "muted"), *row])
+    return lines, cell_bytes
+
+
+def _wrap(segments: Sequence[Segment], cell_bytes: int, width: int, glyphs: Glyphs) -> Iterator[Line]:
+    """Yield the segments of a pool in rows; one longer than its row goes on in the next."""
+    row: list[tuple[str, Role]] = []
+    was_long = False
+    for segment in segments:
+        looks = _look_at(segment, count_cells(segment, cell_bytes), glyphs)
+        is_long = len(looks) > 1
+        if row and (is_long or was_long):
+            row.append((" ", "text"))
+        was_long = is_long
+        row += looks
+        while len(row) > width:
+            yield _join(row[:width])
+            row = row[width:]
+            if row[:1] == [(" ", "text")]:
+                row = row[1:]
+    if row:
+        yield _join(row)
+
+
+def _join(cells: Sequence[tuple[str, Role]]) -> Line:
+    """Return cells as a line with neighbours of one role in one span."""
+    line: Line = []
+    for glyph, role in cells:
+        if line and line[-1].role == role:
+            line[-1] = Span(line[-1].text + glyph, role)
+        else:
+            line.append(Span(glyph, role))
+    return line
+
+
+def _look_at(segment: Segment, count: int, glyphs: Glyphs) -> list[tuple[str, Role]]:
+    """Return how each of `count` cells of a segment looks."""
+    shares = _measure_cells(segment, count)
+    # What is free in an expandable segment is given back page by page, whatever its neighbours do.
+    is_stranded = not segment.is_expandable and any(share > 0 for share in shares)
+    return [_look_of(share, glyphs, is_stranded=is_stranded) for share in shares]
+
+
+def _look_of(share: float, glyphs: Glyphs, *, is_stranded: bool) -> tuple[str, Role]:
+    full, mostly, partly, stranded, free = tuple(glyphs.segment)
+    if share >= FULL_SHARE:
+        return full, "fill"
+    if share <= EMPTY_SHARE:
+        return (stranded, "medium") if is_stranded else (free, "faint")
+    return (mostly if share >= HALF_SHARE else partly), "fill"
+
+
+def _measure_cells(segment: Segment, count: int) -> list[float]:
+    """Return which part of each of `count` equal cells is in use."""
+    cell_bytes = segment.total_bytes / count if segment.total_bytes else 1.0
+    in_use = [0.0] * count
+    start = 0.0
+    for size_bytes, state in segment.blocks:
+        end = start + size_bytes
+        if state != FREE:
+            first, last = int(start / cell_bytes), min(count - 1, int(end / cell_bytes))
+            for index in range(min(first, count - 1), last + 1):
+                low, high = max(start, index * cell_bytes), min(end, (index + 1) * cell_bytes)
+                in_use[index] += max(0.0, high - low)
+        start = end
+    return [share / cell_bytes for share in in_use]
