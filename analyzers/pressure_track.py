@@ -230,7 +230,8 @@ def _evidence(finding: Finding, name: str) -> int:
 
 
 def _explain_method(device: DeviceSample) -> str:
-    subject = "Host memory in use" if device.kind == "unified" else "Device used, the most within each tick,"
+    is_host = device.kind in ("unified", "cpu")
+    subject = "Host memory in use" if is_host else "Device used, the most within each tick,"
     return (
         f"{subject} stood at {FULL_SHARE:.0%} of the capacity or more, or less than "
         f"{format_bytes(SCARCE_FREE_BYTES)} was free, in every sample of {DWELL_S:.0f} s"
@@ -238,6 +239,8 @@ def _explain_method(device: DeviceSample) -> str:
 
 
 def _advise(device: DeviceSample, severity: Severity) -> str:
+    if device.kind == "cpu":
+        return "The job trains in host memory: end other programs or lower the batch before the host swaps"
     if device.kind == "unified":
         return (
             "The device shares the host's memory: end other programs or lower the batch before the host swaps"

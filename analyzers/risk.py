@@ -8,12 +8,13 @@ import msgspec
 from ..engine.model import SEVERITIES, DeviceSample, Finding
 from ..engine.units import format_age
 from .capacity import KIND as CAPACITY
+from .out_of_memory_track import OOM_MET, RETRIES
 
 RiskLevel = Literal["unknown", "low", "medium", "high", "critical"]
 """`unknown` is an answer of its own: device memory alone cannot foretell out-of-memory."""
 
 
-_DECISIVE = ("oom", CAPACITY)
+_DECISIVE = ("oom", CAPACITY, OOM_MET, RETRIES)
 
 
 class Risk(msgspec.Struct, frozen=True):
@@ -27,9 +28,10 @@ class Risk(msgspec.Struct, frozen=True):
 def assess_risk(device: DeviceSample, findings: Sequence[Finding]) -> Risk:
     """Return the out-of-memory risk of one device.
 
-    A forecast is an open finding of kind `oom`, and recorded use above the capacity that was asked about
-    (kind `capacity`) outdoes any forecast; without one the level is `unknown`, because a caching allocator
-    fills a device in healthy jobs too.
+    A forecast is an open finding of kind `oom`. Recorded use above the capacity that was asked about
+    (`capacity`), an error that was met (`oom_met`) and a device that refused its allocator memory (`retries`)
+    are facts and count as much; without any the level is `unknown`, because a caching allocator fills a
+    device in healthy jobs too.
 
     Args:
         device: The device at its newest tick.

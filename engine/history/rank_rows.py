@@ -22,6 +22,7 @@ class RankHeader(msgspec.Struct, frozen=True):
     is_simulated: bool = False
     coordinates: RankCoordinates | None = None
     flight_record: str | None = None
+    oom_s: float | None = None
     oom_size_bytes: int | None = None
     notes: tuple[str, ...] = ()
 
@@ -42,6 +43,7 @@ def rank_header_of(rank: RankSample) -> RankHeader:
         rank.is_simulated,
         rank.coordinates,
         rank.flight_record,
+        rank.oom_s,
         rank.oom_size_bytes,
         rank.notes,
     )
@@ -75,6 +77,7 @@ def ranks_of(ring: ColumnRing, headers: dict[str, RankHeader], position: int) ->
                 retries=ring.value(key, "retries", position), ooms=ring.value(key, "ooms", position)
             ),
             flight_record=header.flight_record,
+            oom_s=header.oom_s,
             oom_size_bytes=header.oom_size_bytes,
             notes=header.notes,
         )

@@ -117,8 +117,10 @@ class RankSample(msgspec.Struct, frozen=True, gc=False):
     """Whether allocations are recorded with their stacks: by us, or by the program itself."""
     flight_record: str | None = None
     """Path of the newest record of an out-of-memory error, on its node."""
+    oom_s: float | None = None
+    """When the newest out-of-memory error that the probe saw was raised, wall clock."""
     oom_size_bytes: int | None = None
-    """Bytes of the newest request that failed for want of memory."""
+    """Bytes of the request that failed then."""
     readings_dropped: int = 0
     """Readings that never arrived, since the start of the process."""
     notes: tuple[str, ...] = ()

@@ -141,6 +141,7 @@ class RankTrack:
             allocator_settings=_cut(hello.allocator_settings),
             memory_history=readings.memory_history,
             flight_record=None if oom is None else oom.flight_record,
+            oom_s=None if oom is None else oom.time_s,
             oom_size_bytes=None if oom is None else oom.size_bytes,
             readings_dropped=readings.dropped,
             notes=self._notes(),

@@ -94,7 +94,7 @@ def test_a_viewer_starts_what_is_missing_and_takes_it_down(node: PretendDriver, 
     assert [d.memory.used_bytes for d in sample.devices] == [10 * GIB, 20 * GIB]
     running = watcher.until(_has_worker, "the worker")
     assert running.hub is not None
-    assert running.hub.workers[0].analyzers == ("capacity", "pressure")
+    assert running.hub.workers[0].analyzers == ("capacity", "out_of_memory", "pressure")
     processes = [psutil.Process(running.hub.pid), psutil.Process(_worker_of(running))]
     feeds.pop().stop()
     gone, alive = psutil.wait_procs(processes, timeout=10)

@@ -1,0 +1,192 @@
+"""Errors that were met and refusals before them: opened when a count rises, closed when that is long past."""
+
+from collections.abc import Iterable
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vramscope.analyzers.out_of_memory import OutOfMemoryAnalyzer
+from vramscope.analyzers.out_of_memory_track import CLEAN_S
+from vramscope.analyzers.verdict import summarize
+from vramscope.engine.bus.analyzer_host import AnalyzerHost
+from vramscope.engine.bus.findings import FindingStore
+from vramscope.engine.history import History
+from vramscope.engine.model import AllocatorReading, Finding, RankCoordinates, RankSample, RankState, Sample
+from vramscope.engine.units import GIB
+
+from .samples import device, sample
+
+RECORD = "/tmp/oom-3.json"
+
+
+def rank(
+    *,
+    ooms: int | None = 0,
+    retries: int | None = 0,
+    oom_s: float | None = None,
+    state: RankState = "ok",
+    pid: int = 4711,
+    number: int | None = 3,
+    record: str | None = RECORD,
+    notes: tuple[str, ...] = (),
+) -> RankSample:
+    """Return a process on GPU-0."""
+    return RankSample(
+        pid=pid,
+        started_s=5.0,
+        device_uuid="GPU-0",
+        state=state,
+        coordinates=None if number is None else RankCoordinates(number),
+        allocator=AllocatorReading(retries=retries, ooms=ooms),
+        flight_record=record if ooms else None,
+        oom_s=oom_s,
+        oom_size_bytes=2 * GIB if ooms else None,
+        notes=notes,
+    )
+
+
+def at(time_s: float, *ranks: RankSample, step: int | None = None) -> Sample:
+    """Return a sample of one device and these processes."""
+    stepping = msgspec.structs.replace(device(), step=step)
+    return msgspec.structs.replace(sample(stepping, time_s=time_s), ranks=ranks)
+
+
+def run(samples: Iterable[Sample], analyzer: OutOfMemoryAnalyzer | None = None) -> list[Finding]:
+    """Return everything that was found."""
+    analyzer = analyzer or OutOfMemoryAnalyzer()
+    return [finding for each in samples for finding in analyzer.observe(each)]
+
+
+def evidence(finding: Finding) -> dict[str, object]:
+    """Return the evidence by name."""
+    return {each.name: each.value for each in finding.evidence}
+
+
+def test_an_error_opens_a_critical_finding_that_names_the_record() -> None:
+    (opened,) = run([at(0, rank()), at(1, rank()), at(2, rank(ooms=1, retries=1, oom_s=1.7), step=40)])
+    assert (opened.kind, opened.severity, opened.opened_s) == ("oom_met", "critical", 2)
+    assert (opened.device_uuid, opened.device, opened.is_open) == ("GPU-0", "0", True)
+    assert opened.title == f"rank 3 ran out of memory asking for 2.0 GiB: the flight record is in {RECORD}"
+    assert f"`vramscope inspect {RECORD}`" in opened.advice
+    assert evidence(opened)["request that failed"] == 2 * GIB
+    assert evidence(opened)["process"] == 4711
+    verdict = summarize(at(2, rank()), [opened])
+    assert verdict.level == "critical"
+    assert verdict.text(80).startswith("rank 3 ran out of memory asking for 2.0 GiB")
+
+
+def test_without_a_record_the_advice_says_why_and_how_to_have_one() -> None:
+    (opened,) = run([at(0, rank()), at(1, rank(ooms=1, record=None, notes=("the disk is full",)))])
+    assert opened.title == "rank 3 ran out of memory asking for 2.0 GiB"
+    assert opened.advice.startswith("No flight record was written (the disk is full): ")
+
+
+def test_a_process_without_a_rank_is_called_by_its_pid() -> None:
+    (opened,) = run([at(0, rank(number=None)), at(1, rank(number=None, ooms=1))])
+    assert opened.title.startswith("process 4711 ran out of memory")
+
+
+def test_an_error_in_the_very_first_sample_is_news_and_one_of_long_ago_is_not() -> None:
+    assert len(run([at(100, rank(ooms=1, oom_s=99.5))])) == 1
+    assert run([at(100, rank(ooms=1, oom_s=20.0))]) == []
+    assert run([at(100, rank(ooms=7))]) == []
+
+
+def test_errors_that_follow_are_counted_in_the_same_finding() -> None:
+    first, second = run([at(0, rank()), at(1, rank(ooms=1)), at(2, rank(ooms=3))])
+    assert first.id == second.id
+    assert "ran out of memory 3 times, at last asking for 2.0 GiB" in second.title
+
+
+def test_it_closes_once_training_has_gone_on() -> None:
+    steps = [at(0, rank()), at(1, rank(ooms=1), step=10)]
+    going = [at(1 + n, rank(ooms=1), step=10 + n) for n in range(1, 80)]
+    *_, closed = run(steps + going)
+    assert closed.closed_s == 1 + CLEAN_S
+    assert evidence(closed)["closed because"] == "60 s passed without another"
+    stuck = [at(1 + n, rank(ooms=1), step=10) for n in range(1, 300)]
+    assert all(finding.is_open for finding in run(steps + stuck))
+
+
+def test_an_error_that_ended_its_process_is_seen_for_a_minute() -> None:
+    dying = [at(0, rank()), at(1, rank(ooms=1), step=10)]
+    dying += [at(1 + n, rank(ooms=1, state="ended")) for n in range(1, 11)]
+    gone = [at(11 + n) for n in range(1, 60)]
+    *_, closed = run(dying + gone)
+    assert closed.closed_s == 1 + CLEAN_S
+    assert evidence(closed)["closed because"] == "the process has ended"
+
+
+def test_refusals_ring_at_once_and_grow_graver() -> None:
+    found = run(at(n, rank(retries=n)) for n in range(5))
+    assert [finding.severity for finding in found] == ["medium", "medium", "high", "high"]
+    assert len({finding.id for finding in found}) == 1
+    assert (
+        found[-1].title
+        == "rank 3 is at the limit of its device: refused memory 4 times, the cache was flushed"
+    )
+    assert "num_alloc_retries" in found[-1].method
+    assert run([at(0, rank(retries=9)), at(1, rank(retries=9))]) == []
+
+
+def test_two_processes_that_fail_in_one_tick_have_two_findings() -> None:
+    both = [at(0, rank(pid=1), rank(pid=2)), at(1, rank(pid=1, ooms=1), rank(pid=2, ooms=1))]
+    assert len({finding.id for finding in run(both)}) == 2
+
+
+def test_counts_nobody_measured_find_nothing() -> None:
+    unmeasured = [at(n, rank(ooms=None, retries=None)) for n in range(3)]
+    assert run(unmeasured) == []
+    bare = msgspec.structs.replace(rank(ooms=5), allocator=None)
+    assert run([at(0, bare), at(1, rank(ooms=5))]) == []
+
+
+def test_a_successor_that_adopts_goes_on_counting() -> None:
+    (opened,) = run([at(0, rank()), at(1, rank(ooms=1), step=10)])
+    successor = OutOfMemoryAnalyzer()
+    successor.restore([opened])
+    again = run([at(500, rank(ooms=1), step=11), at(501, rank(ooms=2), step=11)], successor)
+    assert [(finding.id, finding.is_open) for finding in again] == [(opened.id, True)]
+    assert "2 times" in again[0].title
+
+
+ticks = st.lists(
+    st.tuples(
+        st.integers(0, 2).map(lambda rise: rise // 2),
+        st.integers(0, 2).map(lambda rise: rise // 2),
+        st.sampled_from(["ok", "ok", "ok", "ended", "absent"]),
+        st.sampled_from([1.0, 5.0, 40.0]),
+    ),
+    min_size=1,
+    max_size=40,
+)
+
+
+@settings(max_examples=100)
+@given(ticks, st.integers(0, 39))
+def test_findings_after_a_restart_equal_those_without_one(
+    changes: list[tuple[int, int, str, float]], death: int
+) -> None:
+    samples, ooms, retries, time_s = [], 0, 0, 1000.0
+    for number, (error, retry, state, step_s) in enumerate(changes):
+        ooms, retries, time_s = ooms + error, retries + retry, time_s + step_s
+        process = rank(ooms=ooms, retries=retries, state="ended" if state == "ended" else "ok")
+        ranks = () if state == "absent" else (process,)
+        samples.append(msgspec.structs.replace(at(time_s, *ranks, step=number), seq=number))
+    steady, store, ring = FindingStore(), FindingStore(), History()
+    host = AnalyzerHost([OutOfMemoryAnalyzer()])
+    first, second = AnalyzerHost([OutOfMemoryAnalyzer()]), AnalyzerHost([OutOfMemoryAnalyzer()])
+    for number, each in enumerate(samples):
+        steady.merge(host.observe(each))
+        ring.add(each)
+        if number == death:
+            for remembered in ring.samples():
+                store.merge(second.observe(remembered))
+        else:
+            store.merge((first if number < death else second).observe(each))
+    assert [_fate(finding) for finding in store.all()] == [_fate(finding) for finding in steady.all()]
+
+
+def _fate(finding: Finding) -> tuple[object, ...]:
+    return finding.id, finding.kind, finding.opened_s, finding.closed_s, finding.title
