@@ -15,6 +15,9 @@ VramscopeError                 the root; carries the exit code of its class
 ├── RuntimeFolderError         the private runtime folder is unsafe      (6)
 ├── HubTakenError              another agent holds the runtime folder    (2)
 ├── HubUnreachableError        no agent answered                         (7)
+├── AttachRefusedError         a process that must not be attached to    (6)
+├── DebuggerMissingError       attaching needs gdb, and there is none    (4)
+├── ProbeSilentError           a probe was started and does not report   (7)
 └── WireError                  a message that cannot be accepted         (1)
 """
 
@@ -97,6 +100,24 @@ class HubTakenError(VramscopeError):
 
 class HubUnreachableError(VramscopeError):
     """No agent answered where one was expected."""
+
+    exit_code = 7
+
+
+class AttachRefusedError(VramscopeError):
+    """The probe must not be brought into a process; the text says what would permit it."""
+
+    exit_code = 6
+
+
+class DebuggerMissingError(VramscopeError):
+    """Attaching to this process needs a debugger, which is not installed."""
+
+    exit_code = 4
+
+
+class ProbeSilentError(VramscopeError):
+    """The probe was handed to a process, and no agent has heard of it."""
 
     exit_code = 7
 

@@ -11,8 +11,10 @@ DEBIAN_PACKAGES = {
     "cc": "gcc libc6-dev",
     "fish": "fish",
     "gcc": "gcc libc6-dev",
+    "gdb": "gdb",
     "screen": "screen",
     "script": "bsdutils",
+    "setpriv": "util-linux",
     "tmux": "tmux",
     "zsh": "zsh",
 }

@@ -1,0 +1,50 @@
+"""What is run inside the process that is attached to: it loads the probe by its path and starts it."""
+
+from pathlib import Path
+
+from ..launch.parts import PROBE, SHIM
+
+STARTED, WITHOUT_TORCH, FAILED = "started", "without torch", "failed"
+"""First words of the report that a payload leaves; after `failed` it says why."""
+
+_BODY = """\
+told = %(started)r
+try:
+    shim = {"__name__": "vramscope_shim"}
+    with open(%(shim)r, encoding="utf-8") as file:
+        exec(compile(file.read(), %(shim)r, "exec"), shim)
+    shim["start_probe"](%(probe)r, %(runtime_dir)r)
+    import sys
+    if "torch" not in sys.modules:
+        told = %(without_torch)r
+except KeyboardInterrupt:
+    import _thread
+    _thread.interrupt_main()
+except BaseException as error:
+    told = %(failed)r + " " + type(error).__name__ + ": " + str(error)
+try:
+    with open(%(report)r, "w", encoding="utf-8") as file:
+        file.write(told)
+except OSError:
+    pass
+"""
+"""A Ctrl-C that falls into these milliseconds is meant for the program, and is given to it again."""
+
+
+def write_payload(runtime_dir: Path, report: Path) -> str:
+    """Return the code to run in the process: one expression, which leaves no name behind in it.
+
+    Args:
+        runtime_dir: Folder of the hub.
+        report: File in which it says what became of it.
+    """
+    body = _BODY % {
+        "shim": str(SHIM / "vramscope_shim.py"),
+        "probe": str(PROBE),
+        "runtime_dir": str(runtime_dir),
+        "report": str(report),
+        "started": STARTED,
+        "without_torch": WITHOUT_TORCH,
+        "failed": FAILED,
+    }
+    return f'exec({body!r}, {{"__name__": "vramscope_attach"}})\n'
