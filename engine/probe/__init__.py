@@ -10,12 +10,16 @@ those that never import torch shall not pay for the rest.
 
 from __future__ import annotations
 
-from typing import Callable
-
 from . import current
-from .foreign import Foreign, Module
 from .imports import after_torch_import, forget_torch, watch_torch
 from .phases import phase
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    # What type checkers read costs every process of a job its import.
+    from typing import Callable
+
+    from .foreign import Foreign, Module
 
 __all__ = [
     "after_torch_import",
@@ -115,4 +119,4 @@ def _try(action: Callable[..., None], *arguments: Foreign) -> None:
     try:
         action(*arguments)
     except Exception as error:  # noqa: BLE001 - the training goes on whatever fails here
-        current.failures.append(f"the probe failed: {type(error).__name__}: {error}"[:300])
+        current.note_failure("the probe", error)

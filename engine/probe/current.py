@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections import deque
-from typing import TYPE_CHECKING, Any, Callable
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Callable
+
+    from .foreign import Module
     from .session import Session
+
+_MOST_FAILURES = 8
 
 session: Session | None = None
 """None where nothing runs: then every call of a user's program returns at once."""
@@ -14,8 +17,20 @@ session: Session | None = None
 dormant: Callable[[], None] | None = None
 """In a forked child: starts a session of its own, should the child turn out to train."""
 
-leftover: Callable[[Any], None] | None = None
+leftover: Callable[[Module], None] | None = None
 """What an ended session left to be done by the thread that trains; takes the module torch."""
 
-failures: deque[str] = deque(maxlen=8)
+failures: list[str] = []
 """Sentences about what failed at the entries of the probe, newest last; they go out as notes."""
+
+
+def note_failure(what: str, error: BaseException, tail: str = "") -> None:
+    """Keep what failed as a sentence; the oldest goes where there are many.
+
+    Args:
+        what: What was being done.
+        error: What it raised.
+        tail: What follows from it.
+    """
+    failures.append(f"{what} failed: {type(error).__name__}: {error}"[:300] + tail)
+    del failures[:-_MOST_FAILURES]

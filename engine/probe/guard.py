@@ -24,4 +24,4 @@ class Guard:
         self._failures += 1
         self.is_shut = self._failures >= _FAILURES_ALLOWED
         tail = "; it was given up" if self.is_shut else ""
-        current.failures.append(f"{self._what} failed: {type(error).__name__}: {error}"[:300] + tail)
+        current.note_failure(self._what, error, tail)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Any, Callable
 
 from . import current
-from .foreign import Foreign, Optimizer
+from .foreign import Foreign, Module, Optimizer
 from .guard import Guard
 
 _guard = Guard("the hook after an optimizer's step")
 _hooked: list[Any] = []
 """Modules `torch.optim.optimizer` that call us. A hook is never taken away: doing so from our thread while
 PyTorch goes through its hooks would raise in the training. Without a session it returns at once."""
+_untraced: dict[Module, Callable[[Optimizer], None]] = {}
+"""The function that tells the session, by the compiler that it is kept from."""
 
 
 def hook_optimizers() -> bool:
@@ -28,6 +30,28 @@ def hook_optimizers() -> bool:
 
 
 def _after_step(optimizer: Optimizer, arguments: Foreign, named: Foreign) -> None:
+    """Tell the session; what PyTorch's compiler would trace of us is kept from it."""
+    dynamo = sys.modules.get("torch._dynamo")
+    (_tell_session if dynamo is None else _keep_from(dynamo))(optimizer)
+
+
+# A compiler that traces an optimizer's step ends its graph here; that it does not trace what we call is the
+# work of `disable`, which is there as soon as the compiler is.
+_after_step._torchdynamo_disable = True  # type: ignore[attr-defined]
+
+
+def _keep_from(dynamo: Module) -> Callable[[Optimizer], None]:
+    """Return the function that tells the session so that frames below it are not compiled."""
+    if dynamo not in _untraced:
+        disable = getattr(dynamo, "disable", None)
+        if disable is None:
+            # The compiler is being imported by another thread.
+            return _tell_session
+        _untraced[dynamo] = disable(_tell_session)
+    return _untraced[dynamo]
+
+
+def _tell_session(optimizer: Optimizer) -> None:
     """Tell the session; an exception here would reach the training, so none leaves."""
     if _guard.is_shut:
         return
@@ -42,7 +66,3 @@ def _after_step(optimizer: Optimizer, arguments: Foreign, named: Foreign) -> Non
             session.meet_optimizer(optimizer)
     except Exception as error:  # noqa: BLE001
         _guard.count(error)
-
-
-# A compiler that traces an optimizer's step shall not trace us too.
-_after_step._torchdynamo_disable = True  # type: ignore[attr-defined]

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from typing import Any, Callable
 
 from . import current
-from .foreign import Foreign, Module
 
-Callback = Callable[[Any], None]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Callable
+
+    from .foreign import Foreign, Module
+
+    Callback = Callable[[Module], None]
 
 _TORCH = "torch"
 
@@ -102,7 +106,7 @@ def _call(callback: Callback, torch: Module) -> None:
     try:
         callback(torch)
     except Exception as error:  # noqa: BLE001 - the import of torch succeeds whatever we do afterwards
-        current.failures.append(f"{type(error).__name__} after the import of torch: {error}"[:300])
+        current.note_failure("what follows the import of torch", error)
 
 
 _watch = TorchWatch()

@@ -119,12 +119,15 @@ class _Counter:
 
 
 def _identify(storage: Storage) -> Foreign:
-    """Return what tells a storage from others; one without memory has only itself."""
-    try:
+    """Return what tells a storage from others: its address, and its own object where it has no memory.
+
+    Fake tensors lie on the device `meta`; to ask them for an address makes PyTorch print a warning.
+    """
+    if storage.device.type != "meta":
         address = storage.data_ptr()
-    except RuntimeError:
-        address = 0
-    return address or ("storage", getattr(storage, "_cdata", id(storage)))
+        if address:
+            return address
+    return ("storage", getattr(storage, "_cdata", id(storage)))
 
 
 def _list_parameters(optimizer: Optimizer) -> Iterator[Tensor]:

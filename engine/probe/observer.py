@@ -48,4 +48,4 @@ def tell_out_of_memory(device: int, size_bytes: int, total_bytes: int, free_byte
     try:
         session.record_out_of_memory(size_bytes, message, free_bytes, device, total_bytes)
     except BaseException as error:  # noqa: BLE001 - an exception here would end in C++
-        current.failures.append(f"the record of an out-of-memory error failed: {type(error).__name__}")
+        current.note_failure("the record of an out-of-memory error", error)

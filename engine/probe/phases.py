@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from functools import wraps
-from typing import Any, Callable, TypeVar
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, TypeVar
 
-from .foreign import Foreign
+    from .foreign import Foreign
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+    Function = TypeVar("Function", bound=Callable[..., Any])
 
 _open: list[phase] = []
 _LONGEST_NAME = 80
@@ -37,6 +38,8 @@ class phase:  # noqa: N801 - reads as a word in `with vramscope.phase("forward")
 
     def __call__(self, function: Function) -> Function:
         """Return the function so that each of its calls is such a part."""
+        from functools import wraps
+
         name = self.name
 
         @wraps(function)

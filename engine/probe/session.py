@@ -112,7 +112,7 @@ class Session:
             self.is_reporting = self.is_reporting or not is_loader_worker()
             return self._recorder.record(size_bytes, message, free_bytes, index, total_bytes)
         except Exception as error:  # noqa: BLE001
-            current.failures.append(f"the flight record failed: {type(error).__name__}: {error}"[:300])
+            current.note_failure("the flight record", error)
             return None
 
     def end(self, reason: str) -> None:

@@ -17,8 +17,11 @@ MOST_ROWS = 200
 PART_CHARACTERS = 48 * 1024
 """Of a segment map's base64 in one packet."""
 
-_LONGEST_TEXT = 1000
-_MOST_NOTES = 16
+_DEMANDS = ("segments", "detach", "history")
+_LONGEST_TEXT = 800
+_LONGEST_NOTE = 300
+_MOST_NOTES = 12
+# JSON may need six bytes for a character, and a hello of the longest texts still fits.
 _encoder = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 
 ReadingRow = tuple[float, Any, Any, Any, Any, Any, Any, Any, Any, Any]
@@ -98,7 +101,7 @@ def decode_demand(packet: bytes) -> Demand | None:
     if not isinstance(content, dict) or content.get("v") != PROTOCOL:
         return None
     kind, request = content.get("kind"), content.get("request", 0)
-    if kind not in {"segments", "detach", "history"} or type(request) is not int:
+    if kind not in _DEMANDS or type(request) is not int:
         return None
     return Demand(kind, request, content.get("is_on") is not False, _seconds(content.get("seconds")))
 
@@ -119,12 +122,12 @@ def _encode(kind: str, fields: dict[str, Any]) -> bytes:
     return _encoder.encode(content).encode("ascii")
 
 
-def _clean(value: Foreign) -> Foreign:
+def _clean(value: Foreign, longest: int = _LONGEST_TEXT) -> Foreign:
     """Return a value whose texts are short and can be encoded: file names may hold any byte."""
     if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode("utf-8")[:_LONGEST_TEXT]
+        return value.encode("utf-8", "replace").decode("utf-8")[:longest]
     if isinstance(value, dict):
         return {name: _clean(inner) for name, inner in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_clean(inner) for inner in value[:_MOST_NOTES]]
+        return [_clean(inner, _LONGEST_NOTE) for inner in value[:_MOST_NOTES]]
     return value
