@@ -57,6 +57,7 @@ def test_a_job_that_was_started_plainly_appears_and_is_let_go_again(tmp_path: Pa
             outcome.stdout,
         )
         wait_until(lambda: list_ranks()[0]["step"], what="a step")
+        wait_until(lambda: list_ranks()[0]["backend"], what="the backend")
         (rank,) = list_ranks()
         assert (rank["pid"], rank["state"], rank["backend"]) == (target.pid, "ok", "cpu")
         assert rank["job"] is None
