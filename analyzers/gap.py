@@ -1,0 +1,256 @@
+"""The gap between live tensors and device used, named: what fills a device, part by part.
+
+Device used is NVML's figure for the whole device. Within a process it is the caching allocator's segments
+(`memory_reserved`) and what lies outside of them: the context, NCCL, cuBLAS workspaces. Terms as in PyTorch.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from ..engine.model import AllocatorReading, DeviceSample, RankSample
+
+PartKind = Literal[
+    "allocated", "awaiting_free", "stranded", "cached", "context", "other_processes", "unattributed"
+]
+"""What a part is."""
+
+NAMES: dict[PartKind, str] = {
+    "allocated": "live tensors",
+    "awaiting_free": "awaiting free",
+    "stranded": "stranded",
+    "cached": "cached",
+    "context": "context and libraries",
+    "other_processes": "other processes",
+    "unattributed": "unattributed",
+}
+HOST_NAMES = NAMES | {"context": "the rest of the processes", "other_processes": "other programs"}
+"""Where ranks train in the host's memory, which holds no context."""
+_ALL: tuple[PartKind, ...] = tuple(NAMES)
+
+
+class GapPart(msgspec.Struct, frozen=True):
+    """One part of what is used on a device."""
+
+    kinds: tuple[PartKind, ...]
+    """One kind, or those that cannot be told apart."""
+    name: str
+    """What it is in words, all of it."""
+    size_bytes: int
+
+
+class MemoryGap(msgspec.Struct, frozen=True):
+    """What fills a device; None means that it cannot be known."""
+
+    used_bytes: int | None
+    parts: tuple[GapPart, ...] = ()
+    """In the order of `NAMES`; they add up to `used_bytes` exactly. Empty where that is unknown."""
+    is_consistent: bool = True
+    """Whether the readings fit together; those of driver and allocator are not of one instant. Where they do
+    not, the later parts were cut to what is used."""
+    internal_bytes: int | None = None
+    """Internal fragmentation: bytes within live blocks that nobody asked for (allocated − requested)."""
+    activations_bytes: int | None = None
+    """Peak of the newest step less parameters, gradients and optimizer state: activations, buffers and
+    temporary tensors, the rest."""
+    capacity_bytes: int | None = None
+    """Most that the allocators here can really reserve: what they have and what is free, or their limit."""
+
+    def size_of(self, kind: PartKind) -> int | None:
+        """Return the bytes of a kind that stands alone; None where it cannot be told from others."""
+        return next((part.size_bytes for part in self.parts if part.kinds == (kind,)), None)
+
+
+def explain_gap(device: DeviceSample, ranks: Sequence[RankSample]) -> MemoryGap:
+    """Return what fills a device.
+
+    Args:
+        device: The device at one tick.
+        ranks: Training processes of the same tick; those of other devices, or that have ended, are left out.
+    """
+    living = [rank for rank in ranks if rank.device_uuid == device.uuid and rank.state != "ended"]
+    used, parts, is_consistent = device.memory.used_bytes, tuple[GapPart, ...](), True
+    if used is not None:
+        names = HOST_NAMES if device.kind == "cpu" else NAMES
+        parts, is_consistent = _fit(tuple(_split(device, living)), used, names)
+    return MemoryGap(
+        used_bytes=used,
+        parts=parts,
+        is_consistent=is_consistent,
+        internal_bytes=_find_internal(living),
+        activations_bytes=find_activations(living),
+        capacity_bytes=find_capacity(device, living),
+    )
+
+
+def find_activations(ranks: Sequence[RankSample]) -> int | None:
+    """Return the peak of the newest steps less all that the optimizers hold; None where one part is unknown.
+
+    Args:
+        ranks: The training processes of one device.
+    """
+    rests = [_find_rest(rank) for rank in ranks]
+    known = [rest for rest in rests if rest is not None and rest >= 0]
+    return sum(known) if known and len(known) == len(rests) else None
+
+
+def find_capacity(device: DeviceSample, ranks: Sequence[RankSample]) -> int | None:
+    """Return the most bytes that the allocators of these processes can reserve together on their device.
+
+    That is what they have reserved and what is free (others keep theirs), or the sum of their limits
+    (`set_per_process_memory_fraction`) where that is less.
+
+    Args:
+        device: The device at one tick.
+        ranks: The training processes on it.
+    """
+    reserved = _add(ranks, lambda reading: reading.reserved_bytes)
+    free = device.memory.free_bytes
+    if reserved is None or free is None:
+        return None
+    limits = [rank.capacity_bytes for rank in ranks if rank.capacity_bytes is not None]
+    reachable = reserved + free
+    return min(reachable, sum(limits)) if len(limits) == len(ranks) else reachable
+
+
+class _Part(NamedTuple):
+    """Parts that cannot be told apart; without a size they are all that is left, and come last."""
+
+    kinds: tuple[PartKind, ...]
+    size_bytes: int | None
+
+
+def _split(device: DeviceSample, ranks: Sequence[RankSample]) -> Iterator[_Part]:
+    """Yield the parts in order; the last takes what is left."""
+    if device.kind == "cpu":
+        yield from _split_host(ranks)
+        return
+    inner = tuple(_split_allocators(ranks)) if ranks else ()
+    yield from inner
+    if all(part.size_bytes is not None for part in inner):
+        yield from _split_outside(device, ranks)
+
+
+def _split_host(ranks: Sequence[RankSample]) -> Iterator[_Part]:
+    """Yield the parts of host memory, whose allocator keeps no cache that it tells of."""
+    allocated = _add(ranks, _read_allocated)
+    residents = [rank.resident_bytes for rank in ranks]
+    known = [resident for resident in residents if resident is not None]
+    if allocated is not None:
+        yield _Part(("allocated",), allocated)
+    own: tuple[PartKind, ...] = ("context",) if allocated is not None else ("allocated", "context")
+    if len(known) == len(residents):
+        yield _Part(own, max(0, sum(known) - (allocated or 0)))
+        yield _Part(("other_processes",), None)
+    else:
+        yield _Part((*own, "other_processes"), None)
+
+
+def _split_allocators(ranks: Sequence[RankSample]) -> Iterator[_Part]:
+    """Yield what the allocators hold; where they do not tell how much, the last part takes all the rest."""
+    allocated, reserved = _add(ranks, _read_allocated), _add(ranks, _read_reserved)
+    if allocated is None:
+        yield _Part(_ALL[: _ALL.index("context")] if reserved is not None else _ALL, reserved)
+        return
+    yield _Part(("allocated",), allocated)
+    if reserved is None:
+        yield _Part(_ALL[1:], None)
+        return
+    rest, together = reserved - allocated, list[PartKind]()
+    active = _add(ranks, lambda reading: reading.active_bytes)
+    awaiting = None if active is None else active - allocated
+    stranded = _add(ranks, lambda reading: reading.inactive_split_bytes)
+    kinds: tuple[PartKind, PartKind] = ("awaiting_free", "stranded")
+    for kind, size in zip(kinds, (awaiting, stranded), strict=True):
+        if size is None:
+            together.append(kind)
+        else:
+            yield _Part((kind,), size)
+            rest -= max(0, size)
+    yield _Part((*together, "cached"), rest)
+
+
+def _split_outside(device: DeviceSample, ranks: Sequence[RankSample]) -> Iterator[_Part]:
+    """Yield what lies outside of the allocators."""
+    context, others = _find_context(device, ranks), _find_others(device, ranks)
+    if context is None:
+        yield _Part(("context", "other_processes", "unattributed"), None)
+        return
+    if ranks:
+        yield _Part(("context",), context)
+    if others is None:
+        yield _Part(("other_processes", "unattributed"), None)
+    else:
+        yield _Part(("other_processes",), others)
+        yield _Part(("unattributed",), None)
+
+
+def _find_context(device: DeviceSample, ranks: Sequence[RankSample]) -> int | None:
+    """Return what the processes hold outside of their allocators, as the driver or the model tells."""
+    if device.kind == "simulated":
+        return sum(rank.context_bytes or 0 for rank in ranks)
+    held = {process.pid: process.used_bytes for process in device.processes or ()}
+    contexts = []
+    for rank in ranks:
+        used, reserved = held.get(rank.pid), (rank.allocator or AllocatorReading()).reserved_bytes
+        if used is None or reserved is None:
+            return None
+        contexts.append(max(0, used - reserved))
+    return sum(contexts)
+
+
+def _find_others(device: DeviceSample, ranks: Sequence[RankSample]) -> int | None:
+    """Return what processes without a probe hold; None where the driver does not tell of each."""
+    if device.kind == "simulated":
+        return 0
+    pids = {rank.pid for rank in ranks}
+    if device.processes is None:
+        return None
+    others = [process.used_bytes for process in device.processes if process.pid not in pids]
+    known = [used for used in others if used is not None]
+    return sum(known) if len(known) == len(others) else None
+
+
+def _fit(parts: Sequence[_Part], used: int, names: dict[PartKind, str]) -> tuple[tuple[GapPart, ...], bool]:
+    """Return the parts cut to what is used, and whether nothing had to be cut."""
+    fitted, left, is_consistent = [], used, True
+    for kinds, size in parts:
+        taken = left if size is None else min(max(0, size), left)
+        is_consistent = is_consistent and size in (None, taken)
+        left -= taken
+        fitted.append(GapPart(kinds, _join([names[kind] for kind in kinds]), taken))
+    return tuple(fitted), is_consistent
+
+
+def _join(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _find_internal(ranks: Sequence[RankSample]) -> int | None:
+    allocated, requested = _add(ranks, _read_allocated), _add(ranks, lambda reading: reading.requested_bytes)
+    return None if allocated is None or requested is None else max(0, allocated - requested)
+
+
+def _find_rest(rank: RankSample) -> int | None:
+    step, state = rank.step, rank.model_state
+    if step is None or step.peak_bytes is None or state is None:
+        return None
+    held = (state.parameters_bytes, state.gradients_bytes, state.optimizer_bytes)
+    known = [size for size in held if size is not None]
+    return step.peak_bytes - sum(known) - (state.grad_sample_bytes or 0) if len(known) == len(held) else None
+
+
+def _read_allocated(reading: AllocatorReading) -> int | None:
+    return reading.allocated_bytes
+
+
+def _read_reserved(reading: AllocatorReading) -> int | None:
+    return reading.reserved_bytes
+
+
+def _add(ranks: Sequence[RankSample], read: Callable[[AllocatorReading], int | None]) -> int | None:
+    """Return the sum over all processes; None where there is none, or one has not told."""
+    values = [read(rank.allocator or AllocatorReading()) for rank in ranks]
+    known = [value for value in values if value is not None]
+    return sum(known) if known and len(known) == len(values) else None
