@@ -25,10 +25,16 @@ from .imports import format_imports, measure_imports
 from .latency import as_seconds, format_latencies, measure_latencies
 from .live_view import Steadiness, format_live_views, measure_live_views
 from .programs import find_nvitop, find_programs
+from .snapshot_reader import (
+    as_figures,
+    format_snapshot_reader,
+    judge_snapshot_reader,
+    measure_snapshot_reader,
+)
 from .start_up import format_start_up, measure_start_up
 
 RESULTS = Path(__file__).parent / "results"
-PARTS = ("live", "agent", "start", "latency", "imports")
+PARTS = ("live", "agent", "start", "latency", "imports", "snapshot")
 
 
 class Report:
@@ -73,6 +79,7 @@ def main() -> int:
         "latency": add_latencies,
         "live": add_live_views,
         "agent": add_agent,
+        "snapshot": add_snapshot_reader,
     }
     for name, measure in measures.items():
         if name in options.parts:
@@ -134,6 +141,13 @@ def add_imports(report: Report, options: argparse.Namespace) -> None:
     """Measure imports."""
     measured = measure_imports(2 * options.runs + 1)
     report.add("imports", format_imports(measured), measured)
+
+
+def add_snapshot_reader(report: Report, options: argparse.Namespace) -> None:
+    """Measure reading memory snapshots."""
+    readings = measure_snapshot_reader(options.runs)
+    budgets = judge_snapshot_reader(readings)
+    report.add("snapshot_reader", format_snapshot_reader(readings), as_figures(readings), budgets)
 
 
 if __name__ == "__main__":

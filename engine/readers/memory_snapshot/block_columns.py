@@ -65,14 +65,12 @@ class BlockCollector:
         return sum(part.size_bytes)
 
     def _collect_at_once(self, blocks: list[object], place: Place) -> BlockColumns:
-        intern = self._stacks.intern
-        stack_place = (*place, "frames")
         part = BlockColumns(
             address=array("Q", map(_GET_ADDRESS, blocks)),
             size_bytes=array("q", map(_GET_SIZE, blocks)),
             requested_bytes=array("q", map(_GET_REQUESTED, blocks)),
             state=array("b", map(_STATES.__getitem__, map(_GET_STATE, blocks))),
-            stack=array("i", [intern(frames, stack_place) for frames in map(_GET_FRAMES, blocks)]),
+            stack=array("i", self._stacks.intern_all(map(_GET_FRAMES, blocks), (*place, "frames"))),
         )
         if min(part.size_bytes, default=0) < 0 or min(part.requested_bytes, default=0) < 0:
             raise ValueError

@@ -1,7 +1,7 @@
 """Stacks of a snapshot, each kept once: a million blocks come from some hundred places in a program."""
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ...model.memory_snapshot import UNMEASURED, Frame, StackTable
 from .places import Place, expect_dict, expect_int, expect_list
@@ -28,28 +28,47 @@ class StackInterner:
         self._members = array("i")
         self._starts = array("q", [0])
 
+    def intern_all(self, lists: Iterable[object], place: Place) -> list[int]:
+        """Return the row of each of some stacks, `UNMEASURED` for one without frames.
+
+        This runs once a block and is written for speed: known stacks are found without a call of Python's.
+
+        Raises:
+            InputFileError: One of them is not a list of frames.
+        """
+        rows: list[int] = []
+        add, find = rows.append, self._candidates.get
+        for frames in lists:
+            if type(frames) is not list or not frames:
+                add(self._intern_unusual(frames, place))
+                continue
+            count = len(frames)
+            for known, row in find((count, id(frames[0]), id(frames[count >> 1])), ()):
+                # Frames are shared objects, so equality is mostly one of identity.
+                if known == frames:
+                    add(row)
+                    break
+            else:
+                add(self._intern_new(frames, place))
+        return rows
+
     def intern(self, frames: object, place: Place) -> int:
-        """Return the row of a stack, `UNMEASURED` for one without frames.
+        """Return the row of one stack.
 
         Raises:
             InputFileError: It is not a list of frames.
         """
-        if not isinstance(frames, list):
-            if frames is None:
-                return UNMEASURED
-            frames = expect_list(frames, place)
-        count = len(frames)
-        if not count:
+        return self.intern_all((frames,), place)[0]
+
+    def _intern_unusual(self, frames: object, place: Place) -> int:
+        if frames is None or not expect_list(frames, place):
             return UNMEASURED
-        middle = count >> 1
-        sample = (count, id(frames[0]), id(frames[middle >> 1]), id(frames[middle]), id(frames[-1]))
-        candidates = self._candidates.get(sample)
-        if candidates is None:
-            candidates = self._candidates[sample] = []
-        for known, row in candidates:
-            # Frames are shared objects, so equality is mostly one of identity.
-            if known == frames:
-                return row
+        return self._intern_new(expect_list(frames, place), place)
+
+    def _intern_new(self, frames: list[object], place: Place) -> int:
+        count = len(frames)
+        sample = (count, id(frames[0]), id(frames[count >> 1]))
+        candidates = self._candidates.setdefault(sample, [])
         if len(candidates) >= _MOST_CANDIDATES:
             return self._intern_whole(frames, place)
         row = self._add(frames, place)

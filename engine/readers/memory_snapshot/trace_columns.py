@@ -75,8 +75,8 @@ def _collect_at_once(
     columns.size_bytes.extend(map(_GET_SIZE, events))
     columns.stream.extend(map(_GET_STREAM, events))
     columns.time_us.extend(map(_GET_TIME, events))
-    intern = stacks.intern
-    columns.stack.extend([intern(event.get("frames"), stack_place) for event in events])  # type: ignore[attr-defined]
+    frames = [event.get("frames") for event in events]  # type: ignore[attr-defined]
+    columns.stack.extend(stacks.intern_all(frames, stack_place))
     if min(columns.size_bytes, default=0) < 0 or min(columns.time_us, default=0) < 0:
         raise ValueError
 
