@@ -67,7 +67,7 @@ class AccountingMode(TorchDispatchMode):
             self._settle(operation, survey, args)
         result = self.run(function, args, kwargs or {}, survey)
         if operation.creates:
-            self._place(result, survey)
+            self._place(result, survey, operation)
         if operation.may_resize and survey.device is not None:
             self._follow(args, kwargs)
         return result
@@ -129,7 +129,7 @@ class AccountingMode(TorchDispatchMode):
                 "indices should be either on cpu or on the same device as the indexed tensor (cpu)"
             )
 
-    def _place(self, result: Any, survey: Survey) -> None:
+    def _place(self, result: Any, survey: Survey, operation: Operation) -> None:
         """Put what an operation returned where it belongs."""
         target = state.target
         if target == HOST:
@@ -144,8 +144,8 @@ class AccountingMode(TorchDispatchMode):
         if isinstance(result, Tensor):
             self._registry.place_tensor(result, target)
         elif isinstance(result, (list, tuple)):
-            for value in result:
-                if isinstance(value, Tensor):
+            for position, value in enumerate(result):
+                if isinstance(value, Tensor) and position not in operation.host_outputs:
                     self._registry.place_tensor(value, target)
 
     def _follow(self, args: Any, kwargs: Any) -> None:

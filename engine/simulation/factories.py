@@ -44,7 +44,7 @@ class Factories:
             replace(torch, f"{name}_like", self._wrap_follower)
         for name in _NEW:
             replace(torch.Tensor, name, self._wrap_follower)
-        self._leave_default_to_wrappers(originals)
+        self._simulate_default(originals)
 
     def _wrap_constructor(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Wrap a function whose tensor is on the default device where none is named."""
@@ -52,10 +52,8 @@ class Factories:
         def construct(*args: Any, **kwargs: Any) -> Any:
             device = kwargs.get("device")
             if device is None:
-                device = default_devices.CURRENT_DEVICE
-                if device is None or device.type != "cuda":
-                    with targeting(HOST):
-                        return original(*args, **kwargs)
+                with targeting(HOST):
+                    return original(*args, **kwargs)
             return self._make(original, device, args, kwargs)
 
         return construct
@@ -114,19 +112,20 @@ class Factories:
             self._registry.place_tensor(made, target)
         return made
 
-    def _leave_default_to_wrappers(self, originals: set[Any]) -> None:
-        """Keep the default-device mode from handing a simulated device to C++."""
+    def _simulate_default(self, originals: set[Any]) -> None:
+        """Let the default-device mode make tensors on a simulated device where it is the default."""
         context = default_devices.DeviceContext
         handle = context.__torch_function__
 
-        def handle_unless_simulated(
-            self: Any, function: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            if self.device.type == "cuda":
-                return function(*args, **(kwargs or {}))
-            return handle(self, function, types, args, kwargs)
+        def handle_default(mode: Any, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if mode.device.type != "cuda":
+                return handle(mode, function, types, args, kwargs)
+            kwargs = kwargs or {}
+            if function in originals and kwargs.get("device") is None:
+                return self._make(function, mode.device, args, kwargs)
+            return function(*args, **kwargs)
 
-        context.__torch_function__ = handle_unless_simulated
+        context.__torch_function__ = handle_default
         default_devices._device_constructors = lambda: originals
 
 

@@ -6,14 +6,17 @@ import atexit
 from collections.abc import Mapping
 from typing import Any
 
-from . import cuda_surface, threads
+from . import autocast, cuda_surface, distributed, grouping, threads
 from .config import SimulationConfig
 from .dispatch_mode import AccountingMode
 from .factories import Factories
 from .host_memory import watch_host
+from .kernels import FusedKernels
+from .ledger import CardLedger
 from .private_memory import PrivateMemory
 from .protocols import AllocatorModule, DeviceMemory
 from .simulation import Simulation
+from .storage_methods import StorageMethods
 from .tensor_methods import TensorMethods
 
 
@@ -31,14 +34,24 @@ def install(content: Mapping[str, Any], allocator_module: AllocatorModule) -> Si
     devices, registry, transfers = simulation.devices, simulation.registry, simulation.transfers
     cuda_surface.install(simulation)
     TensorMethods(devices, registry, transfers, simulation.pinned).install()
+    StorageMethods(devices, registry).install()
     Factories(devices, registry, transfers).install()
+    FusedKernels(registry).install()
+    grouping.install()
+    autocast.install()
+    distributed.install(registry)
     threads.install(simulation, AccountingMode(registry, host))
     atexit.register(_close, simulation)
     return simulation
 
 
 def _make_memory(config: SimulationConfig, number: int) -> DeviceMemory:
-    return PrivateMemory(config.total_bytes)
+    """Return the memory of a card: shared through a file where there is a folder for it."""
+    if config.ledger_dir is None:
+        return PrivateMemory(config.total_bytes)
+    ledger = CardLedger(config.ledger_dir, number, config.total_bytes)
+    atexit.register(ledger.close)
+    return ledger
 
 
 def _close(simulation: Simulation) -> None:

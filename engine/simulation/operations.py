@@ -32,10 +32,14 @@ _MOVES = frozenset({"_to_copy", "copy_", "_foreach_copy_", "_copy_from"})
 _RESIZES = frozenset({"resize_", "set_", "resize_as_", "_resize_output_"})
 
 
+_HOST_OUTPUTS = {"_pack_padded_sequence": frozenset({1})}
+"""Positions in what an operation returns that stay on the host, wherever its inputs are."""
+
+
 class Operation:
     """How one overload of an operation treats storages."""
 
-    __slots__ = ("creates", "is_composite", "may_resize", "moves", "name", "takes_both")
+    __slots__ = ("creates", "host_outputs", "is_composite", "may_resize", "moves", "name", "takes_both")
 
     def __init__(self, function: Any) -> None:
         schema = getattr(function, "_schema", None)
@@ -44,6 +48,7 @@ class Operation:
         self.creates = not schema or any(it.alias_info is None for it in returned)
         """Whether what it returns may have a storage of its own; not for views and in-place operations."""
         self.takes_both = not schema or self.name in _TAKES_BOTH or schema.name.startswith("c10d::")
+        self.host_outputs = _HOST_OUTPUTS.get(self.name, frozenset())
         self.moves = self.name in _MOVES
         self.may_resize = self.name in _RESIZES or any(
             it.is_out for it in (schema.arguments if schema else ())

@@ -19,7 +19,17 @@ def replace(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
         made = make(original)
         if callable(made) and not isinstance(made, type):
             dress(made, original)
+            name_for_scripts(made, original)
         setattr(owner, name, made)
+
+
+def name_for_scripts(made: Any, original: Any) -> None:
+    """Let TorchScript compile a replacement to the operation that the original is."""
+    from torch.jit import _builtins
+
+    operation = _builtins._find_builtin(original)
+    if operation is not None:
+        _builtins._register_builtin(made, operation)
 
 
 def dress(made: Any, original: Any) -> None:

@@ -123,7 +123,12 @@ class StorageRegistry:
 
     @staticmethod
     def _cost(storage: Any) -> int:
-        return 0 if state.uncharged else int(storage.nbytes())
+        if state.uncharged:
+            return 0
+        if state.next_cost_bytes is not None:
+            cost, state.next_cost_bytes = state.next_cost_bytes, None
+            return cost
+        return int(storage.nbytes())
 
     def _forget(self, record: StorageRecord) -> None:
         """Free the block of a storage that has ended; runs wherever the last reference went, or in the GC."""

@@ -24,8 +24,8 @@ class ThreadState(threading.local):
         """Current stream of each device; absent for the default stream."""
         self.uncharged = 0
         """How many contexts are open in which new storages cost nothing on the card."""
-        self.bytes_per_element = 0
-        """Where above zero, what an element of a new storage costs instead of its own size."""
+        self.next_cost_bytes: int | None = None
+        """What the next new storage costs, where that is not its own size."""
 
 
 state = ThreadState()

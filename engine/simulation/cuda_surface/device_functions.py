@@ -72,6 +72,7 @@ def install(simulation: Simulation) -> None:
     cuda.is_available = lambda: simulation.devices.count > 0
     cuda.utilization = cuda.temperature = cuda.power_draw = cuda.clock_rate = _not_measured
     cuda.device_memory_used = lambda device=None: _used(simulation, device)
+    cuda.nvtx._nvtx = Markers()
     cuda._vramscope_simulated = simulation.mark
 
 
@@ -94,6 +95,38 @@ class CudaRuntime:
     def cudaProfilerStop(self) -> int:  # noqa: N802  (CUDA's name)
         """Do nothing: there is nothing to profile."""
         return 0
+
+
+class Markers:
+    """What `torch.cuda.nvtx` calls: marks for a profiler that is not there."""
+
+    def __init__(self) -> None:
+        self._depth = 0
+
+    def rangePushA(self, message: str) -> int:  # noqa: N802  (NVTX's name)
+        """Return the depth of the range that begins."""
+        self._depth += 1
+        return self._depth - 1
+
+    def rangePop(self) -> int:  # noqa: N802  (NVTX's name)
+        """Return the depth of the range that ends."""
+        self._depth -= 1
+        return self._depth
+
+    def markA(self, message: str) -> None:  # noqa: N802  (NVTX's name)
+        """Mark an instant."""
+
+    def rangeStartA(self, message: str) -> int:  # noqa: N802  (NVTX's name)
+        """Return the handle of a range."""
+        return 0
+
+    def rangeEnd(self, handle: int) -> None:  # noqa: N802  (NVTX's name)
+        """End a range."""
+
+    def deviceRangeStart(self, *_: Any) -> None:  # noqa: N802  (NVTX's name)
+        """Mark the begin of a range on a stream."""
+
+    deviceRangeEnd = deviceRangeStart  # noqa: N815  (NVTX's name)
 
 
 def _make_set(simulation: Simulation) -> Any:

@@ -1,0 +1,130 @@
+"""Operations that keep less on CUDA than on the host: dropout keeps a mask of bytes, attention no matrix.
+
+The host computes its own values, which are those of a plain run; what counts is what the fused kernels of
+CUDA would have kept.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from .patching import replace
+from .storages import StorageRegistry, storage_of
+from .thread_state import state, targeting, uncharged
+
+_MATH = 0
+"""`torch.nn.attention.SDPBackend.MATH`: the host has no fused kernel for this call."""
+
+
+class FusedKernels:
+    """Puts fused dropout and attention in place."""
+
+    def __init__(self, registry: StorageRegistry) -> None:
+        self._registry = registry
+
+    def install(self) -> None:
+        """Wrap the functions that CUDA runs as one kernel."""
+        torch._VF.dropout = self._make_dropout(torch._VF.dropout)
+        replace(torch, "dropout", lambda _: torch._VF.dropout)
+        functional = torch.nn.functional
+        replace(functional, "scaled_dot_product_attention", self._make_attention)
+        torch._C._nn.scaled_dot_product_attention = functional.scaled_dot_product_attention
+
+    def charge(self, tensor: Any) -> None:
+        """Count a tensor that was made uncharged."""
+        self._registry.resize(storage_of(tensor))
+
+    def _make_dropout(self, original: Any) -> Any:
+        def dropout(tensor: Any, p: float, train: bool) -> Any:
+            if not train or not 0.0 < p < 1.0 or self._registry.where_is(tensor) is None:
+                return original(tensor, p, train)
+            # What is made first is the mask, of one byte an element on CUDA.
+            state.next_cost_bytes = tensor.numel()
+            try:
+                return original(tensor, p, train)
+            finally:
+                state.next_cost_bytes = None
+
+        return dropout
+
+    def _make_attention(self, original: Any) -> Any:
+        function = _make_function(self, original)
+
+        def scaled_dot_product_attention(
+            query: Any,
+            key: Any,
+            value: Any,
+            attn_mask: Any = None,
+            dropout_p: float = 0.0,
+            is_causal: bool = False,
+            scale: float | None = None,
+            enable_gqa: bool = False,
+        ) -> Any:
+            options = {"scale": scale, **({"enable_gqa": True} if enable_gqa else {})}
+            if not self._is_fused(query, key, value, attn_mask, dropout_p, is_causal, options):
+                return original(query, key, value, attn_mask, dropout_p, is_causal, **options)
+            return function.apply(query, key, value, attn_mask, dropout_p, is_causal, options)
+
+        return scaled_dot_product_attention
+
+    def _is_fused(
+        self, query: Any, key: Any, value: Any, mask: Any, dropout_p: float, is_causal: bool, options: Any
+    ) -> bool:
+        """Tell whether CUDA has a fused kernel where the host has none."""
+        if self._registry.where_is(query) is None or torch._C._functorch.is_functorch_wrapped_tensor(query):
+            return False
+        enabled = torch.backends.cuda.flash_sdp_enabled() or torch.backends.cuda.mem_efficient_sdp_enabled()
+        if not enabled or query.dim() != 4:
+            return False
+        choice = torch._fused_sdp_choice(query, key, value, mask, dropout_p, is_causal, **options)
+        return bool(choice == _MATH)
+
+
+def _make_function(kernels: FusedKernels, attend: Any) -> Any:
+    """Return the autograd function that keeps what a fused kernel keeps."""
+
+    class FusedAttention(torch.autograd.Function):
+        """Attention whose matrix of weights costs nothing on the card."""
+
+        @staticmethod
+        def forward(context: Any, *inputs: Any) -> Any:
+            """Compute on the host; keep inputs, output and the sums of the softmax."""
+            tensors, (dropout_p, is_causal, options) = inputs[:4], inputs[4:]
+            with torch.enable_grad(), uncharged():
+                inner = [_cut_off(it, needed) for it, needed in zip(tensors, context.needs_input_grad)]
+                output = attend(*inner, dropout_p, is_causal, **options)
+            kernels.charge(output)
+            context.inner, context.output = inner, output
+            query = tensors[0]
+            place = kernels._registry.where_is(query)
+            with targeting(place if place is not None else state.device):
+                sums = torch.Tensor.new_empty(query, query.shape[:3], dtype=torch.float32)
+            context.save_for_backward(*(it for it in tensors if it is not None), sums)
+            return output.detach()
+
+        @staticmethod
+        def backward(context: Any, gradient: Any) -> Any:
+            """Compute the gradients on the host; they alone are counted."""
+            needed = [it for it in context.inner if it is not None and it.requires_grad]
+            with uncharged():
+                found = torch.autograd.grad(context.output, needed, gradient, retain_graph=_keeps_graph())
+            for it in found:
+                kernels.charge(it)
+            gradients = iter(found)
+            given = [next(gradients) if it is not None and it.requires_grad else None for it in context.inner]
+            return (*given, None, None, None)
+
+    return FusedAttention
+
+
+def _cut_off(tensor: Any, is_needed: bool) -> Any:
+    """Return a tensor without its history, so that a graph of its own begins there."""
+    return None if tensor is None else tensor.detach().requires_grad_(is_needed)
+
+
+def _keeps_graph() -> bool:
+    """Tell whether the backward pass in progress may be run again."""
+    ask = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", None)
+    return True if ask is None else bool(ask())

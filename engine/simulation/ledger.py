@@ -1,0 +1,160 @@
+"""Processes on one card share its capacity: a mapped file in which each writes what it holds.
+
+One file for each card, with a slot for each process: pid, start time, bytes. It is read and written under a
+lock of the file that the kernel takes back from whoever dies; what a dead process held is free again when
+somebody asks. The lock is taken only where a segment comes or goes, so not for every tensor.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+import struct
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from .notices import refuse
+
+SLOTS = 256
+"""Most processes on one card at a time."""
+
+_HEADER = struct.Struct("=8sQQ40x")
+_SLOT = struct.Struct("=QQQ")
+_MAGIC = b"vrledg01"
+_SIZE = _HEADER.size + SLOTS * _SLOT.size
+_START_TIME_FIELD = 19
+"""Where the start time is in /proc/<pid>/stat behind the name of the program (proc(5): field 22)."""
+
+
+class CardLedger:
+    """The memory of one card that several processes share."""
+
+    def __init__(self, folder: str, number: int, total_bytes: int) -> None:
+        self.total_bytes = total_bytes
+        self._path = Path(folder) / f"card-{number}.ledger"
+        self._threads = threading.RLock()
+        self._pid = 0
+        self._slot = 0
+        self._open(folder)
+
+    def reserve(self, size_bytes: int) -> bool:
+        """Take memory; return False when the card has no room."""
+        with self._locked():
+            if self._sum() + size_bytes > self.total_bytes:
+                self._drop_dead()
+                if self._sum() + size_bytes > self.total_bytes:
+                    return False
+            self._add(size_bytes)
+            return True
+
+    def release(self, size_bytes: int) -> None:
+        """Give memory back."""
+        with self._locked():
+            self._add(-size_bytes)
+
+    def free_bytes(self) -> int:
+        """Return what no living process holds."""
+        with self._locked():
+            self._drop_dead()
+            return self.total_bytes - self._sum()
+
+    def holders(self) -> dict[int, int]:
+        """Return the bytes of each living process, by pid."""
+        with self._locked():
+            self._drop_dead()
+            return {pid: size for _, pid, _, size in self._entries() if size}
+
+    def close(self) -> None:
+        """Give back everything that this process holds."""
+        with self._locked():
+            if self._pid == os.getpid():
+                self._write(self._slot, 0, 0, 0)
+                self._pid = 0
+
+    def _open(self, folder: str) -> None:
+        """Map the file, which the first process lays out.
+
+        Raises:
+            SystemExit: The folder cannot be written, or the file is of another kind of card.
+        """
+        try:
+            Path(folder).mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.lockf(self._file, fcntl.LOCK_EX)
+            if os.fstat(self._file).st_size < _SIZE:
+                os.ftruncate(self._file, _SIZE)
+                os.pwrite(self._file, _HEADER.pack(_MAGIC, self.total_bytes, SLOTS), 0)
+            self._map = mmap.mmap(self._file, _SIZE)
+        except OSError as error:
+            refuse(
+                f"{self._path}: {error.strerror}; the processes of a job share their cards through this file"
+            )
+        magic, total_bytes, _ = _HEADER.unpack_from(self._map)
+        fcntl.lockf(self._file, fcntl.LOCK_UN)
+        if magic != _MAGIC or total_bytes != self.total_bytes:
+            refuse(f"{self._path} is of another job: expected a card of {self.total_bytes} bytes; remove it")
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Hold the file against other processes, and this object against other threads."""
+        with self._threads:
+            fcntl.lockf(self._file, fcntl.LOCK_EX)
+            try:
+                yield
+            finally:
+                fcntl.lockf(self._file, fcntl.LOCK_UN)
+
+    def _add(self, size_bytes: int) -> None:
+        """Change what this process holds; a process that is new here, or a forked child, takes a slot."""
+        if self._pid != os.getpid():
+            self._take_slot()
+        _, started, held = self._read(self._slot)
+        self._write(self._slot, self._pid, started, max(0, held + size_bytes))
+
+    def _take_slot(self) -> None:
+        """Find a slot that nobody living has.
+
+        Raises:
+            SystemExit: There is none.
+        """
+        self._drop_dead()
+        pid = os.getpid()
+        taken = {slot for slot, *_ in self._entries()}
+        slot = next((slot for slot in range(SLOTS) if slot not in taken), None)
+        if slot is None:
+            refuse(f"{self._path} has no room: {SLOTS} processes are on this card")
+        self._pid, self._slot = pid, slot
+        self._write(slot, pid, read_start_time(pid) or 0, 0)
+
+    def _drop_dead(self) -> None:
+        for slot, pid, started, _ in list(self._entries()):
+            if read_start_time(pid) != started:
+                self._write(slot, 0, 0, 0)
+
+    def _sum(self) -> int:
+        return sum(size for *_, size in self._entries())
+
+    def _entries(self) -> Iterator[tuple[int, int, int, int]]:
+        """Yield slot, pid, start time and bytes of every slot that is taken."""
+        for slot, (pid, started, size) in enumerate(_SLOT.iter_unpack(self._map[_HEADER.size : _SIZE])):
+            if pid:
+                yield slot, pid, started, size
+
+    def _read(self, slot: int) -> tuple[int, int, int]:
+        pid, started, size = _SLOT.unpack_from(self._map, _HEADER.size + slot * _SLOT.size)
+        return pid, started, size
+
+    def _write(self, slot: int, pid: int, started: int, size_bytes: int) -> None:
+        _SLOT.pack_into(self._map, _HEADER.size + slot * _SLOT.size, pid, started, size_bytes)
+
+
+def read_start_time(pid: int) -> int | None:
+    """Return when a process started, in clock ticks since boot; None when it is gone, or a zombie."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in (b"Z", b"X") else int(fields[_START_TIME_FIELD])
