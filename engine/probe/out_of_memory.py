@@ -54,7 +54,6 @@ class OutOfMemoryRecorder:
             failure = {
                 "size_bytes": size_bytes,
                 "device_free_bytes": free_bytes,
-                "device_used_bytes": _less(total_bytes, free_bytes),
                 "message": message,
                 "stack": collect_stack(),
             }
@@ -91,7 +90,10 @@ class OutOfMemoryRecorder:
             "written_s": self._clock.wall_s(),
             "process": self._sampler.announcement.describe_for_record(),
             "device": {name: device[name] for name in ("uuid", "index", "name", "total_bytes")},
-            "failure": failure,
+            "failure": {
+                **failure,
+                "device_used_bytes": _less(device["total_bytes"], failure["device_free_bytes"]),
+            },
             "steps": list(recent.steps),
             "model": self.model_state,
             "stats": backend.read_statistics(index) if backend is not None else {},

@@ -82,7 +82,8 @@ class Sampler:
             return
         try:
             if has_reported:
-                self._announce()
+                if not self.outbox.has_hello:
+                    self._announce()
                 self._send()
                 self.connection.send(encode_goodbye(reason))
             self.connection.close()

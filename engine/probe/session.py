@@ -124,8 +124,7 @@ class Session:
         if self._history.mode == "on":
             current.leftover = _stop_recording
         self._thread.stop()
-        if reason != "exit" or self._has_reason():
-            self._sampler.close(reason, has_reported=self.is_reporting or self._has_reason())
+        self._sampler.close(reason, has_reported=self.is_reporting or self._has_reason())
 
     def pause(self) -> None:
         """End the thread for the length of a fork."""

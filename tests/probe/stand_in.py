@@ -138,14 +138,25 @@ def make_torch(cuda: StandInCuda, *, has_history: bool = True, has_observer: boo
     )
 
 
-def make_parameter(device_type: str = "cuda", index: int | None = 0) -> SimpleNamespace:
-    """Return what is asked of a parameter to know where it lives."""
-    return SimpleNamespace(device=SimpleNamespace(type=device_type, index=index))
+class StandInParameter:
+    """What is asked of a parameter: where it lives, and its storage."""
+
+    grad = None
+
+    def __init__(self, device_type: str, index: int | None) -> None:
+        self.device = SimpleNamespace(type=device_type, index=index)
+
+    def untyped_storage(self) -> SimpleNamespace:
+        """Return a storage of four bytes."""
+        return SimpleNamespace(device=self.device, data_ptr=lambda: id(self), nbytes=lambda: 4)
 
 
-def make_optimizer(device_type: str = "cuda", index: int | None = 0) -> SimpleNamespace:
-    """Return what is asked of an optimizer to know where its parameters live."""
-    return SimpleNamespace(param_groups=[{"params": [make_parameter(device_type, index)]}], state={})
+class StandInOptimizer:
+    """What is asked of an optimizer: its parameters, and its state."""
+
+    def __init__(self, device_type: str = "cuda", index: int | None = 0) -> None:
+        self.param_groups = [{"params": [StandInParameter(device_type, index)]}]
+        self.state: dict[object, object] = {}
 
 
 def make_segment(

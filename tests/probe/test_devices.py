@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.probe.stand_in import MIB, StandInCuda, make_optimizer, make_torch
+from tests.probe.stand_in import MIB, StandInCuda, StandInOptimizer, make_torch
 from vramscope.engine.probe.backends import NOTHING, find_backend
 from vramscope.engine.probe.backends.reading import flatten, read_flat, read_nested
 from vramscope.engine.probe.device_identity import find_capacity, identify_device
@@ -54,14 +54,14 @@ def test_the_device_is_that_of_the_parameters_else_the_one_that_holds_most() -> 
     cuda.allocate(1 * MIB, device=1)
     assert device.look()
     assert device.index == 3
-    device.note_optimizer(make_optimizer(index=1))
+    device.note_optimizer(StandInOptimizer(index=1))
     assert (device.index, device.read().allocated_bytes) == (1, MIB)
 
 
 def test_parameters_that_are_offloaded_to_the_host_do_not_hide_the_device() -> None:
     cuda = StandInCuda()
     device = TrainingDevice(make_torch(cuda))
-    device.note_optimizer(make_optimizer("cpu", None))
+    device.note_optimizer(StandInOptimizer("cpu", None))
     assert device.backend is not None
     assert device.backend.name == "cpu"
     cuda.allocate(MIB)

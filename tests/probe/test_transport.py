@@ -128,7 +128,12 @@ def test_what_waits_for_an_absent_hub_is_bounded_and_its_newest_is_kept() -> Non
         outbox.put_step((number, 0.0, None, None, None, False))
     assert outbox.dropped == 40
     packets: list[bytes] = []
-    outbox.flush(lambda packet: not packets.append(packet))
+
+    def take(packet: bytes) -> bool:
+        packets.append(packet)
+        return True
+
+    outbox.flush(take)
     assert packets[-1].endswith(b'"dropped":40,"phase":null,"memory_history":"off"}')
     assert f"[{MOST_READINGS + 39}.0,".encode() in packets[-1]
 

@@ -1,0 +1,283 @@
+"""One session on a stand-in for a GPU, its clock wound by the test, its hub a real socket."""
+
+import base64
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.probe.clocks import WoundClock
+from tests.probe.hub import ListeningHub, listen
+from tests.probe.stand_in import MIB, StandInCuda, StandInOptimizer, make_segment, make_torch
+from tests.waiting import wait_until
+from vramscope.engine.probe import current, hooks, phases
+from vramscope.engine.probe.guard import Guard
+from vramscope.engine.probe.sampler import SAMPLE_S, WATCH_S
+from vramscope.engine.probe.session import Session
+from vramscope.engine.ranks.messages import (
+    Hello,
+    ModelState,
+    ProbedSegments,
+    Readings,
+    SegmentsPart,
+)
+
+
+class Watched:
+    """A process on a stand-in, and the session in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.clock = WoundClock()
+        self.cuda: Any = StandInCuda()
+        self.torch = make_torch(self.cuda)
+        self.optimizer = StandInOptimizer()
+        self.session = Session(self.torch, str(folder), "job-1", is_explicit=False, clock=self.clock)
+
+    def tick(self, times: int = 1) -> float | None:
+        """Let the session's thread have its turns."""
+        pause_s: float | None = None
+        for _ in range(times):
+            pause_s = self.session._tick()
+            self.clock.advance(pause_s or 0.0)
+        return pause_s
+
+    def step(self) -> None:
+        """Let an optimizer step."""
+        hooks._tell_session(self.optimizer)
+
+
+@pytest.fixture
+def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
+    monkeypatch.delenv("RANK", raising=False)
+    monkeypatch.setattr(hooks, "_guard", Guard("the hook"))
+    current.failures.clear()
+    watched = Watched(tmp_path)
+    current.session = watched.session
+    yield watched
+    watched.session.end("exit")
+    current.session = current.leftover = None
+    current.failures.clear()
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[ListeningHub]:
+    with listen(tmp_path) as hub:
+        yield hub
+
+
+def test_it_looks_once_a_second_until_there_is_a_reason_and_then_ten_times(watched: Watched) -> None:
+    watched.cuda.is_ready = False
+    assert [watched.tick() for _ in range(3)] == [WATCH_S] * 3
+    watched.cuda.is_ready = True
+    assert watched.tick() == WATCH_S
+    assert not watched.session.is_reporting
+    watched.cuda.allocate(MIB)
+    assert watched.tick() == pytest.approx(SAMPLE_S)
+    assert watched.session.is_reporting
+
+
+def test_ten_readings_a_second_go_out_twice_a_second(watched: Watched, hub: ListeningHub) -> None:
+    watched.cuda.allocate(8 * MIB)
+    watched.cuda.pinned = 3 * MIB
+    watched.tick(11)
+    hub.wait_for(Readings, 3)
+    assert [len(message.rows) for message in hub.of(Readings)] == [1, 5, 5]
+    times = [row[0] for row in hub.readings()]
+    assert times == pytest.approx([times[0] + number / 10 for number in range(11)])
+    _, allocated, requested, active, reserved, split, retries, ooms, pinned, resident = hub.readings()[-1]
+    assert (allocated, requested, active, reserved) == (8 * MIB,) * 4
+    assert (split, retries, ooms, pinned) == (0, 0, 0, 3 * MIB)
+    assert resident is not None
+
+
+def test_the_hello_names_device_and_limits_and_comes_again_when_they_change(
+    watched: Watched, hub: ListeningHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched.cuda.allocate(MIB)
+    watched.tick()
+    (first,) = hub.wait_for(Hello)
+    assert first.device is not None
+    assert first.device.uuid == "GPU-11111111-2222-3333-4444-000000000000"
+    assert (first.backend, first.coordinates, first.capacity_bytes) == ("cuda", None, None)
+    monkeypatch.setenv("RANK", "2")
+    monkeypatch.setenv("PYTORCH_ALLOC_CONF", "max_split_size_mb:64")
+    watched.cuda.fraction = 0.25
+    watched.tick(60)
+    second = hub.wait_for(Hello, 2)[1]
+    assert second.coordinates is not None
+    assert second.coordinates.rank == 2
+    assert second.capacity_bytes == 6 * 1024 * MIB
+    assert second.allocator_settings == "max_split_size_mb:64"
+    watched.tick(300)
+    assert len(hub.of(Hello)) == 2
+
+
+def test_a_simulated_device_is_told_as_one(watched: Watched, hub: ListeningHub) -> None:
+    watched.cuda._vramscope_simulated = {
+        "job": "sim-job",
+        "index": 1,
+        "total_bytes": 24,
+        "context_bytes": 5,
+        "notes": ["streams are not modelled"],
+    }
+    watched.cuda.allocate(MIB)
+    watched.tick()
+    (hello,) = hub.wait_for(Hello)
+    assert hello.device is not None
+    assert (hello.is_simulated, hello.device.uuid, hello.context_bytes) == (True, "sim-sim-job-1", 5)
+    assert hello.notes == ("streams are not modelled",)
+    assert hello.job == "sim-job"
+
+
+def test_steps_carry_floor_and_peak_of_the_allocator(watched: Watched, hub: ListeningHub) -> None:
+    watched.cuda.allocate(10 * MIB)
+    watched.step()
+    watched.clock.advance(0.5)
+    watched.cuda.allocate(50 * MIB)
+    watched.cuda.allocate(-45 * MIB)
+    watched.step()
+    watched.tick()
+    wait_until(lambda: len(hub.steps()) == 2)
+    assert hub.steps()[1][2:] == (0.5, 10 * MIB, 60 * MIB, True)
+    assert hub.of(ModelState) == [ModelState(1, 4, 0, 0, None)]
+
+
+def test_quick_steps_are_counted_without_a_reading_for_each(watched: Watched, hub: ListeningHub) -> None:
+    watched.cuda.allocate(MIB)
+    reads = []
+    read = watched.cuda.memory_stats_as_nested_dict
+
+    def count_and_read(device: int) -> Any:
+        reads.append(device)
+        return read(device)
+
+    watched.cuda.memory_stats_as_nested_dict = count_and_read
+    for _ in range(1000):
+        watched.step()
+        watched.clock.advance(0.001)
+    assert len(reads) <= 60
+    watched.tick(6)
+    wait_until(lambda: len(hub.steps()) == 600)
+    assert hub.steps()[-1][0] == 1000
+
+
+def test_a_segment_map_comes_in_parts_when_it_is_asked_for(watched: Watched, hub: ListeningHub) -> None:
+    sizes = [(1 + number * 7919 % 99_991, "inactive") for number in range(20_000)]
+    watched.cuda.segments = [make_segment(sizes)]
+    watched.cuda.allocate(MIB)
+    watched.tick()
+    hub.wait_for(Hello)
+    hub.ask_for("segments", request=41)
+    watched.tick(20)
+    parts = hub.wait_for(SegmentsPart)
+    wait_until(lambda: len(hub.of(SegmentsPart)) == parts[0].parts)
+    parts = hub.of(SegmentsPart)
+    assert len(parts) > 1
+    assert [(part.request, part.part) for part in parts] == [(41, number) for number in range(len(parts))]
+    packed = base64.b64decode("".join(part.data for part in parts))
+    found = msgspec.json.decode(zlib.decompress(packed), type=ProbedSegments)
+    assert found.segments[0][6] == tuple((size, 0) for size, _ in sizes)
+    watched.tick(100)
+    assert len(hub.of(SegmentsPart)) == len(parts)
+
+
+def test_stacks_are_recorded_on_demand_from_the_end_of_the_next_step(
+    watched: Watched, hub: ListeningHub
+) -> None:
+    watched.cuda.allocate(MIB)
+    watched.tick()
+    hub.wait_for(Hello)
+    hub.ask_for("history", is_on=True, seconds=30)
+    watched.tick(10)
+    assert not watched.cuda.is_recording
+    watched.step()
+    assert watched.cuda.is_recording
+    watched.tick(10)
+    wait_until(lambda: hub.of(Readings)[-1].memory_history == "on")
+    watched.clock.advance(30)
+    watched.step()
+    assert not watched.cuda.is_recording
+
+
+def test_a_recording_that_runs_when_the_probe_leaves_is_ended_by_the_thread_that_trains(
+    watched: Watched, hub: ListeningHub
+) -> None:
+    watched.cuda.allocate(MIB)
+    watched.session._history.demand(True, None)
+    watched.step()
+    watched.tick()
+    hub.wait_for(Hello)
+    hub.ask_for("detach")
+    watched.tick(6)
+    assert hub.wait_for_goodbye().reason == "detached"
+    assert watched.cuda.is_recording
+    import sys
+    from unittest import mock
+
+    with mock.patch.dict(sys.modules, {"torch": watched.torch}):
+        watched.step()
+    assert not watched.cuda.is_recording
+    assert watched.tick() is None
+
+
+def test_the_programs_own_recording_is_told(watched: Watched, hub: ListeningHub) -> None:
+    watched.cuda.allocate(MIB)
+    watched.cuda.memory._record_memory_history()
+    watched.tick(6)
+    assert hub.wait_for(Readings)[-1].memory_history == "user"
+    watched.cuda.memory._record_memory_history(enabled=None)
+    watched.tick(60)
+    wait_until(lambda: hub.of(Readings)[-1].memory_history == "off")
+
+
+def test_garbage_from_a_hub_changes_nothing(watched: Watched, hub: ListeningHub) -> None:
+    watched.cuda.allocate(MIB)
+    watched.tick()
+    hub.wait_for(Hello)
+    for packet in (b"\xff\x00", b"{}", b"[" * 9000, b'{"v":9,"kind":"detach"}'):
+        hub._peers[-1].send(packet)
+    watched.tick(10)
+    assert watched.session.is_reporting
+    assert current.failures == []
+
+
+def test_the_innermost_phase_is_told(watched: Watched, hub: ListeningHub) -> None:
+    watched.cuda.allocate(MIB)
+
+    @phases.phase("inner")
+    def work() -> None:
+        watched.tick()
+
+    with phases.phase("outer"):
+        work()
+        watched.tick(6)
+    watched.tick(6)
+    wait_until(lambda: len(hub.of(Readings)) >= 3)
+    assert [message.phase for message in hub.of(Readings)[:3]] == ["inner", "outer", None]
+
+
+def test_an_entry_that_keeps_failing_is_given_up_and_a_note_says_so(
+    watched: Watched, hub: ListeningHub
+) -> None:
+    watched.cuda.allocate(MIB)
+    watched.optimizer.state = None  # type: ignore[assignment]
+    for _ in range(10):
+        watched.step()
+        watched.clock.advance(1)
+    watched.tick()
+    (hello,) = hub.wait_for(Hello)
+    assert len(hello.notes) == 3
+    assert hello.notes[-1].endswith("it was given up")
+
+
+def test_a_driver_that_fails_ends_the_sampling_quietly(watched: Watched, capfd: Any) -> None:
+    watched.cuda.allocate(MIB)
+    watched.tick()
+
+    watched.cuda.devices = []
+    assert [watched.tick() for _ in range(4)] == [WATCH_S, WATCH_S, WATCH_S, None]
+    assert "IndexError" in current.failures[-1]
+    assert capfd.readouterr() == ("", "")
