@@ -114,6 +114,20 @@ def find_capacity(device: DeviceSample, ranks: Sequence[RankSample]) -> int | No
     return min(reachable, sum(limits)) if len(limits) == len(ranks) else reachable
 
 
+def find_own_gap(device: DeviceSample, rank: RankSample) -> int | None:
+    """Return the bytes that one process holds on its device beyond live tensors; None where nobody tells.
+
+    Args:
+        device: The device that the process lives on.
+        rank: The process, at the same tick.
+    """
+    allocator = rank.allocator or AllocatorReading()
+    held = {process.pid: process.used_bytes for process in device.processes or ()}.get(rank.pid)
+    if held is None or allocator.allocated_bytes is None:
+        return None
+    return max(0, held - allocator.allocated_bytes)
+
+
 class _Part(NamedTuple):
     """Parts that cannot be told apart; without a size they are all that is left, and come last."""
 

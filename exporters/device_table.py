@@ -16,7 +16,7 @@ _COLUMNS = ("device", "name", "gauge", "GiB", "used", "util", "temp", "power", "
 _DISPENSABLE = ("power", "temp", "gauge", "util", "name", "used", "risk")
 """Columns in the order in which a narrow terminal does without them."""
 _LEFT_ALIGNED = frozenset({"device", "name", "gauge", "risk"})
-_NOUNS = {"mig": "MIG instance", "trace": "recorded rank"}
+_NOUNS = {"mig": "MIG instance", "trace": "recorded rank", "simulated": "simulated GPU", "cpu": "host"}
 _NAME_MIN_WIDTH = 6
 _GAUGE_MIN_WIDTH = 6
 _GAUGE_MAX_WIDTH = 24
@@ -52,7 +52,9 @@ def build_device_table(devices: Sequence[DeviceSample], findings: Sequence[Findi
 def describe_unified(devices: Sequence[DeviceSample]) -> list[str]:
     """Return one sentence for each device whose figures are those of the host's memory."""
     return [
-        f"{name_device(device)} shares the host's memory; its figures are the host's (unified)"
+        f"{name_device(device)}: ranks train on the host's processors; its figures are the host's memory"
+        if device.kind == "cpu"
+        else f"{name_device(device)} shares the host's memory; its figures are the host's (unified)"
         for device in devices
         if device.memory.source == "host"
     ]

@@ -14,6 +14,7 @@ from ..engine.units import format_bytes
 from .device_table import build_device_table, count_devices, describe_trouble, describe_unified
 from .plain_text import make_ascii, make_printable
 from .process_table import build_process_table, is_untold
+from .rank_table import build_rank_table, describe_rank_trouble
 from .severity import GLYPHS, STYLES
 
 UNCUT = 1 << 16
@@ -64,6 +65,10 @@ def _build_parts(
     if any(device.processes or is_untold(device) for device in status.devices):
         yield Text()
         yield build_process_table(status.devices, style.width)
+    if status.ranks:
+        yield Text()
+        yield build_rank_table(status.ranks, status.devices, style.width)
+        yield from (_build_hanging(*trouble, "bold") for trouble in describe_rank_trouble(status.ranks))
     open_findings = [finding for finding in status.findings if finding.is_open]
     if open_findings:
         yield Text()
@@ -88,6 +93,7 @@ def _build_head(status: NodeStatus, style: TableStyle) -> Iterator[RenderableTyp
         interval_s=0.0,
         devices=status.devices,
         host=status.host,
+        ranks=status.ranks,
         notes=status.notes,
     )
     verdict = summarize(sample, status.findings)

@@ -5,13 +5,17 @@ import math
 from hypothesis import strategies as st
 
 from vramscope.engine.model import (
+    AllocatorReading,
     DeviceSample,
     Finding,
     HostSample,
     MemoryReading,
     NodeStatus,
     ProcessReading,
+    RankCoordinates,
+    RankSample,
     Sample,
+    StepReading,
 )
 from vramscope.exporters.status import describe_sample
 
@@ -35,14 +39,24 @@ def make_device(index: int = 0, *, used_gib: float = 10.0, **fields: object) -> 
 
 
 def make_status(
-    *devices: DeviceSample, findings: tuple[Finding, ...] = (), notes: tuple[str, ...] = ()
+    *devices: DeviceSample,
+    findings: tuple[Finding, ...] = (),
+    notes: tuple[str, ...] = (),
+    ranks: tuple[RankSample, ...] = (),
 ) -> NodeStatus:
-    """Return the status of a node with these devices."""
+    """Return the status of a node with these devices and ranks."""
     host = HostSample(
         total_bytes=1008 * GIB, used_bytes=412 * GIB, swap_total_bytes=0, swap_used_bytes=0, cpu_percent=12.4
     )
     sample = Sample(
-        node="node03", seq=1, time_s=1_700_000_000.5, interval_s=0.1, devices=devices, host=host, notes=notes
+        node="node03",
+        seq=1,
+        time_s=1_700_000_000.5,
+        interval_s=0.1,
+        devices=devices,
+        host=host,
+        ranks=ranks,
+        notes=notes,
     )
     return describe_sample(sample, findings)
 
@@ -84,7 +98,7 @@ _devices = st.builds(
     uuid=_texts,
     index=st.integers(0, 72),
     name=st.none() | _texts,
-    kind=st.sampled_from(["gpu", "mig", "unified", "vgpu", "trace"]),
+    kind=st.sampled_from(["gpu", "mig", "unified", "vgpu", "trace", "simulated", "cpu"]),
     mig_index=st.none() | st.integers(0, 6),
     state=st.sampled_from(["ok", "lost", "stale", "unsupported"]),
     reason=st.none() | _texts,
@@ -96,9 +110,22 @@ _devices = st.builds(
     processes=st.lists(_processes, max_size=3).map(tuple),
 )
 
+_ranks = st.builds(
+    RankSample,
+    pid=st.integers(1, 1 << 22),
+    device_uuid=st.none() | _texts,
+    coordinates=st.none() | st.builds(RankCoordinates, st.integers(-1, 1 << 40)),
+    state=st.sampled_from(["ok", "stale", "ended"]),
+    reason=st.none() | _texts,
+    age_s=st.none() | st.floats(0, 1e6),
+    allocator=st.none() | st.builds(AllocatorReading, _sizes, _sizes, _sizes),
+    step=st.none() | st.builds(StepReading, st.integers(0, 1 << 50), st.just(1.0)),
+)
+
 statuses = st.builds(
-    lambda devices, notes: make_status(*devices, notes=tuple(notes)),
+    lambda devices, notes, ranks: make_status(*devices, notes=tuple(notes), ranks=tuple(ranks)),
     st.lists(_devices, max_size=4),
     st.lists(_texts, max_size=2),
+    st.lists(_ranks, max_size=3),
 )
 """Anything that a sample may hold, hostile text and absent figures included."""
