@@ -16,7 +16,7 @@ from ..engine.model.memory_snapshot import MemorySnapshot
 from ..engine.units import format_bytes
 from .plain_text import make_printable
 from .stack_text import render_stacks
-from .text_table import format_rows, wrap
+from .text_table import count, format_rows, wrap
 from .trace_text import describe_failures, describe_trace
 
 DEFAULT_WIDTH = 80
@@ -70,13 +70,17 @@ def _describe_device(device: DeviceSummary, width: int) -> Iterator[str]:
 
 def _describe_levels(levels: MemoryLevels, width: int) -> Iterator[str]:
     rows = [
-        ("reserved", levels.reserved_bytes, f"{levels.segments:,} segments, {levels.blocks:,} blocks"),
+        (
+            "reserved",
+            levels.reserved_bytes,
+            f"{count(levels.segments, 'segment')}, {count(levels.blocks, 'block')}",
+        ),
         ("allocated", levels.allocated_bytes, ""),
-        ("active", levels.active_bytes, f"{levels.live_blocks:,} live blocks"),
+        ("active", levels.active_bytes, count(levels.live_blocks, "live block")),
         ("requested", levels.requested_bytes, ""),
         ("internal", levels.internal_bytes, "active less requested"),
         ("free", levels.free_bytes, f"largest block {format_bytes(levels.largest_free_bytes)}"),
-        ("stranded", levels.stranded_bytes, f"in {levels.stranded_segments:,} segments"),
+        ("stranded", levels.stranded_bytes, f"in {count(levels.stranded_segments, 'segment')}"),
         ("releasable", levels.releasable_bytes, ""),
     ]
     yield from format_rows([(name, format_bytes(size), remark) for name, size, remark in rows], "lrl", width)

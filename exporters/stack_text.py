@@ -7,6 +7,7 @@ from ..analyzers.snapshot_summary import StackGroup
 from ..engine.model.memory_snapshot import Frame
 from ..engine.units import format_bytes
 from .plain_text import make_printable
+from .text_table import count
 
 MOST_FRAMES = 12
 """Frames of one stack; the outermost of a longer one are left out and counted."""
@@ -21,8 +22,7 @@ def render_stacks(groups: Sequence[StackGroup], width: int, *, is_brief: bool = 
         is_brief: Show of each stack only its headline.
     """
     for group in groups:
-        noun = "block" if group.count == 1 else "blocks"
-        figures = f"  {format_bytes(group.size_bytes)}  {group.share:.1%}  {group.count:,} {noun}"
+        figures = f"  {format_bytes(group.size_bytes)}  {group.share:.1%}  {count(group.count, 'block')}"
         if group.headline is None:
             yield cut_words(f"{figures}  (no stack recorded)", width)
             continue

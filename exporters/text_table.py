@@ -31,6 +31,11 @@ def _format_row(row: Sequence[str], widths: Sequence[int], alignment: str) -> st
     return "  ".join(cells).rstrip()
 
 
+def count(number: int, noun: str) -> str:
+    """Return a number with its noun, which takes an s where it is not one."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def wrap(text: str, width: int, indent: str = "") -> list[str]:
     """Return a sentence in lines of a width; those after the first are indented by two more.
 

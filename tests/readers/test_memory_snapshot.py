@@ -2,11 +2,14 @@
 
 import gzip
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.components import missing
 from vramscope.engine.readers.memory_snapshot import (
     UNMEASURED,
     BlockState,
@@ -175,4 +178,39 @@ def test_settings_and_annotations_are_text(tmp_path: Path) -> None:
 
 def test_blocks_that_do_not_add_up_are_noted(tmp_path: Path) -> None:
     found = read(tmp_path, snapshot([segment([block(MIB)], total_size=3 * MIB)]))
-    assert found.notes == ("1 segment has blocks that do not add up to its size",)
+    assert found.notes == ("1 segment has blocks that do not add up to the size",)
+
+
+PROFILE = """
+import pickle, sys, torch
+from torch.cuda._memory_viz import _profile_to_snapshot
+from torch.profiler import profile
+
+model = torch.nn.Linear(64, 128)
+with profile(profile_memory=True, record_shapes=True, with_stack=True) as profiler:
+    kept = model(torch.randn(32, 64))
+with open(sys.argv[1], "wb") as file:
+    pickle.dump(_profile_to_snapshot(profiler), file)
+"""
+
+
+def test_snapshot_that_pytorch_makes_of_a_profile_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "profile.pickle"
+    script = tmp_path / "train_step.py"
+    script.write_text(PROFILE)
+    result = subprocess.run(
+        [sys.executable, script, path], capture_output=True, text=True, timeout=110, check=False
+    )
+    if "No module named 'torch'" in result.stderr:
+        missing("torch is not installed (pip install 'vramscope[train]')")
+    assert result.returncode == 0, result.stderr
+    found = read_memory_snapshot(path)
+    live = sum(
+        size
+        for size, state in zip(found.blocks.size_bytes, found.blocks.state, strict=True)
+        if state == BlockState.ALLOCATED
+    )
+    assert live >= 4 * 32 * 128
+    assert any("made the snapshot from a profile" in note for note in found.notes)
+    assert any(each.filename.endswith("train_step.py") and each.line > 0 for each in found.stacks.frames)
+    assert TraceAction.ALLOC in found.traces[0].action

@@ -17,7 +17,7 @@ class SegmentCollector:
         self._stacks = stacks
         self._blocks = BlockCollector(stacks)
         self._lists_seen: set[int] = set()
-        self._uneven_count = 0
+        self._uneven_count = self._untyped_count = 0
         self.columns = SegmentColumns(
             device=array("i"),
             address=array("Q"),
@@ -39,10 +39,16 @@ class SegmentCollector:
     @property
     def notes(self) -> list[str]:
         """What is amiss in the segments so far."""
-        if not self._uneven_count:
-            return []
-        noun = "segment has" if self._uneven_count == 1 else "segments have"
-        return [f"{self._uneven_count:,} {noun} blocks that do not add up to its size"]
+        notes = []
+        if self._uneven_count:
+            noun = "segment has" if self._uneven_count == 1 else "segments have"
+            notes.append(f"{self._uneven_count:,} {noun} blocks that do not add up to the size")
+        if self._untyped_count:
+            notes.append(
+                "the segments have no type, as where PyTorch made the snapshot from a profile: reserved, "
+                "free and stranded are then ranges of addresses, not memory of a device"
+            )
+        return notes
 
     def add(self, segment: object, place: Place) -> None:
         """Add one segment.
@@ -66,6 +72,7 @@ class SegmentCollector:
         columns.pool_number.append(number)
         columns.is_expandable.append(bool(fields.get("is_expandable", False)))
         columns.stack.append(self._stacks.intern(fields.get("frames"), (*place, "frames")))
+        self._untyped_count += "segment_type" not in fields
         self._add_blocks(fields, address, total_bytes, place)
 
     def _add_blocks(self, fields: dict[object, object], address: int, total_bytes: int, place: Place) -> None:
@@ -88,7 +95,8 @@ def _read_pool_id(value: object, place: Place) -> tuple[int, int]:
 
 
 def _read_type(fields: dict[object, object], place: Place) -> bool:
-    segment_type = take(fields, "segment_type", place)
+    # Snapshots that PyTorch makes from a profile have no type.
+    segment_type = fields.get("segment_type", "large")
     if segment_type not in ("large", "small"):
         refuse((*place, "segment_type"), f'expected "large" or "small", got {ascii(segment_type)[:40]}')
     return segment_type == "large"

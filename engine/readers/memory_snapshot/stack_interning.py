@@ -1,5 +1,6 @@
 """Stacks of a snapshot, each kept once: a million blocks come from some hundred places in a program."""
 
+import re
 from array import array
 from collections.abc import Iterable, Sequence
 
@@ -8,6 +9,10 @@ from .places import Place, expect_dict, expect_int, expect_list
 
 _MOST_CANDIDATES = 16
 """Beyond this many stacks that differ only between the sampled frames, lists are hashed whole."""
+_NO_FILE = "none"
+"""The file of every frame in a snapshot that PyTorch makes from a profile."""
+_PROFILED = re.compile(r"(.+)\(([0-9]{1,9})\): (.+)")
+"""How a profile names a frame of Python: `train.py(9): step`."""
 
 
 class StackInterner:
@@ -109,9 +114,10 @@ class StackInterner:
 
 def _read_frame(frame: object, place: Place) -> Frame:
     fields = expect_dict(frame, place)
-    line = fields.get("line", 0)
-    return Frame(
-        filename=str(fields.get("filename", "??")),
-        line=expect_int(line, (*place, "line")),
-        name=str(fields.get("name", "??")),
-    )
+    line = expect_int(fields.get("line", 0), (*place, "line"))
+    filename, name = str(fields.get("filename", "??")), str(fields.get("name", "??"))
+    if filename == _NO_FILE:
+        profiled = _PROFILED.fullmatch(name)
+        if profiled is not None:
+            return Frame(filename=profiled[1], line=int(profiled[2]), name=profiled[3])
+    return Frame(filename=filename, line=line, name=name)
