@@ -14,6 +14,12 @@ SEGMENTS_INTERVAL_S = 5.0
 ANSWER_WITHIN_S = 10.0
 """Patience with a process that is held up in a long call."""
 
+_HELD_UP = "it is stopped, or in a long call that holds Python's lock"
+_CAUSES = {
+    "detach": _HELD_UP,
+    "segments": f"{_HELD_UP}, or its allocator cannot be asked while the program records its allocations",
+}
+
 Asker = tuple[bytes, int]
 """Who asked: the peer of the control socket and the number of its request."""
 Kind = Literal["segments", "detach", "history"]
@@ -122,10 +128,7 @@ class Demands:
         """Give up on demands that have waited too long."""
         for (connection, kind), waiting in tuple(self._open.items()):
             if now_s - waiting.asked_s > ANSWER_WITHIN_S:
-                reason = (
-                    f"the process has not answered within {ANSWER_WITHIN_S:.0f} s: "
-                    "it is stopped, or in a long call that holds Python's lock"
-                )
+                reason = f"the process has not answered within {ANSWER_WITHIN_S:.0f} s: {_CAUSES[kind]}"
                 self._conclude(connection, kind, reason)
 
     def take_answers(self) -> list[Answer]:

@@ -122,10 +122,14 @@ class Roster:
             pid: Process id in the pid namespace of the hub.
             wish: What is wanted, and who wants it.
         """
-        connections = [c for c, track in self._living.items() if track.pid == pid]
-        if connections and pid is not None:
-            self._demands.ask(connections[0], pid, wish, self._clock.monotonic_s())
-            return
+        for connection, track in self._living.items():
+            if track.pid == pid:
+                reason = _explain_no_segments(track) if wish.kind == "segments" else None
+                if reason is None:
+                    self._demands.ask(connection, track.pid, wish, self._clock.monotonic_s())
+                else:
+                    self._demands.refuse(wish.asker, reason)
+                return
         living = [str(track.pid) for track in self._living.values()]
         named = ", ".join(living[:MAX_NAMED]) + (", …" if len(living) > MAX_NAMED else "")
         others = f"those that do: {named}" if living else "none does"
@@ -221,3 +225,13 @@ class Roster:
             self._turned_away, self._turned_away_s = count, now_s
         if count and now_s - self._turned_away_s < REFUSAL_TOLD_S:
             yield f"connections of training processes turned away, of another user or too many: {count:,}"
+
+
+def _explain_no_segments(track: RankTrack) -> str | None:
+    """Return why a process has no segments to tell of, or None where it may have."""
+    backend = track.hello.backend
+    if backend is None:
+        return f"process {track.pid} has not used a device yet"
+    if backend in ("cpu", "mps"):
+        return f"process {track.pid} trains on {backend.upper()}, whose allocator tells of no segments"
+    return None

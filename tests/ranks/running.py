@@ -55,7 +55,11 @@ class RankHub:
 
 
 def see(
-    client: Client, condition: Callable[[Snapshot], object], what: str = "the viewer's picture"
+    client: Client,
+    condition: Callable[[Snapshot], object],
+    what: str = "the viewer's picture",
+    *,
+    timeout_s: float = 10.0,
 ) -> Snapshot:
     """Return the first picture of which the condition holds."""
     found: list[Snapshot] = []
@@ -64,7 +68,7 @@ def see(
         found.append(client.snapshot(timeout_s=0.05))
         return bool(condition(found[-1]))
 
-    wait_until(is_met, what=what)
+    wait_until(is_met, timeout_s, what)
     return found[-1]
 
 

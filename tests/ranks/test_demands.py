@@ -16,7 +16,7 @@ from vramscope.engine.bus.attach import HubFeed
 from vramscope.engine.bus.client import Client
 from vramscope.engine.bus.snapshot import Snapshot
 from vramscope.engine.errors import HubUnreachableError, UsageError, WireError
-from vramscope.engine.model import Segment, SegmentMap
+from vramscope.engine.model import Backend, Segment, SegmentMap
 from vramscope.engine.model.segments import ALLOCATED, FREE, LiveStack
 from vramscope.engine.ranks import demands
 from vramscope.engine.ranks.demands import Wish
@@ -215,6 +215,21 @@ def test_a_process_is_not_asked_again_too_soon(private_environment: Path) -> Non
         bench.roster.ask(os.getpid(), Wish("segments", ASKER))
         assert bench.roster.take_maps() == []
         assert probe.receive().request > first.request
+
+
+@pytest.mark.parametrize(
+    ("backend", "reason"),
+    [("cpu", "trains on CPU, whose allocator tells of no segments"), (None, "has not used a device yet")],
+)
+def test_a_process_without_segments_is_not_asked_for_them(
+    private_environment: Path, backend: Backend | None, reason: str
+) -> None:
+    with open_roster(private_environment) as bench, ProbeClient(private_environment) as probe:
+        probe.send(make_hello(backend=backend), make_readings(MIB))
+        bench.tick()
+        bench.roster.ask(os.getpid(), Wish("segments", ASKER))
+        (answer,) = bench.roster.take_answers()
+        assert answer.refusal == f"process {os.getpid()} {reason}"
 
 
 def test_the_hub_looks_often_only_while_an_answer_is_due(private_environment: Path) -> None:

@@ -1,0 +1,86 @@
+"""A real job, its probe and a simulated card, through the agent to a viewer, and let go again."""
+
+import sys
+from pathlib import Path
+
+from vramscope.analyzers.gap import explain_gap
+from vramscope.engine.bus.client import Client
+from vramscope.engine.bus.snapshot import Snapshot
+from vramscope.engine.model import RankSample
+from vramscope.engine.model.segments import ALLOCATED
+
+from ..cli.running import no_library, start
+from .running import see
+from .test_agent import running_agent
+
+START_WITHIN_S = 60.0
+"""Importing torch takes long where other tests do the same."""
+MIB = 1024**2
+
+SCRIPT = """
+import pathlib, sys, time
+import torch
+torch.set_num_threads(1)
+model = torch.nn.Linear(512, 512).cuda()
+optimizer = torch.optim.AdamW(model.parameters())
+until = pathlib.Path(sys.argv[1])
+while until.exists():
+    optimizer.zero_grad()
+    model(torch.ones(8, 512, device="cuda")).square().mean().backward()
+    optimizer.step()
+    time.sleep(0.05)
+print("trained to the end")
+"""
+
+
+def _has_trained(snapshot: Snapshot) -> bool:
+    return any(rank.step is not None and rank.step.index > 3 for rank in _ranks(snapshot))
+
+
+def _ranks(snapshot: Snapshot) -> tuple[RankSample, ...]:
+    return () if snapshot.sample is None else snapshot.sample.ranks
+
+
+def test_a_job_is_seen_from_the_inside_and_goes_on_when_let_go(tmp_path: Path) -> None:
+    script, running = tmp_path / "train.py", tmp_path / "running"
+    script.write_text(SCRIPT)
+    running.touch()
+    words = ("run", "--simulate", "2GiB", "--", sys.executable, str(script), str(running))
+    with running_agent("--interval", "0.2", **no_library(tmp_path)) as folder, Client(folder) as client:
+        job = start(*words)
+        try:
+            snapshot = see(client, _has_trained, "the job to train", timeout_s=START_WITHIN_S)
+            (rank,) = _ranks(snapshot)
+            assert snapshot.sample is not None
+            (card,) = snapshot.sample.devices
+            assert (rank.is_simulated, rank.device_uuid, rank.state) == (True, card.uuid, "ok")
+            assert rank.model_state is not None
+            assert rank.model_state.parameters_bytes == 4 * (512 * 512 + 512)
+            assert rank.allocator is not None
+            assert rank.allocator.reserved_bytes is not None
+            assert card.memory.total_bytes == 2048 * MIB
+            assert card.memory.used_bytes == rank.allocator.reserved_bytes + (rank.context_bytes or 0)
+            assert card.step == rank.step.index if rank.step is not None else False
+            gap = explain_gap(card, [rank])
+            assert gap.is_consistent
+            assert (gap.size_of("context"), gap.size_of("unattributed")) == (rank.context_bytes, 0)
+
+            client.ask_segments(rank.pid)
+            asked = see(client, lambda s: s.segment_maps or s.segments_refused, "the map", timeout_s=20.0)
+            assert asked.segments_refused == ()
+            (found,) = asked.segment_maps
+            assert (found.pid, found.device_uuid, found.segments_left_out) == (rank.pid, card.uuid, 0)
+            assert sum(segment.total_bytes for segment in found.segments) == rank.allocator.reserved_bytes
+            blocks = [block for segment in found.segments for block in segment.blocks]
+            assert sum(size for size, state in blocks if state == ALLOCATED) >= 4 * 512 * 512 * 4
+
+            client.detach(rank.pid, timeout_s=20.0)
+            ended = see(client, lambda s: any(r.state == "ended" for r in _ranks(s)), "the rank to end")
+            assert _ranks(ended)[0].reason == "its probe was detached"
+            assert job.poll() is None
+            running.unlink()
+            output, _ = job.communicate(timeout=60)
+        finally:
+            job.kill()
+            job.wait()
+    assert (job.returncode, output) == (0, "trained to the end\n")
