@@ -2,10 +2,14 @@
 
 from argparse import SUPPRESS, ArgumentParser, Namespace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vramscope.engine.errors import UsageError
 from vramscope.engine.settings.values import list_choices
 from vramscope.engine.units import parse_bytes, parse_duration
+
+if TYPE_CHECKING:
+    from argparse import _ArgumentGroup
 
 MIN_SPEED = 0.001
 MAX_SPEED = 10_000.0
@@ -35,17 +39,28 @@ def build_sampling_flags() -> ArgumentParser:
     return flags
 
 
+def build_look_flags() -> ArgumentParser:
+    """Return the flags of verbs that draw, as a parent parser."""
+    flags = ArgumentParser(add_help=False, argument_default=SUPPRESS, allow_abbrev=False)
+    _add_look(flags.add_argument_group("view"))
+    return flags
+
+
 def build_view_flags() -> ArgumentParser:
     """Return the flags of verbs that open the live view, as a parent parser."""
     flags = ArgumentParser(add_help=False, argument_default=SUPPRESS, allow_abbrev=False)
     group = flags.add_argument_group("view")
+    _add_look(group)
+    group.add_argument("--read-only", action="store_true", help="refuse to send signals to processes")
+    group.add_argument("--sort", choices=list_choices("sort"), help="sort processes by this column")
+    return flags
+
+
+def _add_look(group: "_ArgumentGroup") -> None:
     group.add_argument("--theme", choices=list_choices("theme"), help="colours of the screens")
     group.add_argument("--ascii", action="store_true", help="draw with ASCII characters only")
     group.add_argument("--color", action="store_true", help="print in colour even into a pipe")
     group.add_argument("--no-color", dest="color", action="store_false", help="print without colour")
-    group.add_argument("--read-only", action="store_true", help="refuse to send signals to processes")
-    group.add_argument("--sort", choices=list_choices("sort"), help="sort processes by this column")
-    return flags
 
 
 def add_replay_flags(parser: ArgumentParser, *, interval_flag: str, is_hidden: bool = False) -> None:

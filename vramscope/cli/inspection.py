@@ -1,0 +1,50 @@
+"""The headless output of `vramscope inspect`."""
+
+import sys
+from pathlib import Path
+
+from vramscope.engine.settings import Settings
+
+
+def print_text(path: Path, *, top: int, device: int | None, settings: Settings) -> None:
+    """Print what a file says, as wide as the terminal, or 80 cells into a pipe.
+
+    Args:
+        path: The file.
+        top: Stacks to print.
+        device: The only device to tell of; None for all.
+        settings: What the user set.
+
+    Raises:
+        InputFileError: The file cannot be read or understood.
+        UsageError: It does not tell of the device.
+    """
+    from vramscope.engine.readers.memory_file import read_memory_file
+    from vramscope.exporters.memory_file import describe_memory_file
+    from vramscope.exporters.plain_text import make_ascii
+
+    from .printing import choose_style
+
+    style = choose_style(settings)
+    text = describe_memory_file(read_memory_file(path), top=top, device=device, width=style.width)
+    sys.stdout.write(make_ascii(text) if style.is_ascii else text)
+
+
+def print_json(path: Path, *, top: int, device: int | None) -> None:
+    """Print what a file says as one JSON object that names its schema.
+
+    Args:
+        path: The file.
+        top: Stacks to print.
+        device: The only device to tell of; None for all.
+
+    Raises:
+        InputFileError: The file cannot be read or understood.
+        UsageError: It does not tell of the device.
+    """
+    from vramscope.engine.readers.memory_file import read_memory_file
+    from vramscope.exporters.json_lines import write_line
+    from vramscope.exporters.memory_file import summarize_memory_file
+
+    summary = summarize_memory_file(read_memory_file(path), top=top, device=device)
+    write_line(summary, sys.stdout.buffer)

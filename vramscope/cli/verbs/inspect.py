@@ -1,0 +1,115 @@
+"""`vramscope inspect`: what a memory snapshot or a flight record says, as a screen, as text or as JSON."""
+
+import sys
+from argparse import SUPPRESS, ArgumentParser, Namespace
+from pathlib import Path
+
+from vramscope.engine.errors import UsageError
+from vramscope.engine.settings import Settings
+
+from ..configuration import read_settings
+from ..inspection import print_json, print_text
+from ..parser_flags import build_look_flags
+from . import SubParsers
+
+SUMMARY = "open a PyTorch memory snapshot or a flight record: what held the memory, and why it ran out"
+DESCRIPTION = """\
+Show what a file of device memory says: a snapshot as torch.cuda.memory._dump_snapshot writes it (in any
+dialect, compressed or not), or a flight record that vramscope wrote at an out-of-memory error.
+A terminal gets a screen; a pipe gets the text."""
+DEFAULT_TOP = 10
+MOST_TOP = 10_000
+
+
+def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
+    """Add the verb's parser."""
+    from argparse import RawDescriptionHelpFormatter
+
+    parser = subparsers.add_parser(
+        "inspect",
+        help=SUMMARY,
+        description=DESCRIPTION,
+        formatter_class=RawDescriptionHelpFormatter,
+        parents=[build_look_flags(), *common],
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "file",
+        metavar="FILE",
+        type=Path,
+        nargs="?",
+        help="snapshot or flight record; without one the newest flight record",
+    )
+    output = parser.add_argument_group("output")
+    output.add_argument("--text", action="store_true", help="print the report, also in a terminal")
+    output.add_argument(
+        "--json", action="store_true", default=SUPPRESS, help="print one JSON object with its schema's name"
+    )
+    output.add_argument("--top", metavar="N", default=str(DEFAULT_TOP), help="stacks to print (default 10)")
+    output.add_argument("--device", metavar="N", help="only this device of a snapshot")
+
+
+def run(arguments: Namespace) -> int:
+    """Show the file.
+
+    Raises:
+        UsageError: There is no flight record to fall back on, or a flag has a value that cannot be used.
+        InputFileError: The file cannot be read or understood.
+    """
+    top, device = _read_count("--top", arguments.top, 1), None
+    if arguments.device is not None:
+        device = _read_count("--device", arguments.device, 0)
+    if arguments.json and arguments.text:
+        raise UsageError("--json does not go with --text: give one of both")
+    path = arguments.file or _find_newest()
+    settings = read_settings(arguments)
+    if arguments.json:
+        print_json(path, top=top, device=device)
+    elif not arguments.text and _can_draw(settings):
+        from vramscope.tui.inspect_app import inspect_file
+
+        return inspect_file(path, settings=settings, device=device)
+    else:
+        print_text(path, top=top, device=device, settings=settings)
+    return 0
+
+
+def _can_draw(settings: Settings) -> bool:
+    """Return whether there is a terminal for a screen; a poor one gets the text as a pipe does."""
+    from vramscope.tui.launch import check_terminal
+
+    try:
+        check_terminal(settings)
+    except UsageError:
+        return False
+    return True
+
+
+def _read_count(flag: str, text: str, least: int) -> int:
+    """Return a number that a flag was given.
+
+    Raises:
+        UsageError: It is no whole number, or out of range.
+    """
+    if text.isdecimal() and least <= int(text) <= MOST_TOP:
+        return int(text)
+    raise UsageError(f"{flag} {text}: expected a whole number from {least} to {MOST_TOP}")
+
+
+def _find_newest() -> Path:
+    """Return the newest flight record.
+
+    Raises:
+        UsageError: There is none; the text says where they would be and what writes them.
+    """
+    from vramscope.engine.readers.flight_folder import find_newest_flight_record, list_flight_folders
+
+    folders = list_flight_folders()
+    path = find_newest_flight_record(folders)
+    if path is None:
+        raise UsageError(
+            f"no FILE, and no flight record in {' or '.join(map(str, folders))}: a job under `vramscope run` "
+            "leaves one there when it runs out of device memory"
+        )
+    print(f"vramscope: the newest flight record is {path}", file=sys.stderr)
+    return path
