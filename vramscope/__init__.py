@@ -1,10 +1,21 @@
 """vramscope: will this training job run out of GPU memory, when, why, and what should I do?
 
-import vramscope
+A program that watches:
 
-with vramscope.connect() as agent:
-    for sample in agent.samples():
-        print(sample.node, [device.memory.used_bytes for device in sample.devices])
+    import vramscope
+
+    with vramscope.connect() as agent:
+        for sample in agent.samples():
+            print(sample.node, [device.memory.used_bytes for device in sample.devices])
+
+A program that trains, and wants to be watched without `vramscope run`:
+
+    vramscope.attach()
+    for batch in batches:
+        with vramscope.phase("forward"):
+            loss = model(batch)
+        ...
+        vramscope.step()
 """
 
 from typing import TYPE_CHECKING
@@ -12,23 +23,32 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from vramscope.engine.bus.client import connect
     from vramscope.engine.errors import VramscopeError
+    from vramscope.engine.launch.in_code import attach, phase, step
 
 __version__ = "0.1.0"
 
-__all__ = ["VramscopeError", "__version__", "connect"]
+__all__ = ["VramscopeError", "__version__", "attach", "connect", "phase", "step"]
+
+_IN_MODULES = {
+    "VramscopeError": "vramscope.engine.errors",
+    "attach": "vramscope.engine.launch.in_code",
+    "connect": "vramscope.engine.bus.client",
+    "phase": "vramscope.engine.launch.in_code",
+    "step": "vramscope.engine.launch.in_code",
+}
+"""Public names and where they live."""
 
 
 def __getattr__(name: str) -> object:
     """Import a public name when it is first used, so that `import vramscope` costs nothing."""
-    if name == "connect":
-        from vramscope.engine.bus.client import connect
+    module = _IN_MODULES.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
 
-        return connect
-    if name == "VramscopeError":
-        from vramscope.engine.errors import VramscopeError
-
-        return VramscopeError
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(module), name)
+    globals()[name] = value  # found at once from here on: `step` is called in every step
+    return value
 
 
 def __dir__() -> list[str]:

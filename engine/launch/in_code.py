@@ -1,0 +1,101 @@
+"""What a training script may say by itself: attach the probe, name its steps and their parts.
+
+Only the standard library is loaded, and the probe by its path under the same name as everywhere, so that a
+script inside `vramscope run` speaks to the probe that is there.
+"""
+
+import sys
+from collections.abc import Callable
+from functools import wraps
+from types import ModuleType
+from typing import ParamSpec, Protocol, TypeVar
+
+from .parts import PROBE, SHIM
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+_PROBE_MODULE = "vramscope_probe"
+
+
+class _Part(Protocol):
+    def __enter__(self) -> object: ...
+
+    def __exit__(self, kind: object, error: object, trace: object, /) -> object: ...
+
+
+def attach() -> None:
+    """Start the probe in this process, which then reports to the agent of this node.
+
+    May be called at any time and any number of times, before or after torch is imported, and inside
+    `vramscope run`, where it has nothing left to do. Where no agent runs, the probe waits for one. Nothing is
+    raised into the training, whatever goes wrong.
+    """
+    try:
+        from ..paths import locate_runtime_folder
+
+        _load_shim().start_probe(str(PROBE), str(locate_runtime_folder()))
+    except Exception as error:  # noqa: BLE001 - a monitor never ends what it monitors
+        sys.stderr.write(f"vramscope: the probe could not be started: {error}\n")
+
+
+def step() -> None:
+    """Mark the end of a training step; without it each step of an optimizer counts as one."""
+    probe = sys.modules.get(_PROBE_MODULE)
+    if probe is not None:
+        probe.step()
+
+
+class phase:  # noqa: N801 - reads as a word in `with vramscope.phase("forward")`
+    """A named part of a step, as a context manager or as a decorator; free where no probe is.
+
+    Args:
+        name: What the part is called, as in `forward` or `evaluation`.
+    """
+
+    __slots__ = ("_open", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._open: list[_Part] = []
+
+    def __enter__(self) -> "phase":
+        """Begin the part."""
+        probe = sys.modules.get(_PROBE_MODULE)
+        if probe is not None:
+            part = probe.phase(self.name)
+            part.__enter__()
+            self._open.append(part)
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        """End the part."""
+        if self._open:
+            self._open.pop().__exit__(kind, error, trace)
+
+    def __call__(self, function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+        """Return the function so that each of its calls is such a part."""
+
+        @wraps(function)
+        def in_phase(*arguments: Parameters.args, **named: Parameters.kwargs) -> Result:
+            with phase(self.name):
+                return function(*arguments, **named)
+
+        return in_phase
+
+
+def _load_shim() -> ModuleType:
+    """Return the file that loads the probe by its path; it stands alone and is no part of a package."""
+    name = "vramscope_shim"
+    found = sys.modules.get(name)
+    if found is not None:
+        return found
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    spec = spec_from_file_location(name, SHIM / f"{name}.py")
+    if spec is None or spec.loader is None:
+        raise ImportError(f"no {name} in {SHIM}")
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    sys.modules[name] = module
+    return module
