@@ -127,6 +127,7 @@ def steps_of(floors: list[int]) -> list[FlightStep]:
         ([*range(20), *[20] * 20], False),  # a cache that has filled
         ([0, 50, *[60] * 38], False),  # optimizer state of the first steps
         ([step + (step % 5) * 7 for step in range(60)], True),
+        ([0, 0, 10, 10, 5, 5, 20, 20, 30, 30, 40, 40], False),  # something was given back
         ([100 + (step % 7) for step in range(42)], False),
     ],
 )
