@@ -20,6 +20,8 @@ LONGEST_DEMAND_S = 600.0
 _FLOORS = 32
 _RISES = 12
 """Rises among so many floors, without a fall, that make a suspicion."""
+_LOOK_EVERY = 8
+"""Steps between two looks whether the floor climbs."""
 _SMALL_HEADROOM = 0.05
 
 
@@ -40,8 +42,13 @@ class MemoryHistory:
         self._is_end_wanted = False
         self._ends_s = 0.0
         self._steps_left = 0
+        self._steps_wanted: int | None = None
         self._next_suspicion_s = float("-inf")
-        self._suspicion = Suspicion()
+
+    @property
+    def needs_steps(self) -> bool:
+        """Whether the end of every step matters, because something is to be switched."""
+        return self.mode == "on" or self._wanted_until_s is not None or self._is_end_wanted
 
     def demand(self, is_on: bool, seconds: float | None) -> None:
         """Take what a hub asks; it is met at the end of the next step.
@@ -51,36 +58,37 @@ class MemoryHistory:
             seconds: How long at most; None for a minute.
         """
         limit_s = min(LONGEST_S if seconds is None else seconds, LONGEST_DEMAND_S)
+        self._steps_wanted = None
         self._wanted_until_s = self._clock.monotonic_s() + limit_s if is_on else None
         self._is_end_wanted = not is_on
 
-    def meet_step(self, torch: Module, reading: Reading, floor: int | None, capacity: int | None) -> None:
+    def suspect(self, allocations_per_step: int | None) -> None:
+        """Record as many steps as the share of a period allows for, then rest for the period.
+
+        Args:
+            allocations_per_step: None where it is not known; then nothing is recorded.
+        """
+        now_s = self._clock.monotonic_s()
+        steps = count_affordable_steps(allocations_per_step)
+        if self.mode == "off" and now_s >= self._next_suspicion_s and steps:
+            self._next_suspicion_s = now_s + PERIOD_S
+            self._steps_wanted = steps
+            self._wanted_until_s = now_s + LONGEST_S
+
+    def meet_step(self, torch: Module) -> None:
         """Switch on or off where that is due; called at the end of a step by the thread that trains.
 
         Args:
             torch: The module.
-            reading: What the allocator says at the end of the step.
-            floor: Floor of the step that ended.
-            capacity: Bytes that the allocator may reserve, or the device's total.
         """
-        now_s = self._clock.monotonic_s()
-        has_grounds = self._suspicion.judge(reading, floor, capacity)
         if self.mode == "on":
             self._steps_left -= 1
-            if self._is_end_wanted or now_s >= self._ends_s or self._steps_left <= 0:
+            is_over = self._clock.monotonic_s() >= self._ends_s or self._steps_left <= 0
+            if self._is_end_wanted or is_over:
                 self._switch_off(torch)
         elif self._wanted_until_s is not None:
-            self._switch_on(torch, self._wanted_until_s, None)
-        elif has_grounds and now_s >= self._next_suspicion_s:
-            self._begin_on_suspicion(torch, now_s)
+            self._switch_on(torch, self._wanted_until_s, self._steps_wanted)
         self._is_end_wanted, self._wanted_until_s = False, None
-
-    def _begin_on_suspicion(self, torch: Module, now_s: float) -> None:
-        """Record as many steps as the share of a period allows for, then rest for the period."""
-        steps = count_affordable_steps(self._suspicion.allocations_per_step)
-        self._next_suspicion_s = now_s + PERIOD_S
-        if steps:
-            self._switch_on(torch, now_s + LONGEST_S, steps)
 
     def _switch_on(self, torch: Module, ends_s: float, steps: int | None) -> None:
         record = find_recorder(torch)
@@ -107,24 +115,45 @@ class Suspicion:
     """Grounds to look closer: retries, a floor that climbs, or little headroom."""
 
     def __init__(self) -> None:
+        self.has_grounds = False
+        """Whether any were found since it was set to False last."""
         self.allocations_per_step: int | None = None
-        self._allocations: int | None = None
+        self._counted: tuple[int, int] | None = None
+        self._steps = 0
         self._retries: int | None = None
         self._floors: deque[int] = deque(maxlen=_FLOORS)
 
-    def judge(self, reading: Reading, floor: int | None, capacity: int | None) -> bool:
-        """Tell whether the step that ended gives grounds."""
-        self._count_allocations(reading.allocations)
+    def judge(self, reading: Reading, capacity: int | None) -> None:
+        """Take a sample.
+
+        Args:
+            reading: What the allocator says.
+            capacity: Bytes that the allocator may reserve, or the device's total.
+        """
         retried = self._retries is not None and (reading.retries or 0) > self._retries
         self._retries = reading.retries
+        self._count_allocations(reading.allocations)
+        if retried or _is_near(reading.peak_bytes, capacity):
+            self.has_grounds = True
+
+    def note_floor(self, floor: int | None) -> None:
+        """Take the floor of a step that ended."""
+        self._steps += 1
         if floor is not None:
             self._floors.append(floor)
-        return retried or self._climbs() or _is_near(reading.peak_bytes, capacity)
+        if self._steps % _LOOK_EVERY == 0 and self._climbs():
+            self.has_grounds = True
 
     def _count_allocations(self, allocations: int | None) -> None:
-        if allocations is not None and self._allocations is not None:
-            self.allocations_per_step = max(0, allocations - self._allocations)
-        self._allocations = allocations
+        """Work out how many allocations a step makes, from the counts at two samples with steps between."""
+        if allocations is None:
+            return
+        if self._counted is not None and self._steps > self._counted[1]:
+            made, steps = allocations - self._counted[0], self._steps - self._counted[1]
+            self.allocations_per_step = max(0, -(-made // steps))
+        elif self._counted is not None:
+            return
+        self._counted = (allocations, self._steps)
 
     def _climbs(self) -> bool:
         floors = list(self._floors)

@@ -13,6 +13,7 @@ _guard = Guard("the hook after an optimizer's step")
 _hooked: list[Any] = []
 """Modules `torch.optim.optimizer` that call us. A hook is never taken away: doing so from our thread while
 PyTorch goes through its hooks would raise in the training. Without a session it returns at once."""
+_tracer: Callable[[], Foreign] | None = None
 _untraced: dict[Module, Callable[[Optimizer], None]] = {}
 """The function that tells the session, by the compiler that it is kept from."""
 
@@ -23,16 +24,28 @@ def hook_optimizers() -> bool:
     register = getattr(module, "register_optimizer_step_post_hook", None)
     if register is None:
         return False
+    _find_tracer()
     if not any(known is module for known in _hooked):
         _hooked.append(module)
         register(_after_step)
     return True
 
 
+def _find_tracer() -> None:
+    """Find the function that returns what traces this thread's frames, or None where nothing does."""
+    global _tracer  # noqa: PLW0603 - looked up once for the process
+    private = getattr(getattr(sys.modules.get("torch"), "_C", None), "_dynamo", None)
+    _tracer = getattr(getattr(private, "eval_frame", None), "get_eval_frame_callback", None)
+
+
 def _after_step(optimizer: Optimizer, arguments: Foreign, named: Foreign) -> None:
     """Tell the session; what PyTorch's compiler would trace of us is kept from it."""
-    dynamo = sys.modules.get("torch._dynamo")
-    (_tell_session if dynamo is None else _keep_from(dynamo))(optimizer)
+    if _tracer is None or _tracer() is not None:
+        dynamo = sys.modules.get("torch._dynamo")
+        if dynamo is not None:
+            _keep_from(dynamo)(optimizer)
+            return
+    _tell_session(optimizer)
 
 
 # A compiler that traces an optimizer's step ends its graph here; that it does not trace what we call is the

@@ -33,6 +33,11 @@ class ModelStateWatch:
         self._walks = 0
         self._rest_s = float("-inf")
 
+    @property
+    def is_new(self) -> bool:
+        """Whether the first steps, each of which is measured, are not over."""
+        return self._walks < _FIRST_STEPS
+
     def note_optimizer(self, optimizer: Optimizer) -> None:
         """Remember an optimizer that has stepped, for as long as the program keeps it."""
         identity = id(optimizer)
@@ -41,12 +46,11 @@ class ModelStateWatch:
             self._optimizers[identity] = weakref.ref(optimizer, lambda _: forget.pop(identity, None))
 
     def measure(self) -> State | None:
-        """Return the bytes where a walk is due and came to its end, else None."""
+        """Return the bytes where a walk is due and came to its end, else None; meant for once a second."""
         optimizers = self._living()
         entries = sum(len(it.state) + _count_parameters(it) for it in optimizers)
         now_s = self._clock.monotonic_s()
-        is_first = self._walks < _FIRST_STEPS
-        if not is_first and now_s < self._next_s and (entries == self._entries or now_s < self._rest_s):
+        if not self.is_new and now_s < self._next_s and (entries == self._entries or now_s < self._rest_s):
             return None
         self._walks += 1
         self._entries = entries

@@ -71,11 +71,14 @@ class OutOfMemoryRecorder:
         if reason is not None:
             return None, reason
         self._quota.count(now_s)
+        self._sampler.work_now()
         if self._device.backend is None:
             self._device.look()
         index = self._device.index if index is None else index
         about = self._describe(failure, index, total_bytes)
-        content = fill_record(about, self._sampler.recent.rows(), self._snapshot(index, about["notes"]))
+        content = fill_record(
+            about, self._sampler.digest.recent.rows(), self._snapshot(index, about["notes"])
+        )
         name = name_record(self._clock.wall_s(), os.getpid(), self._quota.written)
         return write_record(encode_record(content), locate_folders(self._runtime_dir), name)
 
@@ -85,7 +88,7 @@ class OutOfMemoryRecorder:
         backend = self._device.backend
         identity = identify_device(backend, index) if backend is not None else None
         device = {"uuid": None, "index": index, "name": None, "total_bytes": total_bytes, **(identity or {})}
-        recent = self._sampler.recent
+        recent = self._sampler.digest.recent
         return {
             "written_s": self._clock.wall_s(),
             "process": self._sampler.announcement.describe_for_record(),

@@ -7,7 +7,7 @@ import os
 
 from . import current
 from .announcement import Announcement
-from .backends import NOTHING, Reading
+from .backends import NOTHING
 from .clock import SystemClock
 from .demands import Demands
 from .foreign import Module, Optimizer
@@ -19,11 +19,12 @@ from .model_state import ModelStateWatch
 from .observer import attach_observer
 from .out_of_memory import OutOfMemoryRecorder
 from .sampler import WATCH_S, Sampler
-from .steps import StepWatch
+from .steps import StepBoundaries, StepEnd
 from .thread import SamplerThread
 from .training_device import TrainingDevice, is_loader_worker
 from .transport import Connection
 
+_CARE_EVERY_S = 1.0
 _READ_EVERY_S = 0.02
 """Steps that end faster than this are not each accompanied by a reading in the thread that trains."""
 
@@ -55,7 +56,7 @@ class Session:
         self._pid = os.getpid()
         self._clock = clock if clock is not None else SystemClock()
         self._device = TrainingDevice(torch)
-        self._steps = StepWatch(self._clock)
+        self._boundaries = StepBoundaries()
         self._history = MemoryHistory(self._clock)
         self._model = ModelStateWatch(self._clock)
         announcement = Announcement(self._device, job)
@@ -64,7 +65,6 @@ class Session:
             announcement,
             Connection(runtime_dir, self._clock),
             self._clock,
-            self._steps,
             self._history,
         )
         self._sampler.serve = Demands(self._device, self._sampler.outbox, self._history, self).serve
@@ -73,6 +73,8 @@ class Session:
         self._tick_guard = Guard("a tick of the sampler")
         self._step_guard = Guard("the end of a step")
         self._last_read_s = float("-inf")
+        self._has_stepped = False
+        self._next_care_s = float("-inf")
 
     def is_alive(self) -> bool:
         """Tell whether this is the session of this very process and its thread runs."""
@@ -84,18 +86,18 @@ class Session:
 
     def meet_optimizer(self, optimizer: Optimizer) -> None:
         """Take notice that an optimizer has stepped; called by the thread that trains."""
-        self._device.note_optimizer(optimizer)
-        self._model.note_optimizer(optimizer)
-        if self._steps.ends_with(optimizer):
-            self._end_step()
+        if self._boundaries.ends_with(id(optimizer)):
+            self._end_step(optimizer)
+        else:
+            self._model.note_optimizer(optimizer)
 
     def end_explicit_step(self) -> None:
         """Take the program's own mark of the end of a step; never raises."""
         if self._step_guard.is_shut:
             return
         try:
-            self._steps.is_explicit = True
-            self._end_step()
+            self._boundaries.is_explicit = True
+            self._end_step(None)
         except Exception as error:  # noqa: BLE001
             self._step_guard.count(error)
 
@@ -148,29 +150,33 @@ class Session:
 
         current.dormant = begin_anew
 
-    def _end_step(self) -> None:
-        reading = self._read_for_step()
-        row = self._steps.end(reading)
-        self._sampler.outbox.put_step(row)
-        index, ended_s, duration_s, floor, peak, is_exact = row
-        began_s = None if duration_s is None else ended_s - duration_s
-        self._sampler.recent.steps.append((index, began_s, duration_s, floor, peak, is_exact))
+    def _end_step(self, optimizer: Optimizer | None) -> None:
+        """Note the end of a step, and no more than that in most of them."""
+        now_s = self._clock.monotonic_s()
+        is_care_due = now_s >= self._next_care_s or self._history.needs_steps
+        if is_care_due and optimizer is not None:
+            self._device.note_optimizer(optimizer)
+            self._model.note_optimizer(optimizer)
+        reading = NOTHING
+        if now_s - self._last_read_s >= _READ_EVERY_S:
+            self._last_read_s = now_s
+            reading = self._device.read()
+        self._sampler.digest.note_end(StepEnd(now_s, self._clock.wall_s(), reading))
+        if is_care_due:
+            self._take_care(now_s)
+
+    def _take_care(self, now_s: float) -> None:
+        """Do what only the thread that trains may do, and not at every step."""
         state = self._model.measure()
         if state is not None:
             self._sampler.outbox.put_model_state(state)
             self._recorder.model_state = state
-        announced = self._sampler.announcement
-        capacity = announced.capacity_bytes or announced.total_bytes
-        self._history.meet_step(self.torch, reading, floor, capacity)
-        if not self.is_reporting:
+        self._history.meet_step(self.torch)
+        if not self._model.is_new:
+            self._next_care_s = now_s + _CARE_EVERY_S
+        if not self._has_stepped:
+            self._has_stepped = True
             self._thread.wake()
-
-    def _read_for_step(self) -> Reading:
-        now_s = self._clock.monotonic_s()
-        if now_s - self._last_read_s < _READ_EVERY_S:
-            return NOTHING
-        self._last_read_s = now_s
-        return self._device.read()
 
     def _tick(self) -> float | None:
         """Do what is due; called by our own thread, which ends with None."""
@@ -196,7 +202,7 @@ class Session:
         """Tell whether this process is one that trains, or was asked for."""
         if is_loader_worker():
             return False
-        return self.is_explicit or self._steps.index > 0 or self._device.look()
+        return self.is_explicit or self._has_stepped or self._device.look()
 
 
 def start_session(torch: Module, runtime_dir: str, job: str | None, is_explicit: bool) -> None:

@@ -2,31 +2,59 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from .backends import NOTHING, Reading
-from .clock import SystemClock
-from .foreign import Optimizer
 from .wire import StepRow
 
 
-class StepWatch:
-    """Turns the calls of optimizers, or the marks of a program, into steps.
+class StepEnd(NamedTuple):
+    """What is noted in the thread that trains when a step ends."""
+
+    monotonic_s: float
+    wall_s: float
+    reading: Reading
+
+
+class StepBoundaries:
+    """Tells which calls of optimizers end a step.
 
     Of several optimizers the one that stepped first ends the step when it steps again; where another steps
-    twice meanwhile, it takes over. Readings at the ends of steps come from the thread that trains, samples
-    between them from ours: what is kept of a sample is replaced whole, never changed.
+    twice meanwhile, it takes over.
+    """
+
+    def __init__(self) -> None:
+        self.is_explicit = False
+        """Whether the program marks its steps itself."""
+        self._stepped: set[int] = set()
+
+    def ends_with(self, identity: int) -> bool:
+        """Tell whether a step ends now that an optimizer has stepped.
+
+        Args:
+            identity: `id` of the optimizer.
+        """
+        if self.is_explicit:
+            return False
+        if self._stepped and identity not in self._stepped:
+            self._stepped.add(identity)
+            return False
+        if len(self._stepped) != 1:
+            self._stepped = {identity}
+        return True
+
+
+class StepWatch:
+    """Makes steps of their ends and of the samples between them, both taken in the order of time.
 
     The floor is the lesser of the readings at both ends, which repeats to the byte in a steady job; samples
     fall anywhere and would make it tremble. The peak is exact where the allocator's own peak, which covers
     the life of the process, rose within the step; else the most that was sampled is a lower bound.
     """
 
-    def __init__(self, clock: SystemClock) -> None:
+    def __init__(self) -> None:
         self.index = 0
         """Of the newest step that ended."""
-        self.is_explicit = False
-        """Whether the program marks its steps itself."""
-        self._clock = clock
-        self._stepped: set[int] = set()
         self._began_s: float | None = None
         self._began = NOTHING
         self._sampled: int | None = None
@@ -34,17 +62,6 @@ class StepWatch:
         self._was_reset = False
         """Whether the allocator's peak was seen to fall since the step began: the program reset it."""
         self._peak: int | None = None
-
-    def ends_with(self, optimizer: Optimizer) -> bool:
-        """Tell whether a step ends now that an optimizer has stepped."""
-        if self.is_explicit:
-            return False
-        identity = id(optimizer)
-        if self._stepped and identity not in self._stepped:
-            self._stepped.add(identity)
-            return False
-        self._stepped = {identity}
-        return True
 
     def note_sample(self, reading: Reading) -> None:
         """Take what was read between two ends."""
@@ -55,19 +72,15 @@ class StepWatch:
         if allocated is not None:
             self._sampled = allocated if self._sampled is None else max(self._sampled, allocated)
 
-    def end(self, reading: Reading) -> StepRow:
-        """Return the step that ends now, and begin the next.
-
-        Args:
-            reading: What the allocator says at this moment.
-        """
-        now_s = self._clock.monotonic_s()
+    def end(self, ended: StepEnd) -> StepRow:
+        """Return the step that ended, and begin the next."""
+        reading = ended.reading
         self.note_sample(reading)
         self.index += 1
-        duration_s = None if self._began_s is None else now_s - self._began_s
+        duration_s = None if self._began_s is None else ended.monotonic_s - self._began_s
         peak, is_exact = self._find_peak(reading)
-        row = (self.index, self._clock.wall_s(), duration_s, self._find_floor(reading), peak, is_exact)
-        self._began_s, self._began = now_s, reading
+        row = (self.index, ended.wall_s, duration_s, self._find_floor(reading), peak, is_exact)
+        self._began_s, self._began = ended.monotonic_s, reading
         self._sampled, self._was_reset = reading.allocated_bytes, False
         return row
 

@@ -14,6 +14,7 @@ from vramscope.engine.probe.history import (
     SECONDS_PER_ALLOCATION,
     SHARE,
     MemoryHistory,
+    Suspicion,
     count_affordable_steps,
     find_recorder,
 )
@@ -30,6 +31,7 @@ class Training:
         self.torch = torch
         self.clock = clock or WoundClock()
         self.history = MemoryHistory(self.clock)
+        self.suspicion = Suspicion()
         self.allocations = 0
         self.seconds_on = 0.0
         self.allocations_on = 0
@@ -43,7 +45,12 @@ class Training:
         reading = Reading(
             allocated_bytes=floor, peak_bytes=peak, retries=retries, allocations=self.allocations
         )
-        self.history.meet_step(self.torch, reading, floor, CAPACITY)
+        self.suspicion.note_floor(floor)
+        self.suspicion.judge(reading, CAPACITY)
+        if self.suspicion.has_grounds:
+            self.suspicion.has_grounds = False
+            self.history.suspect(self.suspicion.allocations_per_step)
+        self.history.meet_step(self.torch)
 
 
 @pytest.fixture

@@ -13,6 +13,10 @@ from tests.probe.hub import listen
 from tests.probe.processes import LOAD, MODEL, PROBE_FOLDER, WATCH, finish, run, start
 from vramscope.engine.ranks.messages import Hello, Readings
 
+TORCH_AND_ITS_NEEDS = (
+    *("torch", "torch-*", "torchgen", "functorch", "typing_extensions.py", "sympy", "mpmath", "networkx"),
+    *("jinja2", "markupsafe", "fsspec", "filelock", "setuptools"),
+)
 OLDEST, NEWEST_TRIED = (3, 9), (3, 14)
 STAND_IN = {
     "torch/__init__.py": "__version__ = '0.0+stand-in'\nfrom torch.optim import optimizer\n",
@@ -130,27 +134,19 @@ def test_an_environment_with_torch_alone_reports(tmp_path: Path) -> None:
     packages = Path(torch.__file__).parent.parent
     alone = tmp_path / "site"
     alone.mkdir()
-    for pattern in (
-        "torch",
-        "torch-*",
-        "typing_extensions.py",
-        "sympy",
-        "mpmath",
-        "networkx",
-        "jinja2",
-        "fsspec",
-    ):
-        for path in packages.glob(pattern):
-            (alone / path.name).symlink_to(path)
-    for pattern in ("markupsafe", "filelock", "torchgen", "functorch", "setuptools"):
+    for pattern in TORCH_AND_ITS_NEEDS:
         for path in packages.glob(pattern):
             (alone / path.name).symlink_to(path)
     prelude = f"import sys\nsys.path.append({str(alone)!r})\n" + LOAD + WATCH
-    script = "train(4)\nimport importlib.util as u\nprint([u.find_spec(n) for n in ('vramscope', 'msgspec', 'zmq')])"
+    script = MODEL + (
+        "train(4)\n"
+        "from importlib.util import find_spec\n"
+        "print([find_spec(name) for name in ('vramscope', 'msgspec', 'zmq', 'psutil')])\n"
+    )
     with listen(tmp_path) as hub:
-        output = run(tmp_path, MODEL + script, prelude=prelude, options=("-I", "-S", "-W", "ignore"))
+        output = run(tmp_path, script, prelude=prelude, options=("-I", "-S", "-W", "ignore"))
         hub.wait_for_goodbye()
-        assert output == "[None, None, None]\n"
+        assert output == "[None, None, None, None]\n"
         assert hub.hello().torch == torch.__version__
         assert len(hub.steps()) == 4
 

@@ -19,6 +19,8 @@ class AllocatorBackend(Backend):
     The nested statistics are read where there are any: to make the flat ones PyTorch sorts 120 texts while
     it holds the interpreter's lock.
 
+    Only made once the program has initialised the runtime.
+
     Args:
         module: `torch.cuda` or `torch.xpu`.
         name: What the hub calls it.
@@ -47,8 +49,8 @@ class AllocatorBackend(Backend):
         return -negative if most else None
 
     def read(self, device: int | None) -> Reading:
-        """Return what the allocator of a device says; nothing before the runtime was initialised."""
-        if device is None or not self.module.is_initialized():
+        """Return what the allocator of a device says."""
+        if device is None:
             return NOTHING
         if self._nested is not None:
             reading = read_nested(self._nested(device))
@@ -60,7 +62,7 @@ class AllocatorBackend(Backend):
 
     def read_pinned(self) -> int | None:
         """Return bytes of pinned host memory that the caching host allocator holds."""
-        if self._pinned is None or not self.module.is_initialized():
+        if self._pinned is None:
             return None
         stats = self._pinned()
         held = stats.get("allocated_bytes")
@@ -71,7 +73,7 @@ class AllocatorBackend(Backend):
 
     def read_statistics(self, device: int | None) -> dict[str, Any]:
         """Return every statistic of the allocator, flat."""
-        if device is None or not self.module.is_initialized():
+        if device is None:
             return {}
         if self._nested is not None:
             return flatten(self._nested(device))

@@ -1,0 +1,74 @@
+"""What was noted in passing is made sense of here, several notes at a time."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from .backends import Reading
+from .history import Suspicion
+from .outbox import Outbox
+from .recent import RecentReadings
+from .steps import StepEnd, StepWatch
+from .wire import ReadingRow
+
+MOST_STEP_ENDS = 2000
+"""Between two digests; a program that makes more steps in half a second loses the oldest."""
+
+Slow = tuple["int | None", "int | None"]
+
+
+class Digest:
+    """Takes notes from two threads cheaply, and works through them twice a second.
+
+    A thread that wakes up for a moment finds the caches of its core full of something else, and most of
+    what it costs is fetching its own code and data. So a note is appended and no more, and the work on all
+    notes is done in one go.
+    """
+
+    def __init__(self, outbox: Outbox) -> None:
+        self.recent = RecentReadings()
+        self.steps = StepWatch()
+        self.suspicion = Suspicion()
+        self._outbox = outbox
+        self._samples: deque[tuple[float, float, Reading]] = deque()
+        self._ends: deque[StepEnd] = deque(maxlen=MOST_STEP_ENDS)
+
+    def note_sample(self, monotonic_s: float, wall_s: float, reading: Reading) -> None:
+        """Take a reading between two ends of steps; in our own thread."""
+        self._samples.append((monotonic_s, wall_s, reading))
+
+    def note_end(self, ended: StepEnd) -> None:
+        """Take the end of a step; in the thread that trains."""
+        self._ends.append(ended)
+
+    def work(self, slow: Slow, capacity: int | None) -> None:
+        """Turn notes into rows to send and to keep; by one thread at a time.
+
+        Args:
+            slow: Bytes pinned and resident, which are read less often.
+            capacity: Bytes that the allocator may reserve, or the device's total.
+        """
+        while self._samples:
+            sampled_s, wall_s, reading = self._samples.popleft()
+            while self._ends and self._ends[0].monotonic_s <= sampled_s:
+                self._end_step(self._ends.popleft())
+            self.steps.note_sample(reading)
+            self.suspicion.judge(reading, capacity)
+            self.recent.add(wall_s, reading, self.steps.index)
+            self._outbox.put_reading(_make_row(wall_s, reading, slow))
+        while self._ends:
+            self._end_step(self._ends.popleft())
+
+    def _end_step(self, ended: StepEnd) -> None:
+        row = self.steps.end(ended)
+        index, ended_s, duration_s, floor, peak, is_exact = row
+        self._outbox.put_step(row)
+        began_s = None if duration_s is None else ended_s - duration_s
+        self.recent.steps.append((index, began_s, duration_s, floor, peak, is_exact))
+        self.suspicion.note_floor(floor)
+
+
+def _make_row(wall_s: float, reading: Reading, slow: Slow) -> ReadingRow:
+    """Return a row as it stands in a packet; peak and count of allocations are not among its figures."""
+    allocated, requested, active, reserved, split, retries, ooms, _, _ = reading
+    return (round(wall_s, 3), allocated, requested, active, reserved, split, retries, ooms, *slow)
