@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from ...engine.model.flight_record import FlightRecord
-from ...engine.units import MIB, format_bytes
+from ...engine.units import GIB, MIB, format_bytes
 from .model import DeviceShares, FloorTrend
 
 _NOTABLE = 0.1
@@ -62,7 +62,8 @@ def _advise_on_streams(record: FlightRecord, shares: DeviceShares) -> Iterator[s
 def _advise_on_others(shares: DeviceShares) -> Iterator[str]:
     if shares.other_bytes is None or not shares.total_bytes:
         return
-    if shares.other_bytes >= _NOTABLE * shares.total_bytes:
+    # A context with its libraries takes some hundred MiB.
+    if shares.other_bytes >= max(_NOTABLE * shares.total_bytes, GIB):
         yield (
             f"{format_bytes(shares.other_bytes)} of the device are not in this process's allocator: look for "
             "other processes on it"

@@ -41,11 +41,17 @@ def _read_frames(stack: tuple[tuple[str, int, str], ...]) -> tuple[Frame, ...]:
 
 
 def _group_live(record: FlightRecord, shares: DeviceShares) -> tuple[StackGroup, ...]:
-    live = sorted(record.live_stacks, key=lambda each: -each.size_bytes)
-    total = shares.allocated_bytes or sum(each.size_bytes for each in live) or 1
+    """Return the live blocks by stack; stacks that differ only in frames of no interest are one."""
+    sizes: dict[tuple[Frame, ...], int] = {}
+    counts: dict[tuple[Frame, ...], int] = {}
+    for each in record.live_stacks:
+        frames = _read_frames(each.stack)
+        sizes[frames] = sizes.get(frames, 0) + each.size_bytes
+        counts[frames] = counts.get(frames, 0) + each.count
+    total = shares.allocated_bytes or sum(sizes.values()) or 1
+    ordered = sorted(sizes, key=lambda frames: -sizes[frames])
     return tuple(
-        make_group(_read_frames(each.stack), each.size_bytes, each.count, each.size_bytes / total)
-        for each in live
+        make_group(frames, sizes[frames], counts[frames], sizes[frames] / total) for frames in ordered
     )
 
 

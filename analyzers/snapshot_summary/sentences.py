@@ -27,7 +27,7 @@ def describe_device(
         _describe_levels(levels),
         *_describe_rest(levels),
         *_describe_requests(requests),
-        *_describe_largest(stacks[:1]),
+        *_describe_largest(stacks),
     )
 
 
@@ -108,16 +108,23 @@ def _describe_requests(requests: Sequence[RequestFit]) -> Iterator[str]:
 
 
 def _describe_largest(stacks: Sequence[StackGroup]) -> Iterator[str]:
-    for group in stacks:
-        if group.headline is None:
-            yield (
-                "no stacks were recorded: call torch.cuda.memory._record_memory_history() at the start "
-                "of the program to see which lines hold the memory"
-            )
-        else:
-            noun = "block" if group.count == 1 else "blocks"
-            place = f"{group.headline.name} at {group.headline.filename}:{group.headline.line}"
-            yield (
-                f"{show_share(group.share)} of the live bytes ({format_bytes(group.size_bytes)} in "
-                f"{group.count:,} {noun}) come from {place}"
-            )
+    named = next((group for group in stacks if group.headline is not None), None)
+    unnamed = next((group for group in stacks if group.headline is None), None)
+    if named is not None and named.headline is not None:
+        place = f"{named.headline.name} at {named.headline.filename}:{named.headline.line}"
+        yield f"{_count_share(named)} come from {place}"
+        if unnamed is not None and unnamed.size_bytes > named.size_bytes:
+            yield f"{_count_share(unnamed)} have no stack: they were allocated before history was recorded"
+    elif unnamed is not None:
+        yield (
+            "no stacks were recorded: call torch.cuda.memory._record_memory_history() at the start "
+            "of the program to see which lines hold the memory"
+        )
+
+
+def _count_share(group: StackGroup) -> str:
+    noun = "block" if group.count == 1 else "blocks"
+    return (
+        f"{show_share(group.share)} of the live bytes ({format_bytes(group.size_bytes)} in "
+        f"{group.count:,} {noun})"
+    )

@@ -13,10 +13,12 @@ from .model import StackGroup
 if TYPE_CHECKING:
     from .view import IntArray
 
-_OWN = re.compile(
-    r"-packages/(?:torch|functorch)/|/torch/(?:_|autograd/|cuda/|distributed/|nn/|optim/|utils/)|/vramscope/engine/"
+_TORCH = re.compile(
+    r"-packages/(?:torch|functorch)/|/torch/(?:_|autograd/|cuda/|distributed/|nn/|optim/|utils/)"
 )
-"""Files of PyTorch, installed or in its source tree, and our own that run within the training process."""
+"""Files of PyTorch, installed or in its source tree."""
+_OURS = re.compile(r"/(?:engine/(?:probe|simulation|launch)|analyzers/allocator_model)/\w+\.py$")
+"""Files of vramscope that run within the training process: nobody looks for these."""
 
 
 class StackGrouper:
@@ -83,8 +85,8 @@ def find_headline(frames: Sequence[Frame]) -> Frame | None:
 
 
 def keep_python(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
-    """Return the Python frames of a stack, or all of them where there is none."""
-    python = tuple(frame for frame in frames if is_python(frame.filename))
+    """Return the Python frames of a stack without our own, or all of them where there is none."""
+    python = tuple(frame for frame in frames if is_python(frame.filename) and not is_ours(frame.filename))
     return python or frames
 
 
@@ -100,4 +102,10 @@ def is_of_torch(filename: str) -> bool:
     if not is_python(filename) or filename.startswith("<frozen "):
         return True
     path = filename.replace("\\", "/")
-    return _OWN.search(path) is not None
+    return _TORCH.search(path) is not None
+
+
+@cache
+def is_ours(filename: str) -> bool:
+    """Tell the files of vramscope that run within the training process."""
+    return _OURS.search(filename.replace("\\", "/")) is not None

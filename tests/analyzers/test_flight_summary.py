@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.readers.flight_records import GIB, MIB, STACK, record, write_record
+from tests.readers.flight_records import GIB, MIB, STACK, STATS, record, write_record
 from vramscope.analyzers.flight_summary import FlightSummary, summarize_flight_record
 from vramscope.analyzers.flight_summary.trend import measure_trend
 from vramscope.engine.model.flight_record import FlightRecord, FlightStep
@@ -68,12 +68,19 @@ def test_sentences_begin_with_what_failed(tmp_path: Path) -> None:
 
 
 def test_stacks_are_largest_first_whatever_the_file_says(tmp_path: Path) -> None:
-    rows = [{"size_bytes": size * GIB, "count": 1, "stack": STACK} for size in (1, 3, 2)]
+    rows = [{"size_bytes": size * GIB, "count": 1, "stack": [["a.py", size, "f"]]} for size in (1, 3, 2)]
     assert [each.size_bytes for each in summarize(tmp_path, live_blocks=rows).stacks] == [
         3 * GIB,
         2 * GIB,
         GIB,
     ]
+
+
+def test_frames_of_our_own_are_left_out(tmp_path: Path) -> None:
+    ours = ["/opt/vramscope/analyzers/allocator_model/allocator.py", 66, "malloc"]
+    rows = [{"size_bytes": GIB, "count": 2, "stack": stack} for stack in ([ours, *STACK], STACK)]
+    (group,) = summarize(tmp_path, live_blocks=rows).stacks
+    assert (group.size_bytes, group.count, len(group.frames)) == (2 * GIB, 4, len(STACK))
 
 
 def advice_of(tmp_path: Path, **fields: Any) -> str:
@@ -91,10 +98,17 @@ def test_fragmentation_is_named_where_it_matters(tmp_path: Path) -> None:
     assert "stranded" not in advice_of(tmp_path, stats=little)
 
 
+def fewer(reserved_bytes: int) -> dict[str, int]:
+    return {**STATS, "reserved_bytes.all.current": reserved_bytes}
+
+
 def test_other_holders_of_the_device_are_named(tmp_path: Path) -> None:
-    stats = {**record()["stats"], "reserved_bytes.all.current": 20 * GIB}
-    assert "3.5 GiB of the device are not in this process's allocator" in advice_of(tmp_path, stats=stats)
-    assert "not in this process's allocator" not in advice_of(tmp_path)
+    text = advice_of(tmp_path, stats=fewer(20 * GIB))
+    assert "3.5 GiB of the device are not in this process's allocator" in text
+    small = {"total_bytes": 4 * GIB}
+    assert "not in this process's allocator" not in advice_of(
+        tmp_path, device=small, failure={"device_used_bytes": 4 * GIB}, stats=fewer(4 * GIB - 700 * MIB)
+    )
 
 
 @pytest.mark.parametrize(
@@ -141,6 +155,7 @@ def test_few_steps_have_no_trend() -> None:
     assert measure_trend(steps_of([1] * 11)) is None
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 2**40), min_size=12, max_size=80), st.integers(1, 2**30))
 def test_constant_growth_is_found_to_the_byte(noise: list[int], growth: int) -> None:
     trend = measure_trend(steps_of([growth * step for step in range(len(noise))]))

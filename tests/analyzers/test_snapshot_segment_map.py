@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.readers.snapshots import BASE, MIB, block, free, segment, snapshot
@@ -50,6 +50,7 @@ def test_private_pools_are_marked() -> None:
     assert row.pool_id == (0, 3)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 9), st.integers(0, 2)), max_size=20))
 def test_runs_keep_every_byte_and_have_no_equal_neighbours(blocks: list[tuple[int, int]]) -> None:
     runs = join_runs([size for size, _ in blocks], [state for _, state in blocks])

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.readers.snapshots import (
@@ -154,6 +154,15 @@ def test_snapshot_without_history_says_how_to_get_stacks() -> None:
     assert "_record_memory_history()" in device.sentences[-1]
 
 
+def test_blocks_from_before_the_history_are_told_apart() -> None:
+    device = summarize(snapshot([segment([block(5 * MIB), block(MIB, frames=EMBED)])]))
+    assert device.sentences[-2:] == (
+        "17% of the live bytes (1 MiB in 1 block) come from forward at /job/model.py:12",
+        "83% of the live bytes (5 MiB in 1 block) have no stack: "
+        "they were allocated before history was recorded",
+    )
+
+
 def test_each_device_is_summed_up_for_itself() -> None:
     segments = [
         segment([block(MIB, frames=LINEAR)]),
@@ -178,6 +187,7 @@ shapes = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(shapes, st.booleans())
 def test_bytes_are_conserved(shape: list[list[tuple[int, str]]], is_expandable: bool) -> None:
     segments = [

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.readers.snapshots import (
@@ -88,6 +88,7 @@ acts = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(acts, st.integers(0, 10))
 def test_levels_are_right_however_much_of_the_ring_is_gone(
     rows: list[tuple[int, int, bool]], dropped: int
@@ -104,6 +105,7 @@ def test_levels_are_right_however_much_of_the_ring_is_gone(
     assert set(timeline.reserved_bytes.tolist()) == {SLOTS * MIB}
 
 
+@settings(deadline=None)
 @given(acts, st.integers(0, 10))
 def test_what_was_live_at_a_failure_is_found(rows: list[tuple[int, int, bool]], dropped: int) -> None:
     program = Program()
