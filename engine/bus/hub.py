@@ -138,7 +138,7 @@ class Hub:
             self._note_viewers()
         if self._control in ready:
             self._answer_requests()
-        if self._roster is not None:
+        if self._roster is not None and self._roster.has_answers:
             self._answer_for_ranks(self._roster)
         if self._supervisor is not None and self._sample is not None:
             self._supervisor.poll()

@@ -71,6 +71,11 @@ class Demands:
         """Whether a probe owes an answer."""
         return bool(self._open)
 
+    @property
+    def has_answers(self) -> bool:
+        """Whether anything was decided that nobody has taken yet."""
+        return bool(self._answers or self._maps)
+
     def refuse(self, asker: Asker, reason: str) -> None:
         """Answer a wish that no probe can be asked about."""
         self._answers.append(Answer(asker, reason))
@@ -125,7 +130,8 @@ class Demands:
         self._conclude(connection, "segments", f"process {pid} has ended or was detached")
 
     def expire(self, now_s: float) -> None:
-        """Give up on demands that have waited too long."""
+        """Give up on demands that have waited too long; let maps go that would be asked for anew."""
+        self._last = {c: last for c, last in self._last.items() if now_s - last[0] < SEGMENTS_INTERVAL_S}
         for (connection, kind), waiting in tuple(self._open.items()):
             if now_s - waiting.asked_s > ANSWER_WITHIN_S:
                 reason = f"the process has not answered within {ANSWER_WITHIN_S:.0f} s: {_CAUSES[kind]}"

@@ -1,6 +1,8 @@
 """The socket on which training processes report: accepted and drained without ever waiting."""
 
 import os
+import resource
+import select
 import socket
 import struct
 from collections.abc import Iterator
@@ -13,6 +15,7 @@ from .messages import MAX_PACKET_BYTES, PROBE_SOCKET_NAME, Demand, ProbeMessage
 from .packets import decode_packet, encode_packet
 
 MAX_CONNECTIONS = 1024
+"""Fewer where this process may not open twice as many files: the hub needs some for itself."""
 MAX_PACKETS_PER_CONNECTION = 64
 """Taken from one connection in one turn; what is left waits in the socket for the next."""
 MAX_PACKETS_PER_TURN = 4096
@@ -100,6 +103,8 @@ class Listener:
         except OSError as error:
             self._socket.close()
             raise RuntimeFolderError(f"cannot listen on {path}: {error.strerror or error}") from error
+        self._poll = select.poll()  # costs less than an exception, once a second for ever
+        self._poll.register(self._socket, select.POLLIN)
 
     def drain(self) -> Iterator[Received]:
         """Accept who has come and yield what has arrived; never blocks."""
@@ -120,7 +125,7 @@ class Listener:
         self._socket.close()
 
     def _accept(self) -> None:
-        for _ in range(MAX_CONNECTIONS):
+        for _ in range(MAX_CONNECTIONS if self._poll.poll(0) else 0):
             try:
                 peer, _address = self._socket.accept()
             except OSError:
@@ -133,7 +138,8 @@ class Listener:
                 self.connections.append(connection)
 
     def _welcome(self, peer: socket.socket) -> Connection | None:
-        if len(self.connections) >= MAX_CONNECTIONS:
+        most_files, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if len(self.connections) >= min(MAX_CONNECTIONS, most_files // 2):
             return None
         with suppress(OSError):
             peer.setblocking(False)

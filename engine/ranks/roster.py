@@ -87,8 +87,9 @@ class Roster:
         self._drained_s = now_s
         for received in self._listener.drain():
             self._take(received, moment)
-        self._dismiss_silent(now_s)
-        self._demands.expire(now_s)
+        if self._listener.connections:
+            self._dismiss_silent(now_s)
+            self._demands.expire(now_s)
 
     def drain_if_due(self) -> None:
         """Take what has arrived if that was not done for a while."""
@@ -105,6 +106,8 @@ class Roster:
         self.drain()
         now_s = self._clock.monotonic_s()
         self._bury(now_s)
+        if not self._living and not self._ended:
+            return Roll(tuple(devices), (), tuple(self._tell(now_s)))
         tracks = (*self._living.values(), *self._ended)
         self._placing.forget(tracks)
         placed = [Placed(t.take(now_s, self._placing.find(t, devices)), t.hello) for t in tracks]
@@ -134,6 +137,11 @@ class Roster:
         named = ", ".join(living[:MAX_NAMED]) + (", …" if len(living) > MAX_NAMED else "")
         others = f"those that do: {named}" if living else "none does"
         self._demands.refuse(wish.asker, f"no training process {pid} reports to this agent; {others}")
+
+    @property
+    def has_answers(self) -> bool:
+        """Whether `take_answers` or `take_maps` has anything."""
+        return self._demands.has_answers
 
     def take_answers(self) -> list[Answer]:
         """Return what has become of wishes since the last call."""
