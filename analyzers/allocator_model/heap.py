@@ -23,8 +23,8 @@ class Heap(ABC):
     """Pools, what was counted in them, and the common case of malloc and free."""
 
     def __init__(self) -> None:
-        self.small_tally = Tally(is_small=True)
-        self.large_tally = Tally(is_small=False)
+        self.small_tally = Tally()
+        self.large_tally = Tally()
         self.peaks = Peaks(self.small_tally, self.large_tally)
         self.small = Pool(is_small=True, tally=self.small_tally)
         self.large = Pool(is_small=False, tally=self.large_tally)
@@ -116,7 +116,7 @@ class Heap(ABC):
         tally.whole_up += size
         tally.split_up += left
         tally.pieces_up += 1
-        tally.down_limit -= left + tally.least_bytes
+        tally.down_limit -= left
         self._is_sinking = True
 
     def give(self, block: Block) -> None:
@@ -225,12 +225,22 @@ class Heap(ABC):
         """Look at the peaks before allocated memory falls, unless none can have been passed."""
         self._is_rising = False
         small, large = self.small_tally, self.large_tally
-        if small.up_bytes > small.up_limit or large.up_bytes > large.up_limit:
-            self.peaks.note()
+        if (
+            small.up_bytes > small.up_limit
+            or large.up_bytes > large.up_limit
+            or small.up_count > small.up_count_limit
+            or large.up_count > large.up_count_limit
+        ):
+            self.peaks.note_allocated()
 
     def _note_inactive(self) -> None:
         """Look at the peaks before inactive memory falls, unless none can have been passed."""
         self._is_sinking = False
         small, large = self.small_tally, self.large_tally
-        if small.down_bytes > small.down_limit or large.down_bytes > large.down_limit:
-            self.peaks.note()
+        if (
+            small.down_bytes > small.down_limit
+            or large.down_bytes > large.down_limit
+            or small.pieces_up > small.pieces_limit
+            or large.pieces_up > large.pieces_limit
+        ):
+            self.peaks.note_inactive()

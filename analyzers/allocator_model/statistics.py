@@ -57,8 +57,8 @@ class Statistics:
         small, large = self._small.read_totals(), self._large.read_totals()
         for at, name in enumerate(COUNTED):
             pools = (
-                ("small_pool", small[at], self._small_base[at], self._peaks.small[at]),
-                ("large_pool", large[at], self._large_base[at], self._peaks.large[at]),
+                ("small_pool", small[at], self._small_base[at], self._peaks.values[at][1]),
+                ("large_pool", large[at], self._large_base[at], self._peaks.values[at][2]),
             )
             parts = {
                 pool: {
@@ -70,7 +70,7 @@ class Statistics:
                 for pool, (rose, fell), (base_rose, base_fell), peak in pools
             }
             both = {key: parts["small_pool"][key] + parts["large_pool"][key] for key in parts["small_pool"]}
-            both["peak"] = self._peaks.all[at]
+            both["peak"] = self._peaks.values[at][0]
             described[name] = {"all": both, **parts}
         return described
 

@@ -9,8 +9,6 @@ than was missing to the peak then.
 
 from __future__ import annotations
 
-from .rules import LEAST_BLOCK_BYTES, SMALL_LIMIT_BYTES
-
 COUNTED = (
     "allocation",
     "active",
@@ -34,21 +32,21 @@ class Tally:
         "down_count",
         "down_limit",
         "down_requested",
-        "least_bytes",
         "merged_down",
         "pieces_down",
+        "pieces_limit",
         "pieces_up",
         "split_up",
         "up_bytes",
         "up_count",
+        "up_count_limit",
         "up_limit",
         "up_requested",
         "whole_down",
         "whole_up",
     )
 
-    def __init__(self, *, is_small: bool) -> None:
-        self.least_bytes = LEAST_BLOCK_BYTES if is_small else SMALL_LIMIT_BYTES
+    def __init__(self) -> None:
         self.up_bytes = self.up_requested = self.up_count = 0
         """Allocated so far: block bytes, requested bytes, blocks."""
         self.down_bytes = self.down_requested = self.down_count = 0
@@ -65,8 +63,8 @@ class Tally:
         """Bytes of free neighbours that went into a segment becoming whole."""
         self.pieces_up = self.pieces_down = 0
         """Free pieces of split segments: come and gone."""
-        self.up_limit = self.down_limit = -1
-        """Values of `up_bytes` and `down_bytes` up to which no peak can have been passed."""
+        self.up_limit = self.up_count_limit = self.down_limit = self.pieces_limit = -1
+        """Values of `up_bytes`, `up_count`, `down_bytes` and `pieces_up` up to which no peak was passed."""
 
     def read_totals(self) -> tuple[tuple[int, int], ...]:
         """Return what each statistic of `COUNTED` rose and fell by so far."""
@@ -88,40 +86,71 @@ class Peaks:
     def __init__(self, small: Tally, large: Tally) -> None:
         self._small = small
         self._large = large
-        self.all = [0] * len(COUNTED)
-        self.small = [0] * len(COUNTED)
-        self.large = [0] * len(COUNTED)
+        self.values = tuple([0, 0, 0] for _ in COUNTED)
+        """For each of `COUNTED`: of both, of the small and of the large pool."""
 
     def note(self) -> None:
-        """Take the present state into the peaks, and compute until when no further look is needed."""
-        small = [rose - fell for rose, fell in self._small.read_totals()]
-        large = [rose - fell for rose, fell in self._large.read_totals()]
-        both = [a + b for a, b in zip(small, large)]
-        self.small = _raise(self.small, small)
-        self.large = _raise(self.large, large)
-        self.all = _raise(self.all, both)
-        missing = [peak - value for peak, value in zip(self.all, both)]
-        _set_limits(self._small, [peak - value for peak, value in zip(self.small, small)], missing)
-        _set_limits(self._large, [peak - value for peak, value in zip(self.large, large)], missing)
+        """Take the present state into all peaks."""
+        self.note_allocated()
+        self.note_inactive()
+
+    def note_allocated(self) -> None:
+        """Take what is allocated into the peaks, and compute until when no further look is needed."""
+        small, large = self._small, self._large
+        count, active_count, _, size, active_size, _, requested = self.values
+        blocks, bytes_ = small.up_count - small.down_count, small.up_bytes - small.down_bytes
+        large_blocks, large_bytes = large.up_count - large.down_count, large.up_bytes - large.down_bytes
+        small_more, large_more = _raise(count, blocks, large_blocks)
+        small_room, large_room = _raise(size, bytes_, large_bytes)
+        asked = small.up_requested - small.down_requested + small.awaiting_requested
+        large_asked = large.up_requested - large.down_requested + large.awaiting_requested
+        rooms = [_raise(requested, asked, large_asked)]
+        blocks, bytes_ = blocks + small.awaiting_count, bytes_ + small.awaiting_bytes
+        large_blocks, large_bytes = large_blocks + large.awaiting_count, large_bytes + large.awaiting_bytes
+        rooms.append(_raise(active_size, bytes_, large_bytes))
+        more = _raise(active_count, blocks, large_blocks)
+        small.up_limit = small.up_bytes + min(small_room, rooms[0][0], rooms[1][0])
+        large.up_limit = large.up_bytes + min(large_room, rooms[0][1], rooms[1][1])
+        small.up_count_limit = small.up_count + min(small_more, more[0])
+        large.up_count_limit = large.up_count + min(large_more, more[1])
+
+    def note_inactive(self) -> None:
+        """Take what is stranded in split segments into the peaks, and compute until when that will do."""
+        small, large = self._small, self._large
+        small_more, large_more = _raise(
+            self.values[2], small.pieces_up - small.pieces_down, large.pieces_up - large.pieces_down
+        )
+        small_room, large_room = _raise(self.values[5], _measure_inactive(small), _measure_inactive(large))
+        small.pieces_limit = small.pieces_up + small_more
+        large.pieces_limit = large.pieces_up + large_more
+        small.down_limit = small.down_bytes + small_room
+        large.down_limit = large.down_bytes + large_room
 
     def reset(self) -> None:
         """Forget the peaks before now."""
-        self.all = self.small = self.large = [0] * len(COUNTED)
+        for peaks in self.values:
+            peaks[:] = [0, 0, 0]
         self.note()
 
 
-def _raise(peaks: list[int], values: list[int]) -> list[int]:
-    return [value if value > peak else peak for peak, value in zip(peaks, values)]
+def _raise(peaks: list[int], small: int, large: int) -> tuple[int, int]:
+    """Raise peaks to the present values; return how much either pool may gain before one could be passed."""
+    both = small + large
+    if both > peaks[0]:
+        peaks[0] = both
+    if small > peaks[1]:
+        peaks[1] = small
+    if large > peaks[2]:
+        peaks[2] = large
+    half = (peaks[0] - both) // 2
+    own, own_large = peaks[1] - small, peaks[2] - large
+    return own if own < half else half, own_large if own_large < half else half
 
 
-def _set_limits(tally: Tally, own: list[int], both: list[int]) -> None:
-    """Compute how much may be added before a peak could be passed; half of what both miss is each one's."""
-    least = tally.least_bytes
-    missing = [min(mine, ours // 2) for mine, ours in zip(own, both)]
-    allocation, active, pieces, allocated, active_bytes, inactive, requested = missing
-    up = min(allocated, active_bytes, requested, allocation * least, active * least)
-    tally.up_limit = tally.up_bytes + up
-    tally.down_limit = tally.down_bytes + min(inactive, pieces * least)
+def _measure_inactive(tally: Tally) -> int:
+    """Return the bytes of free pieces in split segments."""
+    returned = tally.down_bytes - tally.awaiting_bytes - tally.whole_down + tally.split_up
+    return returned - (tally.up_bytes - tally.whole_up + tally.merged_down)
 
 
 class Counter:
