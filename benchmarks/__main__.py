@@ -12,6 +12,12 @@ from dataclasses import asdict
 from pathlib import Path
 
 from .agent import measure_agent
+from .allocator_model import (
+    as_allocator_figures,
+    format_allocator_model,
+    judge_allocator_model,
+    measure_allocator_model,
+)
 from .budgets import (
     Budget,
     as_records,
@@ -34,7 +40,7 @@ from .snapshot_reader import (
 from .start_up import format_start_up, measure_start_up
 
 RESULTS = Path(__file__).parent / "results"
-PARTS = ("live", "agent", "start", "latency", "imports", "snapshot")
+PARTS = ("live", "agent", "start", "latency", "imports", "snapshot", "allocator")
 
 
 class Report:
@@ -80,6 +86,7 @@ def main() -> int:
         "live": add_live_views,
         "agent": add_agent,
         "snapshot": add_snapshot_reader,
+        "allocator": add_allocator_model,
     }
     for name, measure in measures.items():
         if name in options.parts:
@@ -141,6 +148,13 @@ def add_imports(report: Report, options: argparse.Namespace) -> None:
     """Measure imports."""
     measured = measure_imports(2 * options.runs + 1)
     report.add("imports", format_imports(measured), measured)
+
+
+def add_allocator_model(report: Report, options: argparse.Namespace) -> None:
+    """Measure the allocator model."""
+    speeds = measure_allocator_model(2 * options.runs + 1)
+    budgets = judge_allocator_model(speeds)
+    report.add("allocator_model", format_allocator_model(speeds), as_allocator_figures(speeds), budgets)
 
 
 def add_snapshot_reader(report: Report, options: argparse.Namespace) -> None:

@@ -136,12 +136,9 @@ class Peaks:
 def _raise(peaks: list[int], small: int, large: int) -> tuple[int, int]:
     """Raise peaks to the present values; return how much either pool may gain before one could be passed."""
     both = small + large
-    if both > peaks[0]:
-        peaks[0] = both
-    if small > peaks[1]:
-        peaks[1] = small
-    if large > peaks[2]:
-        peaks[2] = large
+    peaks[0] = max(peaks[0], both)
+    peaks[1] = max(peaks[1], small)
+    peaks[2] = max(peaks[2], large)
     half = (peaks[0] - both) // 2
     own, own_large = peaks[1] - small, peaks[2] - large
     return own if own < half else half, own_large if own_large < half else half
