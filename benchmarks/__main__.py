@@ -18,6 +18,7 @@ from .allocator_model import (
     judge_allocator_model,
     measure_allocator_model,
 )
+from .attach import format_attach, judge_attach, measure_attachments, measure_launch, measure_stress
 from .budgets import (
     Budget,
     as_records,
@@ -30,6 +31,7 @@ from .budgets import (
 from .imports import format_imports, measure_imports
 from .latency import as_seconds, format_latencies, measure_latencies
 from .live_view import Steadiness, format_live_views, measure_live_views
+from .probe_cost import format_probe_cost, judge_probe_cost, measure_probe_cost
 from .programs import find_nvitop, find_programs
 from .snapshot_reader import (
     as_figures,
@@ -40,7 +42,7 @@ from .snapshot_reader import (
 from .start_up import format_start_up, measure_start_up
 
 RESULTS = Path(__file__).parent / "results"
-PARTS = ("live", "agent", "start", "latency", "imports", "snapshot", "allocator")
+PARTS = ("live", "agent", "start", "latency", "imports", "attach", "snapshot", "allocator")
 
 
 class Report:
@@ -85,6 +87,8 @@ def main() -> int:
         "latency": add_latencies,
         "live": add_live_views,
         "agent": add_agent,
+        "probe": add_probe,
+        "attach": add_attach,
         "snapshot": add_snapshot_reader,
         "allocator": add_allocator_model,
     }
@@ -130,6 +134,21 @@ def add_agent(report: Report, options: argparse.Namespace) -> None:
     """Measure the agent alone."""
     result = measure_agent(8, options.runs, options.window)
     report.add("agent", format_live_views([result]), asdict(result), judge_agent(result))
+
+
+def add_attach(report: Report, options: argparse.Namespace) -> None:
+    """Measure attaching to a job, and starting one."""
+    attachments, stress = measure_attachments(options.runs), measure_stress()
+    launch = measure_launch(options.runs)
+    figures = {"runs": [asdict(it) for it in attachments], "stress": stress, "launch": asdict(launch)}
+    budgets = judge_attach(attachments, stress, launch)
+    report.add("attach", format_attach(attachments, stress, launch), figures, budgets)
+
+
+def add_probe(report: Report, options: argparse.Namespace) -> None:
+    """Measure what the probe costs the training."""
+    cost = measure_probe_cost(3 * options.window, 10 * options.runs)
+    report.add("probe", format_probe_cost(cost), asdict(cost), judge_probe_cost(cost))
 
 
 def add_start_up(report: Report, options: argparse.Namespace) -> None:

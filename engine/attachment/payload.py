@@ -13,10 +13,12 @@ try:
     shim = {"__name__": "vramscope_shim"}
     with open(%(shim)r, encoding="utf-8") as file:
         exec(compile(file.read(), %(shim)r, "exec"), shim)
-    shim["start_probe"](%(probe)r, %(runtime_dir)r)
+    probe = shim["start_probe"](%(probe)r, %(runtime_dir)r)
     import sys
     if "torch" not in sys.modules:
         told = %(without_torch)r
+    elif not probe.is_running():
+        told = " ".join([%(failed)r, *probe.current.failures[-1:]])
 except KeyboardInterrupt:
     import _thread
     _thread.interrupt_main()

@@ -69,15 +69,17 @@ def load_package(name: str, folder: str) -> "ModuleType":
     return module
 
 
-def start_probe(folder: str, runtime_dir: str) -> None:
-    """Start the probe at once, as somebody asked for it in this very process.
+def start_probe(folder: str, runtime_dir: str) -> "ModuleType":
+    """Start the probe at once, as somebody asked for it in this very process, and return its package.
 
     Args:
         folder: The probe's package.
         runtime_dir: Folder of the hub.
     """
     job = os.environ.get("VRAMSCOPE_JOB") or None
-    load_package(PROBE_MODULE, folder).start(runtime_dir, job=job, is_explicit=True)
+    probe = load_package(PROBE_MODULE, folder)
+    probe.start(runtime_dir, job=job, is_explicit=True)
+    return probe
 
 
 def _start_watching(environ: "os._Environ[str]") -> None:
