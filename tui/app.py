@@ -1,24 +1,30 @@
 """The application: what is composed, which keys there are, and where messages go."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import copy_context
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from textual import on
 from textual.screen import Screen
 
 from ..engine.bus.feed import Feed
 from ..engine.bus.snapshot import Snapshot
 from ..engine.clock import Clock
 from ..engine.errors import VramscopeError
+from ..engine.model import DeviceSample
 from ..engine.settings import Settings, SortColumn
 from .bindings import APP_BINDINGS
+from .drawing.numbers import share_percent
 from .mailbox import SnapshotMailbox, is_same_picture
 from .process_rows import SortOrder
 from .process_signals import SignalPolicy
+from .recent_steps import RecentSteps
+from .screens.device import DeviceScreen
 from .screens.live import LiveScreen
+from .screens.node_screen import NodeScreen
 from .terminal import TerminalAbilities
 from .terminal_app import TerminalApp
 from .terminal_driver import TerminalDriver
@@ -67,7 +73,8 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
         self._feed, self._settings, self._clock = feed, settings, clock
         self._save_settings, self._export_folder = save_settings, export_folder
         self._mailbox = SnapshotMailbox()
-        self._newest = self._received = Snapshot()
+        self._newest = self._received = self._shown = Snapshot()
+        self._steps = RecentSteps()
         self._is_paused = False
         self._skipped_at_start = 0
 
@@ -118,6 +125,8 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
             # What came before the first picture was late for nobody.
             self._skipped_at_start = self._mailbox.replaced
         self._newest = snapshot
+        if snapshot.sample is not None:
+            self._steps.add(snapshot.sample)
         if not self._is_paused:
             self._draw()
 
@@ -127,25 +136,79 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
         self.screen.refresh(layout=True)
 
     def _draw(self) -> None:
-        with self.live.drawn_at_once():
-            self.live.frames_skipped = self._mailbox.replaced - self._skipped_at_start
-            self.live.snapshot = self._newest
+        """Draw the newest snapshot on the screen that is seen, be there a dialog over it or not."""
+        self._shown = self._newest
+        self._draw_on(self.node_screen)
+
+    def _draw_on(self, screen: NodeScreen) -> None:
+        with screen.drawn_at_once():
+            screen.frames_skipped = self._mailbox.replaced - self._skipped_at_start
+            screen.snapshot = self._shown
+
+    @property
+    def node_screen(self) -> NodeScreen:
+        """The screen of figures that is seen, be there a dialog over it or not."""
+        screens = (screen for screen in reversed(self.screen_stack) if isinstance(screen, NodeScreen))
+        return next(screens, self.live)
 
     def action_show_live(self) -> None:
-        """Go back to the live screen."""
+        """Go back to the live screen, with the device selected that was shown."""
         while self.screen is not self.live:
+            left = self.screen
             self.pop_screen()
+            if isinstance(left, DeviceScreen):
+                self.live.devices.selected = left.uuid
+                self.live.processes.order = left.processes.order
+        self._draw_on(self.live)
+
+    def action_show_device(self) -> None:
+        """Show the selected device in full, or else the fullest."""
+        devices = self._shown.sample.devices if self._shown.sample else ()
+        if isinstance(self.node_screen, DeviceScreen):
+            while self.screen is not self.node_screen:
+                self.pop_screen()
+        elif not devices:
+            self.notify("There is no device to show.", timeout=3)
+        else:
+            selected = self.live.devices.selected
+            uuids = [device.uuid for device in devices]
+            self.open_device(selected if selected in uuids else find_fullest(devices).uuid)
+
+    @on(LiveScreen.DeviceAsked)
+    def open_asked_device(self, message: LiveScreen.DeviceAsked) -> None:
+        """Show the device that was asked for."""
+        self.open_device(message.uuid)
+
+    def open_device(self, uuid: str) -> None:
+        """Show a device in full."""
+        shown = self.node_screen
+        if isinstance(shown, DeviceScreen):
+            shown.show_device(uuid)
+            return
+        screen = DeviceScreen(
+            uuid,
+            self.glyphs,
+            self._feed,
+            self._clock,
+            self._signal_policy,
+            self._steps,
+            history_window_s=self.live.devices.history_window_s,
+        )
+        screen.processes.order = self.live.processes.order
+        screen.paused_since_s = self.live.paused_since_s
+        screen.snapshot = self._shown
+        self.push_screen(screen)
 
     def action_pause(self) -> None:
         """Freeze the figures, or draw the newest ones again."""
         sample = self._newest.sample
-        if self._is_paused:
-            self._is_paused = False
-            self.live.paused_since_s = None
+        if sample is None:
+            return
+        self._is_paused = not self._is_paused
+        for screen in {self.live, self.node_screen}:
+            screen.paused_since_s = sample.time_s if self._is_paused else None
+        if not self._is_paused:
             self._draw()
-        elif sample is not None:
-            self._is_paused = True
-            self.live.paused_since_s = sample.time_s
 
     def action_export(self) -> None:
         """Write the picture and its figures into files."""
@@ -153,7 +216,7 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
 
         folder = self._export_folder or Path.cwd()
         try:
-            files = export_view(self.export_screenshot(), self.live.snapshot, folder, self._clock.wall_s())
+            files = export_view(self.export_screenshot(), self._shown, folder, self._clock.wall_s())
         except OSError as error:
             self.notify(f"Not exported: {folder}: {error.strerror}", severity="error", markup=False)
             return
@@ -165,7 +228,7 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
         if self._save_settings is None:
             self.notify("Settings cannot be kept here.", severity="warning")
             return
-        order = self.live.processes.order
+        order = self.node_screen.processes.order
         values = {
             "theme": self.theme_choice,
             "sort": cast(SortColumn, order.column),
@@ -177,3 +240,12 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
             self.notify(f"Settings not saved: {error}", severity="error", markup=False)
             return
         self.notify(f"Settings saved to {path}", markup=False)
+
+
+def find_fullest(devices: Sequence[DeviceSample]) -> DeviceSample:
+    """Return the device that is nearest to its capacity; the first where nobody can tell."""
+    return max(devices, key=_used_percent)
+
+
+def _used_percent(device: DeviceSample) -> float:
+    return share_percent(device.memory.used_bytes, device.memory.total_bytes) or 0.0

@@ -98,3 +98,23 @@ def _count_unused(rows: int, needs: Needs) -> int:
     while unused and needs.devices_height(rows - unused) < height:
         unused -= 1
     return unused
+
+
+LEAST_PAGE_ROWS = 8
+"""Rows that the page of a device keeps before processes are listed below it."""
+
+
+def arrange_page(height: int, processes: int | None, *, is_table_focused: bool) -> Arrangement:
+    """Return what is shown around the page of one device, whose verdict and page always are.
+
+    Args:
+        height: Rows of the screen.
+        processes: Processes to list; None where there is no list to show.
+        is_table_focused: Whether the list is the part in use, which gets the larger share.
+    """
+    chosen = Arrangement(has_title=height >= TITLE_FROM_ROWS, has_keys=height >= KEYS_FROM_ROWS)
+    spare = height - chosen.chrome_rows - LEAST_PAGE_ROWS
+    if processes is None or height < PROCESSES_FROM_ROWS or spare < LEAST_PROCESS_ROWS:
+        return chosen
+    limit = height // 2 if is_table_focused else max(height // 8, LEAST_PROCESS_ROWS)
+    return chosen._replace(process_rows=min(1 + max(1, processes), spare, limit))

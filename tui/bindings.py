@@ -39,6 +39,14 @@ def bind(
 APP_BINDINGS = [
     bind("1", "show_live", "view-live", "Live", "The live view of every device.", shown_as="1"),
     bind(
+        "2",
+        "show_device",
+        "view-device",
+        "Device",
+        "One device in full: history, the gap, its segments.",
+        shown_as="2",
+    ),
+    bind(
         "space",
         "pause",
         "view-pause",
@@ -82,7 +90,7 @@ APP_BINDINGS = [
 ]
 """Keys that work on every screen."""
 
-LIVE_BINDINGS = [
+LIST_BINDINGS = [
     bind("s", "choose_sort", "process-sort", "sort", "Choose the column to sort processes by.", shown_as="s"),
     bind(
         "less_than_sign",
@@ -113,9 +121,15 @@ LIVE_BINDINGS = [
         "signal",
         "process-signal",
         "signal",
-        "Send a signal to the process marked in the list (Tab goes there), after a question.",
+        "Send a signal to the process marked in the list, after a question.",
         shown_as="K",
     ),
+    bind("i", "notes", "view-notes", "notes", "Read what limits the figures and what was left out."),
+]
+"""Keys of every screen that lists processes."""
+
+LIVE_BINDINGS = [
+    *LIST_BINDINGS,
     bind(
         "tab,shift+tab",
         "switch_part",
@@ -125,10 +139,42 @@ LIVE_BINDINGS = [
         shown_as="Tab",
         is_priority=True,
     ),
-    bind("i", "notes", "view-notes", "notes", "Read what limits the figures and what was left out."),
-    bind("escape", "leave", "view-leave", "back", "Show all devices again, or drop the filter."),
+    bind("escape", "leave", "view-leave", "back", "Leave the processes, or drop the filter."),
 ]
 """Keys of the live screen."""
+
+DEVICE_BINDINGS = [
+    *LIST_BINDINGS,
+    bind(
+        "tab",
+        "step_rank(1)",
+        "device-step",
+        "next rank",
+        "Show the next training process of the device, or the next device.",
+        shown_as="Tab",
+        is_priority=True,
+    ),
+    bind(
+        "shift+tab",
+        "step_rank(-1)",
+        "device-step-back",
+        "rank before",
+        "Show the training process before this one, or the device before.",
+        is_priority=True,
+    ),
+    bind(
+        "p",
+        "switch_part",
+        "view-switch",
+        "processes",
+        "Go from the page to the processes and back.",
+        shown_as="p",
+    ),
+    bind(
+        "escape", "leave", "view-leave", "back", "Go back to all devices, or drop the filter.", shown_as="Esc"
+    ),
+]
+"""Keys of the screen of one device."""
 
 PROCESS_BINDINGS = [
     bind("up,k", "move(-1)", "process-up", "previous process", "Select the process above."),
@@ -144,7 +190,7 @@ PROCESS_BINDINGS = [
         "open_device",
         "process-open",
         "show its device",
-        "Show the device of the selected process alone.",
+        "Show the device of the selected process in full.",
     ),
 ]
 """Keys of the process table."""

@@ -9,7 +9,7 @@ from textual.types import IgnoreReturnCallbackType
 
 from .key_help import collect_keys
 from .process_rows import SortOrder
-from .screens.live import LiveScreen
+from .screens.node_screen import NodeScreen
 from .screens.sort import SORTABLE
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class PaletteCommands(Provider):
         for name in app.theme_choices:
             help_text = "The look in use." if name == app.theme_choice else f"Switch to the {name} look."
             yield PaletteEntry(f"theme: {name}", help_text, partial(app.choose_theme, name))
-        if isinstance(self.screen, LiveScreen):
+        if isinstance(self.screen, NodeScreen):
             for column in SORTABLE:
                 sort = partial(self.screen.sort_processes, SortOrder(column))
                 yield PaletteEntry(f"sort: {column}", f"Sort processes by {column}.", sort)

@@ -9,7 +9,9 @@ from textual.widget import Widget
 GROUP_TITLES = {
     "view": "View",
     "device": "Devices",
+    "page": "Page",
     "process": "Processes",
+    "stack": "Stacks",
     "filter": "Filter",
     "app": "Application",
 }

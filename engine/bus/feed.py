@@ -17,6 +17,13 @@ class Feed(Protocol):
         """Call `on_snapshot` from a thread of the feed's own whenever there is something new."""
         ...
 
+    def ask_segments(self, pid: int) -> None:
+        """Ask for the segment map of a training process, from any thread; returns at once.
+
+        It comes with a later snapshot, in `segment_maps`, or the reason why not, in `segments_refused`.
+        """
+        ...
+
     def stop(self) -> None:
         """End the thread and give back the connection; returns within half a second."""
         ...

@@ -48,6 +48,8 @@ class FakeFeed:
         self.history = History()
         self.snapshots = list(snapshots)
         self.is_stopped = False
+        self.asked: list[int] = []
+        """Processes whose segment map was asked for."""
         self._on_snapshot: Callable[[Snapshot], None] | None = None
 
     def start(self, on_snapshot: Callable[[Snapshot], None]) -> None:
@@ -60,6 +62,9 @@ class FakeFeed:
             self.history.add(snapshot.sample)
         assert self._on_snapshot is not None
         self._on_snapshot(snapshot)
+
+    def ask_segments(self, pid: int) -> None:
+        self.asked.append(pid)
 
     def stop(self) -> None:
         self.is_stopped = True

@@ -1,5 +1,7 @@
 """Canned training processes: one, eight, two on a device, on simulated devices, on the processors."""
 
+from collections.abc import Iterator
+
 import msgspec
 
 from tests.tui.canned import NODE, NOON_S, make_device, make_hub, make_past, make_process, make_sample
@@ -7,10 +9,13 @@ from vramscope.engine.bus.snapshot import Snapshot
 from vramscope.engine.model import (
     AllocatorReading,
     DeviceSample,
+    LiveStack,
     ModelStateReading,
     RankCoordinates,
     RankSample,
     Sample,
+    Segment,
+    SegmentMap,
     StepReading,
 )
 from vramscope.engine.units import GIB, MIB
@@ -75,7 +80,8 @@ def make_trained(index: int, ranks: list[RankSample], **changes: object) -> Devi
     device = make_device(index, used / GIB, processes=0)
     held = (allocator.reserved_bytes or 0) // max(1, len(ranks)) + CONTEXT_BYTES
     processes = tuple(make_process(rank.pid, held // MIB, command="python train.py") for rank in ranks)
-    return msgspec.structs.replace(device, allocator=allocator, processes=processes, **changes)
+    shared = {"allocator": allocator, "processes": processes, "step": 1842, **changes}
+    return msgspec.structs.replace(device, **shared)
 
 
 def make_job(count: int) -> tuple[list[DeviceSample], list[RankSample]]:
@@ -125,6 +131,7 @@ def make_simulated(count: int = 2, *, job: str = "tiny") -> tuple[list[DeviceSam
                 memory=memory,
                 allocator=allocator,
                 processes=processes,
+                step=212,
             )
         )
         ranks.append(rank)
@@ -165,17 +172,31 @@ def make_steps(devices: list[DeviceSample], ranks: list[RankSample], ticks: int 
     """Return what came before: allocators that breathe with every step of half a minute."""
     past = []
     for seq in range(-ticks, 1):
-        swung = [_swing(device, 0.62 + 0.38 * ((seq + 7 * device.index) % 30) / 30) for device in devices]
-        at = [
-            msgspec.structs.replace(rank, step=make_step(1842 + seq // 30)) if rank.step else rank
-            for rank in ranks
+        swung = [
+            _swing(device, 0.62 + 0.38 * ((seq + 7 * device.index) % 30) / 30, seq // 30)
+            for device in devices
         ]
+        at = [_step_back(rank, seq // 30) for rank in ranks]
         past.append(msgspec.structs.replace(make_sample(tuple(swung), seq), ranks=tuple(at)))
     return past
 
 
-def _swing(device: DeviceSample, share: float) -> DeviceSample:
+def _step_back(rank: RankSample, steps: int) -> RankSample:
+    """Return a rank so many steps further; each a little longer than the one before."""
+    if rank.step is None:
+        return rank
+    step = msgspec.structs.replace(
+        rank.step,
+        index=rank.step.index + steps,
+        duration_s=(rank.step.duration_s or 1.0) + 0.01 * (steps % 7),
+    )
+    return msgspec.structs.replace(rank, step=step)
+
+
+def _swing(device: DeviceSample, share: float, steps: int) -> DeviceSample:
     """Return a device whose allocator has given back a part of its tensors but keeps their memory."""
+    if device.step is not None:
+        device = msgspec.structs.replace(device, step=device.step + steps)
     allocator = device.allocator
     if allocator is None:
         return device
@@ -188,10 +209,52 @@ def _swing(device: DeviceSample, share: float) -> DeviceSample:
     return msgspec.structs.replace(device, allocator=swung)
 
 
-def past_of(snapshot: Snapshot) -> list[Sample]:
+def make_segments(pid: int, device_uuid: str, *, with_stacks: bool = False) -> SegmentMap:
+    """Return the segments of a process: full ones, some that are stranded, small ones, a private pool."""
+    segments = [
+        Segment(0x7F00_0000_0000 + (number << 30), size * MIB, "large", 0, tuple(blocks))
+        for number, (size, blocks) in enumerate(_large_blocks())
+    ]
+    small = [((MIB // 2, 1), (MIB // 2, number % 3), (MIB, 1)) for number in range(40)]
+    segments += [
+        Segment(0x7E00_0000_0000 + (number << 21), 2 * MIB, "small", 0, blocks)
+        for number, blocks in enumerate(small)
+    ]
+    segments.append(
+        Segment(
+            0x7D00_0000_0000, 4096 * MIB, "large", 0, ((3000 * MIB, 1), (1096 * MIB, 0)), is_expandable=True
+        )
+    )
+    segments.append(
+        Segment(0x7C00_0000_0000, 64 * MIB, "large", 0, ((32 * MIB, 1), (32 * MIB, 0)), is_private=True)
+    )
+    stacks = (
+        LiveStack(
+            12 * GIB, 384, (("/opt/torch/nn/linear.py", 120, "forward"), ("train.py", 212, "evaluate"))
+        ),
+        LiveStack(3 * GIB, 12, (("model.py", 88, "attend"), ("train.py", 40, "step"))),
+    )
+    return SegmentMap(
+        NODE, pid, device_uuid, NOON_S - 2.0, tuple(segments), live_stacks=stacks if with_stacks else ()
+    )
+
+
+def _large_blocks() -> Iterator[tuple[int, list[tuple[int, int]]]]:
+    """Yield size in MiB and blocks of large segments: every fifth is half empty, every ninth all free."""
+    for number in range(60):
+        size = (20, 512, 1024, 146, 2048)[number % 5]
+        if number % 9 == 8:
+            yield size, [(size * MIB, 0)]
+        elif number % 5 == 2:
+            yield size, [(size * MIB // 4, 1), (size * MIB // 2, 0), (size * MIB // 4, 1)]
+        else:
+            yield size, [(size * MIB, 1)]
+
+
+def past_of(snapshot: Snapshot, ticks: int = 300) -> list[Sample]:
     """Return what came before a snapshot."""
     assert snapshot.sample is not None
     assert snapshot.sample.node == NODE
     if not snapshot.sample.ranks:
-        return make_past(len(snapshot.sample.devices))
-    return make_steps(list(snapshot.sample.devices), list(snapshot.sample.ranks))
+        return make_past(len(snapshot.sample.devices), ticks)
+    return make_steps(list(snapshot.sample.devices), list(snapshot.sample.ranks), ticks)

@@ -11,6 +11,7 @@ from tests.tui.canned_ranks import (
     make_job,
     make_on_processors,
     make_rank,
+    make_segments,
     make_simulated,
     make_trained,
     past_of,
@@ -34,6 +35,12 @@ def snapshot_troubled() -> Snapshot:
     return with_ranks(devices, ranks, findings=(make_finding(3), make_finding(1, closed_s=NOON_S - 20)))
 
 
+def snapshot_mapped() -> Snapshot:
+    """Return a job of one rank whose segment map has come."""
+    maps = (make_segments(4000, "GPU-0000", with_stacks=True),)
+    return with_ranks(*make_job(1), segment_maps=maps, findings=(make_finding(0),))
+
+
 def snapshot_job() -> Snapshot:
     """Return a job of eight ranks on eight devices."""
     return with_ranks(*make_job(8), findings=(make_finding(4),))
@@ -42,6 +49,9 @@ def snapshot_job() -> Snapshot:
 CASES: dict[str, tuple[Callable[[], Snapshot], TerminalAbilities]] = {
     "one-rank": (lambda: with_ranks(*make_job(1)), UNICODE_COLOR),
     "eight-ranks": (snapshot_job, UNICODE_COLOR),
+    "mapped": (snapshot_mapped, UNICODE_COLOR),
+    "mapped-mono": (snapshot_mapped, TerminalAbilities(color_depth="none")),
+    "mapped-ascii": (snapshot_mapped, TerminalAbilities(is_ascii=True, color_depth="16")),
     "two-on-one": (lambda: with_ranks(*make_crowd()), UNICODE_COLOR),
     "simulated": (lambda: with_ranks(*make_simulated()), UNICODE_COLOR),
     "processors": (lambda: with_ranks(*make_on_processors()), UNICODE_COLOR),

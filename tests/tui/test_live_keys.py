@@ -176,17 +176,6 @@ async def test_typing_a_filter_presses_no_other_key() -> None:
         assert app.live.processes.filter_text == "q 1KsET?/"
 
 
-async def test_zooming_into_a_device_and_out_again() -> None:
-    app = make_app(FakeFeed(make_snapshot()))
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.press("tab", "enter")
-        assert app.live.devices.zoomed == "GPU-0004"
-        assert {row.device.index for row in app.live.processes.rows} == {4}
-        await pilot.press("escape")
-        assert app.live.devices.zoomed is None
-        assert app.live.processes.process_count == 12
-
-
 async def test_themes_step_and_stay_legible() -> None:
     app = make_app(FakeFeed(make_snapshot()))
     async with app.run_test(size=SIZE) as pilot:

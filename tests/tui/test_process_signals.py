@@ -21,7 +21,7 @@ from vramscope.tui.process_signals import (
     SignalRefused,
     refuse_by_policy,
 )
-from vramscope.tui.screens.live import CHOOSE_FIRST
+from vramscope.tui.screens.node_screen import CHOOSE_FIRST
 from vramscope.tui.screens.signal import SignalScreen
 
 SLEEPER = "import signal, sys; print('ready', flush=True); signal.pause()"
@@ -150,7 +150,7 @@ async def test_a_row_that_is_not_seen_to_be_marked_is_not_signalled(
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press(*keys)
         assert app.screen is app.live
-        assert notices(app) == [CHOOSE_FIRST]
+        assert notices(app) == [CHOOSE_FIRST.format("Tab")]
     assert job.poll() is None
 
 

@@ -87,7 +87,6 @@ def test_other_themes(theme: str, snap_compare: SnapCompare) -> None:
         ("help", ["question_mark"]),
         ("sort", ["s"]),
         ("filter", ["slash", *"user1"]),
-        ("zoomed", ["tab", "enter"]),
         ("paused", ["space"]),
         ("palette", ["ctrl+p"]),
     ],

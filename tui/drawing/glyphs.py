@@ -22,7 +22,11 @@ class Glyphs:
     rest: str
     """Gauge cell that is used by something else than the allocator."""
     hatched: str
-    """Cell of a bar for a part that has no other glyph left."""
+    """Cell of a bar for what is stranded, or a part that has no other glyph left."""
+    others: str
+    """Cell of a bar for what other processes hold."""
+    unattributed: str
+    """Cell of a bar for what nobody can name."""
     at_least: str
     """Before a figure that is a lower bound."""
     segment: str
@@ -69,6 +73,8 @@ UNICODE = Glyphs(
     cached="▓",
     rest="▄",
     hatched="▚",
+    others="▀",
+    unattributed="▁",
     at_least="≥",
     segment="█▓▒░·",
     tick="┴",
@@ -97,6 +103,8 @@ ASCII = Glyphs(
     cached="%",
     rest=":",
     hatched="/",
+    others="^",
+    unattributed="_",
     at_least=">",
     segment="#%+o.",
     tick="+",

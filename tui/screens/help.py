@@ -25,12 +25,13 @@ class HelpScreen(ModalScreen[None]):
 
     BINDINGS = [
         Binding(
-            "escape,question_mark,f1,q,enter,1",
+            "escape,question_mark,f1,q,enter",
             "dismiss",
             "close",
             id="help-close",
             tooltip="Close the help.",
         ),
+        Binding("1", "app.show_live", "live", id="help-live", tooltip="Go back to the live view."),
         Binding("down,j", "scroll(1)", "down", show=False, id="help-down", tooltip="Scroll down."),
         Binding("up,k", "scroll(-1)", "up", show=False, id="help-up", tooltip="Scroll up."),
     ]
@@ -88,7 +89,12 @@ def _legend(glyphs: Glyphs) -> Iterator[tuple[str, str]]:
     """Yield how gauges, marks and unmeasured values are read."""
     gauge = glyphs.full * 4 + glyphs.band * 2 + glyphs.empty * 4
     yield gauge, "A gauge runs from 0 to the device's total."
+    split = glyphs.full * 4 + glyphs.cached * 2 + glyphs.rest + glyphs.empty * 3
+    yield split, "Where training processes report: live tensors, what is cached, all else that is used."
     yield glyphs.band * 2, "Between the least and the most used within the tick."
+    full, mostly, partly, stranded, free = tuple(glyphs.segment)
+    yield f"{full}{mostly}{partly}", "A cell of a segment: all, most or little of it is in use."
+    yield f"{stranded}{free}", "Free, and stranded beside what is in use; or to be given back."
     yield glyphs.unmeasured, "Nobody measured it; it is never shown as 0."
     for level, mark in glyphs.risks.items():
         yield mark, f"Risk of running out of memory: {level}."

@@ -12,16 +12,17 @@ RISK_WIDTH = 10
 """Cells of the glyph and the word of a risk."""
 
 
-def facts_width(width: int, rows: int) -> int:
-    """Return the cells that the facts take of a panel."""
+def facts_width(width: int, rows: int, *, has_ranks: bool = False) -> int:
+    """Return the cells that the facts take of a panel; more where training processes tell some."""
     if width < ROOM_FOR_HISTORY:
         return width
-    return min(84 if rows > 2 else 76, max(min(64, width - 16), width * 11 // 25))
+    most = (108 if has_ranks else 84) if rows > 2 else 76
+    return min(most, max(min(64, width - 16), width * (14 if has_ranks else 11) // 25))
 
 
-def history_shape(width: int, rows: int) -> tuple[int, int]:
+def history_shape(width: int, rows: int, *, has_ranks: bool = False) -> tuple[int, int]:
     """Return the cells and rows of the graph in a panel of this size."""
-    return max(0, width - facts_width(width, rows) - 3), rows
+    return max(0, width - facts_width(width, rows, has_ranks=has_ranks) - 3), rows
 
 
 def draw_compact(
@@ -43,7 +44,7 @@ def draw_compact(
         rows: Lines to fill.
         glyphs: Characters to draw with.
     """
-    room = facts_width(width, rows)
+    room = facts_width(width, rows, has_ranks=widths.has_ranks)
     left = [_identity(view, widths, room, rows, glyphs), _memory(view, widths, room, glyphs)]
     left += _details(view, widths, room, rows - 2, glyphs)
     if not graph:

@@ -1,5 +1,7 @@
 """The facts of a device as pieces of a line; every density is put together from these."""
 
+from textwrap import wrap
+
 from ..drawing.gauge import draw_gauge, draw_split_gauge
 from ..drawing.glyphs import Glyphs
 from ..drawing.numbers import (
@@ -15,6 +17,7 @@ from ..drawing.spans import Line, Role, Span, fit_text, line_width
 from .device_view import DeviceView, SharedWidths, rank_role, rank_text
 from .rank_facts import allocator_facts, rank_facts
 
+LEAST_SENTENCE_CELLS = 16
 GAP = Span("   ")
 """Between two facts."""
 
@@ -122,10 +125,20 @@ def metrics(view: DeviceView, widths: SharedWidths, glyphs: Glyphs) -> Line:
     ]
 
 
-def facts(view: DeviceView, widths: SharedWidths, glyphs: Glyphs) -> list[Line]:
-    """Return further facts, the most telling first; a line takes as many as fit."""
+def facts(view: DeviceView, widths: SharedWidths, glyphs: Glyphs, *, has_gap: bool = True) -> list[Line]:
+    """Return further facts, the most telling first; a line takes as many as fit.
+
+    Args:
+        view: The device.
+        widths: Columns that all devices share.
+        glyphs: Characters to draw with.
+        has_gap: Whether what fills the device is told here.
+    """
     found: list[Line] = []
-    found += rank_facts(view, widths, glyphs) if view.ranks else allocator_facts(view, widths, glyphs)
+    if view.ranks:
+        found += rank_facts(view, widths, glyphs, has_gap=has_gap)
+    elif has_gap:
+        found += allocator_facts(view, widths, glyphs)
     if not view.is_capacity_known and view.scale_bytes and view.device.memory.used_bytes is not None:
         scale = f"scale 0–{gib_text(view.scale_bytes, glyphs)} GiB (highest seen), capacity not "
         found.append([Span(scale + ("recorded" if view.device.kind == "trace" else "known"), "muted")])
@@ -147,6 +160,11 @@ def facts(view: DeviceView, widths: SharedWidths, glyphs: Glyphs) -> list[Line]:
     elif widths.has_processes and view.device.kind != "trace":
         found.append([Span(f"{glyphs.unmeasured} processes", "muted")])
     return found
+
+
+def wrap_words(sentence: str, width: int) -> list[str]:
+    """Return a sentence in lines of at most `width` cells; in very little room they are longer."""
+    return wrap(sentence, max(LEAST_SENTENCE_CELLS, width))
 
 
 def join_facts(found: list[Line], width: int) -> tuple[Line, list[Line]]:

@@ -15,7 +15,7 @@ AXIS_ROWS = 9
 def history_shape(width: int, rows: int, widths: SharedWidths) -> tuple[int, int]:
     """Return the cells and rows of the graph in a panel of this size."""
     axis = 1 if rows >= AXIS_ROWS else 0
-    return max(0, width - 3 - _scale_width(widths)), max(0, rows - 3 - axis)
+    return max(0, width - 3 - scale_width(widths)), max(0, rows - 3 - axis)
 
 
 def draw_large(
@@ -39,19 +39,19 @@ def draw_large(
         window_s: Seconds that the graph spans.
         glyphs: Characters to draw with.
     """
-    lines = [_identity(view, widths, width, glyphs), _memory(view, widths, width, glyphs)]
+    lines = [identity_line(view, widths, width, glyphs), memory_line(view, widths, width, glyphs)]
     found, _ = fields.join_facts(fields.facts(view, widths, glyphs), width - 2)
     lines.append([*fields.edge(view, glyphs), Span(" "), *found])
     cells, graph_rows = history_shape(width, rows, widths)
     for number, row in enumerate(graph):
-        scale = _scale_label(view, number, graph_rows, glyphs)
+        scale = scale_label(view, number, graph_rows, glyphs)
         lines.append([*fields.edge(view, glyphs), Span(" "), *row, Span(scale, "faint")])
     if rows >= AXIS_ROWS:
-        lines.append([*fields.edge(view, glyphs), Span(" "), *_time_axis(cells, window_s, glyphs)])
+        lines.append([*fields.edge(view, glyphs), Span(" "), *time_axis(cells, window_s, glyphs)])
     return lines[:rows]
 
 
-def _identity(view: DeviceView, widths: SharedWidths, width: int, glyphs: Glyphs) -> Line:
+def identity_line(view: DeviceView, widths: SharedWidths, width: int, glyphs: Glyphs) -> Line:
     """Return who the device is and how it is, with its metrics at the right end."""
     metrics = fields.metrics(view, widths, glyphs)
     left: Line = [*fields.edge(view, glyphs), *fields.label(view, widths), Span(" ")]
@@ -64,18 +64,19 @@ def _identity(view: DeviceView, widths: SharedWidths, width: int, glyphs: Glyphs
     return [*fit_line(left, room, ellipsis=glyphs.ellipsis), Span("  "), *metrics, Span(" ")]
 
 
-def _memory(view: DeviceView, widths: SharedWidths, width: int, glyphs: Glyphs) -> Line:
+def memory_line(view: DeviceView, widths: SharedWidths, width: int, glyphs: Glyphs) -> Line:
     """Return the gauge and its figures."""
     figures = fields.memory_figures(view, widths, glyphs)
     gauge = fields.gauge(view, width - 5 - fields.memory_figures_width(widths), glyphs)
     return [*fields.edge(view, glyphs), Span(" "), *gauge, Span("  "), *figures]
 
 
-def _scale_width(widths: SharedWidths) -> int:
+def scale_width(widths: SharedWidths) -> int:
+    """Return the cells that the scale takes at the right of a graph."""
     return widths.figures + 5
 
 
-def _scale_label(view: DeviceView, number: int, rows: int, glyphs: Glyphs) -> str:
+def scale_label(view: DeviceView, number: int, rows: int, glyphs: Glyphs) -> str:
     """Return what stands at the right of a row of the graph: the scale at its top, middle and bottom."""
     if number == 0:
         return f" {gib_text(view.scale_bytes, glyphs)} GiB" if view.scale_bytes else ""
@@ -86,7 +87,7 @@ def _scale_label(view: DeviceView, number: int, rows: int, glyphs: Glyphs) -> st
     return ""
 
 
-def _time_axis(cells: int, window_s: float, glyphs: Glyphs) -> Line:
+def time_axis(cells: int, window_s: float, glyphs: Glyphs) -> Line:
     """Return a rule that says how long ago its left end was."""
     left, right = f"{span_text(window_s)} ago ", " now"
     rule = glyphs.rule * max(0, cells - len(left) - len(right))

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 from rich.cells import cell_len
 
 from ...engine.model import DeviceSample
-from . import device_compact, device_grid, device_large, device_line
+from . import device_compact, device_grid, device_line
 
 Density = Literal["large", "compact", "line", "cell", "dot"]
 """From a panel with its own graph down to a single character."""
@@ -64,15 +64,6 @@ def arrange(devices: Sequence[DeviceSample], width: int, height: int, node: str 
     if len(devices) <= max(height, MANY_DEVICES):
         return _stack(is_child, width, 1)
     return _grid(devices, is_child, width, height, node)
-
-
-def single(width: int, height: int) -> Layout:
-    """Return the layout in which one device has all the room."""
-    density: Density = (
-        "large" if height >= device_large.MINIMUM_ROWS else "compact" if height >= 2 else "line"
-    )
-    rows = height if density == "large" else min(max(1, height), device_compact.MAXIMUM_ROWS)
-    return Layout((Placement(0, density, 0, 0, width, rows),), rows)
 
 
 def _stack(is_child: Sequence[bool], width: int, rows_each: int) -> Layout:

@@ -1,37 +1,27 @@
 """All devices in one widget: drawn line by line, repainted only where a line changed."""
 
-from rich.style import Style
 from textual import events
 from textual.binding import Binding
-from textual.geometry import Region, Size
+from textual.geometry import Region
 from textual.message import Message
 from textual.reactive import reactive
-from textual.scroll_view import ScrollView
-from textual.strip import Strip
 
 from ...engine.bus.snapshot import Snapshot
 from ...engine.history import History
 from ..drawing.glyphs import Glyphs
-from ..drawing.spans import Line, Role, to_strip
-from ..theme import ROLES, role_classes, role_rules
+from ..drawing.spans import Line
 from .device_grid import DETAIL_ROWS
 from .device_layout import MANY_DEVICES
 from .device_picture import DeviceFilter, DevicePicture
-from .marking import MarkingWidget
+from .line_page import LinePage
 
 _ROWS_EACH = {1: 16, 2: 10, 3: 9, 4: 8}
 """Rows in which so many devices are drawn well."""
 
 
-class DevicePanels(ScrollView, MarkingWidget, can_focus=True):
+class DevicePanels(LinePage):
     """Every device of a node, as large as the room and the number of devices allow."""
 
-    COMPONENT_CLASSES = role_classes("device-panels")
-    DEFAULT_CSS = (
-        "DevicePanels { overflow-x: hidden; scrollbar-size-vertical: 1; \n"
-        + role_rules("device-panels")
-        + "\n}"
-    )
     BINDINGS = [
         Binding("up,k", "move(0, -1)", "Up", show=False, id="device-up", tooltip="Select the device above."),
         Binding(
@@ -78,8 +68,6 @@ class DevicePanels(ScrollView, MarkingWidget, can_focus=True):
 
     selected: reactive[str | None] = reactive(None)
     """UUID of the device that is selected."""
-    zoomed: reactive[str | None] = reactive(None)
-    """UUID of the one device that fills the widget; None shows all."""
     device_filter: reactive[DeviceFilter | None] = reactive[DeviceFilter | None](None)
     """Shows only devices for which it is true; None shows all."""
     history_window_s: reactive[float] = reactive(600.0)
@@ -104,9 +92,6 @@ class DevicePanels(ScrollView, MarkingWidget, can_focus=True):
         self._picture = DevicePicture(glyphs)
         self._snapshot = Snapshot()
         self._history = History()
-        self._lines: list[Line] = []
-        self._strips: list[Strip] = []
-        self._looks: dict[Role, Style] = {}
 
     def show(self, snapshot: Snapshot, history: History) -> None:
         """Draw a snapshot; lines that did not change are left alone."""
@@ -137,28 +122,6 @@ class DevicePanels(ScrollView, MarkingWidget, can_focus=True):
             return device_count
         return DETAIL_ROWS + -(-device_count // max(1, width // 12))
 
-    def render_line(self, y: int) -> Strip:
-        """Return one row of the widget."""
-        width = self.size.width
-        number = y + self.scroll_offset.y
-        if not 0 <= number < len(self._strips):
-            return Strip.blank(width, self.rich_style)
-        strip = self._strips[number]
-        # The widget's own style is worked out anew at every look.
-        return strip if strip.cell_length == width else strip.adjust_cell_length(width, self.rich_style)
-
-    def notify_style_update(self) -> None:
-        """Take up the looks of another theme."""
-        super().notify_style_update()
-        self._looks = {}
-        self._lines = []
-        if self.is_mounted:
-            self.call_next(self._draw)
-
-    def on_resize(self) -> None:
-        """Lay the devices out for the new room."""
-        self._draw()
-
     def on_click(self, event: events.Click) -> None:
         """Select the device that was clicked; open it on a double click."""
         offset = event.get_content_offset(self)
@@ -178,10 +141,6 @@ class DevicePanels(ScrollView, MarkingWidget, can_focus=True):
             self.scroll_to_region(Region(0, place.y, 1, place.height), animate=False)
             self.post_message(self.DeviceSelected(uuid))
 
-    def watch_zoomed(self) -> None:
-        """Show one device, or all again."""
-        self._draw()
-
     def watch_device_filter(self) -> None:
         """Show the devices that match."""
         self._draw()
@@ -189,10 +148,6 @@ class DevicePanels(ScrollView, MarkingWidget, can_focus=True):
     def watch_history_window_s(self) -> None:
         """Show another span of history."""
         self._draw()
-
-    def watch_show_vertical_scrollbar(self) -> None:
-        """Make room for the scroll bar, or take its room."""
-        self.call_after_refresh(self._draw)
 
     def action_move(self, across: int, down: int) -> None:
         """Select the next device in a direction."""
@@ -224,49 +179,14 @@ class DevicePanels(ScrollView, MarkingWidget, can_focus=True):
         if self._picture.devices:
             self.selected = self._picture.devices[index].uuid
 
-    def _draw(self) -> None:
-        """Draw everything, and ask for a repaint of the lines that changed."""
-        if not self.is_mounted:
-            return
-        width, height = self.scrollable_content_region.size
-        lines = self._picture.draw(
+    def _compose_lines(self, width: int, height: int) -> list[Line]:
+        """Return the rows of the picture."""
+        return self._picture.draw(
             self._snapshot,
             self._history,
             width,
             height,
             selected=self.selected,
-            zoomed=self.zoomed,
             device_filter=self.device_filter,
             window_s=self.history_window_s,
         )
-        if not self._looks:
-            self._looks = {role: self.get_component_rich_style(f"device-panels--{role}") for role in ROLES}
-        old = self._lines
-        changed = [y for y, line in enumerate(lines) if y >= len(old) or old[y] != line]
-        changed += range(len(lines), len(old))
-        strips = self._strips[: len(lines)] + [Strip([])] * (len(lines) - len(self._strips))
-        for y in changed:
-            if y < len(lines):
-                strips[y] = to_strip(lines[y], self._looks)
-        self._lines, self._strips = lines, strips
-        size = Size(width, len(lines))
-        if size != self.virtual_size:
-            self.virtual_size = size
-            self._scroll_update(size)
-        self._repaint(changed)
-
-    def _repaint(self, rows: list[int]) -> None:
-        """Ask for a repaint of rows, in as few regions as they need."""
-        left, top = self.styles.gutter.left, self.styles.gutter.top
-        (width, height), scrolled = self.size, self.scroll_offset.y
-        regions: list[Region] = []
-        for row in rows:
-            y = row - scrolled
-            if not 0 <= y < height:
-                continue
-            if regions and regions[-1].bottom == y + top:
-                regions[-1] = regions[-1].grow((0, 0, 1, 0))
-            else:
-                regions.append(Region(left, y + top, width, 1))
-        if regions:
-            self.repaint(*regions)

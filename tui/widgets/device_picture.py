@@ -15,7 +15,7 @@ from .device_graphs import Span as TimeSpan
 from .device_grid import draw_cell, draw_dots, fullest
 from .device_large import draw_large
 from .device_large import history_shape as large_shape
-from .device_layout import Layout, Placement, arrange, single
+from .device_layout import Layout, Placement, arrange
 from .device_line import choose_columns, draw_line
 from .device_view import DeviceView, SharedWidths, build_views, measure_widths
 
@@ -52,7 +52,6 @@ class DevicePicture:
         height: int,
         *,
         selected: str | None = None,
-        zoomed: str | None = None,
         device_filter: DeviceFilter | None = None,
         window_s: float = 600.0,
     ) -> list[Line]:
@@ -64,16 +63,14 @@ class DevicePicture:
             width: Cells of room.
             height: Rows of room.
             selected: UUID of the selected device.
-            zoomed: UUID of the one device to show, or None for all.
             device_filter: Shows only devices for which it is true.
             window_s: Most seconds of history to show; less is shown while there is less.
         """
         known = snapshot.sample.devices if snapshot.sample else ()
         node = snapshot.sample.node if snapshot.sample else ""
-        self.devices = order_devices(known, zoomed, device_filter)
+        self.devices = order_devices(known, device_filter)
         self._used = set()
-        is_zoomed = len(self.devices) == 1 and self.devices[0].uuid == zoomed
-        self.layout = single(width, height) if is_zoomed else arrange(self.devices, width, height, node)
+        self.layout = arrange(self.devices, width, height, node)
         if width <= 0 or height <= 0:
             return []
         if not self.devices:
@@ -228,25 +225,21 @@ class _Painter:
         if place.density == "large":
             return large_shape(place.width, place.height, self.widths)
         if place.density == "compact":
-            return compact_shape(place.width, place.height)
+            return compact_shape(place.width, place.height, has_ranks=self.widths.has_ranks)
         if place.density == "line":
             return choose_columns(place.width, self.widths).graph - 2, 1
         return 0, 0
 
 
 def order_devices(
-    devices: Sequence[DeviceSample], zoomed: str | None, device_filter: DeviceFilter | None
+    devices: Sequence[DeviceSample], device_filter: DeviceFilter | None = None
 ) -> list[DeviceSample]:
     """Return the devices to show, MIG instances right after their GPU.
 
     Args:
         devices: All devices of the node.
-        zoomed: UUID of the only one to show, where it is there.
         device_filter: Shows only devices for which it is true.
     """
-    alone = [device for device in devices if device.uuid == zoomed]
-    if alone:
-        return alone
     shown = [device for device in devices if device_filter is None or device_filter(device)]
     uuids = {device.uuid for device in shown}
     ordered: list[DeviceSample] = []

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import msgspec
 from rich.cells import cell_len
 
+from ...analyzers.gap import MemoryGap, explain_gap
 from ...analyzers.risk import Risk, assess_risk
 from ...engine.bus.snapshot import Snapshot
 from ...engine.history import History
@@ -40,6 +41,8 @@ class DeviceView:
     is_selected: bool
     ranks: tuple[RankSample, ...] = ()
     """Training processes on it that report through the probe, in the order of their ranks."""
+    gap: MemoryGap | None = None
+    """What fills it, part by part; None where no training process tells, or not of now."""
 
     @property
     def allocator(self) -> AllocatorReading | None:
@@ -147,9 +150,16 @@ def build_views(
                 clock=sample.clock,
                 is_selected=device.uuid == selected,
                 ranks=ranks.get(device.uuid, ()),
+                gap=_explain(device, ranks.get(device.uuid, ())),
             )
         )
     return views
+
+
+def _explain(device: DeviceSample, ranks: Sequence[RankSample]) -> MemoryGap | None:
+    """Return what fills a device; nothing where a process does not report, whose last figures are old."""
+    is_told = bool(ranks) and all(rank.state == "ok" for rank in ranks)
+    return explain_gap(device, ranks) if is_told else None
 
 
 def _without_age(device: DeviceSample) -> DeviceSample:

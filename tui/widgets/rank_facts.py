@@ -1,18 +1,78 @@
 """What the training processes on a device tell, as pieces of a line; the most telling first."""
 
+from collections.abc import Iterator, Sequence
+
+from ...analyzers.gap import MemoryGap, PartKind
 from ..drawing.glyphs import Glyphs
 from ..drawing.numbers import count_text, duration_text, gib_text
 from ..drawing.spans import Line, Role, Span
 from .device_view import DeviceView, SharedWidths
 from .rank_words import explain_state
 
+CACHED: frozenset[PartKind] = frozenset({"awaiting_free", "stranded", "cached"})
+"""Kinds of what the allocators hold beyond live tensors."""
+SHORT_NAMES: dict[PartKind, str] = {
+    "allocated": "alloc",
+    "awaiting_free": "cache",
+    "stranded": "cache",
+    "cached": "cache",
+    "context": "context",
+    "other_processes": "other",
+    "unattributed": "unnamed",
+}
 
-def rank_facts(view: DeviceView, widths: SharedWidths, glyphs: Glyphs) -> list[Line]:
-    """Return what is known from the probes of a device's training processes."""
+
+def rank_facts(view: DeviceView, widths: SharedWidths, glyphs: Glyphs, *, has_gap: bool = True) -> list[Line]:
+    """Return what is known from the probes of a device's training processes.
+
+    Args:
+        view: The device.
+        widths: Columns that all devices share.
+        glyphs: Characters to draw with.
+        has_gap: Whether what fills the device is told here.
+    """
     found = [[Span(text, "medium")] for text in map(explain_state, view.ranks) if text]
-    found += trouble_facts(view)
-    found += allocator_facts(view, widths, glyphs)
-    return [*found, *step_facts(view, glyphs)]
+    gap = gap_facts(view.gap, widths, glyphs) if view.gap is not None and has_gap else []
+    return [*found, *trouble_facts(view), *gap[:1], *step_facts(view, glyphs), *gap[1:]]
+
+
+def gap_facts(gap: MemoryGap, widths: SharedWidths, glyphs: Glyphs) -> list[Line]:
+    """Return what fills the device in one line, and how much of the cache is stranded."""
+    parts: list[Line] = []
+    for name, size_bytes in _shorten(gap):
+        figure = gib_text(size_bytes, glyphs).rjust(widths.figures if not parts else 0)
+        parts.append([Span(f"{name} ", "muted"), Span(figure)])
+    found: list[Line] = [[span for part in _space(parts) for span in part]] if parts else []
+    stranded, cached = gap.size_of("stranded"), _cached(gap)
+    if stranded:
+        words = f"stranded {gib_text(stranded, glyphs)} of {gib_text(cached, glyphs)} cached"
+        found.append([Span(words, "muted")])
+    return found
+
+
+def _space(parts: Sequence[Line]) -> Iterator[Line]:
+    """Yield parts with two blanks between them."""
+    for number, part in enumerate(parts):
+        yield [Span("  "), *part] if number else part
+
+
+def _cached(gap: MemoryGap) -> int:
+    """Return what the allocators hold beyond live tensors."""
+    return sum(part.size_bytes for part in gap.parts if CACHED.issuperset(part.kinds))
+
+
+def _shorten(gap: MemoryGap) -> Iterator[tuple[str, int]]:
+    """Yield the parts in short words: the cache in one, what nobody can name only where there is any."""
+    cached = _cached(gap)
+    is_cache_told = False
+    for part in gap.parts:
+        if CACHED.issuperset(part.kinds):
+            if not is_cache_told:
+                yield "cache", cached
+            is_cache_told = True
+        elif part.size_bytes or part.kinds == ("allocated",):
+            kinds = [kind for kind in part.kinds if kind != "unattributed" or len(part.kinds) == 1]
+            yield "+".join(dict.fromkeys(SHORT_NAMES[kind] for kind in kinds)), part.size_bytes
 
 
 def allocator_facts(view: DeviceView, widths: SharedWidths, glyphs: Glyphs) -> list[Line]:

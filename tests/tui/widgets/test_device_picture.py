@@ -21,10 +21,9 @@ def _draw(
     glyphs: Glyphs = UNICODE,
     *,
     selected: str | None = None,
-    zoomed: str | None = None,
 ) -> list[str]:
     snapshot, history = node(devices)
-    lines = DevicePicture(glyphs).draw(snapshot, history, width, height, selected=selected, zoomed=zoomed)
+    lines = DevicePicture(glyphs).draw(snapshot, history, width, height, selected=selected)
     return [line_text(line) for line in lines]
 
 
@@ -112,12 +111,6 @@ def test_sixty_four_devices_are_columns_then_cells_then_dots() -> None:
     dots = _draw(devices, 80, 5)
     assert dots[0].strip() == "node03 ▅▅▅▅▅▅▅▅▅▇" + "▅" * 54
     assert dots[2].startswith("  9 H100")
-
-
-def test_a_zoomed_device_has_all_the_room() -> None:
-    lines = _draw([gpu(index) for index in range(8)], 120, 30, zoomed="GPU-5")
-    assert len(lines) == 30
-    assert lines[0].startswith(" 5 H100")
 
 
 def test_a_filter_that_matches_nothing_says_so() -> None:

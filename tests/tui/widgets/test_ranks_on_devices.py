@@ -150,3 +150,16 @@ def test_every_size_has_exact_rows(count: int, glyphs: Glyphs) -> None:
             assert {line_width(line) for line in lines} <= {width}
             if glyphs is ASCII:
                 assert all(line_text(line).isascii() for line in lines)
+
+
+def test_what_fills_a_device_is_told_part_by_part() -> None:
+    lines = _draw(with_ranks(*make_job(1)), 120, 12)
+    assert "alloc 50.0  cache 6.8  context 1.6  unnamed 0.7   step 1,842 1.04 s" in lines[2]
+    assert "stranded 0.4 of 6.8 cached" in lines[2]
+
+
+def test_parts_that_cannot_be_told_apart_share_a_name() -> None:
+    rank = make_rank(0)
+    device = msgspec.structs.replace(make_trained(0, [rank]), processes=None)
+    lines = _draw(with_ranks([device], [rank]), 120, 12)
+    assert "alloc 50.0  cache 6.8  context+other 2.3" in lines[2]

@@ -1,0 +1,228 @@
+"""Everything about one device on one page: figures, history, the gap, findings, steps, segments."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from textual.binding import Binding
+
+from ...engine.bus.snapshot import Snapshot
+from ...engine.history import History
+from ...engine.model import DeviceSample, Finding, RankSample, StepReading
+from ..drawing.glyphs import Glyphs
+from ..drawing.spans import Line, Span, fit_line
+from . import device_fields as fields
+from .device_graphs import Span as TimeSpan
+from .device_graphs import choose_window
+from .device_history import AXIS_ROWS, DeviceHistory
+from .device_large import identity_line
+from .device_view import DeviceView, SharedWidths, build_views, measure_widths
+from .finding_section import draw_findings
+from .gap_section import draw_gap, gap_parts
+from .line_page import LinePage
+from .model_section import draw_model
+from .rank_words import name_rank
+from .segment_section import SegmentQuestion, SegmentSection, draw_stacks
+from .step_table import draw_steps
+
+LEAST_GRAPH_ROWS, LEAST_GRAPH_SHARE, MOST_GRAPH_SHARE = 5, 0.34, 0.45
+LEAST_MAP_ROWS = 6
+ROOMY_FROM_ROWS = 24
+"""Height from which a blank line stands between the sections."""
+NO_PROBE = (
+    "No allocator data: only the training process can tell. Start it with "
+    "`vramscope run -- python train.py`, or take in one that runs with `vramscope attach PID`."
+)
+
+
+class PageContent(NamedTuple):
+    """What the page is drawn from."""
+
+    snapshot: Snapshot
+    history: History
+    uuid: str
+    """The device."""
+    pid: int | None = None
+    """The training process that was chosen; None where none reports."""
+    question: SegmentQuestion = SegmentQuestion()
+    steps: tuple[StepReading, ...] = ()
+    """Its last steps, oldest first."""
+    window_s: float = 600.0
+    """Most seconds of history to show."""
+
+
+class DevicePage(LinePage):
+    """One device in full; scrolls where there is more than room."""
+
+    BINDINGS = [
+        Binding("up,k", "move(-1)", "up", show=False, id="page-up", tooltip="Scroll up by a line."),
+        Binding("down,j", "move(1)", "down", show=False, id="page-down", tooltip="Scroll down by a line."),
+        Binding(
+            "pageup", "page(-1)", "page up", show=False, id="page-page-up", tooltip="Scroll up by a page."
+        ),
+        Binding(
+            "pagedown",
+            "page(1)",
+            "page down",
+            show=False,
+            id="page-page-down",
+            tooltip="Scroll down by a page.",
+        ),
+        Binding("home,g", "move(-1000000)", "top", show=False, id="page-first", tooltip="Go to the top."),
+        Binding("end,G", "move(1000000)", "bottom", show=False, id="page-last", tooltip="Go to the bottom."),
+        Binding(
+            "left,h",
+            "screen.step_device(-1)",
+            "device before",
+            show=False,
+            id="device-before",
+            tooltip="Show the device before this one.",
+        ),
+        Binding(
+            "right,l",
+            "screen.step_device(1)",
+            "next device",
+            show=False,
+            id="device-next",
+            tooltip="Show the next device.",
+        ),
+    ]
+
+    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._glyphs = glyphs
+        self._history_graph, self._segments = DeviceHistory(glyphs), SegmentSection(glyphs)
+        self._content: PageContent | None = None
+
+    def show(self, content: PageContent) -> None:
+        """Draw a device; lines that did not change are left alone."""
+        self._content = content
+        self._draw()
+
+    def action_move(self, lines: int) -> None:
+        """Scroll by lines."""
+        self.scroll_relative(y=lines, animate=False)
+
+    def action_page(self, pages: int) -> None:
+        """Scroll by pages."""
+        self.scroll_relative(y=pages * max(1, self.size.height - 1), animate=False)
+
+    def _compose_lines(self, width: int, height: int) -> list[Line]:
+        """Return every section, one below the other."""
+        if self._content is None or width <= 0:
+            return []
+        snapshot = self._content.snapshot
+        devices = snapshot.sample.devices if snapshot.sample else ()
+        device = next((device for device in devices if device.uuid == self._content.uuid), None)
+        if device is None:
+            return [self._fit([Span(" This device is gone; Esc leads back to the others.", "muted")], width)]
+        lines = _Sections(self._content, device, width, height, self._glyphs).compose(
+            self._history_graph, self._segments
+        )
+        return [self._fit(line, width) for line in lines]
+
+    def _fit(self, line: Line, width: int) -> Line:
+        is_ascii = self._glyphs.unmeasured.isascii()
+        return fit_line(line, width, is_ascii=is_ascii, ellipsis=self._glyphs.ellipsis if width > 1 else "")
+
+
+class _Sections:
+    """The sections of a page of one size."""
+
+    def __init__(
+        self, content: PageContent, device: DeviceSample, width: int, height: int, glyphs: Glyphs
+    ) -> None:
+        self._content, self._width, self._height, self._glyphs = content, width, height, glyphs
+        self._view: DeviceView = build_views(content.snapshot, [device], content.history, None)[0]
+        self._widths: SharedWidths = measure_widths([self._view])
+
+    def compose(self, graph: DeviceHistory, segments: SegmentSection) -> list[Line]:
+        """Return every line; graph and map get the rows that the others leave."""
+        rank = self._chosen_rank()
+        head, stacks = self._head(), self._stacks()
+        fixed = [self._absence(), self._findings(), self._model(rank), self._steps()]
+        blank = 1 if self._height >= ROOMY_FROM_ROWS else 0
+        taken = len(head) + sum(len(lines) + blank for lines in fixed if lines)
+        room = self._height - taken - blank
+        map_rows = LEAST_MAP_ROWS + 2 if rank is not None else 0
+        least = max(LEAST_GRAPH_ROWS + AXIS_ROWS, int(self._height * LEAST_GRAPH_SHARE))
+        most = max(least, int(self._height * MOST_GRAPH_SHARE))
+        graph_rows = max(least, min(most, room - map_rows))
+        history = graph.draw(
+            self._content.history, self._view, self._widths, self._span(), (self._width, graph_rows)
+        )
+        left = max(LEAST_MAP_ROWS, room - graph_rows - 2)
+        segment_lines = self._map(segments, rank, left)
+        return _stack([[*head, *history], *fixed, segment_lines, stacks], blank)
+
+    def _chosen_rank(self) -> RankSample | None:
+        return next((rank for rank in self._view.ranks if rank.pid == self._content.pid), None)
+
+    def _head(self) -> list[Line]:
+        """Return who the device is, its gauge, its facts, and its ranks where there are several."""
+        lines = [identity_line(self._view, self._widths, self._width, self._glyphs)]
+        lines += draw_gap(self._view, self._widths, self._width, self._glyphs)
+        is_told = bool(gap_parts(self._view, self._glyphs))
+        found = fields.facts(self._view, self._widths, self._glyphs, has_gap=not is_told)
+        line, _ = fields.join_facts(found, self._width - 2)
+        lines.append([Span("  "), *line])
+        if len(self._view.ranks) > 1:
+            lines.append(self._rank_choice())
+        return lines
+
+    def _rank_choice(self) -> Line:
+        """Return the processes on the device, the chosen one marked."""
+        line: Line = [Span("  ")]
+        for rank in self._view.ranks:
+            is_chosen = rank.pid == self._content.pid
+            mark = self._glyphs.selected if is_chosen else " "
+            name = Span(name_rank(rank), "strong" if is_chosen else "muted")
+            line += [Span(mark, "accent"), name, Span("  ")]
+        return [*line, Span("Tab chooses", "faint")]
+
+    def _span(self) -> TimeSpan:
+        """Return the time that the history shows."""
+        sample = self._content.snapshot.sample
+        now_s, interval_s = (sample.time_s, sample.interval_s) if sample else (0.0, 1.0)
+        seen_s = self._content.history.span_s(self._view.device.uuid)
+        is_live = sample is None or sample.clock == "wall"
+        return TimeSpan(now_s, choose_window(seen_s, self._content.window_s, is_live=is_live), interval_s)
+
+    def _absence(self) -> list[Line]:
+        """Return how to get to allocator data where there is none."""
+        if self._view.ranks or self._view.device.kind == "trace":
+            return []
+        return [[Span(f" {text}", "muted")] for text in fields.wrap_words(NO_PROBE, self._width - 2)]
+
+    def _findings(self) -> list[Line]:
+        found: Sequence[Finding] = [
+            finding
+            for finding in self._content.snapshot.findings
+            if finding.device_uuid == self._view.device.uuid
+        ]
+        return draw_findings(found, self._view.clock, self._width, self._glyphs)
+
+    def _model(self, rank: RankSample | None) -> list[Line]:
+        return [] if rank is None else draw_model(rank, self._width, self._glyphs)
+
+    def _steps(self) -> list[Line]:
+        return draw_steps(self._content.steps, self._width, self._glyphs)
+
+    def _map(self, segments: SegmentSection, rank: RankSample | None, rows: int) -> list[Line]:
+        sample = self._content.snapshot.sample
+        if rank is None or sample is None:
+            return []
+        return segments.draw(rank, self._content.question, sample.time_s, self._width, rows)
+
+    def _stacks(self) -> list[Line]:
+        segment_map = self._content.question.segment_map
+        return [] if segment_map is None else draw_stacks(segment_map.live_stacks, self._width, self._glyphs)
+
+
+def _stack(sections: Sequence[list[Line]], blank: int) -> list[Line]:
+    """Return the sections that say anything one below the other, with blank lines between them."""
+    lines: list[Line] = []
+    for section in sections:
+        if section:
+            lines += [[Span("")]] * (blank if lines else 0)
+            lines += section
+    return lines

@@ -1,0 +1,51 @@
+"""What a training process keeps on its device: parameters, gradients, optimizer state, activations."""
+
+from collections.abc import Sequence
+
+from ...analyzers.gap import find_activations
+from ...engine.model import RankSample
+from ..drawing.glyphs import Glyphs
+from ..drawing.spans import Line, Span
+from ..drawing.stacked_bar import Part, describe_sum, draw_stacked_bar
+
+
+def draw_model(rank: RankSample, width: int, glyphs: Glyphs) -> list[Line]:
+    """Return the peak of the newest step cut into what the optimizers know and the rest; nothing if unknown.
+
+    Args:
+        rank: The training process.
+        width: Cells across.
+        glyphs: Characters to draw with.
+    """
+    parts = model_parts(rank, glyphs)
+    if all(part.value_bytes is None for part in parts):
+        return []
+    step = rank.step
+    peak_bytes = step.peak_bytes if step is not None else None
+    known = sum(part.value_bytes or 0 for part in parts)
+    name = f"peak of step {step.index:,}" if step is not None and peak_bytes is not None else "model state"
+    whole_bytes = known if peak_bytes is None else max(peak_bytes, known)
+    whole = Part(name, whole_bytes, "", "strong")
+    text = describe_sum(whole, parts, width - 2, glyphs)
+    bar = draw_stacked_bar(parts, whole_bytes, width - 3, glyphs)
+    return [*([Span(" "), *line] for line in text), [Span("  "), *bar]]
+
+
+def model_parts(rank: RankSample, glyphs: Glyphs) -> Sequence[Part]:
+    """Return the parts of a step's peak; activations are what the optimizers do not know of.
+
+    On the processors there is no allocator that could tell a peak, and so nothing is said of activations.
+    """
+    state = rank.model_state
+    if state is None:
+        return ()
+    parts = [
+        Part("parameters", state.parameters_bytes, glyphs.full, "fill"),
+        Part("gradients", state.gradients_bytes, glyphs.cached, "fill"),
+        Part("optimizer", state.optimizer_bytes, glyphs.band, "fill"),
+    ]
+    if state.grad_sample_bytes is not None:
+        parts.append(Part("per-sample gradients", state.grad_sample_bytes, glyphs.hatched, "accent"))
+    if rank.backend == "cpu" and (rank.step is None or rank.step.peak_bytes is None):
+        return parts
+    return [*parts, Part("activations", find_activations([rank]), glyphs.rest, "band")]
