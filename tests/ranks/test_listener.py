@@ -178,6 +178,7 @@ def test_a_process_of_another_user_is_turned_away(private_environment: Path) -> 
             f"os.setuid({nobody})\n"
             "probe = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n"
             f"probe.connect({str(private_environment / PROBE_SOCKET_NAME)!r})\n"
+            "probe.settimeout(10)\n"
             "print('connected', flush=True)\n"
             "sys.stdin.readline()\n"
             "print(probe.recv(1))\n"

@@ -62,6 +62,13 @@ def test_a_card_holds_what_its_ranks_reserve_and_their_contexts() -> None:
     assert (device.kind, device.name, device.label, device.state) == ("simulated", "simulated", "sim0", "ok")
 
 
+def test_peaks_of_two_ranks_are_not_taken_for_one_moment() -> None:
+    memory = make(place(4 * GIB, 3 * GIB, 6 * GIB), place(2 * GIB, GIB, 5 * GIB)).memory
+    # At the second's peak the first held 3 GiB or more; at the first's least the second held 5 GiB or less.
+    assert memory.used_max_bytes == (3 + 5) * GIB + 2 * CONTEXT
+    assert memory.used_min_bytes == 6 * GIB + 2 * CONTEXT
+
+
 def test_what_no_rank_has_told_is_unknown_and_an_empty_card_is_empty() -> None:
     assert make(place(None)).memory == MemoryReading(total_bytes=24 * GIB)
     assert make(place(4 * GIB, state="ended")).memory.used_bytes == 0
