@@ -17,7 +17,7 @@ from .permission import check_permitted, check_untraced
 from .process import PROC, ProcessStatus, read_status
 
 REPORTS_WITHIN_S = 10.0
-HUB_ANSWERS_WITHIN_S = 5.0
+HUB_ANSWERS_WITHIN_S = 10.0
 _POLL_S = 0.1
 
 

@@ -5,6 +5,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 from ..bus.lock import is_hub_alive
 from ..bus.processes import HUB_LOG_NAME, command_of, last_line, spawn
@@ -15,8 +16,10 @@ FIRST_WITHIN_S = 600
 """A hub of a job ends if neither a viewer nor a probe has come by then: importing torch may take minutes."""
 LINGER_S = 30
 """Between the end of one process and the start of the next a hub stays this long."""
-STARTED_WITHIN_S = 5.0
+STARTED_WITHIN_S = 10.0
 _POLL_S = 0.005
+_SERVES, _ENDED, _LATE = 0, 1, 2
+"""What became of a hub, as the exit code of the process that started it."""
 
 
 def find_or_start_hub(folder: Path) -> None:
@@ -33,22 +36,26 @@ def find_or_start_hub(folder: Path) -> None:
     if helper == 0:
         _leave(lambda: _start(folder))
     _, status = os.waitpid(helper, 0)
-    if os.waitstatus_to_exitcode(status) != 0 and not is_hub_alive(folder):
-        reason = last_line(folder / HUB_LOG_NAME) or f"it did not start within {STARTED_WITHIN_S:g} s"
-        raise HubUnreachableError(reason.removeprefix("vramscope: "))
+    code = os.waitstatus_to_exitcode(status)
+    if code == _SERVES or is_hub_alive(folder):
+        return
+    said = last_line(folder / HUB_LOG_NAME) if code == _ENDED else None
+    raise HubUnreachableError(
+        said.removeprefix("vramscope: ") if said else f"it did not start within {STARTED_WITHIN_S:g} s"
+    )
 
 
-def _leave(action: Callable[[], bool]) -> None:
-    """End this process by what an action returns, whatever happens: it is a copy of its parent."""
-    code = 1
+def _leave(action: Callable[[], int]) -> NoReturn:
+    """End this process with the code that an action returns, whatever happens: it is a copy of its parent."""
+    code = _LATE
     try:
-        code = 0 if action() else 1
+        code = action()
     finally:
         os._exit(code)
 
 
-def _start(folder: Path) -> bool:
-    """Start a hub and return whether it took the folder.
+def _start(folder: Path) -> int:
+    """Start a hub and return what became of it.
 
     This runs in a process between the job and the hub, so that the hub is not a child that the job would find
     when it waits for its own.
@@ -68,8 +75,8 @@ def _start(folder: Path) -> bool:
     deadline_s = time.monotonic() + STARTED_WITHIN_S
     while time.monotonic() < deadline_s:
         if is_hub_alive(folder):
-            return True
+            return _SERVES
         if hub.poll() is not None:
-            return hub.returncode == 0  # another was first
+            return _ENDED if hub.returncode else _SERVES  # another was first
         time.sleep(_POLL_S)
-    return False
+    return _LATE

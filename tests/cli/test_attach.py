@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,11 @@ import pytest
 from vramscope.engine.bus.lock import holder_pid
 from vramscope.engine.paths import locate_runtime_folder
 
-from ..attachment.targets import BUSY, make_stub_torch, running
+from ..attachment.targets import BUSY, Target, make_stub_torch, running
 from ..components import require
 from ..launch.interpreters import SUPPORTED, find_python, list_pythons
 from ..waiting import wait_until
-from .running import run
+from .running import Outcome, run
 
 TRAINING = """
 import torch
@@ -31,13 +32,18 @@ STUB = f"import torch\nprint('ready')\n{BUSY}"
 
 
 @pytest.fixture(autouse=True)
-def _end_hub(private_environment: Path) -> "object":
+def _end_hub(private_environment: Path) -> Iterator[None]:
     yield
     folder = locate_runtime_folder()
     pid = holder_pid(folder) if folder.exists() else None
     if pid is not None:
         os.kill(pid, signal.SIGTERM)
         wait_until(lambda: not Path(f"/proc/{pid}").exists(), what="the end of the agent")
+
+
+def attach(target: Target) -> Outcome:
+    """Attach, with patience for a machine that is busy."""
+    return run("attach", str(target.pid), "--timeout", "25s")
 
 
 def list_ranks() -> list[dict[str, object]]:
@@ -50,7 +56,7 @@ def test_a_job_that_was_started_plainly_appears_and_is_let_go_again(tmp_path: Pa
     require("gdb")
     with running(TRAINING, tmp_path) as target:
         target.wait_for("ready")
-        outcome = run("attach", str(target.pid))
+        outcome = attach(target)
         assert (outcome.code, outcome.stderr) == (0, "")
         assert re.fullmatch(
             rf"process {target.pid} reports \(attached in \d\.\d s; it was stopped for \d\.\d\d s\)\n",
@@ -63,7 +69,7 @@ def test_a_job_that_was_started_plainly_appears_and_is_let_go_again(tmp_path: Pa
         assert rank["job"] is None
         wait_until(lambda: list_ranks()[0]["model_state"], what="the bytes of the model")
 
-        again = run("attach", str(target.pid))
+        again = attach(target)
         assert (again.code, again.stdout) == (0, f"process {target.pid} reports already\n")
 
         gone = run("detach", str(target.pid))
@@ -80,7 +86,7 @@ def test_every_python_that_the_probe_knows_can_be_attached_to(version: str, tmp_
     python = list_pythons(version)[version]
     with running(STUB, tmp_path, python=python, PYTHONPATH=make_stub_torch(tmp_path)) as target:
         target.wait_for("ready")
-        outcome = run("attach", str(target.pid))
+        outcome = attach(target)
         assert (outcome.code, outcome.stderr) == (0, "")
         assert target.process.poll() is None
 
@@ -97,7 +103,7 @@ def test_python_3_14_is_attached_to_by_its_own_means(tmp_path: Path, monkeypatch
     monkeypatch.setenv("PATH", "/nowhere")  # no gdb
     with running(STUB, tmp_path, python=python, PYTHONPATH=make_stub_torch(tmp_path)) as target:
         target.wait_for("ready")
-        outcome = run("attach", str(target.pid))
+        outcome = attach(target)
         assert (outcome.code, outcome.stderr) == (0, "")
         assert re.fullmatch(rf"process {target.pid} reports \(attached in \d\.\d s\)\n", outcome.stdout)
         assert run("detach", str(target.pid)).code == 0
@@ -109,7 +115,7 @@ def test_a_python_3_14_that_forbids_it_is_refused_with_the_reason(tmp_path: Path
         STUB.replace("import torch", ""), tmp_path, python=python, PYTHON_DISABLE_REMOTE_DEBUG="1"
     ) as target:
         target.wait_for("ready")
-        outcome = run("attach", str(target.pid))
+        outcome = attach(target)
     assert outcome.code == 6
     assert "PYTHON_DISABLE_REMOTE_DEBUG in its environment" in outcome.stderr
     assert outcome.stderr.count("\n") == 1
@@ -125,7 +131,7 @@ def test_a_process_without_torch_is_told_and_reports_once_it_has_it(tmp_path: Pa
     )
     with running(script, tmp_path, PYTHONPATH=make_stub_torch(tmp_path)) as target:
         target.wait_for("ready")
-        outcome = run("attach", str(target.pid))
+        outcome = attach(target)
         assert outcome.code == 7
         assert outcome.stderr == (
             f"vramscope: process {target.pid} (python) has the probe and has not imported torch; "
