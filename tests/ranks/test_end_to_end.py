@@ -49,31 +49,8 @@ def test_a_job_is_seen_from_the_inside_and_goes_on_when_let_go(tmp_path: Path) -
     with running_agent("--interval", "0.2", **no_library(tmp_path)) as folder, Client(folder) as client:
         job = start(*words)
         try:
-            snapshot = see(client, _has_trained, "the job to train", timeout_s=START_WITHIN_S)
-            (rank,) = _ranks(snapshot)
-            assert snapshot.sample is not None
-            (card,) = snapshot.sample.devices
-            assert (rank.is_simulated, rank.device_uuid, rank.state) == (True, card.uuid, "ok")
-            assert rank.model_state is not None
-            assert rank.model_state.parameters_bytes == 4 * (512 * 512 + 512)
-            assert rank.allocator is not None
-            assert rank.allocator.reserved_bytes is not None
-            assert card.memory.total_bytes == 2048 * MIB
-            assert card.memory.used_bytes == rank.allocator.reserved_bytes + (rank.context_bytes or 0)
-            assert card.step == rank.step.index if rank.step is not None else False
-            gap = explain_gap(card, [rank])
-            assert gap.is_consistent
-            assert (gap.size_of("context"), gap.size_of("unattributed")) == (rank.context_bytes, 0)
-
-            client.ask_segments(rank.pid)
-            asked = see(client, lambda s: s.segment_maps or s.segments_refused, "the map", timeout_s=20.0)
-            assert asked.segments_refused == ()
-            (found,) = asked.segment_maps
-            assert (found.pid, found.device_uuid, found.segments_left_out) == (rank.pid, card.uuid, 0)
-            assert sum(segment.total_bytes for segment in found.segments) == rank.allocator.reserved_bytes
-            blocks = [block for segment in found.segments for block in segment.blocks]
-            assert sum(size for size, state in blocks if state == ALLOCATED) >= 4 * 512 * 512 * 4
-
+            rank = _check_rank(see(client, _has_trained, "the job to train", timeout_s=START_WITHIN_S))
+            _check_map(client, rank)
             client.detach(rank.pid, timeout_s=20.0)
             ended = see(client, lambda s: any(r.state == "ended" for r in _ranks(s)), "the rank to end")
             assert _ranks(ended)[0].reason == "its probe was detached"
@@ -84,3 +61,36 @@ def test_a_job_is_seen_from_the_inside_and_goes_on_when_let_go(tmp_path: Path) -
             job.kill()
             job.wait()
     assert (job.returncode, output) == (0, "trained to the end\n")
+
+
+def _check_rank(snapshot: Snapshot) -> RankSample:
+    """Return the only rank, once it is proven to fit its card."""
+    (rank,) = _ranks(snapshot)
+    assert snapshot.sample is not None
+    (card,) = snapshot.sample.devices
+    assert (rank.is_simulated, rank.device_uuid, rank.state) == (True, card.uuid, "ok")
+    assert rank.model_state is not None
+    assert rank.model_state.parameters_bytes == 4 * (512 * 512 + 512)
+    assert rank.allocator is not None
+    assert rank.allocator.reserved_bytes is not None
+    assert card.memory.total_bytes == 2048 * MIB
+    assert card.memory.used_bytes == rank.allocator.reserved_bytes + (rank.context_bytes or 0)
+    assert rank.step is not None
+    assert card.step == rank.step.index
+    gap = explain_gap(card, [rank])
+    assert gap.is_consistent
+    assert (gap.size_of("context"), gap.size_of("unattributed")) == (rank.context_bytes, 0)
+    return rank
+
+
+def _check_map(client: Client, rank: RankSample) -> None:
+    """Ask for the segments of a rank and hold them against its readings."""
+    client.ask_segments(rank.pid)
+    asked = see(client, lambda s: s.segment_maps or s.segments_refused, "the map", timeout_s=20.0)
+    assert asked.segments_refused == ()
+    (found,) = asked.segment_maps
+    assert (found.pid, found.device_uuid, found.segments_left_out) == (rank.pid, rank.device_uuid, 0)
+    assert rank.allocator is not None
+    assert sum(segment.total_bytes for segment in found.segments) == rank.allocator.reserved_bytes
+    blocks = [block for segment in found.segments for block in segment.blocks]
+    assert sum(size for size, state in blocks if state == ALLOCATED) >= 4 * 512 * 512 * 4
