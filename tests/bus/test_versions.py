@@ -1,4 +1,4 @@
-"""Hubs and viewers of two versions get along: what one does not know it leaves out, and says so where asked."""
+"""Hubs and viewers of two versions: what one does not know it leaves out, and says so where it was asked."""
 
 from pathlib import Path
 from typing import Literal
