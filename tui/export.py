@@ -1,5 +1,6 @@
 """Exporting what is seen: the picture as SVG, and beside it the figures as JSON."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 
@@ -20,11 +21,25 @@ def export_view(svg: str, snapshot: Snapshot, folder: Path, now_s: float) -> lis
     Raises:
         OSError: A file cannot be written.
     """
-    stem = f"vramscope-{datetime.fromtimestamp(now_s):%Y%m%d-%H%M%S}"
     contents = {".svg": svg.encode()}
     status = describe_snapshot(snapshot)
     if status is not None:
         contents[".json"] = encode_line(status)
+    return write_export(contents, folder, now_s)
+
+
+def write_export(contents: Mapping[str, bytes], folder: Path, now_s: float) -> list[Path]:
+    """Write files of one name, and return them.
+
+    Args:
+        contents: What each holds, by its suffix.
+        folder: Folder to write to.
+        now_s: Wall time; names the files.
+
+    Raises:
+        OSError: A file cannot be written.
+    """
+    stem = f"vramscope-{datetime.fromtimestamp(now_s):%Y%m%d-%H%M%S}"
     return [_write_new(folder, stem, suffix, data) for suffix, data in contents.items()]
 
 

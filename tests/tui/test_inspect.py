@@ -1,0 +1,238 @@
+"""The inspect screen: what it shows of snapshots and flight records, its keys, and reading meanwhile."""
+
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+
+from vramscope.engine.errors import InputFileError
+from vramscope.engine.settings import Settings
+from vramscope.tui.inspect_app import InspectApp
+from vramscope.tui.inspect_reading import read_inspected
+from vramscope.tui.inspected import Inspected
+from vramscope.tui.screens.inspect_text import TextScreen
+from vramscope.tui.terminal import TerminalAbilities
+from vramscope.tui.widgets.one_line import OneLine
+
+from ..readers import flight_records
+from .canned import StillClock
+from .inspect_files import bare_segments, rich_snapshot, save
+
+SIZES = [(80, 24), (120, 32), (200, 50)]
+
+
+@pytest.fixture
+def rich_file(tmp_path: Path) -> Path:
+    return save(tmp_path, rich_snapshot())
+
+
+@pytest.fixture
+def flight_file(tmp_path: Path) -> Path:
+    return flight_records.write_record(tmp_path, flight_records.record())
+
+
+def make_inspect_app(
+    path: Path,
+    *,
+    abilities: TerminalAbilities | None = None,
+    read: Callable[[], Inspected] | None = None,
+) -> InspectApp:
+    return InspectApp(
+        path,
+        read or (lambda: read_inspected(path)),
+        settings=Settings(),
+        abilities=abilities or TerminalAbilities(),
+        clock=StillClock(),
+        export_folder=path.parent,
+        driver_class=None,
+    )
+
+
+async def until(pilot: Pilot[None], condition: Callable[[], object]) -> None:
+    for _ in range(400):
+        await pilot.pause(0.025)
+        if condition():
+            return
+    raise AssertionError("waited in vain")
+
+
+@asynccontextmanager
+async def opened(app: InspectApp, size: tuple[int, int] = (120, 32)) -> AsyncIterator[Pilot[None]]:
+    async with app.run_test(size=size) as pilot:
+        await until(pilot, lambda: app.view.inspected is not None)
+        await pilot.pause()
+        yield pilot
+
+
+def shown(app: InspectApp) -> str:
+    return "\n".join(strip.text for strip in app.screen._compositor.render_strips())
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_a_snapshot_shows_what_failed_what_was_live_and_the_map(
+    rich_file: Path, size: tuple[int, int]
+) -> None:
+    async with opened(app := make_inspect_app(rich_file), size):
+        text = shown(app)
+        assert "a request of 512 MiB failed" in text
+        assert "reserved 1,350 MiB = █ live 1,116 MiB + ▓ stranded 234 MiB" in text
+        assert "60 s ─" in text
+        assert "out of memory✖" in text
+        assert "segments 24" in text
+        assert "388 MiB   34.8%       53  block  /job/model.py:40" in text
+        assert len({len(line) for line in text.splitlines()}) == 1, "every row fills the screen"
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_a_flight_record_shows_the_verdict_the_gap_and_the_steps(
+    flight_file: Path, size: tuple[int, int]
+) -> None:
+    async with opened(app := make_inspect_app(flight_file), size):
+        text = shown(app)
+        assert "✖ rank 1: a request of 2.0 GiB failed on a device of 24.0 GiB" in text
+        assert "used 23.5 = █ allocated 19.0 + ▓ stranded 2.0 + · cached 1.0" in text
+        assert "flight record of a simulated device" in text
+        assert "step 20" in text or "step 10" in text
+        assert "segments 1 of 8" in text
+        assert "no stack was recorded" in text
+        assert "2.0 GiB asked for at block (/job/model.py:40)" in text
+
+
+async def test_enter_shows_the_whole_stack_and_escape_goes_back(rich_file: Path) -> None:
+    async with opened(app := make_inspect_app(rich_file)) as pilot:
+        await pilot.press("j", "j", "enter")
+        await pilot.pause()
+        text = shown(app)
+        assert "352 MiB in 43 blocks, 31.5% of what is live" in text
+        assert "> forward  /job/model.py:66" in text
+        assert "train  /job/train.py:47" in text
+        await pilot.press("escape")
+        assert app.screen is app.view
+
+
+async def test_the_cursor_stays_in_the_list(rich_file: Path) -> None:
+    async with opened(app := make_inspect_app(rich_file)) as pilot:
+        groups = app.view.inspected.devices[0].stacks if app.view.inspected else ()
+        for keys, place in ((["up"], 0), (["G"], 2), (["pagedown"], 2), (["g"], 0), (["down"], 1)):
+            await pilot.press(*keys)
+            assert app.view.stacks.selected == groups[place]
+
+
+async def test_another_device_is_chosen_from_a_list(rich_file: Path) -> None:
+    async with opened(app := make_inspect_app(rich_file)) as pilot:
+        assert "device 0, 1 of 2" in shown(app)
+        await pilot.press("d")
+        await pilot.pause()
+        assert "device 1  524 MiB reserved" in shown(app)
+        await pilot.press("j", "enter")
+        await pilot.pause()
+        text = shown(app)
+        assert "device 1, 2 of 2" in text
+        assert "reserved 524 MiB" in text
+        assert "✖" not in text, "nothing failed on this one"
+        assert "settings " in text
+
+
+async def test_the_report_and_what_failed_can_be_read_in_full(rich_file: Path) -> None:
+    async with opened(app := make_inspect_app(rich_file)) as pilot:
+        await pilot.press("i")
+        await pilot.pause()
+        assert "live blocks by stack" in shown(app)
+        await pilot.press("pagedown", "escape", "o")
+        await pilot.pause()
+        text = shown(app)
+        assert "live at that moment, by stack" in text
+        assert "evaluate  /job/train.py:68" in text
+
+
+async def test_a_file_of_one_device_says_so_and_hides_the_key(tmp_path: Path) -> None:
+    path = save(tmp_path, bare_segments())
+    async with opened(app := make_inspect_app(path)) as pilot:
+        text = shown(app)
+        assert "no stack was recorded" in text
+        assert " d device" not in text
+        assert "o out of memory" not in text
+        await pilot.press("d")
+        assert "The file tells of one device." in [each.message for each in app._notifications]
+
+
+async def test_an_empty_snapshot_says_that_nothing_was_allocated(tmp_path: Path) -> None:
+    path = save(tmp_path, [])
+    async with opened(app := make_inspect_app(path)) as pilot:
+        assert "nothing was allocated on any device" in shown(app)
+        await pilot.press("enter", "o", "d", "i")
+        await pilot.pause()
+        assert isinstance(app.screen, TextScreen)
+
+
+async def test_while_a_large_file_is_read_the_screen_says_so_and_q_leaves(rich_file: Path) -> None:
+    held = threading.Event()
+
+    def read() -> Inspected:
+        held.wait(20)
+        return read_inspected(rich_file)
+
+    app = make_inspect_app(rich_file, read=read)
+    try:
+        async with app.run_test(size=(80, 24)) as pilot:
+            await until(
+                pilot, lambda: "reading snapshot.pickle" in app.view.query_one("#verdict", OneLine).text
+            )
+            await pilot.press("i", "o", "E", "enter")
+            assert app.screen is app.view, "there is nothing to open yet"
+            await pilot.press("q")
+            await until(pilot, lambda: not app.is_running)
+    finally:
+        held.set()
+
+
+async def test_what_is_wrong_with_the_file_ends_the_screen_and_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "half.pickle"
+    path.write_bytes(b"\x80\x04half")
+    app = make_inspect_app(path)
+    async with app.run_test() as pilot:
+        await until(pilot, lambda: not app.is_running)
+    assert isinstance(app.refusal, InputFileError)
+
+
+async def test_picture_and_report_are_exported(rich_file: Path) -> None:
+    async with opened(make_inspect_app(rich_file)) as pilot:
+        await pilot.press("E")
+        await pilot.pause()
+    (picture,) = rich_file.parent.glob("vramscope-*.svg")
+    (report,) = rich_file.parent.glob("vramscope-*.txt")
+    assert "live&#160;" in picture.read_text()
+    assert "live blocks by stack" in report.read_text()
+
+
+async def test_ascii_means_seven_bits(rich_file: Path) -> None:
+    poor = TerminalAbilities(is_ascii=True, color_depth="16")
+    async with opened(app := make_inspect_app(rich_file, abilities=poor)) as pilot:
+        assert shown(app).isascii()
+        await pilot.press("question_mark")
+        await pilot.pause()
+
+
+@pytest.mark.parametrize("size", [(1, 1), (10, 3), (40, 10), (20, 60), (300, 8)])
+async def test_no_size_breaks_the_screen(rich_file: Path, flight_file: Path, size: tuple[int, int]) -> None:
+    for path in (rich_file, flight_file):
+        async with opened(app := make_inspect_app(path), size) as pilot:
+            await pilot.press("down", "enter", "escape", "i", "escape")
+            await pilot.pause()
+            assert app.is_running
+
+
+async def test_the_help_names_every_key(rich_file: Path) -> None:
+    async with opened(app := make_inspect_app(rich_file)) as pilot:
+        await pilot.press("question_mark")
+        await pilot.pause()
+        text = shown(app)
+        for sentence in (
+            "Show the whole stack.",
+            "Choose the device to show.",
+            "Read which requests failed.",
+        ):
+            assert sentence in text

@@ -1,0 +1,99 @@
+"""Allocated and reserved of a file over time, from 0 to a scale; below it time, steps and what failed."""
+
+from collections.abc import Iterator, Sequence
+
+from ...analyzers.level_history import LevelHistory, cut_columns, locate_moment
+from ...engine.units import format_bytes
+from .glyphs import Glyphs
+from .layered_graph import Layers, draw_layers
+from .numbers import span_text
+from .spans import Line, Role, Span, right_text
+
+SCALE_CELLS = 10
+"""Cells at the right that say what the top stands for."""
+LEAST_STEP_CELLS = 10
+_PITCHES = tuple(factor * 10**power for power in range(9) for factor in (1, 2, 5))
+
+
+def draw_level_graph(
+    history: LevelHistory,
+    scale_bytes: int,
+    size: tuple[int, int],
+    glyphs: Glyphs,
+    *,
+    failed_at: Sequence[float] = (),
+    steps: Sequence[tuple[float, int]] = (),
+) -> list[Line]:
+    """Return the graph with its axis: as many lines as `size` has rows.
+
+    Args:
+        history: Levels.
+        scale_bytes: Bytes at the top.
+        size: Cells and rows, with the scale at the right and what stands below.
+        glyphs: Characters to draw with.
+        failed_at: Moments at which memory was out.
+        steps: Moments at which steps began, and their numbers.
+    """
+    cells = max(1, size[0] - SCALE_CELLS - 2)
+    marks = list(_place_steps(history, steps, cells))
+    rows = max(1, size[1] - (2 if marks else 1))
+    buckets = [Layers(*column, None, None) for column in cut_columns(history, cells)]
+    graph = draw_layers(buckets, float(scale_bytes), rows, glyphs)
+    labels = {rows - 1: "0", 0: format_bytes(scale_bytes)}
+    lines = [
+        [Span(" "), *row, Span(right_text(labels.get(number, ""), SCALE_CELLS, glyphs.ellipsis), "faint")]
+        for number, row in enumerate(graph)
+    ]
+    places = {place for moment in failed_at if (place := locate_moment(history, moment, cells)) is not None}
+    axis = _draw_axis(history, cells, glyphs, {place for place, _ in marks}, places)
+    return [*lines, [Span(" "), *axis], *([[Span(" "), *_name_steps(marks)]] if marks else [])][: size[1]]
+
+
+def _draw_axis(
+    history: LevelHistory, cells: int, glyphs: Glyphs, ticks: set[int], failures: set[int]
+) -> Iterator[Span]:
+    """Yield the axis: how far back it goes, ticks for steps, and a mark where memory was out."""
+    left = f"{_describe_start(history)} "
+    right = " end" if max(failures, default=0) < cells - len(" end") else " out of memory "
+    text = (left.ljust(max(0, cells - len(right)), glyphs.rule) + right)[-cells:]
+    for place, character in enumerate(text):
+        role: Role = "faint" if character == glyphs.rule else "muted"
+        if place in failures:
+            yield Span(glyphs.risk("critical"), "critical")
+        elif place in ticks and character == glyphs.rule:
+            yield Span(glyphs.tick, "muted")
+        else:
+            yield Span(character, role)
+
+
+def _describe_start(history: LevelHistory) -> str:
+    if not history.has_times:
+        return f"{history.duration:,.0f} events"
+    return f"{history.duration:.1f} s" if history.duration < 20 else span_text(history.duration)
+
+
+def _place_steps(
+    history: LevelHistory, steps: Sequence[tuple[float, int]], cells: int
+) -> Iterator[tuple[int, int]]:
+    """Yield the cells of steps with round numbers, as many as have room for them."""
+    found = [
+        (place, number)
+        for moment, number in steps
+        if (place := locate_moment(history, moment, cells)) is not None
+    ]
+    if not found:
+        return
+    cells_a_step = (found[-1][0] - found[0][0]) / max(1, found[-1][1] - found[0][1])
+    pitch = next(pitch for pitch in _PITCHES if pitch * max(cells_a_step, 1e-6) >= LEAST_STEP_CELLS)
+    end = -1
+    for place, number in found:
+        if number % pitch == 0 and place > end:
+            yield place, number
+            end = place + len(f"{number:,}") + (len("step ") if end < 0 else 0)
+
+
+def _name_steps(marks: Sequence[tuple[int, int]]) -> Iterator[Span]:
+    text = ""
+    for place, number in marks:
+        text = f"{text.ljust(place)}{'' if text else 'step '}{number:,}"
+    yield Span(text, "muted")
