@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections import deque
 
-from .backends import Reading
+from .backends import NOTHING, Reading
 from .history import Suspicion
 from .outbox import Outbox
 from .recent import RecentReadings
 from .steps import StepEnd, StepWatch
+from .training_device import Taken
 from .wire import ReadingRow
 
 MOST_STEP_ENDS = 2000
 """Between two digests; a program that makes more steps in half a second loses the oldest."""
 
 Slow = tuple["int | None", "int | None"]
+Note = tuple[float, float, Taken]
+"""Monotonic and wall time, and what the allocator said."""
 
 
 class Digest:
@@ -30,16 +33,16 @@ class Digest:
         self.steps = StepWatch()
         self.suspicion = Suspicion()
         self._outbox = outbox
-        self._samples: deque[tuple[float, float, Reading]] = deque()
-        self._ends: deque[StepEnd] = deque(maxlen=MOST_STEP_ENDS)
+        self._samples: deque[Note] = deque()
+        self._ends: deque[Note] = deque(maxlen=MOST_STEP_ENDS)
 
-    def note_sample(self, monotonic_s: float, wall_s: float, reading: Reading) -> None:
-        """Take a reading between two ends of steps; in our own thread."""
-        self._samples.append((monotonic_s, wall_s, reading))
+    def note_sample(self, note: Note) -> None:
+        """Take what was read between two ends of steps; in our own thread."""
+        self._samples.append(note)
 
-    def note_end(self, ended: StepEnd) -> None:
-        """Take the end of a step; in the thread that trains."""
-        self._ends.append(ended)
+    def note_end(self, note: Note) -> None:
+        """Take what was read at the end of a step; in the thread that trains."""
+        self._ends.append(note)
 
     def work(self, slow: Slow, capacity: int | None) -> None:
         """Turn notes into rows to send and to keep; by one thread at a time.
@@ -49,9 +52,10 @@ class Digest:
             capacity: Bytes that the allocator may reserve, or the device's total.
         """
         while self._samples:
-            sampled_s, wall_s, reading = self._samples.popleft()
-            while self._ends and self._ends[0].monotonic_s <= sampled_s:
+            sampled_s, wall_s, taken = self._samples.popleft()
+            while self._ends and self._ends[0][0] <= sampled_s:
                 self._end_step(self._ends.popleft())
+            reading = _understand(taken)
             self.steps.note_sample(reading)
             self.suspicion.judge(reading, capacity)
             self.recent.add(wall_s, reading, self.steps.index)
@@ -59,13 +63,19 @@ class Digest:
         while self._ends:
             self._end_step(self._ends.popleft())
 
-    def _end_step(self, ended: StepEnd) -> None:
-        row = self.steps.end(ended)
+    def _end_step(self, note: Note) -> None:
+        monotonic_s, wall_s, taken = note
+        row = self.steps.end(StepEnd(monotonic_s, wall_s, _understand(taken)))
         index, ended_s, duration_s, floor, peak, is_exact = row
         self._outbox.put_step(row)
         began_s = None if duration_s is None else ended_s - duration_s
         self.recent.steps.append((index, began_s, duration_s, floor, peak, is_exact))
         self.suspicion.note_floor(floor)
+
+
+def _understand(taken: Taken) -> Reading:
+    backend, said = taken
+    return NOTHING if backend is None else backend.understand(said)
 
 
 def _make_row(wall_s: float, reading: Reading, slow: Slow) -> ReadingRow:

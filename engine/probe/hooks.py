@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Callable
+from typing import TYPE_CHECKING, Callable
 
 from . import current
 from .foreign import Foreign, Module, Optimizer
 from .guard import Guard
 
+if TYPE_CHECKING:
+    from .session import Session
+
 _guard = Guard("the hook after an optimizer's step")
-_hooked: list[Any] = []
+_hooked: list[Module] = []
 """Modules `torch.optim.optimizer` that call us. A hook is never taken away: doing so from our thread while
 PyTorch goes through its hooks would raise in the training. Without a session it returns at once."""
 _tracer: Callable[[], Foreign] | None = None
@@ -64,17 +67,24 @@ def _keep_from(dynamo: Module) -> Callable[[Optimizer], None]:
     return _untraced[dynamo]
 
 
+def _leave_or_begin() -> Session | None:
+    """Do what an ended session left to this thread; in a forked child that trains, begin a new one."""
+    if current.leftover is not None:
+        leftover, current.leftover = current.leftover, None
+        leftover(sys.modules.get("torch"))
+    if current.dormant is not None:
+        current.dormant()
+    return current.session
+
+
 def _tell_session(optimizer: Optimizer) -> None:
     """Tell the session; an exception here would reach the training, so none leaves."""
     if _guard.is_shut:
         return
     try:
-        if current.leftover is not None:
-            leftover, current.leftover = current.leftover, None
-            leftover(sys.modules.get("torch"))
-        if current.session is None and current.dormant is not None:
-            current.dormant()
         session = current.session
+        if session is None:
+            session = _leave_or_begin()
         if session is not None:
             session.meet_optimizer(optimizer)
     except Exception as error:  # noqa: BLE001

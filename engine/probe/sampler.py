@@ -55,7 +55,7 @@ class Sampler:
         """Take one reading, work and send where that is due, and return the seconds until the next."""
         clock = self._clock
         now_s = clock.monotonic_s()
-        self.digest.note_sample(now_s, clock.wall_s(), self._device.read())
+        self.digest.note_sample((now_s, clock.wall_s(), self._device.take()))
         if self._ticks % _SEND_EVERY == 0:
             self._slow = self._read_slow()
             self._exchange()

@@ -7,7 +7,6 @@ import os
 
 from . import current
 from .announcement import Announcement
-from .backends import NOTHING
 from .clock import SystemClock
 from .demands import Demands
 from .foreign import Module, Optimizer
@@ -19,9 +18,9 @@ from .model_state import ModelStateWatch
 from .observer import attach_observer
 from .out_of_memory import OutOfMemoryRecorder
 from .sampler import WATCH_S, Sampler
-from .steps import StepBoundaries, StepEnd
+from .steps import StepBoundaries
 from .thread import SamplerThread
-from .training_device import TrainingDevice, is_loader_worker
+from .training_device import Taken, TrainingDevice, is_loader_worker
 from .transport import Connection
 
 _CARE_EVERY_S = 1.0
@@ -157,16 +156,19 @@ class Session:
         if is_care_due and optimizer is not None:
             self._device.note_optimizer(optimizer)
             self._model.note_optimizer(optimizer)
-        reading = NOTHING
+        taken: Taken = (None, None)
         if now_s - self._last_read_s >= _READ_EVERY_S:
             self._last_read_s = now_s
-            reading = self._device.read()
-        self._sampler.digest.note_end(StepEnd(now_s, self._clock.wall_s(), reading))
+            taken = self._device.take()
+        self._sampler.digest.note_end((now_s, self._clock.wall_s(), taken))
         if is_care_due:
             self._take_care(now_s)
 
     def _take_care(self, now_s: float) -> None:
         """Do what only the thread that trains may do, and not at every step."""
+        leftover, current.leftover = current.leftover, None
+        if leftover is not None:
+            leftover(self.torch)
         state = self._model.measure()
         if state is not None:
             self._sampler.outbox.put_model_state(state)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from .backends import NOTHING, Backend, HostBackend, Reading, find_backend
+from .backends import Backend, HostBackend, find_backend
 from .foreign import Foreign, Module, Optimizer
+
+Taken = tuple["Backend | None", Foreign]
+"""What an allocator said at one moment, and the backend that understands it."""
 
 
 class TrainingDevice:
@@ -56,10 +59,10 @@ class TrainingDevice:
         if self.backend is None or isinstance(self.backend, HostBackend) or self.index is None:
             self.look()
 
-    def read(self) -> Reading:
-        """Return what the allocator says."""
+    def take(self) -> Taken:
+        """Return what the allocator says, and who understands it."""
         backend = self.backend
-        return NOTHING if backend is None else backend.read(self.index)
+        return backend, (None if backend is None else backend.take(self.index))
 
 
 def is_loader_worker() -> bool:

@@ -1,6 +1,6 @@
 """Where steps end, how long they last, and which figures of them are exact."""
 
-from vramscope.engine.probe.backends import NOTHING, Reading
+from vramscope.engine.probe.backends import NOTHING, Backend, Reading
 from vramscope.engine.probe.digest import Digest
 from vramscope.engine.probe.outbox import Outbox
 from vramscope.engine.probe.steps import StepBoundaries, StepEnd, StepWatch
@@ -9,6 +9,13 @@ from vramscope.engine.probe.wire import StepRow
 
 def at(allocated: int, peak: int) -> Reading:
     return Reading(allocated_bytes=allocated, peak_bytes=peak)
+
+
+class Saying(Backend):
+    """A backend that is handed readings as they are."""
+
+    def understand(self, taken: Reading) -> Reading:
+        return taken
 
 
 def end(watch: StepWatch, reading: Reading, monotonic_s: float = 5.0, wall_s: float = 7.0) -> StepRow:
@@ -40,10 +47,11 @@ def test_durations_are_monotonic_and_ends_are_wall_time() -> None:
 def test_samples_and_ends_are_taken_in_the_order_of_time() -> None:
     outbox = Outbox()
     digest = Digest(outbox)
-    digest.note_end(StepEnd(1.0, 101.0, at(100, 900)))
-    digest.note_end(StepEnd(3.0, 103.0, at(120, 900)))
-    digest.note_sample(2.0, 102.0, at(400, 900))
-    digest.note_sample(3.5, 103.5, at(800, 900))
+    says = Saying()
+    digest.note_end((1.0, 101.0, (says, at(100, 900))))
+    digest.note_end((3.0, 103.0, (says, at(120, 900))))
+    digest.note_sample((2.0, 102.0, (says, at(400, 900))))
+    digest.note_sample((3.5, 103.5, (says, at(800, 900))))
     digest.work((None, None), None)
     assert [(step[0], step[4]) for step in digest.recent.steps] == [(1, 100), (2, 400)]
     assert [(row[0], row[1], row[-1]) for row in digest.recent.rows()] == [(102.0, 400, 1), (103.5, 800, 2)]

@@ -48,17 +48,16 @@ class AllocatorBackend(Backend):
         most, negative = max(held, default=(0, 0))
         return -negative if most else None
 
-    def read(self, device: int | None) -> Reading:
-        """Return what the allocator of a device says."""
-        if device is None:
+    def take(self, device: int | None) -> Foreign:
+        """Return the statistics of a device, nested where there are such."""
+        ask = self._flat if self._nested is None else self._nested
+        return None if device is None or ask is None else ask(device)
+
+    def understand(self, taken: Foreign) -> Reading:
+        """Return the figures of a reading; those that nobody counts are left out."""
+        if not taken:
             return NOTHING
-        if self._nested is not None:
-            reading = read_nested(self._nested(device))
-        elif self._flat is not None:
-            reading = read_flat(self._flat(device))
-        else:
-            return NOTHING
-        return self._correct(reading)
+        return self._correct(read_flat(taken) if self._nested is None else read_nested(taken))
 
     def read_pinned(self) -> int | None:
         """Return bytes of pinned host memory that the caching host allocator holds."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..foreign import Module
+from ..foreign import Foreign, Module
 from .reading import NOTHING, Reading
 
 
@@ -26,9 +26,17 @@ class Backend:
         """Return the ordinal of the device that holds most of this process's bytes."""
         return None
 
+    def take(self, device: int | None) -> Foreign:
+        """Return what the allocator of a device says, as it says it."""
+        return None
+
+    def understand(self, taken: Foreign) -> Reading:
+        """Return the reading in what was taken; may be called later, in another thread."""
+        return NOTHING
+
     def read(self, device: int | None) -> Reading:
         """Return what the allocator of a device says."""
-        return NOTHING
+        return self.understand(self.take(device))
 
     def read_pinned(self) -> int | None:
         """Return bytes of pinned host memory."""
