@@ -17,7 +17,7 @@ LABEL_CELLS = 14
 LEAST_CELL_BYTES = 256 * KIB
 MOST_CELL_BYTES = 4096 * MIB
 FULL_SHARE, EMPTY_SHARE, HALF_SHARE = 0.995, 0.005, 0.5
-"""Live part of a cell from which it counts as full, up to which as empty, and from which as mostly full."""
+"""Live part of a cell from which it counts as full, up to which as empty, and above which as mostly full."""
 
 
 class SegmentPool(NamedTuple):
@@ -143,7 +143,9 @@ def _look_of(share: float, glyphs: Glyphs, *, is_stranded: bool) -> tuple[str, R
         return full, "fill"
     if share <= EMPTY_SHARE:
         return (stranded, "medium") if is_stranded else (free, "faint")
-    return (mostly if share >= HALF_SHARE else partly), "fill"
+    if share > HALF_SHARE:
+        return mostly, "fill"
+    return partly, "medium" if is_stranded else "fill"
 
 
 def _measure_cells(segment: Segment, count: int) -> list[float]:

@@ -15,6 +15,12 @@ from .rank_facts import SHORT_NAMES
 
 WORDY_FROM_CELLS = 64
 """Width from which parts have their full names."""
+NARROW_NAMES: dict[PartKind, str] = {
+    **SHORT_NAMES,
+    "awaiting_free": "awaiting",
+    "stranded": "stranded",
+}
+"""Names of parts that stand by themselves where there is little room."""
 NOT_OF_ONE_INSTANT = "(driver and allocator were not read at one instant)"
 
 
@@ -79,11 +85,7 @@ def _name_parts(gap: MemoryGap, view: DeviceView, glyphs: Glyphs, *, is_wordy: b
     }
     for part in gap.parts:
         if part.size_bytes:
-            short = (
-                part.kinds[0]
-                if part.kinds[0] == "stranded"
-                else "+".join(dict.fromkeys(SHORT_NAMES[kind] for kind in part.kinds))
-            )
+            short = "+".join(dict.fromkeys(NARROW_NAMES[kind] for kind in part.kinds))
             yield Part(part.name if is_wordy else short, part.size_bytes, *looks[part.kinds[0]])
 
 

@@ -114,4 +114,4 @@ def step_facts(view: DeviceView, glyphs: Glyphs) -> list[Line]:
     number = f"{last:,}" if first == last else f"{first:,}–{last:,}"
     duration = duration_text(max(durations, default=None), glyphs)
     role: Role = "text" if all(rank.state == "ok" for rank in view.ranks) else "muted"
-    return [[Span("step ", "muted"), Span(f"{number} {duration}", role)]]
+    return [[Span("step ", "muted"), Span(f"{number}  {duration}", role)]]

@@ -7,7 +7,7 @@ from vramscope.engine.model import Segment, SegmentMap
 from vramscope.engine.units import MIB
 from vramscope.tui.drawing.glyphs import ASCII, UNICODE, Glyphs
 from vramscope.tui.drawing.segment_map import LABEL_CELLS, draw_segment_map
-from vramscope.tui.drawing.spans import line_text, line_width
+from vramscope.tui.drawing.spans import Span, line_text, line_width
 
 
 def _segment(*blocks_mib: tuple[int, int], **changes: object) -> Segment:
@@ -47,6 +47,12 @@ def test_partly_used_cells_are_lighter_the_less_they_hold() -> None:
     assert _draw(mostly, little, width=2, rows=1) == [" large        ▓▒"]
 
 
+def test_a_cell_that_is_half_stranded_stands_out_and_one_of_an_expandable_segment_does_not() -> None:
+    half, expandable = _segment((2, 1), (2, 0)), _segment((2, 1), (2, 0), is_expandable=True)
+    lines, _ = draw_segment_map(_map(half, expandable), LABEL_CELLS + 1, 2, UNICODE)
+    assert [line[-1] for line in lines] == [Span("▒", "medium"), Span("▒", "fill")]
+
+
 def test_an_expandable_segment_strands_nothing_that_is_a_whole_cell() -> None:
     assert _draw(_segment((2, 1), (2, 0), is_expandable=True), width=4, rows=1) == [" expandable   ██··"]
 
@@ -62,7 +68,7 @@ def test_pools_are_drawn_by_themselves() -> None:
 
 
 def test_cells_grow_until_the_map_fits_and_many_segments_take_a_cell_each() -> None:
-    small = [_segment((1, 1), (1, 0), pool="small") for _ in range(100)]
+    small = [_segment((3, 1), (1, 0), pool="small") for _ in range(100)]
     assert _draw(*small, width=50, rows=2) == [" small        " + "▓" * 50, " " * 14 + "▓" * 50]
     assert len(_draw(*small, width=10, rows=2)) == 10, "a segment has a cell at least, so the map is longer"
     assert draw_segment_map(_map(_segment((64, 1))), LABEL_CELLS + 8, 1, UNICODE)[1] == 8 * MIB

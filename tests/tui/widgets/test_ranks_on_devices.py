@@ -38,7 +38,7 @@ def _one(rank: RankSample, width: int = 120, height: int = 12) -> str:
 def test_a_large_device_names_its_rank_its_place_and_its_step() -> None:
     lines = _draw(with_ranks(*make_job(1)), 120, 12)
     assert lines[0].startswith(" 0 H100 80GB HBM3  rank 0 tp0 pp0   ? unknown")
-    assert "step 1,842 1.04 s" in lines[2]
+    assert "step 1,842  1.04 s" in lines[2]
     assert "▓" in lines[1]
 
 
@@ -81,7 +81,7 @@ def test_refusals_of_the_device_are_told_only_where_there_were_any() -> None:
 def test_steps_of_several_ranks_are_told_as_a_span_with_the_slowest() -> None:
     devices, ranks = make_crowd()
     ranks[1] = msgspec.structs.replace(ranks[1], step=StepReading(1840, NOON_S, 2.5))
-    assert "step 1,840–1,842 2.50 s" in _draw(with_ranks(devices, ranks), 120, 12)[2]
+    assert "step 1,840–1,842  2.50 s" in _draw(with_ranks(devices, ranks), 120, 12)[2]
 
 
 def test_simulated_devices_and_processors_say_what_they_are_at_every_size() -> None:
@@ -154,7 +154,7 @@ def test_every_size_has_exact_rows(count: int, glyphs: Glyphs) -> None:
 
 def test_what_fills_a_device_is_told_part_by_part() -> None:
     lines = _draw(with_ranks(*make_job(1)), 120, 12)
-    assert "alloc 50.0  cache 6.8  context 1.6  unnamed 0.7   step 1,842 1.04 s" in lines[2]
+    assert "alloc 50.0  cache 6.8  context 1.6  unnamed 0.7   step 1,842  1.04 s" in lines[2]
     assert "stranded 0.4 of 6.8 cached" in lines[2]
 
 
