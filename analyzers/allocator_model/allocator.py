@@ -228,10 +228,15 @@ class CachingAllocator:
         return self._read(self._describe)
 
     def _describe_segments(self) -> list[dict[str, Any]]:
-        return describe_segments(self._heap, self._live.values(), self.device)
+        return describe_segments(self._heap, self._blocks_in_use(), self.device)
 
     def _describe(self) -> dict[str, Any]:
-        return describe_heap(self._heap, self._live.values(), self.device)
+        return describe_heap(self._heap, self._blocks_in_use(), self.device)
+
+    def _blocks_in_use(self) -> list[Block]:
+        """Return the live blocks, and those whose free is queued."""
+        queued = [argument for _, arguments in list(self._queue) for argument in arguments]
+        return [*list(self._live.values()), *(block for block in queued if isinstance(block, Block))]
 
     def _read(self, read: Callable[[], _Read]) -> _Read:
         """Run what only reads; inside an operation of this thread, on what is there."""

@@ -47,7 +47,7 @@ def _walk(heap: RuledHeap, allocated: Iterable[Block]) -> Iterator[Block]:
     for pool in (heap.small, heap.large, *private):
         yield from pool.free_blocks()
     yield from heap.events.waiting()
-    yield from list(allocated)
+    yield from allocated
 
 
 def _describe_segment(head: Block, device: int) -> dict[str, Any]:
