@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_BUILD_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet -c constraints.txt
 DEVICES ?= 8
 
-.PHONY: help run test check demo bench pictures clean
+.PHONY: help run test check demo pretend bench pictures clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 18
@@ -27,8 +27,11 @@ check: $(VENV)/.tested ## format, lint, types, import contracts, tests: the whol
 	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/python -m pytest -m "not static" $(ARGS)
 
-demo: $(VENV)/.installed ## live view of simulated devices (DEVICES=64); needs a C compiler
-	@$(BIN)/python -m benchmarks.demo --devices $(DEVICES) $(ARGS)
+demo: $(VENV)/.trained ## a real job on a simulated card, and the live view on it: leak and out of memory (installs torch)
+	@$(BIN)/vramscope demo $(ARGS)
+
+pretend: $(VENV)/.installed ## live view of pretend devices (DEVICES=64); needs a C compiler
+	@$(BIN)/python -m benchmarks.pretend --devices $(DEVICES) $(ARGS)
 
 bench: $(VENV)/.benched ## measure CPU, memory, start-up and latency beside nvitop; JSON in benchmarks/results
 	@$(BIN)/python -m benchmarks $(ARGS)
@@ -45,6 +48,10 @@ $(BIN)/python:
 $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "vramscope: installing into $(VENV)" >&2
 	@$(PIP) --editable . && touch $@
+
+$(VENV)/.trained: $(VENV)/.installed
+	@echo "vramscope: installing what the demo trains with into $(VENV)" >&2
+	@$(PIP) --editable '.[train]' && touch $@
 
 $(VENV)/.tested: $(VENV)/.installed
 	@echo "vramscope: installing what the tests need into $(VENV)" >&2

@@ -1,6 +1,7 @@
 """Opening the live view: check the terminal, run the application, leave the terminal as it was."""
 
 import os
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,6 +41,7 @@ def run_app(
     save_settings: Callable[[Mapping[str, object]], Path] | None = None,
     local_node: str | None = None,
     clock: Clock | None = None,
+    duration_s: float | None = None,
 ) -> int:
     """Show a feed until the user quits, and return the exit code: 0, or 128 and the signal that ended it.
 
@@ -49,6 +51,7 @@ def run_app(
         save_settings: Writes settings by name and returns the file; None where they cannot be kept.
         local_node: Name of the node whose processes can be signalled from here; None for any.
         clock: Where time is read; None for this machine's clock.
+        duration_s: Seconds after which the view ends by itself; None for never.
 
     Raises:
         UsageError: Nothing can be drawn here.
@@ -68,16 +71,19 @@ def run_app(
         save_settings=save_settings,
         on_exit_asked=shutdown.start_countdown,
     )
-    return run_to_end(app, shutdown, settings)
+    return run_to_end(app, shutdown, settings, duration_s=duration_s)
 
 
-def run_to_end(app: "TerminalApp", shutdown: "Shutdown", settings: Settings) -> int:
+def run_to_end(
+    app: "TerminalApp", shutdown: "Shutdown", settings: Settings, *, duration_s: float | None = None
+) -> int:
     """Run an application to its end and return the exit code.
 
     Args:
         app: What is shown.
         shutdown: Ends it on a signal.
         settings: What the user set.
+        duration_s: Seconds after which it ends by itself; None for never.
 
     Raises:
         Exception: What the application did not expect; its terminal is restored, and nothing was printed.
@@ -85,10 +91,15 @@ def run_to_end(app: "TerminalApp", shutdown: "Shutdown", settings: Settings) -> 
     # Textual would print a page of the program's variables; the caller knows how an error is told.
     app.error_console.quiet = True
     has_mouse = app.abilities.has_mouse if settings.mouse is None else settings.mouse
+    timer = threading.Timer(duration_s or 0.0, lambda: app.call_later(app.action_quit))
+    timer.daemon = True
+    if duration_s is not None:
+        timer.start()
     shutdown.install()
     try:
         app.run(mouse=has_mouse)
     finally:
+        timer.cancel()
         shutdown.uninstall()
     if app._exception is not None:  # Textual keeps it there, and tells nobody else
         raise app._exception

@@ -20,7 +20,7 @@ from .attendance import VIEWER_WITHIN_S
 from .endpoints import SOCKET_NAMES
 from .hub import Hub, stop_on_signals
 from .lock import LOCK_NAME, HubLock
-from .processes import LOG_NAMES
+from .processes import LEDGERS_NAME, LOG_NAMES
 from .supervisor import WorkerSupervisor
 
 
@@ -120,6 +120,9 @@ def _tidy(folder: Path, *, is_private: bool) -> None:
         for name in names:
             (folder / name).unlink(missing_ok=True)
         if is_private:
+            import shutil
+
+            shutil.rmtree(folder / LEDGERS_NAME, ignore_errors=True)
             folder.rmdir()
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 
+from ..bus.processes import LEDGERS_NAME
 from ..errors import UsageError
 from ..units import GIB, MIB, format_bytes, format_gib
 from .parts import SIMULATION, locate_allocator_model
@@ -65,7 +66,7 @@ def describe_for_job(
         context_bytes=device.context_bytes,
         host_reserve_bytes=device.host_reserve_bytes,
         job=job,
-        ledger_dir=str(runtime_dir / "ledgers" / job),
+        ledger_dir=str(runtime_dir / LEDGERS_NAME / job),
         allocator_settings=settings,
         simulation_path=str(SIMULATION),
         allocator_path=str(locate_allocator_model()),

@@ -17,19 +17,20 @@ from small_gpt import SmallGPT, language_loss  # found beside this script
 VOCABULARY = 8192
 CONTEXT = 16_384
 """Positions that the model knows; batches are far shorter, so that a step is quick on any machine."""
+BATCH = 4
 LENGTHS = range(64, 257, 8)
-EVALUATED_LENGTHS = range(32, 97)
+EVALUATED_LENGTHS = range(40, 113)
 EVALUATE_EVERY = 2
 """Steps from one evaluation to the next."""
 
 
-def train(steps: int, seed: int, batch: int, pace_s: float) -> None:
+def train(steps: int, seed: int, evaluated: int, pace_s: float) -> None:
     """Train on random tokens until `steps` steps are done, whatever happens on the way.
 
     Args:
         steps: Steps to train.
         seed: Seed of weights and batches.
-        batch: Sequences of a batch.
+        evaluated: Sequences of an evaluation.
         pace_s: Least seconds from one step to the next.
     """
     torch.manual_seed(seed)
@@ -39,22 +40,24 @@ def train(steps: int, seed: int, batch: int, pace_s: float) -> None:
     kept: list[torch.Tensor] = []
     for step in range(1, steps + 1):
         started_s = time.monotonic()
+        told = ""
         try:
-            loss = train_step(model, optimizer, batch, lengths.choice(LENGTHS))
+            told = f"loss {train_step(model, optimizer, lengths.choice(LENGTHS)):.3f}"
             if step % EVALUATE_EVERY == 0:
-                kept.append(evaluate(model, batch, lengths.choice(EVALUATED_LENGTHS)))
+                kept.append(evaluate(model, evaluated, lengths.choice(EVALUATED_LENGTHS)))
         except torch.OutOfMemoryError as error:
-            print(f"step {step}: {error}", flush=True)  # noqa: T201 - a script talks to whoever runs it
+            told = str(error)
             kept.clear()
             optimizer.zero_grad(set_to_none=True)
-            continue
-        print(f"step {step}: loss {loss:.3f}, {len(kept)} evaluations kept", flush=True)  # noqa: T201
+        if not kept:
+            torch.cuda.empty_cache()  # not above: the error holds on to tensors
+        print(f"step {step}: {told}, {len(kept)} evaluations kept", flush=True)  # noqa: T201
         time.sleep(max(0.0, pace_s - (time.monotonic() - started_s)))
 
 
-def train_step(model: SmallGPT, optimizer: torch.optim.Optimizer, batch: int, length: int) -> float:
+def train_step(model: SmallGPT, optimizer: torch.optim.Optimizer, length: int) -> float:
     """Train on one batch of sequences of `length` tokens and return the loss."""
-    tokens = torch.randint(VOCABULARY, (batch, length), device="cuda")
+    tokens = torch.randint(VOCABULARY, (BATCH, length), device="cuda")
     loss: torch.Tensor = language_loss(model(tokens), tokens)
     loss.backward()
     optimizer.step()
@@ -63,9 +66,9 @@ def train_step(model: SmallGPT, optimizer: torch.optim.Optimizer, batch: int, le
     return value
 
 
-def evaluate(model: SmallGPT, batch: int, length: int) -> torch.Tensor:
-    """Return the logits of a small batch, and with them the whole graph: the bug that is shown."""
-    tokens = torch.randint(VOCABULARY, (max(1, batch // 4), length), device="cuda")
+def evaluate(model: SmallGPT, sequences: int, length: int) -> torch.Tensor:
+    """Return the logits of some sequences, and with them the whole graph: the bug that is shown."""
+    tokens = torch.randint(VOCABULARY, (sequences, length), device="cuda")
     logits: torch.Tensor = model(tokens)
     return logits
 
@@ -75,7 +78,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--steps", type=int, default=100_000, help="steps to train (default 100000)")
     parser.add_argument("--seed", type=int, default=0, help="seed of weights and batches (default 0)")
-    parser.add_argument("--batch", type=int, default=4, help="sequences of a batch (default 4)")
+    parser.add_argument("--evaluate", type=int, default=1, help="sequences of an evaluation (default 1)")
     parser.add_argument(
         "--pace",
         type=float,
@@ -83,7 +86,7 @@ def main() -> None:
         help="least seconds from one step to the next (default 0: as fast as it goes)",
     )
     arguments = parser.parse_args()
-    train(arguments.steps, arguments.seed, arguments.batch, arguments.pace)
+    train(arguments.steps, arguments.seed, arguments.evaluate, arguments.pace)
 
 
 if __name__ == "__main__":

@@ -32,7 +32,12 @@ def show_live(arguments: Namespace) -> int:
 
 
 def open_view(
-    start_feed: "Callable[[], Feed]", settings: Settings, *, config: Path | None, local_node: str | None
+    start_feed: "Callable[[], Feed]",
+    settings: Settings,
+    *,
+    config: Path | None,
+    local_node: str | None,
+    duration_s: float | None = None,
 ) -> int:
     """Show a feed until the view is quit; return the exit code.
 
@@ -41,6 +46,7 @@ def open_view(
         settings: Settings of this run.
         config: Settings file that was named on the command line, into which settings are then saved.
         local_node: Name of the node whose processes run here.
+        duration_s: Seconds after which the view ends by itself; None for never.
 
     Raises:
         UsageError: Nothing can be drawn here.
@@ -51,4 +57,6 @@ def open_view(
         return save_settings(values, path=config)
 
     check_terminal(settings)
-    return run_app(start_feed(), settings=settings, save_settings=save, local_node=local_node)
+    return run_app(
+        start_feed(), settings=settings, save_settings=save, local_node=local_node, duration_s=duration_s
+    )

@@ -1,4 +1,4 @@
-"""Open the live view on simulated devices: `make demo`, or python -m benchmarks.demo --devices 64.
+"""Open the live view on pretend devices: `make pretend`, or python -m benchmarks.pretend --devices 64.
 
 The real program, hub and worker run over a pretend driver library that this compiles; device names say so.
 """
@@ -58,7 +58,7 @@ class Ending:
 
 def main() -> int:
     """Run vramscope on a pretend machine and return its exit code."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.demo", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.pretend", description=__doc__)
     parser.add_argument("--devices", type=int, default=8, help=f"1 to {MOST_DEVICES} (8)")
     options, arguments = parser.parse_known_args()
     if not 1 <= options.devices <= MOST_DEVICES:
@@ -68,12 +68,12 @@ def main() -> int:
     try:
         machine = Machine(options.devices, name="Simulated GPU 80GB")
     except FileNotFoundError as error:
-        print(f"make demo: {error} (Debian: apt-get install gcc libc6-dev)", file=sys.stderr)
+        print(f"make pretend: {error} (Debian: apt-get install gcc libc6-dev)", file=sys.stderr)
         return 2
     with machine:
         if ending.number is not None:
             return 128 + ending.number
-        print("make demo: these devices are simulated", file=sys.stderr)
+        print("make pretend: these devices are pretended", file=sys.stderr)
         code = ending.run([*find_vramscope().live, *arguments], _make_environment(machine))
         # The agent leaves a moment after its viewer; until then it writes into the folder.
         machine.wait_until_gone(machine.folder)
