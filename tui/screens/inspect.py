@@ -9,7 +9,7 @@ from ..compositor import ThriftyScreen
 from ..drawing.glyphs import Glyphs
 from ..inspect_bindings import INSPECT_BINDINGS
 from ..inspected import REPORT_WIDTH, Inspected, InspectedDevice
-from ..widgets.inspect_picture import InspectPicture
+from ..widgets.inspect_picture import InspectPicture, wrap_verdict
 from ..widgets.inspect_stacks import NARROW_CELLS, InspectStacks, draw_heading
 from ..widgets.key_line import KeyLine
 from ..widgets.one_line import OneLine, Piece, join_pieces
@@ -96,7 +96,6 @@ class InspectScreen(ThriftyScreen[None]):
         if device is None:
             self._verdict.set_pieces([Piece("nothing was allocated on any device")])
             return
-        self._verdict.set_pieces(self._draw_verdict(device))
         self._facts.set_pieces(self._draw_facts(device))
         self._arrange(self.size.width, self.size.height)
         self.stacks.show(device.stacks)
@@ -114,7 +113,7 @@ class InspectScreen(ThriftyScreen[None]):
         self._title.set_pieces([Piece("vramscope inspect  ", "accent"), *join_pieces(facts)])
 
     def _draw_verdict(self, device: InspectedDevice) -> list[Piece]:
-        pieces = [Piece(device.sentences[0] if device.sentences else "nothing was allocated", "strong")]
+        pieces = [Piece(wrap_verdict(device, self.size.width, self.size.height)[0], "strong")]
         if device.failures:
             pieces.insert(0, Piece(f"{self.glyphs.risk('critical')} ", "critical"))
         return pieces
@@ -145,6 +144,7 @@ class InspectScreen(ThriftyScreen[None]):
         if self.device is not None:
             told = [Piece(_count_stacks(self.device), "muted")] if width >= NARROW_CELLS else []
             self._heading.set_pieces([Piece(draw_heading(width), "muted")], told)
+            self._verdict.set_pieces(self._draw_verdict(self.device))
         rows = height - HEAD_ROWS - FOOT_ROWS - 1
         listed = len(self.device.stacks) if self.device else 0
         list_rows = max(LEAST_STACK_ROWS, min(listed, rows * 2 // 5))

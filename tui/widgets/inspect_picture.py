@@ -1,5 +1,7 @@
 """What a file says at a glance: the bar, the history and the segment map of one device."""
 
+import textwrap
+
 from ...engine.units import format_bytes
 from ..drawing.glyphs import Glyphs
 from ..drawing.level_graph import draw_level_graph
@@ -14,6 +16,11 @@ LEAST_HISTORY_ROWS = 5
 MOST_HISTORY_ROWS = 20
 LEAST_MAP_ROWS = 2
 MOST_MAP_ROWS = 12
+LEAST_HEIGHT_TO_WRAP = 20
+LEAST_WIDTH_TO_WRAP = 40
+VERDICT_MARGIN = 4
+"""Cells for the mark and the margins."""
+MOST_VERDICT_LINES = 3
 MOST_SENTENCES = 4
 """Sentences below the first, which stands in the line of the verdict."""
 LEAST_ROWS_FOR_SENTENCES = 11
@@ -42,6 +49,7 @@ class InspectPicture(LinePage, can_focus=False):
         if device is None or width < 4:
             return []
         lines = self._draw_bar(device, width)
+        lines = [*self._continue_verdict(device, width), *lines]
         told = [[Span(f" {sentence}")] for sentence in device.sentences[1:]]
         lines += told[: max(0, min(MOST_SENTENCES, height - len(lines) - LEAST_ROWS_FOR_SENTENCES))]
         left = height - len(lines)
@@ -52,6 +60,10 @@ class InspectPicture(LinePage, can_focus=False):
         lines += drawn_map
         is_ascii, ellipsis = self._glyphs.name == "ascii", self._glyphs.ellipsis
         return [fit_line(line, width, is_ascii=is_ascii, ellipsis=ellipsis) for line in lines[:height]]
+
+    def _continue_verdict(self, device: InspectedDevice, width: int) -> list[Line]:
+        rest = wrap_verdict(device, width, self.screen.size.height)[1:]
+        return [[Span(f"   {line}" if device.failures else f" {line}", "strong")] for line in rest]
 
     def _draw_bar(self, device: InspectedDevice, width: int) -> list[Line]:
         parts = [self._look_at(part) for part in device.parts]
@@ -104,6 +116,20 @@ class InspectPicture(LinePage, can_focus=False):
         for glyph, role, name in zip(self._glyphs.segment, roles, names, strict=True):
             line += [Span(f"{glyph} ", role), Span(f"{name}  ", "muted")]
         return line
+
+
+def wrap_verdict(device: InspectedDevice, width: int, height: int) -> list[str]:
+    """Return the first sentence in the lines that it takes; in one, to be cut, where the screen is low.
+
+    Args:
+        device: What is shown.
+        width: Cells of the screen.
+        height: Rows of the screen.
+    """
+    sentence = device.sentences[0] if device.sentences else "nothing was allocated"
+    if height < LEAST_HEIGHT_TO_WRAP or width < LEAST_WIDTH_TO_WRAP:
+        return [sentence]
+    return textwrap.wrap(sentence, width - VERDICT_MARGIN, break_on_hyphens=False)[:MOST_VERDICT_LINES]
 
 
 def share_rows(rows: int, *, has_history: bool) -> tuple[int, int]:
