@@ -26,7 +26,9 @@ LEAST_SIZE_BYTES = 896 * MIB
 PACE_S = 0.5
 """Least seconds of a step: a quick machine shall not be through with the story in ten seconds."""
 STORY_S = 90.0
-"""Seconds from the start to the first error, on a machine that keeps the pace."""
+"""Seconds from the first step to the first error."""
+EVALUATE_EVERY_S = 1.0
+"""Seconds from one evaluation of the script to the next: every other step at that pace."""
 BASE_BYTES = 826 * MIB
 """Context, and what the training itself makes the allocator reserve; measured on the simulated card."""
 KEPT_BYTES = 8 * MIB
@@ -97,8 +99,8 @@ class Demonstration:
 
     def _count_sequences(self) -> int:
         """Return how many sequences an evaluation takes for the card to be full in time."""
-        evaluations = STORY_S / (2 * PACE_S)
-        return max(1, round((self.device.total_bytes - BASE_BYTES) / evaluations / KEPT_BYTES))
+        leak_bytes = (self.device.total_bytes - BASE_BYTES) / (STORY_S / EVALUATE_EVERY_S)
+        return max(1, round(leak_bytes / KEPT_BYTES))
 
     def _make_environment(self) -> dict[str, str]:
         base = read_original_environment() | {"VRAMSCOPE_FLIGHT_DIR": str(self.flight_folder)}

@@ -1,7 +1,7 @@
 """Trains a small GPT that keeps what it should let go: it leaks, fragments and runs out of memory.
 
-Run by `vramscope demo` on a simulated device; a plain script otherwise, which asks for "cuda". Every few
-steps it evaluates and keeps the logits, as a logging bug does; sequence lengths vary, which fragments the
+Run by `vramscope demo` on a simulated device; a plain script otherwise, which asks for "cuda". Every
+second it evaluates and keeps the logits, as a logging bug does; sequence lengths vary, which fragments the
 cache. When memory is out it lets go of what it kept and goes on, so that the story repeats.
 """
 
@@ -20,8 +20,8 @@ CONTEXT = 16_384
 BATCH = 4
 LENGTHS = range(64, 257, 8)
 EVALUATED_LENGTHS = range(40, 113)
-EVALUATE_EVERY = 2
-"""Steps from one evaluation to the next."""
+EVALUATE_EVERY_S = 0.9
+"""Seconds from one evaluation to the next: what is kept grows as fast on a slow machine as on a fast one."""
 
 
 def train(steps: int, seed: int, evaluated: int, pace_s: float) -> None:
@@ -38,12 +38,14 @@ def train(steps: int, seed: int, evaluated: int, pace_s: float) -> None:
     model = SmallGPT(VOCABULARY, width=256, layers=4, heads=4, longest=CONTEXT).to("cuda")
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
     kept: list[torch.Tensor] = []
+    evaluated_s = time.monotonic()
     for step in range(1, steps + 1):
         started_s = time.monotonic()
         told = ""
         try:
             told = f"loss {train_step(model, optimizer, lengths.choice(LENGTHS)):.3f}"
-            if step % EVALUATE_EVERY == 0:
+            if time.monotonic() - evaluated_s >= EVALUATE_EVERY_S:
+                evaluated_s = time.monotonic()
                 kept.append(evaluate(model, evaluated, lengths.choice(EVALUATED_LENGTHS)))
         except torch.OutOfMemoryError as error:
             told = str(error)
