@@ -69,15 +69,9 @@ def load(path: str | None) -> dict[str, Any]:
     return content
 
 
-def test_a_record_tells_what_led_to_the_error(
-    session: Session, clock: WoundClock, cuda: StandInCuda, flights: Path, tmp_path: Path
-) -> None:
+def test_a_record_tells_what_led_to_the_error(session: Session, flights: Path, tmp_path: Path) -> None:
     with listen(tmp_path) as hub:
-        for _ in range(20):
-            session._tick()
-            clock.advance(0.1)
-        optimizer = StandInOptimizer()
-        session.meet_optimizer(optimizer)
+        session._tick()
         path = session.record_out_of_memory(2 << 30, MESSAGE, 1 << 30, None, None)
         (met,) = hub.wait_for(OutOfMemoryMet)
         assert isinstance(hub.connections[0][0], Hello)
@@ -105,6 +99,17 @@ def test_a_record_tells_what_led_to_the_error(
     innermost = failure["stack"][0]
     assert innermost[0] == __file__
     assert innermost[2] == "test_a_record_tells_what_led_to_the_error"
+
+
+def test_a_record_holds_samples_steps_statistics_and_segments(
+    session: Session, clock: WoundClock, flights: Path
+) -> None:
+    for _ in range(20):
+        session._tick()
+        clock.advance(0.1)
+    optimizer = StandInOptimizer()
+    session.meet_optimizer(optimizer)
+    record = load(session.record_out_of_memory(2 << 30, MESSAGE, 1 << 30, None, None))
     assert record["columns"] == list(COLUMNS)
     assert len(record["samples"]) == 20
     assert record["samples"][-1][1] == 40 * MIB
