@@ -18,6 +18,7 @@ from vramscope.tui.terminal import TerminalAbilities
 from vramscope.tui.widgets.one_line import OneLine
 
 from ..readers import flight_records
+from ..readers.snapshots import small_snapshot
 from .canned import StillClock
 from .inspect_files import bare_segments, rich_snapshot, save
 
@@ -99,6 +100,12 @@ async def test_a_flight_record_shows_the_verdict_the_gap_and_the_steps(
         assert "segments 1 of 8" in text
         assert "no stack was recorded" in text
         assert "2.0 GiB asked for at block (/job/model.py:40)" in text
+
+
+async def test_what_is_free_is_cut_into_stranded_and_what_can_be_given_back(tmp_path: Path) -> None:
+    async with opened(app := make_inspect_app(save(tmp_path, small_snapshot()))):
+        parts = "█ live 18 MiB + ▓ stranded 2 MiB + · can be given back 20 MiB"
+        assert f"reserved 40 MiB = {parts}" in shown(app)
 
 
 async def test_enter_shows_the_whole_stack_and_escape_goes_back(rich_file: Path) -> None:
