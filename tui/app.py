@@ -22,7 +22,6 @@ from .mailbox import SnapshotMailbox, is_same_picture
 from .process_rows import SortOrder
 from .process_signals import SignalPolicy
 from .recent_steps import RecentSteps
-from .screens.device import DeviceScreen
 from .screens.live import LiveScreen
 from .screens.node_screen import NodeScreen
 from .terminal import TerminalAbilities
@@ -31,6 +30,8 @@ from .terminal_driver import TerminalDriver
 
 if TYPE_CHECKING:
     from textual.driver import Driver
+
+    from .screens.device import DeviceScreen
 
 SaveSettings = Callable[[Mapping[str, object]], Path]
 """Writes settings by their names and returns the file."""
@@ -75,6 +76,7 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
         self._mailbox = SnapshotMailbox()
         self._newest = self._received = self._shown = Snapshot()
         self._steps = RecentSteps()
+        self._device: DeviceScreen | None = None
         self._is_paused = False
         self._skipped_at_start = 0
 
@@ -148,24 +150,23 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
     @property
     def node_screen(self) -> NodeScreen:
         """The screen of figures that is seen, be there a dialog over it or not."""
-        screens = (screen for screen in reversed(self.screen_stack) if isinstance(screen, NodeScreen))
-        return next(screens, self.live)
+        return self.live if self._device is None else self._device
 
     def action_show_live(self) -> None:
         """Go back to the live screen, with the device selected that was shown."""
         while self.screen is not self.live:
-            left = self.screen
             self.pop_screen()
-            if isinstance(left, DeviceScreen):
-                self.live.devices.selected = left.uuid
-                self.live.processes.order = left.processes.order
+        left, self._device = self._device, None
+        if left is not None:
+            self.live.devices.selected = left.uuid
+            self.live.processes.order = left.processes.order
         self._draw_on(self.live)
 
     def action_show_device(self) -> None:
         """Show the selected device in full, or else the fullest."""
         devices = self._shown.sample.devices if self._shown.sample else ()
-        if isinstance(self.node_screen, DeviceScreen):
-            while self.screen is not self.node_screen:
+        if self._device is not None:
+            while self.screen is not self._device:
                 self.pop_screen()
         elif not devices:
             self.notify("There is no device to show.", timeout=3)
@@ -181,11 +182,12 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
 
     def open_device(self, uuid: str) -> None:
         """Show a device in full."""
-        shown = self.node_screen
-        if isinstance(shown, DeviceScreen):
-            shown.show_device(uuid)
+        if self._device is not None:
+            self._device.show_device(uuid)
             return
-        screen = DeviceScreen(
+        from .screens.device import DeviceScreen
+
+        self._device = DeviceScreen(
             uuid,
             self.glyphs,
             self._feed,
@@ -194,10 +196,10 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
             self._steps,
             history_window_s=self.live.devices.history_window_s,
         )
-        screen.processes.order = self.live.processes.order
-        screen.paused_since_s = self.live.paused_since_s
-        screen.snapshot = self._shown
-        self.push_screen(screen)
+        self._device.processes.order = self.live.processes.order
+        self._device.paused_since_s = self.live.paused_since_s
+        self._device.snapshot = self._shown
+        self.push_screen(self._device)
 
     def action_pause(self) -> None:
         """Freeze the figures, or draw the newest ones again."""

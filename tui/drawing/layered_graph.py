@@ -37,28 +37,27 @@ def draw_layers(
         glyphs: Characters to draw with.
         role: Role of what live tensors fill.
     """
-    columns = [_draw_column(_measure(bucket, scale, rows), rows, glyphs.name) for bucket in buckets]
+    columns = [_draw_column(bucket, scale, rows, glyphs.name == "unicode") for bucket in buckets]
     looks = _looks(glyphs, role)
-    return [_join([column[row] for column in columns], looks, glyphs) for row in range(rows)]
+    return [_join([looks[column[row]] for column in columns]) for row in range(rows)]
 
 
 def _measure(bucket: Layers, scale: float, rows: int) -> tuple[int, ...]:
     """Return the ends of the layers in eighths of a row, none below the one under it."""
     ends: list[int] = []
     for value in bucket:
-        level = (
-            0 if value is None or scale <= 0 else round(min(1.0, max(0.0, value / scale)) * rows * EIGHTHS)
-        )
+        share = 0.0 if value is None or scale <= 0 else min(1.0, max(0.0, value / scale))
+        level = round(share * rows * EIGHTHS)
         if value:
             level = max(level, 1)
         ends.append(max(level, ends[-1] if ends else 0))
     return tuple(ends)
 
 
-@lru_cache(maxsize=8192)
-def _draw_column(ends: tuple[int, ...], rows: int, glyph_set: str) -> tuple[int, ...]:
+@lru_cache(maxsize=4096)
+def _draw_column(bucket: Layers, scale: float, rows: int, has_tips: bool) -> tuple[int, ...]:
     """Return, from the top down, the layer of each cell; the tip of the lowest one in negative eighths."""
-    has_tips = glyph_set == "unicode"
+    ends = _measure(bucket, scale, rows)
     tip, whole = ends[0] % EIGHTHS if has_tips else 0, ends[0] // EIGHTHS if has_tips else _round(ends[0])
     column = []
     for row in range(rows):
@@ -76,10 +75,10 @@ def _round(eighths: int) -> int:
     return max(1, (eighths + EIGHTHS // 2) // EIGHTHS) if eighths else 0
 
 
-def _looks(glyphs: Glyphs, role: Role) -> tuple[tuple[str, Role], ...]:
-    """Return glyph and role of nothing and of every layer, from the bottom up."""
+def _looks(glyphs: Glyphs, role: Role) -> dict[int, tuple[str, Role]]:
+    """Return glyph and role of nothing, of every layer from the bottom up, and of the tips of the lowest."""
     band: Role = "band" if role == "fill" else role
-    return (
+    layers: tuple[tuple[str, Role], ...] = (
         (" ", "text"),
         (glyphs.full, role),
         (glyphs.band, role),
@@ -87,15 +86,17 @@ def _looks(glyphs: Glyphs, role: Role) -> tuple[tuple[str, Role], ...]:
         (glyphs.rest, "muted"),
         (glyphs.band, "muted"),
     )
+    tips = {-eighths: (glyphs.levels[eighths - 1], role) for eighths in range(1, EIGHTHS)}
+    return {**dict(enumerate(layers)), **tips}
 
 
-def _join(cells: Sequence[int], looks: Sequence[tuple[str, Role]], glyphs: Glyphs) -> Line:
+def _join(cells: Sequence[tuple[str, Role]]) -> Line:
     """Return one row of cells with neighbours of one role in one span."""
     line: Line = []
-    for cell in cells:
-        glyph, role = looks[cell] if cell >= 0 else (glyphs.levels[-cell - 1], looks[1][1])
-        if line and line[-1].role == role:
-            line[-1] = Span(line[-1].text + glyph, role)
-        else:
-            line.append(Span(glyph, role))
+    start = 0
+    for index in range(1, len(cells) + 1):
+        if index == len(cells) or cells[index][1] != cells[start][1]:
+            text = "".join([glyph for glyph, _ in cells[start:index]])
+            line.append(Span(text, cells[start][1]))
+            start = index
     return line

@@ -89,10 +89,10 @@ class DeviceView:
 
     @property
     def name(self) -> str:
-        """Name of the device without its maker's; a recorded rank has none."""
-        if self.device.kind == "trace":
-            return ""
+        """Name of the device without its maker's; a recorded rank and a plain simulated card have none."""
         name = self.device.name or ""
+        if self.device.kind in ("trace", name):
+            return ""
         return name.removeprefix("NVIDIA ").removeprefix("Tesla ")
 
 

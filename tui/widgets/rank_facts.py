@@ -3,12 +3,15 @@
 from collections.abc import Iterator, Sequence
 
 from ...analyzers.gap import MemoryGap, PartKind
+from ...engine.units import GIB, MIB
 from ..drawing.glyphs import Glyphs
 from ..drawing.numbers import count_text, duration_text, gib_text
 from ..drawing.spans import Line, Role, Span
 from .device_view import DeviceView, SharedWidths
 from .rank_words import explain_state
 
+SMALL_BYTES = 4 * GIB
+"""Device used below which parts are told in MiB."""
 CACHED: frozenset[PartKind] = frozenset({"awaiting_free", "stranded", "cached"})
 """Kinds of what the allocators hold beyond live tensors."""
 SHORT_NAMES: dict[PartKind, str] = {
@@ -38,16 +41,23 @@ def rank_facts(view: DeviceView, widths: SharedWidths, glyphs: Glyphs, *, has_ga
 
 def gap_facts(gap: MemoryGap, widths: SharedWidths, glyphs: Glyphs) -> list[Line]:
     """Return what fills the device in one line, and how much of the cache is stranded."""
+    is_small = (gap.used_bytes or 0) < SMALL_BYTES
     parts: list[Line] = []
     for name, size_bytes in _shorten(gap):
-        figure = gib_text(size_bytes, glyphs).rjust(widths.figures if not parts else 0)
+        figure = _figure(size_bytes, glyphs, is_small=is_small).rjust(0 if parts else widths.figures)
         parts.append([Span(f"{name} ", "muted"), Span(figure)])
-    found: list[Line] = [[span for part in _space(parts) for span in part]] if parts else []
-    stranded, cached = gap.size_of("stranded"), _cached(gap)
+    unit = [Span(" MiB", "muted")] if is_small else []
+    found: list[Line] = [[span for part in _space(parts) for span in part] + unit] if parts else []
+    stranded = gap.size_of("stranded")
     if stranded:
-        words = f"stranded {gib_text(stranded, glyphs)} of {gib_text(cached, glyphs)} cached"
-        found.append([Span(words, "muted")])
+        held, cached = (_figure(size, glyphs, is_small=is_small) for size in (stranded, _cached(gap)))
+        found.append([Span(f"stranded {held} of {cached} cached", "muted")])
     return found
+
+
+def _figure(size_bytes: int, glyphs: Glyphs, *, is_small: bool) -> str:
+    """Return GiB with one place, or whole MiB where little is used."""
+    return f"{size_bytes / MIB:,.0f}" if is_small else gib_text(size_bytes, glyphs)
 
 
 def _space(parts: Sequence[Line]) -> Iterator[Line]:

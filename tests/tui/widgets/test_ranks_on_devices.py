@@ -163,3 +163,14 @@ def test_parts_that_cannot_be_told_apart_share_a_name() -> None:
     device = msgspec.structs.replace(make_trained(0, [rank]), processes=None)
     lines = _draw(with_ranks([device], [rank]), 120, 12)
     assert "alloc 50.0  cache 6.8  context+other 2.3" in lines[2]
+
+
+def test_what_fills_a_small_device_is_told_in_mebibytes() -> None:
+    rank = make_rank(0, allocator=make_allocator(0.125, 0.75))
+    assert "alloc  128  cache 768  context 1,638  unnamed 717 MiB" in _one(rank)
+
+
+def test_a_simulated_card_is_called_simulated_once() -> None:
+    devices, ranks = make_simulated(1)
+    plain = msgspec.structs.replace(devices[0], name="simulated")
+    assert _draw(with_ranks([plain], ranks), 120, 12)[0].startswith(" sim0   simulated  rank 0 ")
