@@ -1,6 +1,6 @@
 """Sizes of the CUDA caching allocator: how requests are rounded, pooled and backed by segments.
 
-Source: c10/cuda/CUDACachingAllocator.cpp and c10/core/AllocatorConfig.cpp of PyTorch 2.13.
+Source: c10/cuda/CUDACachingAllocator.cpp and c10/core/AllocatorConfig.cpp of PyTorch.
 """
 
 from __future__ import annotations

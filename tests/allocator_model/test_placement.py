@@ -120,6 +120,14 @@ def test_a_limit_of_splitting_keeps_large_blocks_for_large_requests() -> None:
     assert allocator.memory_stats()["oversize_segments.current"] == 2
 
 
+def test_a_request_of_just_the_limit_is_unsplittable_already() -> None:
+    allocator = make_allocator("max_split_size_mb:100")
+    cached = allocator.malloc(110 * MIB)
+    allocator.free(cached)
+    assert allocator.malloc(100 * MIB - 512) != cached
+    assert allocator.malloc(100 * MIB) == cached
+
+
 def test_unsplittable_blocks_may_be_larger_by_what_is_set() -> None:
     allocator = make_allocator("max_split_size_mb:100,max_non_split_rounding_mb:200")
     large = allocator.malloc(300 * MIB)

@@ -56,6 +56,15 @@ def test_no_events_are_no_memory() -> None:
     assert find_least_capacity([]) == 0
 
 
+@pytest.mark.parametrize("last_mib", range(72, 110, 2))
+def test_the_least_card_holds_what_is_stranded_and_nothing_that_can_go_back(last_mib: int) -> None:
+    """5 MiB strand a segment of 50; the one of 70 can go back before the last block comes."""
+    events = [(1, 50), (2, 70), (1, 0), (3, 5), (2, 0), (4, last_mib)]
+    trace = [(block, size * MIB) for block, size in events]
+    assert replay(trace).peak_reserved_bytes == (50 + 70 + last_mib) * MIB
+    assert find_least_capacity(trace) == (50 + last_mib) * MIB
+
+
 def _make_valid(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """Turn an allocation of a live block into its freeing."""
     live: set[int] = set()
