@@ -33,6 +33,7 @@ from .latency import as_seconds, format_latencies, measure_latencies
 from .live_view import Steadiness, format_live_views, measure_live_views
 from .probe_cost import format_probe_cost, judge_probe_cost, measure_probe_cost
 from .programs import find_nvitop, find_programs
+from .simulated_device import format_simulation, judge_simulation, measure_simulation
 from .snapshot_reader import (
     as_figures,
     format_snapshot_reader,
@@ -42,7 +43,7 @@ from .snapshot_reader import (
 from .start_up import format_start_up, measure_start_up
 
 RESULTS = Path(__file__).parent / "results"
-PARTS = ("live", "agent", "start", "latency", "imports", "attach", "snapshot", "allocator")
+PARTS = ("live", "agent", "start", "latency", "imports", "attach", "snapshot", "allocator", "simulation")
 
 
 class Report:
@@ -91,6 +92,7 @@ def main() -> int:
         "attach": add_attach,
         "snapshot": add_snapshot_reader,
         "allocator": add_allocator_model,
+        "simulation": add_simulation,
     }
     for name, measure in measures.items():
         if name in options.parts:
@@ -161,6 +163,12 @@ def add_latencies(report: Report, options: argparse.Namespace) -> None:
     """Measure keys and quitting."""
     latencies = measure_latencies(find_programs(), 8, options.runs)
     report.add("latency", format_latencies(latencies), as_seconds(latencies), judge_latencies(latencies))
+
+
+def add_simulation(report: Report, options: argparse.Namespace) -> None:
+    """Measure a step on the simulated device against the plain step."""
+    cost = measure_simulation(4 * options.runs)
+    report.add("simulated_device", format_simulation(cost), asdict(cost), judge_simulation(cost))
 
 
 def add_imports(report: Report, options: argparse.Namespace) -> None:

@@ -10,7 +10,7 @@ from torch.utils import _device as default_devices
 from .devices import ELSEWHERE, Devices
 from .patching import replace
 from .storages import StorageRegistry
-from .thread_state import HOST, targeting
+from .thread_state import HOST, state, targeting
 from .transfers import Transfers
 
 _CPU = torch.device("cpu")
@@ -65,7 +65,7 @@ class Factories:
             device = kwargs.get("device")
             if device is None:
                 made = original(*args, **kwargs)
-                if args and isinstance(args[0], torch.Tensor):
+                if not state.is_inside and args and isinstance(args[0], torch.Tensor):
                     place = self._registry.where_is(args[0])
                     if place is not None:
                         self._registry.place_tensor(made, place)

@@ -97,6 +97,11 @@ def watch_host() -> HostMemory:
     return HostMemory(read_available_bytes, max(LEAST_RESERVE_BYTES, int(total * RESERVED_SHARE)))
 
 
+def watch_nothing() -> HostMemory:
+    """Return a watch that never refuses, for tensors without storage."""
+    return HostMemory(lambda: None, 0)
+
+
 def read_available_bytes() -> int | None:
     """Return what this process could still take: the host's, or less where a control group limits it."""
     found = [size for size in (_read_meminfo("MemAvailable:"), _read_cgroup_free()) if size is not None]

@@ -10,13 +10,14 @@ from . import autocast, cuda_surface, distributed, grouping, threads
 from .config import SimulationConfig
 from .dispatch_mode import AccountingMode
 from .factories import Factories
-from .host_memory import watch_host
+from .host_memory import HostMemory, watch_host, watch_nothing
 from .kernels import FusedKernels
 from .ledger import CardLedger
 from .private_memory import PrivateMemory
 from .protocols import AllocatorModule, DeviceMemory
 from .simulation import Simulation
 from .storage_methods import StorageMethods
+from .storages import StorageRegistry
 from .tensor_methods import TensorMethods
 
 
@@ -28,7 +29,7 @@ def install(content: Mapping[str, Any], allocator_module: AllocatorModule) -> Si
         allocator_module: The package that models the allocator.
     """
     config = SimulationConfig.read(content)
-    host = watch_host()
+    host = watch_nothing() if config.is_fake else watch_host()
     host.check_capacity(config.total_bytes * config.devices)
     simulation = Simulation(config, allocator_module, lambda number: _make_memory(config, number), host)
     devices, registry, transfers = simulation.devices, simulation.registry, simulation.transfers
@@ -40,9 +41,20 @@ def install(content: Mapping[str, Any], allocator_module: AllocatorModule) -> Si
     grouping.install()
     autocast.install()
     distributed.install(registry)
-    threads.install(simulation, AccountingMode(registry, host))
+    threads.install(simulation, _make_mode(config, registry, host))
     atexit.register(_close, simulation)
     return simulation
+
+
+def _make_mode(config: SimulationConfig, registry: StorageRegistry, host: HostMemory) -> AccountingMode:
+    """Return what accounts: with real storage, or without any."""
+    if not config.is_fake:
+        return AccountingMode(registry, host)
+    # Fake tensors are not loaded for those who do not ask for them.
+    from . import fake_storage
+
+    fake_storage.install(registry)
+    return fake_storage.FakeAccountingMode(registry, host)
 
 
 def _make_memory(config: SimulationConfig, number: int) -> DeviceMemory:

@@ -108,12 +108,16 @@ def _make_function(kernels: FusedKernels, attend: Any) -> Any:
         def backward(context: Any, gradient: Any) -> Any:
             """Compute the gradients on the host; they alone are counted."""
             needed = [it for it in context.inner if it is not None and it.requires_grad]
+            keeps_graph = _keeps_graph()
             with uncharged():
-                found = torch.autograd.grad(context.output, needed, gradient, retain_graph=_keeps_graph())
+                found = torch.autograd.grad(context.output, needed, gradient, retain_graph=keeps_graph)
             for it in found:
                 kernels.charge(it)
             gradients = iter(found)
             given = [next(gradients) if it is not None and it.requires_grad else None for it in context.inner]
+            if not keeps_graph:
+                # As autograd does with what it saved: the node itself lives as long as the loss.
+                context.inner, context.output = [], None
             return (*given, None, None, None)
 
     return FusedAttention

@@ -95,6 +95,8 @@ class StorageRegistry:
 
     def where_is(self, tensor: Any) -> int | None:
         """Return the ordinal of the device a tensor is on; None for the host and everything else."""
+        if state.is_inside:
+            return None
         try:
             record = self.records.get(storage_of(tensor)._cdata)
         except (NotImplementedError, RuntimeError):

@@ -24,6 +24,8 @@ class ThreadState(threading.local):
         """Current stream of each device; absent for the default stream."""
         self.uncharged = 0
         """How many contexts are open in which new storages cost nothing on the card."""
+        self.is_inside = False
+        """Whether PyTorch computes shapes, and tensors answer as those of the host."""
         self.next_cost_bytes: int | None = None
         """What the next new storage costs, where that is not its own size."""
 

@@ -1,0 +1,155 @@
+"""Without storage: what is on the card, and what is large on the host, has a shape and no values.
+
+Fake tensors are PyTorch's own (`FakeTensorMode`), of the host, so that no kernel of CUDA is looked for. Small
+tensors of the host stay real, and with them samplers, schedules and counters; who reads a value that is not
+there is stopped in one line that names the line of the script.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from importlib import import_module
+from math import prod
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import torch
+from torch._subclasses import fake_tensor
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+from .dispatch_mode import AccountingMode, Survey
+from .host_memory import HostMemory
+from .notices import refuse
+from .patching import replace
+from .stacks import capture_stack
+from .storages import StorageRegistry
+from .thread_state import state
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LARGE_BYTES = 1 << 20
+"""From here on, a floating-point tensor that is made on the host has no storage either."""
+
+_VALUELESS = tuple(
+    getattr(fake_tensor, name)
+    for name in ("DataDependentOutputException", "DynamicOutputShapeException")
+    if hasattr(fake_tensor, name)
+)
+
+
+class FakeAccountingMode(AccountingMode):
+    """Accounts as for real tensors, and computes shapes only."""
+
+    def __init__(self, registry: StorageRegistry, host: HostMemory) -> None:
+        super().__init__(registry, host)
+        self._fake = FakeTensorMode(allow_non_fake_inputs=True)
+
+    def run(self, function: Any, args: Any, kwargs: Any, survey: Survey) -> Any:
+        """Compute an operation on the host where it is small and stays there, else its shape alone.
+
+        Raises:
+            SystemExit: It reads a value that is not there.
+        """
+        if not self._is_valueless(args, kwargs, survey):
+            return function(*args, **kwargs)
+        try:
+            with _inside(), self._fake:
+                return function(*args, **kwargs)
+        except _VALUELESS:
+            refuse_reading()
+
+    @staticmethod
+    def _is_valueless(args: Any, kwargs: Any, survey: Survey) -> bool:
+        if survey.device is not None or state.target >= 0:
+            return True
+        if _holds_fake(args) or _holds_fake(kwargs.values()):
+            return True
+        return _measure_made(args, kwargs) >= LARGE_BYTES
+
+
+def install(registry: StorageRegistry) -> None:
+    """Let fake tensors answer for their simulated devices, and stop who would read them."""
+    real_device, names = FakeTensor.device.fget, torch.Tensor.device.fget
+
+    def device(tensor: Any) -> Any:
+        return real_device(tensor) if registry.where_is(tensor) is None else names(tensor)
+
+    FakeTensor.device = property(device)
+    for owner, real in (
+        (torch.Tensor, torch._C.TensorBase.device.__get__),
+        (torch.UntypedStorage, torch._C.StorageBase.device.__get__),
+    ):
+        owner.device = property(_make_honest(real, owner.device.fget))
+    for name in ("__repr__", "__format__", "numpy", "__array__", "tolist"):
+        replace(torch.Tensor, name, _make_reading)
+    FakeTensor.__repr__ = torch.Tensor.__repr__
+    replace(torch.utils, "swap_tensors", _make_swap)
+    # `torch.optim` hides its module of this name behind the class.
+    for name in ("torch.utils._foreach_utils", "torch.optim.optimizer"):
+        import_module(name)._foreach_supported_types.append(FakeTensor)
+
+
+def refuse_reading() -> NoReturn:
+    """Stop the script at the line that reads a value.
+
+    Raises:
+        SystemExit: Always.
+    """
+    frames = capture_stack().frames
+    place = f"{frames[0]['filename']}:{frames[0]['line']}" if frames else "the script"
+    refuse(
+        f"{place} reads the value of a tensor, and with --fake tensors have none: leave the line out, or "
+        "guard it (if not getattr(torch.cuda, '_vramscope_simulated', None)), or run without --fake"
+    )
+
+
+def _make_swap(original: Any) -> Any:
+    """Return what `Module.to` swaps a parameter with; PyTorch itself holds weak references to fake ones."""
+
+    def swap(parameter: Any, converted: Any) -> None:
+        if isinstance(parameter, FakeTensor) and isinstance(converted, FakeTensor):
+            parameter.data = converted.data
+        else:
+            original(parameter, converted)
+
+    return swap
+
+
+def _make_honest(real: Any, simulated: Any) -> Any:
+    return lambda it: real(it) if state.is_inside else simulated(it)
+
+
+def _make_reading(original: Any) -> Any:
+    def read(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(tensor, FakeTensor):
+            refuse_reading()
+        return original(tensor, *args, **kwargs)
+
+    return read
+
+
+@contextmanager
+def _inside() -> Iterator[None]:
+    """Let tensors answer as those of the host that they are, for the code that computes shapes."""
+    before, state.is_inside = state.is_inside, True
+    try:
+        yield
+    finally:
+        state.is_inside = before
+
+
+def _holds_fake(values: Any) -> bool:
+    """Tell whether a fake tensor is among some values, lists among them included."""
+    return any(
+        isinstance(it, FakeTensor) or (isinstance(it, (list, tuple)) and _holds_fake(it)) for it in values
+    )
+
+
+def _measure_made(args: Any, kwargs: Any) -> int:
+    """Return the bytes of the floating-point tensor that a factory is about to make; 0 for anything else."""
+    dtype = kwargs.get("dtype") or torch.get_default_dtype()
+    if not args or not isinstance(args[0], (list, tuple)) or not dtype.is_floating_point:
+        return 0
+    if not all(isinstance(it, int) for it in args[0]):
+        return 0
+    return int(prod(args[0]) * dtype.itemsize)
