@@ -19,7 +19,7 @@ CONTEXT = 16_384
 """Positions that the model knows; batches are far shorter, so that a step is quick on any machine."""
 BATCH = 4
 LENGTHS = range(64, 257, 8)
-EVALUATED_LENGTHS = range(40, 113)
+EVALUATED_LENGTHS = range(64, 145)
 EVALUATE_EVERY_S = 0.9
 """Seconds from one evaluation to the next: what is kept grows as fast on a slow machine as on a fast one."""
 
