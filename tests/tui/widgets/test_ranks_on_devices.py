@@ -68,6 +68,7 @@ def test_a_rank_that_is_silent_or_over_says_so(rank: RankSample, short: str, sen
     large = _one(rank)
     assert sentence in large
     assert "▓" not in large, "its figures are not of now, so nothing is split by them"
+    assert "alloc " not in large
     assert short in _one(rank, 40, 1)
 
 
