@@ -108,4 +108,4 @@ def as_records(budgets: Sequence[Budget]) -> list[dict[str, object]]:
 
 
 def _digits(budget: Budget) -> int:
-    return {"%": 2, "s": 3, "MiB": 1}.get(budget.unit, 0)
+    return {"%": 2, "s": 3, "MiB": 1, "×": 2}.get(budget.unit, 0)

@@ -20,7 +20,7 @@ def install(config: Mapping[str, Any], allocator_module: AllocatorModule) -> Non
 
     Args:
         config: What VRAMSCOPE_SIMULATE said: `total_bytes` and, where given, `devices`, `is_fake`,
-            `context_bytes`, `job`, `ledger_dir`, `allocator_settings`.
+            `context_bytes`, `host_reserve_bytes`, `job`, `ledger_dir`, `allocator_settings`.
         allocator_module: The package `allocator_model`, which the engine may not import itself.
 
     Raises:

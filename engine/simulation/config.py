@@ -21,6 +21,8 @@ class SimulationConfig:
     """Whether tensors on the card have no storage."""
     context_bytes: int = DEFAULT_CONTEXT_BYTES
     """What a process takes of a card before its first tensor."""
+    host_reserve_bytes: int | None = None
+    """Host memory that real tensors may not take; None for a share of the host."""
     job: str = "local"
     ledger_dir: str | None = None
     """Folder of the files through which processes share a card; None for a card of this process alone."""

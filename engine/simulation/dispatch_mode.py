@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from .host_memory import HostMemory, read_refused_bytes
-from .operations import Operation
+from .host_memory import STRIDE_BYTES, HostMemory, read_refused_bytes
+from .operations import Operation, measure_made
 from .storages import UNDECIDED, StorageRegistry, parts_of, storage_of
 from .thread_state import HOST, UNNAMED, state
 
@@ -80,15 +80,31 @@ class AccountingMode(TorchDispatchMode):
             SystemExit: The card has it, and the host has not.
         """
         target = survey.device if state.target == UNNAMED else state.target
+        if target is not None and target >= 0 and survey.device is None:
+            self._look_ahead(target, measure_made(args, kwargs))
         try:
             return function(*args, **kwargs)
         except RuntimeError as error:
             size_bytes = read_refused_bytes(error)
             if size_bytes is None or target is None or target < 0:
                 raise
+        self._try(target, size_bytes)
+        return self._host.refuse(size_bytes)
+
+    def _look_ahead(self, target: int, size_bytes: int) -> None:
+        """Ask card and host before much is made at once, for it would be written before it is accounted.
+
+        Raises:
+            torch.OutOfMemoryError: The card has no room.
+            SystemExit: The card has, and the host has not.
+        """
+        if size_bytes >= STRIDE_BYTES:
+            self._try(target, size_bytes)
+            self._host.check_growth(size_bytes)
+
+    def _try(self, target: int, size_bytes: int) -> None:
         card = self._registry.card_of(target)
         card.free(card.allocate(size_bytes, 0))
-        return self._host.refuse(size_bytes)
 
     def _look_at(self, values: Any, survey: Survey) -> None:
         """Find where the tensors among some values are, lists among them included."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from importlib import import_module
-from math import prod
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
@@ -19,6 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from .dispatch_mode import AccountingMode, Survey
 from .host_memory import HostMemory
 from .notices import refuse
+from .operations import measure_made
 from .patching import replace
 from .stacks import capture_stack
 from .storages import StorageRegistry
@@ -64,7 +64,8 @@ class FakeAccountingMode(AccountingMode):
             return True
         if _holds_fake(args) or _holds_fake(kwargs.values()):
             return True
-        return _measure_made(args, kwargs) >= LARGE_BYTES
+        dtype = kwargs.get("dtype") or torch.get_default_dtype()
+        return dtype.is_floating_point and measure_made(args, kwargs) >= LARGE_BYTES
 
 
 def install(registry: StorageRegistry) -> None:
@@ -143,13 +144,3 @@ def _holds_fake(values: Any) -> bool:
     return any(
         isinstance(it, FakeTensor) or (isinstance(it, (list, tuple)) and _holds_fake(it)) for it in values
     )
-
-
-def _measure_made(args: Any, kwargs: Any) -> int:
-    """Return the bytes of the floating-point tensor that a factory is about to make; 0 for anything else."""
-    dtype = kwargs.get("dtype") or torch.get_default_dtype()
-    if not args or not isinstance(args[0], (list, tuple)) or not dtype.is_floating_point:
-        return 0
-    if not all(isinstance(it, int) for it in args[0]):
-        return 0
-    return int(prod(args[0]) * dtype.itemsize)

@@ -91,10 +91,16 @@ def read_refused_bytes(error: RuntimeError) -> int | None:
     return int(found.group(1)) if found else None
 
 
-def watch_host() -> HostMemory:
-    """Return a watch over this host, with a reserve in proportion to it."""
-    total = _read_meminfo("MemTotal:") or 0
-    return HostMemory(read_available_bytes, max(LEAST_RESERVE_BYTES, int(total * RESERVED_SHARE)))
+def watch_host(reserve_bytes: int | None) -> HostMemory:
+    """Return a watch over this host.
+
+    Args:
+        reserve_bytes: What stays free; None for a reserve in proportion to the host.
+    """
+    if reserve_bytes is None:
+        total = _read_meminfo("MemTotal:") or 0
+        reserve_bytes = max(LEAST_RESERVE_BYTES, int(total * RESERVED_SHARE))
+    return HostMemory(read_available_bytes, reserve_bytes)
 
 
 def watch_nothing() -> HostMemory:

@@ -29,7 +29,7 @@ def install(content: Mapping[str, Any], allocator_module: AllocatorModule) -> Si
         allocator_module: The package that models the allocator.
     """
     config = SimulationConfig.read(content)
-    host = watch_nothing() if config.is_fake else watch_host()
+    host = watch_nothing() if config.is_fake else watch_host(config.host_reserve_bytes)
     host.check_capacity(config.total_bytes * config.devices)
     simulation = Simulation(config, allocator_module, lambda number: _make_memory(config, number), host)
     devices, registry, transfers = simulation.devices, simulation.registry, simulation.transfers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import torch
@@ -56,6 +57,14 @@ class Operation:
         self.is_composite = _is_composite(function)
         """Whether it is made of smaller operations, and none has its own kernel on the host (`inference_mode`
         hands them over whole)."""
+
+
+def measure_made(args: Any, kwargs: Any) -> int:
+    """Return the bytes of the tensor that a factory is about to make, by its sizes; 0 for anything else."""
+    if not args or not isinstance(args[0], (list, tuple)) or not all(isinstance(it, int) for it in args[0]):
+        return 0
+    dtype = kwargs.get("dtype") or torch.get_default_dtype()
+    return int(prod(args[0]) * dtype.itemsize)
 
 
 def _is_composite(function: Any) -> bool:

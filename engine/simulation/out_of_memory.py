@@ -42,6 +42,7 @@ def _tell_probe(card: Card, size_bytes: int, message: str) -> None:
                 size_bytes=size_bytes,
                 message=message,
                 device_free_bytes=card.memory.free_bytes(),
+                device_index=card.ordinal,
                 device_total_bytes=card.total_bytes,
             )
 
