@@ -8,8 +8,9 @@ from ..engine.model import Segment, SegmentMap
 from ..engine.model.segments import AWAITING_FREE, FREE
 from ..engine.units import MIB
 
-PAGE_BYTES = 2 * MIB
-"""The least that an expandable segment maps and unmaps (CUDA's granularity)."""
+PAGE_BYTES = {"small": 2 * MIB, "large": 20 * MIB}
+"""The least that an expandable segment of each pool maps and unmaps (`kSmallBuffer` and `kLargeBuffer` of
+PyTorch's CUDACachingAllocator)."""
 
 
 class SegmentSummary(msgspec.Struct, frozen=True):
@@ -63,18 +64,19 @@ def find_stranded(segment: Segment) -> int:
     """
     if all(state == FREE for _, state in segment.blocks):
         return 0
-    stranded, address = 0, segment.address
+    page_bytes = PAGE_BYTES[segment.pool] if segment.is_expandable else None
+    stranded, offset = 0, 0
     for size_bytes, state in segment.blocks:
         if state == FREE:
-            stranded += size_bytes - (_whole_pages(address, size_bytes) if segment.is_expandable else 0)
-        address += size_bytes
+            stranded += size_bytes - (_whole_pages(offset, size_bytes, page_bytes) if page_bytes else 0)
+        offset += size_bytes
     return stranded
 
 
-def _whole_pages(address: int, size_bytes: int) -> int:
-    """Return the bytes of a block that are whole pages."""
-    first, end = -(-address // PAGE_BYTES), (address + size_bytes) // PAGE_BYTES
-    return max(0, end - first) * PAGE_BYTES
+def _whole_pages(offset: int, size_bytes: int, page_bytes: int) -> int:
+    """Return the bytes of a block that are whole pages; pages are counted from the start of the segment."""
+    first, end = -(-offset // page_bytes), (offset + size_bytes) // page_bytes
+    return max(0, end - first) * page_bytes
 
 
 def _sum_state(segment: Segment, wanted: int) -> int:

@@ -20,10 +20,13 @@ def test_free_blocks_are_stranded_where_a_neighbour_is_in_use() -> None:
 
 
 def test_of_an_expandable_segment_only_the_ends_of_free_blocks_that_share_a_page_are_stranded() -> None:
-    expandable = segment((3 * MIB, ALLOCATED), (8 * MIB, FREE), (MIB, ALLOCATED), is_expandable=True)
-    assert find_stranded(expandable) == 2 * MIB
-    whole = segment((4 * MIB, ALLOCATED), (8 * MIB, FREE), is_expandable=True)
-    assert find_stranded(whole) == 0
+    blocks = ((3 * MIB, ALLOCATED), (8 * MIB, FREE), (MIB, ALLOCATED))
+    assert find_stranded(segment(*blocks, pool="small", is_expandable=True)) == 2 * MIB
+    assert find_stranded(segment(*blocks, pool="large", is_expandable=True)) == 8 * MIB
+    tail = ((4 * MIB, ALLOCATED), (8 * MIB, FREE))
+    assert find_stranded(segment(*tail, pool="small", is_expandable=True, address=MIB)) == 0
+    pages = ((30 * MIB, ALLOCATED), (35 * MIB, FREE), (5 * MIB, ALLOCATED))
+    assert find_stranded(segment(*pages, is_expandable=True)) == 15 * MIB
 
 
 def test_a_summary_adds_up_and_leaves_private_pools_out_of_what_can_be_used() -> None:

@@ -56,7 +56,7 @@ async def test_a_map_says_what_it_comes_to_and_how_old_it_is() -> None:
         await pilot.press("2")
         await pilot.pause()
         text = shown_text(app)
-        assert "segments large 61 (26 hold 5.5 GiB stranded) small 40 private 1" in text
+        assert "segments large 61 small 40 private 1 27 of them hold 5.6 GiB stranded" in text
         assert "largest free block 2.0 GiB" in text
         assert "3 s old" in text
         assert "12.0 GiB 384 × train.py:212 evaluate" in text

@@ -83,13 +83,14 @@ def describe_summary(summary: SegmentSummary, left_out: int = 0) -> list[Line]:
         summary: The segments, added up.
         left_out: Segments that are not among them.
     """
-    held = f" ({summary.stranded_segments:,} hold {format_bytes(summary.stranded_bytes)} stranded)"
     pieces: list[Line] = [[Span("segments", "strong")]]
-    stranded = [Span(held, "medium")] if summary.stranded_bytes else []
-    pieces.append([Span("large ", "muted"), Span(f"{summary.large:,}"), *stranded])
+    pieces.append([Span("large ", "muted"), Span(f"{summary.large:,}")])
     pieces.append([Span("small ", "muted"), Span(f"{summary.small:,}")])
     if summary.private:
         pieces.append([Span("private ", "muted"), Span(f"{summary.private:,}")])
+    if summary.stranded_bytes:
+        held = f"{summary.stranded_segments:,} of them hold {format_bytes(summary.stranded_bytes)} stranded"
+        pieces.append([Span(held, "medium")])
     if summary.awaiting_bytes:
         pieces.append([Span("awaiting a stream ", "muted"), Span(format_bytes(summary.awaiting_bytes))])
     pieces.append([Span("largest free block ", "muted"), Span(format_bytes(summary.largest_free_bytes))])
