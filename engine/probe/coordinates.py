@@ -104,11 +104,23 @@ def _from_deepspeed(modules: Mapping[str, Any]) -> Coordinates:
     groups = modules.get("deepspeed.utils.groups")
     if groups is None:
         return {}
-    found = _ask_all(groups, {name: f"_{function}" for name, function in _DEEPSPEED.items()})
+    functions = {name: f"_{function}" for name, function in _DEEPSPEED.items()}
+    if not _has_data_parallel_group(groups):
+        del functions["dp"]
+    found = _ask_all(groups, functions)
     found.update(_ask_all(groups, {"tp": _DEEPSPEED["tp"], "pp": "get_pipeline_parallel_rank"}))
     found.update(_ask_all(getattr(groups, "mpu", None), {**_MEGATRON, **{"tp": "get_model_parallel_rank"}}))
     found.update(_ask_all(getattr(groups, "mpu", None), {"tp": _MEGATRON["tp"]}))
     return found
+
+
+def _has_data_parallel_group(groups: Module) -> bool:
+    """Tell whether DeepSpeed has the group of data parallelism already.
+
+    Asked for its rank without one it clones the world, and to make a group every rank must take part
+    (`_clone_world_group` in deepspeed/utils/groups.py): ours would wait for the others for ever.
+    """
+    return any(getattr(groups, name, None) is not None for name in ("mpu", "mesh_device", "_WORLD_GROUP"))
 
 
 def _from_meshes(meshes: tuple[Mesh, ...], modules: Mapping[str, Any]) -> Coordinates:
@@ -144,7 +156,10 @@ def _ask_all(module: Module, functions: Mapping[str, str]) -> Coordinates:
 
 
 def _ask(question: Callable[..., Any], *arguments: Foreign) -> Foreign:
-    """Return what a framework answers, or None: before its groups stand it raises whatever it likes."""
+    """Return what a framework answers, or None: before its groups stand it raises whatever it likes.
+
+    Only for questions that read: to make a group is a collective call, and this is not the thread for it.
+    """
     try:
         return question(*arguments)
     except Exception:  # noqa: BLE001

@@ -95,6 +95,61 @@ def test_deepspeed_tells_what_it_knows_and_the_rest_is_asked_of_its_mpu() -> Non
     assert found == {"rank": 7, "dp": 3, "tp": 1, "pp": 0, "source": "DeepSpeed"}
 
 
+class StandInDeepSpeed:
+    """Answers as `deepspeed.utils.groups`: where it has no group of data parallelism it makes one."""
+
+    def __init__(self) -> None:
+        self.mpu: object = None
+        self.mesh_device: object = None
+        self._WORLD_GROUP: object = None
+        self.made: list[str] = []
+
+    def _get_data_parallel_rank(self) -> int:
+        if self.mpu is None and self.mesh_device is None and self._WORLD_GROUP is None:
+            # A new group is made by all ranks at once; alone one would wait here.
+            self._WORLD_GROUP = object()
+            self.made.append("a clone of the world")
+        return 5
+
+    def _get_sequence_parallel_rank(self) -> int:
+        return 0
+
+
+def test_deepspeed_is_never_asked_for_a_rank_whose_group_it_would_have_to_make() -> None:
+    groups = StandInDeepSpeed()
+    modules = {"deepspeed.utils.groups": groups}
+    for _ in range(3):
+        assert find_coordinates((), modules, {"RANK": "7"}) == {"rank": 7, "cp": 0, "source": "DeepSpeed"}
+    assert groups.made == []
+
+
+@pytest.mark.parametrize("name", ["mpu", "mesh_device", "_WORLD_GROUP"])
+def test_deepspeed_tells_the_rank_of_data_where_its_group_stands(name: str) -> None:
+    groups = StandInDeepSpeed()
+    setattr(groups, name, SimpleNamespace())
+    found = find_coordinates((), {"deepspeed.utils.groups": groups}, {"RANK": "7"}) or {}
+    assert (found.get("dp"), groups.made) == (5, [])
+
+
+def test_asking_torch_and_a_mesh_makes_no_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch import distributed
+    from torch.distributed import distributed_c10d
+    from torch.distributed.device_mesh import init_device_mesh
+
+    made: list[object] = []
+    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    try:
+        mesh = init_device_mesh("cpu", (1, 1), mesh_dim_names=("pp", "tp"))
+        groups = len(distributed_c10d._world.pg_map)
+        for name in ("new_group", "_new_process_group_helper", "split_group"):
+            monkeypatch.setattr(distributed_c10d, name, lambda *_, **__: made.append(1))
+        found = find_coordinates((mesh["tp"],), None, {}) or {}
+        assert (found["tp"], found["pp"]) == (0, 0)
+        assert (made, len(distributed_c10d._world.pg_map)) == ([], groups)
+    finally:
+        distributed.destroy_process_group()
+
+
 def test_a_device_mesh_of_the_parameters_tells_by_the_names_of_its_dimensions() -> None:
     whole = make_mesh(pp=1, dp_replicate=2, fsdp=3, tp=0)
     part: Any = make_mesh(fsdp=3)
