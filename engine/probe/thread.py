@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from typing import Callable
 
 NAME = "vramscope-probe"
 _LONGEST_JOIN_S = 0.02
+_FAULTS = ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT", "SIGTRAP", "SIGSYS")
+"""Signals that a thread raises itself: a handler of them, as faulthandler's, must still find ours."""
 
 
 class SamplerThread:
@@ -61,8 +64,20 @@ class SamplerThread:
 
     def _run(self, wake: threading.Lock) -> None:
         """Tick until told to end; each start has a lock of its own, so that a thread left behind ends too."""
+        _leave_signals_to_the_program()
         while self._is_wanted and wake is self._wake:
             pause_s = self._tick()
             if pause_s is None:
                 return
             wake.acquire(timeout=pause_s)
+
+
+def _leave_signals_to_the_program() -> None:
+    """Block in this thread every signal that is sent to the process.
+
+    The kernel hands such a signal to any thread that does not block it (signal(7)): a program that blocks one
+    in its own threads to wait for it would be ended by ours.
+    """
+    if hasattr(signal, "pthread_sigmask"):
+        faults = {getattr(signal, name, None) for name in _FAULTS}
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - faults)
