@@ -10,6 +10,7 @@ from .announcement import Announcement
 from .clock import SystemClock
 from .digest import Digest
 from .history import MemoryHistory, is_recording
+from .model_state import ModelStateWatch
 from .outbox import Outbox
 from .process import ResidentMemory
 from .training_device import TrainingDevice
@@ -34,6 +35,7 @@ class Sampler:
         connection: Connection,
         clock: SystemClock,
         history: MemoryHistory,
+        model: ModelStateWatch,
     ) -> None:
         self.outbox = Outbox()
         self.digest = Digest(self.outbox)
@@ -45,6 +47,7 @@ class Sampler:
         self._device = device
         self._clock = clock
         self._history = history
+        self._model = model
         self._exchanging = threading.Lock()
         self._ticks = 0
         self._due_s = float("-inf")
@@ -131,7 +134,8 @@ class Sampler:
         mode = self._history.mode
         if mode != "on":
             self._history.mode = "user" if is_recording(self._device.torch) else "off"
-        self.outbox.say_hello(self.announcement.compose((self._history.note, self.connection.refusal)))
+        passing = (self._history.note, self._model.note, self.connection.refusal)
+        self.outbox.say_hello(self.announcement.compose(passing))
 
     def _send(self) -> None:
         self.outbox.phase = phases.innermost()

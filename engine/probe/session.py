@@ -65,6 +65,7 @@ class Session:
             Connection(runtime_dir, self._clock),
             self._clock,
             self._history,
+            self._model,
         )
         self._sampler.serve = Demands(self._device, self._sampler.outbox, self._history, self).serve
         self._recorder = OutOfMemoryRecorder(self._device, self._sampler, self._clock, runtime_dir)

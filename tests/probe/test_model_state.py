@@ -1,14 +1,23 @@
 """Bytes of the model, counted from real optimizers."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
 
 from tests.probe.clocks import WoundClock
-from vramscope.engine.probe.model_state import ModelStateWatch, measure_state
+from tests.probe.hub import listen
+from tests.probe.stand_in import StandInCuda, StandInOptimizer, make_torch
+from tests.waiting import wait_until
+from vramscope.engine.probe import current, hooks
+from vramscope.engine.probe.guard import Guard
+from vramscope.engine.probe.model_state import MOST_OPTIMIZERS, ModelStateWatch, measure_state
+from vramscope.engine.probe.session import Session
 
 FLOAT_BYTES = 4
+INDEX_BYTES = 8
+UNMEASURED = dict.fromkeys(("parameters_bytes", "gradients_bytes", "optimizer_bytes", "grad_sample_bytes"))
 
 
 def measure(*optimizers: torch.optim.Optimizer) -> dict[str, int | None] | None:
@@ -143,3 +152,129 @@ def test_an_optimizer_is_not_kept_alive() -> None:
     state = watch.measure()
     assert state is not None
     assert state["parameters_bytes"] == 0
+
+
+def test_sparse_gradients_are_counted_by_their_parts() -> None:
+    table = torch.nn.Embedding(100, 8, sparse=True)
+    optimizer = torch.optim.SGD(table.parameters(), lr=0.1)
+    train = table(torch.tensor([7, 7, 42])).sum()
+    train.backward()
+    optimizer.step()
+    state = measure(optimizer)
+    assert state is not None
+    assert state["parameters_bytes"] == 100 * 8 * FLOAT_BYTES
+    assert state["gradients_bytes"] == 3 * INDEX_BYTES + 3 * 8 * FLOAT_BYTES
+
+
+@pytest.mark.filterwarnings("ignore:Sparse:UserWarning")
+def test_compressed_sparse_tensors_are_counted_by_their_parts() -> None:
+    starts, places, values = torch.arange(4), torch.arange(3), torch.ones(3)
+    for make in (torch.sparse_csr_tensor, torch.sparse_csc_tensor):
+        parameter = torch.nn.Parameter(make(starts, places, values, size=(3, 3)))
+        state = measure(torch.optim.SGD([parameter], lr=0.1))
+        assert state is not None
+        assert state["parameters_bytes"] == (4 + 3) * INDEX_BYTES + 3 * FLOAT_BYTES
+
+
+def test_a_tensor_without_a_storage_leaves_its_own_figure_unmeasured() -> None:
+    if not torch.backends.mkldnn.is_available():
+        pytest.skip("this build of PyTorch has no MKL-DNN")
+    parameter = torch.nn.Parameter(torch.zeros(4, 4))
+    optimizer = torch.optim.SGD([parameter, torch.nn.Parameter(torch.zeros(2))], lr=0.1)
+    optimizer.state[parameter]["opaque"] = torch.zeros(4, 4).to_mkldnn()
+    state = measure(optimizer)
+    assert state is not None
+    assert state["optimizer_bytes"] is None
+    assert (state["parameters_bytes"], state["gradients_bytes"]) == (18 * FLOAT_BYTES, 0)
+
+
+def test_an_optimizer_for_every_parameter_is_counted_whole() -> None:
+    watch = ModelStateWatch(WoundClock())
+    optimizers = [torch.optim.SGD([torch.nn.Parameter(torch.zeros(3))], lr=0.1) for _ in range(300)]
+    for optimizer in optimizers:
+        watch.note_optimizer(optimizer)
+    state = watch.measure()
+    assert state is not None
+    assert state["parameters_bytes"] == 300 * 3 * FLOAT_BYTES
+    assert watch.note is None
+
+
+def test_more_optimizers_than_are_kept_make_the_bytes_unmeasured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vramscope.engine.probe.model_state.MOST_OPTIMIZERS", 5)
+    watch = ModelStateWatch(WoundClock())
+    optimizers = [torch.optim.SGD([torch.nn.Parameter(torch.zeros(3))], lr=0.1) for _ in range(6)]
+    for optimizer in optimizers:
+        watch.note_optimizer(optimizer)
+    assert watch.measure() == UNMEASURED
+    assert "more than 5 optimizers" in str(watch.note)
+    assert MOST_OPTIMIZERS >= 1000
+
+
+class HurriedClock(WoundClock):
+    """Lets time pass whenever it is asked, while it hurries."""
+
+    pace_s = 0.0
+
+    def monotonic_s(self) -> float:
+        self.now_s += self.pace_s
+        return self.now_s
+
+
+def test_a_walk_that_was_given_up_tells_no_older_figures_and_says_why() -> None:
+    clock = HurriedClock()
+    watch = ModelStateWatch(clock)
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1)) for _ in range(10)], lr=0.1)
+    watch.note_optimizer(optimizer)
+    assert watch.measure() != UNMEASURED
+    clock.pace_s = 0.02
+    assert watch.measure() == UNMEASURED
+    assert "longer than 50 ms" in str(watch.note)
+    clock.pace_s = 0.0
+    assert watch.measure() != UNMEASURED
+    assert watch.note is None
+
+
+def test_an_optimizer_that_cannot_be_looked_into_never_raises_and_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(current, "failures", [])
+    watch = ModelStateWatch(WoundClock())
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(4))], lr=0.1)
+    watch.note_optimizer(optimizer)
+    optimizer.state = None
+    assert [watch.measure() for _ in range(5)] == [UNMEASURED] * 3 + [None] * 2
+    assert not watch.is_new
+    assert current.failures[-1].endswith("it was given up")
+
+
+def test_steps_are_told_on_when_the_bytes_of_the_model_cannot_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(current, "failures", [])
+    monkeypatch.setattr(hooks, "_guard", Guard("the hook"))
+    clock, optimizer = WoundClock(), StandInOptimizer()
+    optimizer.state = None  # type: ignore[assignment]
+    with listen(tmp_path) as hub:
+        session = Session(make_torch(StandInCuda()), str(tmp_path), None, is_explicit=True, clock=clock)
+        monkeypatch.setattr(current, "session", session)
+        for _ in range(10):
+            hooks._tell_session(optimizer)
+            clock.advance(1.0)
+        session._tick()
+        wait_until(lambda: len(hub.steps()) == 10)
+        session.end("exit")
+
+
+def test_the_hello_says_why_the_bytes_of_the_model_are_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with listen(tmp_path) as hub:
+        session = Session(
+            make_torch(StandInCuda()), str(tmp_path), None, is_explicit=True, clock=WoundClock()
+        )
+        monkeypatch.setattr(current, "session", session)
+        session._model.note = "the bytes of the model are not told"
+        session._tick()
+        wait_until(lambda: bool(hub.connections and hub.connections[0]))
+        assert "the bytes of the model are not told" in hub.hello().notes
+        session.end("exit")

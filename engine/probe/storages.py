@@ -1,0 +1,90 @@
+"""Bytes of the storages behind tensors, each counted once: plain, sparse, wrapped and fake ones."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from .foreign import Foreign, Module, Storage, Tensor
+
+_COMPRESSED = ("crow_indices", "col_indices", "values")
+_COMPRESSED_COLUMNS = ("ccol_indices", "row_indices", "values")
+_SPARSE_PARTS = {
+    # With an underscore: those without raise for gradients of which one row has several entries.
+    "torch.sparse_coo": ("_indices", "_values"),
+    "torch.sparse_csr": _COMPRESSED,
+    "torch.sparse_bsr": _COMPRESSED,
+    "torch.sparse_csc": _COMPRESSED_COLUMNS,
+    "torch.sparse_bsc": _COMPRESSED_COLUMNS,
+}
+"""Methods that return the tensors which a sparse one is made of, by its layout."""
+
+
+class StorageBytes:
+    """Adds up the bytes of storages under names, each storage where it was met first."""
+
+    def __init__(self) -> None:
+        self._bytes: dict[str, int | None] = {}
+        self._met: set[Any] = set()
+        torch = sys.modules.get("torch")
+        self._plain = _find_plain_types(torch)
+        self._strided: Foreign = getattr(torch, "strided", None)
+
+    def add(self, name: str, tensor: Tensor) -> None:
+        """Count a tensor, or None for none; a sum with one that has no storage is unmeasured from then on."""
+        if tensor is None:
+            return
+        counted, before = self._count(tensor), self._bytes.get(name, 0)
+        self._bytes[name] = None if counted is None or before is None else before + counted
+
+    def find(self, name: str, default: int | None) -> int | None:
+        """Return the bytes under a name, or the default where nothing was counted under it."""
+        return self._bytes.get(name, default)
+
+    def _count(self, tensor: Tensor) -> int | None:
+        parts = self._list_parts(tensor)
+        if parts is not None:
+            counted = [self._count(part) for part in parts]
+            return None if None in counted else sum(each or 0 for each in counted)
+        try:
+            storage = tensor.untyped_storage()
+        except (NotImplementedError, RuntimeError):
+            # As of MKL-DNN: its memory is not PyTorch's to tell.
+            return None
+        key = (storage.data_ptr() if type(tensor) in self._plain else 0) or _identify(storage)
+        if key in self._met:
+            return 0
+        self._met.add(key)
+        return int(storage.nbytes())
+
+    def _list_parts(self, tensor: Tensor) -> list[Tensor] | None:
+        """Return the tensors that this one is made of, or None where it is of one piece."""
+        kind = type(tensor)
+        if kind not in self._plain and hasattr(kind, "__tensor_flatten__"):
+            # A wrapper, as DTensor: its bytes are those of the tensors inside it.
+            return [getattr(tensor, name) for name in tensor.__tensor_flatten__()[0]]
+        layout = getattr(tensor, "layout", None)
+        names = None if layout is self._strided else _SPARSE_PARTS.get(str(layout))
+        if names is None:
+            return None
+        # Detached, because to ask a parameter for its values would be recorded for the backward pass.
+        plain = tensor.detach()
+        return [getattr(plain, name)() for name in names]
+
+
+def _find_plain_types(torch: Module) -> set[Foreign]:
+    """Return the types of tensors that are neither wrappers nor fake: most, and quicker to look at."""
+    neural = getattr(torch, "nn", None)
+    return {getattr(torch, "Tensor", None), getattr(neural, "Parameter", None)}
+
+
+def _identify(storage: Storage) -> Foreign:
+    """Return what tells a storage from others: its address, and its own object where it has no memory.
+
+    Fake tensors lie on the device `meta`; to ask them for an address makes PyTorch print a warning.
+    """
+    if storage.device.type != "meta":
+        address = storage.data_ptr()
+        if address:
+            return address
+    return ("storage", getattr(storage, "_cdata", id(storage)))
