@@ -19,7 +19,7 @@ from .ring import ColumnRing
 
 HOST_KEY = "host"
 """Where the host's own memory stands among the devices of a ring."""
-STATES: tuple[DeviceState, ...] = ("ok", "lost", "stale", "unsupported")
+STATES: tuple[DeviceState, ...] = ("ok", "lost", "stale", "unsupported", "ended")
 
 
 class DeviceHeader(msgspec.Struct, frozen=True):

@@ -6,8 +6,9 @@ import msgspec
 
 from .rank import AllocatorReading, RankCoordinates
 
-DeviceState = Literal["ok", "lost", "stale", "unsupported"]
-"""`ok`; `lost`: fell off the bus; `stale`: a call has not returned; `unsupported`: memory is not readable."""
+DeviceState = Literal["ok", "lost", "stale", "unsupported", "ended"]
+"""`ok`; `lost`: fell off the bus; `stale`: a call has not returned; `unsupported`: memory is not readable;
+`ended`: a modelled device whose processes have all ended, with the last figures they gave."""
 
 DeviceKind = Literal["gpu", "mig", "unified", "vgpu", "trace", "simulated", "cpu"]
 """A whole GPU, a MIG instance, a GPU that shares the host's memory, a virtual GPU, a recorded rank,

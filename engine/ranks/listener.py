@@ -36,9 +36,10 @@ class Received(NamedTuple):
 class Connection:
     """One process that reports; told apart by the kernel's word for its pid, not by its own."""
 
-    def __init__(self, peer: socket.socket, pid: int) -> None:
+    def __init__(self, peer: socket.socket, pid: int, uid: int) -> None:
         self.pid = pid
         """In the pid namespace of the hub; 0 where the process is not visible from it."""
+        self.uid = uid
         self.is_open = True
         self._socket = peer
 
@@ -146,5 +147,5 @@ class Listener:
             packed = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
             pid, uid, _group = _CREDENTIALS.unpack(packed)
             if uid in (self._uid, 0):
-                return Connection(peer, pid)
+                return Connection(peer, pid, uid)
         return None

@@ -7,10 +7,12 @@ from typing import NamedTuple
 from ..clock import Clock, SystemClock
 from ..errors import WireError
 from ..model import DeviceSample, HostSample, RankSample
+from ..sources.processes import find_user_name
 from .demands import Answer, Demands, Wish
+from .lingering import keep_ended
 from .listener import Connection, Listener, Received
 from .messages import Goodbye, Hello, SegmentsPart
-from .modelled import ModelledDevices, Placed, make_cpu
+from .modelled import ModelledDevices, Placed
 from .placing import Placing, cpu_uuid
 from .segments import PackedSegments
 from .sharing import order, share
@@ -18,8 +20,6 @@ from .track import Moment, RankTrack
 
 DRAIN_INTERVAL_S = 1.0
 """Where ticks are longer than this, sockets are emptied between them too, before they are full."""
-ENDED_SHOWN_S = 10.0
-"""How long a process that has ended stays in the samples, so that a person sees what became of it."""
 MAX_ENDED = 64
 """A job of very many short processes pushes the oldest ended ones out sooner."""
 HELLO_WITHIN_S = 5.0
@@ -113,9 +113,8 @@ class Roster:
         placed = [Placed(t.take(now_s, self._placing.find(t, devices)), t.hello) for t in tracks]
         self._places = {rank.report.sample.pid: rank.report.sample.device_uuid for rank in placed}
         ranks = [rank.report.sample for rank in placed]
-        cpu = make_cpu(cpu_uuid(self._node), placed, host)
-        everything = [*devices, *self._modelled.make_simulated(placed), *([] if cpu is None else [cpu])]
-        shared = tuple(share(everything, ranks))
+        made = self._modelled.make(placed, cpu_uuid(self._node), host)
+        shared = tuple(share([*devices, *made], ranks))
         return Roll(shared, order(ranks, shared), tuple(self._tell(now_s)))
 
     def ask(self, pid: int | None, wish: Wish) -> None:
@@ -193,7 +192,7 @@ class Roster:
                 other.close()
                 self._end(other, now_s, "the process has connected anew")
         same = [t for t in self._ended if (t.pid, t.hello.started_s) == (pid, hello.started_s)]
-        track = same[-1] if same else RankTrack(pid, hello, now_s)
+        track = same[-1] if same else RankTrack(pid, hello, now_s, find_user_name(connection.uid))
         if same:
             self._ended.remove(track)
             track.resume(hello)
@@ -209,7 +208,7 @@ class Roster:
             self._ended = [*self._ended, track][-MAX_ENDED:]
 
     def _bury(self, now_s: float) -> None:
-        self._ended = [t for t in self._ended if now_s - (t.ended_s or 0.0) < ENDED_SHOWN_S]
+        self._ended = keep_ended(self._ended, self._living.values(), now_s)
 
     def _dismiss_silent(self, now_s: float) -> None:
         """Close connections that do not say who they are."""

@@ -37,6 +37,8 @@ class RankReport(NamedTuple):
     sample: RankSample
     reserved_min_bytes: int | None
     reserved_max_bytes: int | None
+    user: str | None = None
+    """Login name of the owner of its process."""
 
 
 class Extremes:
@@ -60,11 +62,14 @@ class RankTrack:
         pid: Process id in the pid namespace of the hub.
         hello: What it said of itself.
         met_s: When, in monotonic seconds.
+        user: Login name of its owner.
     """
 
-    def __init__(self, pid: int, hello: Hello, met_s: float) -> None:
+    def __init__(self, pid: int, hello: Hello, met_s: float, user: str | None = None) -> None:
         self.pid = pid
+        self._user = user
         self.hello = hello
+        self.met_s = met_s
         self.ended_s: float | None = None
         """When it ended, in monotonic seconds; None while it lives."""
         self._reason: str | None = None
@@ -76,6 +81,11 @@ class RankTrack:
         self._out_of_memory: OutOfMemoryMet | None = None
         self._ooms = 0
         self._begin_tick()
+
+    @property
+    def is_modelled(self) -> bool:
+        """Whether its device exists only through it: a simulated card, or the host as a device."""
+        return self.hello.is_simulated or self.hello.backend == "cpu"
 
     @property
     def has_reported(self) -> bool:
@@ -146,7 +156,7 @@ class RankTrack:
             readings_dropped=readings.dropped,
             notes=self._notes(),
         )
-        report = RankReport(sample, self._reserved.least, self._reserved.most)
+        report = RankReport(sample, self._reserved.least, self._reserved.most, self._user)
         self._begin_tick()
         return report
 

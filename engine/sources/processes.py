@@ -185,7 +185,7 @@ class ProcessTable:
             return None
         uid = int(uids[0])
         if uid not in self._users:
-            self._users[uid] = _find_user_name(uid)
+            self._users[uid] = find_user_name(uid)
         return self._users[uid]
 
     def _read_boot_time_s(self) -> float | None:
@@ -227,7 +227,8 @@ def _exists_for_others(pid: int) -> bool:
     return False
 
 
-def _find_user_name(uid: int) -> str:
+def find_user_name(uid: int) -> str:
+    """Return the login name of a user id, or the id where it has none."""
     import pwd
 
     try:

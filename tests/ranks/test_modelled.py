@@ -1,5 +1,7 @@
 """Simulated cards and the host as devices: what ranks hold on them, and how devices show their ranks."""
 
+import os
+import pwd
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from vramscope.engine.model import (
     RankSample,
     StepReading,
 )
+from vramscope.engine.ranks.lingering import ENDED_SHOWN_S, MODELLED_SHOWN_S
 from vramscope.engine.ranks.messages import ProbedDevice
 from vramscope.engine.ranks.modelled import ModelledDevices, Placed
 from vramscope.engine.ranks.sharing import share
@@ -34,10 +37,12 @@ def place(
     state: str = "ok",
     uuid: str = "sim-job-0",
     index: int = 0,
+    job: str | None = None,
 ) -> Placed:
     """Return a rank on a simulated card of 24 GiB."""
     sample = RankSample(
         pid=1,
+        job=job,
         device_uuid=uuid,
         is_simulated=True,
         state=state,  # type: ignore[arg-type] # one of its literals
@@ -45,7 +50,8 @@ def place(
         allocator=None if reserved is None else AllocatorReading(reserved_bytes=reserved),
         context_bytes=CONTEXT,
     )
-    hello = make_hello(is_simulated=True, device=ProbedDevice(index=index, uuid=uuid, total_bytes=24 * GIB))
+    card = ProbedDevice(index=index, uuid=uuid, total_bytes=24 * GIB)
+    hello = make_hello(is_simulated=True, device=card, job=job or uuid.rsplit("-", 1)[0])
     return Placed(RankReport(sample, least, most), hello)
 
 
@@ -69,9 +75,20 @@ def test_peaks_of_two_ranks_are_not_taken_for_one_moment() -> None:
     assert memory.used_min_bytes == 6 * GIB + 2 * CONTEXT
 
 
-def test_what_no_rank_has_told_is_unknown_and_an_empty_card_is_empty() -> None:
+def test_what_no_rank_has_told_is_unknown() -> None:
     assert make(place(None)).memory == MemoryReading(total_bytes=24 * GIB)
-    assert make(place(4 * GIB, state="ended")).memory.used_bytes == 0
+
+
+def test_a_card_whose_ranks_have_ended_shows_what_was_held_when_one_lived_and_is_marked() -> None:
+    devices = ModelledDevices()
+    both = [place(4 * GIB, 3 * GIB, 6 * GIB), place(2 * GIB, state="ended")]
+    (before,) = devices.make(both, "cpu-n", None)
+    (after,) = devices.make([place(4 * GIB, state="ended"), both[1]], "cpu-n", None)
+    assert (before.state, before.memory.used_bytes) == ("ok", 4 * GIB + CONTEXT)
+    assert (after.state, after.memory.used_bytes, after.processes) == ("ended", 4 * GIB + CONTEXT, ())
+    assert (after.memory.used_min_bytes, after.memory.used_max_bytes) == (None, None)
+    assert after.reason is not None
+    assert after.reason.startswith("process 1: ")
 
 
 held = st.tuples(*(st.integers(0, 8 * GIB) for _ in range(3))).map(sorted)
@@ -104,6 +121,30 @@ def test_cards_of_two_jobs_have_labels_of_their_own_and_keep_them() -> None:
     assert [(d.uuid, d.label) for d in devices.make_simulated([other])] == [("sim-b-0", "sim1")]
 
 
+def test_cards_that_have_ended_give_their_labels_to_the_next_job() -> None:
+    devices = ModelledDevices()
+    first = [place(GIB, uuid=f"sim-a-{n}", index=n) for n in (0, 1)]
+    over = [place(GIB, uuid=f"sim-a-{n}", index=n, state="ended") for n in (0, 1)]
+    second = [place(GIB, uuid=f"sim-b-{n}", index=n) for n in (0, 1)]
+    assert _labels(devices, *first) == {"sim-a-0": "sim0", "sim-a-1": "sim1"}
+    assert _labels(devices, *over) == {"sim-a-0": "sim0", "sim-a-1": "sim1"}
+    given = {"sim-b-0": "sim0", "sim-b-1": "sim1", "sim-a-0": "sim2", "sim-a-1": "sim3"}
+    assert _labels(devices, *over, *second) == given
+
+
+@given(st.permutations(range(4)), st.permutations(range(4)))
+def test_cards_of_a_job_stand_in_its_order_whoever_reports_first(one: list[int], other: list[int]) -> None:
+    devices, here = ModelledDevices(), list[Placed]()
+    for job, n in (*(("a", n) for n in one), *(("b", n) for n in other)):
+        here.append(place(GIB, uuid=f"sim-{job}-{n}", index=n, job=job))
+        labels = _labels(devices, *here)
+    assert labels == {f"sim-{job}-{n}": f"sim{at + n}" for job, at in (("a", 0), ("b", 4)) for n in range(4)}
+
+
+def _labels(devices: ModelledDevices, *placed: Placed) -> dict[str, str]:
+    return {device.uuid: device.label for device in devices.make_simulated(placed)}
+
+
 def test_a_card_is_stale_when_all_its_ranks_are(private_environment: Path) -> None:
     with open_roster(private_environment) as bench, ProbeClient(private_environment) as probe:
         probe.send(make_hello(is_simulated=True), make_readings(GIB))
@@ -123,9 +164,33 @@ def test_the_host_is_a_device_while_a_rank_trains_on_it(private_environment: Pat
             gpu, cpu = bench.tick([real], host).devices
         assert gpu == real
         assert (cpu.uuid, cpu.label, cpu.utilization_percent) == ("cpu-n", "cpu", 80.0)
+        assert cpu.processes is not None
+        assert [process.user for process in cpu.processes] == [pwd.getpwuid(os.geteuid()).pw_name]
         assert cpu.memory == MemoryReading(64 * GIB, 9 * GIB, 55 * GIB, source="host")
         bench.tick([real], host)
+        _, over = bench.tick([real], host, after_s=MODELLED_SHOWN_S - 20.0).devices
+        assert (over.state, over.memory, over.processes) == ("ended", cpu.memory, ())
+        assert over.age_s is not None
+        assert over.age_s > MODELLED_SHOWN_S - 20.0
         assert bench.tick([real], host, after_s=20.0).devices == (real,)
+
+
+def test_a_job_that_has_ended_gives_way_to_the_next(private_environment: Path) -> None:
+    with open_roster(private_environment) as bench:
+        for job in ("first", "second"):
+            card = ProbedDevice(index=0, uuid=f"sim-{job}-0", total_bytes=GIB)
+            with ProbeClient(private_environment) as probe:
+                probe.send(
+                    make_hello(is_simulated=True, device=card, job=job, started_s=float(len(job))),
+                    make_readings(MIB),
+                )
+                found = bench.tick().devices
+                assert [(d.uuid, d.label) for d in found if d.state == "ok"] == [(card.uuid, "sim0")]
+        roll = bench.tick(after_s=ENDED_SHOWN_S + 1.0)
+    assert [(device.uuid, device.label, device.state) for device in roll.devices] == [
+        ("sim-second-0", "sim0", "ended")
+    ]
+    assert [rank.job for rank in roll.ranks] == ["second"]
 
 
 def test_simulated_cards_stand_after_real_ones(private_environment: Path) -> None:
