@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from . import wire
 from .clock import SystemClock
-from .history import MemoryHistory, is_recording
+from .history import MemoryHistory
 from .outbox import Outbox
+from .recorder import is_recording
 from .segments import can_snapshot, pack_segments, take_snapshot
 from .training_device import TrainingDevice
 

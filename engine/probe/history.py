@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 from collections import deque
 
 from .backends import Reading
 from .clock import SystemClock
-from .foreign import Foreign, Module
+from .foreign import Module
+from .recorder import begin_recording, can_tell, end_recording, find_recorder, is_recording, is_taken_over
 
 SECONDS_PER_ALLOCATION = 4e-6
 """Assumed cost of one recorded allocation: twice the 2 µs that PyTorch states for a Python stack."""
@@ -17,6 +17,8 @@ PERIOD_S = 60.0
 MOST_STEPS = 100
 LONGEST_S = 60.0
 LONGEST_DEMAND_S = 600.0
+_GRACE_S = 1.0
+"""In which a step that ends may switch off what is due; after it our own thread does."""
 _FLOORS = 32
 _RISES = 12
 """Rises among so many floors, without a fall, that make a suspicion."""
@@ -26,10 +28,12 @@ _SMALL_HEADROOM = 0.05
 
 
 class MemoryHistory:
-    """Switches the recording, always in the thread that trains and between two steps.
+    """Switches the recording, in the thread that trains and between two steps.
 
+    Only where no step ends when it is time (a long evaluation, a hang), our own thread switches it off.
     Recording is `state` with Python stacks and one trace entry: the blocks carry their stacks, the ring of
-    traces that fills host memory is not kept. Where the program records itself, nothing is touched.
+    traces that fills host memory is not kept. Where the program records itself, or begins to,
+    nothing is touched.
     """
 
     def __init__(self, clock: SystemClock) -> None:
@@ -81,6 +85,7 @@ class MemoryHistory:
         Args:
             torch: The module.
         """
+        self._give_way(torch)
         if self.mode == "on":
             self._steps_left -= 1
             is_over = self._clock.monotonic_s() >= self._ends_s or self._steps_left <= 0
@@ -90,25 +95,42 @@ class MemoryHistory:
             self._switch_on(torch, self._wanted_until_s, self._steps_wanted)
         self._is_end_wanted, self._wanted_until_s = False, None
 
+    def end_overdue(self, torch: Module) -> None:
+        """Switch off what no end of a step has; called by our own thread, twice a second.
+
+        Args:
+            torch: The module.
+        """
+        self._give_way(torch)
+        if self.mode == "on" and self._clock.monotonic_s() >= self._ends_s + _GRACE_S:
+            self._switch_off(torch)
+
+    def _give_way(self, torch: Module) -> None:
+        """Leave the recording to the program where that has used the switch since ours began."""
+        if self.mode == "on" and is_taken_over():
+            end_recording(torch)
+            self.mode = "user" if is_recording(torch) else "off"
+
     def _switch_on(self, torch: Module, ends_s: float, steps: int | None) -> None:
-        record = find_recorder(torch)
-        is_enabled = getattr(getattr(torch, "_C", None), "_cuda_isHistoryEnabled", None)
-        if record is None or is_enabled is None:
+        if find_recorder(torch) is None or not can_tell(torch):
             self.note = "this build of PyTorch cannot record the stacks of live blocks"
             return
-        if is_enabled():
+        if is_recording(torch):
             self.mode, self.note = "user", None
             return
-        record(enabled="state", context="alloc", stacks="python", max_entries=1)
-        self.mode, self.note = "on", None
+        # Before the mode is `on`, because our own thread looks at both.
         self._ends_s = ends_s
         self._steps_left = MOST_STEPS * 100 if steps is None else steps
+        try:
+            begin_recording(torch)
+        except RuntimeError as error:
+            self.note = f"the allocator refused to record the stacks of live blocks: {error}"[:300]
+            return
+        self.mode, self.note = "on", None
 
     def _switch_off(self, torch: Module) -> None:
         self.mode = "off"
-        record = find_recorder(torch)
-        if record is not None:
-            record(enabled=None)
+        end_recording(torch)
 
 
 class Suspicion:
@@ -171,25 +193,6 @@ def count_affordable_steps(allocations_per_step: int | None) -> int:
         return 0
     cost_s = SECONDS_PER_ALLOCATION * max(1, allocations_per_step)
     return min(MOST_STEPS, int(SHARE * PERIOD_S / cost_s))
-
-
-def find_recorder(torch: Module) -> Foreign:
-    """Return the function that switches the recording, or None where it is missing or of the first kind.
-
-    The first kind (PyTorch 2.0) takes other arguments and could lock up the process.
-    """
-    record = getattr(getattr(getattr(torch, "cuda", None), "memory", None), "_record_memory_history", None)
-    try:
-        names = set(inspect.signature(record).parameters) if record is not None else set()
-    except (TypeError, ValueError):
-        return None
-    return record if {"enabled", "context", "stacks", "max_entries"} <= names else None
-
-
-def is_recording(torch: Module) -> bool:
-    """Tell whether anybody records, we or the program."""
-    ask = getattr(getattr(torch, "_C", None), "_cuda_isHistoryEnabled", None)
-    return ask is not None and bool(ask())
 
 
 def _is_near(peak_bytes: int | None, capacity: int | None) -> bool:

@@ -17,7 +17,7 @@ from .flight_record import (
     name_record,
     write_record,
 )
-from .history import is_recording
+from .recorder import is_recording
 from .sampler import Sampler
 from .segments import can_snapshot, take_snapshot
 from .training_device import TrainingDevice

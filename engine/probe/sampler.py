@@ -9,10 +9,11 @@ from . import phases
 from .announcement import Announcement
 from .clock import SystemClock
 from .digest import Digest
-from .history import MemoryHistory, is_recording
+from .history import MemoryHistory
 from .model_state import ModelStateWatch
 from .outbox import Outbox
 from .process import ResidentMemory
+from .recorder import is_recording
 from .training_device import TrainingDevice
 from .transport import Connection
 from .wire import Demand, decode_demand, encode_goodbye
@@ -115,6 +116,7 @@ class Sampler:
             if self.announcement.is_due(self._clock.monotonic_s()):
                 self._device.look_again()
                 self._announce()
+            self._history.end_overdue(self._device.torch)
             self._send()
             packets = self.connection.receive()
         for packet in packets:

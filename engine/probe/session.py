@@ -12,11 +12,12 @@ from .demands import Demands
 from .foreign import Module, Optimizer
 from .forks import watch_forks
 from .guard import Guard
-from .history import MemoryHistory, find_recorder
+from .history import MemoryHistory
 from .hooks import hook_optimizers
 from .model_state import ModelStateWatch
 from .observer import attach_observer
 from .out_of_memory import OutOfMemoryRecorder
+from .recorder import end_recording
 from .sampler import WATCH_S, Sampler
 from .steps import StepBoundaries
 from .thread import SamplerThread
@@ -124,7 +125,7 @@ class Session:
         if self._pid != os.getpid():
             return
         if self._history.mode == "on":
-            current.leftover = _stop_recording
+            current.leftover = end_recording
         self._thread.stop()
         self._sampler.close(reason, has_reported=self.is_reporting or self._has_reason())
 
@@ -237,9 +238,3 @@ def _end_at_exit() -> None:
             session.end("exit")
         except Exception:  # noqa: BLE001 - the process ends; there is nobody left to tell
             current.session = None
-
-
-def _stop_recording(torch: Module) -> None:
-    record = find_recorder(torch)
-    if record is not None:
-        record(enabled=None)

@@ -1,12 +1,15 @@
 """The recording of stacks is rare, cheap, bounded, and never the program's own."""
 
+from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tests.probe.clocks import WoundClock
-from tests.probe.stand_in import StandInCuda, make_torch
+from tests.probe.stand_in import StandInCuda, StandInOptimizer, make_torch
+from vramscope.engine.probe import current
 from vramscope.engine.probe.backends import Reading
 from vramscope.engine.probe.history import (
     LONGEST_DEMAND_S,
@@ -16,8 +19,9 @@ from vramscope.engine.probe.history import (
     MemoryHistory,
     Suspicion,
     count_affordable_steps,
-    find_recorder,
 )
+from vramscope.engine.probe.recorder import end_recording, find_recorder
+from vramscope.engine.probe.session import Session
 
 CAPACITY = 1000
 ALLOCATIONS = 3700
@@ -59,8 +63,10 @@ def cuda() -> StandInCuda:
 
 
 @pytest.fixture
-def training(cuda: StandInCuda) -> Training:
-    return Training(make_torch(cuda))
+def training(cuda: StandInCuda) -> Iterator[Training]:
+    training = Training(make_torch(cuda))
+    yield training
+    end_recording(training.torch)
 
 
 def test_a_steady_job_is_never_recorded(training: Training, cuda: StandInCuda) -> None:
@@ -179,3 +185,140 @@ def test_the_recorder_of_the_installed_pytorch_is_known() -> None:
     import torch
 
     assert find_recorder(torch) is torch.cuda.memory._record_memory_history
+
+
+def test_a_recording_ends_in_time_where_no_step_does(training: Training, cuda: StandInCuda) -> None:
+    training.history.demand(True, None)
+    training.step()
+    training.clock.advance(58.0)
+    training.history.end_overdue(training.torch)
+    assert cuda.is_recording
+    training.clock.advance(4.0)
+    training.history.end_overdue(training.torch)
+    assert not cuda.is_recording
+    assert training.history.mode == "off"
+    training.step()
+    assert [record["enabled"] for record in cuda.records] == ["state", None]
+
+
+def begin_as_the_program(cuda: StandInCuda) -> None:
+    cuda.memory._record_memory_history(max_entries=100_000)
+
+
+@pytest.mark.parametrize("way", ["its time is over", "it is taken back", "no step ends", "the probe leaves"])
+def test_a_recording_that_the_program_begins_during_ours_is_never_ended(
+    training: Training, cuda: StandInCuda, way: str
+) -> None:
+    entry = cuda.memory._record_memory_history
+    training.history.demand(True, 10.0)
+    training.step()
+    begin_as_the_program(cuda)
+    if way == "no step ends":
+        training.clock.advance(20.0)
+        training.history.end_overdue(training.torch)
+    elif way == "the probe leaves":
+        end_recording(training.torch)
+    else:
+        if way == "it is taken back":
+            training.history.demand(False, None)
+        for _ in range(20):
+            training.step()
+    assert cuda.is_recording
+    assert [record["enabled"] for record in cuda.records] == ["state", "all"]
+    assert cuda.memory._record_memory_history == entry
+    if way != "the probe leaves":
+        assert training.history.mode == "user"
+
+
+def test_a_program_that_switches_off_during_ours_ends_ours(training: Training, cuda: StandInCuda) -> None:
+    training.history.demand(True, 10.0)
+    training.step()
+    cuda.memory._record_memory_history(enabled=None)
+    training.step()
+    assert training.history.mode == "off"
+    begin_as_the_program(cuda)
+    for _ in range(20):
+        training.step()
+    assert cuda.is_recording
+
+
+def test_a_call_of_the_program_that_raises_leaves_ours_to_us(training: Training, cuda: StandInCuda) -> None:
+    training.history.demand(True, 10.0)
+    training.step()
+    with pytest.raises(TypeError):
+        cuda.memory._record_memory_history(wrong=1)
+    for _ in range(20):
+        training.step()
+    assert not cuda.is_recording
+
+
+def test_a_program_that_imported_the_switch_before_is_noticed_below_it(cuda: StandInCuda) -> None:
+    """PyTorch's own function goes by its part in C, which is looked up at each call."""
+    torch = make_torch(cuda)
+    torch._C._cuda_record_memory_history = cuda.memory._record_memory_history
+
+    def record(
+        enabled: str | None = "all", context: str = "", stacks: str = "", max_entries: int = 0
+    ) -> None:
+        torch._C._cuda_record_memory_history(enabled, context, stacks, max_entries)
+
+    cuda.memory._record_memory_history = record
+    training = Training(torch)
+    training.history.demand(True, 10.0)
+    training.step()
+    record()
+    for _ in range(20):
+        training.step()
+    assert cuda.is_recording
+    assert training.history.mode == "user"
+    assert cuda.memory._record_memory_history is record
+
+
+def test_an_allocator_that_cannot_record_is_told_and_raises_nothing(cuda: StandInCuda) -> None:
+    torch = make_torch(cuda)
+
+    def refuse(*_: object, **__: object) -> bool:
+        raise RuntimeError("CUDAPluggableAllocator does not yet support recordHistory")
+
+    torch._C._cuda_isHistoryEnabled = refuse
+
+    def record(
+        enabled: str | None = "all", context: str = "", stacks: str = "", max_entries: int = 0
+    ) -> None:
+        refuse()
+
+    cuda.memory._record_memory_history = record
+    training = Training(torch)
+    training.history.demand(True, 10.0)
+    training.step()
+    assert training.history.mode == "off"
+    assert "refused" in str(training.history.note)
+    assert cuda.memory._record_memory_history is record
+
+
+def test_the_entries_of_the_installed_pytorch_are_watched_and_given_back() -> None:
+    import torch
+
+    from vramscope.engine.probe.recorder import _Recording
+
+    before = torch.cuda.memory._record_memory_history
+    recording = _Recording()
+    recording.watch(torch)
+    assert find_recorder(torch) is torch.cuda.memory._record_memory_history is not before
+    recording.restore()
+    assert find_recorder(torch) is before
+
+
+def test_the_sampler_ends_an_overdue_recording_of_a_program_that_hangs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cuda: StandInCuda
+) -> None:
+    clock = WoundClock()
+    session = Session(make_torch(cuda), str(tmp_path), None, is_explicit=True, clock=clock)
+    monkeypatch.setattr(current, "session", session)
+    session._history.demand(True, None)
+    session.meet_optimizer(StandInOptimizer())
+    assert cuda.is_recording
+    for _ in range(620):
+        clock.advance(session._tick() or 0.0)
+    assert not cuda.is_recording
+    session.end("exit")
