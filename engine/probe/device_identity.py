@@ -50,7 +50,11 @@ def find_capacity(backend: Backend, index: int | None, total_bytes: int | None) 
     ask = getattr(backend.module, "get_per_process_memory_fraction", None)
     if ask is None or index is None or not total_bytes:
         return None
-    fraction = float(ask(index))
+    try:
+        fraction = float(ask(index))
+    except RuntimeError:
+        # An allocator that is plugged in keeps no such limit.
+        return None
     return int(fraction * total_bytes) if 0 < fraction < 1 else None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Callable
 
-from . import phases
+from . import current, phases
 from .announcement import Announcement
 from .clock import SystemClock
 from .digest import Digest
@@ -120,9 +120,17 @@ class Sampler:
             self._send()
             packets = self.connection.receive()
         for packet in packets:
-            demand = decode_demand(packet)
-            if demand is not None:
-                self.serve(demand)
+            self._serve(packet)
+
+    def _serve(self, packet: bytes) -> None:
+        """Do what a hub asks; what fails is a note, and the readings go on."""
+        demand = decode_demand(packet)
+        if demand is None:
+            return
+        try:
+            self.serve(demand)
+        except Exception as error:  # noqa: BLE001 - an allocator may refuse what it is asked for
+            current.note_failure(f"the demand for {demand.kind}", error)
 
     def _work(self) -> None:
         """Work through the notes; look closer where they give grounds."""
@@ -136,7 +144,8 @@ class Sampler:
         mode = self._history.mode
         if mode != "on":
             self._history.mode = "user" if is_recording(self._device.torch) else "off"
-        passing = (self._history.note, self._model.note, self.connection.refusal)
+        others = self._device.describe_others()
+        passing = (self._history.note, self._model.note, others, self.connection.refusal)
         self.outbox.say_hello(self.announcement.compose(passing))
 
     def _send(self) -> None:

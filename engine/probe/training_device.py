@@ -64,6 +64,21 @@ class TrainingDevice:
         backend = self.backend
         return backend, (None if backend is None else backend.take(self.index))
 
+    def describe_others(self) -> str | None:
+        """Name in one sentence the devices that hold bytes and are not followed, or return None."""
+        held = self.backend.find_held() if self.backend is not None and self.index is not None else {}
+        others = [
+            f"{_format(bytes_)} on GPU {index}" for index, bytes_ in held.items() if index != self.index
+        ]
+        if not others:
+            return None
+        verb = "is" if len(others) == 1 else "are"
+        return f"also holds {', '.join(others)}, which {verb} not followed"
+
+
+def _format(bytes_: int) -> str:
+    return f"{bytes_ / 2**30:.1f} GiB" if bytes_ >= 2**30 else f"{bytes_ / 2**20:.1f} MiB"
+
 
 def is_loader_worker() -> bool:
     """Tell whether this process only loads data for another (`torch.utils.data.get_worker_info`)."""

@@ -84,7 +84,8 @@ class StandInCuda:
 
     def host_memory_stats_as_nested_dict(self) -> dict[str, Any]:
         """Return the statistics of pinned memory."""
-        return {"allocated_bytes": {"current": self.pinned, "peak": self.pinned}}
+        held = {"current": self.pinned, "peak": self.pinned}
+        return {"allocated_bytes": held, "active_bytes": {"current": 0, "peak": self.pinned}}
 
     def get_device_properties(self, device: int) -> SimpleNamespace:
         """Return what CUDA says of a device."""

@@ -1,15 +1,24 @@
 """Which device a process uses and what its allocator says, asked by attribute of whatever torch has."""
 
+import functools
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tests.probe.clocks import WoundClock
+from tests.probe.hub import listen
 from tests.probe.stand_in import MIB, StandInCuda, StandInOptimizer, make_torch
+from tests.waiting import wait_until
+from vramscope.engine.probe import current
 from vramscope.engine.probe.backends import NOTHING, Reading, find_backend
 from vramscope.engine.probe.backends.reading import flatten, read_flat, read_nested
 from vramscope.engine.probe.device_identity import find_capacity, identify_device
+from vramscope.engine.probe.sampler import SAMPLE_S
+from vramscope.engine.probe.session import Session
 from vramscope.engine.probe.training_device import TrainingDevice
+from vramscope.engine.ranks.messages import Hello
 
 
 def read(device: TrainingDevice) -> Reading:
@@ -124,17 +133,127 @@ def test_figures_that_nobody_counts_are_not_zero(monkeypatch: pytest.MonkeyPatch
     assert "cudaMallocAsync" in str(backend.note())
 
 
-def test_pinned_memory_is_read_in_both_shapes() -> None:
-    cuda = StandInCuda()
-    cuda.pinned = 5
+@pytest.mark.parametrize(
+    ("stats", "held"),
+    [
+        ({"allocated_bytes": {"current": 5}, "active_bytes": {"current": 2}}, 5),
+        ({"allocated_bytes": {"current": 2}, "reserved_bytes": {"current": 5}}, 5),
+        ({"allocated_bytes.current": 5, "active_bytes.current": 2}, 5),
+        ({"allocated_bytes.current": 2, "reserved_bytes.current": 5}, 5),
+        ({"allocated_bytes": {"current": 2}}, None),
+        ({}, None),
+    ],
+)
+def test_pinned_memory_is_what_is_held_by_whatever_name_and_shape(
+    stats: dict[str, Any], held: int | None
+) -> None:
+    module: Any = SimpleNamespace(is_initialized=lambda: True, host_memory_stats=lambda: stats)
+    backend = find_backend(SimpleNamespace(cuda=module), "cuda")
+    assert backend is not None
+    assert backend.read_pinned() == held
+
+
+def plug_in(cuda: Any) -> list[int]:
+    """Let the stand-in answer as an allocator that is plugged in; return the devices it was asked about."""
+    asked: list[int] = []
+
+    def refuse(device: int = -1) -> None:
+        asked.append(device)
+        raise RuntimeError("CUDAPluggableAllocator does not yet support getDeviceStats.")
+
+    cuda.memory_stats_as_nested_dict = refuse
+    cuda.host_memory_stats_as_nested_dict = refuse
+    cuda.get_per_process_memory_fraction = refuse
+    return asked
+
+
+def test_an_allocator_that_tells_nothing_is_announced_without_figures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(current, "failures", [])
+    cuda, clock = StandInCuda(), WoundClock()
+    asked = plug_in(cuda)
+    with listen(tmp_path) as hub:
+        session = Session(make_torch(cuda), str(tmp_path), None, is_explicit=False, clock=clock)
+        monkeypatch.setattr(current, "session", session)
+        for _ in range(100):
+            session.meet_optimizer(StandInOptimizer())
+            clock.advance(session._tick() or 0.0)
+        (hello,) = hub.wait_for(Hello)
+        assert hello.device is not None
+        assert hello.device.uuid == "GPU-11111111-2222-3333-4444-000000000000"
+        assert hello.notes == ("the allocator of this process tells nothing of what it holds",)
+        wait_until(lambda: len(hub.readings()) >= 90)
+        assert {row[1:9] for row in hub.readings()} == {(None,) * 8}
+        assert asked.count(0) < 20
+        assert current.failures == []
+        session.end("exit")
+
+
+def test_an_allocator_that_refused_once_is_asked_again() -> None:
+    cuda: Any = StandInCuda()
+    cuda.allocate(MIB)
+    answer = cuda.memory_stats_as_nested_dict
+    plug_in(cuda)
     backend = find_backend(make_torch(cuda), "cuda")
     assert backend is not None
-    assert backend.read_pinned() == 5
-    older: Any = SimpleNamespace(is_initialized=lambda: True, host_memory_stats=lambda: {})
-    older.host_memory_stats = lambda: {"allocated_bytes.current": 6}
-    backend = find_backend(SimpleNamespace(cuda=older), "cuda")
-    assert backend is not None
-    assert backend.read_pinned() == 6
+    backend.take(0)
+    assert backend.note() is not None
+    backend._nested = answer  # type: ignore[attr-defined]
+    assert backend.read(0).allocated_bytes == MIB
+    assert backend.note() is None
+
+
+def test_devices_that_hold_bytes_and_are_not_followed_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cuda = StandInCuda(devices=3)
+    with listen(tmp_path) as hub:
+        session = Session(make_torch(cuda), str(tmp_path), None, is_explicit=False, clock=WoundClock())
+        monkeypatch.setattr(current, "session", session)
+        cuda.allocate(5 * 1024 * MIB, device=0)
+        cuda.allocate(3 * 1024 * MIB + 102 * MIB, device=1)
+        session._tick()
+        (hello,) = hub.wait_for(Hello)
+        assert hello.notes == ("also holds 3.1 GiB on GPU 1, which is not followed",)
+        session.end("exit")
+    cuda.allocate(2 * MIB, device=2)
+    others = session._device.describe_others()
+    assert others == "also holds 3.1 GiB on GPU 1, 2.0 MiB on GPU 2, which are not followed"
+
+
+def test_a_demand_that_the_allocator_refuses_leaves_the_readings_going(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(current, "failures", [])
+    cuda: Any = StandInCuda()
+    cuda.allocate(MIB)
+
+    def refuse(**_: object) -> None:
+        raise RuntimeError("CUDAPluggableAllocator does not yet support snapshot.")
+
+    def snapshot(mempool_id: object = None, include_traces: bool = True) -> None:
+        refuse()
+
+    cuda.memory_snapshot = snapshot
+    with listen(tmp_path) as hub:
+        clock = WoundClock()
+        session = Session(make_torch(cuda), str(tmp_path), None, is_explicit=False, clock=clock)
+        monkeypatch.setattr(current, "session", session)
+        session._tick()
+        hub.wait_for(Hello)
+
+        def fails_again(count: int) -> bool:
+            clock.advance(1.0)
+            session._tick()
+            return len(current.failures) == count
+
+        for count in range(1, 5):
+            hub.ask_for("segments", request=count)
+            wait_until(functools.partial(fails_again, count))
+        assert "the demand for segments failed" in current.failures[0]
+        assert session._tick() == pytest.approx(SAMPLE_S)
+        session.end("exit")
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,8 @@ from .reading import NOTHING, Reading, flatten, read_flat, read_nested
 
 _MOST_DEVICES = 64
 _EXPANDABLE = "expandable_segments:true"
+_MOST_REFUSALS = 3
+"""In a row, after which the allocator is not asked again: it has no statistics, and each refusal is dear."""
 
 
 class AllocatorBackend(Backend):
@@ -33,25 +35,50 @@ class AllocatorBackend(Backend):
         self.device_type = device_type
         self._nested = getattr(module, "memory_stats_as_nested_dict", None)
         self._flat = getattr(module, "memory_stats", None)
+        self._refusals = 0
         self._pinned = _find_pinned(module)
         self._is_asynchronous = _is_asynchronous(module)
         self._is_expandable = _EXPANDABLE in allocator_settings().lower().replace(" ", "")
 
     def is_in_use(self) -> bool:
-        """Tell whether any device holds bytes of this process."""
-        return self.find_device() is not None
+        """Tell whether any device holds bytes of this process, or the allocator will not say."""
+        return self.find_device() is not None or bool(self._refusals)
 
     def find_device(self) -> int | None:
-        """Return the ordinal of the device with most allocated bytes, of those that have any."""
+        """Return the ordinal of the device with most allocated bytes, of those that have any.
+
+        Where the allocator tells nothing, the only device there is.
+        """
         count = min(int(self.module.device_count()), _MOST_DEVICES)
         held = [(self.read(index).allocated_bytes or 0, -index) for index in range(count)]
         most, negative = max(held, default=(0, 0))
+        if self._refusals and count == 1:
+            return 0
         return -negative if most else None
 
+    def find_held(self) -> dict[int, int]:
+        """Return bytes that the allocator holds by ordinal, of the devices where it holds any."""
+        count = min(int(self.module.device_count()), _MOST_DEVICES)
+        readings = {index: self.read(index) for index in range(count)}
+        held = {index: it.reserved_bytes or it.allocated_bytes or 0 for index, it in readings.items()}
+        return {index: bytes_ for index, bytes_ in held.items() if bytes_}
+
     def take(self, device: int | None) -> Foreign:
-        """Return the statistics of a device, nested where there are such."""
+        """Return the statistics of a device, nested where there are such; None where they are refused.
+
+        An allocator that is plugged in (`torch.cuda.memory.CUDAPluggableAllocator`, as that of RMM) raises
+        a RuntimeError.
+        """
         ask = self._flat if self._nested is None else self._nested
-        return None if device is None or ask is None else ask(device)
+        if device is None or ask is None or self._refusals >= _MOST_REFUSALS:
+            return None
+        try:
+            said = ask(device)
+        except RuntimeError:
+            self._refusals += 1
+            return None
+        self._refusals = 0
+        return said
 
     def understand(self, taken: Foreign) -> Reading:
         """Return the figures of a reading; those that nobody counts are left out."""
@@ -60,26 +87,34 @@ class AllocatorBackend(Backend):
         return self._correct(read_flat(taken) if self._nested is None else read_nested(taken))
 
     def read_pinned(self) -> int | None:
-        """Return bytes of pinned host memory that the caching host allocator holds."""
+        """Return bytes of pinned host memory that the caching host allocator holds, in use or cached.
+
+        PyTorch has used one name for two things: beside `active_bytes`, `allocated_bytes` is what is held;
+        without it `allocated_bytes` is what is in use, and `reserved_bytes` what is held.
+        """
         if self._pinned is None:
             return None
-        stats = self._pinned()
-        held = stats.get("allocated_bytes")
+        try:
+            stats = self._pinned()
+        except RuntimeError:
+            return None
+        has_active = "active_bytes" in stats or "active_bytes.current" in stats
+        name = "allocated_bytes" if has_active else "reserved_bytes"
+        held = stats.get(name)
         if isinstance(held, dict):
             held = held.get("all", held).get("current")
-        found: int | None = held if held is not None else stats.get("allocated_bytes.current")
+        found: int | None = held if held is not None else stats.get(f"{name}.current")
         return found
 
     def read_statistics(self, device: int | None) -> dict[str, Any]:
         """Return every statistic of the allocator, flat."""
-        if device is None:
-            return {}
-        if self._nested is not None:
-            return flatten(self._nested(device))
-        return dict(self._flat(device)) if self._flat is not None else {}
+        said = self.take(device)
+        return flatten(said) if said else {}
 
     def note(self) -> str | None:
         """Say where the allocator leaves figures out."""
+        if self._refusals:
+            return "the allocator of this process tells nothing of what it holds"
         if self._is_asynchronous:
             return "the allocator is cudaMallocAsync, which tells allocated and reserved bytes only"
         return None

@@ -26,6 +26,10 @@ class Backend:
         """Return the ordinal of the device that holds most of this process's bytes."""
         return None
 
+    def find_held(self) -> dict[int, int]:
+        """Return bytes that the allocator holds by ordinal, of the devices where it holds any."""
+        return {}
+
     def take(self, device: int | None) -> Foreign:
         """Return what the allocator of a device says, as it says it."""
         return None
