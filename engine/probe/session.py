@@ -24,6 +24,9 @@ from .thread import SamplerThread
 from .training_device import Taken, TrainingDevice, is_loader_worker
 from .transport import Connection
 
+QUICK_WATCH_S = 0.1
+"""Between two looks soon after the start, when a program is about to fill its device for the first time."""
+QUICK_WATCH_FOR_S = 10.0
 _CARE_EVERY_S = 1.0
 _READ_EVERY_S = 0.02
 """Steps that end faster than this are not each accompanied by a reading in the thread that trains."""
@@ -76,6 +79,7 @@ class Session:
         self._last_read_s = float("-inf")
         self._has_stepped = False
         self._next_care_s = float("-inf")
+        self._quick_until_s = self._clock.monotonic_s() + QUICK_WATCH_FOR_S
 
     def is_alive(self) -> bool:
         """Tell whether this is the session of this very process and its thread runs."""
@@ -188,7 +192,8 @@ class Session:
             return None
         try:
             if not self.is_reporting and not self._begin_with_reason():
-                return WATCH_S
+                return QUICK_WATCH_S if self._clock.monotonic_s() < self._quick_until_s else WATCH_S
+            attach_observer(self.torch)
             return self._sampler.tick()
         except Exception as error:  # noqa: BLE001 - a thread that dies of an exception prints it
             self._tick_guard.count(error)
@@ -196,10 +201,12 @@ class Session:
 
     def _begin_with_reason(self) -> bool:
         hook_optimizers()
+        if not is_loader_worker():
+            # Ahead of any reason: the first allocation of all may be the one that fails.
+            attach_observer(self.torch)
         if self._has_reason():
             self._device.look()
             self.is_reporting = True
-            attach_observer(self.torch)
         return self.is_reporting
 
     def _has_reason(self) -> bool:

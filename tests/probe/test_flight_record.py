@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import resource
+import signal
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from tests.probe.clocks import WoundClock
 from tests.probe.hub import listen
 from tests.probe.stand_in import MIB, StandInCuda, StandInOptimizer, make_segment, make_torch
+from tests.waiting import wait_until
 from vramscope.engine.probe import current, flight_record
 from vramscope.engine.probe.flight_record import (
     MAX_FILE_BYTES,
@@ -159,6 +161,38 @@ def test_the_observer_writes_one_and_is_attached_once_and_only_after_initialisat
     failure = load(str(file))["failure"]
     assert (failure["size_bytes"], failure["device_free_bytes"]) == (5 * MIB, 3 * MIB)
     assert not attach_observer(make_torch(cuda, has_observer=False))
+
+
+def test_an_allocator_that_may_call_with_its_lock_held_is_not_observed(
+    session: Session, cuda: StandInCuda
+) -> None:
+    torch = make_torch(cuda)
+    torch.cuda.memory._record_memory_history = lambda enabled, record_context=True: None
+    assert not attach_observer(torch)
+    assert not attach_observer(torch)
+    assert cuda.observers == []
+    (note,) = current.failures
+    assert "leave no record" in note
+
+
+def test_a_ctrl_c_that_falls_into_the_record_reaches_the_program_and_not_the_allocator(
+    session: Session, flights: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr("vramscope.engine.probe.out_of_memory.fill_record", interrupt)
+    returned: list[str] = []
+
+    def fail_to_allocate() -> None:
+        tell_out_of_memory(0, 1, 2, 3)
+        returned.append("to the allocator")
+        wait_until(lambda: False, 10, "the interrupt")
+
+    with pytest.raises(KeyboardInterrupt):
+        fail_to_allocate()
+    assert returned != []
+    assert "KeyboardInterrupt" in current.failures[-1]
 
 
 def test_whatever_fails_the_error_goes_on(

@@ -16,7 +16,7 @@ from tests.waiting import wait_until
 from vramscope.engine.probe import current, hooks, phases
 from vramscope.engine.probe.guard import Guard
 from vramscope.engine.probe.sampler import SAMPLE_S, WATCH_S
-from vramscope.engine.probe.session import Session
+from vramscope.engine.probe.session import QUICK_WATCH_FOR_S, QUICK_WATCH_S, Session
 from vramscope.engine.ranks.messages import (
     Hello,
     ModelState,
@@ -68,8 +68,12 @@ def hub(tmp_path: Path) -> Iterator[ListeningHub]:
         yield hub
 
 
-def test_it_looks_once_a_second_until_there_is_a_reason_and_then_ten_times(watched: Watched) -> None:
+def test_it_looks_often_at_first_then_once_a_second_until_there_is_a_reason(watched: Watched) -> None:
     watched.cuda.is_ready = False
+    began_s = watched.clock.now_s
+    while watched.tick() == QUICK_WATCH_S:
+        pass
+    assert watched.clock.now_s - began_s == pytest.approx(QUICK_WATCH_FOR_S + WATCH_S, abs=0.2)
     assert [watched.tick() for _ in range(3)] == [WATCH_S] * 3
     watched.cuda.is_ready = True
     assert watched.tick() == WATCH_S
@@ -77,6 +81,33 @@ def test_it_looks_once_a_second_until_there_is_a_reason_and_then_ten_times(watch
     watched.cuda.allocate(MIB)
     assert watched.tick() == pytest.approx(SAMPLE_S)
     assert watched.session.is_reporting
+
+
+def test_the_observer_stands_as_soon_as_the_device_is_initialised(watched: Watched) -> None:
+    watched.cuda.is_ready = False
+    watched.tick(3)
+    assert watched.cuda.observers == []
+    watched.cuda.is_ready = True
+    watched.tick()
+    assert not watched.session.is_reporting
+    assert len(watched.cuda.observers) == 1
+
+
+@pytest.mark.parametrize("is_explicit", [True, False])
+def test_a_process_that_reports_before_its_device_is_initialised_is_observed_from_then_on(
+    watched: Watched, is_explicit: bool
+) -> None:
+    watched.cuda.is_ready = False
+    watched.session.is_explicit = is_explicit
+    if not is_explicit:
+        watched.optimizer = StandInOptimizer("cpu", None)
+        watched.step()
+    watched.tick(5)
+    assert watched.session.is_reporting
+    watched.cuda.is_ready = True
+    watched.cuda.allocate(MIB)
+    watched.tick(5)
+    assert len(watched.cuda.observers) == 1
 
 
 def test_ten_readings_a_second_go_out_twice_a_second(watched: Watched, hub: ListeningHub) -> None:
