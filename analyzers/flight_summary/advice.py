@@ -4,35 +4,45 @@ from collections.abc import Iterator
 
 from ...engine.model.flight_record import FlightRecord
 from ...engine.units import GIB, MIB, format_bytes
-from .model import DeviceShares, FloorTrend
+from .leak import sum_model_state
+from .model import DeviceShares, KeptMemory
 
 _NOTABLE = 0.1
 """Part of the device from which on something is worth naming."""
 _LARGE = 0.25
 
 
-def advise(record: FlightRecord, shares: DeviceShares, trend: FloorTrend | None) -> Iterator[str]:
+def advise(record: FlightRecord, shares: DeviceShares, kept: KeptMemory | None) -> Iterator[str]:
     """Yield what follows from the figures, the most promising first.
 
     Args:
         record: What the probe wrote.
         shares: Who held the device.
-        trend: How the floors of the steps went.
+        kept: What is kept from step to step.
     """
-    yield from _advise_on_trend(trend)
+    yield from _advise_on_kept(kept)
     yield from _advise_on_fragmentation(record, shares)
     yield from _advise_on_streams(record, shares)
     yield from _advise_on_others(shares)
     yield from _advise_on_model(record, shares)
+    yield from _advise_on_activations(record, shares, kept)
 
 
-def _advise_on_trend(trend: FloorTrend | None) -> Iterator[str]:
-    if trend is not None and trend.is_rising:
-        growth = format_bytes(round(trend.growth_bytes_per_step))
-        yield (
-            f"every step leaves about {growth} behind: find what is kept from step to step, such as a loss "
-            "that is summed up with its graph; a larger device would only fail later"
+def _advise_on_kept(kept: KeptMemory | None) -> Iterator[str]:
+    if kept is None:
+        return
+    growth, size = format_bytes(round(kept.growth_bytes_per_step)), format_bytes(kept.size_bytes)
+    where = ""
+    if kept.holder is not None and kept.holder.headline is not None:
+        line = kept.holder.headline
+        where = (
+            f", the most ({format_bytes(kept.holder.size_bytes)}) allocated by {line.name} at "
+            f"{line.filename}:{line.line}"
         )
+    yield (
+        f"every step leaves about {growth} behind, and {size} are kept from step to step{where}: find what "
+        "holds them, such as a loss that is summed up with its graph; a larger device would only fail later"
+    )
 
 
 def _advise_on_fragmentation(record: FlightRecord, shares: DeviceShares) -> Iterator[str]:
@@ -84,21 +94,26 @@ def _advise_on_model(record: FlightRecord, shares: DeviceShares) -> Iterator[str
             f"optimizer state holds {format_bytes(model.optimizer_bytes)}: shard it over the data-parallel "
             "ranks, or keep it in fewer bits"
         )
-    rest = find_rest(record, shares)
-    if rest is not None and rest >= _LARGE * total:
+
+
+def _advise_on_activations(
+    record: FlightRecord, shares: DeviceShares, kept: KeptMemory | None
+) -> Iterator[str]:
+    """Advise on what a smaller micro-batch lowers, unless more than that is kept from step to step."""
+    rest = _find_rest(record, shares, kept)
+    if rest is None or not shares.total_bytes or (kept is not None and kept.size_bytes >= rest):
+        return
+    if rest >= _LARGE * shares.total_bytes:
+        beside = "" if kept is None else ", nor kept from step to step"
         yield (
-            f"{format_bytes(rest)} are neither parameters, gradients nor optimizer state, so mostly "
+            f"{format_bytes(rest)} are neither parameters, gradients nor optimizer state{beside}, so mostly "
             "activations: a smaller micro-batch, shorter sequences or checkpointing lowers them"
         )
 
 
-def find_rest(record: FlightRecord, shares: DeviceShares) -> int | None:
-    """Return what is allocated beside parameters, gradients and optimizer state; None if one is unknown."""
-    model = record.model_state
-    if model is None or shares.allocated_bytes is None:
+def _find_rest(record: FlightRecord, shares: DeviceShares, kept: KeptMemory | None) -> int | None:
+    """Return what is allocated beside the model's state and what steps leave behind; None if unknown."""
+    state = sum_model_state(record)
+    if state is None or shares.allocated_bytes is None or state > shares.allocated_bytes:
         return None
-    parts = (model.parameters_bytes, model.gradients_bytes, model.optimizer_bytes)
-    if any(part is None for part in parts):
-        return None
-    known = sum(part or 0 for part in (*parts, model.grad_sample_bytes))
-    return shares.allocated_bytes - known if known <= shares.allocated_bytes else None
+    return max(0, shares.allocated_bytes - state - (0 if kept is None else kept.size_bytes))

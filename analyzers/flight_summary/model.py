@@ -41,6 +41,15 @@ class FloorTrend(msgspec.Struct, frozen=True):
     """No sixth is lower than the one before it, at least three are higher, and the growth does not slow."""
 
 
+class KeptMemory(msgspec.Struct, frozen=True):
+    """What is kept from step to step, where the floors of the steps grow steadily."""
+
+    size_bytes: int
+    growth_bytes_per_step: float
+    holder: StackGroup | None = None
+    """The line that holds most of it; None where no stack of live blocks tells."""
+
+
 class FlightSummary(msgspec.Struct, frozen=True, kw_only=True):
     """A whole flight record."""
 
@@ -58,6 +67,8 @@ class FlightSummary(msgspec.Struct, frozen=True, kw_only=True):
     stacks: tuple[StackGroup, ...]
     """Live blocks by stack, the largest first; shares are of the allocated bytes."""
     trend: FloorTrend | None
+    kept: KeptMemory | None
+    """What is kept from step to step; None where the floors do not grow steadily."""
     sentences: tuple[str, ...]
     """What happened, the most important first."""
     advice: tuple[str, ...]

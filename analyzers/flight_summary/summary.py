@@ -8,7 +8,9 @@ from ...engine.units import format_bytes
 from ..snapshot_summary import StackGroup
 from ..snapshot_summary.stack_groups import keep_python, make_group
 from .advice import advise
+from .leak import find_kept
 from .model import DeviceShares, FlightSummary, FloorTrend
+from .request import count_earlier_retries, explain_request, word_failure
 from .shares import share_device
 from .trend import measure_trend
 
@@ -18,6 +20,7 @@ def summarize_flight_record(record: FlightRecord) -> FlightSummary:
     shares = share_device(record)
     trend = measure_trend(record.steps)
     stacks = _group_live(record, shares)
+    kept = find_kept(record, trend, stacks)
     return FlightSummary(
         file=record.file,
         written_s=record.written_s,
@@ -29,8 +32,9 @@ def summarize_flight_record(record: FlightRecord) -> FlightSummary:
         shares=shares,
         stacks=stacks,
         trend=trend,
+        kept=kept,
         sentences=tuple(_word(record, shares, stacks, trend)),
-        advice=tuple(advise(record, shares, trend)),
+        advice=tuple(advise(record, shares, kept)),
         truncated=record.truncated,
         notes=record.notes,
     )
@@ -58,17 +62,15 @@ def _group_live(record: FlightRecord, shares: DeviceShares) -> tuple[StackGroup,
 def _word(
     record: FlightRecord, shares: DeviceShares, stacks: tuple[StackGroup, ...], trend: FloorTrend | None
 ) -> Iterator[str]:
-    yield _word_failure(record, shares)
-    missing = _find_missing(record, shares)
-    if missing is not None:
-        yield f"{format_bytes(missing)} more free on the device would have been enough"
+    yield word_failure(record, shares)
+    yield from explain_request(record, shares)
     yield from _word_largest(stacks[:1])
     if trend is not None:
         yield _word_trend(trend)
-    retries = record.stats.get("num_alloc_retries")
+    retries = count_earlier_retries(record)
     if retries:
-        times = "once" if retries == 1 else f"{retries:,.0f} times"
-        yield f"the allocator had flushed its cache {times}: the job was at its limit before"
+        times = "once" if retries == 1 else f"{retries:,} times"
+        yield f"the allocator had flushed its cache {times} before: the job was at its limit already"
 
 
 def _word_largest(stacks: Sequence[StackGroup]) -> Iterator[str]:
@@ -77,26 +79,6 @@ def _word_largest(stacks: Sequence[StackGroup]) -> Iterator[str]:
             place = f"{group.headline.name} at {group.headline.filename}:{group.headline.line}"
             size = format_bytes(group.size_bytes)
             yield f"{group.share:.0%} of the allocated bytes ({size}) come from {place}"
-
-
-def _word_failure(record: FlightRecord, shares: DeviceShares) -> str:
-    size = record.failure.size_bytes
-    what = "a request of unknown size" if size is None else f"a request of {format_bytes(size)}"
-    device = "" if shares.total_bytes is None else f" on a device of {format_bytes(shares.total_bytes)}"
-    parts = [f"{what} failed{device}"]
-    if shares.allocated_bytes is not None:
-        parts.append(f"{format_bytes(shares.allocated_bytes)} were allocated")
-    if shares.reserved_bytes is not None:
-        parts.append(f"{format_bytes(shares.reserved_bytes)} reserved")
-    if shares.free_bytes is not None:
-        parts.append(f"{format_bytes(shares.free_bytes)} free on the device")
-    return "; ".join((parts[0], ", ".join(parts[1:]))) if len(parts) > 1 else parts[0]
-
-
-def _find_missing(record: FlightRecord, shares: DeviceShares) -> int | None:
-    """Return what the driver lacked for the request; segments are rounded up to 2 MiB, which is left out."""
-    size, free = record.failure.size_bytes, shares.free_bytes
-    return size - free if size is not None and free is not None and free < size else None
 
 
 def _word_trend(trend: FloorTrend) -> str:

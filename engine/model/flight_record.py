@@ -94,5 +94,7 @@ class FlightRecord(msgspec.Struct, frozen=True):
     """Largest first."""
     truncated: FlightTruncation = FlightTruncation()
     notes: tuple[str, ...] = ()
+    allocator_settings: str | None = None
+    """`PYTORCH_ALLOC_CONF` of the process; empty where it was not set."""
     file: str = ""
     """Name of the file."""

@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from .backends.allocator import allocator_settings
 from .recent import COLUMNS
 from .segments import bound_segments, find_stacks
 
@@ -86,6 +87,7 @@ def fill_record(about: Content, samples: list[Any], segments: list[dict[str, Any
         ],
         "truncated": truncated,
         "notes": about["notes"],
+        "allocator_settings": allocator_settings(),
     }
 
 

@@ -110,6 +110,7 @@ class _Record(msgspec.Struct):
     live_blocks: list[_LiveRecord] | None = None
     truncated: dict[str, int | None] | None = None
     notes: tuple[str, ...] | None = None
+    allocator_settings: str | None = None
 
 
 class _Head(msgspec.Struct):
@@ -186,6 +187,7 @@ def _build_record(record: _Record, file: str) -> FlightRecord:
         ),
         truncated=_build_truncation(record.truncated or {}),
         notes=record.notes or (),
+        allocator_settings=record.allocator_settings,
         file=file,
     )
 

@@ -64,7 +64,67 @@ def test_sentences_begin_with_what_failed(tmp_path: Path) -> None:
     )
     assert sentences[1] == "1.5 GiB more free on the device would have been enough"
     assert sentences[2] == "47% of the allocated bytes (9.0 GiB) come from block at /job/model.py:40"
-    assert sentences[-1].startswith("the allocator had flushed its cache 3 times")
+    assert sentences[-1].startswith("the allocator had flushed its cache 2 times before")
+
+
+def small_request(tmp_path: Path, size_bytes: int = 4 * MIB, **fields: Any) -> tuple[str, ...]:
+    failure = {"size_bytes": size_bytes, "device_free_bytes": 14 * MIB}
+    return summarize(tmp_path, **{"failure": failure, "truncated": None, **fields}).sentences
+
+
+def test_failure_names_the_segment_that_the_request_needed(tmp_path: Path) -> None:
+    sentences = small_request(tmp_path, 9 * MIB)
+    assert sentences[0] == (
+        "a request of 9 MiB failed on a device of 24.0 GiB: it needed a new segment of 20 MiB, and 14 MiB "
+        "were free; 19.0 GiB were allocated, 22.0 GiB reserved"
+    )
+    assert sentences[1] == "no cached block was large enough: the largest free one has 8 MiB"
+    assert sentences[2] == "6 MiB more free on the device would have been enough"
+
+
+def test_block_that_is_large_enough_explains_nothing(tmp_path: Path) -> None:
+    assert not any("cached block" in each for each in small_request(tmp_path, 4 * MIB))
+
+
+def test_free_blocks_are_those_of_the_pool_that_serves_the_request(tmp_path: Path) -> None:
+    assert "no cached block was large enough: none was free" in small_request(tmp_path, MIB // 2)
+
+
+def test_size_that_cuda_tells_is_the_segment_already(tmp_path: Path) -> None:
+    sentences = small_request(tmp_path, 2 * MIB, process={"is_simulated": False})
+    assert sentences[0].startswith("a request of 2 MiB failed on a device of 24.0 GiB; 19.0 GiB were")
+
+
+def test_settings_of_the_allocator_change_what_is_needed(tmp_path: Path) -> None:
+    divided = "roundup_power2_divisions:4"
+    assert "a new segment of 40 MiB" in small_request(tmp_path, 33 * MIB, allocator_settings=divided)[0]
+    expands = small_request(tmp_path, allocator_settings="expandable_segments:True")
+    assert "segment of" not in expands[0]
+    assert expands[1].startswith("segments expand here, by whole pages")
+    assert "a new segment of 34 MiB" in small_request(tmp_path, 33 * MIB, allocator_settings="?")[0]
+
+
+def test_request_beyond_the_device_is_told_so(tmp_path: Path) -> None:
+    sentences = small_request(tmp_path, 64 * GIB)
+    assert "no device of 24.0 GiB can serve it, however much is free" in sentences
+    assert not any("enough" in each and "more free" in each for each in sentences)
+
+
+def test_refusal_although_enough_was_free_points_at_a_limit(tmp_path: Path) -> None:
+    sentences = summarize(tmp_path, failure={"size_bytes": GIB, "device_free_bytes": 5 * GIB}).sentences
+    assert sentences[1].startswith("as much was free on the device: the process may have a limit of its own")
+
+
+@pytest.mark.parametrize(
+    ("retries", "expected"),
+    [(0, None), (1, None), (2, "flushed its cache once before"), (4, "3 times before")],
+)
+def test_flush_of_the_failing_request_itself_tells_nothing_of_before(
+    tmp_path: Path, retries: int, expected: str | None
+) -> None:
+    text = "\n".join(summarize(tmp_path, stats={**STATS, "num_alloc_retries": retries}).sentences)
+    assert ("flushed" in text) is (expected is not None)
+    assert expected is None or expected in text
 
 
 def test_stacks_are_largest_first_whatever_the_file_says(tmp_path: Path) -> None:
@@ -116,11 +176,45 @@ def test_other_holders_of_the_device_are_named(tmp_path: Path) -> None:
     [
         ({"grad_sample_bytes": 5 * GIB}, "per-sample gradients hold 5.0 GiB"),
         ({"optimizer_bytes": 9 * GIB}, "optimizer state holds 9.0 GiB"),
-        ({}, "11.0 GiB are neither parameters, gradients nor optimizer state"),
+        ({}, "11.0 GiB are neither parameters, gradients nor optimizer state, so mostly activations"),
     ],
 )
 def test_what_the_model_holds_is_named(tmp_path: Path, state: dict[str, int], expected: str) -> None:
-    assert expected in advice_of(tmp_path, model={**record()["model"], **state})
+    steady = [[step, None, 1.0, 8 * GIB, 19 * GIB, True] for step in range(40)]
+    assert expected in advice_of(tmp_path, model={**record()["model"], **state}, steps=steady)
+
+
+LOSS = [["/job/train.py", 17, "train"]]
+LEAK_STEPS = [[step, None, 1.0, (8 * GIB) + step * 250 * MIB, 19 * GIB, True] for step in range(1, 41)]
+
+
+def test_memory_kept_from_step_to_step_is_not_called_activations(tmp_path: Path) -> None:
+    rows = [
+        {"size_bytes": 2 * GIB, "count": 2, "stack": STACK},
+        {"size_bytes": 9 * GIB, "count": 40, "stack": LOSS},
+        {"size_bytes": 1 * GIB, "count": 400, "stack": STACK[1:]},
+    ]
+    summary = summarize(tmp_path, steps=LEAK_STEPS, live_blocks=rows)
+    assert summary.kept is not None
+    assert summary.kept.size_bytes == 40 * 250 * MIB
+    assert summary.advice[0].startswith(
+        "every step leaves about 250 MiB behind, and 9.8 GiB are kept from step to step, the most (9.0 GiB) "
+        "allocated by train at /job/train.py:17: find what holds them"
+    )
+    assert "micro-batch" not in "\n".join(summary.advice)
+
+
+def test_what_is_neither_kept_nor_of_the_model_is_still_named(tmp_path: Path) -> None:
+    slow = [[step, None, 1.0, (8 * GIB) + step * 64 * MIB, 19 * GIB, True] for step in range(1, 41)]
+    text = advice_of(tmp_path, steps=slow)
+    assert "2.5 GiB are kept from step to step: find" in text
+    assert "8.5 GiB are neither parameters, gradients nor optimizer state, nor kept from step to step" in text
+
+
+def test_growth_alone_tells_what_is_kept_where_the_model_is_unknown(tmp_path: Path) -> None:
+    summary = summarize(tmp_path, steps=LEAK_STEPS, model=None)
+    assert summary.kept is not None
+    assert summary.kept.size_bytes == 30 * 250 * MIB
 
 
 def test_blocks_that_wait_for_streams_are_named(tmp_path: Path) -> None:

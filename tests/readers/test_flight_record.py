@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from vramscope.engine.errors import InputFileError
 from vramscope.engine.model.flight_record import FlightRecord
 from vramscope.engine.model.segments import ALLOCATED, FREE
+from vramscope.engine.probe.flight_record import encode_record, fill_record
 from vramscope.engine.readers import flight_record as reader
 from vramscope.engine.readers.flight_record import read_flight_record
 
@@ -157,3 +158,14 @@ values: st.SearchStrategy[Any] = st.recursive(
 @given(st.sampled_from([key for key in record() if key != "schema"]), values)
 def test_any_value_in_any_field_never_surprises(tmp_path: Path, key: str, value: object) -> None:
     check(tmp_path / "flight", json.dumps(record(**{key: value})).encode())
+
+
+def test_settings_of_the_allocator_are_read_as_the_probe_writes_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("written_s", "process", "device", "steps", "model", "stats", "notes")
+    about = {name: record()[name] for name in names} | {"failure": record()["failure"]}
+    monkeypatch.setenv("PYTORCH_ALLOC_CONF", "expandable_segments:True")
+    path = tmp_path / "oom.json.gz"
+    path.write_bytes(encode_record(fill_record(about, [], [])))
+    assert read_flight_record(path).allocator_settings == "expandable_segments:True"
