@@ -11,12 +11,18 @@ import torch
 MOST_FRAMES = 12
 MOST_FRAMES_WALKED = 64
 
+MOST_STACKS = 8192
+"""Stacks kept to be shared; beyond it all are forgotten, as a program that makes its code anew never ends."""
+MOST_FILES = 8192
+
 Position = tuple[CodeType, int]
 
 _HERE = str(Path(__file__).parent)
 _TORCH = str(Path(torch.__file__).parent)
-_is_user_code: dict[CodeType, bool] = {}
-_known: dict[tuple[Position, ...], Stack] = {}
+_is_user_file: dict[str, bool] = {}
+_known: dict[tuple[int, ...], Stack] = {}
+"""By the ids of code objects and the offsets in them. Code compares by value and leaves its file out, so that
+like functions of two files are equal; an id is unique while the stack that is kept here holds its code."""
 
 
 class Stack:
@@ -44,22 +50,38 @@ def capture_stack() -> Stack:
 
     Where torch is called by nobody else (a thread of its own) its frames are all there is, and none is kept.
     """
-    positions: list[Position] = []
+    codes: list[CodeType] = []
+    key: list[int] = []
     frame: FrameType | None = sys._getframe(1)
     for _ in range(MOST_FRAMES_WALKED):
-        if frame is None or len(positions) == MOST_FRAMES:
+        if frame is None or len(codes) == MOST_FRAMES:
             break
         code = frame.f_code
-        is_user = _is_user_code.get(code)
+        is_user = _is_user_file.get(code.co_filename)
         if is_user is None:
-            is_user = _is_user_code[code] = not code.co_filename.startswith((_HERE, _TORCH, "<frozen"))
+            is_user = _judge_file(code.co_filename)
         if is_user:
-            positions.append((code, frame.f_lasti))
+            codes.append(code)
+            key += (id(code), frame.f_lasti)
         frame = frame.f_back
-    key = tuple(positions)
-    stack = _known.get(key)
-    if stack is None:
-        stack = _known[key] = Stack(key)
+    place = tuple(key)
+    stack = _known.get(place)
+    return _keep(place, codes) if stack is None else stack
+
+
+def _judge_file(name: str) -> bool:
+    """Return whether a file is of neither torch nor this package, and remember it."""
+    if len(_is_user_file) >= MOST_FILES:
+        _is_user_file.clear()
+    is_user = _is_user_file[name] = not name.startswith((_HERE, _TORCH, "<frozen"))
+    return is_user
+
+
+def _keep(key: tuple[int, ...], codes: list[CodeType]) -> Stack:
+    """Return a stack that is new here, and keep it for the next block of the same place."""
+    if len(_known) >= MOST_STACKS:
+        _known.clear()
+    stack = _known[key] = Stack(tuple(zip(codes, key[1::2])))
     return stack
 
 
