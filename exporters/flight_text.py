@@ -44,8 +44,8 @@ def describe_flight_record(
 
 def _describe_head(summary: FlightSummary, width: int) -> Iterator[str]:
     when = "" if summary.written_s is None else f" · {_show_time(summary.written_s)}"
-    simulated = " · simulated device" if summary.process.is_simulated else ""
-    yield cut_words(f"out of memory{when}{simulated}", width)
+    simulated = "simulated device · " if summary.process.is_simulated else ""
+    yield cut_words(f"{simulated}out of memory{when}", width)
     process = [make_printable(" ".join(summary.process.argv))] if summary.process.argv else []
     if summary.process.pid is not None:
         process.append(f"pid {summary.process.pid}")

@@ -43,7 +43,7 @@ def describe_summary(summary: SnapshotSummary, *, width: int = DEFAULT_WIDTH) ->
         width: Cells of a line; 40 at least.
     """
     width = max(width, LEAST_WIDTH)
-    lines: list[str] = []
+    lines = [*_describe_simulated(summary, width)]
     if not summary.devices:
         lines.append("no segments and no events: nothing was allocated on any device")
     for device in summary.devices:
@@ -52,6 +52,16 @@ def describe_summary(summary: SnapshotSummary, *, width: int = DEFAULT_WIDTH) ->
     for note in summary.notes:
         lines += wrap(f"note: {make_printable(note)}", width)
     return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _describe_simulated(summary: SnapshotSummary, width: int) -> Iterator[str]:
+    card = summary.simulated
+    if card is None:
+        return
+    size = "" if card.total_bytes is None else f" of {format_bytes(card.total_bytes)}"
+    name = "" if card.name is None else f", {make_printable(card.name)}"
+    yield from wrap(f"simulated device{size}{name}: the figures are modelled, not measured", width)
+    yield ""
 
 
 def _describe_device(device: DeviceSummary, width: int) -> Iterator[str]:

@@ -59,3 +59,5 @@ class Inspected:
     report: str
     """Everything as text."""
     settings: str = ""
+    is_simulated: bool = False
+    """Whether a device was modelled, so that nothing of it was measured."""

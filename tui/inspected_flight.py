@@ -27,13 +27,12 @@ def view_flight_record(record: FlightRecord, file: str, device: int | None = Non
         UsageError: It is of another device.
     """
     summary = summarize_flight(record, top=MOST_STACKS, device=device)
-    kind = "flight record" if not record.process.is_simulated else "flight record of a simulated device"
     return Inspected(
         file=file,
-        kind=kind,
+        kind="flight record",
         devices=(_view_device(record, summary),),
         report=describe_flight_record(record, width=REPORT_WIDTH, top=MOST_STACKS_OF_REPORT),
-        settings="",
+        is_simulated=record.process.is_simulated,
     )
 
 

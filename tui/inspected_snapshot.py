@@ -42,6 +42,7 @@ def view_snapshot(snapshot: MemorySnapshot, file: str, device: int | None = None
         kind="memory snapshot",
         devices=tuple(_view_device(snapshot, each) for each in summary.devices),
         report=describe_summary(_shorten(summary), width=REPORT_WIDTH),
+        is_simulated=summary.simulated is not None,
         settings=", ".join(f"{key}={value}" for key, value in summary.settings if value not in {"", "False"}),
     )
 

@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from ...engine.model.memory_snapshot import Frame
+from ...engine.model.memory_snapshot import Frame, SimulatedCard
 
 SCHEMA = "vramscope.snapshot/1"
 
@@ -151,5 +151,7 @@ class SnapshotSummary(msgspec.Struct, frozen=True, kw_only=True):
     schema: Literal["vramscope.snapshot/1"] = "vramscope.snapshot/1"
     file: str
     devices: tuple[DeviceSummary, ...]
+    simulated: SimulatedCard | None = None
+    """The card that was modelled; None for a snapshot of a real one."""
     settings: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()

@@ -24,6 +24,7 @@ def summarize_snapshot(snapshot: MemorySnapshot, *, top: int = MOST_STACKS) -> S
     return SnapshotSummary(
         file=snapshot.path.name if snapshot.path is not None else "",
         devices=tuple(_summarize_device(snapshot, device, grouper, top) for device in snapshot.devices),
+        simulated=snapshot.simulated,
         settings=snapshot.settings,
         notes=snapshot.notes,
     )

@@ -145,6 +145,13 @@ class Annotation(msgspec.Struct, frozen=True, gc=False):
     """`START`, `END`, or nothing."""
 
 
+class SimulatedCard(msgspec.Struct, frozen=True):
+    """The modelled card that a snapshot is of, where the job ran on a simulated device."""
+
+    total_bytes: int | None = None
+    name: str | None = None
+
+
 class MemorySnapshot(msgspec.Struct, frozen=True):
     """What one file says."""
 
@@ -160,6 +167,8 @@ class MemorySnapshot(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
     """What is amiss in the file or was left out, one sentence each."""
     path: Path | None = None
+    simulated: SimulatedCard | None = None
+    """The card that was modelled; None for a snapshot of a real one."""
 
     @property
     def devices(self) -> tuple[int, ...]:

@@ -54,3 +54,30 @@ def test_json_form_carries_its_schema_and_numbers() -> None:
     (device,) = content["devices"]
     assert device["levels"]["reserved_bytes"] == 40 * MIB
     assert device["stacks"][0]["headline"] == {"filename": "/job/model.py", "line": 12, "name": "forward"}
+
+
+@pytest.mark.parametrize(
+    ("marker", "head", "told"),
+    [
+        (
+            {"total_bytes": 24 << 30, "name": "Modelled"},
+            "simulated device of 24.0 GiB, Modelled: the figures",
+            {"total_bytes": 24 << 30, "name": "Modelled"},
+        ),
+        (
+            {"total_bytes": "x", "name": 3},
+            "simulated device: the figures",
+            {"total_bytes": None, "name": None},
+        ),
+        (True, "simulated device: the figures", {"total_bytes": None, "name": None}),
+        (None, "device 0", None),
+    ],
+)
+def test_snapshot_of_a_simulated_device_says_so_first(marker: object, head: str, told: object) -> None:
+    root = snapshot([segment([block(MIB)])], allocator_settings={"a": "1", "vramscope_simulated": marker})
+    text = describe(root)
+    assert text.startswith(head)
+    assert "vramscope_simulated" not in text
+    content = json.loads(encode_line(summarize_snapshot(convert_tree(root))))
+    assert content["simulated"] == told
+    assert content["settings"] == [["a", "1"]]

@@ -19,6 +19,7 @@ from vramscope.tui.widgets.one_line import OneLine
 
 from ..readers import flight_records
 from ..readers.snapshots import small_snapshot
+from ..readers.snapshots import snapshot as snapshot_of
 from .canned import StillClock
 from .inspect_files import bare_segments, rich_snapshot, save
 
@@ -95,11 +96,31 @@ async def test_a_flight_record_shows_the_verdict_the_gap_and_the_steps(
         text = shown(app)
         assert "✖ rank 1: a request of 2.0 GiB failed on a device of 24.0 GiB" in text
         assert "used 23.5 = █ allocated 19.0 + ▓ stranded 2.0 + · cached 1.0" in text
-        assert "flight record of a simulated device" in text
+        assert text.lstrip().startswith("simulated device  vramscope inspect")
         assert "step 20" in text or "step 10" in text
         assert "segments 1 of 8" in text
         assert "no stack was recorded" in text
         assert "2.0 GiB asked for at block (/job/model.py:40)" in text
+
+
+@pytest.mark.parametrize("size", [(20, 10), (40, 10), (80, 24)])
+async def test_a_simulated_device_is_told_first_at_any_width(tmp_path: Path, size: tuple[int, int]) -> None:
+    settings = {"vramscope_simulated": {"total_bytes": 24 << 30, "name": "Modelled"}}
+    snapshot = save(
+        tmp_path, snapshot_of([], allocator_settings=settings), "a_snapshot_with_a_long_name.pickle"
+    )
+    name = "oom-20251009T085500Z-1234567-1.json.gz"
+    flight = flight_records.write_record(tmp_path, flight_records.record(), name)
+    for path in (snapshot, flight):
+        async with opened(app := make_inspect_app(path), size):
+            assert shown(app).lstrip().startswith("simulated device")
+            assert app.view.inspected is not None
+            assert app.view.inspected.report.startswith("simulated device")
+
+
+async def test_a_snapshot_of_a_real_device_is_not_called_simulated(rich_file: Path) -> None:
+    async with opened(app := make_inspect_app(rich_file), (200, 50)):
+        assert "simulated" not in shown(app)
 
 
 async def test_what_is_free_is_cut_into_stranded_and_what_can_be_given_back(tmp_path: Path) -> None:

@@ -110,7 +110,9 @@ class InspectScreen(ThriftyScreen[None]):
             facts.append(
                 [Piece(f"{self.device.name}, {self._shown + 1} of {len(inspected.devices)}", "accent")]
             )
-        self._title.set_pieces([Piece("vramscope inspect  ", "accent"), *join_pieces(facts)])
+        # In front, where no width cuts it: nothing of a simulated device was measured.
+        label = [Piece("simulated device  ", "high")] if inspected.is_simulated else []
+        self._title.set_pieces([*label, Piece("vramscope inspect  ", "accent"), *join_pieces(facts)])
 
     def _draw_verdict(self, device: InspectedDevice) -> list[Piece]:
         pieces = [Piece(wrap_verdict(device, self.size.width, self.size.height)[0], "strong")]
@@ -125,12 +127,6 @@ class InspectScreen(ThriftyScreen[None]):
             more = f"{count - 1} more, o shows them" if count > 1 else "o shows where"
             failed = [Piece("out of memory ", "critical"), Piece(device.failures[0])]
             return join_pieces([failed, [Piece(more, "muted")]])
-            return join_pieces(
-                [
-                    [Piece("out of memory ", "critical"), Piece(device.failures[0])],
-                    [Piece(more, "muted")],
-                ]
-            )
         settings = self.inspected.settings if self.inspected else ""
         return [Piece("settings ", "muted"), Piece(settings or "none told", "muted")]
 

@@ -1,6 +1,6 @@
 """What PyTorch pickled, dicts and lists of plain values, into columns: every dialect from 1.13 on."""
 
-from ...model.memory_snapshot import UNMEASURED, Annotation, MemorySnapshot
+from ...model.memory_snapshot import UNMEASURED, Annotation, MemorySnapshot, SimulatedCard
 from .places import expect_dict, expect_int, expect_list, name_type, refuse
 from .segment_columns import SegmentCollector
 from .stack_interning import StackInterner
@@ -9,6 +9,8 @@ from .trace_columns import read_traces
 MOST_ANNOTATIONS = 10_000
 _MOST_SETTINGS = 100
 _MOST_CHARS = 1000
+_SIMULATED = "vramscope_simulated"
+"""Beside the settings of a snapshot from a simulated device: a dict of what was modelled."""
 
 
 def convert_tree(root: object) -> MemorySnapshot:
@@ -42,6 +44,7 @@ def convert_tree(root: object) -> MemorySnapshot:
         annotations=annotations,
         annotations_omitted=omitted,
         notes=tuple(segments.notes),
+        simulated=_read_simulated(root.get("allocator_settings")),
     )
 
 
@@ -49,8 +52,18 @@ def _read_settings(settings: object) -> tuple[tuple[str, str], ...]:
     if settings is None:
         return ()
     fields = expect_dict(settings, ("allocator_settings",))
-    pairs = list(fields.items())[:_MOST_SETTINGS]
+    pairs = [(key, value) for key, value in fields.items() if key != _SIMULATED][:_MOST_SETTINGS]
     return tuple((_show(key), _show(value)) for key, value in pairs)
+
+
+def _read_simulated(settings: object) -> SimulatedCard | None:
+    """Return the card that was modelled: the key alone says that one was."""
+    if not isinstance(settings, dict) or settings.get(_SIMULATED) in (None, False):
+        return None
+    fields = settings[_SIMULATED] if isinstance(settings[_SIMULATED], dict) else {}
+    total, name = fields.get("total_bytes"), fields.get("name")
+    is_size = isinstance(total, int) and 0 < total < 2**63
+    return SimulatedCard(total if is_size else None, name[:_MOST_CHARS] if isinstance(name, str) else None)
 
 
 def _show(value: object) -> str:
