@@ -56,7 +56,7 @@ class StepReading(msgspec.Struct, frozen=True, gc=False):
     """Wall clock in seconds since the epoch."""
     duration_s: float | None = None
     floor_bytes: int | None = None
-    """Least allocated bytes within the step."""
+    """The lesser of the allocated bytes read at both ends of the step; moments between may have had less."""
     peak_bytes: int | None = None
     """Most allocated bytes seen within the step."""
     is_peak_exact: bool = False
