@@ -1,5 +1,6 @@
 """Stacks as plain text: bytes, count and share, the user's own line as headline, the frames beneath."""
 
+import os
 from collections.abc import Iterator, Sequence
 
 from ..analyzers.sentence import count_cells, cut_words
@@ -47,13 +48,38 @@ def render_frames(frames: Sequence[Frame], width: int, headline: Frame | None = 
 
 
 def show_frame(frame: Frame, width: int, lead: str = "") -> str:
-    """Return a frame on one line: `name  folder/file.py:12`, long paths cut at their start."""
+    """Return a frame on one line: `name  folder/file.py:12`, long paths cut in their middle.
+
+    A file below the current folder is named from there, as most are where a person looks at their own job.
+    """
     name = make_printable(frame.name)
-    path = make_printable(f"{frame.filename}:{frame.line}")
+    path = make_printable(f"{_shorten_path(frame.filename)}:{frame.line}")
     room = width - count_cells(lead) - count_cells(name) - 2
     if room < 12:
         return f"{lead}{cut_start(path, width - count_cells(lead))}"
-    return f"{lead}{name}  {cut_start(path, room)}"
+    return f"{lead}{name}  {cut_middle(path, room)}"
+
+
+def _shorten_path(filename: str) -> str:
+    try:
+        folder = os.getcwd()  # noqa: PTH109 - of text, as frames are
+    except OSError:
+        return filename
+    return filename.removeprefix(f"{folder.rstrip('/')}/")
+
+
+def cut_middle(path: str, width: int) -> str:
+    """Return a path in at most `width` cells: its beginning, an ellipsis, and its end with name and line."""
+    if count_cells(path) <= width:
+        return path
+    name_cells = count_cells(path.rpartition("/")[2])
+    end = cut_start(path, min(width, max(width * 2 // 3, name_cells + 2)))
+    head, room = "", width - count_cells(end)
+    for character in path:
+        if count_cells(head + character) > room:
+            break
+        head += character
+    return head + end
 
 
 def cut_start(text: str, width: int) -> str:

@@ -39,16 +39,17 @@ def count(number: int, noun: str) -> str:
 def wrap(text: str, width: int, indent: str = "") -> list[str]:
     """Return a sentence in lines of a width; those after the first are indented by two more.
 
-    A word that is wider than a line is broken.
+    A word that only a line without those two holds has one of its own; a wider one is broken.
     """
     lines: list[str] = []
     line = indent
     for word in text.split():
-        for part in _break_word(word, width - len(indent) - len(INDENT)):
+        for part in _break_word(word, width - len(indent)):
             blank = " " if line.strip() else ""
             if blank and count_cells(f"{line} {part}") > width:
                 lines.append(line)
-                line, blank = indent + INDENT, ""
+                is_wide = count_cells(indent + INDENT + part) > width
+                line, blank = indent if is_wide else indent + INDENT, ""
             line += blank + part
     return [*lines, line] if line.strip() else lines
 

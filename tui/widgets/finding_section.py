@@ -13,6 +13,9 @@ INDENT = "   "
 LATEST_SPAN_S = 1e9
 """Seconds beyond this are a moment, not a span."""
 
+PROCESS_NAMES = ("process", "pid")
+"""Evidence that is the number of a process: a name of digits, and no quantity."""
+
 
 def draw_findings(findings: Sequence[Finding], clock: str, width: int, glyphs: Glyphs) -> list[Line]:
     """Return the findings that are open, in the order given.
@@ -36,7 +39,7 @@ def _draw(finding: Finding, clock: str, width: int, glyphs: Glyphs) -> Iterator[
     room = width - len(INDENT) - 1
     for number, text in enumerate(wrap_words(finding.title + since, room)):
         yield [Span(mark if number == 0 else INDENT, finding.severity), Span(text, "strong")]
-    evidence = ", ".join(_tell(found, clock) for found in finding.evidence)
+    evidence = ", ".join(_tell(found, clock) for found in finding.evidence if not _is_told(found, finding))
     told: tuple[tuple[str, Role], ...] = (
         (evidence, "text"),
         (finding.method, "muted"),
@@ -45,6 +48,12 @@ def _draw(finding: Finding, clock: str, width: int, glyphs: Glyphs) -> Iterator[
     for sentence, role in told:
         for text in wrap_words(sentence, room) if sentence else ():
             yield [Span(INDENT), Span(text, role)]
+
+
+def _is_told(evidence: Evidence, finding: Finding) -> bool:
+    """Tell a path that stands in the sentence or in the advice already."""
+    value = evidence.value
+    return isinstance(value, str) and "/" in value and value in f"{finding.title} {finding.advice}"
 
 
 def _tell(evidence: Evidence, clock: str) -> str:
@@ -56,6 +65,8 @@ def _tell(evidence: Evidence, clock: str) -> str:
         return f"{evidence.name} —"
     if evidence.unit == "bytes" and isinstance(value, int | float):
         return f"{evidence.name} {format_bytes(int(value))}"
+    if evidence.name in PROCESS_NAMES:
+        return f"{evidence.name} {value}"
     number = f"{value:,}" if isinstance(value, int) else f"{value:.4g}" if isinstance(value, float) else value
     unit = f" {evidence.unit}" if evidence.unit else ""
     return f"{evidence.name} {number}{unit}"
