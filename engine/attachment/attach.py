@@ -1,6 +1,5 @@
 """Attach to a process: refuse what cannot be, hand the probe over, believe only what the hub hears."""
 
-import os
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -11,8 +10,9 @@ from ..launch.hub import find_or_start_hub
 from ..launch.parts import PROBE
 from ..model import RankSample
 from . import gdb, remote_exec
+from .handover import Handover, sweep
 from .interpreter import Interpreter, find_interpreter
-from .payload import FAILED, STARTED, WITHOUT_TORCH, write_payload
+from .payload import FAILED, STARTED, WITHOUT_TORCH
 from .permission import check_permitted, check_untraced
 from .process import PROC, ProcessStatus, read_status
 
@@ -59,15 +59,16 @@ def attach(pid: int, runtime_dir: Path, *, timeout_s: float = REPORTS_WITHIN_S) 
             return Attached(rank, was_reporting=True)
         if interpreter.version < remote_exec.SINCE:
             check_untraced(status)
-        payload = runtime_dir / f"attach-{os.getpid()}-{pid}.py"
-        report = payload.with_suffix(".txt")
+        sweep(runtime_dir)
+        handover, is_pending = Handover(runtime_dir, pid), False
         try:
-            payload.write_text(write_payload(runtime_dir, report), encoding="utf-8")
-            stopped_s = _inject(interpreter, payload)
-            rank = _wait_for_rank(client, status, report, timeout_s)
+            handover.write()
+            stopped_s = _inject(interpreter, handover.payload)
+            is_pending = stopped_s is None  # gdb has copied the text, sys.remote_exec tells only where it is
+            rank = _wait_for_rank(client, status, handover, timeout_s)
+            is_pending = False
         finally:
-            payload.unlink(missing_ok=True)
-            report.unlink(missing_ok=True)
+            handover.close(is_pending=is_pending)
     return Attached(rank, taken_s=time.monotonic() - begun_s, stopped_s=stopped_s)
 
 
@@ -109,7 +110,7 @@ def _inject(interpreter: Interpreter, payload: Path) -> float | None:
     return None
 
 
-def _wait_for_rank(client: Client, status: ProcessStatus, report: Path, timeout_s: float) -> RankSample:
+def _wait_for_rank(client: Client, status: ProcessStatus, handover: Handover, timeout_s: float) -> RankSample:
     """Return the rank once the hub publishes it.
 
     Raises:
@@ -122,21 +123,13 @@ def _wait_for_rank(client: Client, status: ProcessStatus, report: Path, timeout_
         rank = find_rank(client, status.pid)
         if rank is not None:
             return rank
-        if _read_report(report).startswith((FAILED, WITHOUT_TORCH)):
+        if handover.read_report().startswith((FAILED, WITHOUT_TORCH)):
             break
         try:
             read_status(status.pid)
         except UsageError:
             raise ProbeSilentError(f"{who} ended before the probe could report") from None
-    raise ProbeSilentError(f"{who} {_explain_silence(_read_report(report), timeout_s)}")
-
-
-def _read_report(report: Path) -> str:
-    """Return what the payload left, which may come in pieces; nothing where it has not run."""
-    try:
-        return report.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
+    raise ProbeSilentError(f"{who} {_explain_silence(handover.read_report(), timeout_s)}")
 
 
 def _explain_silence(report: str, timeout_s: float) -> str:

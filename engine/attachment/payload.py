@@ -8,6 +8,11 @@ STARTED, WITHOUT_TORCH, FAILED = "started", "without torch", "failed"
 """First words of the report that a payload leaves; after `failed` it says why."""
 
 _BODY = """\
+import os
+try:
+    os.unlink(%(payload)r)
+except OSError:
+    pass
 told = %(started)r
 try:
     shim = {"__name__": "vramscope_shim"}
@@ -25,25 +30,29 @@ except KeyboardInterrupt:
 except BaseException as error:
     told = %(failed)r + " " + type(error).__name__ + ": " + str(error)
 try:
-    with open(%(report)r, "w", encoding="utf-8") as file:
+    with open(%(report)r, "r+", encoding="utf-8") as file:
         file.write(told)
 except OSError:
     pass
 """
-"""A Ctrl-C that falls into these milliseconds is meant for the program, and is given to it again."""
+"""A Ctrl-C that falls into these milliseconds is meant for the program, and is given to it again.
+It may run long after whoever attached has gone, so it takes its own file away, and writes no report that has
+been taken away meanwhile."""
 
 
-def write_payload(runtime_dir: Path, report: Path) -> str:
+def write_payload(runtime_dir: Path, payload: Path, report: Path) -> str:
     """Return the code to run in the process: one expression, which leaves no name behind in it.
 
     Args:
         runtime_dir: Folder of the hub.
-        report: File in which it says what became of it.
+        payload: File that will hold the code.
+        report: File, there already, in which it says what became of it.
     """
     body = _BODY % {
         "shim": str(SHIM / "vramscope_shim.py"),
         "probe": str(PROBE),
         "runtime_dir": str(runtime_dir),
+        "payload": str(payload),
         "report": str(report),
         "started": STARTED,
         "without_torch": WITHOUT_TORCH,

@@ -51,6 +51,17 @@ def read_status(pid: int, proc: Path = PROC) -> ProcessStatus:
     return status
 
 
+def read_start_ticks(pid: int, proc: Path = PROC) -> int | None:
+    """Return when a process started, in clock ticks since boot; None where it is gone.
+
+    With the pid it names a process for good (proc(5): field 22 of stat, counted behind the program's name).
+    """
+    try:
+        return int((proc / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
 def list_mapped_files(pid: int, proc: Path = PROC) -> list[MappedFile]:
     """Return the files that a process has mapped, each once, lowest address first.
 

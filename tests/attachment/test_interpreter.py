@@ -10,6 +10,7 @@ from vramscope.engine.attachment.process import read_status
 from vramscope.engine.errors import UsageError
 
 from ..launch.interpreters import OLD, SUPPORTED, list_pythons
+from ..waiting import wait_until
 from .targets import BUSY, running
 
 PYTHONS = list_pythons(*SUPPORTED)
@@ -36,6 +37,7 @@ def test_a_python_that_the_probe_cannot_live_in_is_refused(version: str, tmp_pat
 def test_what_is_not_python_is_refused() -> None:
     with subprocess.Popen(["sleep", "60"]) as process:
         try:
+            wait_until(lambda: read_status(process.pid).name == "sleep", what="its name")  # set within exec
             with pytest.raises(UsageError, match=rf"process {process.pid} \(sleep\) does not run Python"):
                 find_interpreter(read_status(process.pid))
         finally:

@@ -142,6 +142,40 @@ def test_a_process_without_torch_is_told_and_reports_once_it_has_it(tmp_path: Pa
         wait_until(lambda: [rank["pid"] for rank in list_ranks()] == [target.pid], what="its report")
 
 
+def check_late_attach(target: Target, door: Path) -> None:
+    """Attach to a process that waits in the kernel until somebody opens `door`, and open it."""
+    target.wait_for("ready")
+    outcome = run("attach", str(target.pid), "--timeout", "0.5s")
+    assert outcome.code == 7
+    assert "it reports once that returns from where it waits" in outcome.stderr
+    assert list_ranks() == []
+    with door.open("w"):
+        target.wait_for("through")
+        wait_until(lambda: [rank["pid"] for rank in list_ranks()] == [target.pid], what="its report")
+    assert target.said == "ready\nthrough\n"
+    wait_until(lambda: not list(locate_runtime_folder().glob("attach-*")), what="the end of the payload")
+
+
+def write_waiting_script(door: Path) -> str:
+    """Return a script whose main thread runs no Python until somebody writes to a FIFO, which is made."""
+    os.mkfifo(door)
+    return f"import torch\nprint('ready')\nopen({str(door)!r})\nprint('through')\n{BUSY}"
+
+
+def test_a_main_thread_that_waits_takes_the_probe_up_when_it_returns(tmp_path: Path) -> None:
+    require("gdb")
+    door = tmp_path / "door"
+    with running(write_waiting_script(door), tmp_path, PYTHONPATH=make_stub_torch(tmp_path)) as target:
+        check_late_attach(target, door)
+
+
+def test_python_3_14_takes_the_probe_up_late_as_well(tmp_path: Path) -> None:
+    python, door = find_python_314(), tmp_path / "door"
+    script = write_waiting_script(door)
+    with running(script, tmp_path, python=python, PYTHONPATH=make_stub_torch(tmp_path)) as target:
+        check_late_attach(target, door)
+
+
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
