@@ -6,6 +6,7 @@ from typing import NamedTuple
 import msgspec
 
 from ..engine.model import AllocatorReading, Evidence, Finding, RankSample, Severity, make_finding_id
+from ..engine.model.finding import CLOSED_BECAUSE, FOLLOWED_BY, PROCESS_ENDED
 from ..engine.units import format_bytes
 from .rank_names import name_rank
 
@@ -21,9 +22,10 @@ HIGH_RETRIES = 3
 FRESH_S = 5.0
 """An error that is older than this when a process is first seen is not news."""
 
-PROCESS, STARTED = "process", "started"
-_COUNT, _BEFORE, _LAST, _STEP = "count", "count before", "last", "step"
-_SIZE, _RECORD = "request that failed", "flight record"
+PROCESS, STARTED, JOB = "process", "started", "job"
+LAST, RECORD = "last", "flight record"
+_COUNT, _BEFORE, _STEP = "count", "count before", "step"
+_SIZE = "request that failed"
 
 
 class Sighting(NamedTuple):
@@ -61,6 +63,11 @@ class CountTrack:
     def is_open(self) -> bool:
         """Whether a finding is open."""
         return bool(self._open)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The findings that are open."""
+        return tuple(self._open.values())
 
     def adopt(self, finding: Finding) -> None:
         """Go on with a finding that a predecessor opened."""
@@ -119,9 +126,20 @@ class CountTrack:
                 self._open[kind] = msgspec.structs.replace(finding, updated_s=time_s)
             elif time_s - since_s >= CLEAN_S and (is_ended or self._has_stepped(finding)):
                 del self._open[kind]
-                because = "the process has ended" if is_ended else f"{CLEAN_S:.0f} s passed without another"
-                evidence = (*finding.evidence, Evidence("closed because", because))
+                because = PROCESS_ENDED if is_ended else f"{CLEAN_S:.0f} s passed without another"
+                evidence = (*finding.evidence, Evidence(CLOSED_BECAUSE, because))
                 yield msgspec.structs.replace(finding, updated_s=time_s, closed_s=time_s, evidence=evidence)
+
+    def give_way(self, pid: int, time_s: float) -> Iterator[Finding]:
+        """Yield what is open as closed, because another process trains on the device."""
+        for finding in self._open.values():
+            evidence = (
+                *finding.evidence,
+                Evidence(CLOSED_BECAUSE, PROCESS_ENDED),
+                Evidence(FOLLOWED_BY, pid),
+            )
+            yield msgspec.structs.replace(finding, updated_s=time_s, closed_s=time_s, evidence=evidence)
+        self._open = {}
 
     def _has_stepped(self, finding: Finding) -> bool:
         """Return whether training has gone on since, as far as steps are known."""
@@ -151,13 +169,14 @@ def _state(finding: Finding, count: int, seen: Sighting, step: int | None) -> Fi
     evidence = [
         Evidence(PROCESS, rank.pid),
         Evidence(STARTED, rank.started_s, "s"),
+        Evidence(JOB, rank.job),
         Evidence(_COUNT, count),
         Evidence(_BEFORE, before),
-        Evidence(_LAST, seen.time_s, "s"),
+        Evidence(LAST, seen.time_s, "s"),
         Evidence(_STEP, step),
     ]
     if finding.kind == OOM_MET:
-        evidence += [Evidence(_SIZE, rank.oom_size_bytes, "bytes"), Evidence(_RECORD, rank.flight_record)]
+        evidence += [Evidence(_SIZE, rank.oom_size_bytes, "bytes"), Evidence(RECORD, rank.flight_record)]
     return msgspec.structs.replace(
         finding,
         device_uuid=rank.device_uuid,
@@ -182,7 +201,6 @@ def _word_error(rank: RankSample, times: int) -> _Words:
     size, record = rank.oom_size_bytes, rank.flight_record
     again = "" if times == 1 else f" {times} times, at last"
     asking = "" if size is None else f" asking for {format_bytes(size)}"
-    found = f": the flight record is in {record}" if record is not None else ""
     told = f" ({rank.notes[-1]})" if record is None and rank.notes else ""
     advice = (
         f"`vramscope inspect {record}` shows what held the memory and who asked"
@@ -190,7 +208,7 @@ def _word_error(rank: RankSample, times: int) -> _Words:
         else f"No flight record was written{told}: start the job with `vramscope run` to have one next time"
     )
     method = "The process met an out-of-memory error: its allocator's count of them rose"
-    return _Words(f"{name_rank(rank)} ran out of memory{again}{asking}{found}", method, advice, "critical")
+    return _Words(f"{name_rank(rank)} ran out of memory{again}{asking}", method, advice, "critical")
 
 
 def _word_retries(rank: RankSample, times: int) -> _Words:

@@ -82,4 +82,4 @@ class _NodeTrack:
 
 
 def _present(sample: Sample) -> list[DeviceSample]:
-    return [device for device in sample.devices if device.state != "lost"]
+    return [device for device in sample.devices if device.state not in ("lost", "ended")]

@@ -42,6 +42,8 @@ def assess_risk(device: DeviceSample, findings: Sequence[Finding]) -> Risk:
     forecast = _gravest_forecast(device, findings)
     if forecast is not None:
         return Risk(forecast.severity, forecast.title)
+    if device.state == "ended":
+        return Risk("unknown", "ended" if device.age_s is None else f"ended {format_age(device.age_s)} ago")
     return Risk("unknown", _explain_unknown(device))
 
 

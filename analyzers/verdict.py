@@ -6,12 +6,15 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from ..engine.model import SEVERITIES, DeviceSample, Finding, Sample
+from ..engine.model.finding import is_last_word
 from ..engine.units import format_age, format_bytes, format_gib
 from .absence import describe_absence
 from .capacity import KIND as CAPACITY
 from .capacity import peak_bytes
 from .device_names import name_device, name_devices
+from .error_words import describe_error
 from .fit import Peaks, describe_fit
+from .out_of_memory_track import OOM_MET
 from .risk import Risk, RiskLevel, assess_risk
 from .sentence import Sentence
 
@@ -55,7 +58,7 @@ def summarize(
     if sample is None:
         return Verdict("unknown", Sentence((("Waiting for the first figures", "Waiting…"),)))
     if not sample.devices:
-        return Verdict("unknown", Sentence(tuple(describe_absence(sample))))
+        return _summarize_absence(sample, findings)
     risks = {device.uuid: assess_risk(device, findings) for device in sample.devices}
     lead = _find_lead(sample, findings)
     fit = describe_fit(sample, peaks) if lead is None else None
@@ -66,6 +69,14 @@ def summarize(
     return Verdict("low" if fit is not None else _rate(risks.values(), lead), Sentence(clauses))
 
 
+def _summarize_absence(sample: Sample, findings: Sequence[Finding]) -> Verdict:
+    """Return the verdict where no device is left: the error that ended the last process, or the cause."""
+    lead = _find_lead(sample, findings)
+    if lead is None:
+        return Verdict("unknown", Sentence(tuple(describe_absence(sample))))
+    return Verdict(lead.severity, Sentence(tuple(_describe_lead(lead, sample, findings))))
+
+
 def _rate(risks: Iterable[Risk], lead: Finding | None) -> RiskLevel:
     levels: list[RiskLevel] = [risk.level for risk in risks]
     if lead is not None:
@@ -74,17 +85,21 @@ def _rate(risks: Iterable[Risk], lead: Finding | None) -> RiskLevel:
 
 
 def _find_lead(sample: Sample, findings: Sequence[Finding]) -> Finding | None:
-    """Return the open finding that the verdict must speak of: the gravest that is not mere pressure."""
+    """Return the finding that the verdict must speak of: the gravest open one that is not mere pressure.
+
+    Where none is open, an error that ended its process stays the last word on its device.
+    """
     here = {device.uuid for device in sample.devices if device.state != "lost"}
     grave = [
         finding
         for finding in findings
         if finding.is_open
-        and (finding.device_uuid is None or finding.device_uuid in here)
+        and (finding.device_uuid is None or finding.device_uuid in here or finding.kind == OOM_MET)
         and SEVERITIES.index(finding.severity)
         >= SEVERITIES.index("medium" if finding.kind == "oom" else "high")
     ]
-    return max(grave, key=_weigh, default=None)
+    last_words = (finding for finding in findings if is_last_word(finding))
+    return max(grave, key=_weigh, default=max(last_words, key=lambda f: f.updated_s, default=None))
 
 
 def _weigh(finding: Finding) -> tuple[int, bool, int, float]:
@@ -96,7 +111,7 @@ def _weigh(finding: Finding) -> tuple[int, bool, int, float]:
 def _describe_lead(lead: Finding | None, sample: Sample, findings: Sequence[Finding]) -> Iterator[Clause]:
     if lead is None:
         return
-    yield _shorten_title(lead.title)
+    yield describe_error(lead, sample) if lead.kind == OOM_MET else _shorten_title(lead.title)
     above = {finding.device_uuid for finding in findings if finding.kind == CAPACITY and finding.is_open}
     if lead.kind == CAPACITY and len(above) > 1:
         yield (f"{len(above):,} of {len(sample.devices):,} ranks were above it", "")

@@ -8,7 +8,7 @@ import msgspec
 from ..clock import Clock, SystemClock
 from ..errors import HubUnreachableError, UsageError
 from ..history import History
-from ..model import Finding, Sample
+from ..model import Finding, Sample, order_findings
 from ..paths import locate_runtime_folder
 from ..ranks.segments import PackedSegments
 from .lock import holder_pid, is_hub_alive
@@ -194,7 +194,7 @@ class Client:
         )
 
     def _ordered(self) -> tuple[Finding, ...]:
-        return tuple(sorted(self._findings.values(), key=lambda f: (not f.is_open, -f.opened_s)))
+        return order_findings(self._findings.values())
 
     def _judge_questions(self) -> bool:
         """Give up on what nobody answers; return whether that is news."""

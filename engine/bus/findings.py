@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from ..model import Finding
+from ..model import Finding, order_findings
 
 MAX_CLOSED = 200
 
@@ -34,8 +34,8 @@ class FindingStore:
         return self.merge(over)
 
     def all(self) -> tuple[Finding, ...]:
-        """Return open findings first, then closed ones, newest first within each."""
-        return tuple(sorted(self._findings.values(), key=lambda f: (not f.is_open, -f.opened_s)))
+        """Return all in the order of `order_findings`."""
+        return order_findings(self._findings.values())
 
     def _forget(self) -> None:
         closed = [f for f in self._findings.values() if not f.is_open]

@@ -2,7 +2,7 @@
 
 from .analysis import Analyzer
 from .device import DeviceKind, DeviceSample, DeviceState, MemoryReading, ProcessReading
-from .finding import SEVERITIES, Evidence, Finding, Severity, make_finding_id
+from .finding import SEVERITIES, Evidence, Finding, Severity, make_finding_id, order_findings
 from .host import HostSample
 from .rank import (
     AllocatorReading,
@@ -45,4 +45,5 @@ __all__ = [
     "StepReading",
     "WorkerStatus",
     "make_finding_id",
+    "order_findings",
 ]

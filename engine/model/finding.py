@@ -1,5 +1,6 @@
 """Findings: what an analyzer concluded, with the evidence and the advice."""
 
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
@@ -44,6 +45,26 @@ class Finding(msgspec.Struct, frozen=True):
     def is_open(self) -> bool:
         """Whether it still holds."""
         return self.closed_s is None
+
+
+CLOSED_BECAUSE, FOLLOWED_BY = "closed because", "followed by process"
+"""Evidence that a closed finding has."""
+PROCESS_ENDED = "the process has ended"
+
+
+def is_last_word(finding: Finding) -> bool:
+    """Return whether it is closed and still the last that is known of its device.
+
+    So is an error that ended its process, until another process trains there.
+    """
+    found = {evidence.name: evidence.value for evidence in finding.evidence}
+    is_error = finding.kind == "oom_met" and found.get(CLOSED_BECAUSE) == PROCESS_ENDED
+    return not finding.is_open and is_error and FOLLOWED_BY not in found
+
+
+def order_findings(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return open findings first, then last words, then other closed ones; newest first within each."""
+    return tuple(sorted(findings, key=lambda f: (not f.is_open, not is_last_word(f), -f.opened_s)))
 
 
 def make_finding_id(kind: str, node: str, device_uuid: str | None, opened_s: float) -> str:

@@ -1,6 +1,7 @@
 """Errors that were met and refusals before them: opened when a count rises, closed when that is long past."""
 
 from collections.abc import Iterable
+from datetime import datetime
 
 import msgspec
 from hypothesis import given, settings
@@ -15,7 +16,7 @@ from vramscope.engine.history import History
 from vramscope.engine.model import AllocatorReading, Finding, RankCoordinates, RankSample, RankState, Sample
 from vramscope.engine.units import GIB
 
-from .samples import device, sample
+from .samples import device, finding, sample
 
 RECORD = "/tmp/oom-3.json"
 
@@ -27,6 +28,8 @@ def rank(
     oom_s: float | None = None,
     state: RankState = "ok",
     pid: int = 4711,
+    started_s: float = 5.0,
+    job: str | None = None,
     number: int | None = 3,
     record: str | None = RECORD,
     notes: tuple[str, ...] = (),
@@ -34,7 +37,8 @@ def rank(
     """Return a process on GPU-0."""
     return RankSample(
         pid=pid,
-        started_s=5.0,
+        started_s=started_s,
+        job=job,
         device_uuid="GPU-0",
         state=state,
         coordinates=None if number is None else RankCoordinates(number),
@@ -67,13 +71,19 @@ def test_an_error_opens_a_critical_finding_that_names_the_record() -> None:
     (opened,) = run([at(0, rank()), at(1, rank()), at(2, rank(ooms=1, retries=1, oom_s=1.7), step=40)])
     assert (opened.kind, opened.severity, opened.opened_s) == ("oom_met", "critical", 2)
     assert (opened.device_uuid, opened.device, opened.is_open) == ("GPU-0", "0", True)
-    assert opened.title == f"rank 3 ran out of memory asking for 2.0 GiB: the flight record is in {RECORD}"
+    assert opened.title == "rank 3 ran out of memory asking for 2.0 GiB"
     assert f"`vramscope inspect {RECORD}`" in opened.advice
     assert evidence(opened)["request that failed"] == 2 * GIB
     assert evidence(opened)["process"] == 4711
     verdict = summarize(at(2, rank()), [opened])
     assert verdict.level == "critical"
-    assert verdict.text(80).startswith("rank 3 ran out of memory asking for 2.0 GiB")
+    when = f"{datetime.fromtimestamp(2):%H:%M:%S}"
+    assert (
+        verdict.text(90)
+        == f"rank 3 ran out of memory asking for 2.0 GiB at {when}: vramscope inspect shows why"
+    )
+    assert verdict.text(60) == f"rank 3 ran out of memory at {when}: vramscope inspect"
+    assert verdict.text(30) == "rank 3 ran out of memory"
 
 
 def test_without_a_record_the_advice_says_why_and_how_to_have_one() -> None:
@@ -116,6 +126,39 @@ def test_an_error_that_ended_its_process_is_seen_for_a_minute() -> None:
     *_, closed = run(dying + gone)
     assert closed.closed_s == 1 + CLEAN_S
     assert evidence(closed)["closed because"] == "the process has ended"
+
+
+def test_an_error_that_ended_its_process_stays_the_verdict_until_another_trains_there() -> None:
+    host, store = AnalyzerHost([OutOfMemoryAnalyzer()]), FindingStore()
+    said = [at(0, rank(job="q")), at(1, rank(job="q", ooms=1)), at(2, rank(job="q", ooms=1, state="ended"))]
+    pressure = finding("pressure", "low", opened_s=500.0, closed_s=600.0)
+    for each in [*said, *(at(3 + n) for n in range(100)), sample(time_s=40_000.0)]:
+        store.merge(host.observe(each))
+    store.merge([pressure])
+    when = f"{datetime.fromtimestamp(1):%H:%M:%S}"
+    first, second = store.all()
+    assert (first.kind, first.is_open, second) == ("oom_met", False, pressure)
+    for newest in (at(40_000.0), sample(time_s=40_000.0)):
+        verdict = summarize(newest, store.all())
+        assert verdict.level == "critical"
+        assert verdict.text(65) == f"rank 3 (job q) ran out of memory at {when}: vramscope inspect"
+    night = summarize(at(1 + 86_400.0), store.all()).text(120)
+    assert f"on {datetime.fromtimestamp(1):%Y-%m-%d at %H:%M}: vramscope inspect" in night
+    older = rank(pid=8, started_s=0.5)
+    assert host.observe(at(40_001.0, older)) == []
+    store.merge(host.observe(at(40_002.0, rank(pid=9, started_s=40_001.5))))
+    assert "ran out" not in summarize(at(40_003.0), store.all()).text(200)
+
+
+def test_an_open_error_gives_way_to_the_next_process_at_once() -> None:
+    said = [
+        at(0, rank()),
+        at(1, rank(ooms=1)),
+        at(3, rank(ooms=1, state="ended"), rank(pid=9, started_s=2.0)),
+    ]
+    *_, closed = run(said)
+    assert closed.closed_s == 3
+    assert evidence(closed)["followed by process"] == 9
 
 
 def test_refusals_ring_at_once_and_grow_graver() -> None:

@@ -57,7 +57,7 @@ class Observer:
         self._start(interval_s=ONCE_INTERVAL_S)
         if self._client is not None:
             status = self._ask_agent()
-            if status is not None and (status.devices or status.ranks):
+            if status is not None and (status.devices or status.ranks or status.findings):
                 meanwhile()
                 return self._noted(status)
             # An agent that knows no device cannot say why in an exit code: look again here.

@@ -1,0 +1,42 @@
+"""An out-of-memory error in one clause of any length: who met it, when, and what explains it."""
+
+from datetime import datetime
+
+from ..engine.model import Finding, Sample
+from .out_of_memory_track import JOB, LAST, RECORD, read_evidence
+
+_FACT = " ran out of memory"
+
+
+def describe_error(finding: Finding, sample: Sample) -> tuple[str, ...]:
+    """Return the clause, from its complete form to its shortest.
+
+    Args:
+        finding: An error that was met; where it ended its process, the job is named too.
+        sample: The newest sample.
+    """
+    who, _, _rest = finding.title.partition(_FACT)
+    job = None if finding.is_open else read_evidence(finding, JOB)
+    named = who if job is None else f"{who} (job {job})"
+    full = finding.title.replace(who, named, 1)
+    last_s = read_evidence(finding, LAST)
+    when = _format_moment(last_s if isinstance(last_s, int | float) else finding.opened_s, sample)
+    if read_evidence(finding, RECORD) is None:
+        return tuple(dict.fromkeys((f"{full}{when}", f"{who}{_FACT}{when}", f"{who}{_FACT}")))
+    forms = (
+        f"{full}{when}: vramscope inspect shows why",
+        f"{full}{when}: vramscope inspect",
+        f"{named}{_FACT}{when}: vramscope inspect",
+        f"{who}{_FACT}{when}: vramscope inspect",
+        f"{who}{_FACT}{when}",
+        f"{who}{_FACT}",
+    )
+    return tuple(dict.fromkeys(forms))
+
+
+def _format_moment(time_s: float, sample: Sample) -> str:
+    """Return a moment as people say it: the time of day, with the date where that is another than now."""
+    if sample.clock == "trace":
+        return f" at t {time_s:,.1f} s"
+    then, now = datetime.fromtimestamp(time_s), datetime.fromtimestamp(sample.time_s)
+    return f" at {then:%H:%M:%S}" if then.date() == now.date() else f" on {then:%Y-%m-%d at %H:%M}"
