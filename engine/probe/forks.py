@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+from typing import Callable
 
 from . import current
 
 _is_watching = False
+_noted: set[str] = set()
+"""Hooks that have failed; each leaves one note, however often the program forks."""
 
 
 def watch_forks() -> None:
@@ -21,16 +24,26 @@ def _before() -> None:
     """End the thread: what it holds at that moment would be held in the child for ever."""
     session = current.session
     if session is not None:
-        session.pause()
+        _try("what comes before a fork", session.pause)
 
 
 def _after_in_parent() -> None:
     session = current.session
     if session is not None:
-        session.go_on()
+        _try("what follows a fork in the parent", session.go_on)
 
 
 def _after_in_child() -> None:
     session = current.session
     if session is not None:
-        session.fall_silent()
+        _try("what follows a fork in the child", session.fall_silent)
+
+
+def _try(what: str, action: Callable[[], None]) -> None:
+    """Do it; what a hook of a fork raises is printed by the interpreter, at every fork."""
+    try:
+        action()
+    except Exception as error:  # noqa: BLE001 - the program forks whatever fails here
+        if what not in _noted:
+            _noted.add(what)
+            current.note_failure(what, error)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
+from .descriptors import identify, is_still
+
 
 def read_started_s() -> float | None:
     """Return when this process started, in seconds since the epoch.
@@ -40,20 +42,23 @@ class ResidentMemory:
             self._file: int | None = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
             self._file = None
+        self._identity = None if self._file is None else identify(self._file)
 
     def read_bytes(self) -> int | None:
         """Return resident bytes, or None where there is no such file."""
         if self._file is None:
             return None
+        if not is_still(self._file, self._identity):
+            # The program has closed it, and may have opened a file of its own in its place.
+            self._file = None
+            return None
         try:
             return int(os.pread(self._file, 128, 0).split()[1]) * self._page_bytes
         except (OSError, ValueError, IndexError):
-            # A program may close every file that it does not know, ours too, and open others in their place.
-            self._file = None
             return None
 
     def close(self) -> None:
-        """Close the file."""
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
+        """Close the file, where it still is ours."""
+        file, self._file = self._file, None
+        if file is not None and is_still(file, self._identity):
+            os.close(file)

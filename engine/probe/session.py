@@ -78,6 +78,7 @@ class Session:
         self._step_guard = Guard("the end of a step")
         self._last_read_s = float("-inf")
         self._has_stepped = False
+        self._lacks_thread = False
         self._next_care_s = float("-inf")
         self._quick_until_s = self._clock.monotonic_s() + QUICK_WATCH_FOR_S
 
@@ -86,8 +87,14 @@ class Session:
         return self._pid == os.getpid() and self._thread.is_alive
 
     def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
+        """Start the thread; where the system has none left, a later step of the training tries again."""
+        lacked, self._lacks_thread = self._lacks_thread, False
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            self._lacks_thread = True
+            if not lacked:
+                current.note_failure("starting the thread that samples", error, "; it is tried again")
 
     def meet_optimizer(self, optimizer: Optimizer) -> None:
         """Take notice that an optimizer has stepped; called by the thread that trains."""
@@ -139,21 +146,21 @@ class Session:
 
     def go_on(self) -> None:
         """Start the thread again after a fork."""
-        self._thread.start()
+        self.start()
 
     def fall_silent(self) -> None:
         """In a forked child: let go of what is the parent's, and wait whether this child trains itself."""
         torch, runtime_dir, job = self.torch, self.runtime_dir, self.job
-        current.session = None
-        self._thread.forget()
-        self._sampler.connection.close()
-        self._sampler.resident.close()
 
         def begin_anew() -> None:
             if not is_loader_worker():
                 start_session(torch, runtime_dir, job, is_explicit=False)
 
+        current.session = None
         current.dormant = begin_anew
+        self._thread.forget()
+        self._sampler.connection.close()
+        self._sampler.resident.close()
 
     def _end_step(self, optimizer: Optimizer | None) -> None:
         """Note the end of a step, and no more than that in most of them."""
@@ -182,6 +189,8 @@ class Session:
         self._history.meet_step(self.torch)
         if not self._model.is_new:
             self._next_care_s = now_s + _CARE_EVERY_S
+        if self._lacks_thread:
+            self.start()
         if not self._has_stepped:
             self._has_stepped = True
             self._thread.wake()

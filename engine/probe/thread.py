@@ -31,14 +31,15 @@ class SamplerThread:
         return self._thread is not None and self._thread.is_alive()
 
     def start(self) -> None:
-        """Start the thread where it does not run."""
+        """Start the thread where it does not run; a RuntimeError where the system has none left."""
         if self.is_alive:
             return
         self._is_wanted = True
         self._wake = threading.Lock()
         self._wake.acquire()
-        self._thread = threading.Thread(target=self._run, args=(self._wake,), name=NAME, daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._run, args=(self._wake,), name=NAME, daemon=True)
+        thread.start()
+        self._thread = thread
 
     def stop(self) -> None:
         """Let the thread end, and wait for it for a moment: it may be inside a call of the driver."""

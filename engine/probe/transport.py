@@ -7,6 +7,7 @@ import socket
 import struct
 
 from .clock import SystemClock
+from .descriptors import identify, is_still
 from .wire import MAX_PACKET_BYTES, SOCKET_NAME
 
 _FIRST_RETRY_S = 0.5
@@ -33,6 +34,7 @@ class Connection:
         self._clock = clock
         self._uid = os.geteuid() if uid is None else uid
         self._socket: socket.socket | None = None
+        self._identity: tuple[int, int] | None = None
         self._retry_s = _FIRST_RETRY_S
         self._next_try_s = float("-inf")
 
@@ -54,11 +56,13 @@ class Connection:
             self._next_try_s = self._clock.monotonic_s() + self._retry_s
             self._retry_s = min(2 * self._retry_s, _LONGEST_RETRY_S)
             return False
+        self._identity = identify(self._socket.fileno())
         self._retry_s = _FIRST_RETRY_S
         return True
 
     def send(self, packet: bytes) -> bool:
         """Hand one packet over; False where the hub has no room for it or is gone."""
+        self._let_go_of_foreign()
         if self._socket is None:
             return False
         try:
@@ -73,6 +77,7 @@ class Connection:
     def receive(self) -> list[bytes]:
         """Return the packets that have arrived."""
         packets: list[bytes] = []
+        self._let_go_of_foreign()
         while self._socket is not None and len(packets) < _MOST_DEMANDS:
             try:
                 packet = self._socket.recv(MAX_PACKET_BYTES, socket.MSG_DONTWAIT)
@@ -88,10 +93,20 @@ class Connection:
 
     def close(self) -> None:
         """Give the connection up; the next `open` tries anew after the shortest pause."""
+        self._let_go_of_foreign()
         if self._socket is not None:
             self._socket.close()
-            self._socket = None
-            self._next_try_s = self._clock.monotonic_s() + self._retry_s
+            self._forget()
+
+    def _let_go_of_foreign(self) -> None:
+        """Forget a socket that the program has closed: its number may be that of a file of the program."""
+        if self._socket is not None and not is_still(self._socket.fileno(), self._identity):
+            self._socket.detach()
+            self._forget()
+
+    def _forget(self) -> None:
+        self._socket = None
+        self._next_try_s = self._clock.monotonic_s() + self._retry_s
 
     def _connect(self) -> socket.socket | None:
         fresh = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)

@@ -76,13 +76,20 @@ class ListeningHub:
 
     def close(self) -> None:
         """Hang up and take the socket away, as a hub that dies."""
-        for each in (self._listener, *self._peers):
-            with contextlib.suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-            each.close()
+        self._hang_up(self._listener)
+        # The thread that accepts comes first; once it has ended there are no more peers.
+        self._threads[0].join(5)
+        for peer in self._peers:
+            self._hang_up(peer)
         for thread in self._threads:
             thread.join(5)
         self.path.unlink(missing_ok=True)
+
+    @staticmethod
+    def _hang_up(each: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            each.shutdown(socket.SHUT_RDWR)
+        each.close()
 
     def _start(self, target: object, *arguments: object) -> None:
         thread = threading.Thread(target=target, args=arguments, daemon=True)  # type: ignore[arg-type]
