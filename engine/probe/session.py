@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 
-from . import current
+from . import current, phases
 from .announcement import Announcement
 from .clock import SystemClock
 from .demands import Demands
@@ -164,6 +164,7 @@ class Session:
 
     def _end_step(self, optimizer: Optimizer | None) -> None:
         """Note the end of a step, and no more than that in most of them."""
+        phases.note_training_thread()
         now_s = self._clock.monotonic_s()
         is_care_due = now_s >= self._next_care_s or self._history.needs_steps
         if is_care_due and optimizer is not None:

@@ -1,8 +1,10 @@
 """One session on a stand-in for a GPU, its clock wound by the test, its hub a real socket."""
 
 import base64
+import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +56,7 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched
     monkeypatch.delenv("RANK", raising=False)
     monkeypatch.setattr(hooks, "_guard", Guard("the hook"))
     current.failures.clear()
+    monkeypatch.setattr(phases, "_training", None)
     watched = Watched(tmp_path)
     current.session = watched.session
     yield watched
@@ -288,6 +291,65 @@ def test_the_innermost_phase_is_told(watched: Watched, hub: ListeningHub) -> Non
     watched.tick(6)
     wait_until(lambda: len(hub.of(Readings)) >= 3)
     assert [message.phase for message in hub.of(Readings)[:3]] == ["inner", "outer", None]
+
+
+def test_a_phase_of_a_thread_that_loads_data_is_not_the_trainings(
+    watched: Watched, hub: ListeningHub
+) -> None:
+    watched.cuda.allocate(MIB)
+    loading = phases.phase("loading")
+
+    def load() -> None:
+        loading.__enter__()
+
+    def run(target: Callable[[], object]) -> None:
+        thread = threading.Thread(target=target)
+        thread.start()
+        thread.join()
+
+    def train_elsewhere() -> None:
+        with phases.phase("elsewhere"):
+            watched.step()
+            watched.tick(6)
+
+    run(load)
+    watched.tick()
+    with phases.phase("forward"):
+        watched.tick(6)
+        run(train_elsewhere)
+        watched.tick(6)
+    loading.__exit__(None, None, None)
+    watched.tick(6)
+    wait_until(lambda: len(hub.of(Readings)) >= 5)
+    assert [it.phase for it in hub.of(Readings)] == [None, "forward", "elsewhere", "forward", None]
+    assert not any(phases._open.values())
+
+
+def test_phases_that_end_out_of_turn_leave_none_behind() -> None:
+    outer, inner = phases.phase("outer"), phases.phase("inner")
+    with outer:
+        inner.__enter__()
+    assert phases.innermost() == "inner"
+    inner.__exit__(None, None, None)
+    inner.__exit__(None, None, None)
+    assert phases.innermost() is None
+
+
+def test_a_wall_clock_that_steps_moves_no_duration_and_no_rhythm(watched: Watched, hub: ListeningHub) -> None:
+    watched.cuda.allocate(MIB)
+    for offset_s in (0.0, -3600.0, +90_000.0):
+        watched.clock.wall_offset_s += offset_s
+        watched.step()
+        assert [watched.tick() for _ in range(20)] == pytest.approx([SAMPLE_S] * 20)
+    watched.step()
+    watched.tick(5)
+    wait_until(lambda: len(hub.steps()) == 4)
+    assert [row[2] for row in hub.steps()] == [None, *[pytest.approx(2.0)] * 3]
+    times = [row[0] for row in hub.readings()]
+    gaps = [after - before for before, after in pairwise(times)]
+    assert sorted(gaps) == pytest.approx([0.1 - 3600, *[0.1] * (len(gaps) - 2), 0.1 + 90_000], abs=1e-6)
+    assert len(hub.of(Hello)) == 1
+    assert current.failures == []
 
 
 def test_an_entry_that_keeps_failing_is_given_up_and_a_note_says_so(
