@@ -9,8 +9,8 @@ from ..engine.model.segments import AWAITING_FREE, FREE
 from ..engine.units import MIB
 
 PAGE_BYTES = {"small": 2 * MIB, "large": 20 * MIB}
-"""The least that an expandable segment of each pool maps and unmaps (`kSmallBuffer` and `kLargeBuffer` of
-PyTorch's CUDACachingAllocator)."""
+"""The least that an expandable segment of each pool maps and unmaps, counted from the segment's start
+(`kSmallBuffer` and `kLargeBuffer` of PyTorch's CUDACachingAllocator)."""
 
 
 class SegmentSummary(msgspec.Struct, frozen=True):

@@ -3,8 +3,7 @@
 from collections.abc import Callable
 
 from ...engine.model.flight_record import FlightRecord, FlightSample
-from ...engine.model.segments import FREE, Segment
-from ..snapshot_summary.view import LARGE_PAGE_BYTES, SMALL_PAGE_BYTES
+from ..segment_summary import find_stranded
 from .model import DeviceShares
 
 
@@ -13,7 +12,7 @@ def share_device(record: FlightRecord) -> DeviceShares:
     allocated = _read(record, "allocated_bytes", lambda sample: sample.allocated_bytes)
     active = _read(record, "active_bytes", lambda sample: sample.active_bytes)
     reserved = _read(record, "reserved_bytes", lambda sample: sample.reserved_bytes)
-    stranded = find_stranded(record)
+    stranded = find_all_stranded(record)
     total, free = record.device.total_bytes, record.failure.device_free_bytes
     used = record.failure.device_used_bytes
     if used is None:
@@ -43,27 +42,13 @@ def _read(record: FlightRecord, name: str, read: Callable[[FlightSample], int | 
     return next((value for sample in reversed(record.samples) if (value := read(sample)) is not None), None)
 
 
-def find_stranded(record: FlightRecord) -> int | None:
+def find_all_stranded(record: FlightRecord) -> int | None:
     """Return the stranded bytes: of the segments where all are recorded, else of the statistics.
 
     The statistics do not count expandable segments.
     """
     if record.segments and not record.truncated.segments and not record.truncated.blocks:
-        return sum(map(_strand, record.segments))
+        return sum(map(find_stranded, record.segments))
     if any(segment.is_expandable for segment in record.segments):
         return None
     return _read(record, "inactive_split_bytes", lambda sample: sample.inactive_split_bytes)
-
-
-def _strand(segment: Segment) -> int:
-    if all(state == FREE for _, state in segment.blocks):
-        return 0
-    page = LARGE_PAGE_BYTES if segment.pool == "large" else SMALL_PAGE_BYTES
-    stranded = start = 0
-    for size_bytes, state in segment.blocks:
-        end = start + size_bytes
-        if state == FREE:
-            whole = max(0, end // page - -(-start // page)) * page if segment.is_expandable else 0
-            stranded += size_bytes - whole
-        start = end
-    return stranded

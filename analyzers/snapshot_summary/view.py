@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ...engine.model.memory_snapshot import BlockState, MemorySnapshot
-from ...engine.units import MIB
+from ..segment_summary import PAGE_BYTES
 
 if TYPE_CHECKING:
     import numpy as np
@@ -14,10 +14,6 @@ if TYPE_CHECKING:
 
     IntArray = NDArray[np.int64]
     BoolArray = NDArray[np.bool_]
-
-SMALL_PAGE_BYTES, LARGE_PAGE_BYTES = 2 * MIB, 20 * MIB
-"""The least that an expandable segment of either pool maps and unmaps, counted from its start
-(`kSmallBuffer` and `kLargeBuffer` of the caching allocator)."""
 
 
 @dataclass(frozen=True)
@@ -98,12 +94,12 @@ def view_device(snapshot: MemorySnapshot, device: int) -> DeviceView:
 
 
 def _find_stranded(view: DeviceView, segment_address: NDArray[np.uint64]) -> IntArray:
-    """Return the stranded bytes of every segment, as defined in `MemoryLevels.stranded_bytes`."""
+    """Return the stranded bytes of every segment, as `segment_summary.find_stranded` does row by row."""
     import numpy as np
 
     is_free = ~view.is_live
     has_live = np.bincount(view.segment[~is_free], minlength=len(view.total_bytes)) > 0
-    page = np.where(view.is_large, LARGE_PAGE_BYTES, SMALL_PAGE_BYTES)[view.segment]
+    page = np.where(view.is_large, PAGE_BYTES["large"], PAGE_BYTES["small"])[view.segment]
     start = (view.address - segment_address[view.segment]).astype(np.int64)
     whole = ((start + view.size_bytes) // page - -(-start // page)) * page
     left = view.size_bytes - np.where(view.is_expandable[view.segment], np.maximum(whole, 0), 0)
