@@ -4,7 +4,7 @@ import datetime
 from collections.abc import Callable, Iterator, Sequence
 
 from ..analyzers.flight_summary import DeviceShares, FlightSummary, summarize_flight_record
-from ..analyzers.sentence import cut_words
+from ..analyzers.sentence import count_cells, cut_words
 from ..engine.model.flight_record import FlightRecord, FlightSample
 from ..engine.units import format_age, format_bytes
 from .plain_text import make_printable
@@ -46,15 +46,21 @@ def _describe_head(summary: FlightSummary, width: int) -> Iterator[str]:
     when = "" if summary.written_s is None else f" · {_show_time(summary.written_s)}"
     simulated = "simulated device · " if summary.process.is_simulated else ""
     yield cut_words(f"{simulated}out of memory{when}", width)
-    process = [make_printable(" ".join(summary.process.argv))] if summary.process.argv else []
+    process = []
     if summary.process.pid is not None:
         process.append(f"pid {summary.process.pid}")
     if summary.process.coordinates is not None:
         process.append(f"rank {summary.process.coordinates.rank}")
     if summary.device.index is not None:
         process.append(f"device {summary.device.index}")
-    if process:
-        yield cut_words(f"  {' · '.join(process)}", width)
+    facts = " · ".join(process)
+    program, *arguments = summary.process.argv or ("",)
+    # Of an interpreter the name will do: the script behind it tells more than its folder.
+    command = make_printable(" ".join([program.rpartition("/")[2] if arguments else program, *arguments]))
+    if command or facts:
+        # The command gives way: the process is what a person looks for elsewhere.
+        shown = cut_words(command, width - count_cells(facts) - 5) if facts else cut_words(command, width - 2)
+        yield cut_words(f"  {' · '.join(filter(None, (shown, facts)))}", width)
     yield ""
     for sentence in summary.sentences:
         yield from wrap(make_printable(sentence), width, "  ")

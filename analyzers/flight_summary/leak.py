@@ -8,6 +8,8 @@ from .model import FloorTrend, KeptMemory
 
 _SLACK = 1.1
 """A line that holds this much more than all that was kept is none that leaked, such as the model's own."""
+_FEW_STEPS = 10
+"""Between two moments at which something is kept, at most."""
 
 
 def find_kept(
@@ -34,8 +36,14 @@ def find_kept(
 
 
 def _may_hold(group: StackGroup, kept_bytes: int, steps: int) -> bool:
-    """Tell a line that may leak: it holds a block of each step or more, and not more than is kept."""
-    return group.headline is not None and group.count >= steps and group.size_bytes <= _SLACK * kept_bytes
+    """Tell a line that may leak: it holds not more than is kept, and a block of each step.
+
+    Where something is kept every few steps only, as an evaluation is, it must hold most of it.
+    """
+    if group.headline is None or group.size_bytes > _SLACK * kept_bytes:
+        return False
+    is_most = group.size_bytes >= kept_bytes / 2
+    return group.count >= steps or (is_most and group.count >= steps // _FEW_STEPS)
 
 
 def sum_model_state(record: FlightRecord) -> int | None:

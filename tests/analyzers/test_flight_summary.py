@@ -204,6 +204,16 @@ def test_memory_kept_from_step_to_step_is_not_called_activations(tmp_path: Path)
     assert "micro-batch" not in "\n".join(summary.advice)
 
 
+@pytest.mark.parametrize(("size_gib", "count", "is_named"), [(9, 20, True), (4, 20, False), (9, 2, False)])
+def test_line_that_leaks_every_few_steps_is_named_where_it_holds_most(
+    tmp_path: Path, size_gib: int, count: int, is_named: bool
+) -> None:
+    rows = [{"size_bytes": size_gib * GIB, "count": count, "stack": LOSS}]
+    kept = summarize(tmp_path, steps=LEAK_STEPS, live_blocks=rows).kept
+    assert kept is not None
+    assert (kept.holder is not None) is is_named
+
+
 def test_what_is_neither_kept_nor_of_the_model_is_still_named(tmp_path: Path) -> None:
     slow = [[step, None, 1.0, (8 * GIB) + step * 64 * MIB, 19 * GIB, True] for step in range(1, 41)]
     text = advice_of(tmp_path, steps=slow)

@@ -39,6 +39,13 @@ def test_no_line_is_wider_than_asked(tmp_path: Path, width: int) -> None:
     assert max(map(count_cells, text.splitlines())) <= width
 
 
+def test_long_command_gives_way_to_the_process(tmp_path: Path) -> None:
+    process = {"pid": 1234567, "argv": ["/opt/python/bin/python", "a_long_name.py", *["--flag"] * 20]}
+    line = describe(tmp_path, 60, process=process).splitlines()[1]
+    assert line.endswith("… · pid 1234567 · device 1")
+    assert line.startswith("  python a_long_name.py --flag")
+
+
 def test_empty_record_says_what_is_known() -> None:
     assert describe_flight_record(FlightRecord()) == "out of memory\n\n  a request of unknown size failed\n"
 
