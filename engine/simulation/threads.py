@@ -7,9 +7,13 @@ import threading
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import _pop_mode
 
 from .patching import replace
 from .simulation import Simulation
+
+OWN_THREADS = "vramscope-"
+"""How the names of the probe's threads begin: they watch, and make no tensors."""
 
 
 def install(simulation: Simulation, mode: Any) -> None:
@@ -20,14 +24,30 @@ def install(simulation: Simulation, mode: Any) -> None:
 
 
 def _enter(mode: Any) -> None:
-    # Not `with mode`: it is never left, and torch shall not think that a user's mode is active.
+    # Not `with mode`: torch shall not think that a user's mode is active.
     torch._C._push_on_torch_dispatch_stack(mode)
+
+
+def _leave() -> None:
+    """Let the thread hold no mode, whoever entered it.
+
+    A mode that is still there when the thread ends is released by the thread's destructors in C++, which ask
+    for the GIL; where the interpreter is about to end, that ends the process with an abort.
+    """
+    while torch._C._len_torch_dispatch_stack():
+        _pop_mode()
 
 
 def _make_bootstrap(original: Any, mode: Any) -> Any:
     def bootstrap(thread: threading.Thread) -> None:
+        if thread.name.startswith(OWN_THREADS):
+            original(thread)
+            return
         _enter(mode)
-        original(thread)
+        try:
+            original(thread)
+        finally:
+            _leave()
 
     return bootstrap
 
