@@ -51,15 +51,20 @@ class MemoryGap(msgspec.Struct, frozen=True):
     not, the later parts were cut to what is used."""
     internal_bytes: int | None = None
     """Internal fragmentation: bytes within live blocks that nobody asked for (allocated − requested)."""
-    activations_bytes: int | None = None
-    """Peak of the newest step less parameters, gradients and optimizer state: activations, buffers and
-    temporary tensors, the rest."""
     capacity_bytes: int | None = None
     """Most that the allocators here can really reserve: what they have and what is free, or their limit."""
 
     def size_of(self, kind: PartKind) -> int | None:
         """Return the bytes of a kind that stands alone; None where it cannot be told from others."""
         return next((part.size_bytes for part in self.parts if part.kinds == (kind,)), None)
+
+
+class Activations(NamedTuple):
+    """Activations, buffers and temporary tensors: the peak of a step less what the optimizers hold."""
+
+    size_bytes: int
+    is_exact: bool
+    """Whether the peak is; one that was only sampled is the least that it can have been, and so is this."""
 
 
 def explain_gap(device: DeviceSample, ranks: Sequence[RankSample]) -> MemoryGap:
@@ -79,20 +84,26 @@ def explain_gap(device: DeviceSample, ranks: Sequence[RankSample]) -> MemoryGap:
         parts=parts,
         is_consistent=is_consistent,
         internal_bytes=_find_internal(living),
-        activations_bytes=find_activations(living),
         capacity_bytes=find_capacity(device, living),
     )
 
 
-def find_activations(ranks: Sequence[RankSample]) -> int | None:
-    """Return the peak of the newest steps less all that the optimizers hold; None where one part is unknown.
+def find_activations(rank: RankSample) -> Activations | None:
+    """Return the peak of a process's newest step less all that its optimizers hold.
 
     Args:
-        ranks: The training processes of one device.
+        rank: The training process.
+
+    Returns:
+        None where one part is unknown, or the optimizers hold more than the peak that was seen.
     """
-    rests = [_find_rest(rank) for rank in ranks]
-    known = [rest for rest in rests if rest is not None and rest >= 0]
-    return sum(known) if known and len(known) == len(rests) else None
+    step, state = rank.step, rank.model_state
+    if step is None or step.peak_bytes is None or state is None:
+        return None
+    held = (state.parameters_bytes, state.gradients_bytes, state.optimizer_bytes)
+    known = [size for size in held if size is not None]
+    rest = step.peak_bytes - sum(known) - (state.grad_sample_bytes or 0)
+    return Activations(rest, step.is_peak_exact) if len(known) == len(held) and rest >= 0 else None
 
 
 def find_capacity(device: DeviceSample, ranks: Sequence[RankSample]) -> int | None:
@@ -244,15 +255,6 @@ def _join(names: Sequence[str]) -> str:
 def _find_internal(ranks: Sequence[RankSample]) -> int | None:
     allocated, requested = _add(ranks, _read_allocated), _add(ranks, lambda reading: reading.requested_bytes)
     return None if allocated is None or requested is None else max(0, allocated - requested)
-
-
-def _find_rest(rank: RankSample) -> int | None:
-    step, state = rank.step, rank.model_state
-    if step is None or step.peak_bytes is None or state is None:
-        return None
-    held = (state.parameters_bytes, state.gradients_bytes, state.optimizer_bytes)
-    known = [size for size in held if size is not None]
-    return step.peak_bytes - sum(known) - (state.grad_sample_bytes or 0) if len(known) == len(held) else None
 
 
 def _read_allocated(reading: AllocatorReading) -> int | None:

@@ -161,17 +161,21 @@ def test_capacity_is_the_limit_of_the_process_where_that_is_less() -> None:
 
 def test_activations_are_the_rest_of_the_peak() -> None:
     state = ModelStateReading(4 * GIB, 4 * GIB, 8 * GIB)
-    step = StepReading(7, 1.0, peak_bytes=30 * GIB)
+    step = StepReading(7, 1.0, peak_bytes=30 * GIB, is_peak_exact=True)
     rank = make_rank(step=step, model_state=state)
-    assert find_activations([rank]) == 14 * GIB
+    assert find_activations(rank) == (14 * GIB, True)
     private = make_rank(step=step, model_state=ModelStateReading(4 * GIB, 4 * GIB, 8 * GIB, 10 * GIB))
-    assert find_activations([private]) == 4 * GIB
-    assert find_activations([rank, private]) == 18 * GIB
-    assert find_activations([rank, make_rank()]) is None
-    assert find_activations([make_rank(step=step, model_state=ModelStateReading(4 * GIB))]) is None
+    assert find_activations(private) == (4 * GIB, True)
+    assert find_activations(make_rank()) is None
+    assert find_activations(make_rank(step=step, model_state=ModelStateReading(4 * GIB))) is None
     tiny = make_rank(step=StepReading(7, 1.0, peak_bytes=GIB), model_state=state)
-    assert find_activations([tiny]) is None
-    assert find_activations([]) is None
+    assert find_activations(tiny) is None
+
+
+def test_activations_of_a_sampled_peak_are_the_least_that_they_can_have_been() -> None:
+    state = ModelStateReading(4 * GIB, 4 * GIB, 8 * GIB)
+    rank = make_rank(step=StepReading(7, 1.0, peak_bytes=30 * GIB), model_state=state)
+    assert find_activations(rank) == (14 * GIB, False)
 
 
 figures = st.one_of(st.none(), st.integers(0, 100))

@@ -19,6 +19,8 @@ class Part(NamedTuple):
     """None where it is not known."""
     glyph: str
     role: Role
+    is_exact: bool = True
+    """Whether it is the figure; else it is the least that it can be."""
 
 
 def draw_stacked_bar(parts: Sequence[Part], scale_bytes: int, width: int, glyphs: Glyphs) -> Line:
@@ -54,7 +56,11 @@ def describe_sum(whole: Part, parts: Sequence[Part], width: int, glyphs: Glyphs)
         width: Cells across.
         glyphs: Characters to draw with.
     """
-    figures = round_parts(whole.value_bytes, [part.value_bytes for part in parts], glyphs)
+    rounded = round_parts(whole.value_bytes, [part.value_bytes for part in parts], glyphs)
+    figures = [
+        figure if part.is_exact or part.value_bytes is None else f"{glyphs.at_least}{figure}"
+        for part, figure in zip((whole, *parts), rounded, strict=True)
+    ]
     pieces: list[Line] = [[Span(f"{whole.name} ", "muted"), Span(figures[0], "strong")]]
     for number, (part, figure) in enumerate(zip(parts, figures[1:], strict=True)):
         sign = "= " if number == 0 else "+ "

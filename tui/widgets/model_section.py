@@ -12,6 +12,8 @@ from ..drawing.stacked_bar import Part, describe_sum, draw_stacked_bar
 def draw_model(rank: RankSample, width: int, glyphs: Glyphs) -> list[Line]:
     """Return the peak of the newest step cut into what the optimizers know and the rest; nothing if unknown.
 
+    A peak that was only sampled is the least that it can have been, and so are the activations.
+
     Args:
         rank: The training process.
         width: Cells across.
@@ -25,7 +27,8 @@ def draw_model(rank: RankSample, width: int, glyphs: Glyphs) -> list[Line]:
     known = sum(part.value_bytes or 0 for part in parts)
     name = f"peak of step {step.index:,}" if step is not None and peak_bytes is not None else "model state"
     whole_bytes = known if peak_bytes is None else max(peak_bytes, known)
-    whole = Part(name, whole_bytes, "", "strong")
+    is_exact = step is None or peak_bytes is None or step.is_peak_exact
+    whole = Part(name, whole_bytes, "", "strong", is_exact)
     text = describe_sum(whole, parts, width - 2, glyphs)
     bar = draw_stacked_bar(parts, whole_bytes, width - 3, glyphs)
     return [*([Span(" "), *line] for line in text), [Span("  "), *bar]]
@@ -48,4 +51,7 @@ def model_parts(rank: RankSample, glyphs: Glyphs) -> Sequence[Part]:
         parts.append(Part("per-sample gradients", state.grad_sample_bytes, glyphs.hatched, "accent"))
     if rank.backend == "cpu" and (rank.step is None or rank.step.peak_bytes is None):
         return parts
-    return [*parts, Part("activations", find_activations([rank]), glyphs.rest, "band")]
+    rest = find_activations(rank)
+    if rest is None:
+        return [*parts, Part("activations", None, glyphs.rest, "band")]
+    return [*parts, Part("activations", rest.size_bytes, glyphs.rest, "band", rest.is_exact)]
