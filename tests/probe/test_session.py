@@ -1,24 +1,20 @@
 """One session on a stand-in for a GPU, its clock wound by the test, its hub a real socket."""
 
 import base64
-import threading
 import zlib
-from collections.abc import Callable, Iterator
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from tests.probe.clocks import WoundClock
-from tests.probe.hub import ListeningHub, listen
-from tests.probe.stand_in import MIB, StandInCuda, StandInOptimizer, make_segment, make_torch
+from tests.probe.hub import ListeningHub
+from tests.probe.stand_in import MIB, StandInOptimizer, make_segment
+from tests.probe.watched import Watched
 from tests.waiting import wait_until
-from vramscope.engine.probe import current, hooks, phases
-from vramscope.engine.probe.guard import Guard
+from vramscope.engine.probe import current
 from vramscope.engine.probe.sampler import SAMPLE_S, WATCH_S
-from vramscope.engine.probe.session import QUICK_WATCH_FOR_S, QUICK_WATCH_S, Session
+from vramscope.engine.probe.session import QUICK_WATCH_FOR_S, QUICK_WATCH_S
 from vramscope.engine.ranks.messages import (
     Hello,
     ModelState,
@@ -26,49 +22,6 @@ from vramscope.engine.ranks.messages import (
     Readings,
     SegmentsPart,
 )
-
-
-class Watched:
-    """A process on a stand-in, and the session in it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.clock = WoundClock()
-        self.cuda: Any = StandInCuda()
-        self.torch = make_torch(self.cuda)
-        self.optimizer = StandInOptimizer()
-        self.session = Session(self.torch, str(folder), "job-1", is_explicit=False, clock=self.clock)
-
-    def tick(self, times: int = 1) -> float | None:
-        """Let the session's thread have its turns."""
-        pause_s: float | None = None
-        for _ in range(times):
-            pause_s = self.session._tick()
-            self.clock.advance(pause_s or 0.0)
-        return pause_s
-
-    def step(self) -> None:
-        """Let an optimizer step."""
-        hooks._tell_session(self.optimizer)
-
-
-@pytest.fixture
-def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
-    monkeypatch.delenv("RANK", raising=False)
-    monkeypatch.setattr(hooks, "_guard", Guard("the hook"))
-    current.failures.clear()
-    monkeypatch.setattr(phases, "_training", None)
-    watched = Watched(tmp_path)
-    current.session = watched.session
-    yield watched
-    watched.session.end("exit")
-    current.session = current.leftover = None
-    current.failures.clear()
-
-
-@pytest.fixture
-def hub(tmp_path: Path) -> Iterator[ListeningHub]:
-    with listen(tmp_path) as hub:
-        yield hub
 
 
 def test_it_looks_often_at_first_then_once_a_second_until_there_is_a_reason(watched: Watched) -> None:
@@ -276,63 +229,6 @@ def test_garbage_from_a_hub_changes_nothing(watched: Watched, hub: ListeningHub)
     watched.tick(10)
     assert watched.session.is_reporting
     assert current.failures == []
-
-
-def test_the_innermost_phase_is_told(watched: Watched, hub: ListeningHub) -> None:
-    watched.cuda.allocate(MIB)
-
-    @phases.phase("inner")
-    def work() -> None:
-        watched.tick()
-
-    with phases.phase("outer"):
-        work()
-        watched.tick(6)
-    watched.tick(6)
-    wait_until(lambda: len(hub.of(Readings)) >= 3)
-    assert [message.phase for message in hub.of(Readings)[:3]] == ["inner", "outer", None]
-
-
-def test_a_phase_of_a_thread_that_loads_data_is_not_the_trainings(
-    watched: Watched, hub: ListeningHub
-) -> None:
-    watched.cuda.allocate(MIB)
-    loading = phases.phase("loading")
-
-    def load() -> None:
-        loading.__enter__()
-
-    def run(target: Callable[[], object]) -> None:
-        thread = threading.Thread(target=target)
-        thread.start()
-        thread.join()
-
-    def train_elsewhere() -> None:
-        with phases.phase("elsewhere"):
-            watched.step()
-            watched.tick(6)
-
-    run(load)
-    watched.tick()
-    with phases.phase("forward"):
-        watched.tick(6)
-        run(train_elsewhere)
-        watched.tick(6)
-    loading.__exit__(None, None, None)
-    watched.tick(6)
-    wait_until(lambda: len(hub.of(Readings)) >= 5)
-    assert [it.phase for it in hub.of(Readings)] == [None, "forward", "elsewhere", "forward", None]
-    assert not any(phases._open.values())
-
-
-def test_phases_that_end_out_of_turn_leave_none_behind() -> None:
-    outer, inner = phases.phase("outer"), phases.phase("inner")
-    with outer:
-        inner.__enter__()
-    assert phases.innermost() == "inner"
-    inner.__exit__(None, None, None)
-    inner.__exit__(None, None, None)
-    assert phases.innermost() is None
 
 
 def test_a_wall_clock_that_steps_moves_no_duration_and_no_rhythm(watched: Watched, hub: ListeningHub) -> None:

@@ -1,0 +1,68 @@
+"""The part of a step that is told is the training's own."""
+
+import threading
+from collections.abc import Callable
+
+from tests.probe.hub import ListeningHub
+from tests.probe.stand_in import MIB
+from tests.probe.watched import Watched
+from tests.waiting import wait_until
+from vramscope.engine.probe import phases
+from vramscope.engine.ranks.messages import Readings
+
+
+def test_the_innermost_phase_is_told(watched: Watched, hub: ListeningHub) -> None:
+    watched.cuda.allocate(MIB)
+
+    @phases.phase("inner")
+    def work() -> None:
+        watched.tick()
+
+    with phases.phase("outer"):
+        work()
+        watched.tick(6)
+    watched.tick(6)
+    wait_until(lambda: len(hub.of(Readings)) >= 3)
+    assert [message.phase for message in hub.of(Readings)[:3]] == ["inner", "outer", None]
+
+
+def test_a_phase_of_a_thread_that_loads_data_is_not_the_trainings(
+    watched: Watched, hub: ListeningHub
+) -> None:
+    watched.cuda.allocate(MIB)
+    loading = phases.phase("loading")
+
+    def load() -> None:
+        loading.__enter__()
+
+    def run(target: Callable[[], object]) -> None:
+        thread = threading.Thread(target=target)
+        thread.start()
+        thread.join()
+
+    def train_elsewhere() -> None:
+        with phases.phase("elsewhere"):
+            watched.step()
+            watched.tick(6)
+
+    run(load)
+    watched.tick()
+    with phases.phase("forward"):
+        watched.tick(6)
+        run(train_elsewhere)
+        watched.tick(6)
+    loading.__exit__(None, None, None)
+    watched.tick(6)
+    wait_until(lambda: len(hub.of(Readings)) >= 5)
+    assert [it.phase for it in hub.of(Readings)] == [None, "forward", "elsewhere", "forward", None]
+    assert not any(phases._open.values())
+
+
+def test_phases_that_end_out_of_turn_leave_none_behind() -> None:
+    outer, inner = phases.phase("outer"), phases.phase("inner")
+    with outer:
+        inner.__enter__()
+    assert phases.innermost() == "inner"
+    inner.__exit__(None, None, None)
+    inner.__exit__(None, None, None)
+    assert phases.innermost() is None
