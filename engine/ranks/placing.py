@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ..model import DeviceSample
 from .messages import Hello, ProbedDevice
-from .track import RankTrack
+from .track import ProcessKey, RankTrack
 
 _REAL_KINDS = ("gpu", "mig", "unified", "vgpu")
 _DRIVER = "driver/nvidia/gpus"
@@ -35,7 +35,7 @@ class Placing:
         self._node = node
         self._proc = proc
         self._by_address: dict[str, str | None] = {}
-        self._visible: dict[tuple[int, float | None], list[str] | None] = {}
+        self._visible: dict[ProcessKey, list[str] | None] = {}
 
     def find(self, track: RankTrack, devices: Sequence[DeviceSample]) -> str | None:
         """Return the UUID of the device that a rank lives on; None where nothing names it for certain."""
@@ -48,7 +48,7 @@ class Placing:
             return None
         real = [device for device in devices if device.kind in _REAL_KINDS]
         named = self._find_named(hello.device, real)
-        holding = _find_holding(track.pid, real)
+        holding = _find_holding(track.pid, real) if track.is_visible else []
         if named is not None:
             instances = [d.uuid for d in real if d.parent_uuid == named and d.uuid in holding]
             return instances[0] if len(instances) == 1 else named
@@ -58,7 +58,7 @@ class Placing:
 
     def forget(self, tracks: Sequence[RankTrack]) -> None:
         """Drop what is remembered of processes that are not among these."""
-        kept = {_key(track) for track in tracks}
+        kept = {track.key for track in tracks}
         self._visible = {key: value for key, value in self._visible.items() if key in kept}
 
     def _find_named(self, probed: ProbedDevice, devices: Sequence[DeviceSample]) -> str | None:
@@ -86,9 +86,9 @@ class Placing:
     def _find_visible(self, track: RankTrack, ordinal: int, devices: Sequence[DeviceSample]) -> str | None:
         """Count as CUDA does, where its order and the driver's are sure to be the same."""
         whole = [device for device in devices if device.mig_index is None]
-        key = _key(track)
+        key = track.key
         if key not in self._visible:
-            self._visible[key] = self._read_visible(track.pid)
+            self._visible[key] = self._read_visible(track.pid) if track.is_visible else None
         visible = self._visible[key]
         if not whole or visible is None or len({(d.name, d.memory.total_bytes) for d in whole}) > 1:
             return None
@@ -108,10 +108,6 @@ class Placing:
         name = b"CUDA_VISIBLE_DEVICES="
         values = [entry[len(name) :].decode(errors="replace") for entry in entries if entry.startswith(name)]
         return [word.strip() for word in values[0].split(",")] if values else []
-
-
-def _key(track: RankTrack) -> tuple[int, float | None]:
-    return track.pid, track.hello.started_s
 
 
 def _find_holding(pid: int, devices: Sequence[DeviceSample]) -> list[str]:

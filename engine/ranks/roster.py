@@ -16,7 +16,7 @@ from .modelled import ModelledDevices, Placed
 from .placing import Placing, cpu_uuid
 from .segments import PackedSegments
 from .sharing import order, share
-from .track import Moment, RankTrack
+from .track import Moment, ProcessKey, RankTrack
 
 DRAIN_INTERVAL_S = 1.0
 """Where ticks are longer than this, sockets are emptied between them too, before they are full."""
@@ -63,7 +63,7 @@ class Roster:
         self._modelled = ModelledDevices()
         self._living: dict[Connection, RankTrack] = {}
         self._ended: list[RankTrack] = []
-        self._places: dict[int, str | None] = {}
+        self._places: dict[ProcessKey, str | None] = {}
         self._demands = Demands(node)
         self._met_s: dict[Connection, float] = {}
         self._drained_s = self._clock.monotonic_s()
@@ -111,7 +111,9 @@ class Roster:
         tracks = (*self._living.values(), *self._ended)
         self._placing.forget(tracks)
         placed = [Placed(t.take(now_s, self._placing.find(t, devices)), t.hello) for t in tracks]
-        self._places = {rank.report.sample.pid: rank.report.sample.device_uuid for rank in placed}
+        self._places = {
+            track.key: rank.report.sample.device_uuid for track, rank in zip(tracks, placed, strict=True)
+        }
         ranks = [rank.report.sample for rank in placed]
         made = self._modelled.make(placed, cpu_uuid(self._node), host)
         shared = tuple(share([*devices, *made], ranks))
@@ -168,16 +170,19 @@ class Roster:
             self._refuse(connection, received.refused or "said something before its hello", moment)
             return
         if isinstance(message, SegmentsPart):
-            self._take_part(connection, message, track.pid, moment)
+            self._take_part(connection, message, track, moment)
             return
         track.fold(message, moment)
         if isinstance(message, Goodbye):
             connection.close()
             self._end(connection, moment.monotonic_s)
 
-    def _take_part(self, connection: Connection, part: SegmentsPart, pid: int, moment: Moment) -> None:
+    def _take_part(
+        self, connection: Connection, part: SegmentsPart, track: RankTrack, moment: Moment
+    ) -> None:
+        place = self._places.get(track.key)
         try:
-            self._demands.take_part(connection, part, pid, self._places.get(pid), moment.monotonic_s)
+            self._demands.take_part(connection, part, track.pid, place, moment.monotonic_s)
         except WireError as error:
             self._refuse(connection, str(error), moment)
 
@@ -186,13 +191,14 @@ class Roster:
         if connection in self._living:
             return
         self._met_s.pop(connection, None)
-        pid = connection.pid or hello.pid
+        user = find_user_name(connection.uid)
+        new = RankTrack(connection.pid or hello.pid, hello, now_s, user, is_visible=connection.pid > 0)
         for other, track in tuple(self._living.items()):
-            if track.pid == pid:
+            if track.is_of_process(new):
                 other.close()
                 self._end(other, now_s, "the process has connected anew")
-        same = [t for t in self._ended if (t.pid, t.hello.started_s) == (pid, hello.started_s)]
-        track = same[-1] if same else RankTrack(pid, hello, now_s, find_user_name(connection.uid))
+        same = [track for track in self._ended if track.key == new.key]
+        track = same[-1] if same else new
         if same:
             self._ended.remove(track)
             track.resume(hello)

@@ -22,6 +22,12 @@ MAX_TEXT_CHARS = 1024
 MAX_NOTES = 8
 
 
+ProcessKey = tuple[int, float | None]
+"""Process id and when it started, in seconds since the epoch; None where it has not told."""
+
+_OF_CONTAINER = "its pid is that of its container: this agent cannot see the process itself"
+
+
 class Moment(NamedTuple):
     """When messages were taken from their sockets."""
 
@@ -59,14 +65,18 @@ class RankTrack:
     """What is known of one process, from its first hello to its end.
 
     Args:
-        pid: Process id in the pid namespace of the hub.
+        pid: Process id in the pid namespace of the hub, or in its own where it is not visible from there.
         hello: What it said of itself.
         met_s: When, in monotonic seconds.
         user: Login name of its owner.
+        is_visible: Whether the hub can see it.
     """
 
-    def __init__(self, pid: int, hello: Hello, met_s: float, user: str | None = None) -> None:
+    def __init__(
+        self, pid: int, hello: Hello, met_s: float, user: str | None = None, *, is_visible: bool = True
+    ) -> None:
         self.pid = pid
+        self.is_visible = is_visible
         self._user = user
         self.hello = hello
         self.met_s = met_s
@@ -86,6 +96,18 @@ class RankTrack:
     def is_modelled(self) -> bool:
         """Whether its device exists only through it: a simulated card, or the host as a device."""
         return self.hello.is_simulated or self.hello.backend == "cpu"
+
+    @property
+    def key(self) -> ProcessKey:
+        """What tells it from others, in other pid namespaces too."""
+        return self.pid, self.hello.started_s
+
+    def is_of_process(self, other: "RankTrack") -> bool:
+        """Return whether both are of one process; a pid alone says so only where the kernel has told it."""
+        if (self.pid, self.is_visible) != (other.pid, other.is_visible):
+            return False
+        started_s = self.hello.started_s
+        return self.is_visible or (started_s is not None and started_s == other.hello.started_s)
 
     @property
     def has_reported(self) -> bool:
@@ -116,7 +138,7 @@ class RankTrack:
     def end(self, now_s: float, reason: str | None = None) -> None:
         """Note that nothing more will come; the first reason stands."""
         if self.ended_s is None:
-            self.ended_s, self._reason = now_s, reason or _explain_silence(self.pid)
+            self.ended_s, self._reason = now_s, reason or self._explain_silence()
 
     def resume(self, hello: Hello) -> None:
         """Go on with a process that has connected again."""
@@ -205,17 +227,17 @@ class RankTrack:
             return "stale", f"it has not reported for {silent_s:.0f} s"
         return "ok", None
 
+    def _explain_silence(self) -> str:
+        if not self.is_visible or Path(f"/proc/{self.pid}").exists():
+            return "its probe has closed the connection"
+        return "the process has ended without a goodbye"
+
     def _notes(self) -> tuple[str, ...]:
         oom = self._out_of_memory
         told = () if oom is None or oom.reason is None else (oom.reason,)
-        return tuple(note[:MAX_TEXT_CHARS] for note in (*self.hello.notes, *told)[-MAX_NOTES:])
+        unseen = () if self.is_visible else (_OF_CONTAINER,)
+        return tuple(note[:MAX_TEXT_CHARS] for note in (*self.hello.notes, *told, *unseen)[-MAX_NOTES:])
 
 
 def _cut(text: str | None) -> str | None:
     return None if text is None else text[:MAX_TEXT_CHARS]
-
-
-def _explain_silence(pid: int) -> str:
-    if Path(f"/proc/{pid}").exists():
-        return "its probe has closed the connection"
-    return "the process has ended without a goodbye"
