@@ -100,7 +100,7 @@ def refuse_reading() -> NoReturn:
     place = f"{frames[0]['filename']}:{frames[0]['line']}" if frames else "the script"
     refuse(
         f"{place} reads the value of a tensor, and with --fake tensors have none: leave the line out, or "
-        "guard it (if not getattr(torch.cuda, '_vramscope_simulated', None)), or run without --fake"
+        "guard it (if 'VRAMSCOPE_SIMULATE' not in os.environ), or run without --fake"
     )
 
 

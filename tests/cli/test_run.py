@@ -93,7 +93,7 @@ def test_what_is_simulated_is_said_in_one_line_and_told_to_the_job() -> None:
         PYTORCH_ALLOC_CONF="expandable_segments:True",
     )
     assert outcome.stderr == (
-        "vramscope run: simulating 2 cards of 24.0 GiB each without storage (values are not computed) "
+        "vramscope simulate: simulating 2 cards of 24.0 GiB each without storage (values are not computed) "
         "(0.5 GiB of each stands for the CUDA context); figures are modelled\n"
     )
     config = json.loads(outcome.stdout)

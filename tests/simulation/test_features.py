@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.components import missing
-from tests.simulation.simulated import answers, plain_answers, run_script
+from tests.simulation.simulated import GIB, answers, plain_answers, run_script
 
 try:
     import opacus
@@ -111,10 +111,12 @@ def test_a_snapshot_is_dumped_with_its_trace(tmp_path: Path) -> None:
         with open("snapshot.pickle", "rb") as file:
             snapshot = pickle.load(file)
         events = [event["action"] for event in snapshot["device_traces"][0]]
-        print(json.dumps([events, len(snapshot["segments"])]))
+        mark = snapshot["allocator_settings"]["vramscope_simulated"]
+        print(json.dumps([events, len(snapshot["segments"]), mark]))
         """,
     )
     assert "alloc" in found[0]
+    assert found[2] == {"total_bytes": 2 * GIB, "name": "Simulated 2 GiB GPU"}
     assert found[1] == 1
 
 
@@ -134,3 +136,31 @@ def test_workers_load_and_pinned_memory_is_counted(tmp_path: Path) -> None:
         """,
     )
     assert found == [[True] * 4, True]
+
+
+RECORDED = """
+import json, torch
+torch.cuda.memory._record_memory_history(max_entries=1000)
+def work():
+    return torch.ones(1 << 20, device="cuda"), (torch.ones(1000, device="cuda") * 2).requires_grad_()
+held = work()
+(held[1] * held[1]).sum().backward()
+snapshot = torch.cuda.memory._snapshot()
+def files(things):
+    return {frame["filename"] for thing in things for frame in thing.get("frames") or ()}
+def first(blocks):
+    return [b["frames"][0]["name"] for b in blocks if b["state"] == "active_allocated"]
+segments = [torch.cuda.memory_snapshot(), snapshot["segments"]]
+blocks = [[b for segment in it for b in segment["blocks"]] for it in segments]
+everything = [*segments, *blocks, snapshot["device_traces"][0]]
+traced = [it["frames"][0]["name"] for it in snapshot["device_traces"][0] if it["action"] == "alloc"]
+print(json.dumps([sorted(set().union(*map(files, everything))), __file__, first(blocks[0]), traced]))
+"""
+
+
+def test_recorded_frames_are_those_of_the_user_alone(tmp_path: Path) -> None:
+    files, script, holders, traced = answers(tmp_path, RECORDED)
+    assert script in files
+    assert not [it for it in files if "allocator_model" in it or "simulation" in Path(it).parts]
+    assert "work" in holders
+    assert traced.count("work") >= 2

@@ -10,9 +10,12 @@ import torch
 from ..card import Card
 from ..simulation import Simulation
 from ..stacks import capture_stack
+from .user_frames import UserFrames
 
 MOST_HISTORY_ENTRIES = 1_000_000
 """Entries that are kept where the script sets no limit."""
+MARK = "vramscope_simulated"
+"""Key among the allocator's settings in a snapshot that says of what card its figures are modelled."""
 
 
 def install(simulation: Simulation) -> None:
@@ -63,8 +66,8 @@ class History:
         """Record on every card, or stop."""
         torch.cuda._lazy_init()
         self.is_on = enabled is not None
-        frames = (lambda: capture_stack().frames) if context is not None else None
         for card in self._simulation.cards:
+            frames = UserFrames(card.allocator, capture_stack) if context is not None else None
             if enabled is None:
                 card.allocator.record_history(None)
             else:
@@ -87,6 +90,9 @@ def _make_snapshot(simulation: Simulation) -> Any:
             card.add_frames(snapshot["segments"])
             snapshots.append(snapshot)
         merged = dict(snapshots[0]) if snapshots else {"segments": [], "device_traces": []}
+        config = simulation.config
+        card_mark = {"total_bytes": config.total_bytes, "name": config.name}
+        merged["allocator_settings"] = {**merged.get("allocator_settings", {}), MARK: card_mark}
         merged["segments"] = [segment for it in snapshots for segment in it["segments"]]
         has_traces = not (isinstance(options, tuple) and len(options) == 3 and not options[2])
         merged["device_traces"] = [

@@ -104,7 +104,7 @@ def _prepare_device(arguments: Namespace, job: str, folder: Path, environ: dict[
     device = _read_device(arguments)
     check_device(device, host_available_bytes=HostReader().read().available_bytes)
     text = describe_for_job(device, job=job, runtime_dir=folder, environ=environ)
-    complain(describe_for_people(device), program="vramscope run")
+    complain(describe_for_people(device), program="vramscope simulate")
     return text
 
 
