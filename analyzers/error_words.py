@@ -1,10 +1,15 @@
 """An out-of-memory error in one clause of any length: who met it, when, and what explains it."""
 
+from collections.abc import Callable
 from datetime import datetime
 
 from ..engine.model import Finding, Sample
-from .out_of_memory_track import JOB, LAST, RECORD, read_evidence
+from ..engine.model.finding import CLOSED_BECAUSE
+from ..engine.units import format_bytes
+from .out_of_memory_track import COUNTS, JOB, LAST, PROCESS, RECORD, SIZE, STARTED, STEP, read_evidence
 
+EXPLAINED = (PROCESS, STARTED, JOB, LAST, STEP, SIZE, *COUNTS, CLOSED_BECAUSE)
+"""Evidence that `explain_error` puts into words, and counts of which its title tells what matters."""
 _FACT = " ran out of memory"
 
 
@@ -32,6 +37,23 @@ def describe_error(finding: Finding, sample: Sample) -> tuple[str, ...]:
         f"{who}{_FACT}",
     )
     return tuple(dict.fromkeys(forms))
+
+
+def explain_error(finding: Finding, format_time: Callable[[float], str]) -> str:
+    """Return what is known of an error in one sentence: which process, asking for what, when, in which step.
+
+    Args:
+        finding: An error that was met.
+        format_time: Words a moment as people read it.
+    """
+    pid, job = read_evidence(finding, PROCESS), read_evidence(finding, JOB)
+    step, size = read_evidence(finding, STEP), read_evidence(finding, SIZE)
+    last_s = read_evidence(finding, LAST)
+    when = format_time(last_s if isinstance(last_s, int | float) else finding.opened_s)
+    who = f"Process {pid}" if job is None else f"Process {pid} of job {job}"
+    what = "ran out of memory" if not isinstance(size, int) else f"asked for {format_bytes(size)} in vain"
+    after = "" if not isinstance(step, int) else f", after step {step:,}"
+    return f"{who} {what} at {when}{after}."
 
 
 def _format_moment(time_s: float, sample: Sample) -> str:

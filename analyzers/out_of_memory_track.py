@@ -24,8 +24,8 @@ FRESH_S = 5.0
 
 PROCESS, STARTED, JOB = "process", "started", "job"
 LAST, RECORD = "last", "flight record"
-_COUNT, _BEFORE, _STEP = "count", "count before", "step"
-_SIZE = "request that failed"
+STEP, SIZE = "step", "request that failed"
+COUNTS = _COUNT, _BEFORE = "count", "count before"
 
 
 class Sighting(NamedTuple):
@@ -143,7 +143,7 @@ class CountTrack:
 
     def _has_stepped(self, finding: Finding) -> bool:
         """Return whether training has gone on since, as far as steps are known."""
-        then = read_evidence(finding, _STEP)
+        then = read_evidence(finding, STEP)
         return self._step is None or not isinstance(then, int) or self._step - then >= CLEAN_STEPS
 
 
@@ -173,10 +173,10 @@ def _state(finding: Finding, count: int, seen: Sighting, step: int | None) -> Fi
         Evidence(_COUNT, count),
         Evidence(_BEFORE, before),
         Evidence(LAST, seen.time_s, "s"),
-        Evidence(_STEP, step),
+        Evidence(STEP, step),
     ]
     if finding.kind == OOM_MET:
-        evidence += [Evidence(_SIZE, rank.oom_size_bytes, "bytes"), Evidence(RECORD, rank.flight_record)]
+        evidence += [Evidence(SIZE, rank.oom_size_bytes, "bytes"), Evidence(RECORD, rank.flight_record)]
     return msgspec.structs.replace(
         finding,
         device_uuid=rank.device_uuid,

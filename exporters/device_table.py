@@ -71,11 +71,13 @@ def describe_trouble(devices: Sequence[DeviceSample]) -> list[tuple[str, str]]:
 
 def count_devices(devices: Sequence[DeviceSample]) -> str:
     """Return how many devices there are in words: `2 GPUs`, `5 GPUs, 2 MIG instances`."""
-    nouns = [_NOUNS.get(device.kind, "GPU") for device in devices]
+    nouns = [_NOUNS.get(device.kind, "GPU") for device in devices if device.state != "ended"]
     counts = [
         f"{nouns.count(noun)} {noun}{'s' if nouns.count(noun) > 1 else ''}" for noun in dict.fromkeys(nouns)
     ]
-    return ", ".join(sorted(counts, key=lambda count: "MIG" in count)) or "no GPU"
+    ended = len(devices) - len(nouns)
+    parts = [*sorted(counts, key=lambda count: "MIG" in count), *([f"{ended} ended"] if ended else [])]
+    return ", ".join(parts) or "no GPU"
 
 
 def _choose_columns(widths: dict[str, int], width: int) -> list[str]:
@@ -115,6 +117,9 @@ def _build_cells(device: DeviceSample, findings: Sequence[Finding], *, gauge_wid
 def _describe_risk(device: DeviceSample, findings: Sequence[Finding]) -> Text:
     if device.state == "lost":
         return Text("✖ LOST", style="bold red")
+    if device.state == "ended":
+        age = "" if device.age_s is None else f" {format_age(device.age_s)} ago"
+        return Text(f"ended{age}", style="dim")
     if device.state == "stale":
         age = "" if device.age_s is None else f" {format_age(device.age_s)}"
         return Text(f"? stale{age}", style="bold yellow")

@@ -68,6 +68,14 @@ def test_a_stale_device_says_for_how_long_and_a_lost_one_that_it_is() -> None:
     assert "LOST" in row_of(text, "1")
 
 
+def test_a_device_that_has_ended_says_so_and_does_not_count() -> None:
+    text = render(make_device(0), make_device(1, kind="simulated", state="ended", age_s=130.0))
+    assert "ended 2 m" in row_of(text, "sim1")
+    assert "1 GPU" in text
+    assert "1 ended" in text
+    assert "simulated GPU" not in text
+
+
 def test_unified_memory_is_labelled() -> None:
     memory = MemoryReading(128 * GIB, 20 * GIB, 108 * GIB, 20 * GIB, 20 * GIB, "host")
     text = render(make_device(name="NVIDIA GB10", kind="unified", memory=memory))

@@ -18,6 +18,9 @@ WIDTH = 92
 FRAME_CELLS = 5
 """Cells of its border, its padding and its scroll bar."""
 MIN_SENTENCE_WIDTH = 16
+STACKED_BELOW = 55
+"""Cells below which a meaning stands under its key."""
+INDENT = 4
 
 
 class HelpScreen(ModalScreen[None]):
@@ -79,6 +82,11 @@ class HelpScreen(ModalScreen[None]):
 
 def _explain(sign: str, sentence: str, column: int, width: int) -> Iterator[Content]:
     """Yield what a key or a sign means; a sentence that is wrapped keeps to its column."""
+    if width < STACKED_BELOW:
+        yield Content.assemble((f"  {sign}", "bold $role-accent"))
+        for line in wrap(sentence, max(MIN_SENTENCE_WIDTH, width - INDENT)):
+            yield Content(" " * INDENT + line)
+        return
     lines = wrap(sentence, max(MIN_SENTENCE_WIDTH, width - column))
     yield Content.assemble((f"  {sign:<{column - 2}}", "bold $role-accent"), lines[0])
     for line in lines[1:]:

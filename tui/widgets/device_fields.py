@@ -69,6 +69,9 @@ def state_note(view: DeviceView) -> Line:
     if view.state == "lost":
         ago = f"{age_text(view.age_s)} ago" if view.age_s is not None else ""
         return [Span(f"LOST{ago}", "critical"), Span(reason, "muted")]
+    if view.state == "ended":
+        ago = f"{age_text(view.age_s)} ago" if view.age_s is not None else ""
+        return [Span(f"ended{ago}", "muted"), Span(reason, "muted")]
     if view.state == "unsupported":
         return [Span("unsupported", "medium"), Span(reason, "muted")]
     return []

@@ -2,7 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 
+from ...analyzers.error_words import EXPLAINED, explain_error
+from ...analyzers.out_of_memory_track import OOM_MET
 from ...engine.model import Evidence, Finding
+from ...engine.model.finding import is_last_word
 from ...engine.units import format_bytes
 from ..drawing.glyphs import Glyphs
 from ..drawing.spans import Line, Role, Span
@@ -18,7 +21,7 @@ PROCESS_NAMES = ("process", "pid")
 
 
 def draw_findings(findings: Sequence[Finding], clock: str, width: int, glyphs: Glyphs) -> list[Line]:
-    """Return the findings that are open, in the order given.
+    """Return the findings that are open, and errors that ended the last process, in the order given.
 
     Args:
         findings: Findings of one device.
@@ -28,7 +31,7 @@ def draw_findings(findings: Sequence[Finding], clock: str, width: int, glyphs: G
     """
     lines: list[Line] = []
     for finding in findings:
-        if finding.is_open:
+        if finding.is_open or is_last_word(finding):
             lines += _draw(finding, clock, width, glyphs)
     return lines
 
@@ -39,8 +42,13 @@ def _draw(finding: Finding, clock: str, width: int, glyphs: Glyphs) -> Iterator[
     room = width - len(INDENT) - 1
     for number, text in enumerate(wrap_words(finding.title + since, room)):
         yield [Span(mark if number == 0 else INDENT, finding.severity), Span(text, "strong")]
-    evidence = ", ".join(_tell(found, clock) for found in finding.evidence if not _is_told(found, finding))
+    is_error = finding.kind == OOM_MET
+    explained = explain_error(finding, lambda time_s: format_time(time_s, clock)) if is_error else ""
+    left = [found for found in finding.evidence if not _is_told(found, finding)]
+    left = [found for found in left if found.name not in EXPLAINED] if is_error else left
+    evidence = ", ".join(_tell(found, clock) for found in left if found.value is not None or not is_error)
     told: tuple[tuple[str, Role], ...] = (
+        (explained, "text"),
         (evidence, "text"),
         (finding.method, "muted"),
         (f"To do: {finding.advice}" if finding.advice else "", "text"),

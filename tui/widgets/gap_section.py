@@ -4,9 +4,8 @@ from collections.abc import Iterator
 
 from ...analyzers.gap import MemoryGap, PartKind
 from ...engine.model import AllocatorReading
-from ...engine.units import format_bytes
+from ...engine.units import MIB, format_bytes
 from ..drawing.glyphs import Glyphs
-from ..drawing.numbers import gib_text
 from ..drawing.spans import Line, Role, Span
 from ..drawing.stacked_bar import Part, describe_sum, draw_stacked_bar
 from . import device_fields as fields
@@ -21,6 +20,8 @@ NARROW_NAMES: dict[PartKind, str] = {
     "stranded": "stranded",
 }
 """Names of parts that stand by themselves where there is little room."""
+LEAST_INTERNAL_BYTES = MIB
+"""Less than this lost to rounding matters to nobody."""
 NOT_OF_ONE_INSTANT = "(driver and allocator were not read at one instant)"
 
 
@@ -92,8 +93,8 @@ def _name_parts(gap: MemoryGap, view: DeviceView, glyphs: Glyphs, *, is_wordy: b
 def _remark(gap: MemoryGap, glyphs: Glyphs) -> Iterator[str]:
     """Yield what is to be known besides the parts."""
     if gap.capacity_bytes is not None:
-        yield f"capacity for tensors {gib_text(gap.capacity_bytes, glyphs)} GiB"
-    if gap.internal_bytes:
+        yield f"capacity for tensors {format_bytes(gap.capacity_bytes)}"
+    if gap.internal_bytes is not None and gap.internal_bytes >= LEAST_INTERNAL_BYTES:
         yield f"lost to rounding {format_bytes(gap.internal_bytes)}"
     if not gap.is_consistent:
         yield NOT_OF_ONE_INSTANT

@@ -94,6 +94,14 @@ def test_simulated_devices_and_processors_say_what_they_are_at_every_size() -> N
     assert _draw(with_ranks(*make_on_processors()), 40, 1)[0].startswith(" CPU ")
 
 
+def test_a_device_whose_ranks_have_ended_says_so_at_every_size() -> None:
+    devices, ranks = make_simulated()
+    ended = [msgspec.structs.replace(rank, state="ended") for rank in ranks]
+    over = [msgspec.structs.replace(device, state="ended", age_s=130.0, allocator=None) for device in devices]
+    for width, rows in ((120, 20), (80, 8), (60, 4)):
+        assert "ended 2 m" in " ".join(_draw(with_ranks(over, ended), width, rows))
+
+
 def test_a_process_without_coordinates_goes_by_its_pid() -> None:
     assert name_rank(make_rank(0, coordinates=None)) == "pid 4000"
 

@@ -39,6 +39,14 @@ def snapshot_with(*workers: WorkerStatus, samples_dropped: int = 0) -> Snapshot:
     return make_snapshot(8, hub=make_hub(workers=workers), samples_dropped=samples_dropped)
 
 
+async def test_devices_that_have_ended_count_by_themselves() -> None:
+    devices, ranks = make_simulated()
+    over = [msgspec.structs.replace(device, state="ended") for device in devices[:1]]
+    title = await title_of(with_ranks([*over, *devices[1:]], ranks))
+    left = len(devices) - 1
+    assert f" {left} simulated GPU{'s' * (left > 1)}, 1 ended " in title
+
+
 async def test_trouble_comes_before_cost_and_cost_before_skipped_updates() -> None:
     failed = troubled(name="plugins", state="failed")
     restarted = troubled(restarts=2, samples_dropped=1)
