@@ -78,7 +78,7 @@ class CardLedger:
         """Map the file, which the first process lays out.
 
         Raises:
-            SystemExit: The folder cannot be written, or the file is of another kind of card.
+            SystemExit: The folder cannot be written, or processes live on another kind of card there.
         """
         try:
             Path(folder).mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -86,16 +86,41 @@ class CardLedger:
             fcntl.lockf(self._file, fcntl.LOCK_EX)
             if os.fstat(self._file).st_size < _SIZE:
                 os.ftruncate(self._file, _SIZE)
-                os.pwrite(self._file, _HEADER.pack(_MAGIC, self.total_bytes, SLOTS), 0)
+                os.pwrite(self._file, self._make_header(), 0)
             self._map = mmap.mmap(self._file, _SIZE)
         except OSError as error:
             refuse(
                 f"{self._path}: {error.strerror}; the processes of a job share their cards through this file"
             )
+        try:
+            self._check_card()
+        finally:
+            fcntl.lockf(self._file, fcntl.LOCK_UN)
+
+    def _make_header(self) -> bytes:
+        return _HEADER.pack(_MAGIC, self.total_bytes, SLOTS)
+
+    def _check_card(self) -> None:
+        """Begin the file anew where it is of another card that nobody lives on.
+
+        Raises:
+            SystemExit: Somebody does, or the file is of another version.
+        """
         magic, total_bytes, _ = _HEADER.unpack_from(self._map)
-        fcntl.lockf(self._file, fcntl.LOCK_UN)
-        if magic != _MAGIC or total_bytes != self.total_bytes:
-            refuse(f"{self._path} is of another job: expected a card of {self.total_bytes} bytes; remove it")
+        if magic == _MAGIC and total_bytes == self.total_bytes:
+            return
+        if magic != _MAGIC:
+            refuse(
+                f"{self._path} was written by another version of vramscope; remove it once its job has ended"
+            )
+        self._drop_dead()
+        holder = next((pid for _, pid, *_ in self._entries()), None)
+        if holder is not None:
+            refuse(
+                f"{self._path} is of a job that still runs (process {holder}), on a card of {total_bytes} "
+                f"bytes: expected {self.total_bytes} bytes; wait for it, or name this job with --job"
+            )
+        self._map[: _HEADER.size] = self._make_header()
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

@@ -93,12 +93,38 @@ def test_closing_gives_everything_back(tmp_path: Path) -> None:
     assert ledger.free_bytes() == 1000
 
 
-def test_a_file_of_another_card_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    CardLedger(str(tmp_path), 0, 1000)
+def test_a_card_of_another_size_is_refused_while_somebody_holds_it(
+    tmp_path: Path, other: Holder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert other.ask("reserve", 100) == "True"
     with pytest.raises(SystemExit) as refused:
         CardLedger(str(tmp_path), 0, 2000)
     assert refused.value.code == 2
-    assert "is of another job: expected a card of 2000 bytes" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert f"a job that still runs (process {other.process.pid}), on a card of 1000 bytes" in said
+    assert "expected 2000 bytes" in said
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
+def test_a_card_of_another_size_begins_anew_where_nobody_is_left(
+    end: signal.Signals, tmp_path: Path, other: Holder
+) -> None:
+    assert other.ask("reserve", 900) == "True"
+    other.end(end)
+    larger = CardLedger(str(tmp_path), 0, 2000)
+    assert larger.free_bytes() == 2000
+    assert larger.reserve(1500)
+    again = CardLedger(str(tmp_path), 0, 2000)
+    assert again.free_bytes() == 500
+    larger.close()
+    assert CardLedger(str(tmp_path), 0, 1000).free_bytes() == 1000
+
+
+def test_a_file_of_another_version_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "card-0.ledger").write_bytes(b"vrledg99" + bytes(20000))
+    with pytest.raises(SystemExit):
+        CardLedger(str(tmp_path), 0, 1000)
+    assert "was written by another version of vramscope" in capsys.readouterr().err
 
 
 @settings(max_examples=50, deadline=None)
