@@ -16,7 +16,6 @@ from .messages import ProbedSegments, SegmentsPart
 MAX_PARTS = 256
 MAX_PACKED_BYTES = 8 * 1024**2
 MAX_UNPACKED_BYTES = 32 * 1024**2
-POOLS = ("small", "large")
 
 _CONTENT = msgspec.json.Decoder(ProbedSegments)
 

@@ -6,8 +6,6 @@ from ..drawing.spans import Line, Span, fit_line, line_width
 from . import device_fields as fields
 from .device_view import DeviceView, SharedWidths
 
-MINIMUM_ROWS = 5
-"""Three rows of facts and two of history."""
 AXIS_ROWS = 9
 """From this height on there is a time axis."""
 

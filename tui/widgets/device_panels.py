@@ -15,9 +15,6 @@ from .device_layout import MANY_DEVICES
 from .device_picture import DeviceFilter, DevicePicture
 from .line_page import LinePage
 
-_ROWS_EACH = {1: 16, 2: 10, 3: 9, 4: 8}
-"""Rows in which so many devices are drawn well."""
-
 
 class DevicePanels(LinePage):
     """Every device of a node, as large as the room and the number of devices allow."""
@@ -97,18 +94,6 @@ class DevicePanels(LinePage):
         """Draw a snapshot; lines that did not change are left alone."""
         self._snapshot, self._history = snapshot, history
         self._draw()
-
-    @staticmethod
-    def natural_height(device_count: int, width: int) -> int:
-        """Return the rows at which this many devices are drawn well; more only makes the graphs taller.
-
-        Args:
-            device_count: Devices to draw, MIG instances included.
-            width: Cells of room.
-        """
-        if device_count > MANY_DEVICES:
-            return DevicePanels.minimum_height(device_count, width)
-        return device_count * _ROWS_EACH.get(device_count, 5 if device_count <= 8 else 3)
 
     @staticmethod
     def minimum_height(device_count: int, width: int) -> int:

@@ -173,9 +173,9 @@ async def test_resizing_down_to_nothing_and_back() -> None:
         assert _rows(app) == before
 
 
-def test_heights_tell_the_screen_what_the_devices_need() -> None:
-    assert DevicePanels.natural_height(0, 80) == 0
-    assert DevicePanels.natural_height(8, 200) == 40
-    for count in (1, 8, 16, 64, 128):
-        for width in (0, 20, 80, 200):
-            assert DevicePanels.minimum_height(count, width) <= DevicePanels.natural_height(count, width)
+def test_the_fewest_rows_in_which_devices_can_be_read_are_told() -> None:
+    assert [DevicePanels.minimum_height(count, 80) for count in (1, 8, 16)] == [1, 8, 16]
+    for count in (64, 128):
+        heights = [DevicePanels.minimum_height(count, width) for width in (0, 20, 80, 200)]
+        assert heights == sorted(heights, reverse=True)
+        assert heights[-1] < count
