@@ -164,6 +164,10 @@ def _describe_state(sample: Sample, findings: Sequence[Finding], risks: dict[str
     """Yield what is known where nothing is forecast: the risk and why, and the fullest device."""
     readable = [device for device in sample.devices if device.state == "ok" and _held(device) is not None]
     fullest = max(readable, key=_fullness, default=None)
+    ended = [device for device in sample.devices if device.state == "ended"]
+    if fullest is None and ended:
+        yield (f"{name_devices(ended)} ended: no job reports", "ended")
+        return
     if fullest is None:
         yield ("OOM risk unknown: no figures", "OOM risk unknown", "OOM risk ?")
         return

@@ -42,6 +42,8 @@ NO_LOADER = (
 NONE_FOUND = sample(notes=[NO_LIBRARY, "another note"])
 SILENT = sample()
 
+ENDED = sample(device(20, kind="simulated", state="ended", age_s=90.0))
+
 CASES: dict[str, tuple[Sample | None, tuple[Finding, ...], str, str]] = {
     "before the first": (None, (), "unknown", "Waiting for the first figures"),
     "healthy": (
@@ -50,6 +52,7 @@ CASES: dict[str, tuple[Sample | None, tuple[Finding, ...], str, str]] = {
         "unknown",
         "OOM risk unknown: no allocator data · fullest GPU 7 47.0/79.6 GiB (59 %), 32.6 GiB free",
     ),
+    "ended": (ENDED, (), "unknown", "GPU sim0 ended: no job reports"),
     "full": (
         FULL,
         (),
