@@ -122,6 +122,13 @@ async def test_alerts_say_how_grave_they_are_in_a_word() -> None:
         )
 
 
+async def test_alerts_are_words_and_not_names_of_programs() -> None:
+    met = msgspec.structs.replace(make_finding(5), kind="oom_met", severity="critical")
+    app = make_app(FakeFeed(make_snapshot(findings=(met,))))
+    async with app.run_test(size=SIZE):
+        assert app.live.query_one(AlertLine).text.endswith(" out of memory GPU 5, critical")
+
+
 @pytest.mark.parametrize("height", [24, 32, 50])
 async def test_filtering_leaves_no_blank_rows_and_moves_no_device(height: int) -> None:
     app = make_app(FakeFeed(make_snapshot(8)))

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from ...analyzers.kind_names import name_kind
 from ...engine.model import Finding
 from ..drawing.glyphs import Glyphs
 from .note_line import fit_notes
@@ -50,7 +51,8 @@ def _describe(finding: Finding, clock: str, glyphs: Glyphs) -> list[Piece]:
     time, mark = format_time(finding.opened_s, clock), glyphs.risk(finding.severity)
     noun = "rank" if clock == "trace" else "GPU"
     where = f" {noun} {finding.device}" if finding.device is not None else ""
+    what = f"{name_kind(finding.kind)}{where}"
     if finding.closed_s is not None:
         closed = format_time(finding.closed_s, clock)
-        return [Piece(f"{time} {mark} {finding.kind}{where}, closed {closed}", "muted")]
-    return [Piece(f"{time} "), Piece(f"{mark} {finding.kind}{where}, {finding.severity}", finding.severity)]
+        return [Piece(f"{time} {mark} {what}, closed {closed}", "muted")]
+    return [Piece(f"{time} "), Piece(f"{mark} {what}, {finding.severity}", finding.severity)]

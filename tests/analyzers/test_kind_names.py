@@ -1,0 +1,24 @@
+"""No screen shows a kind as programs spell it."""
+
+import re
+
+import pytest
+
+from vramscope.analyzers import capacity, out_of_memory_track, pressure_track
+from vramscope.analyzers.kind_names import name_kind
+
+
+@pytest.mark.parametrize(
+    "kind", [*out_of_memory_track.KINDS, capacity.KIND, pressure_track.KIND, "oom", "gradient_leak"]
+)
+def test_a_kind_is_words(kind: str) -> None:
+    assert re.fullmatch(r"[a-z]+( [a-z]+)*", name_kind(kind))
+
+
+def test_an_error_that_was_met_is_told_from_one_that_is_ahead() -> None:
+    assert name_kind("oom_met") == "out of memory"
+    assert name_kind("oom") != name_kind("oom_met")
+
+
+def test_a_kind_of_a_plug_in_is_spelled_out() -> None:
+    assert name_kind("gradient_leak") == "gradient leak"
