@@ -54,9 +54,14 @@ async def draw(name: str, devices: int, size: tuple[int, int]) -> Path:
 def main() -> int:
     """Draw every picture, or those named on the command line."""
     PICTURES.mkdir(exist_ok=True)
-    for name in sys.argv[1:] or SIZES:
-        devices, size = SIZES[name]
-        print(asyncio.run(draw(name, devices, size)))
+    for name in sys.argv[1:] or [*SIZES, "job"]:
+        if name == "job":
+            from docs.job_pictures import draw_job
+
+            print(*draw_job(PICTURES), sep="\n")
+        else:
+            devices, size = SIZES[name]
+            print(asyncio.run(draw(name, devices, size)))
     return 0
 
 

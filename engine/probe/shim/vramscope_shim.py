@@ -100,5 +100,6 @@ def _simulate(text: str) -> None:
         load_package(SIMULATION_MODULE, config["simulation_path"]).install(config, allocator)
     except Exception as error:  # noqa: BLE001 - the job decides by itself what to do without a device
         sys.stderr.write(
-            f"vramscope simulate: the simulated device could not be installed ({type(error).__name__}: {error})\n"
+            "vramscope simulate: the simulated device could not be installed "
+            f"({type(error).__name__}: {error})\n"
         )
