@@ -25,7 +25,7 @@ model = torch.nn.Linear(512, 512).cuda()
 optimizer = torch.optim.AdamW(model.parameters())
 until = pathlib.Path(sys.argv[1])
 while until.exists():
-    optimizer.zero_grad()
+    optimizer.zero_grad(set_to_none=False)  # at every moment there are gradients
     model(torch.ones(8, 512, device="cuda")).square().mean().backward()
     optimizer.step()
     time.sleep(0.05)
