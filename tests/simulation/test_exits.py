@@ -12,7 +12,7 @@ ENDING = """
 import threading, time, torch
 def use_torch():
     torch.ones(10, device="cuda") + 1
-    has_used.set()
+    have_used.wait()
     while True:
         time.sleep(0.0001)
 def use_nothing():
@@ -20,11 +20,13 @@ def use_nothing():
         time.sleep(0.0001)
 def end_last():
     torch.ones(10, device="cuda")
+    have_used.wait()
     last.wait()
-has_used, last = threading.Event(), threading.Event()
+# A thread that is inside an operation at the exit aborts any process of torch, so all have left theirs.
+have_used, last = threading.Barrier(5), threading.Event()
 for function in (use_torch, use_nothing, *[end_last] * 3):
     threading.Thread(target=function, daemon=True).start()
-has_used.wait()
+have_used.wait()
 print(any(it.name == "vramscope-probe" for it in threading.enumerate()))
 last.set()
 """
