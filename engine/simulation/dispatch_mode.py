@@ -9,6 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from .host_memory import STRIDE_BYTES, HostMemory, read_refused_bytes
 from .operations import Operation, measure_made
+from .out_of_memory import OutOfMemory
 from .storages import UNDECIDED, StorageRegistry, parts_of, storage_of
 from .thread_state import HOST, UNNAMED, state
 
@@ -65,11 +66,15 @@ class AccountingMode(TorchDispatchMode):
             self._look_at(kwargs.values(), survey)
         if survey.device is not None:
             self._settle(operation, survey, args)
-        result = self.run(function, args, kwargs or {}, survey)
-        if operation.creates:
-            self._place(result, survey, operation)
-        if operation.may_resize and survey.device is not None:
-            self._follow(args, kwargs)
+        try:
+            result = self.run(function, args, kwargs or {}, survey)
+            if operation.creates:
+                self._place(result, survey, operation)
+            if operation.may_resize and survey.device is not None:
+                self._follow(args, kwargs)
+        except OutOfMemory as error:
+            # The steps below are ours, and tell the user nothing.
+            raise error.with_traceback(None) from None
         return result
 
     def run(self, function: Any, args: Any, kwargs: Any, survey: Survey) -> Any:

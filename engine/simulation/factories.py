@@ -8,6 +8,7 @@ import torch
 from torch.utils import _device as default_devices
 
 from .devices import ELSEWHERE, Devices
+from .out_of_memory import OutOfMemory
 from .patching import replace
 from .storages import StorageRegistry
 from .thread_state import HOST, state, targeting
@@ -107,9 +108,13 @@ class Factories:
         kwargs["device"] = _CPU
         if kwargs.pop("pin_memory", False):
             raise RuntimeError("Only dense CPU tensors can be pinned")
-        with targeting(target):
-            made = original(*args, **kwargs)
-            self._registry.place_tensor(made, target)
+        try:
+            with targeting(target):
+                made = original(*args, **kwargs)
+                self._registry.place_tensor(made, target)
+        except OutOfMemory as error:
+            # The line of the user stands next to what is said; the steps below it are ours.
+            raise error.with_traceback(None) from None
         return made
 
     def _simulate_default(self, originals: set[Any]) -> None:

@@ -6,7 +6,7 @@ import atexit
 from collections.abc import Mapping
 from typing import Any
 
-from . import autocast, cuda_surface, distributed, grouping, threads
+from . import autocast, cuda_surface, distributed, grouping, legacy_types, threads
 from .config import SimulationConfig
 from .dispatch_mode import AccountingMode
 from .factories import Factories
@@ -39,6 +39,7 @@ def install(content: Mapping[str, Any], allocator_module: AllocatorModule) -> Si
     Factories(devices, registry, transfers).install()
     FusedKernels(registry).install()
     grouping.install()
+    legacy_types.install()
     autocast.install()
     distributed.install(registry)
     threads.install(simulation, _make_mode(config, registry, host))

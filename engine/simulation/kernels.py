@@ -30,6 +30,8 @@ class FusedKernels:
         replace(torch, "dropout", lambda _: torch._VF.dropout)
         functional = torch.nn.functional
         replace(functional, "scaled_dot_product_attention", self._make_attention)
+        # Asked for, it would warn that this build has no cuDNN; the steps of the host run either way.
+        torch.backends.cudnn.is_acceptable = lambda tensor: False
         torch._C._nn.scaled_dot_product_attention = functional.scaled_dot_product_attention
 
     def charge(self, tensor: Any) -> None:

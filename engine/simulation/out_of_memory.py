@@ -12,6 +12,9 @@ import torch
 if TYPE_CHECKING:
     from .card import Card
 
+OutOfMemory: type[Exception] = getattr(torch, "OutOfMemoryError", None) or torch.cuda.OutOfMemoryError
+"""What CUDA raises; the name is torch's own from 2.5 on."""
+
 _UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
@@ -28,8 +31,7 @@ def raise_out_of_memory(card: Card, size_bytes: int, cause: Exception | None) ->
     """
     message = _describe(card, size_bytes, cause)
     _tell_probe(card, size_bytes, message)
-    error = getattr(torch, "OutOfMemoryError", None) or torch.cuda.OutOfMemoryError
-    raise error(message) from None
+    raise OutOfMemory(message) from None
 
 
 def _tell_probe(card: Card, size_bytes: int, message: str) -> None:

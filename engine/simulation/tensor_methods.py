@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from .devices import ELSEWHERE, Devices
+from .legacy_types import LegacyType
 from .patching import replace
 from .pinned_memory import PinnedMemory
 from .storages import StorageRegistry, storage_of
@@ -102,8 +103,11 @@ class TensorMethods:
         def type_(tensor: Any, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
             if dtype is None:
                 name: str = original(tensor)
-                is_simulated = self._transfers.where_is(tensor) != HOST
+                # Where a function mode is active, torch comes here a second time.
+                is_simulated = self._transfers.where_is(tensor) != HOST and ".cuda." not in name
                 return name.replace("torch.", "torch.cuda.", 1) if is_simulated else name
+            if isinstance(dtype, LegacyType):
+                dtype = f"torch.cuda.{dtype.__name__}"
             name = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", "")
             if isinstance(dtype, str) and name.startswith("torch.cuda."):
                 return original(tensor.cuda(), name.replace("torch.cuda.", "torch.", 1))

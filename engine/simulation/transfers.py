@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from .out_of_memory import OutOfMemory
 from .storages import StorageRegistry
 from .thread_state import HOST, targeting
 
@@ -35,7 +36,10 @@ class Transfers:
         """Return a copy of a tensor on another device; gradients come back to the first."""
         if tensor.requires_grad and torch.is_grad_enabled():
             return self._function.apply(tensor, target, dtype, memory_format)
-        return self.copy(tensor, target, dtype, memory_format)
+        try:
+            return self.copy(tensor, target, dtype, memory_format)
+        except OutOfMemory as error:
+            raise error.with_traceback(None) from None
 
     def copy(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..simulation import Simulation
-from . import accelerator, device_functions, generators, memory_functions, refusals, streams
+from . import accelerator, device_functions, generators, memory_functions, refusals, replication, streams
 
 __all__ = ["install"]
 
@@ -15,4 +15,5 @@ def install(simulation: Simulation) -> None:
     streams.install(simulation)
     generators.install(simulation)
     accelerator.install(simulation)
+    replication.install()
     refusals.install()
