@@ -204,7 +204,7 @@ def test_nothing_is_started_and_nothing_is_left(
     [
         (("--version",), ("rich", "textual", "zmq", "psutil", "pynvml")),
         (("--once", "--json"), ("rich", "textual", "zmq")),
-        (("--json", "--duration", "0.1"), ("rich", "textual", "zmq")),
+        (("--json", "--duration", "2"), ("rich", "textual", "zmq")),
         (("--once",), ("textual", "zmq")),
     ],
     ids=" ".join,

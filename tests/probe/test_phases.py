@@ -31,9 +31,12 @@ def test_a_phase_of_a_thread_that_loads_data_is_not_the_trainings(
 ) -> None:
     watched.cuda.allocate(MIB)
     loading = phases.phase("loading")
+    has_begun, may_end = threading.Event(), threading.Event()
 
     def load() -> None:
         loading.__enter__()
+        has_begun.set()
+        may_end.wait(30.0)
 
     def run(target: Callable[[], object]) -> None:
         thread = threading.Thread(target=target)
@@ -45,13 +48,17 @@ def test_a_phase_of_a_thread_that_loads_data_is_not_the_trainings(
             watched.step()
             watched.tick(6)
 
-    run(load)
+    loader = threading.Thread(target=load)
+    loader.start()
+    assert has_begun.wait(30.0)
     watched.tick()
     with phases.phase("forward"):
         watched.tick(6)
         run(train_elsewhere)
         watched.tick(6)
     loading.__exit__(None, None, None)
+    may_end.set()
+    loader.join()
     watched.tick(6)
     wait_until(lambda: len(hub.of(Readings)) >= 5)
     assert [it.phase for it in hub.of(Readings)] == [None, "forward", "elsewhere", "forward", None]
