@@ -97,7 +97,7 @@ def test_the_story_is_told_to_its_end_and_nothing_is_left_running(
         folder = runtime_folder(job)
         flight = state_folder / "flight"
         wait_until(lambda: list(flight.glob("oom-*.json.gz")), STORY_S, "the flight record")
-        opened.wait_for("job demo (simulated)", "leaking_gpt")
+        opened.wait_for("job demo (simulated)", f" {job} ")
         opened.press("q")
         told = opened.wait_for("exit code 0").replace("\n", "")
         (record, *_) = sorted(flight.iterdir())

@@ -145,3 +145,17 @@ async def test_only_rows_that_changed_are_repainted() -> None:
         feed.hand_over(snapshot_of({1: 300, 2: 201, 3: 100}, 3))
         await pilot.pause()
         assert painted == []
+
+
+async def test_a_command_that_is_too_long_leaves_out_the_folder_of_its_program_until_it_is_scrolled() -> None:
+    long = f"/opt/environments/{'deep/' * 8}bin/python train.py --rank 1"
+    process = msgspec.structs.replace(make_process(1, 300), command=long)
+    device = msgspec.structs.replace(make_device(0), processes=(process,))
+    app = make_app(FakeFeed(make_snapshot(sample=make_sample((device,)))))
+    async with app.run_test(size=(100, 30)) as pilot:
+        assert app.live.processes.render_line(1).text.rstrip().endswith("  python train.py --rank 1")
+        await pilot.press("tab", "l")
+        assert long[8:30] in app.live.processes.render_line(1).text
+        await pilot.resize_terminal(160, 30)
+        await pilot.press("h")
+        assert long in app.live.processes.render_line(1).text

@@ -296,10 +296,20 @@ def _draw_row(row: ProcessRow, width: int, command_offset: int) -> list[Span]:
         spans.append(Span(f"{row.rank_name}  ", "accent"))
     if row.note:
         spans.append(Span(f"({row.note}) ", "medium" if row.process.location == "gone" else "muted"))
-    command = row.command[command_offset:]
-    taken = sum(len(span.text) for span in spans)
-    spans.append(Span(fit_text(command, width - taken, ELLIPSIS) if width > taken else ""))
+    left = width - sum(len(span.text) for span in spans)
+    spans.append(Span(_draw_command(row.command, left, command_offset) if left > 0 else ""))
     return spans
+
+
+def _draw_command(command: str, width: int, offset: int) -> str:
+    """Return a command from a character on; too long and not scrolled, it leaves out the folder of its program.
+
+    The folder of an interpreter is as long as it is dull; what it runs tells two jobs apart.
+    """
+    program, gap, arguments = command.partition(" ")
+    if offset == 0 and len(command) > width and arguments:
+        command = program.rpartition("/")[2] + gap + arguments
+    return fit_text(command[offset:], width, ELLIPSIS)
 
 
 def _role(column: Column, text: str) -> Role:
