@@ -302,7 +302,7 @@ def _draw_row(row: ProcessRow, width: int, command_offset: int) -> list[Span]:
 
 
 def _draw_command(command: str, width: int, offset: int) -> str:
-    """Return a command from a character on; too long and not scrolled, it leaves out the folder of its program.
+    """Return a command from a character on; too long and not scrolled, it leaves out its program's folder.
 
     The folder of an interpreter is as long as it is dull; what it runs tells two jobs apart.
     """
