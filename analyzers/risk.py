@@ -1,18 +1,13 @@
 """How near a device is to running out of memory, as far as anybody can say."""
 
 from collections.abc import Sequence
-from typing import Literal
 
 import msgspec
 
-from ..engine.model import SEVERITIES, DeviceSample, Finding
+from ..engine.model import SEVERITIES, DeviceSample, Finding, RiskLevel
 from ..engine.units import format_age
 from .capacity import KIND as CAPACITY
 from .out_of_memory_track import OOM_MET, RETRIES
-
-RiskLevel = Literal["unknown", "low", "medium", "high", "critical"]
-"""`unknown` is an answer of its own: device memory alone cannot foretell out-of-memory."""
-
 
 _DECISIVE = ("oom", CAPACITY, OOM_MET, RETRIES)
 

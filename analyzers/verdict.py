@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from ..engine.model import SEVERITIES, DeviceSample, Finding, Sample
+from ..engine.model import SEVERITIES, DeviceSample, Finding, RiskLevel, Sample
 from ..engine.model.finding import is_last_word
 from ..engine.units import format_age, format_bytes, format_gib
 from .absence import describe_absence
@@ -15,7 +15,7 @@ from .device_names import name_device, name_devices
 from .error_words import describe_error
 from .fit import Peaks, describe_fit
 from .out_of_memory_track import OOM_MET
-from .risk import Risk, RiskLevel, assess_risk
+from .risk import Risk, assess_risk
 from .sentence import Sentence
 
 _LEVELS: tuple[RiskLevel, ...] = ("low", "unknown", *SEVERITIES[1:])

@@ -1,6 +1,6 @@
 """Severity in print: a glyph and a style, so that colour is never the only carrier of meaning."""
 
-from ..analyzers.risk import RiskLevel
+from ..engine.model import RiskLevel
 
 GLYPHS: dict[RiskLevel, str] = {"unknown": "?", "low": "·", "medium": "▲", "high": "◆", "critical": "✖"}
 """One character for each level of risk."""

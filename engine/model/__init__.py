@@ -1,6 +1,7 @@
 """The words of vramscope: frozen structs that cross every boundary."""
 
-from .analysis import Analyzer
+from .analysis import Analyzer, Assessor
+from .assessment import Assessment, RiskLevel
 from .device import DeviceKind, DeviceSample, DeviceState, MemoryReading, ProcessReading
 from .finding import SEVERITIES, Evidence, Finding, Severity, make_finding_id, order_findings
 from .host import HostSample
@@ -22,6 +23,8 @@ __all__ = [
     "STATUS_SCHEMA",
     "AllocatorReading",
     "Analyzer",
+    "Assessment",
+    "Assessor",
     "Backend",
     "DeviceKind",
     "DeviceSample",
@@ -38,6 +41,7 @@ __all__ = [
     "RankCoordinates",
     "RankSample",
     "RankState",
+    "RiskLevel",
     "Sample",
     "Segment",
     "SegmentMap",

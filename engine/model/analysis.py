@@ -1,8 +1,9 @@
 """What an analyzer is: samples in, findings out, no clock, no input or output of its own."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
+from .assessment import Assessment
 from .finding import Finding
 from .sample import Sample
 
@@ -23,4 +24,13 @@ class Analyzer(Protocol):
 
     def restore(self, findings: Sequence[Finding]) -> None:
         """Adopt findings that a predecessor opened before the first sample that will be observed."""
+        ...
+
+
+@runtime_checkable
+class Assessor(Protocol):
+    """An analyzer that also says how near each process is to running out of memory."""
+
+    def assess(self) -> Sequence[Assessment]:
+        """Return the assessments that changed, in a way that a person would see, since this was last asked."""
         ...

@@ -110,6 +110,10 @@ class RankSample(msgspec.Struct, frozen=True, gc=False):
     """The newest step that has ended."""
     steps_within: int = 0
     """Steps that ended within the tick."""
+    floor_min_bytes: int | None = None
+    """Least floor of the steps that ended within the tick; None where none did, or none told it."""
+    peak_max_bytes: int | None = None
+    """Highest peak of those steps."""
     model_state: ModelStateReading | None = None
     allocator_settings: str | None = None
     """`PYTORCH_ALLOC_CONF` of the process, where set."""

@@ -169,6 +169,8 @@ class RankTrack:
             phase=_cut(readings.phase),
             step=step,
             steps_within=self._steps_within,
+            floor_min_bytes=self._floors.least,
+            peak_max_bytes=self._peaks.most,
             model_state=self._model_state,
             allocator_settings=_cut(hello.allocator_settings),
             memory_history=readings.memory_history,
@@ -184,6 +186,7 @@ class RankTrack:
 
     def _begin_tick(self) -> None:
         self._allocated, self._reserved = Extremes(), Extremes()
+        self._floors, self._peaks = Extremes(), Extremes()
         self._steps_within = 0
 
     def _fold_readings(self, readings: Readings, moment: Moment) -> None:
@@ -199,6 +202,9 @@ class RankTrack:
 
     def _fold_steps(self, rows: tuple[StepRow, ...]) -> None:
         self._steps_within += len(rows)
+        for row in rows:
+            self._floors.fold(row[3])
+            self._peaks.fold(row[4])
         if rows:
             self._step = StepReading(*rows[-1])
 
