@@ -32,5 +32,5 @@ class Assessor(Protocol):
     """An analyzer that also says how near each process is to running out of memory."""
 
     def assess(self) -> Sequence[Assessment]:
-        """Return the assessments that changed, in a way that a person would see, since this was last asked."""
+        """Return the assessments that changed, as a person would see it, since this was last asked."""
         ...
