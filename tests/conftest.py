@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,6 +30,13 @@ FOREIGN_NAMES = (
     "TMUX_PANE",
 )
 """Variables of whoever runs the tests that would change what the program shows or where it looks."""
+
+
+@pytest.fixture(autouse=True, scope="session")
+def heeded_interrupts() -> None:
+    """Let programs that tests start heed Ctrl-C; `make test &` is deaf to it in a script."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

@@ -145,7 +145,8 @@ class HubFeed:
         try:
             hub.wait(timeout=0.3)
         except subprocess.TimeoutExpired:
-            return
+            # Whoever goes on without the feed is left no zombie; who ends now takes the thread along.
+            threading.Thread(target=hub.wait, name="hub-reaper", daemon=True).start()
 
 
 def attach_or_start(
