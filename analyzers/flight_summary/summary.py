@@ -6,7 +6,8 @@ from ...engine.model.flight_record import FlightRecord
 from ...engine.model.memory_snapshot import Frame
 from ...engine.units import format_bytes
 from ..snapshot_summary import StackGroup
-from ..snapshot_summary.stack_groups import keep_python, make_group
+from ..snapshot_summary.stack_groups import make_group
+from ..stack_frames import keep_python
 from .advice import advise
 from .leak import find_kept
 from .model import DeviceShares, FlightSummary, FloorTrend

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-from functools import cache
 from typing import TYPE_CHECKING
 
 from ...engine.model.memory_snapshot import Frame, StackTable
+from ..stack_frames import find_headline, keep_python
 from .model import StackGroup
 
 if TYPE_CHECKING:
     from .view import IntArray
-
-_TORCH = re.compile(
-    r"-packages/(?:torch|functorch)/|/torch/(?:_|autograd/|cuda/|distributed/|nn/|optim/|utils/)"
-)
-"""Files of PyTorch, installed or in its source tree."""
-_OURS = re.compile(r"/(?:engine/(?:probe|simulation|launch)|analyzers/allocator_model)/\w+\.py$")
-"""Files of vramscope that run within the training process: nobody looks for these."""
 
 
 class StackGrouper:
@@ -77,35 +68,3 @@ def make_group(frames: tuple[Frame, ...], size_bytes: int, count: int, share: fl
     return StackGroup(
         size_bytes=size_bytes, count=count, share=share, headline=find_headline(frames), frames=frames
     )
-
-
-def find_headline(frames: Sequence[Frame]) -> Frame | None:
-    """Return the innermost frame outside PyTorch's own files, else the innermost, else None."""
-    return next((frame for frame in frames if not is_of_torch(frame.filename)), frames[0] if frames else None)
-
-
-def keep_python(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
-    """Return the Python frames of a stack without our own, or all of them where there is none."""
-    python = tuple(frame for frame in frames if is_python(frame.filename) and not is_ours(frame.filename))
-    return python or frames
-
-
-@cache
-def is_python(filename: str) -> bool:
-    """Tell a Python file, or code that Python compiled from text (`<string>`), from a C++ one."""
-    return filename.endswith((".py", ".pyx")) or (filename.startswith("<") and filename.endswith(">"))
-
-
-@cache
-def is_of_torch(filename: str) -> bool:
-    """Tell PyTorch's own files, and those that no person wrote."""
-    if not is_python(filename) or filename.startswith("<frozen "):
-        return True
-    path = filename.replace("\\", "/")
-    return _TORCH.search(path) is not None
-
-
-@cache
-def is_ours(filename: str) -> bool:
-    """Tell the files of vramscope that run within the training process."""
-    return _OURS.search(filename.replace("\\", "/")) is not None

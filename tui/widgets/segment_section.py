@@ -129,7 +129,7 @@ def draw_stacks(stacks: tuple[LiveStack, ...], width: int, glyphs: Glyphs) -> li
 
 def name_place(stack: LiveStack) -> str:
     """Return the innermost line of the program that is not PyTorch's own, with its function."""
-    from ...analyzers.snapshot_summary.stack_groups import is_of_torch  # loads nothing heavy
+    from ...analyzers.stack_frames import is_of_torch  # loads nothing heavy
 
     found = next((frame for frame in stack.stack if not is_of_torch(frame[0])), None)
     found = found or (stack.stack[0] if stack.stack else None)
