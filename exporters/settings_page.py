@@ -1,6 +1,9 @@
 """The page `docs/settings.md`: every setting with its documentation, made from the settings themselves."""
 
+from operator import attrgetter
+
 from ..engine.settings import SETTING_KEYS, Settings
+from ..engine.settings.model import TABLES
 from ..engine.settings.values import describe_expectation
 from .field_docs import read_field_docs
 
@@ -22,6 +25,11 @@ expected. `vramscope doctor` lists the settings in use and where each was set.
 
 Durations are seconds (`0.5`) or text with a unit (`"500ms"`, `"90s"`, `"10m"`, `"2h"`).
 
+A setting with a dot in its name stands in a table: `alerts.bell` is `bell` under `[alerts]`. In a variable a
+list is words with commas between them. What makes vramscope run a program or send something elsewhere
+(`alerts.command`, `alerts.webhook_url`) is refused in `./vramscope.toml`, which may have come with somebody
+else's repository.
+
 """
 
 _TAIL = """\
@@ -38,13 +46,16 @@ _TAIL = """\
 def render_settings_page() -> str:
     """Return the text of `docs/settings.md`."""
     docs = read_field_docs(Settings)
+    for table, struct in TABLES.items():
+        docs |= {f"{table}.{field}": text for field, text in read_field_docs(struct).items()}
     defaults = Settings()
     parts = [_HEAD]
     for key, field in SETTING_KEYS.items():
-        default = _describe_default(getattr(defaults, field))
+        default = _describe_default(attrgetter(field)(defaults))
+        variable = f"VRAMSCOPE_{key.upper().replace('.', '_')}"
         parts.append(
             f"## `{key}`\n\n{docs[field]}\n\n"
-            f"Takes {describe_expectation(key)}. Default: {default}. Variable: `VRAMSCOPE_{key.upper()}`.\n\n"
+            f"Takes {describe_expectation(key)}. Default: {default}. Variable: `{variable}`.\n\n"
         )
     return "".join(parts) + _TAIL
 
@@ -54,4 +65,6 @@ def _describe_default(value: object) -> str:
         return "none"
     if isinstance(value, bool):
         return "`true`" if value else "`false`"
+    if isinstance(value, tuple):
+        return f"`[{', '.join(chr(34) + word + chr(34) for word in value)}]`"
     return f"`{value:g}`" if isinstance(value, float) else f'`"{value}"`'

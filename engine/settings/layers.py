@@ -8,6 +8,7 @@ import msgspec
 
 from ..errors import UsageError
 from ..paths import config_file
+from .alerts import OWN_FILE_KEYS, WEBHOOK_KEY
 from .model import SETTING_KEYS, Settings
 from .values import convert_value
 
@@ -25,6 +26,8 @@ OTHER_VARIABLES = frozenset(
     }
 )
 """Variables of ours that are no settings; a job of `vramscope run` finds its own among them."""
+FINDING_PREFIX = "VRAMSCOPE_FINDING_"
+"""Begins the variables in which the command of a hook finds the finding."""
 
 
 class LoadedSettings(msgspec.Struct, frozen=True):
@@ -59,11 +62,13 @@ def load_settings(
     environ = os.environ if environ is None else environ
     values: dict[str, object] = {}
     origins: dict[str, str] = {}
-    files = _list_files(environ, folder, config)
+    project = (Path.cwd() if folder is None else folder) / PROJECT_FILE_NAME
+    files = _list_files(environ, project, config)
     for path in files:
         from .files import read_settings_file
 
-        for key, value in read_settings_file(path).items():
+        refused = OWN_FILE_KEYS if path == project else frozenset[str]()
+        for key, value in read_settings_file(path, refused=refused).items():
             values[key], origins[key] = value, str(path)
     for key, (variable, value) in _read_environment(environ).items():
         values[key], origins[key] = value, variable
@@ -71,17 +76,26 @@ def load_settings(
         if value is not None:
             written = f"--{key.replace('_', '-')} {value}"
             values[key], origins[key] = _convert_named(written, key, value), "flag"
-    fields = {SETTING_KEYS[key]: value for key, value in values.items()}
-    settings = msgspec.convert(fields, Settings)
+    settings = msgspec.convert(_nest(values), Settings)
     return LoadedSettings(settings=settings, files=files, origins=origins)
 
 
-def _list_files(environ: Mapping[str, str], folder: Path | None, config: Path | None) -> tuple[Path, ...]:
+def _nest(values: Mapping[str, object]) -> dict[str, object]:
+    """Return values by field, those of a table inside one of their own."""
+    fields: dict[str, object] = {}
+    for key, value in values.items():
+        table, _, field = SETTING_KEYS[key].rpartition(".")
+        inside = fields.setdefault(table, {}) if table else fields
+        assert isinstance(inside, dict)  # noqa: S101 - no setting has the name of a table
+        inside[field] = value
+    return fields
+
+
+def _list_files(environ: Mapping[str, str], project: Path, config: Path | None) -> tuple[Path, ...]:
     if config is None and environ.get("VRAMSCOPE_CONFIG"):
         config = Path(environ["VRAMSCOPE_CONFIG"]).expanduser()
     if config is not None:
         return (config,)
-    project = (Path.cwd() if folder is None else folder) / PROJECT_FILE_NAME
     return tuple(path for path in (config_file(environ), project) if _exists(path))
 
 
@@ -100,17 +114,23 @@ def _read_environment(environ: Mapping[str, str]) -> dict[str, tuple[str, object
     if environ.get("NO_COLOR"):
         found["color"] = ("NO_COLOR", False)
     for key in SETTING_KEYS:
-        variable = _VARIABLE_PREFIX + key.upper()
+        variable = _variable_of(key)
         text = environ.get(variable)
         if text:
-            found[key] = (variable, _convert_named(f"{variable}={text}", key, text))
+            written = f"{variable}={'…' if key == WEBHOOK_KEY else text}"
+            found[key] = (variable, _convert_named(written, key, text))
     return found
+
+
+def _variable_of(key: str) -> str:
+    return _VARIABLE_PREFIX + key.upper().replace(".", "_")
 
 
 def list_unknown_variables(environ: Mapping[str, str]) -> list[str]:
     """Return the names of variables that begin like ours and mean nothing to vramscope."""
-    known = OTHER_VARIABLES | {_VARIABLE_PREFIX + key.upper() for key in SETTING_KEYS}
-    return sorted(name for name in environ if name.startswith(_VARIABLE_PREFIX) and name not in known)
+    known = OTHER_VARIABLES | {_variable_of(key) for key in SETTING_KEYS}
+    ours = [name for name in environ if name.startswith(_VARIABLE_PREFIX) and name not in known]
+    return sorted(name for name in ours if not name.startswith(FINDING_PREFIX))
 
 
 def _convert_named(written: str, key: str, value: object) -> object:

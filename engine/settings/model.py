@@ -4,6 +4,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from .alerts import AlertSettings
+
 ThemeName = Literal["dark", "light", "high-contrast", "mono"]
 """Colour themes of the screens."""
 
@@ -38,11 +40,21 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Column by which the process list is sorted."""
     sort_reversed: bool = False
     """Whether the process list is sorted the other way round."""
+    alerts: AlertSettings = AlertSettings()
+    """The table `[alerts]`."""
 
 
-def _key_of(field: str) -> str:
-    return field.removesuffix("_s")
+TABLES: dict[str, type[msgspec.Struct]] = {"alerts": AlertSettings}
+"""Fields of `Settings` that are tables in a file; their settings have keys such as `alerts.bell`."""
 
 
-SETTING_KEYS: dict[str, str] = {_key_of(field): field for field in Settings.__struct_fields__}
-"""Key in a settings file to field of `Settings`."""
+def _list_fields() -> list[str]:
+    fields: list[str] = []
+    for field in Settings.__struct_fields__:
+        inside = TABLES[field].__struct_fields__ if field in TABLES else ()
+        fields += [f"{field}.{name}" for name in inside] or [field]
+    return fields
+
+
+SETTING_KEYS: dict[str, str] = {field.removesuffix("_s"): field for field in _list_fields()}
+"""Key in a settings file to field of `Settings`; both have the name of their table before a dot."""

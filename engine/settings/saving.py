@@ -58,10 +58,12 @@ def _updated_text(path: Path, values: Mapping[str, object]) -> str:
     except (TOMLKitError, UnicodeDecodeError) as error:
         raise InputFileError(f"{path}: settings not saved, the file is not TOML: {error}") from error
     for key, value in values.items():
+        table, _, name = key.rpartition(".")
+        inside = document.setdefault(table, tomlkit.table()) if table else document
         if value is None:
-            document.pop(key, None)
+            inside.pop(name, None)
         else:
-            document[key] = value
+            inside[name] = list(value) if isinstance(value, tuple) else value
     return tomlkit.dumps(document)
 
 

@@ -6,9 +6,18 @@ import msgspec
 
 from ..errors import UsageError
 from ..units import parse_duration
-from .model import SETTING_KEYS, Settings
+from .alerts import COMMAND_KEY, WEBHOOK_KEY
+from .model import SETTING_KEYS, TABLES, Settings
 
-_TYPES: dict[str, Any] = get_type_hints(Settings, include_extras=True)
+_TYPES: dict[str, Any] = get_type_hints(Settings, include_extras=True) | {
+    f"{table}.{field}": hint
+    for table, struct in TABLES.items()
+    for field, hint in get_type_hints(struct, include_extras=True).items()
+}
+_OTHER_EXPECTATIONS = {
+    COMMAND_KEY: "a program with its arguments, as one text or as a list",
+    WEBHOOK_KEY: "an address that begins with http:// or https://",
+}
 _WORDS = {
     "1": True,
     "true": True,
@@ -44,10 +53,12 @@ def describe_expectation(key: str) -> str:
     if _is_duration(field):
         meta = next(part for part in get_args(_TYPES[field]) if isinstance(part, msgspec.Meta))
         return f"seconds or a duration such as 500ms, 90s or 10m, from {meta.ge:g} to {meta.le:g} seconds"
-    choices = list_choices(key)
-    if choices:
-        return f"one of {', '.join(choices)}"
-    return "true or false"
+    if key in _OTHER_EXPECTATIONS:
+        return _OTHER_EXPECTATIONS[key]
+    choices = ", ".join(list_choices(key))
+    if _is_list(field):
+        return f"a list of words out of {choices}" if choices else "a list of words"
+    return f"one of {choices}" if choices else "true or false"
 
 
 def list_choices(key: str) -> tuple[str, ...]:
@@ -65,6 +76,10 @@ def _prepare(field: str, value: object) -> object:
         return parse_duration(value)
     if isinstance(value, int) and not isinstance(value, bool) and _is_duration(field):
         return float(value)
+    if isinstance(value, str) and field == COMMAND_KEY:
+        return _split_command(value)
+    if isinstance(value, str) and _is_list(field):
+        return [word.strip() for word in value.split(",") if word.strip()]
     if isinstance(value, str) and not list_choices(field.removesuffix("_s")):
         return _WORDS.get(value.strip().lower(), value)
     return value
@@ -72,3 +87,25 @@ def _prepare(field: str, value: object) -> object:
 
 def _is_duration(field: str) -> bool:
     return field.endswith("_s")
+
+
+def _is_list(field: str) -> bool:
+    return get_origin(_TYPES[field]) is tuple
+
+
+def _split_command(text: str) -> list[str]:
+    import shlex
+
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"a quotation mark is not closed in {text!r}") from error
+
+
+def show_value(key: str, value: object) -> str:
+    """Return a value as it may be printed: an address may hold a secret, and is not repeated."""
+    if key == WEBHOOK_KEY:
+        return "…"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f'"{value}"' if isinstance(value, str) else repr(value)

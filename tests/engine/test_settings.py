@@ -6,8 +6,10 @@ from typing import get_args
 import pytest
 
 from vramscope.engine.errors import InputFileError, UsageError
+from vramscope.engine.model import SEVERITIES
 from vramscope.engine.settings import (
     SETTING_KEYS,
+    AlertLevel,
     LoadedSettings,
     Settings,
     SortColumn,
@@ -170,8 +172,44 @@ def test_a_wrong_flag_is_named_with_its_value_and_the_expectation(tmp_path: Path
         load(tmp_path, flags={"memory_interval": "soon"})
 
 
+@pytest.mark.parametrize(
+    "line", ['command = ["touch", "here"]', 'webhook_url = "https://example.org/"', 'command = "true"']
+)
+def test_what_runs_or_sends_something_is_not_taken_from_the_file_of_a_folder(
+    line: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InputFileError, match=r"vramscope\.toml:2: alerts\.\w+ is not taken .*config\.toml"):
+        load(tmp_path, project=f"[alerts]\n{line}\n")
+
+
+def test_what_runs_something_is_taken_from_the_users_own_file_and_variables(tmp_path: Path) -> None:
+    loaded = load(
+        tmp_path,
+        user='[alerts]\ncommand = "logger -t gpu"\n',
+        project="[alerts]\nbell = false\n",
+        environ={"VRAMSCOPE_ALERTS_WEBHOOK_URL": "http://127.0.0.1:1/x", "VRAMSCOPE_ALERTS_ON": "opened"},
+    )
+    alerts = loaded.settings.alerts
+    assert alerts.command == ("logger", "-t", "gpu")
+    assert not alerts.bell
+    assert alerts.webhook_url == "http://127.0.0.1:1/x"
+    assert alerts.on == ("opened",)
+    assert loaded.origins["alerts.webhook_url"] == "VRAMSCOPE_ALERTS_WEBHOOK_URL"
+
+
+def test_a_wrong_address_is_refused_without_repeating_what_may_be_secret(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="VRAMSCOPE_ALERTS_WEBHOOK_URL=…: expected an address") as caught:
+        load(tmp_path, environ={"VRAMSCOPE_ALERTS_WEBHOOK_URL": "ftp://me:hidden@example.org"})
+    assert "hidden" not in str(caught.value)
+
+
+def test_the_levels_of_alerts_are_the_severities_of_findings() -> None:
+    assert get_args(AlertLevel) == SEVERITIES
+
+
 def test_variables_that_mean_nothing_are_listed() -> None:
     environ = {"VRAMSCOPE_INTERVALL": "1", "VRAMSCOPE_THEME": "dark", "VRAMSCOPE_DEBUG": "1", "HOME": "/"}
+    environ |= {"VRAMSCOPE_ALERTS_BELL": "0", "VRAMSCOPE_FINDING_ID": "seen by the command of a hook"}
     assert list_unknown_variables(environ) == ["VRAMSCOPE_INTERVALL"]
 
 
@@ -196,6 +234,13 @@ def test_saving_takes_fields_by_their_name_in_the_program_and_removes_what_is_no
     path.write_text('theme = "dark"\n')
     save_settings({"interval_s": 2.0, "theme": None}, path=path)
     assert path.read_text() == "interval = 2.0\n"
+
+
+def test_saving_writes_into_a_table(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text('theme = "dark"\n\n[alerts]\nbell = true  # loud\n')
+    save_settings({"alerts.bell": False, "alerts.timeout_s": 3}, path=path)
+    assert path.read_text() == 'theme = "dark"\n\n[alerts]\nbell = false  # loud\ntimeout = 3.0\n'
 
 
 def test_saving_writes_through_a_link_and_keeps_the_mode(tmp_path: Path) -> None:
