@@ -106,7 +106,7 @@ def samples_of(
             interval_s=row.interval_s,
             devices=tuple(devices),
             host=_host(ring, position),
-            ranks=ranks_of(ring, ranks, position),
+            ranks=ranks_of(ring, ranks, position, row.time_s),
             clock="trace" if clock == "trace" else "wall",
         )
 

@@ -1,6 +1,6 @@
 """History of a node: an hour of ticks, a week of minutes, and bucketed columns of both for drawing.
 
-Bounded: 3,600 ticks and 10,080 minutes; about 0.4 MiB a device when full.
+Bounded: 3,600 ticks and 10,080 minutes; about 0.5 MiB when full for a device and the process on it.
 """
 
 import threading
@@ -10,8 +10,9 @@ from typing import Literal
 from ..errors import WireError
 from ..model import RankSample, Sample
 from .block import HOST_KEY, DeviceHeader, HistoryBlock, header_of, host_values_of, samples_of, values_of
+from .column import UNMEASURED
 from .rank_rows import MAX_RANKS, RankHeader, rank_header_of, rank_key, rank_values_of
-from .ring import UNMEASURED, ColumnRing, Row
+from .ring import ColumnRing, Row
 from .views import BucketView, HistoryColumns
 
 Field = Literal["used", "allocated", "reserved", "utilization", "step"]
@@ -75,7 +76,7 @@ class History:
             if sample.host is not None:
                 devices[HOST_KEY] = host_values_of(sample.host)
             if sample.ranks:
-                devices.update(self._note_ranks(sample.ranks))
+                devices.update(self._note_ranks(sample.ranks, sample.time_s))
             self._fine.append(Row(sample.seq, sample.time_s, sample.interval_s), devices)
             for uuid, values in devices.items():
                 self._fold(uuid, sample.time_s, values)
@@ -157,7 +158,7 @@ class History:
             ]
             return max(times) - min(times) if times else 0.0
 
-    def _note_ranks(self, ranks: Sequence[RankSample]) -> dict[str, dict[str, int]]:
+    def _note_ranks(self, ranks: Sequence[RankSample], time_s: float) -> dict[str, dict[str, int]]:
         """Return the columns of the processes that have reported, and remember who they are."""
         values = {}
         for rank in ranks:
@@ -165,7 +166,7 @@ class History:
                 key = rank_key(rank)
                 self._ranks.pop(key, None)  # the one seen last stands last
                 self._ranks[key] = rank_header_of(rank)
-                values[key] = rank_values_of(rank)
+                values[key] = rank_values_of(rank, time_s)
         while len(self._ranks) > max(MAX_RANKS, len(values)):
             oldest = next(iter(self._ranks))
             del self._ranks[oldest]

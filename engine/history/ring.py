@@ -1,32 +1,17 @@
-"""A bounded ring of columns: one row a tick, one set of columns a device, eight bytes or fewer a figure.
+"""A bounded ring of columns: one row a tick, one set of columns a device or a training process.
 
 Rows of all devices stand at the same position, so that time and sequence are kept once. A figure that was
-not measured is kept as -1 and given back as None.
+not measured is given back as None. Which figures there are says `engine/history/block.py` of devices and
+`engine/history/rank_rows.py` of training processes; how they are kept, `engine/history/column.py`.
 """
 
 from array import array
 from collections.abc import Iterator
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
-T = TypeVar("T", int, float)
+from .column import Column, unroll
 
-UNMEASURED = -1
-_TYPES = {
-    "state": "b",
-    "total": "q",
-    "used": "q",
-    "free": "q",
-    "used_min": "q",
-    "used_max": "q",
-    "utilization": "b",
-    "allocated": "q",
-    "allocated_max": "q",
-    "reserved": "q",
-    "step": "q",
-    "retries": "i",
-    "ooms": "h",
-}
-_ALWAYS = ("state",)
+_ALWAYS = "state"
 
 
 class Row(NamedTuple):
@@ -45,7 +30,7 @@ class ColumnRing:
         self._seqs = array("q")
         self._times = array("d")
         self._intervals = array("f")
-        self._columns: dict[str, dict[str, array[int]]] = {}
+        self._columns: dict[str, dict[str, Column]] = {}
         self._start = 0
 
     def __len__(self) -> int:
@@ -80,7 +65,7 @@ class ColumnRing:
             self._intervals.append(row.interval_s)
             for columns in self._columns.values():
                 for column in columns.values():
-                    column.append(UNMEASURED)
+                    column.append()
         else:
             position = self._start
             self._start = (self._start + 1) % self.capacity
@@ -104,28 +89,26 @@ class ColumnRing:
     def value(self, uuid: str, name: str, position: int) -> int | None:
         """Return one figure, or None where it was not measured."""
         column = self._columns.get(uuid, {}).get(name)
-        if column is None or column[position] == UNMEASURED:
-            return None
-        return column[position]
+        return None if column is None else column.read(position)
 
     def column(self, uuid: str, name: str) -> "array[int] | None":
         """Return a column oldest first, `UNMEASURED` where nothing was measured; None if it never was."""
         column = self._columns.get(uuid, {}).get(name)
-        return None if column is None else self._unrolled(column)
+        return None if column is None else column.unroll(self._start)
 
     def times(self) -> "array[float]":
         """Return the times of all ticks, oldest first, in seconds."""
-        return self._unrolled(self._times)
+        return unroll(self._times, self._start)
 
     def dump(self) -> tuple[dict[str, bytes], dict[str, dict[str, bytes]]]:
         """Return tick columns and device columns as bytes, oldest first."""
         ticks = {
-            "seq": self._unrolled(self._seqs).tobytes(),
-            "time": self._unrolled(self._times).tobytes(),
-            "interval": self._unrolled(self._intervals).tobytes(),
+            "seq": unroll(self._seqs, self._start).tobytes(),
+            "time": unroll(self._times, self._start).tobytes(),
+            "interval": unroll(self._intervals, self._start).tobytes(),
         }
         devices = {
-            uuid: {name: self._unrolled(column).tobytes() for name, column in columns.items()}
+            uuid: dict(column.dump(self._start) for column in columns.values())
             for uuid, columns in self._columns.items()
         }
         return ticks, devices
@@ -134,18 +117,16 @@ class ColumnRing:
         """Replace the content by what `dump` gave.
 
         Raises:
-            ValueError: Columns are of different lengths or unknown.
+            ValueError: Columns are of different lengths.
         """
         seqs, times, intervals = array("q"), array("d"), array("f")
         seqs.frombytes(ticks["seq"])
         times.frombytes(ticks["time"])
         intervals.frombytes(ticks["interval"])
-        columns: dict[str, dict[str, array[int]]] = {}
+        columns: dict[str, dict[str, Column]] = {}
         for uuid, named in devices.items():
-            columns[uuid] = {}
-            for name, data in named.items():
-                if name in _TYPES:
-                    columns[uuid][name] = array(_TYPES[name], data)
+            known = (Column.load(name, data) for name, data in named.items())
+            columns[uuid] = {column.name: column for column in known if column is not None}
         lengths = {len(c) for named in columns.values() for c in named.values()}
         if not lengths | {len(seqs), len(intervals)} <= {len(times)} or len(times) > self.capacity:
             raise ValueError(f"columns of unequal or too great length: {sorted(lengths)}, {len(times)} ticks")
@@ -157,23 +138,20 @@ class ColumnRing:
 
     def _write(self, uuid: str, position: int, values: dict[str, int]) -> None:
         columns = self._columns.setdefault(uuid, {})
-        for name in _ALWAYS if not columns else ():
-            columns[name] = array(_TYPES[name], [UNMEASURED]) * len(self)
+        if not columns:
+            columns[_ALWAYS] = Column(_ALWAYS, len(self))
         for name, value in values.items():
             column = columns.get(name)
             if column is None:
-                column = columns[name] = array(_TYPES[name], [UNMEASURED]) * len(self)
-            column[position] = value
+                column = columns[name] = Column(name, len(self))
+            column.write(position, value)
 
     def _clear(self, position: int) -> None:
         """Forget one position, and with it devices that have no row left."""
         for columns in self._columns.values():
             for column in columns.values():
-                column[position] = UNMEASURED
+                column.clear(position)
         if position == 0:
-            gone = [u for u, c in self._columns.items() if max(c["state"]) == UNMEASURED]
+            gone = [u for u, c in self._columns.items() if c[_ALWAYS].is_empty()]
             for uuid in gone:
                 del self._columns[uuid]
-
-    def _unrolled(self, column: "array[T]") -> "array[T]":
-        return column[self._start :] + column[: self._start] if self._start else column[:]

@@ -17,8 +17,9 @@ class Analyzer(Protocol):
     def observe(self, sample: Sample) -> Sequence[Finding]:
         """Take one sample and return the findings it opened, updated or closed.
 
-        Only fields that the history ring keeps may decide (see `engine/history/ring.py`), so that a
-        restarted worker that is fed the ring concludes the same.
+        Only fields that the history ring keeps may decide, so that a restarted worker that is fed the ring
+        concludes the same. `engine/history/block.py` names those of devices, `engine/history/rank_rows.py`
+        those of processes, whose bytes are rounded up to 512 there.
         """
         ...
 

@@ -1,6 +1,7 @@
 """History answers what a screen asks, stays within its budget, and survives the way through a hub."""
 
 import math
+from array import array
 
 import msgspec
 import pytest
@@ -153,3 +154,17 @@ def test_the_host_is_remembered_beside_the_devices_and_handed_on() -> None:
 def _hosted(seq: int) -> Sample:
     host = HostSample(total_bytes=64 * GIB, used_bytes=seq * GIB)
     return msgspec.structs.replace(make_sample(seq), host=host)
+
+
+def test_a_viewer_reads_the_wide_columns_of_an_older_hub_and_goes_on() -> None:
+    hub, late = History(), History()
+    for seq in range(3):
+        hub.add(_sample(seq, seq * GIB))
+    block = hub.block()
+    narrow = block.fine["GPU-a"]
+    wide = array("q", [seq * GIB for seq in range(3)]).tobytes()
+    older = {name: data for name, data in narrow.items() if name != "used/512"} | {"used": wide}
+    late.extend(msgspec.structs.replace(block, fine={"GPU-a": older}))
+    late.add(_sample(3, 3 * GIB))
+    assert len(narrow["used/512"]) == len(wide) // 2
+    assert late.columns("GPU-a", "used", 1003.0, 1.0, 4).last == [seq * GIB for seq in range(4)]

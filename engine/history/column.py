@@ -1,0 +1,139 @@
+"""One column of a ring: whole numbers of zero and more, four bytes or fewer each where they fit without loss.
+
+Bytes are multiples of 512 wherever an allocator or a driver counts them, so four bytes reach to 2 TiB. The
+first figure that is no multiple, or too great, turns its column into one of eight bytes.
+"""
+
+from array import array
+from typing import TypeVar
+
+T = TypeVar("T", int, float)
+
+UNMEASURED = -1
+SECTOR_BYTES = 512
+"""Blocks of PyTorch's caching allocator are multiples of this (`kMinBlockSize`); drivers count in more."""
+
+_FIXED = {
+    "state": "b",
+    "utilization": "b",
+    "retries": "i",
+    "ooms": "h",
+    "steps_within": "h",
+    "is_peak_exact": "b",
+}
+"""Columns of one width."""
+_UNITS = {
+    "total": SECTOR_BYTES,
+    "used": SECTOR_BYTES,
+    "free": SECTOR_BYTES,
+    "used_min": SECTOR_BYTES,
+    "used_max": SECTOR_BYTES,
+    "allocated": SECTOR_BYTES,
+    "allocated_max": SECTOR_BYTES,
+    "reserved": SECTOR_BYTES,
+    "requested": SECTOR_BYTES,
+    "active": SECTOR_BYTES,
+    "inactive_split": SECTOR_BYTES,
+    "resident": SECTOR_BYTES,
+    "floor_min": SECTOR_BYTES,
+    "peak_max": SECTOR_BYTES,
+    "step": 1,
+    "step_age": 1,
+    "step_duration": 1,
+    "step_floor": SECTOR_BYTES,
+    "step_peak": SECTOR_BYTES,
+}
+"""Columns of four bytes in this unit, or of eight in units of one."""
+_NARROW, _WIDE = "I", "q"
+_NOTHING = {_NARROW: 2**32 - 1}
+"""How an unsigned cell says that nothing was measured; a signed one holds `UNMEASURED`."""
+
+
+class Column:
+    """The figures of one name, by position; `UNMEASURED` at first.
+
+    Args:
+        name: One of those that a ring keeps.
+        length: How many figures it has.
+    """
+
+    def __init__(self, name: str, length: int) -> None:
+        self.name = name
+        self._set_cells(array(_FIXED.get(name, _NARROW)), _UNITS.get(name, 1))
+        self._cells.extend(array(self._cells.typecode, [self._nothing]) * length)
+
+    def __len__(self) -> int:
+        return len(self._cells)
+
+    def append(self) -> None:
+        """Add a position at which nothing is measured."""
+        self._cells.append(self._nothing)
+
+    def clear(self, position: int) -> None:
+        """Forget the figure at a position."""
+        self._cells[position] = self._nothing
+
+    def read(self, position: int) -> int | None:
+        """Return the figure at a position, or None where nothing was measured."""
+        cell = self._cells[position]
+        return None if cell == self._nothing else cell * self._unit
+
+    def write(self, position: int, value: int) -> None:
+        """Put a figure at a position; `UNMEASURED` is none."""
+        if self._cells.typecode == _NARROW:
+            cell, rest = divmod(value, self._unit)
+            if value == UNMEASURED:
+                cell = self._nothing
+            elif rest or not 0 <= cell < self._nothing:
+                self._widen()
+                cell = value
+            self._cells[position] = cell
+        else:
+            self._cells[position] = value
+
+    def is_empty(self) -> bool:
+        """Return whether nothing is measured at any position."""
+        return self._cells.count(self._nothing) == len(self._cells)
+
+    def unroll(self, start: int) -> "array[int]":
+        """Return all figures from a position on, round to it again, `UNMEASURED` where there is none."""
+        nothing, unit = self._nothing, self._unit
+        cells = unroll(self._cells, start)
+        if cells.typecode == _WIDE:
+            return cells
+        return array(_WIDE, [UNMEASURED if cell == nothing else cell * unit for cell in cells])
+
+    def dump(self, start: int) -> tuple[str, bytes]:
+        """Return its name on the wire, which tells the unit, and its cells in the order of `unroll`."""
+        name = f"{self.name}/{self._unit}" if self._cells.typecode == _NARROW else self.name
+        return name, unroll(self._cells, start).tobytes()
+
+    @classmethod
+    def load(cls, name: str, data: bytes) -> "Column | None":
+        """Return a column as `dump` gave it, or None for a name that this version does not know.
+
+        Raises:
+            ValueError: The bytes are not a whole number of cells.
+        """
+        known, _, unit = name.partition("/")
+        if known in _FIXED and not unit:
+            typecode = _FIXED[known]
+        elif known in _UNITS and unit in ("", str(_UNITS[known])):
+            typecode = _NARROW if unit else _WIDE
+        else:
+            return None
+        column = cls(known, 0)
+        column._set_cells(array(typecode, data), int(unit or 1))
+        return column
+
+    def _set_cells(self, cells: "array[int]", unit: int) -> None:
+        self._cells, self._unit = cells, unit
+        self._nothing = _NOTHING.get(cells.typecode, UNMEASURED)
+
+    def _widen(self) -> None:
+        self._set_cells(self.unroll(0), 1)
+
+
+def unroll(cells: "array[T]", start: int) -> "array[T]":
+    """Return cells from a position on, round to it again."""
+    return cells[start:] + cells[:start] if start else cells[:]
