@@ -1,0 +1,51 @@
+"""Very long runs by counters: floors and peaks with the allocator's rounding, without its blocks.
+
+Out of memory is where live bytes exceed what the card has; nothing is lost to fragmentation. What is reserved
+is the highest peak so far and 2 % on top, in whole segments of 2 MiB, at most what the card has.
+"""
+
+import numpy as np
+
+from .job import LEAST_BLOCK_BYTES, MIB, Floats, Ints, Plan
+from .life import Life
+
+SEGMENT_BYTES = 2 * MIB
+OVERHEAD = 1.02
+HEIGHT = 0.45
+"""Share of a step at which it holds most."""
+
+
+def count_life(plan: Plan, room_bytes: Ints | None = None) -> Life:
+    """Return what a plan does to memory.
+
+    Args:
+        plan: The steps of a process.
+        room_bytes: What the card has for its allocator at each step; its own limit without.
+    """
+    job = plan.job
+    after = job.state_bytes + _round(plan.kept_bytes)
+    before = np.concatenate(([job.state_bytes // 3], after[:-1]))
+    peak = np.maximum(before, after) + _round(plan.activation_bytes)
+    room = np.full(len(peak), job.limit_bytes, dtype=np.int64) if room_bytes is None else room_bytes
+    failed = np.flatnonzero(peak > room)
+    count = len(peak) if not len(failed) else int(failed[0]) + 1
+    wished = np.maximum.accumulate(peak[:count] * OVERHEAD)
+    reserved = -(-wished.astype(np.int64) // SEGMENT_BYTES) * SEGMENT_BYTES
+    retries = np.cumsum((reserved > room[:count]) & (np.diff(wished, prepend=0.0) > 0))
+    ends = plan.ends_s[:count]
+    return Life(
+        job,
+        plan.start_s,
+        ends,
+        before[:count],
+        after[:count],
+        peak[:count],
+        np.minimum(reserved, room[:count]),
+        ((OVERHEAD - 1) * after[:count]).astype(np.int64) // LEAST_BLOCK_BYTES * LEAST_BLOCK_BYTES,
+        retries.astype(np.int64),
+        float(ends[-1] - (1 - HEIGHT) * plan.durations_s[count - 1]) if len(failed) else None,
+    )
+
+
+def _round(sizes: Ints | Floats) -> Ints:
+    return np.asarray(-(-sizes.astype(np.int64) // LEAST_BLOCK_BYTES) * LEAST_BLOCK_BYTES, dtype=np.int64)

@@ -1,0 +1,1 @@
+"""Families that are scored; no threshold is chosen on any of them."""

@@ -1,0 +1,7 @@
+"""Families that thresholds may be chosen on; none of them is scored."""
+
+from ..run import Family
+from .benign import BENIGN
+from .faulty import FAULTY
+
+TUNING: tuple[Family, ...] = (*BENIGN, *FAULTY)
