@@ -66,25 +66,10 @@ def _measure_memory(life: Life, ticks: Ticks, at: int) -> MemoryReading:
 
 
 def _make_live(life: Life, shape: Shape, ticks: Ticks, at: int, seq: int, pid: int) -> Sample:
-    allocated, stranded = ticks.allocated[at], ticks.stranded[at]
-    allocator = AllocatorReading(
-        allocated,
-        ticks.allocated_max[at],
-        ticks.reserved[at],
-        allocated,
-        allocated,
-        stranded,
-        ticks.retries[at],
-        0,
-    )
-    index, within = ticks.steps[at], ticks.within[at]
-    step = None
-    if index:
-        before, after = int(life.before_bytes[index - 1]), int(life.after_bytes[index - 1])
-        begin = float(life.ends_s[index - 2]) if index > 1 else life.start_s
-        end = float(life.ends_s[index - 1])
-        peak = int(life.peak_bytes[index - 1])
-        step = StepReading(index, EPOCH_S + end, end - begin, min(before, after), peak, is_peak_exact=True)
+    allocated, index, within = ticks.allocated[at], ticks.steps[at], ticks.within[at]
+    highest, reserved, stranded = ticks.allocated_max[at], ticks.reserved[at], ticks.stranded[at]
+    retries = ticks.retries[at]
+    allocator = AllocatorReading(allocated, highest, reserved, allocated, allocated, stranded, retries, 0)
     rank = RankSample(
         pid,
         EPOCH_S + life.start_s,
@@ -93,21 +78,23 @@ def _make_live(life: Life, shape: Shape, ticks: Ticks, at: int, seq: int, pid: i
         age_s=0.1,
         allocator=allocator,
         resident_bytes=ticks.resident[at],
-        step=step,
+        step=_read_step(life, index) if index else None,
         steps_within=within,
         floor_min_bytes=ticks.floors[at] if within else None,
         peak_max_bytes=ticks.peaks[at] if within else None,
     )
-    device = DeviceSample(
-        UUID,
-        0,
-        memory=_measure_memory(life, ticks, at),
-        allocator=allocator,
-        utilization_percent=93.0,
-        step=index,
-    )
+    memory = _measure_memory(life, ticks, at)
+    device = DeviceSample(UUID, 0, memory=memory, allocator=allocator, utilization_percent=93.0, step=index)
     host = _make_host(ticks.resident[at])
     return Sample(NODE, seq, shape.epoch_s + ticks.times_s[at], shape.interval_s, (device,), host, (rank,))
+
+
+def _read_step(life: Life, index: int) -> StepReading:
+    """Return the step of some number, from 1 on."""
+    at = index - 1
+    begin, end = float(life.ends_s[at - 1]) if at else life.start_s, float(life.ends_s[at])
+    floor = min(int(life.before_bytes[at]), int(life.after_bytes[at]))
+    return StepReading(index, EPOCH_S + end, end - begin, floor, int(life.peak_bytes[at]), is_peak_exact=True)
 
 
 def _make_series(life: Life, shape: Shape, ticks: Ticks, at: int, seq: int, pid: int) -> Sample:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .counted import HEIGHT
 from .job import LEAST_BLOCK_BYTES, Floats, Ints, Rng
 from .life import Life
 from .surroundings import Surroundings
@@ -42,42 +43,40 @@ def tick_life(life: Life, surroundings: Surroundings, times: Floats, earlier: Fl
         earlier: The end of the tick before each.
         rng: How near the height of a step the quickest look came.
     """
-    ends = life.ends_s
-    last = len(ends) - 1
-    step = np.minimum(np.searchsorted(ends, times, side="right"), last)
-    begins = np.where(step > 0, ends[np.maximum(step - 1, 0)], life.start_s)
-    phase = np.clip((times - begins) / np.maximum(ends[step] - begins, 1e-9), 0.0, 1.0)
+    step, phase = _find_phase(life, times)
     allocated = _find_level(life, step, phase)
-    previous = np.searchsorted(ends, earlier, side="right")
-    ended = np.searchsorted(ends, times, side="right")
-    within = np.minimum(ended, last + 1) - np.minimum(previous, last + 1)
-    floors, peaks = _find_bounds(life, previous, within)
-    seen = np.minimum(
-        peaks, allocated + ((peaks - allocated) * rng.uniform(0.9, 1.0, len(times))).astype(np.int64)
+    previous = np.searchsorted(life.ends_s, earlier, side="right")
+    ended = np.searchsorted(life.ends_s, times, side="right")
+    floors, peaks = _find_bounds(life, previous, ended - previous)
+    seen = allocated + ((peaks - allocated) * rng.uniform(0.9, 1.0, len(times))).astype(np.int64)
+    columns = (
+        times,
+        allocated,
+        np.maximum(allocated, np.where(ended > previous, _round(np.minimum(peaks, seen)), 0)),
+        np.maximum(_find_reserved(life, step, phase), allocated),
+        life.stranded_bytes[step],
+        life.retries[step],
+        ended,
+        ended - previous,
+        floors,
+        peaks,
+        surroundings.find_others(times),
+        surroundings.find_resident(times),
     )
-    reserved = np.where(
-        phase >= 0.45, life.reserved_bytes[step], life.reserved_bytes[np.maximum(step - 1, 0)]
-    )
-    reserved = np.maximum(reserved, allocated)
-    return Ticks(
-        *(
-            column.tolist()
-            for column in (
-                times,
-                allocated,
-                np.maximum(allocated, np.where(within > 0, _round(seen), 0)),
-                reserved,
-                life.stranded_bytes[step],
-                life.retries[step],
-                ended,
-                within,
-                floors,
-                peaks,
-                surroundings.find_others(times),
-                surroundings.find_resident(times),
-            )
-        )
-    )
+    return Ticks(*(column.tolist() for column in columns))
+
+
+def _find_phase(life: Life, times: Floats) -> tuple[Ints, Floats]:
+    """Return the step in progress at some moments, counted from 0, and how much of it has passed."""
+    step = np.minimum(np.searchsorted(life.ends_s, times, side="right"), len(life.ends_s) - 1)
+    begins = np.where(step > 0, life.ends_s[np.maximum(step - 1, 0)], life.start_s)
+    return step, np.clip((times - begins) / np.maximum(life.ends_s[step] - begins, 1e-9), 0.0, 1.0)
+
+
+def _find_reserved(life: Life, step: Ints, phase: Floats) -> Ints:
+    """Return what is reserved: what a step takes for itself is there from its height on."""
+    previous = life.reserved_bytes[np.maximum(step - 1, 0)]
+    return np.where(phase >= HEIGHT, life.reserved_bytes[step], previous)
 
 
 def _find_level(life: Life, step: Ints, phase: Floats) -> Ints:
