@@ -1,8 +1,8 @@
 """Plug-ins: sources and analyzers found through entry points; one that fails is told, never fatal.
 
-A distribution offers a plug-in by an entry point in the group `vramscope.sources` or
-`vramscope.analyzers`; the object it names is called without arguments and returns the source or the
-analyzer. Vramscope's own analyzers are found the same way, so the engine knows none by name.
+A distribution offers a plug-in by an entry point in the group `vramscope.sources`, `vramscope.analyzers` or
+`vramscope.inquirers`; the object it names is called without arguments and returns the source, the analyzer
+or the inquirer. Vramscope's own analyzers are found the same way, so the engine knows none by name.
 """
 
 import sys
@@ -14,9 +14,10 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
     from .model import Analyzer
+    from .model.inquiry import Inquirer
     from .sources.source import Source
 
-PluginGroup = Literal["vramscope.sources", "vramscope.analyzers"]
+PluginGroup = Literal["vramscope.sources", "vramscope.analyzers", "vramscope.inquirers"]
 """Groups of entry points that vramscope looks in."""
 
 _SOURCE_TREE = Path(__file__).resolve().parent.parent / "pyproject.toml"
@@ -41,6 +42,11 @@ def make_sources() -> "Plugins[Source]":
 def make_analyzers() -> "Plugins[Analyzer]":
     """Return a new analyzer of every plug-in in `vramscope.analyzers`."""
     return cast("Plugins[Analyzer]", make_plugins("vramscope.analyzers"))
+
+
+def make_inquirers() -> "Plugins[Inquirer]":
+    """Return a new inquirer of every plug-in in `vramscope.inquirers`."""
+    return cast("Plugins[Inquirer]", make_plugins("vramscope.inquirers"))
 
 
 def make_plugins(group: PluginGroup) -> Plugins[object]:

@@ -80,7 +80,7 @@ def examine_settings(arguments: Namespace) -> Iterator[Check]:
 
 def examine_plugins() -> Iterator[Check]:
     """Look at the sources and analyzers that are offered, and whether each can be made."""
-    for group in ("vramscope.sources", "vramscope.analyzers"):
+    for group in ("vramscope.sources", "vramscope.analyzers", "vramscope.inquirers"):
         kind = group.removeprefix("vramscope.")
         names = [entry_point.name for entry_point in find_entry_points(group)]
         yield Check(kind, "ok", f"{', '.join(names) or 'none'} by entry point {group}")
