@@ -1,0 +1,201 @@
+"""The hub's book of alerts: what crossed a line, what people decided, what became of each finding."""
+
+from collections import deque
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from ..clock import Clock, SystemClock
+from ..model import Finding
+from .crossings import Crossing, CrossingLog
+from .kept import KeptDecisions, load_decisions, save_decisions
+from .state import Acknowledgement, AlertState, FindingChange, Mute, MuteScope
+
+HOUR_S = 3600.0
+HEIR_WITHIN_S = 600.0
+"""What opens within this time of a hub's start is taken for what was open when the last one ended, if that
+was no longer ago either."""
+SAVE_INTERVAL_S = 300.0
+"""How often a hub says that it is there, where it has decisions to hand on."""
+MAX_DECISIONS = 200
+MAX_CHANGES = 500
+
+Decision = Acknowledgement | Mute
+
+
+class AlertBook:
+    """Keeps decisions and changes of one hub.
+
+    Args:
+        path: File in which decisions outlive the hub; None to keep them no longer than it.
+        clock: Injected in tests.
+    """
+
+    def __init__(self, path: Path | None = None, clock: Clock | None = None) -> None:
+        self.reason: str | None = None
+        """Why decisions are not kept, in one sentence."""
+        self._path, self._clock = path, clock or SystemClock()
+        self._crossings = CrossingLog()
+        self._acknowledged: list[Acknowledgement] = []
+        self._mutes: list[Mute] = []
+        self._changes: deque[FindingChange] = deque(maxlen=MAX_CHANGES)
+        self._newest: dict[str, Finding] = {}
+        self._heirless: list[Decision] = []
+        self._started_s = self._saved_s = self._clock.monotonic_s()
+        self._load()
+        self.state = self._make_state()
+
+    def take(self, findings: Iterable[Finding]) -> list[Crossing]:
+        """Note findings that opened, changed or closed; return the crossings to tell of."""
+        told: list[Crossing] = []
+        for finding in findings:
+            crossings = self._crossings.note([finding])
+            for crossing in crossings:
+                told += self._note(crossing)
+            self._follow(finding, is_crossing=bool(crossings))
+        self.state = self._make_state()
+        return told
+
+    def acknowledge(self, finding: Finding, time_s: float) -> None:
+        """Note that somebody takes care of a finding."""
+        if not self.state.is_acknowledged(finding):
+            self._acknowledged.append(
+                Acknowledgement(finding.id, finding.kind, finding.node, finding.device_uuid, time_s)
+            )
+            self._conclude(finding, time_s, "acknowledged")
+
+    def mute(self, finding: Finding, scope: MuteScope, time_s: float) -> None:
+        """Tell nobody of this kind of finding on this device, for as long as `scope` says."""
+        self._mutes = [mute for mute in self._mutes if not mute.is_about(finding)]
+        self._mutes.append(
+            Mute(
+                finding.kind,
+                finding.node,
+                finding.device_uuid,
+                time_s,
+                finding_id=finding.id if scope == "open" else None,
+                until_s=self._clock.wall_s() + HOUR_S if scope == "hour" else None,
+            )
+        )
+        words = {"hour": "for an hour", "open": "until it closes", "always": "for good"}
+        self._conclude(finding, time_s, f"muted {words[scope]}")
+
+    def release(self, finding: Finding, time_s: float) -> None:
+        """Take back what was decided about a finding: it is neither acknowledged nor muted."""
+        if self.state.is_silent(finding):
+            self._acknowledged = [found for found in self._acknowledged if found.finding_id != finding.id]
+            self._mutes = [mute for mute in self._mutes if not mute.is_about(finding)]
+            self._conclude(finding, time_s, "no longer acknowledged or muted")
+
+    def expire(self) -> bool:
+        """Drop mutes whose time is up; return whether there were any. Call it every second or so."""
+        now_s = self._clock.wall_s()
+        left = [mute for mute in self._mutes if mute.until_s is None or mute.until_s > now_s]
+        has_expired = len(left) < len(self._mutes)
+        if has_expired:
+            self._mutes = left
+            self.state = self._make_state()
+            self.save()
+        elif self._clock.monotonic_s() - self._saved_s >= SAVE_INTERVAL_S and self._list_decisions():
+            self.save()
+        return has_expired
+
+    def save(self) -> None:
+        """Write decisions for the next hub; why that fails is in `reason`."""
+        self._saved_s = self._clock.monotonic_s()
+        if self._path is None:
+            return
+        decisions = self._list_decisions()
+        if not decisions and not self._path.exists():
+            return
+        kept = KeptDecisions(
+            seen_s=self._clock.wall_s(),
+            acknowledged=tuple(found for found in decisions if isinstance(found, Acknowledgement)),
+            mutes=tuple(found for found in decisions if isinstance(found, Mute)),
+        )
+        try:
+            save_decisions(self._path, kept)
+            self.reason = None
+        except OSError as error:
+            self.reason = f"what is acknowledged and muted is not kept: {self._path}: {error.strerror}"
+
+    def _load(self) -> None:
+        """Take over what the last hub left; of what was about one finding, only what it may meet again."""
+        if self._path is None:
+            return
+        try:
+            kept = load_decisions(self._path)
+        except (OSError, ValueError) as error:
+            self.reason = f"what was acknowledged and muted could not be read: {self._path}: {error}"
+            return
+        now_s = self._clock.wall_s()
+        mutes = [mute for mute in kept.mutes if mute.until_s is None or mute.until_s > now_s]
+        self._mutes = [mute for mute in mutes if mute.finding_id is None]
+        if 0 <= now_s - kept.seen_s <= HEIR_WITHIN_S:
+            self._heirless = [*kept.acknowledged, *(mute for mute in mutes if mute.finding_id is not None)]
+
+    def _follow(self, finding: Finding, *, is_crossing: bool) -> None:
+        """Write down a severity that crosses nothing; leave out what a restarted worker tells of the past."""
+        before = self._newest.get(finding.id)
+        if (before is None and not is_crossing) or (before and finding.updated_s < before.updated_s):
+            return
+        if before is not None and not is_crossing and finding.severity != before.severity:
+            self._write(finding, finding.updated_s, f"now {finding.severity}", finding.title)
+        if finding.is_open:
+            self._newest[finding.id] = finding
+
+    def _note(self, crossing: Crossing) -> list[Crossing]:
+        """Write a crossing down; return it if it is to be told."""
+        event, finding, _ = crossing
+        if event == "opened":
+            self._adopt(finding)
+            self._write(finding, finding.opened_s, f"opened, {finding.severity}", finding.title)
+        elif event == "raised":
+            self._write(finding, finding.updated_s, f"raised to {finding.severity}", finding.title)
+        state = self._make_state()
+        # Who was told of a finding is told of its end, be it acknowledged or not.
+        is_silent = state.mute_of(finding) is not None if event == "closed" else state.is_silent(finding)
+        if event == "closed":
+            self._close(finding)
+        return [] if is_silent else [crossing]
+
+    def _close(self, finding: Finding) -> None:
+        self._write(finding, finding.closed_s or finding.updated_s, "closed", finding.title)
+        self._newest.pop(finding.id, None)
+        if any(mute.finding_id == finding.id for mute in self._mutes):
+            self._mutes = [mute for mute in self._mutes if mute.finding_id != finding.id]
+            self.save()
+
+    def _adopt(self, finding: Finding) -> None:
+        """Let a finding that just opened inherit what was decided about the same one before a restart."""
+        if self._clock.monotonic_s() - self._started_s > HEIR_WITHIN_S:
+            self._heirless.clear()
+        key = (finding.kind, finding.node, finding.device_uuid)
+        for decision in [d for d in self._heirless if (d.kind, d.node, d.device_uuid) == key]:
+            self._heirless.remove(decision)
+            adopted = msgspec.structs.replace(decision, finding_id=finding.id)
+            if isinstance(adopted, Mute):
+                self._mutes.append(adopted)
+            else:
+                self._acknowledged.append(adopted)
+
+    def _write(self, finding: Finding, time_s: float, what: str, title: str = "") -> None:
+        last = next((c for c in reversed(self._changes) if c.finding_id == finding.id and c.title), None)
+        is_news = last is None or last.title != title
+        self._changes.append(FindingChange(finding.id, time_s, what, title if is_news else ""))
+
+    def _conclude(self, finding: Finding, time_s: float, what: str) -> None:
+        self._write(finding, time_s, what)
+        self._acknowledged = self._acknowledged[-MAX_DECISIONS:]
+        self._mutes = self._mutes[-MAX_DECISIONS:]
+        self.state = self._make_state()
+        self.save()
+
+    def _list_decisions(self) -> list[Decision]:
+        """Return what the next hub shall know: what is about findings that are open, and lasting mutes."""
+        known = [found for found in self._acknowledged if found.finding_id in self._newest]
+        return [*known, *self._mutes, *self._heirless]
+
+    def _make_state(self) -> AlertState:
+        return AlertState(tuple(self._acknowledged), tuple(self._mutes), tuple(self._changes))

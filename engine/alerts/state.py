@@ -1,0 +1,91 @@
+"""What people decided about findings, and what became of each: the hub keeps it, every viewer sees it."""
+
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+
+from ..model import Finding
+
+MuteScope = Literal["hour", "open", "always"]
+"""How long a kind of finding is muted on a device: an hour, until the finding closes, or for good."""
+
+
+class Acknowledgement(msgspec.Struct, frozen=True):
+    """Somebody has seen a finding and takes care of it."""
+
+    finding_id: str
+    kind: str
+    node: str
+    device_uuid: str | None
+    time_s: float
+    """When, in the samples' own clock."""
+
+
+class Mute(msgspec.Struct, frozen=True):
+    """Nobody wants to be told of this kind of finding on this device."""
+
+    kind: str
+    node: str
+    device_uuid: str | None
+    time_s: float
+    """Since when, in the samples' own clock."""
+    finding_id: str | None = None
+    """The only finding that is meant: it ends with that one. None for every one of the kind."""
+    until_s: float | None = None
+    """When it ends, in seconds since the epoch; None for never."""
+
+    def is_about(self, finding: Finding) -> bool:
+        """Return whether a finding is muted by this."""
+        if self.finding_id is not None:
+            return finding.id == self.finding_id
+        return (finding.kind, finding.node, finding.device_uuid) == (self.kind, self.node, self.device_uuid)
+
+
+class FindingChange(msgspec.Struct, frozen=True):
+    """One thing that happened to a finding."""
+
+    finding_id: str
+    time_s: float
+    """In the samples' own clock."""
+    what: str
+    """Such as `opened, medium`, `raised to high`, `acknowledged`."""
+    title: str = ""
+    """The finding's sentence at that time, where it is another than before."""
+
+
+class AlertState(msgspec.Struct, frozen=True):
+    """Everything the hub knows of findings besides the findings themselves."""
+
+    acknowledged: tuple[Acknowledgement, ...] = ()
+    mutes: tuple[Mute, ...] = ()
+    changes: tuple[FindingChange, ...] = ()
+    """Oldest first; those of findings long closed are forgotten."""
+
+    def is_acknowledged(self, finding: Finding) -> bool:
+        """Return whether somebody has acknowledged a finding."""
+        return any(found.finding_id == finding.id for found in self.acknowledged)
+
+    def mute_of(self, finding: Finding) -> Mute | None:
+        """Return what mutes a finding, the one that lasts longest; None where nothing does."""
+        found = [mute for mute in self.mutes if mute.is_about(finding)]
+        return max(found, key=_lasting, default=None)
+
+    def is_silent(self, finding: Finding) -> bool:
+        """Return whether nobody is to be told of a finding."""
+        return self.is_acknowledged(finding) or self.mute_of(finding) is not None
+
+    def changes_of(self, finding: Finding) -> list[FindingChange]:
+        """Return what happened to a finding, oldest first."""
+        return [change for change in self.changes if change.finding_id == finding.id]
+
+
+def count_muted(findings: Iterable[Finding], state: AlertState) -> int:
+    """Return how many of the findings are open and muted."""
+    return sum(finding.is_open and state.mute_of(finding) is not None for finding in findings)
+
+
+def _lasting(mute: Mute) -> tuple[bool, bool, float]:
+    """Return by what mutes are compared: one for good lasts longest, then the later end."""
+    is_for_good = mute.finding_id is None and mute.until_s is None
+    return is_for_good, mute.finding_id is not None, mute.until_s or 0.0

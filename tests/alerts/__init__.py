@@ -1,0 +1,1 @@
+"""Alerts: crossings, decisions, hooks."""

@@ -1,0 +1,194 @@
+"""What people decide about findings is kept, shared, and outlives the hub."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.alerts.findings import NOON_S, HandClock, make_finding
+from vramscope.engine.alerts.book import AlertBook
+from vramscope.engine.alerts.kept import decisions_file
+from vramscope.engine.model import Finding
+
+
+def told(book: AlertBook, *findings: Finding) -> list[str]:
+    return [crossing.event for crossing in book.take(findings)]
+
+
+def changes(book: AlertBook, finding: Finding) -> list[str]:
+    return [change.what for change in book.state.changes_of(finding)]
+
+
+def test_what_happened_to_a_finding_is_written_down_with_its_times() -> None:
+    book, finding = AlertBook(clock=HandClock()), make_finding(severity="medium")
+    told(book, finding)
+    told(book, make_finding(severity="medium", updated_s=NOON_S + 5, title="other figures"))
+    told(book, make_finding(severity="high", updated_s=NOON_S + 10, title="GPU 0 leaks 30 MiB a step"))
+    told(book, make_finding(severity="medium", updated_s=NOON_S + 20, title="GPU 0 leaks 5 MiB a step"))
+    book.acknowledge(finding, NOON_S + 25)
+    told(book, make_finding(severity="medium", closed_s=NOON_S + 30, title="GPU 0 leaks 5 MiB a step"))
+    found = book.state.changes_of(finding)
+    assert [(change.time_s - NOON_S, change.what) for change in found] == [
+        (0, "opened, medium"),
+        (10, "raised to high"),
+        (20, "now medium"),
+        (25, "acknowledged"),
+        (30, "closed"),
+    ]
+    assert [change.title for change in found] == [
+        "GPU 0 leaks 20 MiB a step",
+        "GPU 0 leaks 30 MiB a step",
+        "GPU 0 leaks 5 MiB a step",
+        "",
+        "",
+    ]
+
+
+def test_a_worker_that_tells_the_past_again_changes_nothing() -> None:
+    book = AlertBook(clock=HandClock())
+    past = [
+        make_finding(severity="medium"),
+        make_finding(severity="high", updated_s=NOON_S + 10),
+        make_finding(severity="medium", updated_s=NOON_S + 20),
+    ]
+    told(book, *past)
+    before = book.state
+    assert told(book, *past) == []
+    told(book, make_finding(severity="medium", closed_s=NOON_S + 30))
+    assert told(book, *past) == []
+    assert changes(book, past[0])[: len(before.changes)] == [change.what for change in before.changes]
+    assert changes(book, past[0])[-1] == "closed"
+
+
+def test_an_acknowledged_finding_is_silent_until_its_end_is_told() -> None:
+    book, finding = AlertBook(clock=HandClock()), make_finding(severity="medium")
+    assert told(book, finding) == ["opened"]
+    book.acknowledge(finding, NOON_S + 1)
+    assert book.state.is_acknowledged(finding)
+    assert told(book, make_finding(severity="critical", updated_s=NOON_S + 2)) == []
+    assert told(book, make_finding(severity="critical", closed_s=NOON_S + 3)) == ["closed"]
+
+
+def test_a_muted_kind_is_silent_on_that_device_and_on_no_other() -> None:
+    book, first = AlertBook(clock=HandClock()), make_finding()
+    told(book, first)
+    book.mute(first, "always", NOON_S + 1)
+    assert told(book, make_finding(closed_s=NOON_S + 2)) == []
+    assert told(book, make_finding(opened_s=NOON_S + 3)) == [], "the next of its kind"
+    assert told(book, make_finding(opened_s=NOON_S + 3, uuid="GPU-b")) == ["opened"]
+    assert told(book, make_finding("oom", opened_s=NOON_S + 3)) == ["opened"]
+
+
+def test_a_mute_for_an_hour_ends_after_an_hour() -> None:
+    clock = HandClock()
+    book, finding = AlertBook(clock=clock), make_finding()
+    told(book, finding)
+    book.mute(finding, "hour", NOON_S)
+    clock.now_s += 3599
+    assert not book.expire()
+    assert book.state.is_silent(finding)
+    clock.now_s += 1
+    assert book.expire()
+    assert not book.state.is_silent(finding)
+
+
+def test_a_mute_until_it_closes_ends_when_it_closes() -> None:
+    book, finding = AlertBook(clock=HandClock()), make_finding()
+    told(book, finding)
+    book.mute(finding, "open", NOON_S)
+    assert told(book, make_finding(closed_s=NOON_S + 2)) == []
+    assert book.state.mutes == ()
+    assert told(book, make_finding(opened_s=NOON_S + 3)) == ["opened"]
+
+
+def test_what_was_decided_can_be_taken_back() -> None:
+    book, finding = AlertBook(clock=HandClock()), make_finding()
+    told(book, finding)
+    book.acknowledge(finding, NOON_S)
+    book.mute(finding, "always", NOON_S)
+    book.mute(finding, "hour", NOON_S)
+    assert len(book.state.mutes) == 1, "the last word counts"
+    book.release(finding, NOON_S)
+    assert not book.state.is_silent(finding)
+    assert changes(book, finding)[-1] == "no longer acknowledged or muted"
+
+
+def restarted(path: Path, clock: HandClock, *, after_s: float = 30.0) -> AlertBook:
+    clock.now_s += after_s
+    return AlertBook(path, clock)
+
+
+def test_decisions_outlive_the_hub_and_reach_the_same_trouble_under_its_new_id(tmp_path: Path) -> None:
+    clock, path = HandClock(), tmp_path / "deeper" / "alerts.json"
+    book = AlertBook(path, clock)
+    leak, oom, idle = make_finding(), make_finding("oom"), make_finding("idle_held")
+    told(book, leak, oom, idle)
+    book.acknowledge(leak, NOON_S)
+    book.mute(oom, "open", NOON_S)
+    book.mute(idle, "always", NOON_S)
+    assert path.stat().st_mode & 0o077 == 0
+    book = restarted(path, clock)
+    again = {kind: make_finding(kind, opened_s=clock.now_s) for kind in ("leak", "oom", "idle_held")}
+    assert told(book, *again.values()) == []
+    assert book.state.is_acknowledged(again["leak"])
+    assert book.state.mute_of(again["oom"]) is not None
+    assert book.reason is None
+
+
+def test_what_opens_long_after_a_restart_is_new_trouble(tmp_path: Path) -> None:
+    clock, path = HandClock(), tmp_path / "alerts.json"
+    book = AlertBook(path, clock)
+    told(book, make_finding())
+    book.acknowledge(make_finding(), NOON_S)
+    book = restarted(path, clock)
+    clock.now_s += 601
+    assert told(book, make_finding(opened_s=clock.now_s)) == ["opened"]
+
+
+def test_what_was_acknowledged_before_a_long_pause_is_new_trouble(tmp_path: Path) -> None:
+    clock, path = HandClock(), tmp_path / "alerts.json"
+    book = AlertBook(path, clock)
+    told(book, make_finding())
+    book.acknowledge(make_finding(), NOON_S)
+    book = restarted(path, clock, after_s=3 * 86_400)
+    assert told(book, make_finding(opened_s=clock.now_s)) == ["opened"]
+
+
+def test_a_hub_that_was_killed_hours_after_the_decision_had_said_that_it_was_there(tmp_path: Path) -> None:
+    clock, path = HandClock(), tmp_path / "alerts.json"
+    book = AlertBook(path, clock)
+    told(book, make_finding())
+    book.acknowledge(make_finding(), NOON_S)
+    for _ in range(100):
+        clock.now_s += 60
+        book.expire()
+    book = restarted(path, clock)
+    assert told(book, make_finding(opened_s=clock.now_s)) == []
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'{"schema": "other/9"}', b"\xff\xfe", b"[" * 100_000])
+def test_a_file_that_is_not_ours_is_told_and_the_hub_goes_on(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "alerts.json"
+    path.write_bytes(content)
+    book = AlertBook(path, HandClock())
+    assert book.reason is not None
+    assert str(path) in book.reason
+    assert told(book, make_finding()) == ["opened"]
+
+
+def test_a_folder_that_cannot_be_written_is_told_and_the_decision_holds(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    book, finding = AlertBook(tmp_path / "file" / "alerts.json", HandClock()), make_finding()
+    told(book, finding)
+    book.acknowledge(finding, NOON_S)
+    assert book.state.is_acknowledged(finding)
+    assert book.reason is not None
+    assert "not kept" in book.reason
+
+
+def test_every_hub_has_a_file_of_its_own() -> None:
+    folder = Path("/state")
+    names = {
+        decisions_file(folder, node, Path(run)) for node in ("a", "../a", "b") for run in ("/run/1", "/run/2")
+    }
+    assert len(names) == 6
+    assert {name.parent for name in names} == {folder}
