@@ -5,12 +5,12 @@ from typing import Any
 
 import msgspec
 
-from ..engine.model import NodeStatus, device, finding, host, rank, status
+from ..engine.model import NodeStatus, assessment, device, finding, host, rank, status
 from .field_docs import read_field_docs
 
 _STRUCTS: dict[str, type[msgspec.Struct]] = {
     name: value
-    for module in (device, finding, host, rank, status)
+    for module in (assessment, device, finding, host, rank, status)
     for name, value in vars(module).items()
     if isinstance(value, type) and issubclass(value, msgspec.Struct)
 }

@@ -3,17 +3,22 @@
 from collections.abc import Sequence
 
 from ..engine.bus.snapshot import Snapshot
-from ..engine.model import STATUS_SCHEMA, Finding, NodeStatus, Sample
+from ..engine.model import STATUS_SCHEMA, Assessment, Finding, NodeStatus, Sample
 
 
 def describe_sample(
-    sample: Sample, findings: Sequence[Finding] = (), *, notes: Sequence[str] = ()
+    sample: Sample,
+    findings: Sequence[Finding] = (),
+    *,
+    assessments: Sequence[Assessment] = (),
+    notes: Sequence[str] = (),
 ) -> NodeStatus:
     """Return the status object of one sample.
 
     Args:
         sample: What was measured.
         findings: Findings of the node as of this sample.
+        assessments: How near each process is to running out of memory.
         notes: Sentences to put after the sample's own.
     """
     return NodeStatus(
@@ -25,6 +30,7 @@ def describe_sample(
         ranks=sample.ranks,
         findings=tuple(findings),
         notes=tuple(dict.fromkeys((*sample.notes, *notes))),
+        assessments=tuple(assessments),
     )
 
 
@@ -46,4 +52,5 @@ def describe_snapshot(snapshot: Snapshot) -> NodeStatus | None:
         findings=snapshot.findings,
         notes=tuple(notes),
         agent=snapshot.hub,
+        assessments=snapshot.assessments,
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ..model import Analyzer, Finding, Sample
+from ..model import Analyzer, Assessment, Assessor, Finding, Sample
 
 
 class AnalyzerHost:
@@ -10,6 +10,7 @@ class AnalyzerHost:
 
     def __init__(self, analyzers: Sequence[Analyzer]) -> None:
         self._analyzers = list(analyzers)
+        self._assessors = [analyzer for analyzer in analyzers if isinstance(analyzer, Assessor)]
         self._open: dict[str, Finding] = {}
         self.reason: str | None = None
         """Why an analyzer was set aside."""
@@ -26,8 +27,11 @@ class AnalyzerHost:
 
     def restore(self, findings: Sequence[Finding]) -> None:
         """Hand findings of a predecessor to the analyzers."""
-        for analyzer in self._analyzers:
-            analyzer.restore(findings)
+        for analyzer in tuple(self._analyzers):
+            try:
+                analyzer.restore(findings)
+            except Exception as error:  # noqa: BLE001 - an analyzer's bug is told, and the others go on
+                self._set_aside(analyzer, error)
         self._open.update({finding.id: finding for finding in findings})
 
     def observe(self, sample: Sample) -> list[Finding]:
@@ -37,11 +41,24 @@ class AnalyzerHost:
             try:
                 found.extend(analyzer.observe(sample))
             except Exception as error:  # noqa: BLE001 - an analyzer's bug is told, and the others go on
-                self._analyzers.remove(analyzer)
-                self.reason = f"analyzer {analyzer.name} failed and was set aside: {error!r}"
+                self._set_aside(analyzer, error)
         for finding in found:
             if finding.is_open:
                 self._open[finding.id] = finding
             else:
                 self._open.pop(finding.id, None)
         return found
+
+    def assess(self) -> list[Assessment]:
+        """Return the assessments that changed since this was last asked."""
+        changed: list[Assessment] = []
+        for analyzer in [analyzer for analyzer in self._assessors if analyzer in self._analyzers]:
+            try:
+                changed.extend(analyzer.assess())
+            except Exception as error:  # noqa: BLE001 - an analyzer's bug is told, and the others go on
+                self._set_aside(analyzer, error)
+        return changed
+
+    def _set_aside(self, analyzer: Analyzer, error: Exception) -> None:
+        self._analyzers.remove(analyzer)
+        self.reason = f"analyzer {analyzer.name} failed and was set aside: {error!r}"

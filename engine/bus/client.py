@@ -15,7 +15,7 @@ from .lock import holder_pid, is_hub_alive
 from .messages import Done, Refusal
 from .questions import NO_ANSWER, Questions
 from .snapshot import Snapshot
-from .stream import Event, HubStream, Joined
+from .stream import Assessed, Event, HubStream, Joined
 
 POLL_S = 0.25
 MOST_PATIENCE_S = 1.5
@@ -165,6 +165,8 @@ class Client:
             elif isinstance(event, Finding):
                 self._findings[event.id] = event
                 snapshot = msgspec.structs.replace(snapshot, findings=self._ordered())
+            elif isinstance(event, Assessed):
+                snapshot = msgspec.structs.replace(snapshot, assessments=event.assessments)
             elif isinstance(event, PackedSegments):
                 self._questions.take_map(event)
             elif isinstance(event, Done | Refusal):
@@ -190,7 +192,11 @@ class Client:
             self._findings = {}
         self._findings.update({finding.id: finding for finding in welcome.findings})
         return msgspec.structs.replace(
-            snapshot, sample=welcome.sample or snapshot.sample, findings=self._ordered(), hub=welcome.hub
+            snapshot,
+            sample=welcome.sample or snapshot.sample,
+            findings=self._ordered(),
+            hub=welcome.hub,
+            assessments=welcome.assessments,
         )
 
     def _ordered(self) -> tuple[Finding, ...]:

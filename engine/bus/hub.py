@@ -15,6 +15,7 @@ from ..model import Finding, HubStatus, Sample
 from ..ranks.demands import Wish
 from ..ranks.roster import Roster
 from ..sampling.producer import SampleProducer
+from .assessments import AssessmentStore
 from .attendance import VIEWER_WITHIN_S, Attendance
 from .endpoints import endpoints_of
 from .findings import FindingStore
@@ -81,7 +82,7 @@ class Hub:
             now_s=self._clock.monotonic_s(),
         )
         self._history = History()
-        self._findings = FindingStore()
+        self._findings, self._assessments = FindingStore(), AssessmentStore()
         self._usage = OwnUsage()
         self._cpu_percent: float | None = None
         self._rss_bytes: int | None = None
@@ -162,10 +163,12 @@ class Hub:
         self._sample = sample
         self._history.add(sample)
         self._stream.send_multipart([TOPIC_SAMPLE + self._node, encode("sample", self.hub_id, sample)])
+        self._publish_findings([], has_assessed=self._assessments.observe(sample))
 
-    def _publish_findings(self, findings: list[Finding]) -> None:
-        if findings:
-            message = encode("findings", self.hub_id, FindingBatch(tuple(findings)))
+    def _publish_findings(self, findings: list[Finding], *, has_assessed: bool) -> None:
+        if findings or has_assessed:
+            assessments = self._assessments.all() if has_assessed else None
+            message = encode("findings", self.hub_id, FindingBatch(tuple(findings), assessments))
             self._stream.send_multipart([TOPIC_FINDING + self._node, message])
 
     def _publish_status(self, *, has_sample: bool) -> None:
@@ -216,7 +219,9 @@ class Hub:
         changed = self._findings.merge(report.findings)
         if report.open_ids is not None and self._sample is not None:
             changed += self._findings.close_others(report.open_ids, self._sample.time_s)
-        self._publish_findings(changed)
+        has_forgotten = report.open_ids is not None and self._assessments.begin_anew(report.pid)
+        has_assessed = self._assessments.merge(report.assessments)
+        self._publish_findings(changed, has_assessed=has_forgotten or has_assessed)
 
     def _note_viewers(self) -> None:
         """Follow subscriptions: ZeroMQ tells when a viewer arrives or leaves, however it leaves."""
@@ -272,6 +277,7 @@ class Hub:
             history=self._history.block(),
             first_seq=self._first_seq,
             history_first_seq=self._history.first_seq,
+            assessments=self._assessments.all(),
         )
 
 

@@ -5,7 +5,7 @@ from typing import Literal
 import msgspec
 
 from ..history import HistoryBlock
-from ..model import Finding, HubStatus, Sample
+from ..model import Assessment, Finding, HubStatus, Sample
 
 TOPIC_SAMPLE = b"sample/"
 """Followed by the node's name."""
@@ -17,9 +17,11 @@ TOPIC_VIEWER = b"viewer/"
 
 
 class FindingBatch(msgspec.Struct, frozen=True):
-    """Findings that opened, changed or closed."""
+    """Findings that opened, changed or closed, and how near each process is to running out of memory."""
 
     findings: tuple[Finding, ...]
+    assessments: tuple[Assessment, ...] | None = None
+    """All that stand; None where none has changed."""
 
 
 class WorkerReport(msgspec.Struct, frozen=True):
@@ -37,6 +39,8 @@ class WorkerReport(msgspec.Struct, frozen=True):
     """After catching up with the ring: every finding this worker holds open; others are over."""
     reason: str | None = None
     """An analyzer that failed and was set aside, in one sentence."""
+    assessments: tuple[Assessment, ...] = ()
+    """Those that changed since the last report."""
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -65,6 +69,7 @@ class Welcome(msgspec.Struct, frozen=True):
     """First sample this hub ever published."""
     history_first_seq: int | None = None
     """First sample that `history` still holds; those before it are forgotten."""
+    assessments: tuple[Assessment, ...] = ()
 
 
 class Done(msgspec.Struct, frozen=True):

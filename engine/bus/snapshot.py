@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from ..model import Finding, HubStatus, Sample, SegmentMap
+from ..model import Assessment, Finding, HubStatus, Sample, SegmentMap
 
 
 class SegmentsRefused(msgspec.Struct, frozen=True):
@@ -33,3 +33,5 @@ class Snapshot(msgspec.Struct, frozen=True):
     """Newest map of each process that anybody asked for one, newest first; a few at most."""
     segments_refused: tuple[SegmentsRefused, ...] = ()
     """What became of this viewer's own questions for one; gone when a map arrives."""
+    assessments: tuple[Assessment, ...] = ()
+    """How near each process is to running out of memory, by device and process."""

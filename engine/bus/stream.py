@@ -11,7 +11,7 @@ import zmq
 
 from ..clock import Clock, SystemClock, ceil_ms
 from ..errors import WireError
-from ..model import Finding, HubStatus, Sample
+from ..model import Assessment, Finding, HubStatus, Sample
 from ..ranks.segments import PackedSegments
 from .endpoints import endpoints_of
 from .messages import (
@@ -45,7 +45,13 @@ class Joined(msgspec.Struct, frozen=True):
     is_new_hub: bool
 
 
-Event = Joined | Sample | Finding | HubStatus | PackedSegments | Done | Refusal
+class Assessed(msgspec.Struct, frozen=True):
+    """How near each process is to running out of memory, all of them."""
+
+    assessments: tuple[Assessment, ...]
+
+
+Event = Joined | Sample | Finding | Assessed | HubStatus | PackedSegments | Done | Refusal
 
 
 class HubStream:
@@ -166,7 +172,9 @@ class HubStream:
         elif envelope.kind == "sample":
             self._follow(body_of(envelope, Sample), found)
         elif envelope.kind == "findings":
-            found.extend(body_of(envelope, FindingBatch).findings)
+            batch = body_of(envelope, FindingBatch)
+            found.extend(batch.findings)
+            found.extend([] if batch.assessments is None else [Assessed(batch.assessments)])
         elif envelope.kind == "segments":
             found.append(body_of(envelope, PackedSegments))
         elif envelope.kind == "hub":

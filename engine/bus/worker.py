@@ -9,8 +9,9 @@ import zmq
 
 from ..clock import Clock, SystemClock
 from ..history import History
-from ..model import Analyzer, Finding, Sample
+from ..model import Analyzer, Assessment, Finding, Sample
 from .analyzer_host import AnalyzerHost
+from .assessments import AssessmentKey, assessment_key
 from .endpoints import endpoints_of
 from .messages import WorkerReport
 from .stream import Event, HubStream, Joined
@@ -56,6 +57,7 @@ class Worker:
         self._reports.setsockopt(zmq.SNDHWM, QUEUE_REPORTS)
         self._reports.connect(endpoints_of(runtime_dir).reports)
         self._unsent: list[Finding] = []
+        self._unsent_assessments: dict[AssessmentKey, Assessment] = {}
         self._caught_up: tuple[str, ...] | None = None
         self._seen_seq = NOTHING_SEEN
         self._missed = 0
@@ -104,7 +106,9 @@ class Worker:
 
     def _report(self) -> None:
         now_s = self._clock.monotonic_s()
-        if not self._unsent and self._caught_up is None and now_s < self._report_due_s:
+        self._unsent_assessments.update({assessment_key(a): a for a in self._host.assess()})
+        has_news = self._unsent or self._unsent_assessments or self._caught_up is not None
+        if not has_news and now_s < self._report_due_s:
             return
         report = WorkerReport(
             name="analyzers",
@@ -115,12 +119,13 @@ class Worker:
             findings=tuple(self._unsent),
             open_ids=self._caught_up,
             reason=self._host.reason,
+            assessments=tuple(self._unsent_assessments.values()),
         )
         try:
             self._reports.send(encode("report", "", report), zmq.NOBLOCK)
         except zmq.Again:
             return  # the hub is behind: the findings go with the next report
-        self._unsent, self._caught_up = [], None
+        self._unsent, self._unsent_assessments, self._caught_up = [], {}, None
         self._report_due_s = now_s + REPORT_INTERVAL_S
 
 

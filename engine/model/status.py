@@ -4,6 +4,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from .assessment import Assessment
 from .device import DeviceSample
 from .finding import Finding
 from .host import HostSample
@@ -26,6 +27,21 @@ class WorkerStatus(msgspec.Struct, frozen=True):
     """Why it is not running, in one sentence."""
 
 
+class HookStatus(msgspec.Struct, frozen=True):
+    """One hook of a hub: how the alerts fared that it was to be told."""
+
+    name: Literal["command", "webhook"]
+    target: str
+    """The program, or the host of the address: nothing secret."""
+    delivered: int = 0
+    failed: int = 0
+    dropped: int = 0
+    """Alerts that were not tried: too many waited."""
+    waiting: int = 0
+    reason: str | None = None
+    """Why the newest alert did not arrive, in one sentence; None where it did."""
+
+
 class HubStatus(msgspec.Struct, frozen=True):
     """A hub's own state, published every tick."""
 
@@ -44,6 +60,10 @@ class HubStatus(msgspec.Struct, frozen=True):
     workers: tuple[WorkerStatus, ...] = ()
     ticks_late: int = 0
     """Ticks published more than half an interval late."""
+    hooks: tuple[HookStatus, ...] = ()
+    """Who is told of findings, as `[alerts]` of its settings says."""
+    notes: tuple[str, ...] = ()
+    """What the hub itself could not do, in sentences."""
 
 
 class NodeStatus(msgspec.Struct, frozen=True):
@@ -58,3 +78,5 @@ class NodeStatus(msgspec.Struct, frozen=True):
     notes: tuple[str, ...]
     agent: HubStatus | None = None
     ranks: tuple[RankSample, ...] = ()
+    assessments: tuple[Assessment, ...] = ()
+    """How near each process is to running out of memory, by device and process."""

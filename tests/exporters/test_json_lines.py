@@ -6,9 +6,10 @@ import math
 from typing import Any, NoReturn
 
 import jsonschema
+import msgspec
 from hypothesis import given
 
-from vramscope.engine.model import HubStatus, NodeStatus, WorkerStatus
+from vramscope.engine.model import Assessment, HubStatus, NodeStatus, WorkerStatus
 from vramscope.exporters.json_lines import encode_line, write_line
 from vramscope.exporters.schema import build_status_schema, render_status_schema
 from vramscope.exporters.settings_page import render_settings_page
@@ -61,6 +62,13 @@ def test_an_agent_and_findings_follow_the_schema_too() -> None:
     )
     VALIDATOR.validate(line)
     assert line["agent"]["workers"][0]["state"] == "failed"
+
+
+def test_what_is_assessed_follows_the_schema_too() -> None:
+    assessment = Assessment("node03", "GPU-0", "0", 1.0, "low", "steady", pid=7, oom_in_s=math.inf)
+    line = parse(encode_line(msgspec.structs.replace(make_status(), assessments=(assessment,))))
+    VALIDATOR.validate(line)
+    assert (line["assessments"][0]["level"], line["assessments"][0]["oom_in_s"]) == ("low", None)
 
 
 def test_the_schema_refuses_what_the_program_never_prints() -> None:

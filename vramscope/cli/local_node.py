@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 
 from vramscope.engine.bus.analyzer_host import AnalyzerHost
+from vramscope.engine.bus.assessments import AssessmentStore
 from vramscope.engine.model import Finding, NodeStatus, Sample
 from vramscope.engine.sampling.live import LiveProducer
 from vramscope.engine.sampling.node import open_node
@@ -27,6 +28,7 @@ class LocalNode:
         self._producer: LiveProducer = open_node(interval_s=interval_s, memory_interval_s=memory_interval_s)
         self._host: AnalyzerHost | None = None
         self._findings: dict[str, Finding] = {}
+        self._assessments = AssessmentStore()
         self._notes: list[str] = []
 
     @property
@@ -81,9 +83,12 @@ class LocalNode:
     def _describe(self, sample: Sample) -> NodeStatus:
         host = self._analyzers()
         self._findings.update({finding.id: finding for finding in host.observe(sample)})
+        self._assessments.merge(host.assess())
+        self._assessments.observe(sample)
         ordered = sorted(self._findings.values(), key=lambda f: (not f.is_open, -f.opened_s))
         failed = [] if host.reason is None else [host.reason]
-        return describe_sample(sample, ordered, notes=[*self._notes, *failed])
+        notes = [*self._notes, *failed]
+        return describe_sample(sample, ordered, assessments=self._assessments.all(), notes=notes)
 
     def _analyzers(self) -> AnalyzerHost:
         """Return the analyzers; they are looked up after the first sample, while the second is awaited."""
