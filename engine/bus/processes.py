@@ -35,7 +35,7 @@ def spawn(
             stdout=subprocess.DEVNULL,
             stderr=stderr,
             start_new_session=own_session,
-            env=_environment(),
+            env=own_environment(),
         )
 
 
@@ -49,7 +49,7 @@ def last_line(log: Path) -> str | None:
     return told[-1][:MAX_REASON_CHARS] if told else None
 
 
-def _environment() -> dict[str, str]:
+def own_environment() -> dict[str, str]:
     """Return this environment, in which `-m vramscope` finds the package that runs now, and first."""
     root = str(Path(__file__).resolve().parents[2])
     environment = dict(os.environ)

@@ -16,7 +16,7 @@ from .rank import (
 )
 from .sample import Sample
 from .segments import LiveStack, Segment, SegmentMap
-from .status import STATUS_SCHEMA, HubStatus, NodeStatus, WorkerStatus
+from .status import STATUS_SCHEMA, HookStatus, HubStatus, NodeStatus, WorkerStatus
 
 __all__ = [
     "SEVERITIES",
@@ -31,6 +31,7 @@ __all__ = [
     "DeviceState",
     "Evidence",
     "Finding",
+    "HookStatus",
     "HostSample",
     "HubStatus",
     "LiveStack",

@@ -1,0 +1,132 @@
+"""The process that delivers one alert: `python -m vramscope.engine.alerts.deliverer`, the job on its input.
+
+It is a process of its own because names are looked up, certificates checked and programs awaited there, none
+of which the hub may wait for. Why it failed is its last line on stderr; nothing secret is in it.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import NoReturn
+
+import msgspec
+
+from .job import DeliveryJob
+from .payload import make_variables
+from .webhook import WebhookError, post
+
+MAX_REASON_CHARS = 300
+
+
+class DeliveryError(Exception):
+    """The alert did not arrive; the text says why in one sentence."""
+
+
+def main() -> int:
+    """Deliver the job on standard input; return 0, or 1 where it did not arrive."""
+    job = msgspec.json.decode(sys.stdin.buffer.read(), type=DeliveryJob)
+    try:
+        deliver(job)
+    except DeliveryError as error:
+        sys.stderr.write(f"{error}\n"[:MAX_REASON_CHARS])
+        return 1
+    return 0
+
+
+def deliver(job: DeliveryJob) -> None:
+    """Deliver one alert.
+
+    Raises:
+        DeliveryError: It did not arrive.
+    """
+    if job.hook.command is not None:
+        _run_command(job, job.hook.command)
+    else:
+        _post(job)
+
+
+def _run_command(job: DeliveryJob, command: tuple[str, ...]) -> None:
+    """Run a command, and end it with all that it started where it takes too long."""
+    with _open_memory(msgspec.json.encode(job.alert)) as given, _open_memory(b"") as said:
+        try:
+            process = subprocess.Popen(
+                command,
+                stdin=given,
+                stdout=subprocess.DEVNULL,
+                stderr=said,
+                env={**os.environ, **make_variables(job.alert)},
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise DeliveryError(f"{command[0]} cannot be run: {error.strerror}") from error
+        try:
+            code = process.wait(job.hook.timeout_s)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            late = f"had not ended after {job.hook.timeout_s:g} s and was ended"
+            raise DeliveryError(f"{command[0]} {late}") from None
+        if code != 0:
+            last = _last_line(said)
+            raise DeliveryError(f"{command[0]} ended with status {code}" + (f": {last}" if last else ""))
+
+
+def _post(job: DeliveryJob) -> None:
+    """Post to a webhook; what may pass by itself is tried once more."""
+    hook, body = job.hook, msgspec.json.encode(job.alert)
+    for is_last in (False, True):
+        try:
+            with _at_most(hook.timeout_s):
+                post(hook.url or "", body, version=job.alert.version, timeout_s=hook.timeout_s)
+        except (WebhookError, TimeoutError) as error:
+            may_pass = not isinstance(error, WebhookError) or error.may_pass
+            if is_last or not may_pass:
+                reason = str(error) or f"has not answered within {hook.timeout_s:g} s"
+                raise DeliveryError(f"{hook.target} {reason}{', twice' if is_last else ''}") from error
+            time.sleep(hook.retry_after_s)
+        else:
+            return
+
+
+@contextmanager
+def _at_most(duration_s: float) -> Iterator[None]:
+    """Raise TimeoutError when a block takes longer; a socket's own limit begins anew with every byte."""
+
+    def give_up(_number: int, _frame: FrameType | None) -> NoReturn:
+        raise TimeoutError
+
+    signal.signal(signal.SIGALRM, give_up)
+    signal.setitimer(signal.ITIMER_REAL, duration_s)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+@contextmanager
+def _open_memory(content: bytes) -> Iterator[int]:
+    """Yield a file in memory that holds these bytes, to be read from its beginning."""
+    descriptor = os.memfd_create("vramscope-alert")
+    try:
+        os.write(descriptor, content)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _last_line(descriptor: int) -> str:
+    """Return the last line of what a command wrote, as far as it can be printed."""
+    size = os.lseek(descriptor, 0, os.SEEK_END)
+    text = os.pread(descriptor, MAX_REASON_CHARS, max(0, size - MAX_REASON_CHARS)).decode(errors="replace")
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return "".join(c if c.isprintable() else " " for c in lines[-1]) if lines else ""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,213 @@
+"""The hub's end of the hooks: queues with bounds, a process for each delivery, nothing that waits."""
+
+import os
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Literal, cast
+
+import msgspec
+
+from ..bus.processes import own_environment
+from ..clock import Clock, SystemClock
+from ..model import HookStatus
+from ..settings import AlertSettings
+from .crossings import Crossing, is_told
+from .job import DeliveryJob, Hook, list_hooks
+from .payload import Alert, make_alert
+
+MAX_WAITING = 64
+"""Alerts that may wait for one hook; the oldest make room."""
+BURST, PER_MINUTE = 20, 20.0
+"""So many may go out at once, and so many a minute from then on."""
+MAX_REASON_CHARS = 300
+POLL_S = 0.02
+COMMAND = (sys.executable, "-m", "vramscope.engine.alerts.deliverer")
+
+Process = subprocess.Popen[bytes]
+Start = Callable[[bytes], tuple[Process, int]]
+"""Starts a process for a job; returns it and a file in memory that holds what it says."""
+
+
+def start_deliverer(job: bytes) -> tuple[Process, int]:
+    """Start the process that delivers one job; it is given by a file in memory, so that no pipe can block."""
+    given, said = os.memfd_create("vramscope-job"), os.memfd_create("vramscope-said")
+    try:
+        os.write(given, job)
+        os.lseek(given, 0, os.SEEK_SET)
+        process = subprocess.Popen(
+            COMMAND,
+            stdin=given,
+            stdout=subprocess.DEVNULL,
+            stderr=said,
+            env=own_environment(),
+            start_new_session=True,
+        )
+    except BaseException:
+        os.close(said)
+        raise
+    finally:
+        os.close(given)
+    return process, said
+
+
+class HookLane:
+    """One hook: its alerts go out one after the other, in their order.
+
+    Args:
+        hook: Who is told.
+        clock: Injected in tests.
+        start: Starts the process of a delivery.
+    """
+
+    def __init__(self, hook: Hook, clock: Clock, start: Start = start_deliverer) -> None:
+        self._hook, self._clock, self._start = hook, clock, start
+        self._waiting: deque[Alert] = deque()
+        self._process: Process | None = None
+        self._said = -1
+        self._ends_s = 0.0
+        self._tokens, self._refilled_s = float(BURST), clock.monotonic_s()
+        self._delivered = self._failed = self._dropped = 0
+        self._reason: str | None = None
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether an alert waits or is on its way."""
+        return self._process is not None or bool(self._waiting)
+
+    def put(self, alert: Alert) -> None:
+        """Take an alert; when too many wait the oldest is dropped."""
+        if len(self._waiting) >= MAX_WAITING:
+            self._waiting.popleft()
+            self._dropped += 1
+        self._waiting.append(alert)
+
+    def poll(self, *, is_hurried: bool = False) -> None:
+        """Take note of what ended, and send the next alert when that is due.
+
+        Args:
+            is_hurried: Whether alerts go out however many went before.
+        """
+        if self._process is not None:
+            self._look_after(self._process)
+        if self._process is None and self._waiting and (self._take_token() or is_hurried):
+            self._send(self._waiting.popleft())
+
+    def status(self) -> HookStatus:
+        """Return how its alerts fared."""
+        return HookStatus(
+            name=cast('Literal["command", "webhook"]', self._hook.name),
+            target=self._hook.target,
+            delivered=self._delivered,
+            failed=self._failed,
+            dropped=self._dropped,
+            waiting=len(self._waiting) + (self._process is not None),
+            reason=self._reason,
+        )
+
+    def _send(self, alert: Alert) -> None:
+        try:
+            job = msgspec.json.encode(DeliveryJob(self._hook, alert))
+            self._process, self._said = self._start(job)
+        except OSError as error:
+            self._note_failure(f"no process could be started to tell {self._hook.target}: {error.strerror}")
+        self._ends_s = self._clock.monotonic_s() + self._hook.longest_s
+
+    def _look_after(self, process: Process) -> None:
+        code = process.poll()
+        if code is None and self._clock.monotonic_s() >= self._ends_s:
+            process.kill()
+            process.wait()
+            code = process.returncode
+        if code is None:
+            return
+        said, self._process = _read_all(self._said), None
+        if code == 0:
+            self._delivered, self._reason = self._delivered + 1, None
+        else:
+            self._note_failure(said or f"telling {self._hook.target} ended with status {code}")
+
+    def _note_failure(self, reason: str) -> None:
+        self._failed, self._reason = self._failed + 1, f"{self._hook.name}: {reason}"
+
+    def _take_token(self) -> bool:
+        now_s = self._clock.monotonic_s()
+        gained = (now_s - self._refilled_s) * PER_MINUTE / 60
+        self._tokens, self._refilled_s = min(float(BURST), self._tokens + gained), now_s
+        if self._tokens < 1:
+            return False
+        self._tokens -= 1
+        return True
+
+
+class Delivery:
+    """Tells the hooks of a hub of what crosses a line.
+
+    Args:
+        settings: Who is told of what.
+        version: Version of vramscope, told to receivers.
+        clock: Injected in tests.
+        start: Starts the process of a delivery.
+    """
+
+    def __init__(
+        self,
+        settings: AlertSettings,
+        version: str,
+        *,
+        clock: Clock | None = None,
+        start: Start = start_deliverer,
+    ) -> None:
+        self._settings, self._version = settings, version
+        clock = clock or SystemClock()
+        self._lanes = [HookLane(hook, clock, start) for hook in list_hooks(settings)]
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether an alert waits or is on its way."""
+        return any(lane.is_busy for lane in self._lanes)
+
+    def put(self, crossings: Sequence[Crossing]) -> None:
+        """Take crossings; those that the settings ask for are told of."""
+        for crossing in crossings:
+            if crossing.event in self._settings.on and is_told(crossing, self._settings):
+                self.put_alert(make_alert(crossing, self._version))
+
+    def put_alert(self, alert: Alert) -> None:
+        """Take an alert for every hook."""
+        for lane in self._lanes:
+            lane.put(alert)
+
+    def poll(self, *, is_hurried: bool = False) -> None:
+        """Go on with what is on its way; returns at once. Call it at every turn of the hub."""
+        for lane in self._lanes:
+            lane.poll(is_hurried=is_hurried)
+
+    def status(self) -> tuple[HookStatus, ...]:
+        """Return how every hook fared."""
+        return tuple(lane.status() for lane in self._lanes)
+
+    def finish(self, timeout_s: float) -> str | None:
+        """Send what waits, for so long at most; return what was left undone in one sentence, or None.
+
+        A delivery that is on its way by then goes on by itself.
+        """
+        deadline_s = time.monotonic() + timeout_s
+        self.poll(is_hurried=True)
+        while self.is_busy and time.monotonic() < deadline_s:
+            time.sleep(POLL_S)
+            self.poll(is_hurried=True)
+        left = [f"{status.waiting} for the {status.name}" for status in self.status() if status.waiting]
+        return f"alerts that may not have been delivered: {', '.join(left)}" if left else None
+
+
+def _read_all(descriptor: int) -> str:
+    """Return the last line that a process said, fit to be printed, and give its file back."""
+    size = os.lseek(descriptor, 0, os.SEEK_END)
+    data = os.pread(descriptor, 4 * MAX_REASON_CHARS, max(0, size - 4 * MAX_REASON_CHARS))
+    os.close(descriptor)
+    lines = [line.strip() for line in data.decode(errors="replace").splitlines() if line.strip()]
+    last = lines[-1] if lines else ""
+    return "".join(c if c.isprintable() else " " for c in last)[:MAX_REASON_CHARS]

@@ -1,0 +1,90 @@
+"""What a hook is told: one object, `vramscope.alert/1`, and the same in variables for commands."""
+
+from typing import Final, Literal
+
+import msgspec
+
+from ..model import Finding, Severity
+from ..settings.alerts import AlertEvent
+from ..settings.layers import FINDING_PREFIX
+from ..units import format_age
+from .crossings import Crossing
+
+ALERT_SCHEMA: Final = "vramscope.alert/1"
+MAX_VARIABLE_CHARS = 4000
+"""Longest text of a variable: the kernel limits them all together."""
+
+
+class Alert(msgspec.Struct, frozen=True):
+    """One crossing of one finding, as hooks get it."""
+
+    schema: Literal["vramscope.alert/1"]
+    id: str
+    """The same for the same crossing, however often it arrives."""
+    event: AlertEvent
+    text: str
+    """The alert in one line, for chats and pagers."""
+    time_s: float
+    """When it opened, was raised or closed, in seconds since the epoch."""
+    gravest: Severity
+    """The gravest that the finding has been."""
+    finding: Finding
+    """The finding as `vramscope --json` prints it."""
+    version: str
+    """Version of vramscope that sent it."""
+    is_test: bool = False
+    """Whether somebody tries the hook out, and nothing is the matter."""
+
+
+def make_alert(crossing: Crossing, version: str, *, is_test: bool = False) -> Alert:
+    """Return what a hook is told of a crossing."""
+    event, finding, gravest = crossing
+    # A raise is told once for each severity, all else once for a finding.
+    rank = f"-{finding.severity}" if event == "raised" else ""
+    time_s = {"opened": finding.opened_s, "raised": finding.updated_s, "closed": finding.closed_s}[event]
+    return Alert(
+        schema=ALERT_SCHEMA,
+        id=f"{finding.id}-{event}{rank}",
+        event=event,
+        text=("TEST, nothing is the matter. " if is_test else "") + _summarize(event, finding),
+        time_s=finding.updated_s if time_s is None else time_s,
+        gravest=gravest,
+        finding=finding,
+        version=version,
+        is_test=is_test,
+    )
+
+
+def make_variables(alert: Alert) -> dict[str, str]:
+    """Return the variables in which a command finds the alert; what is not known is empty."""
+    finding = alert.finding
+    values = {
+        "EVENT": alert.event,
+        "TEXT": alert.text,
+        "ID": finding.id,
+        "KIND": finding.kind,
+        "SEVERITY": finding.severity,
+        "NODE": finding.node,
+        "DEVICE": finding.device,
+        "DEVICE_UUID": finding.device_uuid,
+        "TITLE": finding.title,
+        "ADVICE": finding.advice,
+        "OPENED_S": f"{finding.opened_s:.3f}",
+        "CLOSED_S": None if finding.closed_s is None else f"{finding.closed_s:.3f}",
+        "IS_TEST": "1" if alert.is_test else "",
+    }
+    return {f"{FINDING_PREFIX}{name}": _clean(value or "") for name, value in values.items()}
+
+
+def _summarize(event: AlertEvent, finding: Finding) -> str:
+    if event == "closed":
+        lasted = format_age(max(0.0, (finding.closed_s or finding.updated_s) - finding.opened_s))
+        return f"{finding.node}: over after {lasted}: {finding.title}"
+    head = f"{finding.node}: {finding.severity}" + (", graver than before" if event == "raised" else "")
+    advice = f" To do: {finding.advice}" if finding.advice else ""
+    return f"{head}: {finding.title.rstrip('.')}.{advice}"
+
+
+def _clean(text: str) -> str:
+    """Return text that can be a variable's: no zero bytes or line breaks, and not endless."""
+    return "".join(c if c.isprintable() else " " for c in text)[:MAX_VARIABLE_CHARS]
