@@ -1,0 +1,133 @@
+"""Fragmentation of every allocator: measured at each sample, told when it costs.
+
+Definitions stand in `docs/verdicts.md`. What decides is what the counters of the allocator say over a window
+that holds the peaks of several steps; segment maps, which come on demand, enrich the readings.
+"""
+
+from collections.abc import Sequence
+
+from ...engine.model import Finding, Sample, SegmentMap
+from ..out_of_memory_track import PROCESS, STARTED, read_evidence
+from ..sample_clock import Passage, SampleClock
+from ..subjects import SubjectKey, subjects_of
+from .model import FragmentationReading, FragmentationTrend
+from .readings import read_track
+from .segment_maps import measure_map
+from .track import KIND, FragmentationTrack
+
+ABSENT_S = 10.0
+"""Seconds after which a subject that is no longer there is forgotten, and its finding closed."""
+
+
+class FragmentationAnalyzer:
+    """Open one finding per allocator whose fragmentation costs, update it, close it when there is room."""
+
+    name = KIND
+
+    def __init__(self) -> None:
+        self._clocks: dict[str, SampleClock] = {}
+        self._tracks: dict[SubjectKey, FragmentationTrack] = {}
+        self._seen_s: dict[SubjectKey, float] = {}
+
+    def observe(self, sample: Sample) -> Sequence[Finding]:
+        """Take one sample and return the findings it opened, updated or closed."""
+        clock = self._clocks.get(sample.node)
+        if clock is None:
+            clock = self._clocks[sample.node] = SampleClock()
+        passage = clock.note(sample.time_s, sample.interval_s)
+        if passage is Passage.LATE:
+            return ()
+        if passage is not Passage.NEXT:
+            self._start_anew(sample.node, sample.time_s)
+        found = []
+        count = 0
+        for subject in subjects_of(sample):
+            if subject.allocator.reserved_bytes is None and subject.allocator.allocated_bytes is None:
+                continue
+            count += 1
+            key = subject.key
+            track = self._tracks.get(key)
+            if track is None:
+                track = self._tracks[key] = FragmentationTrack()
+            self._seen_s[key] = sample.time_s
+            finding = track.observe(subject)
+            if finding is not None:
+                found.append(finding)
+        if len(self._tracks) > count:
+            found.extend(self._forget_absent(sample))
+        return found
+
+    def restore(self, findings: Sequence[Finding]) -> None:
+        """Adopt open findings of this kind; samples up to their last update change nothing about them."""
+        for finding in findings:
+            if finding.kind != KIND or not finding.is_open:
+                continue
+            pid, started = read_evidence(finding, PROCESS), read_evidence(finding, STARTED)
+            key = (
+                finding.node,
+                finding.device_uuid or "",
+                pid if isinstance(pid, int) else None,
+                float(started) if isinstance(started, int | float) else None,
+            )
+            self._tracks[key] = FragmentationTrack.adopt(finding)
+            self._seen_s[key] = finding.updated_s
+
+    def take_map(self, segment_map: SegmentMap) -> None:
+        """Let the readings of a process tell what a segment map says; it decides no finding."""
+        found = measure_map(segment_map)
+        for key, track in self._tracks.items():
+            if key[0] == segment_map.node and key[2] == segment_map.pid:
+                track.take_map(found)
+
+    def readings(self) -> tuple[FragmentationReading, ...]:
+        """Return one reading of each allocator that was seen in the last seconds."""
+        found = (read_track(key, track) for key, track in self._tracks.items())
+        return tuple(reading for reading in found if reading is not None)
+
+    def trend(self, key: SubjectKey) -> FragmentationTrend | None:
+        """Return how the best measure of an allocator went; None where nothing was measured.
+
+        Args:
+            key: `FragmentationReading.key`.
+        """
+        track = self._tracks.get(key)
+        trend = None if track is None else track.trend
+        return None if trend is None else trend.describe()
+
+    def _forget_absent(self, sample: Sample) -> list[Finding]:
+        now_s, found = sample.time_s, []
+        gone = [
+            key
+            for key, seen_s in self._seen_s.items()
+            if key[0] == sample.node and now_s - seen_s >= max(ABSENT_S, 3 * sample.interval_s)
+        ]
+        waiting = _find_waiting(sample) if gone else set()
+        for key in gone:
+            if key in waiting:
+                continue
+            finding = self._tracks.pop(key).end(now_s, _explain_absence(key))
+            del self._seen_s[key]
+            if finding is not None:
+                found.append(finding)
+        return found
+
+    def _start_anew(self, node: str, now_s: float) -> None:
+        for key, track in self._tracks.items():
+            if key[0] == node:
+                track.start_anew()
+                self._seen_s[key] = min(self._seen_s[key], now_s)
+
+
+def _find_waiting(sample: Sample) -> set[SubjectKey]:
+    """Return those whose figures are old and who may come back: stale processes and devices."""
+    node = sample.node
+    ranks = {
+        (node, rank.device_uuid or "", rank.pid, rank.started_s)
+        for rank in sample.ranks
+        if rank.state == "stale"
+    }
+    return ranks | {(node, device.uuid, None, None) for device in sample.devices if device.state == "stale"}
+
+
+def _explain_absence(key: SubjectKey) -> str:
+    return "the device is no longer listed" if key[2] is None else "the process has ended"

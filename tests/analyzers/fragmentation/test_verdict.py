@@ -1,0 +1,143 @@
+"""Findings on fragmentation: told when it costs, never for a cache, on jobs of the allocator model."""
+
+import pytest
+
+from vramscope.analyzers.allocator_model import AllocatorOutOfMemoryError
+from vramscope.analyzers.fragmentation import FragmentationAnalyzer
+from vramscope.engine.model import (
+    AllocatorReading,
+    DeviceSample,
+    Finding,
+    MemoryReading,
+    RankSample,
+    Sample,
+    StepReading,
+)
+from vramscope.engine.units import GIB, MIB
+
+from ..restart import last_words, restart, watch
+from .jobs import Job, vary
+
+LENGTHS = (4000, 12000)
+
+
+def found_in(job: Job, steps: int) -> list[Finding]:
+    analyzer = FragmentationAnalyzer()
+    found: list[Finding] = []
+    try:
+        for sample in job.run(steps):
+            found.extend(analyzer.observe(sample))
+    except AllocatorOutOfMemoryError:
+        pytest.fail("the job was meant to fit")
+    return found
+
+
+@pytest.mark.parametrize("capacity_mib", [4096, 1200, 1000])
+def test_a_cache_of_variable_lengths_is_no_finding_with_much_room_or_little(capacity_mib: int) -> None:
+    job = Job(capacity_mib * MIB, vary(1, *LENGTHS))
+    assert found_in(job, 300) == []
+    if capacity_mib == 4096:
+        assert job.allocator.reserved_bytes > 1.6 * 620 * MIB, "the job was to keep a large cache"
+
+
+def test_a_refusal_while_enough_is_stranded_is_critical_at_once_and_closes_once_it_is_over() -> None:
+    opened, *_, last = found_in(Job(1300 * MIB, vary(1, *LENGTHS), keep=200), 400)
+    assert (opened.kind, opened.severity, opened.device) == ("fragmentation", "critical", "0")
+    assert opened.title == "rank 0 was refused memory once while 86 MiB of its own lay stranded in segments"
+    assert opened.opened_s < 100.0
+    assert (last.id, last.is_open) == (opened.id, False)
+    assert "expandable_segments" in opened.advice
+
+
+def test_expandable_segments_leave_nothing_to_tell_in_the_same_job() -> None:
+    job = Job(1300 * MIB, vary(1, *LENGTHS), keep=200, settings="expandable_segments:True")
+    assert found_in(job, 300) == []
+
+
+def pinned(
+    time_s: float, stranded_gib: float | None, *, peak_gib: float = 65.0, retries: int | None = 0
+) -> Sample:
+    """Return a sample of a process on a card of 80 GiB whose reserved memory has grown to 78 GiB."""
+    stranded = None if stranded_gib is None else round(stranded_gib * GIB)
+    allocator = AllocatorReading(
+        allocated_bytes=round(peak_gib * GIB),
+        reserved_bytes=78 * GIB,
+        inactive_split_bytes=stranded,
+        retries=retries,
+    )
+    step = StepReading(int(time_s / 2), time_s)
+    rank = RankSample(pid=7, started_s=1.0, device_uuid="GPU-0", allocator=allocator, step=step)
+    memory = MemoryReading(total_bytes=80 * GIB, used_bytes=78 * GIB, free_bytes=2 * GIB)
+    return Sample("n", int(time_s), time_s, 2.0, (DeviceSample("GPU-0", 0, memory=memory),), ranks=(rank,))
+
+
+def run_of(*parts: tuple[int, Sample]) -> list[Sample]:
+    """Return so many samples of each kind, one every two seconds."""
+    run: list[Sample] = []
+    for count, kind in parts:
+        allocator = kind.ranks[0].allocator
+        assert allocator is not None
+        stranded = allocator.inactive_split_bytes
+        for _ in range(count):
+            run.append(
+                pinned(
+                    2.0 * len(run),
+                    None if stranded is None else stranded / GIB,
+                    peak_gib=(allocator.allocated_bytes or 0) / GIB,
+                    retries=allocator.retries,
+                )
+            )
+    return run
+
+
+NEAR, FAR, FREE = pinned(0, 12.0), pinned(0, 12.0, peak_gib=50.0), pinned(0, 1.0)
+
+
+def test_much_stranded_with_little_room_beside_it_opens_late_and_low() -> None:
+    (opened,) = watch(FragmentationAnalyzer(), run_of((400, NEAR)))
+    assert opened.severity == "low"
+    assert (
+        opened.title
+        == "process 7 has 12.0 GiB stranded in segments even at its peaks, and only 3.0 GiB left beside"
+    )
+    assert 300 <= opened.opened_s <= 340
+
+
+@pytest.mark.parametrize("kind", [FAR, FREE, pinned(0, None)])
+def test_as_much_stranded_with_room_beside_it_or_little_stranded_is_nothing(kind: Sample) -> None:
+    assert watch(FragmentationAnalyzer(), run_of((600, kind))) == []
+
+
+def test_it_closes_with_room_and_does_not_ring_twice_in_between() -> None:
+    between = pinned(0, 9.0, peak_gib=66.0)
+    found = watch(FragmentationAnalyzer(), run_of((300, NEAR), (300, between), (300, NEAR), (300, FAR)))
+    assert len({finding.id for finding in found}) == 1
+    assert found[-1].closed_s is not None
+    assert found[-1].evidence[-1].value == "enough room is left beside what is stranded"
+
+
+def test_a_count_that_was_reset_is_no_refusal() -> None:
+    run = run_of((100, pinned(0, 12.0, peak_gib=60.0, retries=9)), (100, pinned(0, 12.0, peak_gib=60.0)))
+    assert watch(FragmentationAnalyzer(), run) == []
+
+
+def test_a_process_that_ends_closes_its_finding() -> None:
+    run = run_of((300, NEAR))
+    device = run[0].devices
+    empty = [Sample("n", 1000 + n, 600.0 + 2 * n, 2.0, device) for n in range(10)]
+    found = watch(FragmentationAnalyzer(), [*run, *empty])
+    assert found[-1].evidence[-1].value == "the process has ended"
+
+
+def test_a_gap_starts_the_window_anew() -> None:
+    run = run_of((600, NEAR))
+    with_gap = [sample for sample in run if not 200 <= sample.time_s < 230]
+    (opened,) = watch(FragmentationAnalyzer(), with_gap)
+    assert opened.opened_s >= 230 + 300
+
+
+@pytest.mark.parametrize("at", [1, 100, 200, 300, 450, 700, 899])
+def test_a_restarted_worker_goes_on_with_the_same_finding(at: int) -> None:
+    run = run_of((400, NEAR), (500, FAR))
+    expected = last_words(watch(FragmentationAnalyzer(), run))
+    assert last_words(restart(FragmentationAnalyzer, run, at)) == expected
