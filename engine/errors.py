@@ -3,6 +3,7 @@
 VramscopeError                 the root; carries the exit code of its class
 ├── UsageError                 a wrong flag, setting or value            (2)
 ├── InputFileError             a file that cannot be read or understood  (2)
+├── OutputFileError            a file or folder that cannot be written   (2)
 ├── SourceUnavailableError     nothing to measure with                   (4)
 │   ├── LibraryMissingError    libnvidia-ml.so.1 was not found           (4)
 │   ├── DriverNotLoadedError   the library is there, the driver is not   (5)
@@ -38,6 +39,12 @@ class UsageError(VramscopeError):
 
 class InputFileError(VramscopeError):
     """A file that cannot be read or understood; the text names file, position and expectation."""
+
+    exit_code = 2
+
+
+class OutputFileError(VramscopeError):
+    """A file or folder that cannot be written; the text names it, the reason and what to do."""
 
     exit_code = 2
 

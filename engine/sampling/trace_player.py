@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+from collections.abc import Iterator
 from pathlib import Path
 
 from ..clock import Clock, SystemClock
@@ -64,6 +65,11 @@ class TracePlayer:
         self._ranks = [TraceRank(trace, identity, capacity_bytes) for trace in run.ranks]
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences about what the figures are and what was left out."""
+        return self._notes
+
+    @property
     def is_ended(self) -> bool:
         """Whether the last sample of the trace was taken."""
         return self._tick > self._last_tick
@@ -86,6 +92,11 @@ class TracePlayer:
         while len(samples) < TAKE_LIMIT and self.wait_s() <= 0:
             samples.append(self._make_sample())
         return samples
+
+    def play_at_once(self) -> Iterator[Sample]:
+        """Yield all samples that are left without waiting until they are due."""
+        while not self.is_ended:
+            yield self._make_sample()
 
     def stop(self) -> None:
         """End; nothing is due any more."""

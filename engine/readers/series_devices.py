@@ -1,0 +1,74 @@
+"""Devices of a series, whatever its column of devices holds: numbers, `cuda:1`, UUIDs, names of any kind."""
+
+import re
+
+from .series_record import MOST_DEVICES, RecordError, SeriesDevice, show_cell
+
+_NUMBERED = re.compile(r"(?:cuda:|gpu[ _:-]?|device[ _:-]?)?([+-]?\d{1,9})(?:\.0+)?", re.IGNORECASE)
+_UUID = re.compile(r"(?:GPU|MIG)-[0-9a-fA-F][0-9a-fA-F/-]{7,}")
+
+
+class SeriesDevices:
+    """Knows each device by its cell, and gives indexes to those that have none."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[str, SeriesDevice] = {}
+        self._taken: set[int] = set()
+
+    def find(self, cell: str) -> SeriesDevice:
+        """Return the device that a cell names.
+
+        Raises:
+            RecordError: The cell is empty, or there are too many devices for this to be a column of devices.
+        """
+        text = cell.strip()
+        if not text:
+            raise RecordError("device", "device is empty, expected a number or a name")
+        number = _NUMBERED.fullmatch(text)
+        key = str(int(number.group(1))) if number else text
+        known = self._by_key.get(key)
+        return known if known is not None else self._add(key, text, is_number=number is not None)
+
+    def identify(self, uuid: str | None, index: int | None, label: str, name: str | None) -> SeriesDevice:
+        """Return the device of a log that tells UUID, index, or only some other identity as its label."""
+        key = uuid or (f"{index}" if index is not None else label)
+        known = self._by_key.get(key)
+        if known is None:
+            known = self._add(
+                key, label, is_number=uuid is None and index is not None, index=index, name=name
+            )
+        return known
+
+    def describe_names(self) -> tuple[str, ...]:
+        """Return a sentence with the indexes of devices that the input knows by name."""
+        named = [device for device in self._by_key.values() if device.label != str(device.index)]
+        named = [device for device in named if not _NUMBERED.fullmatch(device.label)]
+        if not named:
+            return ()
+        shown = ", ".join(f"{show_cell(device.label)} is {device.index}" for device in named[:4])
+        more = f" and {len(named) - 4:,} more" if len(named) > 4 else ""
+        return (f"devices without a number were numbered in order: {shown}{more}",)
+
+    def _add(
+        self, key: str, label: str, *, is_number: bool, index: int | None = None, name: str | None = None
+    ) -> SeriesDevice:
+        if len(self._by_key) >= MOST_DEVICES:
+            raise RecordError(
+                "devices",
+                f"device {show_cell(label)} is one too many, expected at most {MOST_DEVICES:,} devices",
+            )
+        number = int(key) if is_number else self._next_index() if index is None else index
+        if is_number and number in self._taken:
+            raise RecordError(
+                "device",
+                f"device {number} stands for one without a number already, expected one way to name them",
+            )
+        is_real = _UUID.fullmatch(key) is not None
+        uuid = key if is_real else f"index-{number}" if is_number else f"name-{key}"
+        device = SeriesDevice(uuid, number, label, is_uuid_real=is_real, name=name)
+        self._by_key[key] = device
+        self._taken.add(number)
+        return device
+
+    def _next_index(self) -> int:
+        return next(number for number in range(MOST_DEVICES + 1) if number not in self._taken)

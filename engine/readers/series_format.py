@@ -1,0 +1,78 @@
+"""Which format a series is in: its content says, not its name."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from ..errors import InputFileError
+from .input_file import show_path
+from .nvidia_smi_header import guess_log_header, parse_log_header
+from .series_cells import is_skipped
+from .series_header import parse_series_header
+from .series_record import RecordError, SeriesFormat, show_cell
+from .text_lines import LineFile
+
+ACCEPTED = (
+    "expected a series CSV (time_s,device,allocated_bytes,...), a log of nvidia-smi "
+    "--query-gpu=timestamp,index,memory.used,memory.total --format=csv, a memory trace or the folder of a "
+    "run, or exported snapshots (JSON)"
+)
+_FIRST_KEY = re.compile(r'\s*\{\s*"([^"]{0,64})"')
+_BINARY = ("\ufffd", "\0")
+"""What the first character of a pickle becomes, read as text; and what no text has."""
+
+
+def recognize_series(path: Path) -> SeriesFormat:
+    """Return the format of an input; a folder can only be a run of memory traces.
+
+    Raises:
+        InputFileError: It cannot be read, or is in no format that can be played as a series.
+    """
+    if path.is_dir():
+        return "memory trace"
+    file = LineFile(path)
+    try:
+        lines = file.head_lines()
+    finally:
+        file.close()
+    first = next(((number, line) for number, line in enumerate(lines, 1) if not is_skipped(line)), None)
+    if first is None:
+        raise InputFileError(f"{show_path(path)}: no line of data in it; its writer may not have finished")
+    kind = _recognize_json("\n".join(lines)) or _recognize_lines(lines)
+    if kind is None:
+        raise InputFileError(f"{show_path(path)}: {_describe_stranger(*first)}; {ACCEPTED}")
+    return kind
+
+
+def _recognize_json(text: str) -> SeriesFormat | None:
+    key = _FIRST_KEY.match(text)
+    if key is None:
+        return None
+    if key[1].isdecimal():
+        return "memory trace"
+    return "snapshot export" if key[1] in ("metadata", "snapshots") else None
+
+
+def _recognize_lines(lines: list[str]) -> SeriesFormat | None:
+    for line in lines:
+        if _is_of(line, parse_series_header):
+            return "series CSV"
+        if _is_of(line, parse_log_header) or _is_of(line, guess_log_header):
+            return "nvidia-smi log"
+    return None
+
+
+def _is_of(line: str, parse: Callable[[str], object | None]) -> bool:
+    """Tell whether a line is a header of a kind, though perhaps one that its reader refuses."""
+    try:
+        return parse(line) is not None
+    except RecordError:
+        return True
+
+
+def _describe_stranger(number: int, line: str) -> str:
+    if line.startswith(_BINARY) or "\0" in line:
+        return "a binary file (a memory snapshot is opened by: vramscope inspect FILE)"
+    if line.lstrip().startswith(("{", "[")):
+        return "JSON that is no series (a flight record is opened by: vramscope inspect FILE)"
+    return f"line {number}: {show_cell(line)} is no header of a series"

@@ -1,0 +1,136 @@
+"""What readers of series have in common: records of devices over time, and the count of what was left out."""
+
+from collections.abc import Iterator
+from typing import Literal, Protocol
+
+import msgspec
+
+from ..model import DeviceState
+
+SeriesFormat = Literal["series CSV", "nvidia-smi log", "memory trace", "snapshot export"]
+MOST_DEVICES = 4096
+"""A column that names more is no column of devices."""
+MOST_BYTES = 2**50
+"""No device has a pebibyte; a larger figure is none of memory."""
+MOST_SECONDS = 1e10
+"""The year 2286; a larger figure is not in seconds."""
+WALL_CLOCK_FROM_S = 1e9
+"""Seconds from which a time is one since the epoch (September 2001), not one since a start."""
+_SHOWN_KINDS = 4
+
+
+class SeriesDevice(msgspec.Struct, frozen=True):
+    """A device as a series names it."""
+
+    uuid: str
+    """UUID where the input has one, else made up of what it has (`index-0`)."""
+    index: int
+    label: str
+    """As the input writes it: `0`, `cuda:1`, `node3/gpu2`."""
+    is_uuid_real: bool = False
+    name: str | None = None
+
+
+class SeriesRecord(msgspec.Struct, frozen=True, gc=False):
+    """One device at one time. None means unmeasured."""
+
+    line: int
+    """Line of the file, or position in it, from 1."""
+    time_s: float
+    device: SeriesDevice
+    allocated_bytes: int | None = None
+    reserved_bytes: int | None = None
+    used_bytes: int | None = None
+    total_bytes: int | None = None
+    step: int | None = None
+    free_bytes: int | None = None
+    utilization_percent: float | None = None
+    temperature_c: float | None = None
+    power_w: float | None = None
+    state: DeviceState = "ok"
+    reason: str | None = None
+
+
+class SeriesReader(Protocol):
+    """Reads the records of one file, once and in the order of the file."""
+
+    format: SeriesFormat
+
+    @property
+    def has_allocator(self) -> bool:
+        """Whether the input has figures of the allocator at all."""
+        ...
+
+    def records(self) -> Iterator[SeriesRecord]:
+        """Yield the records; what cannot be used is counted in `notes`."""
+        ...
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences about what was left out or reinterpreted; complete after the last record."""
+        ...
+
+    @property
+    def read_share(self) -> float:
+        """Share of the file that was read so far, from 0 to 1."""
+        ...
+
+    def explain_absence(self) -> str:
+        """Return one line that says why there is no record at all, and what was expected."""
+        ...
+
+    def close(self) -> None:
+        """Stop before the end."""
+        ...
+
+
+class RecordError(ValueError):
+    """One record cannot be used; caught where records are counted, never shown by itself."""
+
+    def __init__(self, kind: str, detail: str) -> None:
+        super().__init__(detail)
+        self.kind = kind
+
+
+class LeftOut:
+    """Counts records that were left out, by kind, with the first place of each."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[str, tuple[int, str]] = {}
+        self.count = 0
+
+    def add(self, kind: str, place: str, detail: str) -> None:
+        """Count one; only the first of a kind is remembered."""
+        seen, first = self._kinds.get(kind, (0, f"{place}: {detail}"))
+        self._kinds[kind] = (seen + 1, first)
+        self.count += 1
+
+    @property
+    def first(self) -> str | None:
+        """The first place and detail of all."""
+        return next((first for _, first in self._kinds.values()), None)
+
+    def notes(self) -> tuple[str, ...]:
+        """Return a sentence for each kind, the most frequent ones first."""
+        kinds = sorted(self._kinds.values(), key=lambda kind: -kind[0])
+        more = sum(count for count, _ in kinds[_SHOWN_KINDS:])
+        rest = (f"{_count(more)} left out for other reasons",) if more else ()
+        return (*(_describe(count, first) for count, first in kinds[:_SHOWN_KINDS]), *rest)
+
+
+def _describe(count: int, first: str) -> str:
+    return (
+        f"{_count(count)} left out: {first}"
+        if count == 1
+        else f"{_count(count)} left out, the first at {first}"
+    )
+
+
+def _count(count: int) -> str:
+    return "1 record was" if count == 1 else f"{count:,} records were"
+
+
+def show_cell(text: str) -> str:
+    """Return what a cell holds as it may be printed, shortened."""
+    short = text.strip()
+    return ascii(short if len(short) <= 24 else f"{short[:21]}...")

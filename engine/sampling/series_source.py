@@ -1,0 +1,124 @@
+"""Opens what a person hands over as a series of samples, whichever of the known formats it is in."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal, Protocol
+
+from ..errors import UsageError
+from ..model import Sample
+from ..readers.nvidia_smi_log import NvidiaSmiLog
+from ..readers.series import SeriesFile
+from ..readers.series_format import recognize_series
+from ..readers.series_record import SeriesFormat, SeriesReader
+from ..readers.snapshot_export import SnapshotExport
+from .series_player import SeriesPlayer
+from .trace_player import TracePlayer
+
+_LONGEST_INTERVAL_S = 86400.0
+
+
+class SampleSource(Protocol):
+    """Samples of one input, from its first to its last, without waiting."""
+
+    path: Path
+    format: SeriesFormat
+    node: str
+    """Name of the node that the samples are of."""
+    clock: Literal["wall", "trace"]
+    """`wall` where times are seconds since the epoch, `trace` where they are the input's own."""
+    interval_s: float
+    """Nominal length of one tick in seconds."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences about what limits the figures; complete after the last sample."""
+        ...
+
+    @property
+    def read_share(self) -> float:
+        """Share of the input that was read so far, from 0 to 1."""
+        ...
+
+    def samples(self) -> Iterator[Sample]:
+        """Yield the samples in order of time; to be called once."""
+        ...
+
+    def label(self, uuid: str) -> str:
+        """Return a device as the input writes it."""
+        ...
+
+    def real_uuid(self, uuid: str) -> str | None:
+        """Return the UUID of a device where the input tells it, None where it was made up."""
+        ...
+
+    def close(self) -> None:
+        """Stop before the end."""
+        ...
+
+
+class TraceSource:
+    """The samples of a run of memory traces."""
+
+    format: SeriesFormat = "memory trace"
+    clock: Literal["wall", "trace"] = "trace"
+
+    def __init__(self, path: Path, *, capacity_bytes: int | None, interval_s: float | None) -> None:
+        self.path = path
+        self.interval_s = 0.1 if interval_s is None else interval_s
+        self._player = TracePlayer(path, interval_s=self.interval_s, capacity_bytes=capacity_bytes)
+        self.node = self._player.node
+        self.notes: tuple[str, ...] = self._player.notes
+        self.read_share = 1.0
+        """Traces are read whole before they play."""
+        self._labels: dict[str, str] = {}
+
+    def samples(self) -> Iterator[Sample]:
+        """Yield the samples in order of time; to be called once."""
+        for sample in self._player.play_at_once():
+            self._labels.update((device.uuid, device.label) for device in sample.devices)
+            yield sample
+
+    def label(self, uuid: str) -> str:
+        """Return a device as the input writes it: the number of its rank."""
+        return self._labels[uuid]
+
+    def real_uuid(self, uuid: str) -> None:
+        """Return None: a trace does not tell UUIDs."""
+
+    def close(self) -> None:
+        """Stop before the end: nothing is held open."""
+
+
+def open_series(
+    path: Path, *, capacity_bytes: int | None = None, interval_s: float | None = None
+) -> SampleSource:
+    """Open a series CSV, a log of nvidia-smi, memory traces or exported snapshots; its content says which.
+
+    Args:
+        path: A file, or the folder of a run of memory traces.
+        capacity_bytes: Capacity of devices whose input does not tell it.
+        interval_s: Length of one tick, where it shall not be told from the times.
+
+    Raises:
+        InputFileError: It cannot be read, is none of these, or holds no record that can be used.
+        UsageError: Interval or capacity make no sense.
+    """
+    _check_settings(capacity_bytes, interval_s)
+    kind = recognize_series(path)
+    if kind == "memory trace":
+        return TraceSource(path, capacity_bytes=capacity_bytes, interval_s=interval_s)
+    reader: SeriesReader
+    if kind == "series CSV":
+        reader = SeriesFile(path)
+    elif kind == "nvidia-smi log":
+        reader = NvidiaSmiLog(path)
+    else:
+        reader = SnapshotExport(path)
+    return SeriesPlayer(reader, path, capacity_bytes=capacity_bytes, interval_s=interval_s)
+
+
+def _check_settings(capacity_bytes: int | None, interval_s: float | None) -> None:
+    if capacity_bytes is not None and capacity_bytes <= 0:
+        raise UsageError(f"capacity {capacity_bytes} bytes is out of range; expected a size such as 80GiB")
+    if interval_s is not None and not 0.001 <= interval_s <= _LONGEST_INTERVAL_S:
+        raise UsageError(f"interval {interval_s:g} s is out of range; expected 0.001 s to a day")
