@@ -1,15 +1,21 @@
 """How near a device is to running out of memory, as far as anybody can say."""
 
+import math
 from collections.abc import Sequence
 
 import msgspec
 
-from ..engine.model import SEVERITIES, DeviceSample, Finding, RiskLevel
+from ..engine.model import SEVERITIES, Assessment, DeviceSample, Finding, RiskLevel, Sample
 from ..engine.units import format_age
 from .capacity import KIND as CAPACITY
 from .out_of_memory_track import OOM_MET, RETRIES
 
-_DECISIVE = ("oom", CAPACITY, OOM_MET, RETRIES)
+DECISIVE = ("oom", CAPACITY, OOM_MET, RETRIES)
+"""Kinds of findings that are about running out of memory."""
+LEVELS: tuple[RiskLevel, ...] = ("low", "unknown", *SEVERITIES[1:])
+"""From the least to the most worrying: what is unknown outweighs what is known to be low."""
+
+_UNKNOWN = LEVELS.index("unknown")
 
 
 class Risk(msgspec.Struct, frozen=True):
@@ -17,36 +23,88 @@ class Risk(msgspec.Struct, frozen=True):
 
     level: RiskLevel
     reason: str
-    """A few words for a person; for a known level the finding's own sentence."""
+    """A few words for a person; where a finding says so, the finding's own sentence."""
+    oom_s: float | None = None
+    """When memory is expected to run out, in the samples' own clock; None where that is not foreseen."""
+
+    def time_left_s(self, now_s: float) -> float | None:
+        """Return the whole seconds that are left, where there is a risk of which one can say that."""
+        if self.oom_s is None or LEVELS.index(self.level) <= _UNKNOWN:
+            return None
+        return float(max(0, round(self.oom_s - now_s)))
 
 
-def assess_risk(device: DeviceSample, findings: Sequence[Finding]) -> Risk:
+def assess_risk(
+    device: DeviceSample, findings: Sequence[Finding], assessments: Sequence[Assessment] = ()
+) -> Risk:
     """Return the out-of-memory risk of one device.
 
-    A forecast is an open finding of kind `oom`. Recorded use above the capacity that was asked about
-    (`capacity`), an error that was met (`oom_met`) and a device that refused its allocator memory (`retries`)
-    are facts and count as much; without any the level is `unknown`, because a caching allocator fills a
-    device in healthy jobs too.
+    A forecast is an assessment, or an open finding of kind `oom`. Recorded use above the capacity that was
+    asked about (`capacity`), an error that was met (`oom_met`) and a device that refused its allocator memory
+    (`retries`) are facts and count as much; the gravest counts. Without any the level is `unknown`, because a
+    caching allocator fills a device in healthy jobs too; and so it is where the figures are old, unless the
+    last word was grave.
 
     Args:
         device: The device at its newest tick.
         findings: Findings of its node, of any kind, open or closed.
+        assessments: What is known of each process of its node, the newest word of each.
     """
     if device.state == "lost":
         return Risk("unknown", "device lost")
-    forecast = _gravest_forecast(device, findings)
-    if forecast is not None:
-        return Risk(forecast.severity, forecast.title)
+    fact, word = _gravest_finding(device, findings), _gravest_assessment(device, assessments)
+    oom_s = None if word is None or word.oom_in_s is None else word.time_s + word.oom_in_s
+    if fact is not None and (word is None or _weigh(fact.severity) >= _weigh(word.level)):
+        return Risk(fact.severity, fact.title, oom_s)
+    is_told = word is not None and (device.state in ("ok", "unsupported") or _weigh(word.level) > _UNKNOWN)
+    if word is not None and is_told:
+        return Risk(word.level, word.reason, oom_s)
     if device.state == "ended":
         return Risk("unknown", "ended" if device.age_s is None else f"ended {format_age(device.age_s)} ago")
     return Risk("unknown", _explain_unknown(device))
 
 
-def _gravest_forecast(device: DeviceSample, findings: Sequence[Finding]) -> Finding | None:
+def find_assessments(device: DeviceSample, assessments: Sequence[Assessment]) -> list[Assessment]:
+    """Return what is assessed of the processes on a device, or of the device as a whole."""
+    return [assessment for assessment in assessments if assessment.device_uuid == device.uuid]
+
+
+def doubt_silent(sample: Sample, assessments: Sequence[Assessment]) -> tuple[Assessment, ...]:
+    """Return assessments as of a sample: of a process that does not report only a grave word stands."""
+    silent = {(rank.pid, rank.started_s) for rank in sample.ranks if rank.state == "stale"}
+    if not silent:
+        return tuple(assessments)
+    return tuple(
+        msgspec.structs.replace(assessment, level="unknown", reason="its process does not report")
+        if (assessment.pid, assessment.started_s) in silent and _weigh(assessment.level) < _UNKNOWN
+        else assessment
+        for assessment in assessments
+    )
+
+
+def _weigh(level: RiskLevel) -> int:
+    return LEVELS.index(level)
+
+
+def _gravest_assessment(device: DeviceSample, assessments: Sequence[Assessment]) -> Assessment | None:
+    """Return the assessment that counts: the gravest, of those the one that foresees the soonest end."""
+    if device.state == "ended":
+        return None
+    return max(
+        find_assessments(device, assessments),
+        key=lambda found: (
+            _weigh(found.level),
+            -(math.inf if found.oom_in_s is None else found.time_s + found.oom_in_s),
+        ),
+        default=None,
+    )
+
+
+def _gravest_finding(device: DeviceSample, findings: Sequence[Finding]) -> Finding | None:
     forecasts = [
         finding
         for finding in findings
-        if finding.kind in _DECISIVE and finding.is_open and finding.device_uuid == device.uuid
+        if finding.kind in DECISIVE and finding.is_open and finding.device_uuid == device.uuid
     ]
     return max(forecasts, key=lambda finding: SEVERITIES.index(finding.severity), default=None)
 

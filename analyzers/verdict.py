@@ -5,21 +5,19 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from ..engine.model import SEVERITIES, DeviceSample, Finding, RiskLevel, Sample
+from ..engine.model import SEVERITIES, Assessment, DeviceSample, Finding, RiskLevel, Sample
 from ..engine.model.finding import is_last_word
-from ..engine.units import format_age, format_bytes, format_gib
+from ..engine.units import format_age
 from .absence import describe_absence
 from .capacity import KIND as CAPACITY
 from .capacity import peak_bytes
-from .device_names import name_device, name_devices
+from .device_names import name_devices
 from .error_words import describe_error
 from .fit import Peaks, describe_fit
 from .out_of_memory_track import OOM_MET
-from .risk import Risk, assess_risk
+from .risk import DECISIVE, LEVELS, Risk, assess_risk, doubt_silent
 from .sentence import Sentence
-
-_LEVELS: tuple[RiskLevel, ...] = ("low", "unknown", *SEVERITIES[1:])
-"""From the least to the most worrying: what is unknown outweighs what is known to be low."""
+from .state_words import describe_state
 
 Clause = tuple[str, ...]
 
@@ -44,7 +42,10 @@ def _remember_nothing(_: str) -> None:
 
 
 def summarize(
-    sample: Sample | None, findings: Sequence[Finding], peaks: Peaks = _remember_nothing
+    sample: Sample | None,
+    findings: Sequence[Finding],
+    peaks: Peaks = _remember_nothing,
+    assessments: Sequence[Assessment] = (),
 ) -> Verdict:
     """Return the verdict on one node: lost and stale devices, then the gravest finding or what is known.
 
@@ -54,17 +55,19 @@ def summarize(
         sample: The newest sample, or None before the first.
         findings: Findings of the node, open or closed.
         peaks: The most that each device used so far; without it the newest sample alone is known.
+        assessments: How near each process is to running out of memory.
     """
     if sample is None:
         return Verdict("unknown", Sentence((("Waiting for the first figures", "Waiting…"),)))
     if not sample.devices:
         return _summarize_absence(sample, findings)
-    risks = {device.uuid: assess_risk(device, findings) for device in sample.devices}
+    known = doubt_silent(sample, assessments)
+    risks = {device.uuid: assess_risk(device, findings, known) for device in sample.devices}
     lead = _find_lead(sample, findings)
     fit = describe_fit(sample, peaks) if lead is None else None
     troubled, answer = [*_describe_troubled(sample.devices)], [*_describe_lead(lead, sample, findings)]
     if lead is None:
-        answer = [fit] if fit is not None else [*_describe_state(sample, findings, risks)]
+        answer = [fit] if fit is not None else [*describe_state(sample, findings, risks, known)]
     clauses = (*answer, *troubled) if sample.clock == "trace" else (*troubled, *answer)
     return Verdict("low" if fit is not None else _rate(risks.values(), lead), Sentence(clauses))
 
@@ -81,7 +84,7 @@ def _rate(risks: Iterable[Risk], lead: Finding | None) -> RiskLevel:
     levels: list[RiskLevel] = [risk.level for risk in risks]
     if lead is not None:
         levels.append(lead.severity)
-    return max(levels, key=_LEVELS.index)
+    return max(levels, key=LEVELS.index)
 
 
 def _find_lead(sample: Sample, findings: Sequence[Finding]) -> Finding | None:
@@ -102,10 +105,15 @@ def _find_lead(sample: Sample, findings: Sequence[Finding]) -> Finding | None:
     return max(grave, key=_weigh, default=max(last_words, key=lambda f: f.updated_s, default=None))
 
 
-def _weigh(finding: Finding) -> tuple[int, bool, int, float]:
-    """Return what makes one finding graver than another: forecasts first, then the highest recorded peak."""
+def _weigh(finding: Finding) -> tuple[bool, int, bool, int, float]:
+    """Return what makes one finding tell more than another.
+
+    What is about running out of memory goes before its causes, then the graver one; forecasts first, then
+    the highest recorded peak.
+    """
+    severity = SEVERITIES.index(finding.severity)
     peak = peak_bytes(finding) if finding.kind == CAPACITY else 0
-    return SEVERITIES.index(finding.severity), finding.kind == "oom", peak, finding.opened_s
+    return finding.kind in DECISIVE, severity, finding.kind == "oom", peak, finding.opened_s
 
 
 def _describe_lead(lead: Finding | None, sample: Sample, findings: Sequence[Finding]) -> Iterator[Clause]:
@@ -118,10 +126,22 @@ def _describe_lead(lead: Finding | None, sample: Sample, findings: Sequence[Find
 
 
 def _shorten_title(title: str) -> Clause:
-    """Return a title, then without its interval, without the tail of its cause, without its cause."""
+    """Return a title, then without its interval, without the tail of its cause, without its cause.
+
+    In little room the place in the program is all that is left of the cause, and figures stand closer.
+    """
     plain = re.sub(r"\s*\([^()]*\d[^()]*%[^()]*\)", "", title)
     without_tail = plain.rsplit(", ", 1)[0] if ": " in plain.rsplit(", ", 1)[0] else plain
-    return tuple(dict.fromkeys((title, plain, without_tail, plain.split(": ", 1)[0])))
+    head, _, cause = plain.partition(": ")
+    brief, place = _abbreviate(head), re.search(r"\S+\.py:\d+", cause)
+    tail = (f"{brief}: {place[0].rstrip(',;.')}", brief) if place else (head, brief)
+    return tuple(dict.fromkeys((title, plain, without_tail, *tail)))
+
+
+def _abbreviate(head: str) -> str:
+    """Return `GPU 5 OOM in 1m16s` for `GPU 5 (rank 5) out of memory in 1 m 16 s`."""
+    plain = re.sub(r"\s*\([^()]*\)", "", head).replace(" out of memory", " OOM")
+    return re.sub(r"(\d+) ([smhd])\b(?: (\d+) ([smh])\b)?", r"\1\2\3\4", plain)
 
 
 def _describe_troubled(devices: Sequence[DeviceSample]) -> Iterator[Clause]:
@@ -158,78 +178,3 @@ def _describe_unsupported(unsupported: Sequence[DeviceSample]) -> Clause:
     reason = unsupported[0].reason if len(unsupported) == 1 else None
     short = f"{names} memory unreadable"
     return (f"{short}: {reason.rstrip('.')}", short, "") if reason else (short, "")
-
-
-def _describe_state(sample: Sample, findings: Sequence[Finding], risks: dict[str, Risk]) -> Iterator[Clause]:
-    """Yield what is known where nothing is forecast: the risk and why, and the fullest device."""
-    readable = [device for device in sample.devices if device.state == "ok" and _held(device) is not None]
-    fullest = max(readable, key=_fullness, default=None)
-    ended = [device for device in sample.devices if device.state == "ended"]
-    if fullest is None and ended:
-        yield (f"{name_devices(ended)} ended: no job reports", "ended")
-        return
-    if fullest is None:
-        yield ("OOM risk unknown: no figures", "OOM risk unknown", "OOM risk ?")
-        return
-    yield _describe_risk(risks[fullest.uuid])
-    yield _describe_fullest(fullest, findings, is_only=len(readable) == 1)
-
-
-def _describe_risk(risk: Risk) -> Clause:
-    if risk.level == "unknown":
-        return (f"OOM risk unknown: {risk.reason}", "OOM risk unknown", "OOM risk ?")
-    return (f"OOM risk {risk.level}",)
-
-
-def _allocated(device: DeviceSample) -> int | None:
-    return device.allocator.allocated_bytes if device.allocator else None
-
-
-def _held(device: DeviceSample) -> int | None:
-    """Return the bytes that are known to be held on a device: those used, or else those allocated."""
-    return device.memory.used_bytes if device.memory.used_bytes is not None else _allocated(device)
-
-
-def _fullness(device: DeviceSample) -> tuple[float, int]:
-    held, total = _held(device) or 0, device.memory.total_bytes
-    return (held / total if total else 0.0, held)
-
-
-def _describe_fullest(device: DeviceSample, findings: Sequence[Finding], *, is_only: bool) -> Clause:
-    name = name_device(device)
-    total, used = device.memory.total_bytes, device.memory.used_bytes
-    if not total or used is None:
-        return _describe_unbounded(device, is_only=is_only)
-    figure = f"{name} {format_gib(used)}/{format_gib(total)} GiB"
-    share = f"{100 * used / total:.0f} %"
-    free = f", {_describe_free(device.memory.free_bytes, used, total)}"
-    lead = "nearly full " if _is_pressed(device, findings) else "" if is_only else "fullest "
-    return (
-        f"{lead}{figure} ({share}){free}",
-        f"{lead}{figure}{free}",
-        f"{lead}{figure}",
-        figure,
-        f"{name} {share}",
-        "",
-    )
-
-
-def _describe_free(free_bytes: int | None, used_bytes: int, total_bytes: int) -> str:
-    """Say what is free, or by how much a recorded rank is above the capacity that was asked about."""
-    if used_bytes > total_bytes:
-        return f"{format_bytes(used_bytes - total_bytes)} too much"
-    return f"{format_bytes(total_bytes - used_bytes if free_bytes is None else free_bytes)} free"
-
-
-def _is_pressed(device: DeviceSample, findings: Sequence[Finding]) -> bool:
-    return any(f.kind == "pressure" and f.is_open and f.device_uuid == device.uuid for f in findings)
-
-
-def _describe_unbounded(device: DeviceSample, *, is_only: bool) -> Clause:
-    """Describe a device whose capacity, or whose device used, nobody measured."""
-    name, used, allocated = name_device(device), device.memory.used_bytes, _allocated(device)
-    lead = "" if is_only else "fullest "
-    known = [f"{format_gib(used)} GiB used"] if used is not None else []
-    known += [f"{format_gib(allocated)} GiB allocated"] if allocated is not None else []
-    forms = (f"{lead}{name} {', '.join(known)}", f"{lead}{name} {known[0]}", f"{name} {known[0]}")
-    return tuple(dict.fromkeys((*forms, f"{name} {format_gib(_held(device))} GiB", "")))

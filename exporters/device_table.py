@@ -1,13 +1,13 @@
 """Devices as rows: as many columns as the width has room for."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.table import Table
 from rich.text import Text
 
 from ..analyzers.device_names import name_device
-from ..analyzers.risk import assess_risk
-from ..engine.model import DeviceSample, Finding
+from ..analyzers.risk import Risk
+from ..engine.model import DeviceSample
 from ..engine.units import format_age, format_gib
 from .plain_text import make_printable
 from .severity import GLYPHS, STYLES
@@ -22,16 +22,16 @@ _GAUGE_MIN_WIDTH = 6
 _GAUGE_MAX_WIDTH = 24
 
 
-def build_device_table(devices: Sequence[DeviceSample], findings: Sequence[Finding], width: int) -> Table:
+def build_device_table(devices: Sequence[DeviceSample], risks: Mapping[str, Text], width: int) -> Table:
     """Return the table of devices, with as many columns as fit; figures are never cut.
 
     Args:
         devices: Devices in the order to show them.
-        findings: Findings of the node, for the risk of each device.
+        risks: What `describe_risk` says of each device, by its UUID.
         width: Columns that the terminal has.
     """
     gauge_width = max(_GAUGE_MIN_WIDTH, min(_GAUGE_MAX_WIDTH, width // 8))
-    rows = [_build_cells(device, findings, gauge_width=gauge_width) for device in devices]
+    rows = [_build_cells(device, risks[device.uuid], gauge_width=gauge_width) for device in devices]
     widths = {name: max(len(name), *(row[name].cell_len for row in rows)) for name in _COLUMNS}
     columns = _choose_columns(widths, width)
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
@@ -98,7 +98,7 @@ def _fit_name(widths: dict[str, int], columns: Sequence[str], width: int) -> int
     return min(widths["name"], room)
 
 
-def _build_cells(device: DeviceSample, findings: Sequence[Finding], *, gauge_width: int) -> dict[str, Text]:
+def _build_cells(device: DeviceSample, risk: Text, *, gauge_width: int) -> dict[str, Text]:
     memory = device.memory
     share = _share(memory.used_bytes, memory.total_bytes)
     return {
@@ -110,11 +110,18 @@ def _build_cells(device: DeviceSample, findings: Sequence[Finding], *, gauge_wid
         "util": Text(_figure(device.utilization_percent, "%")),
         "temp": Text(_figure(device.temperature_c, "°C")),
         "power": Text(_figure(device.power_w, "W")),
-        "risk": _describe_risk(device, findings),
+        "risk": risk,
     }
 
 
-def _describe_risk(device: DeviceSample, findings: Sequence[Finding]) -> Text:
+def describe_risk(device: DeviceSample, risk: Risk, now_s: float) -> Text:
+    """Return how near a device is to running out of memory, or that its figures are old.
+
+    Args:
+        device: The device.
+        risk: Its risk.
+        now_s: Time of its figures.
+    """
     if device.state == "lost":
         return Text("✖ LOST", style="bold red")
     if device.state == "ended":
@@ -123,8 +130,9 @@ def _describe_risk(device: DeviceSample, findings: Sequence[Finding]) -> Text:
     if device.state == "stale":
         age = "" if device.age_s is None else f" {format_age(device.age_s)}"
         return Text(f"? stale{age}", style="bold yellow")
-    risk = assess_risk(device, findings)
-    return Text(f"{GLYPHS[risk.level]} {risk.level}", style=STYLES[risk.level])
+    left_s = risk.time_left_s(now_s)
+    left = "" if left_s is None else f" {format_age(left_s)}"
+    return Text(f"{GLYPHS[risk.level]} {risk.level}{left}", style=STYLES[risk.level])
 
 
 def _draw_gauge(device: DeviceSample, width: int) -> Text:

@@ -8,10 +8,11 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from ..analyzers.risk import assess_risk, doubt_silent
 from ..analyzers.verdict import summarize
 from ..engine.model import Finding, HostSample, NodeStatus, Sample
 from ..engine.units import format_bytes
-from .device_table import build_device_table, count_devices, describe_trouble, describe_unified
+from .device_table import build_device_table, count_devices, describe_risk, describe_trouble, describe_unified
 from .plain_text import make_ascii, make_printable
 from .process_table import build_process_table, is_untold
 from .rank_table import build_rank_table, describe_rank_trouble
@@ -59,7 +60,7 @@ def _build_parts(
     yield from _build_head(status, style)
     if status.devices:
         yield Text()
-        yield build_device_table(status.devices, status.findings, style.width)
+        yield build_device_table(status.devices, _assess_risks(status), style.width)
         yield from (Text(sentence, style="dim") for sentence in describe_unified(status.devices))
         yield from (_build_hanging(*trouble, "bold") for trouble in describe_trouble(status.devices))
     if any(device.processes or is_untold(device) for device in status.devices):
@@ -86,7 +87,13 @@ def _build_head(status: NodeStatus, style: TableStyle) -> Iterator[RenderableTyp
     agent = f" · agent {status.agent.pid}" if status.agent is not None else ""
     head = f"{make_printable(status.node)} · {count_devices(status.devices)}{agent} · {clock}"
     yield Text(head, style="bold", no_wrap=True, overflow="ellipsis")
-    sample = Sample(
+    verdict = summarize(_sample_of(status), status.findings, assessments=status.assessments)
+    # A report, unlike a screen, has as many lines as it takes to say everything.
+    yield _build_hanging(GLYPHS[verdict.level], make_printable(verdict.text(UNCUT)), STYLES[verdict.level])
+
+
+def _sample_of(status: NodeStatus) -> Sample:
+    return Sample(
         node=status.node,
         seq=0,
         time_s=status.time,
@@ -96,9 +103,13 @@ def _build_head(status: NodeStatus, style: TableStyle) -> Iterator[RenderableTyp
         ranks=status.ranks,
         notes=status.notes,
     )
-    verdict = summarize(sample, status.findings)
-    # A report, unlike a screen, has as many lines as it takes to say everything.
-    yield _build_hanging(GLYPHS[verdict.level], make_printable(verdict.text(UNCUT)), STYLES[verdict.level])
+
+
+def _assess_risks(status: NodeStatus) -> dict[str, Text]:
+    """Return what the row of each device says of its risk, by its UUID."""
+    known = doubt_silent(_sample_of(status), status.assessments)
+    risks = {device.uuid: assess_risk(device, status.findings, known) for device in status.devices}
+    return {device.uuid: describe_risk(device, risks[device.uuid], status.time) for device in status.devices}
 
 
 def _build_finding(finding: Finding) -> RenderableType:

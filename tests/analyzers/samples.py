@@ -4,11 +4,13 @@ from collections.abc import Iterable, Sequence
 
 from vramscope.engine.model import (
     AllocatorReading,
+    Assessment,
     DeviceKind,
     DeviceSample,
     DeviceState,
     Finding,
     MemoryReading,
+    RiskLevel,
     Sample,
     Severity,
 )
@@ -83,4 +85,30 @@ def finding(
     """Return a finding of another analyzer."""
     return Finding(
         f"{kind}-{uuid}-{opened_s}", kind, "n", uuid, "0", severity, title, opened_s, opened_s, closed_s
+    )
+
+
+def assessment(
+    level: RiskLevel = "low",
+    *,
+    uuid: str | None = "GPU-0",
+    pid: int | None = 7,
+    reason: str = "floors do not rise",
+    capacity_gib: float | None = 77.3,
+    peak_gib: float | None = 60.1,
+    oom_in_s: float | None = None,
+    time_s: float = 0.0,
+) -> Assessment:
+    """Return what a forecast says of a process on GPU 0, unless told otherwise."""
+    return Assessment(
+        "n",
+        uuid,
+        "0",
+        time_s,
+        level,
+        reason,
+        pid=pid,
+        oom_in_s=oom_in_s,
+        capacity_bytes=None if capacity_gib is None else round(capacity_gib * GIB),
+        peak_bytes=None if peak_gib is None else round(peak_gib * GIB),
     )

@@ -170,7 +170,9 @@ def test_verdict_says_what_is_known(case: str) -> None:
 def test_verdict_fits_every_width_and_cuts_no_word_silently(case: str) -> None:
     facts, findings, _, text = CASES[case]
     verdict = summarize(facts, findings)
-    whole = {bare(word) for word in (*text.split(), "Waiting", "see", "vramscope", "doctor", "?")}
+    whole = {
+        bare(word) for word in (*text.split(), "Waiting", "see", "vramscope", "doctor", "?", "OOM", "1m16s")
+    }
     for width in range(10, 201):
         fitted = verdict.text(width)
         assert 0 < count_cells(fitted) <= width
@@ -192,7 +194,8 @@ def test_interval_goes_first_then_the_tail_of_the_cause_then_the_cause() -> None
     assert verdict.text(len(title) - 1) == plain
     assert verdict.text(len(plain) - 1) == "GPU 0 out of memory in 1 m 16 s: tensors kept by eval()"
     assert verdict.text(50) == "GPU 0 out of memory in 1 m 16 s"
-    assert verdict.text(20) == "GPU 0 out of memory…"
+    assert verdict.text(20) == "GPU 0 OOM in 1m16s"
+    assert verdict.text(15) == "GPU 0 OOM in…"
 
 
 def test_share_goes_before_the_cause_and_the_cause_before_the_figure() -> None:
@@ -207,7 +210,7 @@ def test_share_goes_before_the_cause_and_the_cause_before_the_figure() -> None:
 
 def test_lost_device_is_said_at_any_width_from_ten() -> None:
     verdict = summarize(LOST, (finding(),))
-    assert verdict.text(40).startswith("GPU 2 lost · GPU 0 out of")
+    assert verdict.text(40).startswith("GPU 2 lost · GPU 0 OOM in 1m16s")
     assert verdict.text(11) == "GPU 2 lost…"
 
 

@@ -1,11 +1,12 @@
 """The table of `--once`: fits any width, cuts no figure, is honest about what is not known."""
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from vramscope.analyzers.sentence import count_cells
-from vramscope.engine.model import DeviceSample, MemoryReading, NodeStatus, ProcessReading
+from vramscope.engine.model import Assessment, DeviceSample, MemoryReading, NodeStatus, ProcessReading
 from vramscope.exporters.table import TableStyle, render_table
 
 from .statuses import GIB, make_device, make_finding, make_status, statuses
@@ -50,6 +51,18 @@ def test_the_gauge_runs_from_zero_to_the_total_and_shows_the_peak_of_the_tick() 
     row = row_of(render(make_device(memory=half), width=160), "0")
     gauge = "".join(cell for cell in row if cell in "█▒░")
     assert gauge == "█" * 10 + "▒" * 5 + "░" * 5
+
+
+def test_a_row_says_how_long_a_device_has_left_and_a_calm_one_that_it_is() -> None:
+    status = make_status(make_device(), make_device(1))
+    grave = Assessment(
+        "node03", "GPU-1", "1", status.time - 4, "critical", "floors rise", pid=7, oom_in_s=80.0
+    )
+    calm = Assessment("node03", "GPU-0", "0", status.time, "low", "floors do not rise", pid=6)
+    text = render_table(msgspec.structs.replace(status, assessments=(calm, grave)), TableStyle(width=140))
+    assert row_of(text, "0").endswith("· low")
+    assert row_of(text, "1").endswith("✖ critical 1 m 16 s")
+    assert "OOM risk critical on GPU 1: floors rise" in text
 
 
 def test_what_is_not_known_is_a_dash_and_never_a_zero() -> None:

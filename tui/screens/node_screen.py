@@ -95,7 +95,8 @@ class NodeScreen(ThriftyScreen[None]):
             silent_s += self._clock.monotonic_s() - self._arrived_s
         trouble = describe_trouble(snapshot.connection, silent_s, snapshot.reason)
         self.set_class(snapshot.connection == "lost", "-stale")
-        self._verdict.show(summarize(snapshot.sample, snapshot.findings, self._history.peak), trouble)
+        verdict = summarize(snapshot.sample, snapshot.findings, self._history.peak, snapshot.assessments)
+        self._verdict.show(verdict, trouble)
 
     def _keep_age(self, *, is_needed: bool) -> None:
         """Count the age up while nothing arrives; no timer runs otherwise."""
