@@ -9,10 +9,10 @@ BIN := $(VENV)/bin
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_BUILD_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet -c constraints.txt
 DEVICES ?= 8
 
-.PHONY: help run test check demo pretend bench pictures clean
+.PHONY: help run test check demo pretend bench bench-verdicts pictures clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 24
 
 run: $(VENV)/.installed ## install into .venv and open the live view (ARGS="--once" passes on)
 	@$(BIN)/vramscope $(ARGS)
@@ -35,6 +35,9 @@ pretend: $(VENV)/.installed ## live view of pretend devices (DEVICES=64); needs 
 
 bench: $(VENV)/.benched ## measure CPU, memory, start-up and latency beside nvitop; JSON in benchmarks/results
 	@$(BIN)/python -m benchmarks $(ARGS)
+
+bench-verdicts: $(VENV)/.installed ## score leak and out-of-memory verdicts beside the rules of others (ARGS="--quick" passes on)
+	@$(BIN)/python -m benchmarks.verdicts $(ARGS)
 
 pictures: $(VENV)/.tested ## draw the pictures of the README from the program itself
 	@$(BIN)/python docs/pictures.py

@@ -11,6 +11,8 @@ from .life import Life
 
 SEGMENT_BYTES = 2 * MIB
 OVERHEAD = 1.02
+RETRY_SHARE = 0.01
+"""Of the card: how much further the wish has to pass it for the cache to be given back once more."""
 HEIGHT = 0.45
 """Share of a step at which it holds most."""
 
@@ -31,7 +33,7 @@ def count_life(plan: Plan, room_bytes: Ints | None = None) -> Life:
     count = len(peak) if not len(failed) else int(failed[0]) + 1
     wished = np.maximum.accumulate(peak[:count] * OVERHEAD)
     reserved = -(-wished.astype(np.int64) // SEGMENT_BYTES) * SEGMENT_BYTES
-    retries = np.cumsum((reserved > room[:count]) & (np.diff(wished, prepend=0.0) > 0))
+    retries = np.ceil(np.maximum(wished / room[:count] - 1, 0) / RETRY_SHARE)
     ends = plan.ends_s[:count]
     return Life(
         job,

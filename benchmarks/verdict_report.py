@@ -1,0 +1,150 @@
+"""Tables of scores for people, and the same figures for the JSON."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
+from math import isinf
+from statistics import fmean, median, quantiles
+
+from .measure.tables import format_number, format_table
+from .verdict_detectors import OURS
+from .verdict_scores import FAULTS, Score, list_errors, score
+from .verdict_speed import Speed
+from .verdict_targets import Target
+from .verdict_watch import Watched
+
+
+def format_scores(title: str, scores: Mapping[str, Score]) -> str:
+    """Return the table of all detectors, a row for each figure."""
+    rows = [[name, *(cell(of_one) for of_one in scores.values())] for name, cell in _CELLS.items()]
+    return format_table(title, ["", *scores], rows)
+
+
+def _format_error(value: float | None) -> str:
+    if value is None:
+        return "—"
+    return "none told" if isinf(value) else f"{100 * value:.1f} %"
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return fmean(values) if values else None
+
+
+_CELLS: dict[str, Callable[[Score], str]] = {
+    "leaks, of which called": lambda it: f"{it.leak.found}/{it.leak.found + it.leak.missed}",
+    "leak precision": lambda it: format_number(it.leak.precision, 3),
+    "leak recall": lambda it: format_number(it.leak.recall, 3),
+    "leak F1": lambda it: format_number(it.leak.f1, 3),
+    "host leak F1": lambda it: format_number(it.host_leak.f1, 3),
+    "benign device-hours": lambda it: format_number(it.benign_hours, 0),
+    "false findings": lambda it: str(sum(it.false[kind] for kind in FAULTS)),
+    "benign runs with one": lambda it: f"{it.false_runs}/{it.benign_runs}",
+    "… in 1,000 h": lambda it: format_number(it.false_per_1000_hours, 2),
+    "OOM recall 1 min before": lambda it: format_number(it.recall_at(60.0), 3),
+    "OOM recall 5 min before": lambda it: format_number(it.recall_at(300.0), 3),
+    "life left at first call, median": lambda it: format_number(median(it.leads) if it.leads else None, 2),
+    "… tenth percentile": lambda it: format_number(
+        quantiles(it.leads, n=10)[0] if len(it.leads) > 1 else None
+    ),
+    "time error at 10 % of life": lambda it: _format_error(it.error_at(0.1)),
+    "… 50 %": lambda it: _format_error(it.error_at(0.5)),
+    "… 90 %": lambda it: _format_error(it.error_at(0.9)),
+    "80 % interval covers": lambda it: format_number(it.coverage, 3),
+    "Brier score": lambda it: format_number(it.brier_score, 5),
+    "… of runs that end in an error": lambda it: format_number(it.brier_of_errors, 4),
+    "… within steps": lambda it: format_number(_mean(it.brier_within_steps), 5),
+}
+
+
+def format_families(runs: Sequence[Watched]) -> str:
+    """Return what ours did on each family."""
+    rows = []
+    for family in dict.fromkeys(run.family for run in runs):
+        of_family = [run for run in runs if run.family == family]
+        it = score(of_family, OURS)
+        leaks = it.leak if it.leak.found + it.leak.missed else it.host_leak
+        rows.append(
+            [
+                family,
+                str(len(of_family)),
+                f"{leaks.found}/{leaks.found + leaks.missed}",
+                str(it.leak.false + it.host_leak.false),
+                " ".join(f"{kind} {count}" for kind, count in sorted(it.false.items())) or "—",
+                f"{it.warned.get(60.0, 0)}/{it.warnable.get(60.0, 0)}",
+                f"{it.warned.get(300.0, 0)}/{it.warnable.get(300.0, 0)}",
+                _format_error(it.error_at(0.5)),
+                format_number(it.coverage, 2),
+                format_number(it.brier_score, 4),
+            ]
+        )
+    head = ["", "runs", "leaks", "too many", "on benign", "1 min", "5 min", "mid-life", "covers", "Brier"]
+    return format_table("vramscope by family", head, rows)
+
+
+def format_errors(runs: Iterable[Watched], detector: str) -> str:
+    """Return a line for each thing a detector got wrong."""
+    return "\n".join((f"What {detector} got wrong", *list_errors(runs, detector)))
+
+
+def format_targets(targets: Sequence[Target]) -> str:
+    """Return the table of targets."""
+    words = {None: "not measured", True: "met", False: "missed"}
+    rows = []
+    for target in targets:
+        measured = target["measured"]
+        shown = "—" if not isinstance(measured, float | int) else f"{measured:,.5g}"
+        rows.append([str(target["name"]), shown, str(target["limit"]), words[_read_outcome(target)]])
+    return format_table("Targets", ["", "measured", "target", ""], rows)
+
+
+def _read_outcome(target: Target) -> bool | None:
+    outcome = target["is_met"]
+    return outcome if isinstance(outcome, bool) else None
+
+
+def as_results(
+    scores: Mapping[str, Score],
+    of_outside: Mapping[str, Score],
+    runs: Sequence[Watched],
+    speed: Speed | None,
+) -> dict[str, object]:
+    """Return everything as it stands in the JSON."""
+    families = dict.fromkeys(run.family for run in runs)
+    return {
+        "made_up": {name: _as_figures(it) for name, it in scores.items()},
+        "recorded_and_measured": {name: _as_figures(it) for name, it in of_outside.items()},
+        "by_family": {
+            name: _as_figures(score([run for run in runs if run.family == name], OURS)) for name in families
+        },
+        "errors": list(list_errors(runs, OURS)),
+        "speed": None if speed is None else asdict(speed),
+    }
+
+
+def _as_figures(it: Score) -> dict[str, object]:
+    bins = {
+        f"{edge:g}": [len(pairs), fmean(told for told, _ in pairs), fmean(came for _, came in pairs)]
+        for edge, pairs in sorted(it.reliability.items())
+    }
+    return {
+        "leak": asdict(it.leak) | {"f1": it.leak.f1},
+        "host_leak": asdict(it.host_leak) | {"f1": it.host_leak.f1},
+        "benign_hours": it.benign_hours,
+        "findings_on_benign": dict(it.false),
+        "benign_runs": it.benign_runs,
+        "benign_runs_with_false_findings": it.false_runs,
+        "false_per_1000_hours": it.false_per_1000_hours,
+        "oom_recall": {f"{lead_s:g} s": it.recall_at(lead_s) for lead_s in it.warnable},
+        "oom_runs": {f"{lead_s:g} s": count for lead_s, count in it.warnable.items()},
+        "median_lead": median(it.leads) if it.leads else None,
+        "coverage": it.coverage,
+        "median_error": {f"{at:g}": _finite(it.error_at(at)) for at in sorted(it.errors)},
+        "brier": it.brier_score,
+        "brier_of_errors": it.brier_of_errors,
+        "brier_within_steps": _mean(it.brier_within_steps),
+        "reliability": bins,
+    }
+
+
+def _finite(value: float | None) -> float | None:
+    """Return a figure that JSON can hold: what was never foretold has no error."""
+    return None if value is None or isinf(value) else value

@@ -1,0 +1,254 @@
+"""Scores of detectors on watched runs: every figure as it is defined in docs/verdict-benchmark.md."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean, median
+
+from .verdict_detectors import Claim, Forecast
+from .verdict_runs import Leak
+from .verdict_watch import Moment, Watched
+
+FAULTS = ("leak", "host_leak", "oom", "fragmentation", "divergence", "idle_held")
+"""Kinds that claim a fault; the others (pressure, retries, an error that was met, capacity) tell facts."""
+LEADS_S = (60.0, 300.0)
+GRACE = 0.1
+"""Of the length of a leak: how much later it may still be called."""
+BINS = (0.0, 0.05, 0.2, 0.5, 0.8, 0.95, 1.01)
+
+
+@dataclass
+class LeakScore:
+    """Leaks that were called, that were not, and calls where none was."""
+
+    found: int = 0
+    missed: int = 0
+    false: int = 0
+
+    @property
+    def precision(self) -> float | None:
+        """Right calls of all calls."""
+        return _share(self.found, self.found + self.false)
+
+    @property
+    def recall(self) -> float | None:
+        """Leaks called of all leaks."""
+        return _share(self.found, self.found + self.missed)
+
+    @property
+    def f1(self) -> float | None:
+        """Harmonic mean of precision and recall."""
+        return _share(2 * self.found, 2 * self.found + self.missed + self.false)
+
+    def add(self, other: "LeakScore") -> None:
+        """Add the counts of another."""
+        self.found += other.found
+        self.missed += other.missed
+        self.false += other.false
+
+
+@dataclass
+class Score:
+    """Everything about one detector."""
+
+    leak: LeakScore = field(default_factory=LeakScore)
+    host_leak: LeakScore = field(default_factory=LeakScore)
+    benign_hours: float = 0.0
+    benign_runs: int = 0
+    false_runs: int = 0
+    """Benign runs with any finding that claims a fault."""
+    false: Counter[str] = field(default_factory=Counter)
+    """Findings on benign runs, by kind; those of `FAULTS` are false."""
+    warned: dict[float, int] = field(default_factory=dict)
+    """Runs warned at each lead."""
+    warnable: dict[float, int] = field(default_factory=dict)
+    """Runs whose precursor is longer than the lead."""
+    leads: list[float] = field(default_factory=list)
+    """Of each leak that ended in an error: share of its life that was left at the first right finding."""
+    covered: list[bool] = field(default_factory=list)
+    errors: dict[float, list[float]] = field(default_factory=dict)
+    """Error of the time to the error, relative to what was left, by the share of life that had passed."""
+    brier: list[float] = field(default_factory=list)
+    """Squared differences of probability and outcome."""
+    squares_of_errors: list[float] = field(default_factory=list)
+    """The same, of runs that end in an error alone."""
+    brier_within_steps: list[float] = field(default_factory=list)
+    reliability: dict[float, list[tuple[float, bool]]] = field(default_factory=dict)
+    """Probabilities and outcomes, by the lower edge of their bin."""
+
+    @property
+    def false_per_1000_hours(self) -> float | None:
+        """False findings of all kinds that claim a fault, in a thousand benign device-hours."""
+        count = sum(self.false[kind] for kind in FAULTS)
+        return 1000 * count / self.benign_hours if self.benign_hours else None
+
+    def recall_at(self, lead_s: float) -> float | None:
+        """Share of runs that were warned so long before."""
+        return _share(self.warned.get(lead_s, 0), self.warnable.get(lead_s, 0))
+
+    @property
+    def coverage(self) -> float | None:
+        """Share of 80 % intervals that hold the true time."""
+        return fmean(self.covered) if self.covered else None
+
+    def error_at(self, life_share: float) -> float | None:
+        """Median relative error of the time to the error; what was not foretold counts as infinite."""
+        errors = self.errors.get(life_share)
+        return median(errors) if errors else None
+
+    @property
+    def brier_score(self) -> float | None:
+        """Mean squared difference of probability and outcome."""
+        return fmean(self.brier) if self.brier else None
+
+    @property
+    def brier_of_errors(self) -> float | None:
+        """The same, over runs that end in an error alone."""
+        return fmean(self.squares_of_errors) if self.squares_of_errors else None
+
+
+def score(runs: Iterable[Watched], detector: str) -> Score:
+    """Return the score of one detector over some runs."""
+    total = Score()
+    for run in runs:
+        claims = run.claims[detector]
+        if run.truth.is_benign:
+            total.benign_hours += run.device_hours
+            total.benign_runs += 1
+            total.false_runs += any(claim.kind in FAULTS for claim in claims)
+            total.false.update(claim.kind for claim in claims)
+        if run.shape.has_allocator:
+            total.leak.add(match_leaks(run, claims, "leak"))
+            _score_warnings(total, run, claims)
+            _score_forecasts(total, run, detector)
+        elif run.truth.is_benign:
+            total.leak.false += sum(claim.kind == "leak" for claim in claims)
+        if run.shape.kind == "live":
+            total.host_leak.add(match_leaks(run, claims, "host_leak"))
+    return total
+
+
+def match_leaks(run: Watched, claims: Sequence[Claim], kind: str) -> LeakScore:
+    """Count leaks that were called, each once; every other finding of the kind is false.
+
+    A leak is called by a finding that opened within it (or a tenth of its length after its end), or that
+    opened rightly within one before and still stands.
+    """
+    where = "device" if kind == "leak" else "host"
+    leaks = [leak for leak in run.truth.leaks if leak.where == where]
+    calls = [claim for claim in claims if claim.kind == kind]
+    rightly: list[Claim] = []
+    result = LeakScore()
+    for leak in leaks:
+        within = [call for call in calls if _is_within(call, leak, run.shape.interval_s)]
+        standing = [call for call in rightly if (call.closed_s or run.duration_s) > leak.onset_s]
+        rightly += within[:1]
+        if within or standing:
+            result.found += 1
+        else:
+            result.missed += 1
+    result.false = len(calls) - len(rightly)
+    return result
+
+
+def _is_within(call: Claim, leak: Leak, interval_s: float) -> bool:
+    latest_s = leak.end_s + GRACE * (leak.end_s - leak.onset_s)
+    return leak.onset_s - interval_s <= call.opened_s <= latest_s
+
+
+def is_warned(run: Watched, claims: Sequence[Claim], lead_s: float) -> bool:
+    """Return whether a finding of kind oom stood from so long before the error until the error.
+
+    One that opened before anything grew was no warning of it.
+    """
+    truth, slack_s = run.truth, 2 * run.shape.interval_s
+    if truth.oom_s is None or truth.growth_s is None:
+        return False
+    return any(
+        claim.kind == "oom"
+        and truth.growth_s - slack_s <= claim.opened_s <= truth.oom_s - lead_s
+        and (claim.closed_s is None or claim.closed_s >= truth.oom_s - slack_s)
+        for claim in claims
+    )
+
+
+def _score_warnings(total: Score, run: Watched, claims: Sequence[Claim]) -> None:
+    truth = run.truth
+    for lead_s in LEADS_S:
+        if truth.precursor_s > lead_s:
+            total.warnable[lead_s] = total.warnable.get(lead_s, 0) + 1
+            total.warned[lead_s] = total.warned.get(lead_s, 0) + is_warned(run, claims, lead_s)
+    if truth.oom_s is None or truth.growth_s is None or not truth.leaks:
+        return
+    right = [
+        claim.opened_s
+        for claim in claims
+        if claim.kind in ("leak", "oom") and claim.opened_s >= truth.growth_s - run.shape.interval_s
+    ]
+    total.leads.append((truth.oom_s - min(right)) / truth.precursor_s if right else 0.0)
+
+
+def _score_forecasts(total: Score, run: Watched, detector: str) -> None:
+    truth = run.truth
+    for moment in run.moments:
+        forecast = moment.forecasts[detector]
+        if moment.life_share is None:
+            is_near = truth.oom_s is not None and moment.time_s + forecast.horizon_s >= truth.oom_s
+            _score_risk(total, forecast, is_near=is_near)
+            if truth.oom_s is not None:
+                total.squares_of_errors.append(total.brier[-1])
+            _score_steps(total, run, moment, forecast)
+        elif truth.oom_s is not None:
+            left_s = truth.oom_s - moment.time_s
+            _score_time(total, forecast, moment.life_share, left_s)
+
+
+def _score_risk(total: Score, forecast: Forecast, *, is_near: bool) -> None:
+    """Add the squared error of a probability; where none is told, people see no alarm: 0."""
+    told = forecast.probability or 0.0
+    total.brier.append((told - is_near) ** 2)
+    edge = max(edge for edge in BINS if edge <= told)
+    total.reliability.setdefault(edge, []).append((told, is_near))
+
+
+def _score_steps(total: Score, run: Watched, moment: Moment, forecast: Forecast) -> None:
+    known = (forecast.within_steps, forecast.steps_ahead, moment.step, run.last_step)
+    within, ahead, step, last = known
+    if within is None or ahead is None or step is None or last is None:
+        return
+    is_near = run.truth.oom_s is not None and step + ahead >= last + 1
+    total.brier_within_steps.append((within - is_near) ** 2)
+
+
+def _score_time(total: Score, forecast: Forecast, life_share: float, left_s: float) -> None:
+    if left_s <= 0:
+        return
+    told = forecast.oom_in_s
+    error = float("inf") if told is None else abs(told - left_s) / left_s
+    total.errors.setdefault(life_share, []).append(error)
+    if forecast.low_s is not None:
+        high_s = float("inf") if forecast.high_s is None else forecast.high_s
+        total.covered.append(forecast.low_s <= left_s <= high_s)
+
+
+def list_errors(runs: Iterable[Watched], detector: str) -> Iterator[str]:
+    """Yield a sentence for each thing a detector got wrong: for whoever tunes it."""
+    for run in runs:
+        claims = run.claims[detector]
+        of_run = score([run], detector)
+        wrong = [c for c in claims if run.truth.is_benign and c.kind in FAULTS]
+        for claim in wrong:
+            yield f"{run.name} ({run.shape.name}): false {claim.kind} at {claim.opened_s:.0f} s"
+        for kind, of_kind in (("leak", of_run.leak), ("host_leak", of_run.host_leak)):
+            if of_kind.missed:
+                yield f"{run.name} ({run.shape.name}): {kind} missed, {of_kind.missed}"
+            if of_kind.false and not run.truth.is_benign:
+                times = ", ".join(f"{c.opened_s:.0f}" for c in claims if c.kind == kind)
+                yield f"{run.name} ({run.shape.name}): {kind} called too often, at {times} s"
+        for lead_s, count in of_run.warnable.items():
+            if count > of_run.warned[lead_s]:
+                yield f"{run.name} ({run.shape.name}): no standing warning {lead_s:.0f} s before the error"
+
+
+def _share(part: float, whole: float) -> float | None:
+    return part / whole if whole else None

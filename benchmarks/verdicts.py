@@ -1,0 +1,129 @@
+"""Score our verdicts beside the rules of others: `make bench-verdicts`, or -m benchmarks.verdicts --help."""
+
+import argparse
+import datetime
+import json
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+
+from .__main__ import RESULTS, describe_machine
+from .verdict_detectors import OURS
+from .verdict_report import as_results, format_errors, format_families, format_scores, format_targets
+from .verdict_runs import Family, make_run
+from .verdict_runs.measured import TRACES, find_measured_runs
+from .verdict_runs.recorded import find_recordings
+from .verdict_runs.scored import SCORED
+from .verdict_runs.tuning import TUNING
+from .verdict_scores import score
+from .verdict_speed import Speed, measure_speed
+from .verdict_targets import judge_verdicts
+from .verdict_watch import Labelled, Watched, watch
+
+SPLITS: dict[str, tuple[Family, ...]] = {"scored": SCORED, "tuning": TUNING}
+QUICK = 13
+"""A quick look takes each so-manieth run."""
+Task = tuple[str, int, int]
+"""Split, number of the family, seed."""
+
+
+def main() -> int:
+    """Run the benchmark and return 0; 1 where an analyzer failed under way."""
+    options = parse_options()
+    started_s = time.monotonic()
+    print(f"{describe_machine()}\n", flush=True)
+    families = SPLITS[options.split]
+    tasks = [(options.split, at, seed) for at, family in enumerate(families) for seed in range(family.seeds)]
+    if options.family:
+        tasks = [task for task in tasks if families[task[1]].name in options.family]
+    watched = list(watch_all(tasks[:: QUICK if options.quick else 1], options.jobs))
+    outside = [] if options.family else watch_outside(is_scored=options.split == "scored")
+    speed = None if options.family else measure_speed()
+    report(watched, outside, speed, options, time.monotonic() - started_s)
+    failures = sorted({run.failure for run in (*watched, *outside) if run.failure})
+    for failure in failures:
+        print(f"verdicts: {failure}", file=sys.stderr)
+    return 1 if failures else 0
+
+
+def parse_options() -> argparse.Namespace:
+    """Return what the command line asks for."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.verdicts", description=__doc__)
+    parser.add_argument("--split", choices=SPLITS, default="scored", help="which families (scored)")
+    parser.add_argument("--quick", action="store_true", help=f"each {QUICK}th run: about a minute")
+    parser.add_argument("--jobs", type=int, default=2, help="processes that watch runs (2)")
+    parser.add_argument("--family", nargs="+", help="only these families, without JSON")
+    parser.add_argument("--errors", action="store_true", help="list each thing that went wrong")
+    return parser.parse_args()
+
+
+def watch_all(tasks: Sequence[Task], jobs: int) -> Iterator[Watched]:
+    """Yield what became of each run, in the order of the tasks; progress goes to stderr."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, mp_context=context) as pool:
+        for done, watched in enumerate(pool.map(watch_one, tasks), 1):
+            if sys.stderr.isatty() or done % 50 == 0:
+                print(f"\r{done}/{len(tasks)} runs", end="", file=sys.stderr, flush=True)
+            yield watched
+    print(file=sys.stderr)
+
+
+def watch_one(task: Task) -> Watched:
+    """Make one run and watch it."""
+    split, family, seed = task
+    return watch(make_run(SPLITS[split][family], seed))
+
+
+def watch_outside(*, is_scored: bool) -> list[Watched]:
+    """Watch what was not made up: recordings of a simulated device and measured traces; never to tune on."""
+    if not is_scored:
+        return []
+    measured = find_measured_runs()
+    if not measured:
+        print(f"verdicts: no measured traces in {TRACES}: left out", file=sys.stderr)
+    outside: list[Labelled] = [*find_recordings(), *measured]
+    return [watch(run) for run in outside]
+
+
+def report(
+    watched: Sequence[Watched],
+    outside: Sequence[Watched],
+    speed: Speed | None,
+    options: argparse.Namespace,
+    took_s: float,
+) -> None:
+    """Print all tables and write the JSON."""
+    detectors = list(watched[0].claims)
+    scores = {name: score(watched, name) for name in detectors}
+    of_outside = {name: score(outside, name) for name in detectors}
+    targets = judge_verdicts(scores, outside, speed)
+    title = f"{options.split} families, {len(watched)} runs{', quick' if options.quick else ''}"
+    print(format_scores(title, scores), end="\n\n")
+    if outside:
+        print(format_scores(f"Recorded and measured, {len(outside)} runs", of_outside), end="\n\n")
+    print(format_families([*watched, *outside]), end="\n\n")
+    if options.errors:
+        print(format_errors([*watched, *outside], OURS), end="\n\n")
+    print(format_targets(targets), end="\n\n")
+    if options.family:
+        return
+    content = {
+        "machine": describe_machine(),
+        "split": options.split,
+        "quick": options.quick,
+        "took_s": round(took_s, 1),
+        "verdicts": as_results(scores, of_outside, [*watched, *outside], speed),
+        "targets": targets,
+        "load_at_end": os.getloadavg(),
+    }
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%SZ}-verdicts.json"
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    print(f"{took_s:.0f} s; written to {path}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
