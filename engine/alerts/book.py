@@ -127,7 +127,8 @@ class AlertBook:
         try:
             kept = load_decisions(self._path)
         except (OSError, ValueError) as error:
-            self.reason = f"what was acknowledged and muted could not be read: {self._path}: {error}"
+            why = getattr(error, "strerror", None) or error
+            self.reason = f"what was acknowledged and muted could not be read: {self._path}: {why}"
             return
         now_s = self._clock.wall_s()
         mutes = [mute for mute in kept.mutes if mute.until_s is None or mute.until_s > now_s]

@@ -11,6 +11,19 @@ MuteScope = Literal["hour", "open", "always"]
 """How long a kind of finding is muted on a device: an hour, until the finding closes, or for good."""
 
 
+DecisionVerb = Literal["acknowledge", "mute", "release"]
+"""`release` takes the others back."""
+
+
+class FindingDecision(msgspec.Struct, frozen=True):
+    """What a person decided about a finding."""
+
+    verb: DecisionVerb
+    finding_id: str
+    scope: MuteScope | None = None
+    """For `mute`."""
+
+
 class Acknowledgement(msgspec.Struct, frozen=True):
     """Somebody has seen a finding and takes care of it."""
 

@@ -9,19 +9,25 @@ from pathlib import Path
 
 import msgspec
 
+from ..alerts.desk import AlertDesk
+from ..alerts.kept import decisions_file
 from ..clock import SystemClock
 from ..errors import HubTakenError
-from ..paths import open_runtime_folder
+from ..paths import open_runtime_folder, state_folder
 from ..ranks.messages import PROBE_SOCKET_NAME
 from ..ranks.roster import Roster
 from ..sampling.node import node_name, open_node
 from ..sampling.producer import SampleProducer
+from ..settings import AlertSettings
 from .attendance import VIEWER_WITHIN_S
 from .endpoints import SOCKET_NAMES
 from .hub import Hub, stop_on_signals
 from .lock import LOCK_NAME, HubLock
 from .processes import LEDGERS_NAME, LOG_NAMES
 from .supervisor import WorkerSupervisor
+
+FINISH_ALERTS_WITHIN_S = 2.0
+"""How long an agent that ends goes on delivering alerts."""
 
 
 class AgentOptions(msgspec.Struct, frozen=True):
@@ -48,6 +54,8 @@ class AgentOptions(msgspec.Struct, frozen=True):
     is_folder_private: bool = False
     """The folder was made for one viewer alone and is removed at the end."""
     has_worker: bool = True
+    alerts: AlertSettings | None = None
+    """Who is told of findings besides the viewers; None for nobody."""
 
 
 def run_agent(options: AgentOptions) -> int:
@@ -71,18 +79,32 @@ def run_agent(options: AgentOptions) -> int:
             _empty_log()
         roster = Roster(folder, node=node_name()) if options.replay is None else None
         producer = _open_producer(options, roster)
-        _serve(folder, producer, roster, options)
+        desk = _open_desk(folder, producer.node, options)
+        _serve(folder, producer, roster, desk, options)
     finally:
         # After an error the log stays for the viewer, who tells its last line.
         _tidy(folder, is_private=options.is_folder_private and sys.exc_info()[0] is None)
         lock.release()
+    left = desk.finish(FINISH_ALERTS_WITHIN_S)  # another agent may serve the folder meanwhile
+    if left is not None:
+        sys.stderr.write(f"vramscope agent: {left}\n")
     if getattr(producer, "has_held_calls", False):
         sys.stderr.flush()
         os._exit(0)  # a thread hangs in the driver: the interpreter's own way out would wait for it
     return 0
 
 
-def _serve(folder: Path, producer: SampleProducer, roster: Roster | None, options: AgentOptions) -> None:
+def _open_desk(folder: Path, node: str, options: AgentOptions) -> AlertDesk:
+    """Return who tells people of findings; a recording tells only who watches it."""
+    if options.replay is not None:
+        return AlertDesk()
+    path = None if options.is_folder_private else decisions_file(state_folder(), node, folder)
+    return AlertDesk(options.alerts, version=options.version, path=path)
+
+
+def _serve(
+    folder: Path, producer: SampleProducer, roster: Roster | None, desk: AlertDesk, options: AgentOptions
+) -> None:
     """Run the hub until it is told to end."""
     hub = Hub(
         folder,
@@ -93,6 +115,7 @@ def _serve(folder: Path, producer: SampleProducer, roster: Roster | None, option
         leaves_with_viewers=options.leaves_with_viewers,
         first_within_s=options.first_within_s,
         linger_s=options.linger_s,
+        alerts=desk,
     )
     stop_on_signals(hub)
     if not options.leaves_with_viewers:

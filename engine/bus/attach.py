@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from ..alerts.state import FindingDecision
 from ..clock import SystemClock
 from ..history import History
 from ..paths import locate_runtime_folder, open_runtime_folder
@@ -24,6 +25,9 @@ RESPAWN_S = 2.0
 AGE_INTERVAL_S = 1.0
 """How often a lost connection's age is told anew."""
 MAX_WISHES = 16
+
+Wish = Callable[[Client], None]
+"""What the thread of a feed is asked to do with its connection."""
 
 
 class HubFeed:
@@ -52,7 +56,7 @@ class HubFeed:
         self._stop = threading.Event()
         self._closing_fd, self._open_fd = os.pipe()
         self._pipe_lock = threading.Lock()
-        self._wishes: deque[int] = deque(maxlen=MAX_WISHES)
+        self._wishes: deque[Wish] = deque(maxlen=MAX_WISHES)
         self._thread = threading.Thread(target=self._follow, name="hub-feed", daemon=True)
         self._on_snapshot: Callable[[Snapshot], None] | None = None
         self.history = History()
@@ -88,9 +92,19 @@ class HubFeed:
 
         It comes with a later snapshot, in `segment_maps`, or the reason why not, in `segments_refused`.
         """
+        self._wish(lambda client: client.ask_segments(pid))
+
+    def decide(self, decision: FindingDecision) -> None:
+        """Acknowledge a finding, mute its kind on its device, or take that back, from any thread.
+
+        It returns at once; a later snapshot says so in `alerts`, or why not in `decision_refused`.
+        """
+        self._wish(lambda client: client.decide(decision))
+
+    def _wish(self, wish: Wish) -> None:
         with self._pipe_lock:
             if not self._stop.is_set():
-                self._wishes.append(pid)
+                self._wishes.append(wish)
                 os.write(self._open_fd, b"?")  # wakes the thread
 
     def _follow(self) -> None:
@@ -100,7 +114,7 @@ class HubFeed:
         while not self._stop.is_set():
             is_live = shown is not None and shown.connection == "live"
             while self._wishes:
-                client.ask_segments(self._wishes.popleft())
+                self._wishes.popleft()(client)
             snapshot = client.snapshot(timeout_s=1.5 if is_live else 0.25)
             now_s = self._clock.monotonic_s()
             if snapshot.connection != "live":
@@ -150,13 +164,23 @@ class HubFeed:
 
 
 def attach_or_start(
-    *, runtime_dir: Path | None = None, interval_s: float = 1.0, memory_interval_s: float = 0.1
+    *,
+    runtime_dir: Path | None = None,
+    interval_s: float = 1.0,
+    memory_interval_s: float = 0.1,
+    config: Path | None = None,
 ) -> HubFeed:
-    """Return a feed of this node, whose hub is already on its way if none was running."""
-    feed = HubFeed(
-        runtime_dir,
-        agent_arguments=("--interval", str(interval_s), "--memory-interval", str(memory_interval_s)),
-    )
+    """Return a feed of this node, whose hub is already on its way if none was running.
+
+    Args:
+        runtime_dir: Folder of the hub; by default this user's own.
+        interval_s: Seconds from one sample to the next.
+        memory_interval_s: Seconds between two readings of device memory.
+        config: Settings file that the hub is to read, where it was named on the command line.
+    """
+    named = () if config is None else ("--config", str(config.absolute()))
+    intervals = ("--interval", str(interval_s), "--memory-interval", str(memory_interval_s))
+    feed = HubFeed(runtime_dir, agent_arguments=(*intervals, *named))
     feed.start_hub()
     return feed
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 
+from ..alerts.state import AlertState, FindingDecision
 from ..clock import Clock, SystemClock
 from ..errors import HubUnreachableError, UsageError
 from ..history import History
@@ -122,6 +123,13 @@ class Client:
         """
         self._questions.ask("history", pid, self._clock.monotonic_s(), is_on=is_on, seconds=seconds)
 
+    def decide(self, decision: FindingDecision) -> None:
+        """Acknowledge a finding, mute its kind on its device, or take that back; returns at once.
+
+        Every viewer's next snapshot says so in `alerts`; why it could not be done is in `decision_refused`.
+        """
+        self._questions.decide(decision, self._clock.monotonic_s())
+
     def detach(self, pid: int, *, timeout_s: float = 3.0) -> None:
         """Let the probe of a training process go and return once it has.
 
@@ -165,6 +173,8 @@ class Client:
             elif isinstance(event, Finding):
                 self._findings[event.id] = event
                 snapshot = msgspec.structs.replace(snapshot, findings=self._ordered())
+            elif isinstance(event, AlertState):
+                snapshot = msgspec.structs.replace(snapshot, alerts=event)
             elif isinstance(event, Assessed):
                 snapshot = msgspec.structs.replace(snapshot, assessments=event.assessments)
             elif isinstance(event, PackedSegments):
@@ -182,6 +192,7 @@ class Client:
                 samples_dropped=self._stream.samples_dropped,
                 segment_maps=self._questions.maps,
                 segments_refused=self._questions.refused,
+                decision_refused=self._questions.decision_refused,
             )
         return bool(events)
 
@@ -197,6 +208,7 @@ class Client:
             findings=self._ordered(),
             hub=welcome.hub,
             assessments=welcome.assessments,
+            alerts=welcome.alerts,
         )
 
     def _ordered(self) -> tuple[Finding, ...]:
@@ -206,7 +218,11 @@ class Client:
         """Give up on what nobody answers; return whether that is news."""
         if not self._questions.expire(self._clock.monotonic_s()):
             return False
-        self._snapshot = msgspec.structs.replace(self._snapshot, segments_refused=self._questions.refused)
+        self._snapshot = msgspec.structs.replace(
+            self._snapshot,
+            segments_refused=self._questions.refused,
+            decision_refused=self._questions.decision_refused,
+        )
         return True
 
     def _explain_silence(self, pid: int, timeout_s: float) -> str:

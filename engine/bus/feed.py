@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Protocol
 
+from ..alerts.state import FindingDecision
 from ..history import History
 from .snapshot import Snapshot
 
@@ -21,6 +22,13 @@ class Feed(Protocol):
         """Ask for the segment map of a training process, from any thread; returns at once.
 
         It comes with a later snapshot, in `segment_maps`, or the reason why not, in `segments_refused`.
+        """
+        ...
+
+    def decide(self, decision: FindingDecision) -> None:
+        """Acknowledge a finding, mute its kind on its device, or take that back, from any thread.
+
+        It returns at once; a later snapshot says so in `alerts`, or why not in `decision_refused`.
         """
         ...
 

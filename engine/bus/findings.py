@@ -33,6 +33,10 @@ class FindingStore:
         ]
         return self.merge(over)
 
+    def get(self, finding_id: str) -> Finding | None:
+        """Return a finding; None where it is unknown or forgotten."""
+        return self._findings.get(finding_id)
+
     def all(self) -> tuple[Finding, ...]:
         """Return all in the order of `order_findings`."""
         return order_findings(self._findings.values())

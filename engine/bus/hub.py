@@ -8,6 +8,8 @@ from types import FrameType
 
 import zmq
 
+from ..alerts.desk import AlertDesk
+from ..alerts.state import FindingDecision
 from ..clock import Clock, SystemClock, ceil_ms
 from ..errors import RuntimeFolderError, WireError
 from ..history import History
@@ -55,6 +57,7 @@ class Hub:
         leaves_with_viewers: End when the last viewer and the last training process have left.
         first_within_s: How long to wait for the first of them.
         linger_s: How long to wait for the next, once the last has left.
+        alerts: Tells people of findings; None for one that tells nobody.
         clock: Injected in tests.
     """
 
@@ -69,6 +72,7 @@ class Hub:
         leaves_with_viewers: bool = False,
         first_within_s: float = VIEWER_WITHIN_S,
         linger_s: float = 0.0,
+        alerts: AlertDesk | None = None,
         clock: Clock | None = None,
     ) -> None:
         self.hub_id = os.urandom(8).hex()
@@ -83,6 +87,8 @@ class Hub:
         )
         self._history = History()
         self._findings, self._assessments = FindingStore(), AssessmentStore()
+        self._alerts = alerts or AlertDesk()
+        self._shown_alerts = self._alerts.state
         self._usage = OwnUsage()
         self._cpu_percent: float | None = None
         self._rss_bytes: int | None = None
@@ -143,6 +149,7 @@ class Hub:
             self._answer_for_ranks(self._roster)
         if self._supervisor is not None and self._sample is not None:
             self._supervisor.poll()
+        self._alerts.poll()
         self._publish_status(has_sample=bool(samples))
 
     def _is_over(self) -> bool:
@@ -171,12 +178,22 @@ class Hub:
             message = encode("findings", self.hub_id, FindingBatch(tuple(findings), assessments))
             self._stream.send_multipart([TOPIC_FINDING + self._node, message])
 
+    def _publish_alerts(self) -> None:
+        """Tell what was decided about findings and what became of them, where that is news."""
+        state = self._alerts.state
+        if state != self._shown_alerts:
+            self._shown_alerts = state
+            message = encode("alerts", self.hub_id, state)
+            self._stream.send_multipart([TOPIC_FINDING + self._node, message])
+
     def _publish_status(self, *, has_sample: bool) -> None:
         """Tell the hub's own state once a second; beside a sample, which saves everybody a wake-up."""
         now_s = self._clock.monotonic_s()
         if now_s < self._status_due_s - (STATUS_INTERVAL_S / 2 if has_sample else 0.0):
             return
         self._status_due_s = now_s + 1.5 * STATUS_INTERVAL_S
+        self._alerts.expire()
+        self._publish_alerts()
         self._stream.send_multipart([TOPIC_HUB + self._node, encode("hub", self.hub_id, self._status())])
 
     def _status(self) -> HubStatus:
@@ -199,6 +216,8 @@ class Hub:
             viewers=self._attendance.viewers,
             workers=() if self._supervisor is None else (self._supervisor.status(),),
             ticks_late=getattr(self._producer, "ticks_late", 0),
+            hooks=self._alerts.hooks,
+            notes=self._alerts.notes,
         )
 
     def _take_reports(self) -> None:
@@ -221,6 +240,9 @@ class Hub:
             changed += self._findings.close_others(report.open_ids, self._sample.time_s)
         has_forgotten = report.open_ids is not None and self._assessments.begin_anew(report.pid)
         has_assessed = self._assessments.merge(report.assessments)
+        if changed:
+            self._alerts.take(changed)
+            self._publish_alerts()  # before the findings: a viewer must know which of them are muted
         self._publish_findings(changed, has_assessed=has_forgotten or has_assessed)
 
     def _note_viewers(self) -> None:
@@ -246,6 +268,8 @@ class Hub:
             if request.verb == "join":
                 message = encode("welcome", self.hub_id, self._welcome(request))
                 self._control.send_multipart([peer, message])
+            elif request.verb == "decide":
+                self._decide(peer, request.request_id, request.decision)
             elif self._roster is not None:
                 asker = (peer, request.request_id)
                 self._roster.ask(request.pid, Wish(request.verb, asker, request.is_on, request.seconds))
@@ -253,6 +277,18 @@ class Hub:
                 self._refuse(
                     peer, request.request_id, "this agent plays a recording: no process reports to it"
                 )
+
+    def _decide(self, peer: bytes, request_id: int, decision: FindingDecision | None) -> None:
+        """Carry out what a person decided about a finding, and tell everybody."""
+        if decision is None:
+            return
+        time_s = self._clock.wall_s() if self._sample is None else self._sample.time_s
+        refusal = self._alerts.decide(decision, self._findings.get(decision.finding_id), time_s)
+        if refusal is not None:
+            self._refuse(peer, request_id, refusal)
+            return
+        self._publish_alerts()
+        self._control.send_multipart([peer, encode("done", self.hub_id, Done(request_id))])
 
     def _answer_for_ranks(self, roster: Roster) -> None:
         """Hand on what probes have answered since the last turn."""
@@ -278,6 +314,7 @@ class Hub:
             first_seq=self._first_seq,
             history_first_seq=self._history.first_seq,
             assessments=self._assessments.all(),
+            alerts=self._alerts.state,
         )
 
 

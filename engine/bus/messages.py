@@ -4,6 +4,7 @@ from typing import Literal
 
 import msgspec
 
+from ..alerts.state import AlertState, FindingDecision
 from ..history import HistoryBlock
 from ..model import Assessment, Finding, HubStatus, Sample
 
@@ -46,15 +47,18 @@ class WorkerReport(msgspec.Struct, frozen=True):
 class Request(msgspec.Struct, frozen=True):
     """What a viewer or worker asks of a hub."""
 
-    verb: Literal["join", "segments", "detach", "history"]
-    """`join`: everything the hub knows. The others are passed on to the training process `pid`: a segment
-    map, please; let go of the process; record allocations with their stacks, or stop."""
+    verb: Literal["join", "segments", "detach", "history", "decide"]
+    """`join`: everything the hub knows. `decide`: what a person decided about a finding. The others are
+    passed on to the training process `pid`: a segment map, please; let go of the process; record allocations
+    with their stacks, or stop."""
     request_id: int
     pid: int | None = None
     is_on: bool = True
     """For `history`."""
     seconds: float | None = None
     """For `history`: how long at most."""
+    decision: FindingDecision | None = None
+    """For `decide`."""
 
 
 class Welcome(msgspec.Struct, frozen=True):
@@ -69,11 +73,12 @@ class Welcome(msgspec.Struct, frozen=True):
     """First sample this hub ever published."""
     history_first_seq: int | None = None
     """First sample that `history` still holds; those before it are forgotten."""
+    alerts: AlertState = AlertState()
     assessments: tuple[Assessment, ...] = ()
 
 
 class Done(msgspec.Struct, frozen=True):
-    """What was asked of a training process has come about; a segment map comes with the stream."""
+    """What was asked has come about; a segment map, or what was decided, comes with the stream."""
 
     request_id: int
 

@@ -1,12 +1,13 @@
-"""A viewer's questions to training processes: who was asked what, and what became of it."""
+"""A viewer's questions to training processes and to the hub: what was asked, and what became of it."""
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
+from ..alerts.state import FindingDecision
 from ..errors import WireError
 from ..model import SegmentMap
 from ..ranks.segments import PackedSegments, unpack_segments
 from .messages import Done, Refusal
-from .snapshot import SegmentsRefused
+from .snapshot import DecisionRefused, SegmentsRefused
 from .stream import HubStream, RankVerb
 
 MAX_MAPS = 4
@@ -17,8 +18,8 @@ NO_ANSWER = "the agent has not answered: it is of an older version, or gone"
 
 
 class _Question(NamedTuple):
-    verb: RankVerb
-    pid: int
+    verb: RankVerb | Literal["decide"]
+    pid: int | None
     asked_s: float
 
 
@@ -28,6 +29,8 @@ class Questions:
     def __init__(self, stream: HubStream) -> None:
         self.maps: tuple[SegmentMap, ...] = ()
         """Newest first, one a process."""
+        self.decision_refused: DecisionRefused | None = None
+        """The newest decision about a finding, where it was refused."""
         self.refused: tuple[SegmentsRefused, ...] = ()
         self._stream = stream
         self._open: dict[int, _Question] = {}
@@ -46,6 +49,10 @@ class Questions:
         number = self._stream.send(verb, pid, is_on=is_on, seconds=seconds)
         self._open[number] = _Question(verb, pid, now_s)
         return number
+
+    def decide(self, decision: FindingDecision, now_s: float) -> None:
+        """Tell the hub what a person decided about a finding."""
+        self._open[self._stream.decide(decision)] = _Question("decide", None, now_s)
 
     def is_answered(self, number: int) -> bool:
         """Return whether a question has been answered, for good or ill."""
@@ -80,9 +87,11 @@ class Questions:
         question = self._open.pop(number, None)
         if question is None:
             return
-        if question.verb != "segments":
+        if question.verb == "decide":
+            self.decision_refused = None if refusal is None else DecisionRefused(number, refusal)
+        elif question.verb != "segments":
             self._results[number] = refusal
-        elif refusal is not None:
+        elif refusal is not None and question.pid is not None:
             self._refuse(question.pid, refusal)
 
     def _refuse(self, pid: int, reason: str) -> None:

@@ -4,6 +4,7 @@ from typing import Literal
 
 import msgspec
 
+from ..alerts.state import AlertState
 from ..model import Assessment, Finding, HubStatus, Sample, SegmentMap
 
 
@@ -11,6 +12,14 @@ class SegmentsRefused(msgspec.Struct, frozen=True):
     """Why there is no segment map of a process that one was asked of."""
 
     pid: int
+    reason: str
+
+
+class DecisionRefused(msgspec.Struct, frozen=True):
+    """Why what this viewer decided about a finding was not carried out."""
+
+    number: int
+    """Another one for every question."""
     reason: str
 
 
@@ -35,3 +44,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     """What became of this viewer's own questions for one; gone when a map arrives."""
     assessments: tuple[Assessment, ...] = ()
     """How near each process is to running out of memory, by device and process."""
+    alerts: AlertState = AlertState()
+    """What people decided about findings, and what became of each."""
+    decision_refused: DecisionRefused | None = None
+    """What became of this viewer's newest decision, where it was refused."""

@@ -9,6 +9,7 @@ from typing import Literal
 import msgspec
 import zmq
 
+from ..alerts.state import AlertState, FindingDecision
 from ..clock import Clock, SystemClock, ceil_ms
 from ..errors import WireError
 from ..model import Assessment, Finding, HubStatus, Sample
@@ -51,7 +52,7 @@ class Assessed(msgspec.Struct, frozen=True):
     assessments: tuple[Assessment, ...]
 
 
-Event = Joined | Sample | Finding | Assessed | HubStatus | PackedSegments | Done | Refusal
+Event = Joined | Sample | Finding | Assessed | AlertState | HubStatus | PackedSegments | Done | Refusal
 
 
 class HubStream:
@@ -92,7 +93,7 @@ class HubStream:
         self._subscriber.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE_BYTES)
         self._control.setsockopt(zmq.MAXMSGSIZE, MAX_HISTORY_BYTES)
         topics = (TOPIC_SAMPLE, TOPIC_FINDING, TOPIC_HUB, TOPIC_SEGMENTS, TOPIC_VIEWER)
-        for topic in topics if is_viewer else (TOPIC_SAMPLE,):
+        for topic in topics if is_viewer else (TOPIC_SAMPLE, TOPIC_SEGMENTS):
             self._subscriber.setsockopt(zmq.SUBSCRIBE, topic)
         self._subscriber.connect(endpoints.stream)
         self._control.connect(endpoints.control)
@@ -113,6 +114,13 @@ class HubStream:
         """Ask something of a training process; return the number under which `Done` or `Refusal` comes."""
         request_id = next(self._request_ids)
         request = Request(verb, request_id, pid, is_on, seconds)
+        self._control.send(encode("request", self._hub_id or "", request))
+        return request_id
+
+    def decide(self, decision: FindingDecision) -> int:
+        """Tell the hub what a person decided; return the number under which `Done` or `Refusal` comes."""
+        request_id = next(self._request_ids)
+        request = Request("decide", request_id, decision=decision)
         self._control.send(encode("request", self._hub_id or "", request))
         return request_id
 
@@ -177,6 +185,8 @@ class HubStream:
             found.extend([] if batch.assessments is None else [Assessed(batch.assessments)])
         elif envelope.kind == "segments":
             found.append(body_of(envelope, PackedSegments))
+        elif envelope.kind == "alerts":
+            found.append(body_of(envelope, AlertState))
         elif envelope.kind == "hub":
             status = body_of(envelope, HubStatus)
             self._compare(status)

@@ -82,7 +82,10 @@ class Demonstration:
         """
         feed = HubFeed(
             self.runtime_dir,
-            agent_arguments=("--interval", str(interval_s), "--memory-interval", str(memory_interval_s)),
+            agent_arguments=(
+                *("--interval", str(interval_s), "--memory-interval", str(memory_interval_s)),
+                "--no-hooks",  # it leaks on purpose: nobody is to be woken by that
+            ),
             is_private=True,
         )
         feed.start_hub()

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+from vramscope.engine.alerts.desk import AlertDesk
 from vramscope.engine.bus.hub import Hub
 from vramscope.engine.model import DeviceSample, MemoryReading, Sample
 
@@ -58,9 +59,13 @@ class HandProducer:
 class RunningHub:
     """A hub that serves a folder until the `with` block ends."""
 
-    def __init__(self, folder: Path, *, leaves_with_viewers: bool = False) -> None:
+    def __init__(
+        self, folder: Path, *, leaves_with_viewers: bool = False, alerts: AlertDesk | None = None
+    ) -> None:
         self.producer = HandProducer()
-        self.hub = Hub(folder, self.producer, version="test", leaves_with_viewers=leaves_with_viewers)
+        self.hub = Hub(
+            folder, self.producer, version="test", leaves_with_viewers=leaves_with_viewers, alerts=alerts
+        )
         self.thread = threading.Thread(target=self.hub.run, daemon=True)
 
     def __enter__(self) -> "RunningHub":

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from vramscope.engine.alerts.state import FindingDecision
 from vramscope.engine.bus.snapshot import Snapshot
 from vramscope.engine.history import History
 from vramscope.engine.model import (
@@ -50,6 +51,8 @@ class FakeFeed:
         self.is_stopped = False
         self.asked: list[int] = []
         """Processes whose segment map was asked for."""
+        self.decisions: list[FindingDecision] = []
+        """What was decided about findings."""
         self._on_snapshot: Callable[[Snapshot], None] | None = None
 
     def start(self, on_snapshot: Callable[[Snapshot], None]) -> None:
@@ -65,6 +68,9 @@ class FakeFeed:
 
     def ask_segments(self, pid: int) -> None:
         self.asked.append(pid)
+
+    def decide(self, decision: FindingDecision) -> None:
+        self.decisions.append(decision)
 
     def stop(self) -> None:
         self.is_stopped = True

@@ -19,16 +19,18 @@ def show_live(arguments: Namespace) -> int:
     Raises:
         UsageError: Nothing can be drawn here.
     """
-    settings = read_settings(arguments)
+    settings, config = read_settings(arguments), getattr(arguments, "config", None)
 
     def start_feed() -> "Feed":
         from vramscope.engine.bus.attach import attach_or_start
 
-        return attach_or_start(interval_s=settings.interval_s, memory_interval_s=settings.memory_interval_s)
+        return attach_or_start(
+            interval_s=settings.interval_s, memory_interval_s=settings.memory_interval_s, config=config
+        )
 
     from vramscope.engine.sampling.node import node_name
 
-    return open_view(start_feed, settings, config=getattr(arguments, "config", None), local_node=node_name())
+    return open_view(start_feed, settings, config=config, local_node=node_name())
 
 
 def open_view(

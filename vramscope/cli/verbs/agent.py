@@ -2,12 +2,16 @@
 
 from argparse import SUPPRESS, ArgumentParser, Namespace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vramscope import __version__
 
 from ..configuration import read_settings
 from ..parser_flags import add_replay_flags, build_sampling_flags
 from . import SubParsers
+
+if TYPE_CHECKING:
+    from vramscope.engine.settings import AlertSettings
 
 SUMMARY = "run the agent alone: it samples, analyzes and remembers until it is told to end"
 
@@ -21,11 +25,17 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
         parents=[build_sampling_flags(), *common],
         allow_abbrev=False,
     )
+    parser.add_argument(
+        "--test-alert",
+        action="store_true",
+        help="send a test alert to the command and the webhook of the settings, say how that went, and leave",
+    )
     # What a viewer or a job tells the agent it starts; people use `vramscope` and its verbs.
     parser.add_argument("--leave-with-viewers", action="store_true", help=SUPPRESS)
     parser.add_argument("--first-within", type=float, metavar="SECONDS", help=SUPPRESS)
     parser.add_argument("--linger", type=float, default=0.0, metavar="SECONDS", help=SUPPRESS)
     parser.add_argument("--private-folder", action="store_true", help=SUPPRESS)
+    parser.add_argument("--no-hooks", action="store_true", help=SUPPRESS)
     parser.add_argument("--no-worker", action="store_true", help=SUPPRESS)
     parser.add_argument("--replay", type=Path, help=SUPPRESS)
     add_replay_flags(parser, interval_flag="--replay-interval", is_hidden=True)
@@ -40,6 +50,8 @@ def run(arguments: Namespace) -> int:
     from ..parser_flags import read_capacity, read_replay_interval, read_speed
 
     settings = read_settings(arguments)
+    if arguments.test_alert:
+        return _test_alert(settings.alerts)
     return run_agent(
         AgentOptions(
             version=__version__,
@@ -55,5 +67,27 @@ def run(arguments: Namespace) -> int:
             linger_s=arguments.linger,
             is_folder_private=arguments.private_folder,
             has_worker=not arguments.no_worker,
+            alerts=None if arguments.no_hooks else settings.alerts,
         )
     )
+
+
+def _test_alert(settings: "AlertSettings") -> int:
+    """Try every hook out and say how it went; return 1 where one did not take the alert.
+
+    Raises:
+        UsageError: There is no hook to try.
+    """
+    from vramscope.engine.alerts.trial import try_hooks
+    from vramscope.engine.errors import UsageError
+    from vramscope.engine.sampling.node import node_name
+
+    statuses = try_hooks(settings, node_name(), __version__)
+    if not statuses:
+        raise UsageError(
+            "there is no hook to try: set alerts.command or alerts.webhook_url (docs/alerts.md)"
+        )
+    for status in statuses:
+        went = "delivered" if status.delivered else f"not delivered: {status.reason or 'it took too long'}"
+        print(f"{status.name} {status.target}: {went}")
+    return 0 if all(status.delivered for status in statuses) else 1
