@@ -25,11 +25,11 @@ def run_sorted_buckets(rng: Rng, span_s: float) -> Scene:
 
 
 def run_heavy_tail(rng: Rng, span_s: float) -> Scene:
-    """Pareto lengths, cut off at a longest one that fits by a few per cent."""
+    """Pareto lengths, cut off at a longest one that still fits."""
     job = draw_job(rng)
     plan = fit_steps(rng, job, span_s)
     lengths = np.minimum(0.08 * (1 + rng.pareto(rng.uniform(1.5, 3.0), len(plan.ends_s))), 1.0)
-    most = (job.limit_bytes - job.state_bytes) * rng.uniform(0.86, 0.93)
+    most = (job.limit_bytes - job.state_bytes) * rng.uniform(0.8, 0.88)
     return Scene((take(plan, lengths * most - plan.activation_bytes),))
 
 
