@@ -96,6 +96,9 @@ class Hub:
         self._first_seq: int | None = None
         self._sample: Sample | None = None
         self._is_stopping = False
+        self._open_sockets(runtime_dir)
+
+    def _open_sockets(self, runtime_dir: Path) -> None:
         self._context = zmq.Context()
         self._stream = self._bind(zmq.XPUB, endpoints_of(runtime_dir).stream)
         self._stream.setsockopt(zmq.XPUB_VERBOSER, 1)
