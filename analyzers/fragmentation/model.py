@@ -40,8 +40,6 @@ class FragmentationReading(msgspec.Struct, frozen=True, gc=False):
     requested_bytes: int | None
     internal: float | None
     """1 - requested / allocated: lost within live blocks to rounding and to remainders."""
-    external: float | None
-    """1 - largest free block / free bytes of the pool with the most free bytes; only of a segment map."""
     stranded_bytes: int | None
     """Free and not to be given back, at this moment."""
     stranded_source: Literal["counter", "map"] | None
@@ -61,18 +59,20 @@ class FragmentationReading(msgspec.Struct, frozen=True, gc=False):
     headroom_bytes: int | None
     """That limit less the most that was allocated within the window."""
     retries: int | None
-    free_blocks: int | None
-    """Of a segment map."""
-    largest_free_bytes: int | None
-    """Of a segment map, private pools left out."""
-    map_s: float | None
-    """When the newest segment map was taken."""
     ratio: float | None
     """The one figure for a report: external, or else stranded / reserved; None where neither is known."""
     measure: Measure | None
     """What `ratio` measures; `unused` where neither is known, and only `unused_share` can be told."""
     method: str
     """What the figures rest on, in one sentence."""
+    external: float | None = None
+    """1 - largest free block / free bytes of the pool with the most free bytes; only of a segment map."""
+    free_blocks: int | None = None
+    """Of a segment map."""
+    largest_free_bytes: int | None = None
+    """Of a segment map, private pools left out."""
+    map_s: float | None = None
+    """When the newest segment map was taken."""
 
 
 class FragmentationTrend(msgspec.Struct, frozen=True):

@@ -2,6 +2,8 @@
 
 from typing import Literal
 
+import msgspec
+
 from ..subjects import SubjectKey
 from .model import FragmentationReading, Measure
 from .segment_maps import MapFragmentation
@@ -20,22 +22,20 @@ def read_track(key: SubjectKey, track: FragmentationTrack) -> FragmentationReadi
     reserved, allocated = allocator.reserved_bytes, allocator.allocated_bytes
     limit, rank, device = subject.limit_bytes, subject.rank, subject.device
     ratio, measure = _find_ratio(found, stranded, reserved, allocated)
-    coordinates = None if rank is None else rank.coordinates
-    return FragmentationReading(
+    reading = FragmentationReading(
         key=key,
         node=subject.sample.node,
         device_uuid=subject.device_uuid,
         device=None if device is None else device.label,
         device_index=None if device is None else device.index,
         pid=None if rank is None else rank.pid,
-        rank=None if coordinates is None else coordinates.rank,
+        rank=None if rank is None or rank.coordinates is None else rank.coordinates.rank,
         time_s=subject.sample.time_s,
         allocated_bytes=allocated,
         reserved_bytes=reserved,
         active_bytes=allocator.active_bytes,
         requested_bytes=allocator.requested_bytes,
         internal=_lose(allocator.requested_bytes, allocated),
-        external=None if found is None else found.external,
         stranded_bytes=stranded,
         stranded_source=source,
         persistent_bytes=extremes.stranded_bytes,
@@ -46,12 +46,20 @@ def read_track(key: SubjectKey, track: FragmentationTrack) -> FragmentationReadi
         limit_bytes=limit,
         headroom_bytes=_subtract(limit, extremes.peak_bytes),
         retries=allocator.retries,
-        free_blocks=None if found is None else found.free_blocks,
-        largest_free_bytes=None if found is None else found.largest_free_bytes,
-        map_s=None if found is None else found.time_s,
         ratio=ratio,
         measure=measure,
         method=word_method(measure),
+    )
+    return reading if found is None else _add_map(reading, found)
+
+
+def _add_map(reading: FragmentationReading, found: MapFragmentation) -> FragmentationReading:
+    return msgspec.structs.replace(
+        reading,
+        external=found.external,
+        free_blocks=found.free_blocks,
+        largest_free_bytes=found.largest_free_bytes,
+        map_s=found.time_s,
     )
 
 

@@ -1,0 +1,130 @@
+"""Growth of one rank beside its peers, looked at over four minutes up to an hour.
+
+A rank grows apart where its distance from the middle of the group rises, does not fall back, does not slow
+down, and rises far beyond what its peers move among themselves. The shape is that of the horizon-ratio rule
+for leaks: six spans, of which the later ones rise as the first ones did, and evidence in proportion to the
+forecast.
+"""
+
+from collections import deque
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import NamedTuple
+
+from ...engine.units import MIB
+from ..subjects import SubjectKey
+
+LEAST_SCALE, SCALES = 2, 7
+"""Spans of 4, 8 … 64 blocks."""
+SPANS = 6
+LEAST_RISES = 3
+"""Spans, of five, that must rise."""
+STEADY_SHARE = 0.7
+"""What the last two spans must rise, as a share of the first two."""
+HORIZON_SHARE = 0.10
+"""How long the growth must have been seen, as a share of the time in which it would fill the room."""
+UNKNOWN_SHARE = 0.10
+"""Share of the middle floor that it must have risen where the room is unknown."""
+BAND_SHARE, BAND_BYTES = 0.02, 64 * MIB
+"""Least rise that counts: share of the middle floor, and at least."""
+APART = 3.0
+"""How many times further than its peers moved among themselves the rank must have moved."""
+NOISE_SHARE, NOISE_BYTES = 0.0005, MIB
+"""What is no rise and no fall."""
+
+
+class Row(NamedTuple):
+    """One span of the group."""
+
+    middle_bytes: int
+    """Middle floor of the group, the lower of two."""
+    above: Mapping[SubjectKey, int]
+    """How far each rank's floor was above that, at the least within the span."""
+
+
+class Rise(NamedTuple):
+    """How one rank grew apart."""
+
+    start_bytes: int
+    """How far it was above the middle before."""
+    end_bytes: int
+
+
+class Scales:
+    """The newest spans of a group at every scale."""
+
+    def __init__(self) -> None:
+        self._rows: list[deque[Row]] = [deque(maxlen=SPANS) for _ in range(SCALES)]
+        self._running: list[tuple[int, Row] | None] = [None] * SCALES
+
+    def clear(self) -> None:
+        """Forget everything: the group is another, or nobody knows what happened since."""
+        for rows in self._rows:
+            rows.clear()
+        self._running = [None] * SCALES
+
+    def add(self, number: int, row: Row) -> list[int]:
+        """Take one block; return the scales at which a span is complete.
+
+        Args:
+            number: Number of the block, in time; later than that of the one before.
+            row: The group in it.
+        """
+        moved = []
+        for scale in range(LEAST_SCALE, SCALES):
+            span, running = number >> scale, self._running[scale]
+            if running is not None and running[0] == span:
+                self._running[scale] = (span, _join(running[1], row))
+                continue
+            if running is not None:
+                self._rows[scale].append(running[1])
+                moved.append(scale)
+            self._running[scale] = (span, row)
+        return moved
+
+    def find_rise(self, key: SubjectKey, scale: int, room_bytes: int | None) -> Rise | None:
+        """Return how a rank grew apart at a scale; None where it did not, or too little was seen.
+
+        Args:
+            key: The rank.
+            scale: One at which a span is complete.
+            room_bytes: What is left above its peaks; None where that is unknown.
+        """
+        rows = self._rows[scale]
+        if len(rows) < SPANS:
+            return None
+        middle = rows[-1].middle_bytes
+        noise = max(NOISE_SHARE * middle, NOISE_BYTES)
+        values = [row.above[key] for row in rows]
+        steps = [later - sooner for sooner, later in pairwise(values)]
+        rise = values[-1] - values[0]
+        if rise < max(BAND_SHARE * middle, BAND_BYTES) or min(steps) < -noise:
+            return None
+        is_steady = steps[-1] + steps[-2] >= STEADY_SHARE * (steps[0] + steps[1])
+        if not is_steady or sum(step > noise for step in steps) < LEAST_RISES:
+            return None
+        enough = UNKNOWN_SHARE * middle if room_bytes is None else HORIZON_SHARE * room_bytes
+        if rise < max(enough, APART * self._move_of_peers(key, scale)):
+            return None
+        return Rise(values[0], values[-1])
+
+    def _move_of_peers(self, key: SubjectKey, scale: int) -> int:
+        """Return how far the others moved: each against the middle, less what only rose, and the middle."""
+        rows = self._rows[scale]
+        middles = [row.middle_bytes for row in rows]
+        moves = [max(middles) - min(middles)]
+        for peer in rows[-1].above:
+            values = [row.above[peer] for row in rows]
+            if peer != key and not _only_rises(values):
+                moves.append(max(values) - min(values))
+        return max(moves)
+
+
+def _only_rises(values: list[int]) -> bool:
+    """Return whether a peer grows apart as well, which is no measure of what is usual."""
+    return values[-1] > values[0] and all(b >= a for a, b in pairwise(values))
+
+
+def _join(one: Row, other: Row) -> Row:
+    above = {key: min(value, other.above[key]) for key, value in one.above.items()}
+    return Row(min(one.middle_bytes, other.middle_bytes), above)
