@@ -1,0 +1,87 @@
+"""What every screen that draws snapshots has: title, verdict, keys, and how old the figures are."""
+
+from textual.reactive import reactive
+from textual.timer import Timer
+
+from ...analyzers.verdict import summarize
+from ...engine.bus.snapshot import Snapshot
+from ...engine.clock import Clock
+from ...engine.history import History
+from ..compositor import ThriftyScreen
+from ..drawing.glyphs import Glyphs
+from ..recent_count import RecentCount
+from ..widgets.key_line import KeyLine
+from ..widgets.title_line import TitleLine
+from ..widgets.verdict_line import VerdictLine, describe_trouble
+
+AGE_TICK_S = 1.0
+
+
+class SnapshotScreen(ThriftyScreen[None]):
+    """A screen that draws the snapshots of a node; those below say what and how."""
+
+    snapshot: reactive[Snapshot] = reactive(Snapshot, repaint=False)
+    """What is drawn."""
+    frames_skipped: reactive[int] = reactive(0, repaint=False)
+    """Snapshots that a newer one replaced before they were drawn."""
+    paused_since_s: reactive[float | None] = reactive(None, repaint=False)
+    """Time of the sample at which the figures were frozen, or None."""
+
+    def __init__(self, glyphs: Glyphs, history: History, clock: Clock) -> None:
+        super().__init__()
+        self.glyphs, self._history, self._clock = glyphs, history, clock
+        self._arrived_s = clock.monotonic_s()
+        self._skips = RecentCount()
+        self._age_timer: Timer | None = None
+        self._title, self._verdict = TitleLine(id="title"), VerdictLine(glyphs, id="verdict")
+        self._keys = KeyLine(id="keys")
+
+    def watch_snapshot(self) -> None:
+        """Draw a new snapshot."""
+        self._arrived_s = self._clock.monotonic_s()
+        if self.is_mounted:
+            self._show()
+
+    def watch_paused_since_s(self) -> None:
+        """Say in the title whether figures are frozen."""
+        if self.is_mounted:
+            self._show_title()
+
+    def _show(self) -> None:
+        """Push the snapshot down to every part."""
+        raise NotImplementedError
+
+    def _show_head(self) -> None:
+        """Show the title and the verdict."""
+        self._show_title()
+        self._show_verdict()
+        self._keep_age(is_needed=self.snapshot.connection == "lost")
+
+    def _show_title(self) -> None:
+        skipped = self._skips.grow(self.frames_skipped, self._clock.monotonic_s())
+        self._title.show(self.snapshot, frames_skipped=skipped, paused_since_s=self.paused_since_s)
+
+    def _show_verdict(self) -> None:
+        """Show the verdict, and before it how old the figures are where they are."""
+        snapshot = self.snapshot
+        silent_s = snapshot.silent_s
+        if silent_s is not None:
+            silent_s += self._clock.monotonic_s() - self._arrived_s
+        trouble = describe_trouble(snapshot.connection, silent_s, snapshot.reason)
+        self.set_class(snapshot.connection == "lost", "-stale")
+        verdict = summarize(snapshot.sample, snapshot.findings, self._history.peak, snapshot.assessments)
+        self._verdict.show(verdict, trouble)
+
+    def _keep_age(self, *, is_needed: bool) -> None:
+        """Count the age up while nothing arrives; no timer runs otherwise."""
+        if is_needed and self._age_timer is None:
+            self._age_timer = self.set_interval(AGE_TICK_S, self._show_verdict, name="age of the figures")
+        elif not is_needed and self._age_timer is not None:
+            self._age_timer.stop()
+            self._age_timer = None
+
+    def action_notes(self) -> None:
+        """Show the notes in full."""
+        from .notes import NotesScreen
+
+        self.app.push_screen(NotesScreen(self.snapshot.sample.notes if self.snapshot.sample else ()))
