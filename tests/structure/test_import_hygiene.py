@@ -133,6 +133,8 @@ def test_every_module_can_be_imported_under_its_one_name() -> None:
         ("vramscope.engine.model", SCREEN | RICH | HEAVY | {"zmq", "pynvml", "psutil"}),
         ("vramscope.analyzers.pressure", SCREEN | RICH | HEAVY | {"zmq", "pynvml", "psutil"}),
         ("vramscope.exporters.json_lines", SCREEN | RICH | HEAVY | {"zmq", "pynvml", "psutil"}),
+        ("vramscope.exporters.figures", SCREEN | RICH | HEAVY | {"pynvml", "psutil"}),
+        ("vramscope.engine.sampling.series_source", SCREEN | RICH | HEAVY | {"pynvml", "psutil"}),
     ],
 )
 def test_libraries_load_what_they_need_and_no_more(module: str, forbidden: set[str]) -> None:
