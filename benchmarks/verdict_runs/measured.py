@@ -15,7 +15,7 @@ TRACES = Path(__file__).resolve().parents[3] / "shared" / "data" / "sweep_traces
 """Measured traces beside the checkout; they are not part of it."""
 CAPACITY_BYTES = 80 * GIB
 HEALTHY = Truth()
-INTERVALS_S = (0.1, 1.0)
+INTERVALS_S = (0.01, 0.1, 1.0)
 
 
 @dataclass(frozen=True)
