@@ -1,0 +1,142 @@
+"""Blocks of beats at doubling scales: least and most of each, for a whole life, in bounded memory."""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from .beat import Beat
+
+KEPT = 16
+"""Newest blocks that each scale keeps."""
+MAX_LEVELS = 16
+
+
+class Block(NamedTuple):
+    """Consecutive beats as one."""
+
+    start_s: float
+    end_s: float
+    low: int
+    """Least of the lows."""
+    low_s: float
+    """When it was read: at the beginning of a block where floors grow."""
+    low_next: int
+    """The least but one: how far it stands above the least is how blurred that is."""
+    high: int
+    high_next: int
+    reserved: int
+    """Most reserved bytes; 0 where they are not known."""
+    steps: int
+    """Steps within, as far as they are known."""
+    last_step: int | None
+    """Number of the newest step."""
+
+    @property
+    def mid_s(self) -> float:
+        """The middle in time."""
+        return (self.start_s + self.end_s) / 2
+
+    @property
+    def span_s(self) -> float:
+        """The length in seconds."""
+        return self.end_s - self.start_s
+
+    @property
+    def blur(self) -> int:
+        """How far the least may stand above the true floor.
+
+        Of many readings at random moments of a sawtooth, the least exceeds the floor on average by as much
+        as the next one exceeds the least: the spacings of the extreme order statistics of a uniform sample
+        are alike (David and Nagaraja, Order Statistics, 3rd edition, section 2.5).
+        """
+        return self.low_next - self.low
+
+
+def join(first: Block, second: Block) -> Block:
+    """Return two blocks that follow each other as one."""
+    low, other_low = (first, second) if first.low <= second.low else (second, first)
+    high, other_high = (first, second) if first.high >= second.high else (second, first)
+    return Block(
+        first.start_s,
+        second.end_s,
+        low.low,
+        low.low_s,
+        min(low.low_next, other_low.low),
+        high.high,
+        max(high.high_next, other_high.high),
+        max(first.reserved, second.reserved),
+        first.steps + second.steps,
+        second.last_step if second.last_step is not None else first.last_step,
+    )
+
+
+class BlockPyramid:
+    """Blocks of `base`, twice `base`, four times `base` … beats; the newest of each scale are kept.
+
+    Args:
+        base: Beats in a block of the finest scale.
+    """
+
+    def __init__(self, base: int) -> None:
+        self._base = base
+        self._beats: list[Beat] = []
+        self._start_s: float | None = None
+        self._pending: list[Block | None] = []
+        self.levels: list[deque[Block]] = []
+
+    def add(self, beat: Beat) -> int:
+        """Count a beat; return how many scales, from the finest on, completed a block by it."""
+        self._beats.append(beat)
+        if len(self._beats) < self._base:
+            return 0
+        block = self._close_beats()
+        return self._carry(block)
+
+    def latest(self, level: int, count: int) -> Sequence[Block]:
+        """Return the newest blocks of one scale, oldest first; fewer where there are not so many."""
+        if level >= len(self.levels):
+            return ()
+        blocks = self.levels[level]
+        return tuple(blocks)[-count:]
+
+    def mosaic(self) -> list[Block]:
+        """Return blocks that cover the life once, oldest first: coarse where long ago, fine where recent."""
+        found: list[Block] = []
+        for blocks in self.levels:
+            before_s = found[0].start_s if found else float("inf")
+            found[:0] = [block for block in blocks if block.end_s <= before_s]
+        return found
+
+    def _close_beats(self) -> Block:
+        beats, self._beats = self._beats, []
+        lows = sorted([(beat.low_bytes, beat.time_s) for beat in beats])
+        highs = sorted([beat.high_bytes for beat in beats])
+        start_s = beats[0].time_s if self._start_s is None else self._start_s
+        self._start_s = beats[-1].time_s
+        return Block(
+            start_s,
+            beats[-1].time_s,
+            lows[0][0],
+            lows[0][1],
+            lows[1][0],
+            highs[-1],
+            highs[-2],
+            max([beat.reserved_bytes for beat in beats]),
+            sum([beat.steps for beat in beats]),
+            beats[-1].step,
+        )
+
+    def _carry(self, block: Block) -> int:
+        level = 0
+        while True:
+            if level == len(self.levels):
+                self.levels.append(deque(maxlen=KEPT))
+                self._pending.append(None)
+            self.levels[level].append(block)
+            waiting = self._pending[level]
+            if waiting is None or level + 1 == MAX_LEVELS:
+                self._pending[level] = block
+                return level + 1
+            self._pending[level] = None
+            block = join(waiting, block)
+            level += 1

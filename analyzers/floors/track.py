@@ -1,0 +1,158 @@
+"""The floors of one subject over its whole life, and whether they grow."""
+
+from collections import deque
+from collections.abc import Sequence
+
+from .beat import Beat
+from .blocks import KEPT, Block, BlockPyramid
+from .growth import PHI_LEAST, WINDOWS, Growth, judge_growth
+from .phase import RECENT, is_locked
+from .rate import Line, fit_line
+
+WINDOW = WINDOWS[0]
+
+BASES = {"step": 2, "sample": 4, "device": 8, "host": 8}
+"""Beats in a block of the finest scale."""
+LEAST_S = {"step": 0.0, "sample": 60.0, "device": 1200.0, "host": 600.0}
+"""Least seconds of evidence: a sample is taken at some moment of a step, so growth may be a slow step."""
+FALLEN_SHARE = 0.5
+"""Share of its last floor below which a subject has begun anew."""
+LIMITS_KEPT = 32
+AMPLITUDE_LEVEL = 2
+"""Scale at which what steps take on top is read."""
+UNPHASED_S = 1200.0
+UNPHASED_SHARE = 1.0
+"""Evidence, in seconds or as a share of the headroom, that no drift of samples over a step explains."""
+MOST_POINTS = 24
+"""Blocks on which a rate rests at most."""
+
+
+class FloorTrack:
+    """Beats of one subject, in blocks of every scale."""
+
+    def __init__(self) -> None:
+        self.last: Beat | None = None
+        self.limit_bytes: int | None = None
+        """Most that floors and what is on top can reach, as the least of recent readings says."""
+        self.has_restarted = False
+        """Whether the newest beat began a life anew."""
+        self._limits: deque[int] = deque(maxlen=LIMITS_KEPT)
+        self._begin(None)
+
+    def observe(self, beat: Beat, limit_bytes: int | None) -> int:
+        """Take one beat; return how many scales, from the finest on, completed a block by it.
+
+        Beats that are not newer than the last one are left out.
+        """
+        self.has_restarted = False
+        if self.last is not None and beat.time_s <= self.last.time_s:
+            return 0
+        if limit_bytes is not None:
+            self._limits.append(limit_bytes)
+            self.limit_bytes = min(self._limits)
+        if self.last is None or self.last.kind != beat.kind:
+            self._begin(beat)
+        self.last = beat
+        self.beats += 1
+        if self._recent is not None:
+            self._recent.append(beat.low_bytes)
+        self.steps += beat.steps
+        completed = self.pyramid.add(beat)
+        if completed and self._is_new_life():
+            self._begin(beat)
+            self.has_restarted = True
+            return 0
+        return completed
+
+    def judge(self, level: int) -> Growth | None:
+        """Return how floors grow at one scale, which has just completed a block; None where they do not."""
+        blocks = self.pyramid.latest(level, KEPT)
+        if len(blocks) == KEPT:
+            self._records[level] = max(self._records.get(level, 0), blocks[0].low)
+        for count in WINDOWS:
+            if len(blocks) < count:
+                return None
+            growth = self._judge_window(blocks, count, self._records.get(level, 0))
+            if growth is not None:
+                return growth
+        return None
+
+    def _judge_window(self, blocks: Sequence[Block], count: int, record: int) -> Growth | None:
+        window = blocks[-count:]
+        grown = window[-1].low - window[0].low
+        if grown <= 0 or window[-1].end_s - window[0].start_s < self._least_s:
+            return None
+        record = max([record, *[block.low for block in blocks[:-count]]])
+        headroom = self.headroom_bytes
+        if grown < PHI_LEAST * headroom:
+            return None
+        growth = judge_growth(window, headroom, record)
+        return None if growth is None or self._may_be_phase(growth) else growth
+
+    def _may_be_phase(self, growth: Growth) -> bool:
+        """Return whether samples may have met a sawtooth of steps at slowly drifting moments.
+
+        Sampled at nearly its own period, or a fraction of it, a sawtooth looks like slow growth (aliasing).
+        So it may be where each sample is near the one before, or near that of a few samples ago; growth of
+        reserved bytes along with it, or long evidence, tells the difference.
+        """
+        if self._recent is None or growth.window_s >= UNPHASED_S or growth.share >= UNPHASED_SHARE:
+            return False
+        reserved = [block.reserved for block in growth.blocks]
+        if reserved[0] and reserved[-1] - reserved[0] >= growth.grown_bytes / 2:
+            return False
+        return is_locked(tuple(self._recent))
+
+    def fit_line(self, since_s: float) -> Line | None:
+        """Return a robust line through the floors since a moment; None where too little is known."""
+        blocks = [block for block in self.pyramid.mosaic() if block.mid_s >= since_s]
+        points = [(block.low_s, float(block.low)) for block in blocks[:: -(-len(blocks) // MOST_POINTS) or 1]]
+        return fit_line(points) if len(points) > 2 else None
+
+    def floor_before(self, time_s: float) -> Block | None:
+        """Return the newest block that had ended by a moment; None where none is kept."""
+        before = [block for block in self.pyramid.mosaic() if block.end_s <= time_s]
+        return before[-1] if before else None
+
+    @property
+    def headroom_bytes(self) -> float:
+        """What is left above the newest floor and what steps take on top; of an unknown limit, the floor."""
+        floor = self.floor_bytes or 0
+        if self.limit_bytes is None:
+            return float(floor)
+        return float(self.limit_bytes - floor - self.amplitude_bytes)
+
+    @property
+    def floor_bytes(self) -> int | None:
+        """The least of the newest blocks."""
+        blocks = self.pyramid.latest(0, 4)
+        return min([block.low for block in blocks]) if blocks else None
+
+    @property
+    def amplitude_bytes(self) -> int:
+        """Most that steps took above their floor lately."""
+        blocks = self.pyramid.latest(AMPLITUDE_LEVEL, WINDOW) or self.pyramid.latest(0, WINDOW)
+        return max([block.high - block.low for block in blocks], default=0)
+
+    @property
+    def steps_per_s(self) -> float | None:
+        """Training steps a second lately; None where steps are not known."""
+        blocks = self.pyramid.latest(AMPLITUDE_LEVEL, WINDOW)
+        if len(blocks) < 2 or blocks[0].last_step is None or blocks[-1].last_step is None:
+            return None
+        span_s, steps = blocks[-1].end_s - blocks[0].end_s, blocks[-1].last_step - blocks[0].last_step
+        return steps / span_s if steps > 0 and span_s > 0 else None
+
+    def _begin(self, beat: Beat | None) -> None:
+        kind = "sample" if beat is None else beat.kind
+        self.pyramid = BlockPyramid(BASES[kind])
+        self._least_s = LEAST_S[kind]
+        self.since_s = 0.0 if beat is None else beat.time_s
+        self.beats = self.steps = 0
+        self._records: dict[int, int] = {}
+        self._recent: deque[int] | None = deque(maxlen=RECENT) if kind == "sample" else None
+
+    def _is_new_life(self) -> bool:
+        blocks = self.pyramid.latest(0, WINDOW)
+        before = min([block.low for block in blocks[:-1]], default=0)
+        return blocks[-1].high < FALLEN_SHARE * before

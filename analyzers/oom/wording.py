@@ -1,0 +1,182 @@
+"""What an `oom` finding says: title, evidence, method and advice."""
+
+import msgspec
+
+from ...engine.model import Evidence, Finding, Severity
+from ...engine.units import format_bytes
+from ..floors.episode import Episode
+from ..subjects import Subject, SubjectKey
+from .forecast import HORIZON_S, Forecast
+from .watch import Watch
+
+KIND = "oom"
+
+IN, IN_LOW, IN_HIGH = "time to out of memory", "time at least", "time at most"
+PROBABILITY, WITHIN, BELIEF = "probability", "within", "probability that growth goes on"
+PROCESS, STARTED = "process", "started"
+ONSET, ONSET_STEP, FLOOR_AT_ONSET, WINDOW = "onset", "step at onset", "floor at onset", "window"
+RATE, RATE_PER_STEP, GROWN = "growth a second", "growth a step", "grown since onset"
+FLOOR, PEAK, LIMIT = "floor", "peak above floor", "capacity"
+
+NEWS_SHARE = 0.1
+"""Change of the time left, as a share, that a person would see."""
+
+
+def state_forecast(
+    finding: Finding, subject: Subject, watch: Watch, forecast: Forecast, severity: Severity
+) -> Finding:
+    """Return a finding with what is foreseen now."""
+    device = subject.device
+    return msgspec.structs.replace(
+        finding,
+        device=None if device is None else device.label,
+        severity=severity,
+        title=_word_title(subject, watch, forecast),
+        updated_s=max(subject.sample.time_s, finding.opened_s),
+        evidence=_list_evidence(subject, watch, forecast),
+        method=_explain(forecast),
+        advice=_advise(forecast),
+    )
+
+
+def is_news(before: Finding, after: Finding) -> bool:
+    """Return whether a person would see the difference."""
+    if before.severity != after.severity:
+        return True
+    told, seen = read_number(before, IN), read_number(after, IN)
+    left = told - (after.updated_s - before.updated_s)
+    return abs(seen - told) > max(1.0, NEWS_SHARE * told) or abs(seen - left) > max(5.0, NEWS_SHARE * told)
+
+
+def read_number(finding: Finding, name: str) -> float:
+    """Return one number of a finding's evidence; 0 where it has none."""
+    value = next((evidence.value for evidence in finding.evidence if evidence.name == name), None)
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+def read_key(finding: Finding) -> SubjectKey:
+    """Return whom a finding is about."""
+    found = {evidence.name: evidence.value for evidence in finding.evidence}
+    pid, started_s = found.get(PROCESS), found.get(STARTED)
+    return (
+        finding.node,
+        finding.device_uuid or "",
+        pid if isinstance(pid, int) else None,
+        float(started_s) if isinstance(started_s, int | float) else None,
+    )
+
+
+def read_episode(finding: Finding) -> Episode | None:
+    """Return the growth that a finding rests on; None where it rests on none."""
+    if not read_number(finding, RATE):
+        return None
+    return Episode(
+        onset_s=read_number(finding, ONSET),
+        onset_bytes=int(read_number(finding, FLOOR_AT_ONSET)),
+        onset_step=int(read_number(finding, ONSET_STEP)) or None,
+        window_s=read_number(finding, WINDOW),
+        bytes_per_s=read_number(finding, RATE),
+    )
+
+
+def format_left(seconds: float) -> str:
+    """Return a time that is left as people say it: `45 s`, `1 m 16 s`, `2 h 05 m`, `3 d 4 h`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} m {whole % 60:02d} s"
+    if whole < 86400:
+        return f"{whole // 3600} h {whole % 3600 // 60:02d} m"
+    return f"{whole // 86400} d {whole % 86400 // 3600} h"
+
+
+def _name(subject: Subject) -> str:
+    if subject.rank is None or subject.device is None:
+        return subject.name
+    return f"{_name_device(subject)} ({subject.name})"
+
+
+def _name_device(subject: Subject) -> str:
+    return subject._replace(rank=None).name
+
+
+def _word_title(subject: Subject, watch: Watch, forecast: Forecast) -> str:
+    name = _name(subject)
+    if forecast.middle_s is None or forecast.low_s is None or forecast.high_s is None:
+        chance = f"{forecast.probability:.0%} within {format_left(HORIZON_S)}"
+        return f"{name} may run out of memory ({chance}): a step as large as some may be does not fit"
+    span = (
+        f"{round(forecast.low_s)}-{round(forecast.high_s)} s"
+        if forecast.high_s < 600
+        else f"{format_left(forecast.low_s)} to {format_left(forecast.high_s)}"
+    )
+    pace = _word_pace(watch)
+    left = format_left(forecast.middle_s)
+    return f"{name} out of memory in {left} ({span}, {forecast.belief:.0%}): live tensors grow by {pace}"
+
+
+def _word_pace(watch: Watch) -> str:
+    line, steps_per_s = watch.growth.line, watch.growth.floors.steps_per_s
+    rate = 0.0 if line is None else line.bytes_per_s
+    if steps_per_s:
+        return f"{format_bytes(round(rate / steps_per_s))} a step"
+    return f"{format_bytes(round(rate * 60))} a minute"
+
+
+def _list_evidence(subject: Subject, watch: Watch, forecast: Forecast) -> tuple[Evidence, ...]:
+    rank, floors, line = subject.rank, watch.growth.floors, watch.growth.line
+    rate = None if line is None else line.bytes_per_s
+    per_step = None if rate is None or not floors.steps_per_s else round(rate / floors.steps_per_s)
+    return (
+        Evidence(PROCESS, None if rank is None else rank.pid),
+        Evidence(STARTED, None if rank is None else rank.started_s, "s"),
+        Evidence(IN, forecast.middle_s, "s"),
+        Evidence(IN_LOW, forecast.low_s, "s"),
+        Evidence(IN_HIGH, forecast.high_s, "s"),
+        Evidence(PROBABILITY, forecast.probability),
+        Evidence(WITHIN, HORIZON_S, "s"),
+        Evidence(BELIEF, forecast.belief),
+        Evidence(RATE, rate, "bytes/s"),
+        Evidence(RATE_PER_STEP, per_step, "bytes"),
+        *_list_growth(watch),
+        Evidence(FLOOR, floors.floor_bytes, "bytes"),
+        Evidence(PEAK, floors.amplitude_bytes, "bytes"),
+        Evidence(LIMIT, floors.limit_bytes, "bytes"),
+    )
+
+
+def _list_growth(watch: Watch) -> tuple[Evidence, ...]:
+    episode, floor = watch.growth.episode, watch.growth.floors.floor_bytes
+    if episode is None:
+        return ()
+    return (
+        Evidence(GROWN, None if floor is None else floor - episode.onset_bytes, "bytes"),
+        Evidence(ONSET, episode.onset_s, "s"),
+        Evidence(ONSET_STEP, episode.onset_step),
+        Evidence(FLOOR_AT_ONSET, episode.onset_bytes, "bytes"),
+        Evidence(WINDOW, episode.window_s, "s"),
+    )
+
+
+def _explain(forecast: Forecast) -> str:
+    if forecast.middle_s is None:
+        return (
+            "The tail of what recent steps took above their floor (peaks over a threshold) reaches beyond "
+            "what is left"
+        )
+    return (
+        "First passage: a robust line through the floors since the onset (Theil-Sen), met by what recent "
+        "steps took above it; 80 % interval of rate and steps together"
+    )
+
+
+def _advise(forecast: Forecast) -> str:
+    if forecast.middle_s is None:
+        return (
+            "Bound the longest batch: sort or cut by length, lower the micro-batch, or recompute activations"
+        )
+    return (
+        "Save a checkpoint now; then look for what grows from step to step: the finding on the leak says "
+        "since when and how fast"
+    )

@@ -1,0 +1,158 @@
+"""Leaks open, are counted once, and close; what is bounded opens nothing."""
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.analyzers.leak.courses import CAPACITY, sawtooth, series, steps, used, watch
+from vramscope.analyzers.leak import LeakAnalyzer
+from vramscope.engine.model import Finding
+from vramscope.engine.units import GIB, MIB
+
+
+def _find(samples: object) -> list[Finding]:
+    return watch(LeakAnalyzer(), samples)  # type: ignore[arg-type]
+
+
+def _evidence(finding: Finding, name: str) -> float:
+    value = next(evidence.value for evidence in finding.evidence if evidence.name == name)
+    assert isinstance(value, int | float)
+    return value
+
+
+def test_a_leak_of_every_step_opens_once_and_tells_its_rate_and_onset() -> None:
+    floors = [20 * GIB + 20 * MIB * max(0, step - 300) for step in range(900)]
+    found = _find(steps(floors))
+    assert len({finding.id for finding in found}) == 1
+    last = found[-1]
+    assert last.kind == "leak"
+    assert last.is_open
+    assert _evidence(last, "growth a step") == pytest.approx(20 * MIB, rel=0.01)
+    assert _evidence(last, "onset") == pytest.approx(300, abs=60)
+    assert last.title.startswith("process 4711 leaks 20 MiB a step since step ")
+
+
+def test_it_opens_before_a_fifth_of_its_life_is_over() -> None:
+    life = 50 * GIB / (20 * MIB)
+    found = _find(steps([20 * GIB + 20 * MIB * step for step in range(900)]))
+    assert found[0].opened_s < 0.2 * life
+
+
+def test_a_leak_under_the_sawtooth_of_steps_is_found_in_a_series() -> None:
+    floors = (20 * GIB + 5 * MIB * tick for tick in range(3600))
+    found = _find(series(sawtooth(floors)))
+    assert {finding.kind for finding in found} == {"leak"}
+    assert _evidence(found[-1], "growth a second") == pytest.approx(5 * MIB, rel=0.05)
+
+
+def test_stairs_of_evaluations_are_one_leak() -> None:
+    floors = [20 * GIB + 300 * MIB * (step // 120) for step in range(3600)]
+    found = _find(steps(floors))
+    assert len({finding.id for finding in found}) == 1
+    assert found[-1].is_open
+
+
+def test_growth_that_stops_closes_the_finding_and_stays_closed() -> None:
+    floors = [20 * GIB + 20 * MIB * min(step, 900) for step in range(3600)]
+    found = _find(steps(floors))
+    assert len({finding.id for finding in found}) == 1
+    closed = found[-1]
+    assert closed.closed_s is not None
+    assert closed.closed_s > 900
+    assert closed.evidence[-1].value is not None
+    assert "growth stopped" in str(closed.evidence[-1].value)
+
+
+def test_a_floor_that_falls_back_closes_it_and_a_second_leak_is_another() -> None:
+    wave = [20 * MIB * step for step in range(900)]
+    floors = [20 * GIB + grown for grown in [*wave, *[0] * 300, *[1.1 * grown for grown in wave * 2]]]
+    found = _find(steps(floors[:2100]))
+    ids = {finding.id for finding in found}
+    assert len(ids) == 2
+    assert sum(not finding.is_open for finding in found) == 1
+
+
+def test_partial_release_does_not_hide_a_leak() -> None:
+    floors = [20 * GIB + 20 * MIB * (step - 0.5 * (step // 40 * 40)) for step in range(1800)]
+    found = _find(steps(floors))
+    assert len({finding.id for finding in found}) == 1
+
+
+def test_a_process_that_ends_closes_its_finding() -> None:
+    analyzer = LeakAnalyzer()
+    watch(analyzer, steps([20 * GIB + 20 * MIB * step for step in range(600)]))
+    gone = watch(analyzer, series([1 * GIB] * 30, start_s=600.0))
+    assert [finding.closed_s is not None for finding in gone] == [True]
+
+
+def test_the_same_pid_started_again_is_another_owner() -> None:
+    floors = [20 * GIB + 20 * MIB * step for step in range(400)]
+    analyzer = LeakAnalyzer()
+    first = watch(analyzer, steps(floors))
+    second = watch(analyzer, steps([20 * GIB] * 400, started_s=900.0, start_s=400.0))
+    assert first[-1].is_open
+    assert [finding.id for finding in second if not finding.is_open] == [first[0].id]
+
+
+def test_device_memory_alone_is_said_to_be_that() -> None:
+    found = _find(used([30 * GIB + 5 * MIB * tick for tick in range(3600)]))
+    assert found
+    assert "device memory" in found[0].title
+    assert "device used" in {evidence.value for evidence in found[0].evidence}
+
+
+def test_host_memory_that_grows_without_end_is_a_leak_of_the_host() -> None:
+    found = _find(steps([20 * GIB] * 3600, resident=lambda step: 4 * GIB + 2 * MIB * step))
+    assert {finding.kind for finding in found} == {"host_leak"}
+    assert "host memory" in found[0].title
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    share=st.floats(0.01, 0.9),
+    tau=st.floats(30, 2000),
+    seed=st.integers(0, 1000),
+)
+def test_a_cache_that_fills_opens_nothing(share: float, tau: float, seed: int) -> None:
+    room = CAPACITY - 30 * GIB
+    floors = [20 * GIB + share * room * (1 - math.exp(-step / tau)) for step in range(3000)]
+    assert not _find(steps(floors))
+
+
+@settings(max_examples=15, deadline=None)
+@given(levels=st.lists(st.floats(0, 0.9), min_size=1, max_size=4), seed=st.integers(0, 1000))
+def test_a_few_steps_up_open_nothing(levels: list[float], seed: int) -> None:
+    room = CAPACITY - 30 * GIB
+    floors = [20 * GIB + room * sorted(levels)[step * len(levels) // 2400] for step in range(2400)]
+    assert not _find(series(sawtooth(floors, seed=seed)))
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 1000), height=st.floats(0, 50))
+def test_steps_of_any_size_over_a_flat_floor_open_nothing(seed: int, height: float) -> None:
+    assert not _find(series(sawtooth([20 * GIB] * 3000, height * GIB, seed)))
+
+
+def test_samples_that_come_twice_or_late_change_nothing() -> None:
+    course = list(steps([20 * GIB + 20 * MIB * step for step in range(600)]))
+    muddled = [
+        one for sample, late in zip(course, [course[0], *course], strict=False) for one in (sample, late)
+    ]
+    assert _find(muddled) == _find(course)
+
+
+def test_one_sample_says_nothing() -> None:
+    assert not _find(series([20 * GIB]))
+
+
+def test_a_successor_that_is_fed_the_same_samples_finds_the_same() -> None:
+    course = list(steps([20 * GIB + 20 * MIB * step for step in range(900)]))
+    before = LeakAnalyzer()
+    found = watch(before, course[:600])
+    successor = LeakAnalyzer()
+    successor.restore([found[-1]])
+    again = watch(successor, course[:600])
+    assert not again
+    assert watch(successor, course[600:]) == watch(before, course[600:])

@@ -1,0 +1,117 @@
+"""Forecasts of out-of-memory errors: when, how grave, and when not."""
+
+import random
+
+import pytest
+
+from tests.analyzers.leak.courses import CAPACITY, sawtooth, series, steps, used, watch
+from vramscope.analyzers.oom import OomAnalyzer
+from vramscope.engine.model import Assessment, Finding
+from vramscope.engine.units import GIB, MIB
+
+ROOM_STEPS = 50 * GIB / (20 * MIB)
+"""Steps that a leak of 20 MiB a step takes from a floor of 20 GiB under activations of 10."""
+
+
+def _evidence(finding: Finding, name: str) -> float:
+    value = next(evidence.value for evidence in finding.evidence if evidence.name == name)
+    assert isinstance(value, int | float)
+    return value
+
+
+def _assess(analyzer: OomAnalyzer) -> Assessment:
+    (assessment,) = analyzer.assess()
+    return assessment
+
+
+def _leak(count: int) -> list[float]:
+    return [20 * GIB + 20 * MIB * step for step in range(count)]
+
+
+@pytest.mark.parametrize("life", [0.25, 0.5, 0.9])
+def test_the_time_left_is_told_within_a_few_percent(life: float) -> None:
+    analyzer, seen = OomAnalyzer(), int(life * ROOM_STEPS)
+    watch(analyzer, steps(_leak(seen)))
+    assessment = _assess(analyzer)
+    assert assessment.oom_in_s == pytest.approx(ROOM_STEPS - seen, rel=0.05)
+    assert assessment.oom_in_low_s is not None
+    assert assessment.oom_in_high_s is not None
+    assert assessment.oom_in_low_s <= ROOM_STEPS - seen <= assessment.oom_in_high_s
+
+
+def test_a_finding_opens_and_becomes_graver_as_the_end_comes_near() -> None:
+    found = watch(OomAnalyzer(), steps(_leak(int(ROOM_STEPS) - 5)))
+    assert len({finding.id for finding in found}) == 1
+    severities = list(dict.fromkeys(finding.severity for finding in found))
+    assert severities == ["medium", "high", "critical"]
+    assert found[0].opened_s < 0.2 * ROOM_STEPS
+    assert found[-1].title.startswith("GPU 0 (process 4711) out of memory in ")
+    assert _evidence(found[-1], "growth a step") == pytest.approx(20 * MIB, rel=0.02)
+
+
+def test_it_is_published_anew_only_when_a_person_would_see_it() -> None:
+    found = watch(OomAnalyzer(), steps(_leak(2000)))
+    assert len(found) < 40
+
+
+def test_a_series_sampled_at_random_moments_is_foreseen_too() -> None:
+    analyzer = OomAnalyzer()
+    floors = [20 * GIB + 20 * MIB * tick for tick in range(1280)]
+    found = watch(analyzer, series(sawtooth(floors)))
+    assert found[-1].is_open
+    assert _assess(analyzer).oom_in_s == pytest.approx(ROOM_STEPS - 1280, rel=0.1)
+
+
+def test_growth_that_stops_closes_the_finding() -> None:
+    found = watch(OomAnalyzer(), steps([*_leak(900), *[20 * GIB + 900 * 20 * MIB] * 2000]))
+    assert len({finding.id for finding in found}) == 1
+    assert found[-1].closed_s is not None
+
+
+def test_a_steady_job_near_the_limit_is_at_low_risk() -> None:
+    analyzer = OomAnalyzer()
+    source = random.Random(3)
+    lengths = [source.choice((0.6, 0.8, 1.0)) for _ in range(2000)]
+    assert not watch(analyzer, steps([20 * GIB] * 2000, lambda step: 58 * GIB * lengths[step]))
+    assessment = _assess(analyzer)
+    assert (assessment.level, assessment.reason) == ("low", "steady below the limit")
+    assert assessment.watched_steps == pytest.approx(2000, abs=10)
+    assert assessment.capacity_bytes == CAPACITY
+    assert assessment.floor_bytes == 20 * GIB
+    assert assessment.peak_bytes == 78 * GIB
+
+
+def test_lengths_without_a_bound_have_a_probability_within_steps() -> None:
+    source = random.Random(5)
+    lengths = [source.expovariate(1 / 6) for _ in range(400)]
+    for floor, least, most in ((79 - max(lengths), 0.05, 0.9), (5, 0.0, 0.05)):
+        analyzer = OomAnalyzer()
+        assert not watch(analyzer, steps([floor * GIB] * 400, lambda step: lengths[step] * GIB))
+        assessment = _assess(analyzer)
+        assert assessment.steps_ahead == 1000
+        assert assessment.probability_within_steps is not None
+        assert least <= assessment.probability_within_steps < most
+
+
+def test_device_memory_alone_foretells_nothing() -> None:
+    analyzer = OomAnalyzer()
+    assert not watch(analyzer, used([30 * GIB + 20 * MIB * tick for tick in range(2000)]))
+    assessment = _assess(analyzer)
+    assert (assessment.level, assessment.memory_source) == ("unknown", "device")
+    assert assessment.reason == "no allocator data"
+
+
+def test_nothing_is_told_twice() -> None:
+    analyzer = OomAnalyzer()
+    watch(analyzer, steps([20 * GIB] * 100))
+    assert len(analyzer.assess()) == 1
+    assert not analyzer.assess()
+
+
+def test_a_successor_goes_on_with_the_same_finding() -> None:
+    course = list(steps(_leak(1500)))
+    before, successor = OomAnalyzer(), OomAnalyzer()
+    found = watch(before, course[:1000])
+    successor.restore([found[-1]])
+    assert not watch(successor, course[:1000])
+    assert {finding.id for finding in watch(successor, course[1000:])} == {found[0].id}
