@@ -13,8 +13,10 @@ from .series_record import RecordError, show_cell
 TIMESTAMP = re.compile(r"(\d{4})[/-](\d\d)[/-](\d\d)[ T](\d\d):(\d\d):(\d\d(?:[.,]\d{1,9})?)")
 """As nvidia-smi writes it (`2025/06/23 10:30:00.123`), and with the dashes of ISO 8601."""
 HOUR_S = 3600.0
-_BACK_AT_LEAST_S = 3300.0
-"""Clocks that are set back by one hour go back by that less the gap between two records."""
+_BACK_AT_LEAST_S = 1800.0
+"""Clocks that are set back by one hour go back by that less the time between two records."""
+_HOURS_OF_TURNING = frozenset({23, 0, 1, 2, 3})
+"""In which clocks are set back anywhere; a jump at another hour is of joined or disordered logs."""
 
 
 class LocalTime:
@@ -42,10 +44,10 @@ class LocalTime:
                 "timestamp", f"timestamp is {show_cell(text)}, expected one such as 2025/06/23 10:30:00.123"
             )
         time_s = self._convert(match)
-        newest_s = self._newest_s
-        if newest_s is not None and _BACK_AT_LEAST_S <= newest_s - time_s <= HOUR_S and not self._fold:
+        back_s = 0.0 if self._newest_s is None else self._newest_s - time_s
+        if _BACK_AT_LEAST_S <= back_s <= HOUR_S and int(match[4]) in _HOURS_OF_TURNING and not self._fold:
             time_s = self._turn_back(match, text)
-        self._newest_s = time_s if newest_s is None else max(newest_s, time_s)
+        self._newest_s = time_s if self._newest_s is None else max(self._newest_s, time_s)
         return time_s
 
     def _convert(self, match: re.Match[str]) -> float:
@@ -54,6 +56,8 @@ class LocalTime:
         if minute != self._minute:
             self._minute_s = self._epoch_of(match, self._fold)
             self._minute = minute
+            if self._fold and self._minute_s == self._epoch_of(match, 0):
+                self._fold = 0
         return self._minute_s + float(match[6].replace(",", ".")) + self._later_s
 
     def _epoch_of(self, match: re.Match[str], fold: int) -> float:

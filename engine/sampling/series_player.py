@@ -91,22 +91,15 @@ class SeriesPlayer:
         tick, track, held = self._tick, self._track, None
         head, self._head = self._head, []
         for record in chain(head, self._records):
-            if tick and self._is_next(record):
+            if not tick.take(record, self.interval_s / 2):
                 if held is not None:
                     yield held
                 held = self._make_sample(track.tick_count, record.time_s)
-            tick.add(record)
+                tick.take(record, self.interval_s / 2)
             track.observe(record, self.interval_s)
         if held is not None:
             yield held
         yield self._make_sample(track.tick_count, is_last=True)
-
-    def _is_next(self, record: SeriesRecord) -> bool:
-        """Tell whether a record is of a later tick than the one that is open."""
-        same = self._tick.find(record.device.uuid)
-        if same is None:
-            return record.time_s - self._tick.start_s > self.interval_s / 2
-        return record.time_s > same.time_s
 
     def _make_sample(self, seq: int, until_s: float = math.inf, *, is_last: bool = False) -> Sample:
         end_s, devices = self._tick.read(until_s)

@@ -19,40 +19,48 @@ class SeriesTick:
         self._has_allocator = has_allocator
         self._records: dict[str, SeriesRecord] = {}
         self._repeated: dict[str, list[SeriesRecord]] = {}
-        self.start_s = 0.0
-        self.end_s = 0.0
+        self._start_s = 0.0
+        self._end_s = 0.0
 
-    def __bool__(self) -> bool:
-        return bool(self._records)
+    def take(self, record: SeriesRecord, most_s: float) -> bool:
+        """Take a record; tell whether it is of this tick, which is left as it was where it is of a later one.
 
-    def find(self, uuid: str) -> SeriesRecord | None:
-        """Return what a device has said in this tick."""
-        return self._records.get(uuid)
-
-    def add(self, record: SeriesRecord) -> None:
-        """Take a record; of several of one device the last counts, least and most are those of all."""
-        uuid = record.device.uuid
-        if not self._records:
-            self.start_s = record.time_s
-        elif uuid in self._records:
-            self._repeated.setdefault(uuid, [self._records[uuid]]).append(record)
-        self.end_s = record.time_s
-        self._records[uuid] = record
+        Args:
+            record: At the time of those before it, or later.
+            most_s: Seconds within which records of different devices are of one tick.
+        """
+        records, uuid, time_s = self._records, record.device.uuid, record.time_s
+        same = records.get(uuid)
+        if not records:
+            self._start_s = time_s
+        elif same is None:
+            if time_s - self._start_s > most_s:
+                return False
+        elif time_s > same.time_s:
+            return False
+        else:
+            # Of several of one device and time the last counts; least and most are those of all.
+            self._repeated.setdefault(uuid, [same]).append(record)
+        records[uuid] = record
+        self._end_s = time_s
+        return True
 
     def read(self, until_s: float = math.inf) -> tuple[float, tuple[DeviceSample, ...]]:
         """Return the end of the tick and its devices in order of index, and begin the next one.
 
         Records at `until_s` belong to the next one: two ticks must not end at the same time.
         """
-        records = sorted(
-            (record for record in self._records.values() if record.time_s < until_s),
-            key=lambda record: record.device.index,
-        )
-        end_s = self.end_s if until_s > self.end_s else max(record.time_s for record in records)
-        devices = tuple(self._convert(record, end_s) for record in records)
-        self._records = {uuid: rest for uuid, rest in self._records.items() if rest.time_s >= until_s}
-        self._repeated = {uuid: rest for uuid, rest in self._repeated.items() if uuid in self._records}
-        self.start_s = self.end_s = until_s
+        taken, end_s = list(self._records.values()), self._end_s
+        rest = []
+        if until_s <= end_s:
+            rest = [record for record in taken if record.time_s >= until_s]
+            taken = [record for record in taken if record.time_s < until_s]
+            end_s = max(record.time_s for record in taken)
+        taken.sort(key=_index_of)
+        devices = tuple([self._convert(record, end_s) for record in taken])
+        self._records = {record.device.uuid: record for record in rest}
+        self._repeated = {uuid: within for uuid, within in self._repeated.items() if uuid in self._records}
+        self._start_s = until_s
         return end_s, devices
 
     def _convert(self, record: SeriesRecord, end_s: float) -> DeviceSample:
@@ -91,3 +99,7 @@ class SeriesTick:
                 (each.allocated_bytes for each in within if each.allocated_bytes is not None), default=None
             )
         return AllocatorReading(record.allocated_bytes, most, record.reserved_bytes)
+
+
+def _index_of(record: SeriesRecord) -> int:
+    return record.device.index

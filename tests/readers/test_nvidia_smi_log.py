@@ -193,6 +193,26 @@ def test_the_hour_that_comes_twice_is_two_hours(tmp_path: Path, zone: pytest.Mon
     assert notes == ("the clock went back by an hour before 2025/10/26 02:00:00.000; times go on from there",)
 
 
+def test_every_autumn_has_its_hour(tmp_path: Path, zone: pytest.MonkeyPatch) -> None:
+    set_zone(zone, "Europe/Berlin")
+    days = ["2024/10/27", "2025/10/26"]
+    hours = ["01:30", "02:15", "02:45", "02:15", "02:45", "03:15"]
+    rows = [f"{day} {hour}:00.000, 0, 1 MiB, 9 MiB" for day in days for hour in hours]
+    records, _ = read(write_lines(tmp_path / "smi.csv", LOG_HEADER, *rows))
+    for first in (0, 6):
+        start = records[first].time_s
+        seconds = [record.time_s - start for record in records[first : first + 6]]
+        assert [each / 60 for each in seconds] == [0, 45, 75, 105, 135, 165]
+
+
+def test_joined_logs_whose_clock_goes_back_are_no_autumn(tmp_path: Path) -> None:
+    stamps = [f"2025/06/23 12:{minute:02d}:00.000" for minute in range(50)]
+    rows = [f"{stamp}, 0, 1 MiB, 9 MiB" for stamp in [*stamps, *stamps]]
+    records, notes = read(write_lines(tmp_path / "smi.csv", LOG_HEADER, *rows))
+    assert records[50].time_s == records[0].time_s
+    assert notes == ()
+
+
 def test_an_hour_that_comes_twice_elsewhere_is_two_hours_too(tmp_path: Path) -> None:
     stamps = [f"2025/11/02 01:{minute:02d}:00.000" for minute in range(60)] * 2 + ["2025/11/02 02:00:00.000"]
     rows = [f"{stamp}, 0, 1 MiB, 9 MiB" for stamp in stamps]
