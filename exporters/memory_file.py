@@ -3,6 +3,7 @@
 import msgspec
 
 from ..analyzers.flight_summary import FlightSummary, summarize_flight_record
+from ..analyzers.fragmentation.advice import advise_settings
 from ..analyzers.snapshot_summary import SnapshotSummary, summarize_snapshot
 from ..engine.errors import UsageError
 from ..engine.model.flight_record import FlightRecord
@@ -46,7 +47,9 @@ def describe_memory_file(
     if isinstance(content, FlightRecord):
         _check_device(device, _list_devices(content))
         return describe_flight_record(content, width=width, top=top)
-    return describe_summary(summarize_devices(content, top=top, device=device), width=width)
+    summary = summarize_devices(content, top=top, device=device)
+    advice = [advise_settings(content, each.device) for each in summary.devices]
+    return describe_summary(summary, width=width, advice=advice)
 
 
 def summarize_devices(content: MemorySnapshot, *, top: int, device: int | None) -> SnapshotSummary:

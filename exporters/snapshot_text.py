@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from ..analyzers.fragmentation.advice import SettingsAdvice
 from ..analyzers.sentence import cut_words
 from ..analyzers.snapshot_summary import (
     DeviceSummary,
@@ -35,19 +36,26 @@ def describe_snapshot(snapshot: MemorySnapshot, *, width: int = DEFAULT_WIDTH, t
     return describe_summary(summarize_snapshot(snapshot, top=top), width=width)
 
 
-def describe_summary(summary: SnapshotSummary, *, width: int = DEFAULT_WIDTH) -> str:
+def describe_summary(
+    summary: SnapshotSummary, *, width: int = DEFAULT_WIDTH, advice: Sequence[SettingsAdvice] = ()
+) -> str:
     """Return a summary as text.
 
     Args:
         summary: What the snapshot says.
         width: Cells of a line; 40 at least.
+        advice: What other allocator settings would have done, of those devices whose trace was replayed.
     """
     width = max(width, LEAST_WIDTH)
     lines = [*_describe_simulated(summary, width)]
     if not summary.devices:
         lines.append("no segments and no events: nothing was allocated on any device")
     for device in summary.devices:
-        lines += [*_describe_device(device, width), ""]
+        lines += _describe_device(device, width)
+        lines += [
+            line for one in advice if one.device == device.device for line in _describe_advice(one, width)
+        ]
+        lines.append("")
     lines += _describe_settings(summary.settings, width)
     for note in summary.notes:
         lines += wrap(f"note: {make_printable(note)}", width)
@@ -129,6 +137,15 @@ def _describe_pools(pools: Sequence[PoolFragmentation], width: int) -> Iterator[
         sizes = (pool.reserved_bytes, pool.free_bytes, pool.largest_free_bytes)
         rows.append((name, f"{pool.stream:#x}" if pool.stream else "0", *map(format_bytes, sizes), share))
     yield from format_rows(rows, "lrrrrr", width)
+
+
+def _describe_advice(advice: SettingsAdvice, width: int) -> Iterator[str]:
+    """Yield what a replay of the trace came to; nothing where there was none."""
+    if advice.is_replayed:
+        yield ""
+        yield cut_words("the trace under other allocator settings", width)
+        for sentence in advice.sentences:
+            yield from wrap(make_printable(sentence), width, "  ")
 
 
 def _describe_settings(settings: Sequence[tuple[str, str]], width: int) -> Iterator[str]:

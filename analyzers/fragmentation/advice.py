@@ -1,0 +1,225 @@
+"""Advice that is computed: the job's own trace replayed through the allocator model under other settings.
+
+What comes out is simulated and says so. It is given only where the replay under the job's own settings meets
+what was recorded; `docs/verdicts.md` tells how the time before the trace is handled.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from ...engine.model.memory_snapshot import MemorySnapshot
+from ...engine.units import format_bytes
+from ..allocator_model import AllocatorModelError, AllocatorSettings, PrivateDeviceMemory
+from ..allocator_model.blocks import Block
+from ..allocator_model.replay import UNLIMITED_BYTES
+from ..allocator_model.ruled_heap import RuledHeap
+from ..snapshot_summary import Timeline, trace_levels
+from .recorded_trace import RecordedTrace, ReplayEvent, is_private, record_trace
+
+MOST_EVENTS = 20_000
+"""Allocations and frees that are replayed under each settings; a second or two for all of them."""
+LEAST_EVENTS = 100
+MOST_ERROR = 0.05
+"""By how much the replay may miss what was recorded, as a share of it."""
+PRIVATE_SHARE = 0.05
+"""Share of the reserved bytes that may lie in private pools, which a replay cannot follow."""
+LEAST_SAVING = 0.01
+"""Share of the reserved bytes below which a saving is none."""
+CANDIDATES = (
+    "expandable_segments:True",
+    "max_split_size_mb:128",
+    "max_split_size_mb:512",
+    "roundup_power2_divisions:4",
+    "roundup_power2_divisions:8",
+)
+THRESHOLD = "garbage_collection_threshold:0.8"
+"""Tried where the job limits its share of the card; without a limit PyTorch takes no notice of it."""
+
+
+class Candidate(msgspec.Struct, frozen=True):
+    """The trace under other settings, as simulated."""
+
+    settings: str
+    """For `PYTORCH_ALLOC_CONF`; empty for the defaults."""
+    peak_reserved_bytes: int
+    saved_bytes: int
+    """Less than with the job's own settings; below 0 where it is more."""
+
+
+class SettingsAdvice(msgspec.Struct, frozen=True):
+    """What other allocator settings would have done for one device."""
+
+    device: int
+    own_settings: str
+    """What the job ran with; empty for the defaults."""
+    reason: str | None
+    """Why nothing can be advised, in a clause."""
+    events: int = 0
+    events_left_out: int = 0
+    """Older ones, beyond what is replayed."""
+    before_bytes: int = 0
+    """What lived before the first event."""
+    recorded_peak_bytes: int | None = None
+    """Most that was reserved during the events, as recorded."""
+    peak_reserved_bytes: int | None = None
+    """The same, as simulated with the job's own settings."""
+    candidates: tuple[Candidate, ...] = ()
+    """The most that is saved first."""
+
+    @property
+    def is_replayed(self) -> bool:
+        """Whether the trace was replayed at all, even if nothing can be advised."""
+        return self.peak_reserved_bytes is not None
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """The advice for people."""
+        if self.reason is not None:
+            return (f"no advice on allocator settings: {self.reason}",)
+        own = format_bytes(self.peak_reserved_bytes)
+        best = [
+            one
+            for one in self.candidates
+            if one.saved_bytes >= LEAST_SAVING * (self.peak_reserved_bytes or 0)
+        ]
+        said = [
+            f"simulated: with {_name(one.settings)} this trace would have reserved "
+            f"{format_bytes(one.peak_reserved_bytes)} instead of {own} "
+            f"(-{one.saved_bytes / (self.peak_reserved_bytes or 1):.0%})"
+            for one in best
+        ]
+        if not said:
+            count = len(self.candidates)
+            said = [f"simulated: none of {count} other settings would have reserved less than {own}"]
+        return (*said, self._tell_basis())
+
+    def _tell_basis(self) -> str:
+        older = f", {self.events_left_out:,} older ones left out" if self.events_left_out else ""
+        before = (
+            f"; {format_bytes(self.before_bytes)} that lived before are taken to have come by address"
+            if self.before_bytes
+            else ""
+        )
+        own, recorded = format_bytes(self.peak_reserved_bytes), format_bytes(self.recorded_peak_bytes)
+        return (
+            f"{self.events:,} allocations and frees replayed{older}{before}; with its own settings the model "
+            f"reserves {own}, recorded were {recorded}"
+        )
+
+
+def advise_settings(
+    snapshot: MemorySnapshot, device: int, *, most_events: int = MOST_EVENTS
+) -> SettingsAdvice:
+    """Return what other allocator settings would have reserved for the recorded trace of a device.
+
+    Args:
+        snapshot: What was read from the file.
+        device: Ordinal of the device.
+        most_events: How many of the newest allocations and frees to replay under each settings.
+    """
+    own = read_own_settings(snapshot)
+    refusal = SettingsAdvice(device=device, own_settings=own, reason=None)
+    trace = next((trace for trace in snapshot.traces if trace.device == device), None)
+    levels = None if trace is None else trace_levels(snapshot, device)
+    if trace is None or levels is None:
+        return msgspec.structs.replace(refusal, reason="the file has no trace of allocations")
+    recorded = record_trace(snapshot, trace, most_events=most_events)
+    reason = _refuse_trace(snapshot, device, recorded)
+    if reason is not None:
+        return msgspec.structs.replace(refusal, reason=reason)
+    return _replay_all(refusal, recorded, _find_peak(levels, recorded.first_row))
+
+
+def read_own_settings(snapshot: MemorySnapshot) -> str:
+    """Return the settings a snapshot was made under, as `PYTORCH_ALLOC_CONF` has them; empty for defaults."""
+    found = dict(snapshot.settings)
+    for key in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF"):
+        if found.get(key):
+            return found[key]
+    return "expandable_segments:True" if found.get("expandable_segments") == "True" else ""
+
+
+def _refuse_trace(snapshot: MemorySnapshot, device: int, recorded: RecordedTrace) -> str | None:
+    if len(recorded.events) < LEAST_EVENTS:
+        count = len(recorded.events)
+        return f"its trace has {count:,} allocations and frees, at least {LEAST_EVENTS} are needed"
+    segments = snapshot.segments
+    mine = [row for row in range(len(segments)) if segments.device[row] == device]
+    total = sum(segments.total_bytes[row] for row in mine)
+    private = sum(segments.total_bytes[row] for row in mine if is_private(snapshot, row))
+    if private > PRIVATE_SHARE * total:
+        return f"{format_bytes(private)} lie in private pools, which the replay cannot follow"
+    return None
+
+
+def _find_peak(levels: Timeline, first_row: int) -> int:
+    """Return the most that was reserved from a row of the trace on, and just before it."""
+    before = int(levels.reserved_bytes[first_row - 1]) if first_row else levels.start_reserved_bytes
+    return max(before, int(levels.reserved_bytes[first_row:].max()))
+
+
+def _replay_all(refusal: SettingsAdvice, recorded: RecordedTrace, recorded_peak: int) -> SettingsAdvice:
+    """Return the outcome under every settings, or a refusal where the model misses what was recorded."""
+    own_text = refusal.own_settings
+    try:
+        own = AllocatorSettings.parse(own_text)
+    except AllocatorModelError as error:
+        return msgspec.structs.replace(refusal, reason=f"its own settings cannot be read: {error}")
+    told = msgspec.structs.replace(
+        refusal,
+        events=len(recorded.events),
+        events_left_out=recorded.events_left_out,
+        before_bytes=recorded.before_bytes,
+        recorded_peak_bytes=recorded_peak,
+    )
+    peak = _replay(recorded, own)
+    if abs(peak - recorded_peak) > MOST_ERROR * recorded_peak:
+        return msgspec.structs.replace(
+            told, reason=_explain_miss(recorded, peak, recorded_peak), peak_reserved_bytes=peak
+        )
+    texts = [text for text in (*CANDIDATES, "") if text != own_text]
+    texts += (
+        [f"{THRESHOLD},per_process_memory_fraction:{own.memory_fraction}"] if own.memory_fraction < 1 else []
+    )
+    found = []
+    for text in texts:
+        reserved = _replay(recorded, AllocatorSettings.parse(text))
+        found.append(Candidate(text, reserved, peak - reserved))
+    candidates = tuple(sorted(found, key=lambda one: (-one.saved_bytes, one.settings)))
+    return msgspec.structs.replace(told, peak_reserved_bytes=peak, candidates=candidates)
+
+
+def _explain_miss(recorded: RecordedTrace, peak: int, recorded_peak: int) -> str:
+    begins = (
+        f", which begins with {format_bytes(recorded.before_bytes)} live and an unknown cache,"
+        if recorded.before_bytes
+        else ""
+    )
+    return (
+        f"replayed with its own settings this trace{begins} reserves {format_bytes(peak)} in the model, "
+        f"recorded were {format_bytes(recorded_peak)}"
+    )
+
+
+def _replay(recorded: RecordedTrace, settings: AllocatorSettings) -> int:
+    """Return the most bytes that a card without an end would have had reserved."""
+    heap = RuledHeap(PrivateDeviceMemory(UNLIMITED_BYTES), settings)
+    live = {event.address: heap.take(event.size_bytes, event.stream) for event in recorded.before}
+    _run(heap, live, recorded.events)
+    return heap.supply.counters.reserved.all.peak
+
+
+def _run(heap: RuledHeap, live: dict[int, Block], events: Sequence[ReplayEvent]) -> None:
+    take, give, pop = heap.take, heap.give, live.pop
+    for address, size_bytes, stream in events:
+        if size_bytes:
+            live[address] = take(size_bytes, stream)
+        else:
+            block = pop(address, None)
+            if block is not None:
+                give(block)
+
+
+def _name(settings: str) -> str:
+    return f"PYTORCH_ALLOC_CONF={settings}" if settings else "the default settings"

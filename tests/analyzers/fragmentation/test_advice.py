@@ -1,0 +1,148 @@
+"""Advice from a replay of the job's own trace: right by the model, and refused where it would be a guess."""
+
+import pytest
+
+from tests.readers.snapshots import snapshot
+from vramscope.analyzers.allocator_model import AllocatorSettings, CachingAllocator, PrivateDeviceMemory
+from vramscope.analyzers.fragmentation.advice import SettingsAdvice, advise_settings
+from vramscope.engine.model.memory_snapshot import MemorySnapshot
+from vramscope.engine.readers.memory_snapshot import convert_tree
+from vramscope.engine.units import GIB, MIB
+from vramscope.exporters.memory_file import describe_memory_file
+
+from .jobs import Job, vary
+
+LENGTHS = (4000, 12000)
+EXPANDABLE = "expandable_segments:True"
+
+
+def snapshot_of(job: Job, steps: int, settings: str = "", *, ring: int = 100_000) -> MemorySnapshot:
+    """Return what a job leaves whose last events were recorded."""
+    job.allocator.record_history(ring)
+    for _ in job.run(steps):
+        pass
+    root = job.allocator.snapshot()
+    root["allocator_settings"]["PYTORCH_CUDA_ALLOC_CONF"] = settings
+    return convert_tree(root)
+
+
+def pinned_job(settings: str = "") -> Job:
+    return Job(4 * GIB, vary(1, *LENGTHS), keep=200, settings=settings)
+
+
+def reserved_by(settings: str, steps: int) -> int:
+    """Return the most that the same job reserves when it is really run under other settings."""
+    job = pinned_job(settings)
+    for _ in job.run(steps):
+        pass
+    return job.allocator.memory_stats()["reserved_bytes.all.peak"]
+
+
+def test_what_is_foretold_is_what_the_same_job_reserves_under_those_settings() -> None:
+    advice = advise_settings(snapshot_of(pinned_job(), 60), 0)
+    assert advice.reason is None
+    assert advice.peak_reserved_bytes == advice.recorded_peak_bytes == reserved_by("", 60)
+    for candidate in advice.candidates:
+        assert candidate.peak_reserved_bytes == reserved_by(candidate.settings, 60)
+        assert candidate.saved_bytes == advice.peak_reserved_bytes - candidate.peak_reserved_bytes
+    savings = [candidate.saved_bytes for candidate in advice.candidates]
+    assert savings == sorted(savings, reverse=True)
+    assert advice.candidates[0].settings == EXPANDABLE
+    assert advice.candidates[0].saved_bytes > 0.1 * advice.peak_reserved_bytes
+
+
+def test_it_is_said_to_be_simulated_and_what_it_rests_on() -> None:
+    best, *_, basis = advise_settings(snapshot_of(pinned_job(), 60), 0).sentences
+    assert best.startswith(f"simulated: with PYTORCH_ALLOC_CONF={EXPANDABLE} this trace would have reserved ")
+    assert best.endswith("instead of 1.4 GiB (-23%)")
+    assert basis.startswith(
+        "4,440 allocations and frees replayed; 256 MiB that lived before are taken to have"
+    )
+    assert "recorded were 1.4 GiB" in basis
+
+
+def test_a_job_that_has_the_best_settings_is_told_that_none_is_better() -> None:
+    advice = advise_settings(snapshot_of(pinned_job(EXPANDABLE), 60, EXPANDABLE), 0)
+    assert (advice.own_settings, advice.reason) == (EXPANDABLE, None)
+    assert EXPANDABLE not in [candidate.settings for candidate in advice.candidates]
+    assert advice.sentences[0].startswith("simulated: none of 5 other settings would have reserved less than")
+
+
+def test_a_trace_that_begins_in_the_middle_of_a_fragmented_job_is_refused_with_both_figures() -> None:
+    advice = advise_settings(snapshot_of(pinned_job(), 200, ring=2000), 0)
+    assert advice.reason is not None
+    assert "live and an unknown cache, reserves" in advice.reason
+    assert advice.candidates == ()
+    assert advice.sentences[0].startswith("no advice on allocator settings: replayed with its own settings")
+
+
+def test_a_trace_that_begins_late_is_followed_where_the_model_still_meets_what_was_recorded() -> None:
+    job = Job(4 * GIB, lambda step: 8000, settings=EXPANDABLE)
+    advice = advise_settings(snapshot_of(job, 60, EXPANDABLE, ring=1500), 0)
+    assert advice.reason is None
+    assert advice.before_bytes > 0.9 * 256 * MIB
+
+
+def test_events_are_cut_and_said_to_be() -> None:
+    job = Job(4 * GIB, lambda step: 8000, settings=EXPANDABLE)
+    advice = advise_settings(snapshot_of(job, 30, EXPANDABLE), 0, most_events=500)
+    assert (advice.events, advice.events_left_out) == (500, 30 * 6 * 12 - 500)
+    assert "1,660 older ones left out" in advice.sentences[-1]
+
+
+def test_several_streams_are_kept_apart() -> None:
+    allocator = CachingAllocator(PrivateDeviceMemory(4 * GIB), AllocatorSettings())
+    allocator.record_history(10_000)
+    for _ in range(60):
+        for stream in (0, 7):
+            allocator.free(allocator.malloc(40 * MIB, stream))
+    advice = advise_settings(convert_tree(allocator.snapshot()), 0)
+    assert advice.peak_reserved_bytes == advice.recorded_peak_bytes == 80 * MIB
+
+
+@pytest.mark.parametrize(
+    ("reason", "content"),
+    [
+        ("the file has no trace of allocations", lambda: convert_tree(snapshot([]))),
+        (
+            "its trace has 72 allocations and frees, at least 100 are needed",
+            lambda: snapshot_of(Job(4 * GIB, lambda step: 8000), 1),
+        ),
+        (
+            "its own settings cannot be read: allocator settings: max_split_size_mb is 'x', "
+            "expected a whole number of MiB, at least 20",
+            lambda: snapshot_of(pinned_job(), 20, "max_split_size_mb:x"),
+        ),
+    ],
+)
+def test_what_cannot_be_replayed_is_refused(reason: str, content: object) -> None:
+    assert callable(content)
+    assert advise_settings(content(), 0).reason == reason
+
+
+def test_private_pools_are_not_followed() -> None:
+    allocator = CachingAllocator(PrivateDeviceMemory(4 * GIB), AllocatorSettings())
+    allocator.record_history(10_000)
+    for _ in range(60):
+        allocator.free(allocator.malloc(40 * MIB))
+    allocator.begin_pool((0, 1))
+    allocator.malloc(100 * MIB)
+    allocator.end_pool((0, 1))
+    advice: SettingsAdvice = advise_settings(convert_tree(allocator.snapshot()), 0)
+    assert advice.reason == "100 MiB lie in private pools, which the replay cannot follow"
+
+
+def test_a_share_of_the_card_lets_the_threshold_for_old_blocks_be_tried() -> None:
+    settings = "per_process_memory_fraction:0.5"
+    advice = advise_settings(snapshot_of(pinned_job(settings), 60, settings), 0)
+    assert "garbage_collection_threshold:0.8,per_process_memory_fraction:0.5" in [
+        candidate.settings for candidate in advice.candidates
+    ]
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_inspect_prints_it(width: int) -> None:
+    text = describe_memory_file(snapshot_of(pinned_job(), 60), top=3, width=width)
+    assert "\nthe trace under other allocator settings" in text
+    assert "simulated: with" in text
+    assert max(len(line) for line in text.splitlines()) <= width
