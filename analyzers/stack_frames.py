@@ -19,6 +19,17 @@ def find_headline(frames: Sequence[Frame]) -> Frame | None:
     return next((frame for frame in frames if not is_of_torch(frame.filename)), frames[0] if frames else None)
 
 
+def find_caller(frames: Sequence[Frame]) -> Frame | None:
+    """Return the innermost frame that is no module's `forward`, of the person's own code where there is any.
+
+    A model's own lines run in every step; who calls it tells an evaluation from the training around it.
+    """
+    theirs = [frame for frame in frames if not is_of_torch(frame.filename)]
+    callers = [frame for frame in theirs if frame.name != "forward"]
+    own = [frame for frame in callers if not _is_installed(frame.filename)]
+    return next(iter(own or callers), find_headline(frames))
+
+
 def keep_python(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
     """Return the Python frames of a stack without our own, or all of them where there is none."""
     python = tuple(frame for frame in frames if is_python(frame.filename) and not is_ours(frame.filename))
@@ -38,6 +49,12 @@ def is_of_torch(filename: str) -> bool:
         return True
     path = filename.replace("\\", "/")
     return _TORCH.search(path) is not None
+
+
+@cache
+def _is_installed(filename: str) -> bool:
+    """Tell a library's file: one that an installer put where packages are."""
+    return "-packages/" in filename.replace("\\", "/")
 
 
 @cache

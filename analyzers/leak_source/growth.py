@@ -6,14 +6,14 @@ that, blocks that serve a step have gone and what has a stack is what was kept.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple, TypeVar
 
 from ...engine.model.memory_snapshot import Frame
 from ...engine.model.segments import ALLOCATED, SegmentMap
-from ..stack_frames import find_headline, keep_python
+from ..stack_frames import find_caller, find_headline, keep_python
 
-Key = TypeVar("Key", Frame, int)
+Key = TypeVar("Key", "_Place", int)
 
 MOST_SOURCES = 3
 LEAST_SHARE = 0.2
@@ -30,7 +30,9 @@ class LeakSource(NamedTuple):
     share: float
     """Part of all that has grown."""
     frame: Frame | None
-    """The innermost frame outside of PyTorch; None where no allocation was recorded."""
+    """Who allocated it, or called the model that did; None where no allocation was recorded."""
+    allocated_at: Frame | None = None
+    """The innermost line outside of PyTorch that allocated most of it."""
 
     @property
     def words(self) -> str:
@@ -46,6 +48,18 @@ class _Held(NamedTuple):
     size_bytes: int
     blocks: int
 
+    def plus(self, size_bytes: int, blocks: int) -> "_Held":
+        """Return it with more."""
+        return _Held(self.size_bytes + size_bytes, self.blocks + blocks)
+
+
+class _Place(NamedTuple):
+    caller: Frame
+    innermost: Frame
+
+
+_NOTHING = _Held(0, 0)
+
 
 def find_sources(earlier: SegmentMap, later: SegmentMap) -> tuple[LeakSource, ...]:
     """Return what has grown most between two maps of one process, the largest first; at most three.
@@ -59,35 +73,48 @@ def find_sources(earlier: SegmentMap, later: SegmentMap) -> tuple[LeakSource, ..
     """
     by_place = _grow(_by_place(earlier), _by_place(later))
     if by_place:
-        return _rank((frame, held) for frame, held in by_place.items())
+        return _rank(_gather(by_place))
     by_size = _grow(_by_size(earlier), _by_size(later))
-    return _rank((None, held) for held in by_size.values())
+    return _rank([(None, None, held) for held in by_size.values()])
 
 
-def _rank(grown: Iterable[tuple[Frame | None, _Held]]) -> tuple[LeakSource, ...]:
-    ordered = sorted(grown, key=lambda item: -item[1].size_bytes)
-    total = sum(held.size_bytes for _, held in ordered)
-    sources = (LeakSource(held.size_bytes, held.blocks, held.size_bytes / total, at) for at, held in ordered)
+def _gather(by_place: Mapping[_Place, _Held]) -> list[tuple[Frame | None, Frame | None, _Held]]:
+    """Return the growth by caller, each with the line that allocated most of it."""
+    callers: dict[Frame, _Held] = {}
+    lines: dict[Frame, Frame] = {}
+    for place, held in sorted(by_place.items(), key=lambda item: -item[1].size_bytes):
+        callers[place.caller] = callers.get(place.caller, _NOTHING).plus(held.size_bytes, held.blocks)
+        lines.setdefault(place.caller, place.innermost)
+    return [(caller, lines[caller], held) for caller, held in callers.items()]
+
+
+def _rank(grown: list[tuple[Frame | None, Frame | None, _Held]]) -> tuple[LeakSource, ...]:
+    ordered = sorted(grown, key=lambda item: -item[2].size_bytes)
+    total = sum(held.size_bytes for *_, held in ordered)
+    sources = (
+        LeakSource(held.size_bytes, held.blocks, held.size_bytes / total, caller, line)
+        for caller, line, held in ordered
+    )
     return tuple(source for source in sources if source.share >= LEAST_SHARE)[:MOST_SOURCES]
 
 
 def _grow(earlier: Mapping[Key, _Held], later: Mapping[Key, _Held]) -> dict[Key, _Held]:
-    nothing = _Held(0, 0)
     grown = {
         key: _Held(held.size_bytes - before.size_bytes, held.blocks - before.blocks)
         for key, held in later.items()
-        for before in (earlier.get(key, nothing),)
+        for before in (earlier.get(key, _NOTHING),)
     }
     return {key: held for key, held in grown.items() if held.size_bytes > 0 and held.blocks > 0}
 
 
-def _by_place(segment_map: SegmentMap) -> dict[Frame, _Held]:
-    found: dict[Frame, _Held] = {}
+def _by_place(segment_map: SegmentMap) -> dict[_Place, _Held]:
+    found: dict[_Place, _Held] = {}
     for live in segment_map.live_stacks:
-        frame = find_headline(keep_python(tuple(Frame(*entry) for entry in live.stack)))
-        if frame is not None:
-            before = found.get(frame, _Held(0, 0))
-            found[frame] = _Held(before.size_bytes + live.size_bytes, before.blocks + live.count)
+        frames = keep_python(tuple(Frame(*entry) for entry in live.stack))
+        caller, innermost = find_caller(frames), find_headline(frames)
+        if caller is not None and innermost is not None:
+            place = _Place(caller, innermost)
+            found[place] = found.get(place, _NOTHING).plus(live.size_bytes, live.count)
     return found
 
 

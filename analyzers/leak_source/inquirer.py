@@ -12,8 +12,9 @@ from .search import SourceSearch
 
 SOURCE = "source"
 """Evidence of a leak: the place that keeps memory, or the size of the blocks that are kept."""
-_FILE, _KEPT, _SHARE = "source file", "kept while watched", "share of the growth"
-_OURS = (SOURCE, _FILE, _KEPT, _SHARE)
+_FILE, _LINE = "source file", "allocated at"
+_KEPT, _SHARE = "kept while watched", "share of the growth"
+_OURS = (SOURCE, _FILE, _LINE, _KEPT, _SHARE)
 _LEAK, _OOM = "leak", "oom"
 
 _Process = tuple[str, int]
@@ -102,8 +103,10 @@ def _process_of(finding: Finding) -> _Process | None:
 
 def _list_evidence(sources: Sequence[LeakSource]) -> Iterator[Evidence]:
     yield Evidence(SOURCE, " and ".join(source.words for source in sources[:2]))
-    frame = sources[0].frame
+    frame, line = sources[0].frame, sources[0].allocated_at
     if frame is not None:
         yield Evidence(_FILE, f"{frame.filename}:{frame.line}")
+    if line is not None and line != frame:
+        yield Evidence(_LINE, f"{line.filename}:{line.line}")
     yield Evidence(_KEPT, sources[0].size_bytes, "bytes")
     yield Evidence(_SHARE, round(100 * sources[0].share), "%")

@@ -8,7 +8,7 @@ PID = 4711
 KEPT_SIZE = 2 * MIB
 TORCH = ("/env/lib/python3.11/site-packages/torch/nn/functional.py", 10, "linear")
 EVALUATE = ("/home/u/train.py", 212, "evaluate")
-FORWARD = ("/home/u/model.py", 40, "forward")
+STEP = ("/home/u/model.py", 40, "step")
 
 
 def stack_of(frame: tuple[str, int, str], count: int, size_bytes: int = KEPT_SIZE) -> LiveStack:
