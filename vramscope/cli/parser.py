@@ -16,8 +16,8 @@ Live GPU memory in the terminal: will this job run out of memory, when, why, and
 Without a verb: the live view of this node."""
 
 EPILOG = """\
-exit codes: 0 fine, 1 internal error, 2 usage or bad input, 4 no device or library, 5 driver not loaded
-or mismatch, 6 permission, 7 agent unreachable, 130 interrupted
+exit codes: 0 fine, 1 internal error, 2 usage or bad input, 3 findings at --fail-on, 4 no device or
+library, 5 driver not loaded or mismatch, 6 permission, 7 agent unreachable, 130 interrupted
 settings: flag, then VRAMSCOPE_* variable, then ./vramscope.toml, then the user's config.toml"""
 
 

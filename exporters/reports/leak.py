@@ -1,0 +1,255 @@
+"""The report of `vramscope leak`: growth of device and host memory, and each leak once."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final, Literal
+
+import msgspec
+
+from ...engine.model import Finding
+from .device_log import DeviceLog, MemorySource
+from .frame import (
+    KINDS,
+    Provenance,
+    ReportEvidence,
+    ReportFinding,
+    describe_evidence,
+    describe_findings,
+    stamp,
+    stamp_now,
+)
+from .leak_figures import LeakFigures, add_known, read_figures
+from .leak_growth import MemoryGrowth, measure_growth
+from .run_log import RunLog
+
+LEAK_SCHEMA: Final = "vramscope.leak/1"
+METHOD = (
+    "A leak is growth of what lives at step ends, over several spans at once and by more than it fluctuates; "
+    "each is counted once. `leak_risk` is the plain rule of a slope above --threshold MiB a minute, and "
+    "decides about no finding."
+)
+MOST_EVENTS = 20
+LEAST_SNAPSHOTS = 10
+"""Below these nothing is said of the slope."""
+
+LeakSeverity = Literal["medium", "high", "critical"]
+
+
+class TrackedSource(msgspec.Struct, frozen=True, kw_only=True):
+    """One place that kept memory while allocations were recorded."""
+
+    place: str
+    """What a sentence calls it: `evaluate() at train.py:212`, or a type of objects and who holds it."""
+    file: str | None
+    line: int | None
+    function: str | None
+    grown_bytes: int | None
+    blocks: int | None
+    share: float | None
+    """Part of all that has grown, 0 to 1."""
+
+
+class Tracking(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of `--enable-tracking`."""
+
+    requested: bool = False
+    active: bool = False
+    """Whether any process could be asked."""
+    reason: str | None = None
+    """Why it could not be done, or how it was done."""
+    pids: tuple[int, ...] = ()
+    sources: tuple[TrackedSource, ...] = ()
+
+
+class LeakDevice(msgspec.Struct, frozen=True, kw_only=True):
+    """One device of the report."""
+
+    device_id: int
+    device_uuid: str | None
+    memory_source: MemorySource
+    duration_minutes: float
+    data_points: int
+    gpu_memory: MemoryGrowth
+    python_memory: MemoryGrowth
+    """Resident host memory of the processes on it that report."""
+    leak_risk: Literal["high", "low"] | None
+    """None before ten snapshots."""
+    open_leaks: int
+
+
+class LeakEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """One leak."""
+
+    timestamp: str | None
+    """When it was found; None where the input has no dates."""
+    time_s: float
+    device_id: int | None
+    severity: LeakSeverity
+    """By the rate: critical above five times the threshold, high above twice, else medium."""
+    leaked_memory_mb: float | None
+    leak_rate_mb_per_min: float | None
+    potential_sources: list[str]
+
+
+class RecentLeak(msgspec.Struct, frozen=True, kw_only=True):
+    """One leak in the summary."""
+
+    timestamp: float
+    device_id: int | None
+    severity: LeakSeverity
+    leaked_memory_mb: float | None
+    leak_rate_mb_per_min: float | None
+
+
+class LeakSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """All devices together; each leak counts once."""
+
+    monitoring_duration_hours: float
+    total_leaks_detected: int
+    total_leaked_memory_mb: float | None
+    leaks_by_device: dict[str, int]
+    severity_distribution: dict[str, int]
+    leak_rate_per_hour: float | None
+    """Leaks found an hour of watching."""
+    recent_leak_events: list[RecentLeak]
+
+
+class LeakReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What `vramscope leak` prints."""
+
+    schema: Literal["vramscope.leak/1"] = LEAK_SCHEMA
+    timestamp: str
+    monitoring_summary: LeakSummary
+    devices: dict[str, LeakDevice]
+    leak_events: list[LeakEvent]
+    recommendations: list[str]
+    tracking: Tracking
+    method: str = METHOD
+    evidence: ReportEvidence
+    findings: tuple[ReportFinding, ...]
+
+
+class LeakRule(msgspec.Struct, frozen=True):
+    """Flags of the plain rule."""
+
+    threshold_mib_per_min: float = 10.0
+    window: int = 100
+    """Newest snapshots that the slope is fitted to."""
+
+
+def build_leak(
+    log: RunLog, provenance: Provenance, rule: LeakRule, tracking: Tracking | None = None
+) -> LeakReport:
+    """Return the report of a period.
+
+    Args:
+        log: The period.
+        provenance: Where its samples come from.
+        rule: What sets `leak_risk`.
+        tracking: What became of the search for sources; None where nobody asked for it.
+    """
+    leaks = list_leaks(log)
+    tracking = tracking or Tracking()
+    events = [_describe_event(it, log, rule, tracking) for it in leaks]
+    findings = describe_findings(log, provenance, KINDS["leak"])
+    return LeakReport(
+        timestamp=stamp_now(),
+        monitoring_summary=summarize_leaks(log, rule),
+        devices={log.key_of(it): _describe(log, it, provenance, rule) for it in log.devices.values()},
+        leak_events=events[-MOST_EVENTS:],
+        recommendations=_recommend(findings, tracking),
+        tracking=tracking,
+        evidence=describe_evidence(log, provenance),
+        findings=findings,
+    )
+
+
+def list_leaks(log: RunLog) -> list[Finding]:
+    """Return the leaks of a period, each once, in the order in which they were found."""
+    kinds = KINDS["leak"] or frozenset()
+    found = (trail.finding for trail in log.findings.values() if trail.finding.kind in kinds)
+    return sorted(found, key=lambda finding: (finding.opened_s, finding.id))
+
+
+def summarize_leaks(log: RunLog, rule: LeakRule) -> LeakSummary:
+    """Return all leaks of a period together."""
+    leaks = list_leaks(log)
+    figures = [read_figures(leak) for leak in leaks]
+    hours = log.span_s / 3600.0
+    severities = Counter(judge_rate(it, rule) for it in figures)
+    return LeakSummary(
+        monitoring_duration_hours=hours,
+        total_leaks_detected=len(leaks),
+        total_leaked_memory_mb=add_known([it.leaked_mib for it in figures]) if leaks else 0.0,
+        leaks_by_device=dict(Counter(_key_of(log, leak) for leak in leaks)),
+        severity_distribution={name: severities[name] for name in ("medium", "high", "critical")},
+        leak_rate_per_hour=len(leaks) / hours if hours > 0 else None,
+        recent_leak_events=[
+            RecentLeak(
+                timestamp=leak.opened_s,
+                device_id=_index_of(log, leak),
+                severity=judge_rate(figure, rule),
+                leaked_memory_mb=figure.leaked_mib,
+                leak_rate_mb_per_min=figure.rate_mib_per_min,
+            )
+            for leak, figure in list(zip(leaks, figures, strict=True))[-MOST_EVENTS:]
+        ],
+    )
+
+
+def judge_rate(figures: LeakFigures, rule: LeakRule) -> LeakSeverity:
+    """Return the severity on the scale of the original reports, which is the rate over the threshold."""
+    rate = figures.rate_mib_per_min or 0.0
+    if rate > 5.0 * rule.threshold_mib_per_min:
+        return "critical"
+    return "high" if rate > 2.0 * rule.threshold_mib_per_min else "medium"
+
+
+def _describe(log: RunLog, device: DeviceLog, provenance: Provenance, rule: LeakRule) -> LeakDevice:
+    gpu = measure_growth(device, rule.window, device.memory_source)
+    span_s = 0.0 if device.first_s is None or device.last_s is None else device.last_s - device.first_s
+    open_leaks = [it for it in list_leaks(log) if it.is_open and it.device_uuid == device.uuid]
+    risk: Literal["high", "low"] | None = None
+    if device.count >= LEAST_SNAPSHOTS and gpu.growth_rate_mb_per_min is not None:
+        risk = "high" if gpu.growth_rate_mb_per_min > rule.threshold_mib_per_min else "low"
+    return LeakDevice(
+        device_id=device.index,
+        device_uuid=provenance.uuid_of(device.uuid),
+        memory_source=device.memory_source,
+        duration_minutes=span_s / 60.0,
+        data_points=device.count,
+        gpu_memory=gpu,
+        python_memory=measure_growth(device, rule.window, "resident"),
+        leak_risk=risk,
+        open_leaks=len(open_leaks),
+    )
+
+
+def _describe_event(leak: Finding, log: RunLog, rule: LeakRule, tracking: Tracking) -> LeakEvent:
+    figures = read_figures(leak)
+    tracked = [source.place for source in tracking.sources] if leak.kind == "leak" else []
+    return LeakEvent(
+        timestamp=stamp(leak.opened_s, None if log.last is None else log.last.clock),
+        time_s=leak.opened_s,
+        device_id=_index_of(log, leak),
+        severity=judge_rate(figures, rule),
+        leaked_memory_mb=figures.leaked_mib,
+        leak_rate_mb_per_min=figures.rate_mib_per_min,
+        potential_sources=list(dict.fromkeys((*figures.sources, *tracked))),
+    )
+
+
+def _recommend(findings: Sequence[ReportFinding], tracking: Tracking) -> list[str]:
+    said = [it.advice for it in findings if it.advice]
+    said += [f"Look at {source.place}: what it allocates is kept" for source in tracking.sources]
+    return list(dict.fromkeys(said))
+
+
+def _index_of(log: RunLog, leak: Finding) -> int | None:
+    device = log.devices.get(leak.device_uuid or "")
+    return None if device is None else device.index
+
+
+def _key_of(log: RunLog, leak: Finding) -> str:
+    device = log.devices.get(leak.device_uuid or "")
+    return (leak.device or "host") if device is None else log.key_of(device)

@@ -1,0 +1,150 @@
+"""The report of `vramscope profile`: current, peak and average use of each device."""
+
+from typing import Final, Literal
+
+import msgspec
+
+from .device_log import DeviceLog, MemorySource, UtilizationOf
+from .frame import (
+    KINDS,
+    Provenance,
+    ReportEvidence,
+    ReportFinding,
+    describe_evidence,
+    describe_findings,
+    stamp_now,
+)
+from .run_log import RunLog
+
+PROFILE_SCHEMA: Final = "vramscope.profile/1"
+METHOD = (
+    "Figures as measured: `allocated` is live bytes of the caching allocator where the input has them, else "
+    "device used; peaks hold what was seen between two snapshots too; fragmentation is inactive split bytes "
+    "over reserved bytes."
+)
+
+
+class CurrentMemory(msgspec.Struct, frozen=True, kw_only=True):
+    """Bytes of one device at the newest sample."""
+
+    allocated: int | None
+    free: int | None
+    total: int | None
+    utilization: float | None
+    """Percent."""
+    used: int | None
+    reserved: int | None
+
+
+class ProfileStatistics(msgspec.Struct, frozen=True, kw_only=True):
+    """Over all snapshots of the period; utilisation in percent, fragmentation 0 to 1."""
+
+    avg_utilization: float | None
+    max_utilization: float | None
+    avg_fragmentation: float | None
+    max_fragmentation: float | None
+    num_snapshots: int
+
+
+class ProfileDevice(msgspec.Struct, frozen=True, kw_only=True):
+    """One device of a profile."""
+
+    device_id: int
+    device_uuid: str | None
+    name: str | None
+    memory_source: MemorySource
+    utilization_of: UtilizationOf | None
+    current_memory: CurrentMemory
+    peak_memory: int | None
+    peak_used: int | None
+    headroom: int | None
+    """Total less the most that was used."""
+    state: str
+    reason: str | None
+    statistics: ProfileStatistics
+
+
+class ProfileSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """All devices together; sums leave out devices whose figure is not known."""
+
+    total_devices: int
+    total_current_memory: int | None
+    total_peak_memory: int | None
+    monitoring_duration: float
+    """Seconds from the first sample to the last."""
+
+
+class ProfileReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What `vramscope profile` prints."""
+
+    schema: Literal["vramscope.profile/1"] = PROFILE_SCHEMA
+    timestamp: str
+    devices: dict[str, ProfileDevice]
+    summary: ProfileSummary
+    method: str = METHOD
+    evidence: ReportEvidence
+    findings: tuple[ReportFinding, ...]
+
+
+def build_profile(log: RunLog, provenance: Provenance) -> ProfileReport:
+    """Return the profile of a period."""
+    devices = {log.key_of(device): _describe(device, provenance) for device in log.devices.values()}
+    return ProfileReport(
+        timestamp=stamp_now(),
+        devices=devices,
+        summary=ProfileSummary(
+            total_devices=len(devices),
+            total_current_memory=_sum([it.current_memory.allocated for it in devices.values()]),
+            total_peak_memory=_sum([it.peak_memory for it in devices.values()]),
+            monitoring_duration=log.span_s,
+        ),
+        evidence=describe_evidence(log, provenance),
+        findings=describe_findings(log, provenance, KINDS["profile"]),
+    )
+
+
+def describe_memory(device: DeviceLog) -> CurrentMemory:
+    """Return the newest figures of a device; all None where none was taken."""
+    last = device.last
+    if last is None:
+        return CurrentMemory(
+            allocated=None, free=None, total=None, utilization=None, used=None, reserved=None
+        )
+    return CurrentMemory(
+        allocated=last.taken_bytes(device.memory_source),
+        free=last.free_bytes,
+        total=last.total_bytes,
+        utilization=last.utilization_percent,
+        used=last.used_bytes,
+        reserved=last.reserved_bytes,
+    )
+
+
+def _describe(device: DeviceLog, provenance: Provenance) -> ProfileDevice:
+    current = describe_memory(device)
+    peak_used = device.peak_used_bytes
+    return ProfileDevice(
+        device_id=device.index,
+        device_uuid=provenance.uuid_of(device.uuid),
+        name=device.name,
+        memory_source=device.memory_source,
+        utilization_of=device.utilization_of,
+        current_memory=current,
+        peak_memory=device.peak_bytes,
+        peak_used=peak_used,
+        headroom=None if current.total is None or peak_used is None else current.total - peak_used,
+        state=device.state,
+        reason=device.reason,
+        statistics=ProfileStatistics(
+            avg_utilization=device.utilization.mean,
+            max_utilization=device.utilization.most,
+            avg_fragmentation=device.fragmentation.mean,
+            max_fragmentation=device.fragmentation.most,
+            num_snapshots=device.count,
+        ),
+    )
+
+
+def _sum(figures: list[int | None]) -> int | None:
+    known = [figure for figure in figures if figure is not None]
+    return sum(known) if known else None

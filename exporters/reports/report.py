@@ -1,0 +1,11 @@
+"""Any report of the suite."""
+
+from typing import TypeAlias, Union
+
+from .fragment import FragmentReport
+from .leak import LeakReport
+from .oom import OomReport
+from .profile import ProfileReport
+
+Report: TypeAlias = Union[ProfileReport, OomReport, LeakReport, FragmentReport]  # noqa: UP007 - an alias
+"""What a verb of the suite prints."""

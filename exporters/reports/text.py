@@ -1,0 +1,189 @@
+"""Reports as text for people: a table of the devices, the findings with what to do, what it rests on."""
+
+from collections.abc import Sequence
+
+from ...analyzers.kind_names import name_kind
+from ...engine.units import format_age, format_bytes
+from ..severity import GLYPHS
+from ..text_table import count, format_rows, wrap
+from .fragment import FragmentReport
+from .frame import ReportEvidence, ReportFinding
+from .leak import LeakReport
+from .oom import OomReport
+from .profile import ProfileReport
+from .report import Report
+
+UNKNOWN = "—"
+Rows = list[tuple[str, ...]]
+
+
+def describe_report(report: Report, width: int) -> str:
+    """Return a report as lines of a width, with a newline at the end.
+
+    Args:
+        report: The report.
+        width: Cells of a line.
+    """
+    rows, alignment = _tabulate(report)
+    lines = wrap(_headline(report.evidence), width)
+    lines += ["", *format_rows(rows, alignment, width)] if len(rows) > 1 else ["", "  no device was seen"]
+    lines += [line for remark in _list_remarks(report) for line in wrap(remark, width, "  ")]
+    lines += ["", *_list_findings(report.findings, width, report.evidence.clock)]
+    if isinstance(report, LeakReport) and report.tracking.requested:
+        lines += ["", *_list_tracking(report, width)]
+    for note in report.evidence.notes:
+        lines += wrap(note, width, "  ")
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def _headline(evidence: ReportEvidence) -> str:
+    where = {
+        "agent": "from the agent of this node",
+        "driver": "from the driver, device memory alone",
+        "process": "from the driver and the allocator of this process",
+        "input": f"from {evidence.input} ({evidence.format})",
+    }[evidence.source]
+    span_s = (
+        0.0 if evidence.first_s is None or evidence.last_s is None else evidence.last_s - evidence.first_s
+    )
+    return f"{count(evidence.samples, 'sample')} over {format_age(span_s)} {where}"
+
+
+def _tabulate(report: Report) -> tuple[Rows, str]:
+    if isinstance(report, ProfileReport):
+        return _tabulate_profile(report), "lrrrrrrl"
+    if isinstance(report, OomReport):
+        return _tabulate_oom(report), "llrrr"
+    if isinstance(report, LeakReport):
+        return _tabulate_leak(report), "lrrrrl"
+    return _tabulate_fragment(report), "llrrrl"
+
+
+def _list_remarks(report: Report) -> list[str]:
+    """Return what is to be said of single devices: why a risk is what it is, why nothing was measured."""
+    if isinstance(report, OomReport):
+        risks = {key: device.risk_assessment for key, device in report.devices.items()}
+        return [
+            f"{key}: {it.reason}" if it.basis == "forecast" else f"{key}: {it.reason}; by its usage alone"
+            for key, it in risks.items()
+        ]
+    if isinstance(report, FragmentReport):
+        reasons = {key: device.current_metrics.reason for key, device in report.devices.items()}
+        return [f"{key}: {reason}" for key, reason in reasons.items() if reason is not None]
+    return []
+
+
+def _tabulate_profile(report: ProfileReport) -> Rows:
+    rows: Rows = [("device", "allocated", "total", "used", "peak", "average", "fragmented", "of")]
+    for key, device in report.devices.items():
+        now, all_ = device.current_memory, device.statistics
+        rows.append(
+            (
+                key,
+                format_bytes(now.allocated),
+                format_bytes(now.total),
+                _percent(now.utilization),
+                format_bytes(device.peak_memory),
+                _percent(all_.avg_utilization),
+                _share(all_.avg_fragmentation),
+                device.memory_source,
+            )
+        )
+    return rows
+
+
+def _tabulate_oom(report: OomReport) -> Rows:
+    rows: Rows = [("device", "risk", "used", "growth", "error in")]
+    for key, device in report.devices.items():
+        risk = device.risk_assessment
+        rows.append(
+            (
+                key,
+                f"{GLYPHS[risk.risk_level]} {risk.risk_level}",
+                _percent(risk.current_usage_percent),
+                _rate(risk.growth_rate_mb_per_sec, "MiB/s"),
+                _interval(risk.predicted_oom_time_low_seconds, risk.predicted_oom_time_high_seconds),
+            )
+        )
+    return rows
+
+
+def _tabulate_leak(report: LeakReport) -> Rows:
+    rows: Rows = [("device", "from", "to", "growth", "leaks", "host growth")]
+    for key, device in report.devices.items():
+        gpu, host = device.gpu_memory, device.python_memory
+        rows.append(
+            (
+                key,
+                _mib(gpu.start_mb),
+                _mib(gpu.end_mb),
+                _rate(gpu.growth_rate_mb_per_min, "MiB/min"),
+                str(device.open_leaks),
+                _rate(host.growth_rate_mb_per_min, "MiB/min"),
+            )
+        )
+    return rows
+
+
+def _tabulate_fragment(report: FragmentReport) -> Rows:
+    rows: Rows = [("device", "level", "ratio", "stranded", "cached", "trend")]
+    for key, device in report.devices.items():
+        now = device.current_metrics
+        trend = getattr(device.trend_analysis, "trend_description", UNKNOWN)
+        rows.append(
+            (
+                key,
+                now.fragmentation_level or "not measured",
+                _share(now.fragmentation_ratio),
+                _mib(now.stranded_mb),
+                _mib(now.cached_mb),
+                trend,
+            )
+        )
+    return rows
+
+
+def _list_findings(findings: Sequence[ReportFinding], width: int, clock: str | None) -> list[str]:
+    if not findings:
+        return ["no findings"]
+    lines = [count(len(findings), "finding")]
+    for finding in findings:
+        state = "" if finding.closed_s is None else ", passed"
+        head = (
+            f"{GLYPHS[finding.severity]} {finding.severity} {name_kind(finding.kind)}{state}: {finding.title}"
+        )
+        lines += wrap(head, width, "  ")
+        if finding.advice and finding.closed_s is None:
+            lines += wrap(finding.advice, width, "      ")
+    return lines
+
+
+def _list_tracking(report: LeakReport, width: int) -> list[str]:
+    tracking = report.tracking
+    lines = wrap(f"tracking: {tracking.reason}", width) if tracking.reason else ["tracking"]
+    for source in tracking.sources:
+        share = "" if source.share is None else f", {100 * source.share:.0f} % of the growth"
+        lines += wrap(f"{source.place} kept {format_bytes(source.grown_bytes)}{share}", width, "  ")
+    return lines
+
+
+def _percent(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{value:.1f} %"
+
+
+def _share(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{100 * value:.1f} %"
+
+
+def _rate(value: float | None, unit: str) -> str:
+    return UNKNOWN if value is None else f"{value:+.2f} {unit}"
+
+
+def _mib(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{value:,.1f} MiB"
+
+
+def _interval(low_s: float | None, high_s: float | None) -> str:
+    if low_s is None:
+        return UNKNOWN
+    return format_age(low_s) if high_s is None else f"{format_age(low_s)}–{format_age(high_s)}"

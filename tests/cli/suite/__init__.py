@@ -1,0 +1,1 @@
+"""Tests of the headless suite, run as a person runs it."""

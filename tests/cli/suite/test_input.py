@@ -1,0 +1,115 @@
+"""`--input FILE`: the same reports about what was recorded, in the clock of the file."""
+
+from pathlib import Path
+
+import pytest
+
+from ..running import GIB, run
+from .running import TOTAL, report_of, run_input, write_series
+
+SMI_LOG = """\
+timestamp, index, memory.used [MiB], memory.total [MiB]
+2026/01/05 10:00:00.000, 0, 40960 MiB, 81920 MiB
+2026/01/05 10:00:00.010, 1, 20480 MiB, 81920 MiB
+2026/01/05 10:00:01.000, 0, 77824 MiB, 81920 MiB
+2026/01/05 10:00:01.010, 1, 20480 MiB, 81920 MiB
+2026/01/05 10:00:02.000, 0, 77824 MiB, 81920 MiB
+2026/01/05 10:00:02.010, 1, 20480 MiB, 81920 MiB
+"""
+
+
+def test_a_series_gives_the_allocators_figures(tmp_path: Path) -> None:
+    path = write_series(tmp_path / "series.csv", seconds=100)
+    report = run_input("profile", path)
+    device = report["devices"]["0"]
+    assert device["memory_source"] == "allocator"
+    assert device["current_memory"]["allocated"] == 20 * GIB + 9 * 300_000_000
+    assert device["current_memory"]["total"] == TOTAL
+    assert device["statistics"]["num_snapshots"] == 100
+    assert report["summary"]["monitoring_duration"] == 99.0
+    assert (report["evidence"]["source"], report["evidence"]["clock"]) == ("input", "trace")
+    assert device["device_uuid"] is None
+
+
+def test_a_log_of_nvidia_smi_gives_device_memory_and_no_forecast(tmp_path: Path) -> None:
+    path = tmp_path / "gpu.log"
+    path.write_text(SMI_LOG, encoding="utf-8")
+    report = run_input("oom", path)
+    first, second = report["devices"]["0"], report["devices"]["1"]
+    assert first["memory_source"] == "device"
+    assert first["risk_assessment"]["risk_level"] == "critical"
+    assert (first["risk_assessment"]["basis"], first["risk_assessment"]["forecast"]) == (
+        "threshold",
+        "unknown",
+    )
+    assert second["risk_assessment"]["risk_level"] == "low"
+    assert report["evidence"]["clock"] == "wall"
+    memory = run_input("profile", path)["devices"]["0"]["current_memory"]
+    assert (memory["allocated"], memory["utilization"]) == (76 * GIB, 95.0)
+
+
+def test_only_the_devices_asked_for_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "gpu.log"
+    path.write_text(SMI_LOG, encoding="utf-8")
+    assert set(run_input("profile", path, "--devices", "1")["devices"]) == {"1"}
+    outcome = run("profile", "--input", str(path), "--devices", "5")
+    assert (outcome.code, outcome.stdout) == (2, "")
+    assert outcome.stderr == "vramscope: --devices 5: no such device; there are 0, 1\n"
+
+
+def test_what_limits_the_figures_of_a_file_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "gpu.log"
+    path.write_text(SMI_LOG, encoding="utf-8")
+    outcome = run("profile", "--input", str(path))
+    (note,) = [line.removeprefix("vramscope: ") for line in outcome.stderr.splitlines()]
+    assert "local time" in note
+    assert note in report_of(outcome, "profile")["evidence"]["notes"]
+
+
+def test_a_duration_ends_the_reading_in_the_time_of_the_file(tmp_path: Path) -> None:
+    path = write_series(tmp_path / "series.csv", seconds=100)
+    report = run_input("profile", path, "--duration", "30")
+    assert report["evidence"]["last_s"] == 30.0
+
+
+def test_an_interval_thins_the_snapshots_of_a_file(tmp_path: Path) -> None:
+    path = write_series(tmp_path / "series.csv", seconds=100)
+    report = run_input("profile", path, "--interval", "10")
+    assert report["devices"]["0"]["statistics"]["num_snapshots"] == 10
+    assert report["evidence"]["samples"] == 100
+
+
+def test_a_capacity_stands_in_where_the_file_has_none(tmp_path: Path) -> None:
+    path = tmp_path / "series.csv"
+    path.write_text("time_s,device,allocated_bytes\n" + "".join(f"{t},0,{GIB}\n" for t in range(20)))
+    unknown = run_input("profile", path)["devices"]["0"]["current_memory"]
+    assert (unknown["total"], unknown["utilization"]) == (None, None)
+    known = run_input("profile", path, "--capacity", "4GiB")["devices"]["0"]
+    assert known["current_memory"]["utilization"] == 25.0
+    assert known["utilization_of"] == "allocated"
+
+
+@pytest.mark.parametrize("verb", ["profile", "oom", "leak", "fragment"])
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [(None, "no such file"), ("", "no line of data"), ("a,b\n1,2\n", "series.csv")],
+    ids=["missing", "empty", "nothing known"],
+)
+def test_a_file_that_cannot_be_understood_is_refused(
+    verb: str, content: str | None, said: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "series.csv"
+    if content is not None:
+        path.write_text(content)
+    outcome = run(verb, "--input", str(path))
+    assert (outcome.code, outcome.stdout) == (2, "")
+    assert len(outcome.stderr.splitlines()) == 1
+    assert said in outcome.stderr
+    assert "series.csv" in outcome.stderr
+
+
+def test_one_sample_is_a_report(tmp_path: Path) -> None:
+    path = write_series(tmp_path / "series.csv", seconds=1)
+    for verb in ("profile", "oom", "leak", "fragment"):
+        report = report_of(run(verb, "--input", str(path)), verb)
+        assert report["evidence"]["samples"] == 1

@@ -1,0 +1,65 @@
+"""Reports as text: the table, what to do, what it rests on, in any width."""
+
+import pytest
+
+from vramscope.analyzers.sentence import count_cells
+from vramscope.exporters.reports.fragment import build_fragment
+from vramscope.exporters.reports.leak import LeakRule, Tracking, build_leak
+from vramscope.exporters.reports.oom import build_oom
+from vramscope.exporters.reports.profile import build_profile
+from vramscope.exporters.reports.risk_rule import Thresholds
+from vramscope.exporters.reports.run_log import RunLog
+from vramscope.exporters.reports.text import describe_report
+
+from .logs import DRIVER, GIB, INPUT, make_device, make_finding, make_log, make_sample
+
+
+@pytest.fixture
+def log() -> RunLog:
+    made = make_log(make_sample(t, make_device(76 * GIB), make_device(GIB, index=1)) for t in range(60))
+    made.take([make_finding("pressure", "medium"), make_finding("leak", opened_s=9.0, closed_s=20.0)])
+    return made
+
+
+def test_a_profile_shows_each_device_and_what_was_found(log: RunLog) -> None:
+    lines = describe_report(build_profile(log, DRIVER), 100).splitlines()
+    assert lines[0] == "60 samples over 59 s from the driver, device memory alone"
+    assert any(line.split()[:3] == ["0", "76.0", "GiB"] for line in lines)
+    assert any("2 findings" in line for line in lines)
+    assert any("medium pressure: pressure of device 0" in line for line in lines)
+    assert any("act on pressure" in line for line in lines)
+    assert any("high leak, passed" in line for line in lines)
+    assert not any("act on leak" in line for line in lines)
+
+
+def test_a_risk_says_why_it_is_what_it_is(log: RunLog) -> None:
+    text = describe_report(build_oom(log, DRIVER, Thresholds()), 100)
+    assert "✖ critical" in text
+    assert "0: device memory alone foretells no error; by its usage alone" in text
+
+
+def test_what_was_not_measured_is_a_dash_and_said(log: RunLog) -> None:
+    text = describe_report(build_fragment(log, INPUT, []), 100)
+    assert "from series.csv (series CSV)" in text
+    assert "not measured" in text
+    assert "no allocator tells of this device" in text
+
+
+def test_tracking_that_could_not_be_says_why(log: RunLog) -> None:
+    tracking = Tracking(requested=True, reason="no job under the probe was seen")
+    assert "tracking: no job" in describe_report(build_leak(log, DRIVER, LeakRule(), tracking), 100)
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 200])
+def test_no_line_is_wider_than_asked(log: RunLog, width: int) -> None:
+    for report in (
+        build_profile(log, DRIVER),
+        build_oom(log, DRIVER, Thresholds()),
+        build_leak(log, DRIVER, LeakRule()),
+        build_fragment(log, DRIVER, []),
+    ):
+        assert max(map(count_cells, describe_report(report, width).splitlines())) <= width
+
+
+def test_nothing_seen_is_said() -> None:
+    assert "no device was seen" in describe_report(build_profile(make_log([]), DRIVER), 80)

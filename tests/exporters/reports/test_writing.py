@@ -1,0 +1,54 @@
+"""Reports on disk: whole or not at all, and refused before a long watch where they could not be written."""
+
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from vramscope.engine.errors import OutputFileError
+from vramscope.engine.model import Evidence
+from vramscope.exporters.reports.profile import build_profile
+from vramscope.exporters.reports.writing import check_writable, encode_report, write_report
+
+from .logs import DRIVER, GIB, make_device, make_finding, make_log, make_sample
+
+
+def test_a_report_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    path.write_text("old")
+    report = build_profile(make_log([make_sample(0, make_device(GIB))]), DRIVER)
+    write_report(report, path)
+    assert json.loads(path.read_bytes())["summary"]["total_devices"] == 1
+    assert [it.name for it in tmp_path.iterdir()] == ["report.json"]
+    umask = os.umask(0)
+    os.umask(umask)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o666 & ~umask
+
+
+def test_a_number_that_json_lacks_is_null() -> None:
+    log = make_log([make_sample(0, make_device(GIB))])
+    log.take([make_finding(evidence=(Evidence("rate", float("nan"), "bytes/s"),))])
+    (finding,) = json.loads(encode_report(build_profile(log, DRIVER)))["findings"]
+    assert finding["evidence"]["rate"]["value"] is None
+
+
+def test_json_is_indented_by_two() -> None:
+    assert encode_report(build_profile(make_log([]), DRIVER)).startswith(
+        b'{\n  "schema": "vramscope.profile/1"'
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"), [("", "is a folder"), ("missing/report.json", "there is no folder")]
+)
+def test_what_could_not_be_written_is_refused_beforehand(tmp_path: Path, name: str, reason: str) -> None:
+    with pytest.raises(OutputFileError, match=reason):
+        check_writable(tmp_path / name)
+
+
+def test_a_folder_that_goes_meanwhile_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "gone" / "report.json"
+    with pytest.raises(OutputFileError, match="cannot be written: No such file"):
+        write_report(build_profile(make_log([]), DRIVER), path)

@@ -1,0 +1,89 @@
+"""Where a report goes: a file, standard output as JSON or as text; and the exit code."""
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from vramscope.engine.errors import OutputFileError
+from vramscope.engine.model import SEVERITIES, Severity
+from vramscope.engine.readers.input_file import show_path
+from vramscope.exporters.reports.frame import ReportFinding
+from vramscope.exporters.reports.report import Report
+from vramscope.exporters.reports.writing import check_writable, encode_report, write_report
+
+from ..diagnostics import complain
+from .options import WatchOptions
+
+EXIT_FINDINGS = 3
+LEAST_WIDTH = 40
+
+
+def check_outputs(options: WatchOptions) -> None:
+    """Find out before the watch what could not be written after it.
+
+    Raises:
+        OutputFileError: A report or the plots could not be written.
+    """
+    if options.output is not None:
+        check_writable(options.output)
+    elif options.has_plots:
+        check_writable(Path("plot.part"))
+    if options.archive is not None:
+        make_archive(options.archive)
+
+
+def make_archive(folder: Path) -> None:
+    """Make the folder of scheduled reports where it is missing.
+
+    Raises:
+        OutputFileError: It cannot be made or written to.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = error.strerror or error
+        raise OutputFileError(f"--archive {show_path(folder)}: cannot be made: {reason}") from error
+    check_writable(folder / "report.json")
+
+
+def deliver(report: Report, options: WatchOptions) -> None:
+    """Put a report where it was asked for.
+
+    Args:
+        report: The report.
+        options: Flags of the verb.
+
+    Raises:
+        OutputFileError: The file cannot be written.
+    """
+    if options.output is not None:
+        write_report(report, options.output)
+        complain(f"the report is in {show_path(options.output)}")
+        if options.format is None:
+            return
+    if (options.format or ("text" if sys.stdout.isatty() else "json")) == "json":
+        sys.stdout.buffer.write(encode_report(report))
+        sys.stdout.buffer.flush()
+        return
+    _print_text(report)
+
+
+def _print_text(report: Report) -> None:
+    import shutil
+
+    from vramscope.exporters.plain_text import make_ascii
+    from vramscope.exporters.reports.text import describe_report
+
+    text = describe_report(report, max(LEAST_WIDTH, shutil.get_terminal_size(fallback=(80, 24)).columns))
+    is_utf8 = (sys.stdout.encoding or "ascii").lower().replace("-", "") == "utf8"
+    sys.stdout.write(text if is_utf8 else make_ascii(text))
+    sys.stdout.flush()
+
+
+def choose_exit_code(findings: Iterable[ReportFinding], fail_on: Severity | None) -> int:
+    """Return 3 where a finding reached the severity that was asked about, else 0."""
+    if fail_on is None:
+        return 0
+    least = SEVERITIES.index(fail_on)
+    reached = any(SEVERITIES.index(finding.gravest_severity) >= least for finding in findings)
+    return EXIT_FINDINGS if reached else 0

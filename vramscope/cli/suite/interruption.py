@@ -1,0 +1,31 @@
+"""Ctrl-C and SIGTERM during a watch: the first ends it with its report, the second ends the program."""
+
+import signal
+from types import FrameType, TracebackType
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interruption:
+    """While it is entered, the first signal is remembered instead of ending the program."""
+
+    def __init__(self) -> None:
+        self.is_asked = False
+        """Whether the watch should end."""
+        self._former: dict[int, object] = {}
+
+    def __enter__(self) -> "Interruption":
+        for number in _SIGNALS:
+            self._former[number] = signal.signal(number, self._note)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, former in self._former.items():
+            signal.signal(number, former)  # type: ignore[arg-type] # what signal.signal returned itself
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self.is_asked:
+            raise KeyboardInterrupt
+        self.is_asked = True

@@ -1,0 +1,136 @@
+"""Curves of a watch, and the figures made of them at its end."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from vramscope.engine.model import AllocatorReading, DeviceSample, Sample
+from vramscope.exporters.figures import (
+    CurveRecorder,
+    DeviceFigure,
+    FragmentationFigure,
+    Marker,
+    make_heat_map,
+    plot_fragmentation,
+    plot_heatmap,
+    plot_memory_usage,
+)
+from vramscope.exporters.reports.device_log import Snapshot
+from vramscope.exporters.reports.fragmentation_share import measure_fragmentation
+from vramscope.exporters.reports.run_log import RunLog
+
+GAP_TICKS = 3.5
+Clock = Literal["wall", "trace"]
+NOT_MEASURED = "no allocator tells of this device"
+_NOTHING = AllocatorReading()
+
+
+class _Curves(NamedTuple):
+    """Recorders of one device."""
+
+    used: CurveRecorder
+    allocated: CurveRecorder
+    reserved: CurveRecorder
+    capacity: CurveRecorder
+    fragmentation: CurveRecorder
+    share: CurveRecorder
+
+
+class PlotRecorder:
+    """Records curves beside the analyzers, bounded however long the watch is."""
+
+    def __init__(self) -> None:
+        self._curves: dict[str, _Curves] = {}
+        self._devices: dict[str, DeviceSample] = {}
+
+    def observe(self, sample: Sample) -> None:
+        """Take one sample."""
+        for device in sample.devices:
+            curves = self._curves.get(device.uuid)
+            if curves is None:
+                gap_s = GAP_TICKS * sample.interval_s
+                curves = self._curves[device.uuid] = _Curves(*(CurveRecorder(gap_s) for _ in _Curves._fields))
+            self._devices[device.uuid] = device
+            if device.state == "ok":
+                _record(curves, device, sample.time_s)
+
+    def write(self, log: RunLog, folder: Path, *, subtitle: str) -> list[Path]:
+        """Write the figures of all devices and the heat map; return the files.
+
+        Args:
+            log: What the findings are taken from.
+            folder: Where to.
+            subtitle: What the figures are of.
+
+        Raises:
+            OutputFileError: The folder cannot be written to.
+        """
+        clock = "wall" if log.last is None else log.last.clock
+        written: list[Path] = []
+        shares = {}
+        for uuid, curves in self._curves.items():
+            device = log.devices.get(uuid)
+            key = self._devices[uuid].label if device is None else log.key_of(device)
+            figures = _make_figures(curves, key, clock, _mark(log, uuid), subtitle)
+            written += plot_memory_usage(figures[0], folder)
+            written += plot_fragmentation(figures[1], folder)
+            shares[key] = curves.share.curve()
+        if shares:
+            heat_map = make_heat_map(shares, unit="%", clock=clock, subtitle=subtitle)
+            written += plot_heatmap(heat_map, folder)
+        return written
+
+
+def _make_figures(
+    curves: _Curves, device: str, clock: Clock, markers: tuple[Marker, ...], subtitle: str
+) -> tuple[DeviceFigure, FragmentationFigure]:
+    memory = DeviceFigure(
+        device=device,
+        clock=clock,
+        allocated=curves.allocated.curve(),
+        reserved=curves.reserved.curve(),
+        used=curves.used.curve(),
+        capacity=curves.capacity.curve(),
+        markers=markers,
+        subtitle=subtitle,
+    )
+    fragmentation = FragmentationFigure(
+        device=device,
+        clock=clock,
+        fragmentation=curves.fragmentation.curve(),
+        markers=tuple(it for it in markers if it.label == "fragmentation"),
+        subtitle=subtitle,
+        reason=NOT_MEASURED,
+    )
+    return memory, fragmentation
+
+
+def _record(curves: _Curves, device: DeviceSample, time_s: float) -> None:
+    memory, allocator = device.memory, device.allocator or _NOTHING
+    curves.used.add(time_s, memory.used_bytes, memory.used_min_bytes, memory.used_max_bytes)
+    curves.allocated.add(time_s, allocator.allocated_bytes, None, allocator.allocated_max_bytes)
+    curves.reserved.add(time_s, allocator.reserved_bytes)
+    curves.capacity.add(time_s, memory.total_bytes)
+    curves.fragmentation.add(time_s, measure_fragmentation(allocator))
+    snapshot = Snapshot(
+        time_s,
+        memory.used_bytes,
+        memory.free_bytes,
+        memory.total_bytes,
+        allocator.allocated_bytes,
+        allocator.reserved_bytes,
+        None,
+        None,
+    )
+    curves.share.add(time_s, snapshot.utilization_percent)
+
+
+def _mark(log: RunLog, uuid: str) -> tuple[Marker, ...]:
+    found = (trail.finding for trail in log.findings.values() if trail.finding.device_uuid == uuid)
+    return tuple(Marker(time_s=it.opened_s, severity=it.severity, label=it.kind) for it in found)
+
+
+def describe_files(paths: Sequence[Path]) -> str:
+    """Return in a few words what was written where."""
+    folders = sorted({str(path.parent) for path in paths})
+    return f"{len(paths)} plots written to {', '.join(folders)}"

@@ -1,0 +1,115 @@
+"""The prompt: reads a line, runs the verb in it, goes on whatever became of it."""
+
+import shlex
+import sys
+from argparse import Namespace
+from collections.abc import Iterator
+from pathlib import Path
+
+from vramscope.engine.errors import UsageError
+
+from ..diagnostics import run_guarded
+from .line_editor import LineEditor
+
+PROMPT = "memory-debug> "
+VERBS = ("profile", "oom", "leak", "fragment")
+LEAVING = ("exit", "quit", "q")
+HELP = """\
+profile    current, peak and average memory of each device
+oom        the risk of running out of memory
+leak       growth that does not end, each leak once
+fragment   what the allocator holds and the job cannot have
+exit       leave (also Ctrl-D)
+
+Each takes the flags of `vramscope VERB`, such as: profile --duration 10 --devices 0
+`VERB --help` lists them. Ctrl-C ends a verb with its report, which also goes to interactive_VERB.json.
+"""
+
+
+class Prompt:
+    """One session; lines come from a terminal with history and completion, or from a pipe."""
+
+    def __init__(self) -> None:
+        self._code = 0
+        self._is_terminal = sys.stdin.isatty()
+
+    def run(self) -> int:
+        """Take lines until the end; return 0, or from a pipe the code of the last line that failed."""
+        if not self._is_terminal:
+            self._take_all(line.rstrip("\n") for line in sys.stdin)
+            return self._code
+        with LineEditor(VERBS, ("help", *LEAVING)) as editor:
+            self._take_all(_ask(editor))
+        return 0
+
+    def _take_all(self, lines: Iterator[str]) -> None:
+        for line in lines:
+            words = self._split(line)
+            if words and words[0] in LEAVING:
+                return
+            if words:
+                code = run_guarded(lambda words=words: _do(words))  # type: ignore[misc] # bound at once
+                self._code = code or self._code
+
+    def _split(self, line: str) -> list[str]:
+        """Return the words of a line; what is no line is said, and is empty."""
+        words: list[str] = []
+
+        def split() -> int:
+            try:
+                words.extend(shlex.split(line, comments=True))
+            except ValueError as error:
+                raise UsageError(f"{line.strip()}: {str(error).lower()}; close what was opened") from error
+            return 0
+
+        self._code = run_guarded(split) or self._code
+        return words
+
+
+def _ask(editor: LineEditor) -> Iterator[str]:
+    """Yield what is typed until Ctrl-D; Ctrl-C begins the line anew."""
+    while True:
+        try:
+            line = editor.read(PROMPT)
+        except KeyboardInterrupt:
+            print()
+            continue
+        except EOFError:
+            print()
+            return
+        yield line
+
+
+def _do(words: list[str]) -> int:
+    """Run the verb that the words name; return its exit code.
+
+    Raises:
+        UsageError: They name none.
+    """
+    if words[0] in ("help", "?"):
+        sys.stdout.write(HELP)
+        return 0
+    if words[0] not in VERBS:
+        raise UsageError(_describe_unknown(words[0]))
+    from ..parser import parse
+    from ..verbs import load_verb
+
+    arguments = parse(words)
+    _keep_report(arguments)
+    return load_verb(words[0]).run(arguments)
+
+
+def _keep_report(arguments: Namespace) -> None:
+    """Let the report go to a file and be told in words, where nothing else was asked for."""
+    if arguments.every is None and arguments.output is None:
+        arguments.output = Path(f"interactive_{arguments.verb}.json")
+    if arguments.every is None and arguments.report_format is None:
+        arguments.report_format = "text"
+
+
+def _describe_unknown(word: str) -> str:
+    import difflib
+
+    nearest = difflib.get_close_matches(word, (*VERBS, "help", "exit"), n=1)
+    hint = f"did you mean {nearest[0]}?" if nearest else f"the verbs are {', '.join(VERBS)}, help and exit"
+    return f"unknown word {word!r}; {hint}"

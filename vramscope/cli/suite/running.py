@@ -1,0 +1,211 @@
+"""One verb of the suite from its flags to its exit code."""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vramscope.engine.errors import SourceUnavailableError, UsageError
+from vramscope.engine.model import Finding
+from vramscope.exporters.reports.report import Report
+from vramscope.memory.stream import SampleStream
+from vramscope.memory.watch import Companion, Watch
+
+from ..diagnostics import complain
+from .delivery import check_outputs, choose_exit_code, deliver
+from .interruption import Interruption
+from .options import WatchOptions
+from .progress import Progress
+from .report_kind import Build
+from .schedule import Schedule
+
+if TYPE_CHECKING:
+    from .plots import PlotRecorder
+
+STEP_S = 0.25
+"""How soon Ctrl-C is noticed."""
+FIRST_SAMPLE_WITHIN_S = 6.0
+"""A watch that is over sooner than the driver answers waits this long for its first sample."""
+
+
+class SuiteRun:
+    """Watches, reports, and says how it ended.
+
+    Args:
+        options: Flags of the verb.
+        build: Makes its report.
+        companions: What looks at each sample beside the analyzers.
+        stream: Where samples come from; as the flags say by default.
+    """
+
+    def __init__(
+        self,
+        options: WatchOptions,
+        build: Build,
+        *,
+        companions: Sequence[Companion] = (),
+        stream: SampleStream | None = None,
+    ) -> None:
+        self._options, self._build = options, build
+        check_outputs(options)
+        self._stream = open_stream(options) if stream is None else stream
+        self.watch = Watch(
+            self._stream,
+            options.selection,
+            max_snapshots=options.max_snapshots,
+            interval_s=options.interval_s,
+            until_s=options.duration_s if options.input is not None else None,
+        )
+        self.watch.on_finding = self._say if options.is_told else None
+        self.watch.companions += companions
+        self._plots = _make_plots(options)
+        self.watch.companions += [] if self._plots is None else [self._plots]
+        self._progress = Progress(options.verb, options.duration_s if options.input is None else None)
+        self._schedule = _make_schedule(options)
+        if options.input is not None:
+            self.watch.before_sample = lambda sample: self._archive_if_over(sample.time_s)
+        self._code = 0
+
+    def run(self) -> int:
+        """Watch until it is over or Ctrl-C, deliver the report, return the exit code.
+
+        Raises:
+            VramscopeError: There is nothing to watch, or the report cannot be written.
+        """
+        with Interruption() as interruption:
+            try:
+                self._follow(interruption)
+            finally:
+                self._progress.clear()
+                self._stream.stop()
+        self._check_seen()
+        self._conclude()
+        return self._code
+
+    def _follow(self, interruption: Interruption) -> None:
+        watch, options = self.watch, self._options
+        watch.start()
+        started_s = time.monotonic()
+        while not (watch.is_ended or interruption.is_asked):
+            passed_s = time.monotonic() - started_s
+            left_s = self._find_left(passed_s)
+            if left_s is not None and left_s <= 0:
+                break
+            watch.step(STEP_S if left_s is None else min(STEP_S, left_s))
+            self._progress.show(watch.log, self._stream.read_share)
+            if options.input is None:
+                self._archive_if_over(time.monotonic())
+            if options.input is None and passed_s > FIRST_SAMPLE_WITHIN_S:
+                self._check_devices()
+        watch.complete_findings()
+
+    def _find_left(self, passed_s: float) -> float | None:
+        """Return the seconds until the watch is over; None where the time is not ours to count."""
+        if self._options.input is not None or self._options.duration_s is None:
+            return None
+        left_s = self._options.duration_s - passed_s
+        return FIRST_SAMPLE_WITHIN_S - passed_s if left_s <= 0 and not self.watch.log.samples else left_s
+
+    def _archive_if_over(self, now_s: float) -> None:
+        """Write the report of a period that is over."""
+        if self._schedule is None or not self._schedule.is_over(now_s):
+            return
+        self.watch.complete_findings()
+        done = self.watch.begin_period()
+        report = self._build(self.watch, done)
+        path = self._schedule.write(report, done.last)
+        self._note_findings(report)
+        self._progress.clear()
+        complain(f"the report is in {path}")
+
+    def _conclude(self) -> None:
+        report = self._build(self.watch, self.watch.log)
+        self._note_findings(report)
+        if self._schedule is None:
+            deliver(report, self._options)
+        elif self.watch.log.samples:
+            complain(f"the report is in {self._schedule.write(report, self.watch.log.last)}")
+        for note in self.watch.provenance.notes:
+            complain(note)
+        self._draw()
+
+    def _draw(self) -> None:
+        if self._plots is None:
+            return
+        from .plots import describe_files
+
+        output = self._options.output or self._options.archive
+        folder = Path() if output is None else output.parent if self._options.output else output
+        subtitle = _describe_source(self._options, self.watch.log.samples)
+        complain(describe_files(self._plots.write(self.watch.log, folder, subtitle=subtitle)))
+
+    def _note_findings(self, report: Report) -> None:
+        self._code = max(self._code, choose_exit_code(report.findings, self._options.fail_on))
+
+    def _check_devices(self) -> None:
+        """Refuse devices that are not there; one of a job may come later, any other not.
+
+        Raises:
+            UsageError: A device was asked for that this node or file does not have.
+        """
+        missing, seen = self.watch.missing_devices, self.watch.devices_seen
+        if missing and seen:
+            known = ", ".join(device.label for device in seen)
+            raise UsageError(f"--devices {' '.join(missing)}: no such device; there are {known}")
+
+    def _check_seen(self) -> None:
+        """Refuse a report about nothing.
+
+        Raises:
+            UsageError: A device was asked for that is not there.
+            SourceUnavailableError: The process or job was not seen.
+        """
+        self._check_devices()
+        chosen = self._options.selection
+        if self.watch.log.devices or (chosen.pid is None and chosen.job is None):
+            return
+        who = f"process {chosen.pid}" if chosen.job is None else f"job {chosen.job}"
+        raise SourceUnavailableError(
+            f"{who} was not seen on any device: start it with `vramscope run`, or attach to it with "
+            "`vramscope attach`, while an agent runs"
+        )
+
+    def _say(self, finding: Finding) -> None:
+        """Say a finding as it opens or closes."""
+        self._progress.clear()
+        state = finding.severity if finding.is_open else "passed"
+        complain(f"{time.strftime('%H:%M:%S')} {state}: {finding.title}")
+
+
+def open_stream(options: WatchOptions) -> SampleStream:
+    """Return where the samples come from: a file, or this node.
+
+    Raises:
+        InputFileError: The file cannot be read or understood.
+    """
+    if options.input is not None:
+        from vramscope.memory.file_stream import FileStream
+
+        return FileStream(options.input, capacity_bytes=options.capacity_bytes)
+    from vramscope.memory.live_stream import LiveStream
+
+    return LiveStream(options.interval_s)
+
+
+def _make_plots(options: WatchOptions) -> "PlotRecorder | None":
+    if not options.has_plots:
+        return None
+    from .plots import PlotRecorder
+
+    return PlotRecorder()
+
+
+def _make_schedule(options: WatchOptions) -> Schedule | None:
+    if options.archive is None or options.every_s is None:
+        return None
+    return Schedule(options.archive, options.verb, options.every_s)
+
+
+def _describe_source(options: WatchOptions, samples: int) -> str:
+    source = "this node" if options.input is None else options.input.name
+    return f"{source}, {samples:,} samples"

@@ -1,0 +1,99 @@
+"""`leak --enable-tracking`: jobs record their allocations for a while, to name the line that keeps memory."""
+
+from vramscope.analyzers.leak_source import LeakSource
+from vramscope.analyzers.leak_source.search import SourceSearch
+from vramscope.engine.model import RankSample, Sample
+from vramscope.engine.model.inquiry import Inquiry
+from vramscope.exporters.reports.leak import TrackedSource, Tracking
+from vramscope.memory.agent_stream import AgentStream
+from vramscope.memory.live_stream import LiveStream
+from vramscope.memory.stream import SampleStream
+
+from ..diagnostics import complain
+
+NO_AGENT = (
+    "allocations were not recorded: no agent runs, and only it can ask a job; start the job with "
+    "`vramscope run`"
+)
+FROM_FILE = "allocations were not recorded: a file holds no job that could be asked"
+NO_JOB = "allocations were not recorded: no job under the probe was seen"
+RECORDED = "jobs recorded their allocations for a while; what grew between two segment maps is told by stack"
+
+
+class AllocationTracker:
+    """Searches each process that reports for what keeps memory, where an agent can ask it.
+
+    Args:
+        stream: What is watched.
+    """
+
+    def __init__(self, stream: SampleStream) -> None:
+        self._stream = stream
+        self._searches: dict[int, SourceSearch] = {}
+        self._is_told = False
+
+    def observe(self, sample: Sample) -> None:
+        """Take one sample, and ask what is due."""
+        agent = self._stream.agent if isinstance(self._stream, LiveStream) else None
+        if agent is None:
+            self._tell(FROM_FILE if not isinstance(self._stream, LiveStream) else NO_AGENT)
+            return
+        self._take_maps(agent, sample.time_s)
+        for rank in sample.ranks:
+            if rank.state == "ok" and rank.allocator is not None:
+                self._follow(agent, rank, sample.time_s)
+
+    def describe(self) -> Tracking:
+        """Return what became of it, for the report."""
+        if not self._searches:
+            return Tracking(requested=True, active=False, reason=self._explain())
+        return Tracking(
+            requested=True,
+            active=True,
+            reason=RECORDED,
+            pids=tuple(self._searches),
+            sources=tuple(_describe(it) for search in self._searches.values() for it in search.sources),
+        )
+
+    def _follow(self, agent: AgentStream, rank: RankSample, time_s: float) -> None:
+        search = self._searches.setdefault(rank.pid, SourceSearch())
+        for inquiry in search.follow(rank, time_s):
+            _ask(agent, inquiry)
+
+    def _take_maps(self, agent: AgentStream, time_s: float) -> None:
+        for found in agent.client.snapshot(timeout_s=0.0).segment_maps:
+            search = self._searches.get(found.pid)
+            if search is not None:
+                search.take_map(found, time_s)
+
+    def _explain(self) -> str:
+        if not isinstance(self._stream, LiveStream):
+            return FROM_FILE
+        reason = NO_AGENT if self._stream.agent is None else NO_JOB
+        self._tell(reason)
+        return reason
+
+    def _tell(self, reason: str) -> None:
+        if not self._is_told:
+            complain(reason)
+            self._is_told = True
+
+
+def _ask(agent: AgentStream, inquiry: Inquiry) -> None:
+    if inquiry.verb == "segments":
+        agent.client.ask_segments(inquiry.pid)
+    else:
+        agent.client.record_history(inquiry.pid, seconds=inquiry.seconds)
+
+
+def _describe(source: LeakSource) -> TrackedSource:
+    frame = source.frame
+    return TrackedSource(
+        place=source.words,
+        file=None if frame is None else frame.filename,
+        line=None if frame is None else frame.line,
+        function=None if frame is None else frame.name,
+        grown_bytes=source.size_bytes,
+        blocks=source.blocks,
+        share=source.share,
+    )

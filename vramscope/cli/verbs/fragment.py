@@ -1,0 +1,59 @@
+"""`vramscope fragment`: what the allocator of each job holds and the job cannot have, as a report."""
+
+from argparse import ArgumentParser, Namespace
+from typing import TYPE_CHECKING
+
+from ..suite.flags import Defaults, add_watch_flags, read_count, read_watch_options
+from . import SubParsers
+
+if TYPE_CHECKING:
+    from vramscope.exporters.reports.report import Report
+    from vramscope.exporters.reports.run_log import RunLog
+    from vramscope.memory.watch import Watch
+
+SUMMARY = "watch memory for a while and report how fragmented it is, where an allocator tells"
+EPILOG = """\
+examples:
+  vramscope fragment --duration 120 --plot --output fragment.json
+  vramscope fragment --duration 300 --interval 5.0
+
+exit codes: 0 done, 3 a finding reached --fail-on, 2 usage or bad input, 4 no device"""
+DEFAULTS = Defaults(duration="120", interval="2")
+
+
+def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
+    """Add the verb's parser."""
+    from argparse import RawDescriptionHelpFormatter
+
+    parser = subparsers.add_parser(
+        "fragment",
+        help=SUMMARY,
+        description=f"{SUMMARY[0].upper()}{SUMMARY[1:]}.",
+        epilog=EPILOG,
+        formatter_class=RawDescriptionHelpFormatter,
+        parents=common,
+        allow_abbrev=False,
+    )
+    add_watch_flags(parser, DEFAULTS)
+    parser.add_argument(
+        "--max-history", metavar="N", default="1000", help="snapshots kept of each device (default 1000)"
+    )
+
+
+def run(arguments: Namespace) -> int:
+    """Watch and report; return the exit code."""
+    from vramscope.exporters.reports.fragment import build_fragment
+
+    from ..suite.mapping import SegmentMapper
+    from ..suite.running import SuiteRun, open_stream
+
+    options = read_watch_options(arguments, "fragment", DEFAULTS)._replace(
+        max_snapshots=read_count("--max-history", arguments.max_history, 1, 10_000_000)
+    )
+    stream = open_stream(options)
+    mapper = SegmentMapper(stream)
+
+    def build(watch: "Watch", log: "RunLog") -> "Report":
+        return build_fragment(log, watch.provenance, mapper.measure(watch))
+
+    return SuiteRun(options, build, stream=stream, companions=(mapper,)).run()

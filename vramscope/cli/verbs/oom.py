@@ -1,0 +1,88 @@
+"""`vramscope oom`: the risk of running out of memory of each device, as a report."""
+
+from argparse import ArgumentParser, Namespace
+from typing import TYPE_CHECKING
+
+from vramscope.engine.errors import UsageError
+
+from ..suite.flags import Defaults, add_watch_flags, read_count, read_number, read_watch_options
+from . import SubParsers
+
+if TYPE_CHECKING:
+    from vramscope.exporters.reports.report import Report
+    from vramscope.exporters.reports.risk_rule import Thresholds
+    from vramscope.exporters.reports.run_log import RunLog
+    from vramscope.memory.watch import Watch
+
+SUMMARY = "watch memory for a while and report the risk of running out of it, with what it rests on"
+DESCRIPTION = """\
+Watch memory for a while and report the risk of running out of it, with what it rests on.
+Where a job reports through the probe (or a file has allocator data) the risk is a forecast; with device
+memory alone nothing can be foretold, and the shares of --threshold and --critical decide."""
+EPILOG = """\
+examples:
+  vramscope oom --threshold 85 --monitor
+  vramscope oom --threshold 80 --duration 300 --output oom_report.json
+  vramscope oom --input gpu.csv --fail-on high
+
+exit codes: 0 done, 3 a finding reached --fail-on, 2 usage or bad input, 4 no device"""
+DEFAULTS = Defaults(duration="300", interval="2")
+
+
+def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
+    """Add the verb's parser."""
+    from argparse import RawDescriptionHelpFormatter
+
+    parser = subparsers.add_parser(
+        "oom",
+        help=SUMMARY,
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=RawDescriptionHelpFormatter,
+        parents=common,
+        allow_abbrev=False,
+    )
+    add_watch_flags(parser, DEFAULTS)
+    rule = parser.add_argument_group("device memory alone")
+    rule.add_argument("--threshold", metavar="PERCENT", default="85", help="medium from here (default 85)")
+    rule.add_argument("--critical", metavar="PERCENT", default="95", help="critical from here (default 95)")
+    rule.add_argument(
+        "--window", metavar="N", default="30", help="snapshots that growth is fitted to (default 30)"
+    )
+    parser.add_argument(
+        "--monitor", action="store_true", help="watch until Ctrl-C, and say findings as they come"
+    )
+
+
+def run(arguments: Namespace) -> int:
+    """Watch and report; return the exit code."""
+    from vramscope.exporters.reports.oom import build_oom
+
+    from ..suite.running import SuiteRun
+
+    thresholds = _read_thresholds(arguments)
+    options = read_watch_options(arguments, "oom", DEFAULTS)
+    if arguments.monitor:
+        options = options._replace(duration_s=None, is_told=True)
+
+    def build(watch: "Watch", log: "RunLog") -> "Report":
+        return build_oom(log, watch.provenance, thresholds)
+
+    return SuiteRun(options, build).run()
+
+
+def _read_thresholds(arguments: Namespace) -> "Thresholds":
+    """Return the rule on device memory alone.
+
+    Raises:
+        UsageError: A number is out of range, or the critical share is below the other.
+    """
+    from vramscope.exporters.reports.risk_rule import Thresholds
+
+    warning = read_number("--threshold", arguments.threshold, 0.0, 100.0)
+    critical = read_number("--critical", arguments.critical, 0.0, 100.0)
+    if critical < warning:
+        raise UsageError(
+            f"--critical {critical:g} is below --threshold {warning:g}: expected at least as much"
+        )
+    return Thresholds(warning, critical, read_count("--window", arguments.window, 2, 100_000))

@@ -1,0 +1,58 @@
+"""`vramscope profile`: current, peak and average memory of each device, as a report."""
+
+from argparse import ArgumentParser, Namespace
+from typing import TYPE_CHECKING
+
+from ..suite.flags import Defaults, add_watch_flags, read_count, read_watch_options
+from . import SubParsers
+
+if TYPE_CHECKING:
+    from vramscope.exporters.reports.report import Report
+    from vramscope.exporters.reports.run_log import RunLog
+    from vramscope.memory.watch import Watch
+
+SUMMARY = "watch memory for a while and report current, peak and average use of each device"
+EPILOG = """\
+examples:
+  vramscope profile --duration 60 --output profile.json --plot
+  vramscope profile --devices 0 1 --duration 120
+  vramscope profile --input gpu.csv --fail-on high
+
+exit codes: 0 done, 3 a finding reached --fail-on, 2 usage or bad input, 4 no device"""
+DEFAULTS = Defaults(duration="60", interval="1")
+MOST_SNAPSHOTS = 10_000_000
+
+
+def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
+    """Add the verb's parser."""
+    from argparse import RawDescriptionHelpFormatter
+
+    parser = subparsers.add_parser(
+        "profile",
+        help=SUMMARY,
+        description=f"{SUMMARY[0].upper()}{SUMMARY[1:]}.",
+        epilog=EPILOG,
+        formatter_class=RawDescriptionHelpFormatter,
+        parents=common,
+        allow_abbrev=False,
+    )
+    add_watch_flags(parser, DEFAULTS)
+    parser.add_argument(
+        "--max-snapshots", metavar="N", default="10000", help="snapshots kept of each device (default 10000)"
+    )
+
+
+def run(arguments: Namespace) -> int:
+    """Watch and report; return the exit code."""
+    from vramscope.exporters.reports.profile import build_profile
+
+    from ..suite.running import SuiteRun
+
+    options = read_watch_options(arguments, "profile", DEFAULTS)._replace(
+        max_snapshots=read_count("--max-snapshots", arguments.max_snapshots, 1, MOST_SNAPSHOTS)
+    )
+
+    def build(watch: "Watch", log: "RunLog") -> "Report":
+        return build_profile(log, watch.provenance)
+
+    return SuiteRun(options, build).run()

@@ -1,0 +1,143 @@
+"""A stream watched for a while: what was asked for goes through the analyzers into the log of a report."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+import msgspec
+
+from vramscope.engine.model import DeviceSample, Finding, Sample
+from vramscope.exporters.reports.frame import Provenance
+from vramscope.exporters.reports.run_log import MAX_SNAPSHOTS, RunLog
+
+from .conclusions import Conclusions
+from .selection import Selection
+from .stream import SampleStream
+
+
+class Companion(Protocol):
+    """Looks at each sample beside the analyzers: what records curves, or asks processes."""
+
+    def observe(self, sample: Sample) -> None:
+        """Take one sample, with what was asked for only."""
+        ...
+
+
+class Watch:
+    """Takes samples of a stream and keeps what a report tells.
+
+    Args:
+        stream: Where samples come from.
+        selection: What is watched of them.
+        max_snapshots: Snapshots to keep of each device.
+        interval_s: Least seconds between two snapshots; analyzers see every sample.
+        until_s: Seconds of the samples' clock after the first at which to end; None for never.
+    """
+
+    def __init__(
+        self,
+        stream: SampleStream,
+        selection: Selection,
+        *,
+        max_snapshots: int = MAX_SNAPSHOTS,
+        interval_s: float = 0.0,
+        until_s: float | None = None,
+    ) -> None:
+        self.stream, self.selection = stream, selection
+        self.conclusions = Conclusions()
+        self.log = RunLog(max_snapshots=max_snapshots, interval_s=interval_s)
+        self.companions: list[Companion] = []
+        self.on_finding: Callable[[Finding], None] | None = None
+        """Called with each finding that opens or closes while it is watched."""
+        self.before_sample: Callable[[Sample], None] | None = None
+        """Called with each sample before it is counted."""
+        self._until_s = until_s
+        self._first_s: float | None = None
+        self._is_over = False
+        self._seen: dict[str, DeviceSample] = {}
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether nothing more will be taken."""
+        return self._is_over or self.stream.is_ended
+
+    @property
+    def provenance(self) -> Provenance:
+        """Where the samples come from, and what was left out of them."""
+        told = self.stream.provenance
+        notes = tuple(dict.fromkeys((*told.notes, *self.conclusions.notes)))
+        return msgspec.structs.replace(told, pid=self.selection.pid, job=self.selection.job, notes=notes)
+
+    @property
+    def devices_seen(self) -> tuple[DeviceSample, ...]:
+        """Every device of the stream, watched or not."""
+        return tuple(self._seen.values())
+
+    @property
+    def missing_devices(self) -> tuple[str, ...]:
+        """Devices that were asked for by name and have not been seen."""
+        return self.selection.find_missing(self._seen.values())
+
+    def start(self) -> None:
+        """Begin, with the past that the stream remembers."""
+        self.stream.start()
+        for sample in self.stream.past():
+            findings, assessments = self.conclusions.observe(self.selection.apply(sample))
+            self.log.take(findings, assessments)
+        self._forget_closed()
+
+    def step(self, timeout_s: float) -> bool:
+        """Take what is there within a time; return whether any sample was.
+
+        Raises:
+            VramscopeError: There is nothing to sample, or the file cannot be understood.
+        """
+        return self.fold(self.stream.take(timeout_s))
+
+    def fold(self, samples: Sequence[Sample]) -> bool:
+        """Fold what the stream gave; return whether that was any sample."""
+        for sample in samples:
+            if self._is_past_end(sample):
+                self._is_over = True
+                break
+            if self.before_sample is not None:
+                self.before_sample(sample)
+            self._observe(sample)
+        return bool(samples)
+
+    def begin_period(self) -> RunLog:
+        """Return the log so far and begin another, which knows the findings that are open."""
+        done, self.log = self.log, self.log.begin_next()
+        return done
+
+    def complete_findings(self) -> None:
+        """Let the stream add what it knows of the findings besides."""
+        known = [self.stream.complete(trail.finding) for trail in self.log.findings.values()]
+        self.log.take(known)
+
+    def _observe(self, sample: Sample) -> None:
+        if len(self._seen) < len(sample.devices) or any(it.uuid not in self._seen for it in sample.devices):
+            self._seen.update((device.uuid, device) for device in sample.devices)
+        chosen = self.selection.apply(sample)
+        self.log.observe(chosen)
+        findings, assessments = self.conclusions.observe(chosen)
+        if findings:
+            self._tell(findings)
+        self.log.take(findings, assessments)
+        for companion in self.companions:
+            companion.observe(chosen)
+
+    def _tell(self, findings: Iterable[Finding]) -> None:
+        if self.on_finding is None:
+            return
+        for finding in findings:
+            if finding.id not in self.log.findings or not finding.is_open:
+                self.on_finding(finding)
+
+    def _is_past_end(self, sample: Sample) -> bool:
+        if self._first_s is None:
+            self._first_s = sample.time_s
+        return self._until_s is not None and sample.time_s - self._first_s > self._until_s
+
+    def _forget_closed(self) -> None:
+        """Leave out what had passed before the watching began."""
+        self.log = self.log.begin_next()
