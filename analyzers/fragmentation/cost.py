@@ -31,8 +31,11 @@ FLUSH_SHARE = 0.02
 """Share of the limit by which reserved memory falls when the cache is flushed."""
 AT_PEAK_SHARE = 0.90
 """Share of the recent peak that is allocated where the flush was not the program's own between steps."""
-FLUSHES, FLUSHES_S = 3, 600.0
-"""So many flushes within so many seconds."""
+FLUSHES, FLUSHES_S = 5, 900.0
+"""So many flushes within so many seconds: the cache may have grown again by the time of a sample, so only the
+least that several of them left says anything."""
+FLUSH_TICK_S = 2.0
+"""Longest tick at which a flush can be told at all."""
 
 
 class Cost(NamedTuple):
@@ -71,7 +74,7 @@ class Cost(NamedTuple):
         if self.retries:
             return "critical"
         if self.flushes >= FLUSHES:
-            return "high"
+            return "medium"
         return "medium" if self.rest_bytes < SCARCE_SHARE / 2 * self.limit_bytes else "low"
 
     def _is_near(self) -> bool:
@@ -139,6 +142,8 @@ class Refusals:
             tick.allocated_bytes,
         )
         if not limit or before is None or reserved is None or allocated is None or peak_bytes is None:
+            return False
+        if tick.interval_s > FLUSH_TICK_S:
             return False
         is_fall = before >= WALL_SHARE * limit and before - reserved >= FLUSH_SHARE * limit
         return is_fall and allocated >= AT_PEAK_SHARE * peak_bytes

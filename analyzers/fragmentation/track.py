@@ -22,7 +22,7 @@ LEAST_MAPS = 3
 """Segment maps from which their trend says more than that of the counters."""
 _BEST_FIRST: tuple[Measure, ...] = ("external", "stranded", "unused")
 _STRANDED, _PEAK, _LIMIT, _REST = "stranded", "peak allocated", "limit", "room left beside"
-_RETRIES, _FLUSHES = "refusals in 5 min", "flushes in 10 min"
+_RETRIES, _FLUSHES = "refusals in 5 min", "flushes in 15 min"
 
 
 class FragmentationTrack:
@@ -151,7 +151,7 @@ class FragmentationTrack:
         change = abs(cost.stranded_bytes - told) if isinstance(told, int) else 0
         is_other = change >= UPDATE_SHARE * cost.limit_bytes
         is_graver = SEVERITIES.index(cost.severity) > SEVERITIES.index(finding.severity)
-        is_over = finding.severity in ("critical", "high") and not cost.has_cost
+        is_over = finding.severity == "critical" and not cost.has_cost
         if not (is_other or is_graver or is_over):
             return None
         self.finding = _state(finding, subject, cost, time_s)
@@ -165,6 +165,7 @@ def read_tick(subject: Subject) -> Tick:
     known = [_round(peak) for peak in (*peaks, allocator.allocated_bytes) if peak is not None]
     return Tick(
         time_s=subject.sample.time_s,
+        interval_s=subject.sample.interval_s,
         stranded_bytes=_round(allocator.inactive_split_bytes),
         allocated_bytes=_round(allocator.allocated_bytes),
         peak_bytes=max((peak for peak in known if peak is not None), default=None),

@@ -1,4 +1,4 @@
-"""The last minutes of one allocator in blocks of ten seconds, long enough to hold the peaks of its steps.
+"""The last minutes of one allocator in blocks of half a minute, long enough to hold the peaks of its steps.
 
 What is free beside live blocks changes within every step, and whatever is free at the end of a step serves
 the next one. Lost is what lies stranded while the most is allocated. So a window looks at its fullest moments
@@ -10,7 +10,7 @@ from collections import deque
 from itertools import islice
 from typing import NamedTuple
 
-BLOCK_S = 10.0
+BLOCK_S = 30.0
 LEAST_S = 300.0
 """Shortest window that decides where nothing was refused."""
 REFUSED_S = 60.0
@@ -19,7 +19,7 @@ LEAST_STEPS = 3
 """Steps that must end within it, where they are known."""
 FULL_SHARE = 0.95
 """Blocks whose fullest moment held this share of the fullest of all count as full."""
-MOST_BLOCKS = 60
+MOST_BLOCKS = 20
 """Ten minutes: the longest window, for long steps."""
 
 
@@ -27,6 +27,7 @@ class Tick(NamedTuple):
     """What one sample says of an allocator; None is unmeasured."""
 
     time_s: float
+    interval_s: float
     stranded_bytes: int | None
     allocated_bytes: int | None
     """At the moment of the sample."""
