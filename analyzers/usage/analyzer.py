@@ -39,7 +39,8 @@ class UsageAnalyzer:
         if passage is not Passage.NEXT:
             self._start_anew(node)
         found = [finding for device in sample.devices for finding in self._observe_device(sample, device)]
-        if len(self._idle) > len(sample.devices) or any(device.state != "ok" for device in sample.devices):
+        present = sum((node, device.uuid) in self._idle for device in sample.devices if device.state == "ok")
+        if len(self._idle) > present:
             found.extend(self._observe_absent(sample))
         return found
 
