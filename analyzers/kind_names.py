@@ -10,6 +10,7 @@ _NAMES = {
     CAPACITY: "capacity",
     PRESSURE: "pressure",
     "oom": "out of memory ahead",
+    "idle_held": "idle memory",
 }
 
 

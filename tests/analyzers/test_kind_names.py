@@ -4,12 +4,29 @@ import re
 
 import pytest
 
-from vramscope.analyzers import capacity, out_of_memory_track, pressure_track
+from vramscope.analyzers import (
+    capacity,
+    divergence,
+    fragmentation,
+    out_of_memory_track,
+    pressure_track,
+    usage,
+)
 from vramscope.analyzers.kind_names import name_kind
 
 
 @pytest.mark.parametrize(
-    "kind", [*out_of_memory_track.KINDS, capacity.KIND, pressure_track.KIND, "oom", "gradient_leak"]
+    "kind",
+    [
+        *out_of_memory_track.KINDS,
+        capacity.KIND,
+        pressure_track.KIND,
+        divergence.KIND,
+        fragmentation.KIND,
+        usage.IDLE_HELD,
+        "oom",
+        "gradient_leak",
+    ],
 )
 def test_a_kind_is_words(kind: str) -> None:
     assert re.fullmatch(r"[a-z]+( [a-z]+)*", name_kind(kind))
