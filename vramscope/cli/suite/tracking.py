@@ -17,6 +17,10 @@ NO_AGENT = (
 )
 FROM_FILE = "allocations were not recorded: a file holds no job that could be asked"
 NO_JOB = "allocations were not recorded: no job under the probe was seen"
+NOTHING_GREW = (
+    "jobs recorded their allocations for a while, and nothing of it was kept so far; what is kept now and "
+    "then takes a longer watch"
+)
 RECORDED = "jobs recorded their allocations for a while; what grew between two segment maps is told by stack"
 
 
@@ -30,7 +34,7 @@ class AllocationTracker:
     def __init__(self, stream: SampleStream) -> None:
         self._stream = stream
         self._searches: dict[int, SourceSearch] = {}
-        self._is_told = False
+        self._told: set[str] = set()
 
     def observe(self, sample: Sample) -> None:
         """Take one sample, and ask what is due."""
@@ -47,12 +51,13 @@ class AllocationTracker:
         """Return what became of it, for the report."""
         if not self._searches:
             return Tracking(requested=True, active=False, reason=self._explain())
+        sources = [it for search in self._searches.values() for it in search.sources]
         return Tracking(
             requested=True,
             active=True,
-            reason=RECORDED,
+            reason=RECORDED if sources else NOTHING_GREW,
             pids=tuple(self._searches),
-            sources=tuple(_describe(it) for search in self._searches.values() for it in search.sources),
+            sources=tuple(map(_describe, sources)),
         )
 
     def _follow(self, agent: AgentStream, rank: RankSample, time_s: float) -> None:
@@ -63,8 +68,8 @@ class AllocationTracker:
     def _take_maps(self, agent: AgentStream, time_s: float) -> None:
         for found in agent.client.snapshot(timeout_s=0.0).segment_maps:
             search = self._searches.get(found.pid)
-            if search is not None:
-                search.take_map(found, time_s)
+            if search is not None and search.take_map(found, time_s):
+                self._tell(f"process {found.pid}: most that grew is kept by {search.sources[0].words}")
 
     def _explain(self) -> str:
         if not isinstance(self._stream, LiveStream):
@@ -74,9 +79,9 @@ class AllocationTracker:
         return reason
 
     def _tell(self, reason: str) -> None:
-        if not self._is_told:
+        if reason not in self._told:
             complain(reason)
-            self._is_told = True
+            self._told.add(reason)
 
 
 def _ask(agent: AgentStream, inquiry: Inquiry) -> None:

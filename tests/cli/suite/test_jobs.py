@@ -1,0 +1,131 @@
+"""A job on the simulated device: its allocator's figures, filters by process and job, the line that leaks."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vramscope.engine.bus.lock import holder_pid, is_hub_alive
+from vramscope.engine.paths import locate_runtime_folder
+
+from ...waiting import wait_until
+from ..running import REPOSITORY, Outcome, run, start
+from .running import report_of
+
+MIB = 1 << 20
+LEAKING = """
+import os, sys, time, torch
+torch.set_num_threads(1)
+weights = torch.nn.Parameter(torch.zeros(1 << 20, device="cuda"))
+optimizer = torch.optim.SGD([weights], lr=0.1)
+kept = []
+def remember(batch):
+    kept.append(torch.ones(1 << 18, device="cuda"))
+while os.getppid() != 1:
+    (weights * 2.0).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    if len(kept) < 1500:
+        remember(None)
+    time.sleep(0.05)
+"""
+
+
+@pytest.fixture
+def job(tmp_path: Path, private_environment: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    """Run a job that keeps 1 MiB a step, with an agent that sees it."""
+    pytest.importorskip("torch")
+    script = tmp_path / "train.py"
+    script.write_text(LEAKING)
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "vramscope",
+            "run",
+            "--job",
+            "lab",
+            "--simulate",
+            "4GiB",
+            "--",
+            sys.executable,
+            script,
+        ],
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(REPOSITORY)},
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        wait_until(lambda: any(rank["step"] for rank in list_ranks()), 60.0, "the first step of the job")
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        end_agent()
+
+
+def list_ranks() -> list[dict[str, Any]]:
+    """Return the processes that report."""
+    ranks: list[dict[str, Any]] = run("--once", "--json").lines[0]["ranks"]
+    return ranks
+
+
+def end_agent() -> None:
+    """End the agent of the job."""
+    folder = locate_runtime_folder()
+    pid = holder_pid(folder) if is_hub_alive(folder) else None
+    if pid is not None:
+        os.kill(pid, signal.SIGTERM)
+        wait_until(lambda: not Path(f"/proc/{pid}").exists(), what="the end of the agent")
+
+
+def test_a_job_is_told_by_its_allocator_and_found_by_process_or_name(job: "subprocess.Popen[bytes]") -> None:
+    outcome = run("profile", "--duration", "2", "--pid", str(job.pid))
+    report = report_of(outcome, "profile")
+    (device,) = report["devices"].values()
+    assert device["memory_source"] == "allocator"
+    assert 0 < device["current_memory"]["allocated"] <= device["current_memory"]["reserved"]
+    assert device["current_memory"]["reserved"] < device["current_memory"]["used"] <= 4 << 30
+    assert device["statistics"]["avg_fragmentation"] is not None
+    assert (report["evidence"]["source"], report["evidence"]["pid"]) == ("agent", job.pid)
+
+    fragment = report_of(run("fragment", "--duration", "4", "--job", "lab"), "fragment")
+    (device,) = fragment["devices"].values()
+    assert device["pid"] == job.pid
+    assert device["current_metrics"]["num_free_blocks"] is not None
+    assert sum(device["allocation_pattern"]["size_distribution"].values()) > 0
+
+    outcome = run("leak", "--duration", "1", "--job", "other")
+    assert (outcome.code, outcome.stdout) == (4, "")
+    assert "job other was not seen on any device" in outcome.stderr
+
+
+def test_tracking_names_the_line_that_keeps_memory(job: "subprocess.Popen[bytes]") -> None:
+    process = start("leak", "--enable-tracking", "--duration", "0", "--interval", "1")
+    assert process.stderr is not None
+    try:
+        said = next(line for line in process.stderr if "most that grew is kept by" in line)
+        process.send_signal(signal.SIGINT)
+        printed, _ = process.communicate(timeout=20)
+    finally:
+        process.kill()
+    assert f"process {job.pid}: most that grew is kept by remember() at train.py:8" in said
+    tracking = report_of(Outcome(0, printed, "", 0.0), "leak")["tracking"]
+    assert (tracking["active"], tracking["pids"]) == (True, [job.pid])
+    source = tracking["sources"][0]
+    assert (source["line"], source["function"]) == (8, "remember")
+    assert source["grown_bytes"] >= MIB
+
+
+def test_without_a_job_tracking_says_why_it_could_not_be(tmp_path: Path) -> None:
+    path = tmp_path / "series.csv"
+    path.write_text("time_s,device,allocated_bytes\n1,0,1048576\n2,0,1048576\n")
+    outcome = run("leak", "--enable-tracking", "--input", str(path))
+    tracking = report_of(outcome, "leak")["tracking"]
+    assert (tracking["requested"], tracking["active"]) == (True, False)
+    assert "a file holds no job" in tracking["reason"]
+    assert "a file holds no job" in outcome.stderr
