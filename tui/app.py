@@ -16,6 +16,7 @@ from ..engine.clock import Clock
 from ..engine.errors import VramscopeError
 from ..engine.model import DeviceSample
 from ..engine.settings import Settings, SortColumn
+from .alert_notices import AlertNotices
 from .bindings import APP_BINDINGS
 from .drawing.numbers import share_percent
 from .mailbox import SnapshotMailbox, is_same_picture
@@ -24,6 +25,7 @@ from .process_signals import SignalPolicy
 from .recent_steps import RecentSteps
 from .screens.live import LiveScreen
 from .screens.node_screen import NodeScreen
+from .screens.snapshot_screen import SnapshotScreen
 from .terminal import TerminalAbilities
 from .terminal_app import TerminalApp
 from .terminal_driver import TerminalDriver
@@ -31,6 +33,7 @@ from .terminal_driver import TerminalDriver
 if TYPE_CHECKING:
     from textual.driver import Driver
 
+    from .screens.alerts import AlertsScreen
     from .screens.device import DeviceScreen
 
 SaveSettings = Callable[[Mapping[str, object]], Path]
@@ -77,6 +80,9 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
         self._newest = self._received = self._shown = Snapshot()
         self._steps = RecentSteps()
         self._device: DeviceScreen | None = None
+        self._alerts: AlertsScreen | None = None
+        self._notices = AlertNotices(settings.alerts, self.glyphs)
+        self._refused_number = 0
         self._is_paused = False
         self._skipped_at_start = 0
 
@@ -129,8 +135,21 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
         self._newest = snapshot
         if snapshot.sample is not None:
             self._steps.add(snapshot.sample)
+        self._tell_news(snapshot)
         if not self._is_paused:
             self._draw()
+
+    def _tell_news(self, snapshot: Snapshot) -> None:
+        """Say over the screen, and by the bell, what crossed a line; also while figures are frozen."""
+        news = self._notices.take(snapshot, self.size)
+        for toast in news.toasts:
+            self.notify(toast.text, severity=toast.severity, markup=False)
+        if news.rings_bell:
+            self.bell()
+        refused = snapshot.decision_refused
+        if refused is not None and refused.number != self._refused_number:
+            self._refused_number = refused.number
+            self.notify(f"Not done: {refused.reason}.", severity="warning", markup=False)
 
     def on_terminal_drained(self) -> None:
         """Draw everything anew after output was lost."""
@@ -140,22 +159,28 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
     def _draw(self) -> None:
         """Draw the newest snapshot on the screen that is seen, be there a dialog over it or not."""
         self._shown = self._newest
-        self._draw_on(self.node_screen)
+        self._draw_on(self.shown_screen)
 
-    def _draw_on(self, screen: NodeScreen) -> None:
+    def _draw_on(self, screen: SnapshotScreen) -> None:
         with screen.drawn_at_once():
             screen.frames_skipped = self._mailbox.replaced - self._skipped_at_start
             screen.snapshot = self._shown
 
     @property
-    def node_screen(self) -> NodeScreen:
+    def shown_screen(self) -> SnapshotScreen:
         """The screen of figures that is seen, be there a dialog over it or not."""
+        return self.node_screen if self._alerts is None else self._alerts
+
+    @property
+    def node_screen(self) -> NodeScreen:
+        """The screen of devices that is seen, or lies below the alerts."""
         return self.live if self._device is None else self._device
 
     def action_show_live(self) -> None:
         """Go back to the live screen, with the device selected that was shown."""
         while self.screen is not self.live:
             self.pop_screen()
+        self._alerts = None
         left, self._device = self._device, None
         if left is not None:
             self.live.devices.selected = left.uuid
@@ -163,7 +188,13 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
         self._draw_on(self.live)
 
     def action_show_device(self) -> None:
-        """Show the selected device in full, or else the fullest."""
+        """Show the selected device in full, or else the fullest; of an alert, the device it is about."""
+        if self._alerts is not None:
+            uuid = self._alerts.selected_device
+            self.action_leave_alerts()
+            if uuid is not None:
+                self.open_device(uuid)
+                return
         devices = self._shown.sample.devices if self._shown.sample else ()
         if self._device is not None:
             while self.screen is not self._device:
@@ -174,6 +205,29 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
             selected = self.live.devices.selected
             uuids = [device.uuid for device in devices]
             self.open_device(selected if selected in uuids else find_fullest(devices).uuid)
+
+    def action_show_alerts(self) -> None:
+        """Show every finding."""
+        if self._alerts is None:
+            from .screens.alerts import AlertsScreen
+
+            while self.screen is not self.node_screen:
+                self.pop_screen()
+            self._alerts = AlertsScreen(self.glyphs, self._feed, self._clock, self._signal_policy)
+            self._alerts.paused_since_s = self.live.paused_since_s
+            self._alerts.snapshot = self._shown
+            self.push_screen(self._alerts)
+        while self.screen is not self._alerts:
+            self.pop_screen()
+
+    def action_leave_alerts(self) -> None:
+        """Go back to the screen below the alerts."""
+        if self._alerts is None:
+            return
+        while self.screen is not self.node_screen:
+            self.pop_screen()
+        self._alerts = None
+        self._draw_on(self.node_screen)
 
     @on(LiveScreen.DeviceAsked)
     def open_asked_device(self, message: LiveScreen.DeviceAsked) -> None:
@@ -207,7 +261,7 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
         if sample is None:
             return
         self._is_paused = not self._is_paused
-        for screen in {self.live, self.node_screen}:
+        for screen in {self.live, self.node_screen, self.shown_screen}:
             screen.paused_since_s = sample.time_s if self._is_paused else None
         if not self._is_paused:
             self._draw()

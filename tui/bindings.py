@@ -47,6 +47,14 @@ APP_BINDINGS = [
         shown_as="2",
     ),
     bind(
+        "3",
+        "show_alerts",
+        "view-alerts",
+        "Alerts",
+        "Every finding: evidence, advice, what happened; acknowledge and mute.",
+        shown_as="3",
+    ),
+    bind(
         "space",
         "pause",
         "view-pause",
@@ -175,6 +183,70 @@ DEVICE_BINDINGS = [
     ),
 ]
 """Keys of the screen of one device."""
+
+ALERT_BINDINGS = [
+    bind(
+        "a",
+        "acknowledge",
+        "alerts-acknowledge",
+        "acknowledge",
+        "You take care of it: nobody is told of it any more, and every viewer sees that.",
+        shown_as="a",
+    ),
+    bind(
+        "m",
+        "mute",
+        "alerts-mute",
+        "mute",
+        "Mute this kind of alert on this device: for an hour, until it closes, or for good.",
+        shown_as="m",
+    ),
+    bind("u", "release", "alerts-undo", "undo", "Take acknowledging and muting it back.", shown_as="u"),
+    bind("s", "choose_sort", "alerts-sort", "sort", "Choose what alerts are sorted by.", shown_as="s"),
+    bind(
+        "less_than_sign",
+        "shift_sort(-1)",
+        "alerts-sort-left",
+        "sort column left",
+        "Sort by the column before: time, severity, kind, device.",
+    ),
+    bind(
+        "greater_than_sign",
+        "shift_sort(1)",
+        "alerts-sort-right",
+        "sort column right",
+        "Sort by the next column: time, severity, kind, device.",
+    ),
+    bind("I", "invert_sort", "alerts-invert", "invert sorting", "Sort the other way round."),
+    bind(
+        "slash",
+        "filter",
+        "alerts-filter",
+        "filter",
+        "Show only alerts whose kind, severity, device, state or text contains what you type.",
+        shown_as="/",
+        is_priority=True,
+    ),
+    bind("i", "notes", "view-notes", "notes", "Read what limits the figures and what was left out."),
+    bind(
+        "tab",
+        "step_alert(1)",
+        "alerts-step",
+        "next alert",
+        "Select the next alert.",
+        is_priority=True,
+    ),
+    bind(
+        "shift+tab",
+        "step_alert(-1)",
+        "alerts-step-back",
+        "alert before",
+        "Select the alert before.",
+        is_priority=True,
+    ),
+    bind("escape", "leave", "view-leave", "back", "Go back: to the list, or out.", shown_as="Esc"),
+]
+"""Keys of the alerts screen."""
 
 PROCESS_BINDINGS = [
     bind("up,k", "move(-1)", "process-up", "previous process", "Select the process above."),

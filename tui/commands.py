@@ -8,9 +8,7 @@ from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.types import IgnoreReturnCallbackType
 
 from .key_help import collect_keys
-from .process_rows import SortOrder
-from .screens.node_screen import NodeScreen
-from .screens.sort import SORTABLE
+from .screens.snapshot_screen import SnapshotScreen
 
 if TYPE_CHECKING:
     from .terminal_app import TerminalApp
@@ -60,7 +58,6 @@ class PaletteCommands(Provider):
         for name in app.theme_choices:
             help_text = "The look in use." if name == app.theme_choice else f"Switch to the {name} look."
             yield PaletteEntry(f"theme: {name}", help_text, partial(app.choose_theme, name))
-        if isinstance(self.screen, NodeScreen):
-            for column in SORTABLE:
-                sort = partial(self.screen.sort_processes, SortOrder(column))
-                yield PaletteEntry(f"sort: {column}", f"Sort processes by {column}.", sort)
+        if isinstance(self.screen, SnapshotScreen):
+            for column, sentence, sort in self.screen.list_sorts():
+                yield PaletteEntry(f"sort: {column}", sentence, sort)

@@ -9,6 +9,7 @@ from textual.widget import Widget
 GROUP_TITLES = {
     "view": "View",
     "device": "Devices",
+    "alerts": "Alerts",
     "page": "Page",
     "process": "Processes",
     "stack": "Stacks",

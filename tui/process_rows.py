@@ -1,7 +1,7 @@
 """The rows of the process table: every process on every device, filtered and sorted."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from ..engine.model import DeviceSample, ProcessReading, RankSample
 from ..engine.settings import SortColumn
@@ -12,6 +12,9 @@ ProcessKey = tuple[str, int]
 """Device UUID and process id: what a selection stays with."""
 
 ColumnName = SortColumn | Literal["share"]
+
+SORTABLE: tuple[SortColumn, ...] = get_args(SortColumn)
+"""Columns that can be sorted by, as the setting `sort` knows them."""
 
 
 SortKey = tuple[float, ...] | tuple[str, ...]

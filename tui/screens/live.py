@@ -85,7 +85,8 @@ class LiveScreen(NodeScreen):
         """Show the alerts, and beside them the notes where they have no line of their own."""
         sample = self.snapshot.sample
         notes = sample.notes if sample and sample.devices and not self._notes.display else ()
-        self._alerts.show(self.snapshot.findings, sample.clock if sample else "wall", notes)
+        clock = sample.clock if sample else "wall"
+        self._alerts.show(self.snapshot.findings, clock, notes, self.snapshot.alerts)
 
     def _arrange(self, width: int, height: int) -> None:
         """Show the parts that fit; nothing is touched when they are those shown."""

@@ -1,12 +1,15 @@
 """What the screens of one node have in common: title, verdict, and a list of processes with its keys."""
 
+from collections.abc import Callable, Iterator
+from functools import partial
+
 from textual import on
 from textual.widgets import Input
 
 from ...engine.clock import Clock
 from ...engine.history import History
 from ..drawing.glyphs import Glyphs
-from ..process_rows import SortOrder
+from ..process_rows import SORTABLE, SortOrder
 from ..process_signals import SignalPolicy
 from ..widgets.filter_bar import FilterBar
 from ..widgets.process_table import ProcessTable
@@ -88,6 +91,11 @@ class NodeScreen(SnapshotScreen):
         """Sort as told; None leaves the order as it is."""
         if order is not None:
             self.processes.order = order
+
+    def list_sorts(self) -> Iterator[tuple[str, str, Callable[[], None]]]:
+        """Yield every order of the processes, for the palette."""
+        for column in SORTABLE:
+            yield column, f"Sort processes by {column}.", partial(self.sort_processes, SortOrder(column))
 
     def action_shift_sort(self, places: int) -> None:
         """Sort by the column to the left or right."""

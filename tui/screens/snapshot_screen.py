@@ -1,5 +1,7 @@
 """What every screen that draws snapshots has: title, verdict, keys, and how old the figures are."""
 
+from collections.abc import Callable, Iterator
+
 from textual.reactive import reactive
 from textual.timer import Timer
 
@@ -79,6 +81,10 @@ class SnapshotScreen(ThriftyScreen[None]):
         elif not is_needed and self._age_timer is not None:
             self._age_timer.stop()
             self._age_timer = None
+
+    def list_sorts(self) -> Iterator[tuple[str, str, Callable[[], None]]]:
+        """Yield every order in which the screen can list, for the palette: name, sentence, what does it."""
+        yield from ()
 
     def action_notes(self) -> None:
         """Show the notes in full."""

@@ -1,7 +1,5 @@
 """A small menu: the column to sort processes by."""
 
-from typing import get_args
-
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Vertical
@@ -9,11 +7,8 @@ from textual.screen import ModalScreen
 from textual.widgets import Label, OptionList
 
 from ...engine.settings import SortColumn
-from ..process_rows import SortOrder, column_named
+from ..process_rows import SORTABLE, SortOrder, column_named
 from ..widgets.marked_list import MarkedList
-
-SORTABLE: tuple[SortColumn, ...] = get_args(SortColumn)
-"""Columns on offer, as the setting `sort` knows them."""
 
 
 class SortScreen(ModalScreen[SortOrder | None]):

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from ...analyzers.kind_names import name_kind
+from ...engine.alerts.state import AlertState, count_muted
 from ...engine.model import Finding
 from ..drawing.glyphs import Glyphs
 from .note_line import fit_notes
@@ -21,17 +22,32 @@ class AlertLine(OneLine):
         self._alerts: list[Piece] = []
         self._notes: tuple[str, ...] = ()
 
-    def show(self, findings: Sequence[Finding], clock: str, notes: Sequence[str] = ()) -> None:
-        """Show findings in the order given, as many as fit.
+    def show(
+        self,
+        findings: Sequence[Finding],
+        clock: str,
+        notes: Sequence[str] = (),
+        state: AlertState = AlertState(),  # noqa: B008 - frozen
+    ) -> None:
+        """Show findings in the order given, as many as fit; of those that are muted only how many there are.
 
         Args:
             findings: Open findings first, newest first.
             clock: Clock of the samples they are about.
             notes: Notes that have no line of their own.
+            state: What was decided about findings.
         """
-        groups = [_describe(finding, clock, self._glyphs) for finding in findings]
+        told = [finding for finding in findings if state.mute_of(finding) is None]
+        groups = [
+            _describe(finding, clock, self._glyphs, is_acknowledged=state.is_acknowledged(finding))
+            for finding in told
+        ]
+        muted = count_muted(findings, state)
         alerts = join_pieces(groups, SEPARATOR) if groups else [Piece("none", "muted")]
-        self._alerts, self._notes = [Piece("Alerts  ", "muted"), *alerts], tuple(notes)
+        heading = [Piece("Alerts  ", "muted", "app.show_alerts")]
+        # Before the others: how many are left out must not itself be cut off.
+        heading += [Piece(f"{muted} muted{SEPARATOR}", "muted", "app.show_alerts")] if muted else []
+        self._alerts, self._notes = [*heading, *alerts], tuple(notes)
         self._arrange()
 
     def on_resize(self) -> None:
@@ -47,7 +63,7 @@ class AlertLine(OneLine):
         self.set_pieces([*self._alerts, heading, *left] if left else self._alerts, right)
 
 
-def _describe(finding: Finding, clock: str, glyphs: Glyphs) -> list[Piece]:
+def _describe(finding: Finding, clock: str, glyphs: Glyphs, *, is_acknowledged: bool) -> list[Piece]:
     time, mark = format_time(finding.opened_s, clock), glyphs.risk(finding.severity)
     noun = "rank" if clock == "trace" else "GPU"
     where = f" {noun} {finding.device}" if finding.device is not None else ""
@@ -55,4 +71,6 @@ def _describe(finding: Finding, clock: str, glyphs: Glyphs) -> list[Piece]:
     if finding.closed_s is not None:
         closed = format_time(finding.closed_s, clock)
         return [Piece(f"{time} {mark} {what}, closed {closed}", "muted")]
+    if is_acknowledged:
+        return [Piece(f"{time} {mark} {what}, {finding.severity}, acknowledged", "muted")]
     return [Piece(f"{time} "), Piece(f"{mark} {what}, {finding.severity}", finding.severity)]

@@ -35,9 +35,13 @@ class FilterBar(Horizontal):
             "clear filter",
             show=False,
             id="filter-clear",
-            tooltip="Clear the filter and show every process.",
+            tooltip="Clear the filter and show everything.",
         )
     ]
+
+    def __init__(self, *, hint: str = HINT, example: str = "such as: rank 7", id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._hint, self._example = hint, example
 
     class TextChanged(Message):
         """Other words are typed."""
@@ -52,14 +56,14 @@ class FilterBar(Horizontal):
     def compose(self) -> ComposeResult:
         """Yield the label and the input."""
         yield Label("filter /")
-        field = Input(placeholder="such as: rank 7", compact=True)
+        field = Input(placeholder=self._example, compact=True)
         field.cursor_blink = False
         yield field
-        yield Label(HINT, classes="filter-bar--hint")
+        yield Label(self._hint, classes="filter-bar--hint")
 
     def on_resize(self) -> None:
         """Leave the hint out where the words would have no room beside it."""
-        self.set_class(self.size.width < len(HINT) + LEAST_WORDS_CELLS, "-narrow")
+        self.set_class(self.size.width < len(self._hint) + LEAST_WORDS_CELLS, "-narrow")
 
     def open(self) -> None:
         """Show the bar and take the keys."""
