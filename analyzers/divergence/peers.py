@@ -13,6 +13,8 @@ class Told(NamedTuple):
     """What one rank told in one sample."""
 
     subject: Subject
+    number: int
+    """Its rank in the world."""
     floor_bytes: int | None
     """None in a sample in which none of its steps ended."""
     peak_bytes: int | None
@@ -22,15 +24,16 @@ def find_peers(sample: Sample) -> dict[GroupKey, list[Told]]:
     """Return the groups of one sample with at least one rank each.
 
     A process belongs to its job, or, where it was attached to, to those that tell the same size of the world.
-    Recorded ranks of one sample are one job. Devices of which nobody knows the rank have no peers.
+    Recorded ranks of one sample are one job. Devices of which nobody knows the rank have no peers; nor have
+    processes of which two say that they are the same rank, since those are of different jobs.
     """
     groups: dict[GroupKey, list[Told]] = {}
     for subject in subjects_of(sample):
         coordinates = _find_coordinates(subject)
         job = None if coordinates is None else _find_job(subject, coordinates)
         if coordinates is not None and job is not None:
-            groups.setdefault((sample.node, job, coordinates.pp), []).append(_read(subject))
-    return groups
+            groups.setdefault((sample.node, job, coordinates.pp), []).append(_read(subject, coordinates.rank))
+    return {key: told for key, told in groups.items() if len({one.number for one in told}) == len(told)}
 
 
 def has_peers(sample: Sample) -> bool:
@@ -53,7 +56,7 @@ def _find_job(subject: Subject, coordinates: RankCoordinates) -> str | None:
     return None if world is None or world < 2 else f"world of {world}"
 
 
-def _read(subject: Subject) -> Told:
+def _read(subject: Subject, number: int) -> Told:
     allocator, rank = subject.allocator, subject.rank
     instant, most = allocator.allocated_bytes, allocator.allocated_max_bytes
     if rank is not None and rank.step is not None:
@@ -61,7 +64,7 @@ def _read(subject: Subject) -> Told:
     else:
         floor, peak = instant, None
     known = [value for value in (peak, most, instant) if value is not None]
-    return Told(subject, _round(floor), max((_round(value) or 0 for value in known), default=None))
+    return Told(subject, number, _round(floor), max((_round(value) or 0 for value in known), default=None))
 
 
 def _round(value_bytes: int | None) -> int | None:

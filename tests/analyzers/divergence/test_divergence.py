@@ -4,6 +4,7 @@ import math
 import random
 
 import pytest
+from msgspec.structs import replace
 
 from vramscope.analyzers.divergence import DivergenceAnalyzer
 from vramscope.engine.model import DeviceSample, Finding, Sample
@@ -157,6 +158,30 @@ def test_a_finding_older_than_the_ring_is_adopted_and_closed() -> None:
     found = restart(DivergenceAnalyzer, run, 1100, ring=300)
     assert len({finding.id for finding in found}) == 1
     assert not found[-1].is_open
+
+
+def test_two_jobs_of_one_size_that_were_attached_to_are_not_one() -> None:
+    level = leak_from(0.0, leaking=1)
+    first, second = (
+        job_of(level, HOUR, ranks=range(2), job=None),
+        job_of(level, HOUR, ranks=range(2), job=None),
+    )
+    both = [
+        replace(
+            one,
+            devices=(*one.devices, *(replace(device, uuid=f"{device.uuid}b") for device in other.devices)),
+            ranks=(
+                *one.ranks,
+                *(
+                    replace(rank, pid=rank.pid + 50, device_uuid=f"{rank.device_uuid}b")
+                    for rank in other.ranks
+                ),
+            ),
+        )
+        for one, other in zip(first, second, strict=True)
+    ]
+    assert watch(DivergenceAnalyzer(), first) != []
+    assert watch(DivergenceAnalyzer(), both) == []
 
 
 def test_ranks_side_by_side() -> None:

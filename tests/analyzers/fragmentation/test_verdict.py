@@ -108,6 +108,12 @@ def test_as_much_stranded_with_room_beside_it_or_little_stranded_is_nothing(kind
     assert watch(FragmentationAnalyzer(), run_of((600, kind))) == []
 
 
+def test_shorter_batches_now_and_then_hide_nothing() -> None:
+    short = pinned(0, 1.0, peak_gib=40.0)
+    (opened,) = watch(FragmentationAnalyzer(), run_of(*[(30, NEAR), (30, short)] * 8))
+    assert opened.title.startswith("process 7 has 12.0 GiB stranded")
+
+
 def test_it_closes_with_room_and_does_not_ring_twice_in_between() -> None:
     between = pinned(0, 9.0, peak_gib=66.0)
     found = watch(FragmentationAnalyzer(), run_of((300, NEAR), (300, between), (300, NEAR), (300, FAR)))
