@@ -77,6 +77,7 @@ def run_agent(options: AgentOptions) -> int:
     try:
         if options.leaves_with_viewers:
             _empty_log()
+        _sweep_payloads(folder)
         roster = Roster(folder, node=node_name()) if options.replay is None else None
         producer = _open_producer(options, roster)
         desk = _open_desk(folder, producer.node, options)
@@ -123,6 +124,14 @@ def _serve(
         sys.stderr.flush()
     gc.freeze()  # what was loaded stays; the collector need not walk it ten times a minute
     hub.run()
+
+
+def _sweep_payloads(folder: Path) -> None:
+    """Remove what attaching has left for processes that have ended since."""
+    from ..attachment.handover import sweep
+
+    with suppress(OSError):
+        sweep(folder)
 
 
 def _empty_log() -> None:

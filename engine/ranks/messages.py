@@ -63,7 +63,7 @@ class Hello(msgspec.Struct, frozen=True, tag_field="kind", tag="hello"):
 
 
 class Readings(msgspec.Struct, frozen=True, tag_field="kind", tag="readings"):
-    """Readings of the allocator since the last message, oldest first; ten a second, sent twice a second."""
+    """Readings of the allocator since the last message, oldest first; at most ten a second."""
 
     v: int
     rows: tuple[ReadingRow, ...]

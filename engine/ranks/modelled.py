@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -19,6 +19,8 @@ class Placed(NamedTuple):
 
     report: RankReport
     hello: Hello
+    is_visible: bool = True
+    """Whether its pid is one that this hub sees, and not that of its container."""
 
     @property
     def is_live(self) -> bool:
@@ -205,6 +207,13 @@ def _hold(rank: Placed) -> _Held | None:
     )
 
 
+def _locate(rank: Placed) -> Literal["here", "outside", "gone"]:
+    """Return where the process is: a pid of its container may be anybody's here, and nobody may signal it."""
+    if not rank.is_live:
+        return "gone"
+    return "here" if rank.is_visible else "outside"
+
+
 def _list_process(rank: Placed, used_bytes: int | None) -> ProcessReading:
     sample = rank.report.sample
     return ProcessReading(
@@ -212,6 +221,6 @@ def _list_process(rank: Placed, used_bytes: int | None) -> ProcessReading:
         user=rank.report.user,
         command=sample.command,
         used_bytes=used_bytes,
-        location="here" if rank.is_live else "gone",
+        location=_locate(rank),
         started_s=sample.started_s,
     )

@@ -110,7 +110,9 @@ class Roster:
             return Roll(tuple(devices), (), tuple(self._tell(now_s)))
         tracks = (*self._living.values(), *self._ended)
         self._placing.forget(tracks)
-        placed = [Placed(t.take(now_s, self._placing.find(t, devices)), t.hello) for t in tracks]
+        placed = [
+            Placed(t.take(now_s, self._placing.find(t, devices)), t.hello, t.is_visible) for t in tracks
+        ]
         self._places = {
             track.key: rank.report.sample.device_uuid for track, rank in zip(tracks, placed, strict=True)
         }
@@ -123,17 +125,28 @@ class Roster:
         """Pass a wish on to a process; what becomes of it comes with `take_answers`.
 
         Args:
-            pid: Process id in the pid namespace of the hub.
+            pid: Process id in the pid namespace of the hub; or in its own, of a process that the hub does not
+                see, where no other that reports has the same.
             wish: What is wanted, and who wants it.
         """
-        for connection, track in self._living.items():
-            if track.pid == pid:
-                reason = _explain_no_segments(track) if wish.kind == "segments" else None
-                if reason is None:
-                    self._demands.ask(connection, track.pid, wish, self._clock.monotonic_s())
-                else:
-                    self._demands.refuse(wish.asker, reason)
-                return
+        asked = [(connection, track) for connection, track in self._living.items() if track.pid == pid]
+        # Of the processes that the hub sees one at most has a pid.
+        chosen = [pair for pair in asked if pair[1].is_visible] or asked
+        if not chosen:
+            self._refuse_unknown(pid, wish)
+        elif len(chosen) > 1:
+            self._demands.refuse(wish.asker, _explain_ambiguity(pid, len(chosen)))
+        else:
+            self._ask_one(*chosen[0], wish)
+
+    def _ask_one(self, connection: Connection, track: RankTrack, wish: Wish) -> None:
+        reason = _explain_no_segments(track) if wish.kind == "segments" else None
+        if reason is None:
+            self._demands.ask(connection, track.pid, wish, self._clock.monotonic_s())
+        else:
+            self._demands.refuse(wish.asker, reason)
+
+    def _refuse_unknown(self, pid: int | None, wish: Wish) -> None:
         living = [str(track.pid) for track in self._living.values()]
         named = ", ".join(living[:MAX_NAMED]) + (", …" if len(living) > MAX_NAMED else "")
         others = f"those that do: {named}" if living else "none does"
@@ -238,6 +251,13 @@ class Roster:
             self._turned_away, self._turned_away_s = count, now_s
         if count and now_s - self._turned_away_s < REFUSAL_TOLD_S:
             yield f"connections of training processes turned away, of another user or too many: {count:,}"
+
+
+def _explain_ambiguity(pid: int | None, count: int) -> str:
+    return (
+        f"{count} processes of other containers report as process {pid}, and nothing tells them apart: "
+        "ask an agent inside the container of the one that is meant"
+    )
 
 
 def _explain_no_segments(track: RankTrack) -> str | None:

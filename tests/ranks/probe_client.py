@@ -1,6 +1,7 @@
 """A training process as its hub sees it: the packets of a probe, sent when a test says so."""
 
 import json
+import select
 import socket
 import subprocess
 import sys
@@ -143,6 +144,10 @@ class ProbeClient:
         """Wait for a demand of the hub."""
         self._socket.settimeout(10.0)
         return msgspec.json.decode(self._socket.recv(MAX_PACKET_BYTES), type=Demand)
+
+    def has_demand(self) -> bool:
+        """Tell whether a demand of the hub waits."""
+        return bool(select.select([self._socket], [], [], 0)[0])
 
     def is_cut_off(self) -> bool:
         """Return whether the hub has closed the connection."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from vramscope.engine.bus.client import connect
 from vramscope.engine.bus.lock import is_hub_alive
-from vramscope.engine.paths import locate_runtime_folder
+from vramscope.engine.paths import locate_runtime_folder, open_runtime_folder
 from vramscope.engine.ranks.messages import PROBE_SOCKET_NAME
 
 from ..cli.running import no_library, run, start
@@ -80,3 +80,12 @@ def test_an_agent_survives_probes_that_talk_nonsense(tmp_path: Path) -> None:
         _wait_for_ranks(1)
         (status,) = run("--once", "--json", **library).lines
     assert any("3 messages of training processes refused" in note for note in status["notes"])
+
+
+def test_an_agent_that_starts_takes_away_what_attaching_left_for_a_process_that_has_ended(
+    tmp_path: Path,
+) -> None:
+    left = open_runtime_folder() / "attach-4194300-4194301-7.py"
+    left.write_text("")
+    with running_agent("--interval", "0.2", **no_library(tmp_path)):
+        assert not left.exists()
