@@ -1,7 +1,7 @@
 """Training with a fault put in, to be recorded: python -m benchmarks.faulty_training FAULT --onset S.
 
-Run by `record_verdict_runs` under `vramscope run --simulate … --fake`: a tiny GPT, random tokens, a step each
-half second. What it prints are the labels: when the fault began, and when memory ran out.
+Run by `record_verdict_runs` under `vramscope run --simulate`: a tiny GPT, random tokens, a step each third of
+a second. What it prints are the labels: when the fault began, and when memory ran out.
 """
 
 import argparse
@@ -17,9 +17,9 @@ from typing import Any
 import torch
 
 WORKLOADS = Path(__file__).resolve().parents[1] / "engine" / "workloads"
-VOCABULARY, WIDTH, LAYERS, BATCH, LENGTH = 512, 64, 2, 4, 128
-LENGTHS = range(32, LENGTH + 1, 4)
-PACE_S = 0.5
+VOCABULARY, WIDTH, LAYERS, BATCH, LENGTH = 512, 64, 2, 2, 64
+LENGTHS = range(16, LENGTH + 1, 4)
+PACE_S = 0.35
 EVALUATE_EVERY_S = 10.0
 CACHED = 12
 
@@ -154,6 +154,7 @@ def main() -> None:
     parser.add_argument("--onset", type=float, default=60.0, help="seconds of healthy steps before (60)")
     parser.add_argument("--seconds", type=float, default=900.0, help="most seconds of training (900)")
     options = parser.parse_args()
+    torch.set_num_threads(1)
     training = Training(is_private=options.fault == "grad_sample_kept")
     started_s, is_faulty = time.monotonic(), False
     try:

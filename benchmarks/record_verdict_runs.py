@@ -1,6 +1,6 @@
 """Record training with faults on the simulated device: python -m benchmarks.record_verdict_runs [NAME ...].
 
-Each job runs under `vramscope run --simulate --fake` with an agent of its own, whose samples are written to
+Each job runs under `vramscope run --simulate` with an agent of its own, whose samples are written to
 benchmarks/verdict_runs/recorded. Steps, floors and peaks are what the probe told of a real program; the card
 and its allocator are modelled.
 """
@@ -37,16 +37,17 @@ class Job(NamedTuple):
 
 
 JOBS = {
-    "kept_losses": Job("kept_losses", "4GiB", 60),
-    "variable_lengths": Job("variable_lengths", "2560MiB", 90),
-    "retained_hooks": Job("retained_hooks", "224MiB", 60),
-    "growing_cache": Job("growing_cache", "512MiB", 45),
-    "eval_with_grad": Job("eval_with_grad", "2GiB", 60),
-    "grad_sample_kept": Job("grad_sample_kept", "2GiB", 60),
-    "healthy_lengths": Job("variable_lengths", "256MiB", 1e9, 600),
-    "healthy_cache": Job("growing_cache", "256MiB", 1e9, 600),
-    "healthy_private": Job("grad_sample_kept", "256MiB", 1e9, 600),
+    "kept_losses": Job("kept_losses", "1280MiB", 60),
+    "variable_lengths": Job("variable_lengths", "880MiB", 90),
+    "retained_hooks": Job("retained_hooks", "112MiB", 60),
+    "growing_cache": Job("growing_cache", "192MiB", 45),
+    "eval_with_grad": Job("eval_with_grad", "640MiB", 60),
+    "grad_sample_kept": Job("grad_sample_kept", "1280MiB", 60),
+    "healthy_lengths": Job("variable_lengths", "128MiB", 1e9, 480),
+    "healthy_cache": Job("growing_cache", "128MiB", 1e9, 480),
+    "healthy_private": Job("grad_sample_kept", "128MiB", 1e9, 480),
 }
+"""About a thousand steps fill each card."""
 
 
 class Heard(NamedTuple):
@@ -83,7 +84,7 @@ def run_job(job: Job) -> Heard:
 def _follow(job: Job, folder: Path, env: dict[str, str]) -> Heard:
     train = [sys.executable, "-m", "benchmarks.faulty_training", job.fault]
     train += ["--onset", str(job.onset_s), "--seconds", str(job.seconds)]
-    command = [PROGRAM, "run", "--simulate", job.card, "--context", "64MiB", "--fake", "--", *train]
+    command = [PROGRAM, "run", "--simulate", job.card, "--context", "64MiB", "--", *train]
     samples: list[Sample] = []
     with _connect(folder) as client:
         process = subprocess.Popen(command, env=env, cwd=ROOT, stdout=subprocess.PIPE, text=True)

@@ -2,7 +2,7 @@
 
 Each sees one level a sample (allocated where it is known, else device used), step floors where they are known
 (else the least of each ten seconds), the recent peak, and what the allocator can get. Each is asked every ten
-seconds, or as often as samples come. Of a trend that a rule claims, the time foretold is the room left over
+seconds, or at every fourth sample. Of a trend that a rule claims, the time foretold is the room left over
 its slope.
 
 - gpulse: least squares over five minutes of raw level, R² of 0.7 or more and 1 MB/s or more (its
@@ -29,6 +29,8 @@ from .verdict_detectors import Claim, Forecast
 from .verdict_runs.job import Floats, Ints
 
 ASKED_EVERY_S = 10.0
+ASKED_EVERY_TICKS = 4
+"""Or more seldom, where samples are few."""
 RAW_WINDOW_S = 300.0
 LEAST_WINDOW_S = 280.0
 RAW_POINTS = 120
@@ -192,7 +194,8 @@ class Watch:
             self._block_s, self._least = time_s, math.inf
         while self._raw[0][0] < time_s - RAW_WINDOW_S:
             self._raw.popleft()
-        if time_s - self._asked_s < ASKED_EVERY_S or time_s - self._raw[0][0] < LEAST_WINDOW_S:
+        pause_s = max(ASKED_EVERY_S, ASKED_EVERY_TICKS * sample.interval_s)
+        if time_s - self._asked_s < pause_s or time_s - self._raw[0][0] < LEAST_WINDOW_S:
             return None
         self._asked_s = time_s
         return self._read()

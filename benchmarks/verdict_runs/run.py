@@ -17,6 +17,7 @@ from .shape import FAST_SHAPES, Shape
 from .surroundings import ALONE, Surroundings
 from .truth import Leak, Truth
 
+LONGEST_AT_ONE_SECOND_S = 7200.0
 MODELLED_STEPS = 12_000
 """Runs with more steps than this go by counters: the model would take minutes."""
 
@@ -73,7 +74,7 @@ def make_run(family: Family, seed: int) -> Run:
     """Return one run; the same family and seed give the same run in every process."""
     number = zlib.crc32(f"{family.name}/{seed}".encode())
     shape = family.shapes[seed % len(family.shapes)]
-    span_s = min(family.span_s, 1500.0) if shape in FAST_SHAPES else family.span_s
+    span_s = limit_span(family.span_s, shape)
     scene = family.make(np.random.default_rng(number), span_s)
     is_modelled = sum(len(plan.durations_s) for plan in scene.plans) <= MODELLED_STEPS
     lives = tuple(_live(plan, scene.surroundings, is_modelled=is_modelled) for plan in scene.plans)
@@ -99,6 +100,13 @@ def make_runs(families: Sequence[Family], every: int = 1) -> Iterator[Run]:
     numbered = [(family, seed) for family in families for seed in range(family.seeds)]
     for family, seed in numbered[::every]:
         yield make_run(family, seed)
+
+
+def limit_span(span_s: float, shape: Shape) -> float:
+    """Return how long a run may be: what is seen often is seen for less long, so that samples stay few."""
+    if shape in FAST_SHAPES:
+        return min(span_s, 1500.0)
+    return min(span_s, LONGEST_AT_ONE_SECOND_S) if shape.interval_s <= 1.0 else span_s
 
 
 def _live(plan: Plan, surroundings: Surroundings, *, is_modelled: bool) -> Life:

@@ -9,7 +9,7 @@ from ..shape import LONG_SHAPES, SHORT_SHAPES
 from ..surroundings import Surroundings
 
 HOURS_8 = 8 * 3600.0
-SEEDS = 24
+SEEDS = 30
 
 
 def run_hyperbolic_cache(rng: Rng, span_s: float) -> Scene:
