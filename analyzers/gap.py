@@ -89,21 +89,43 @@ def explain_gap(device: DeviceSample, ranks: Sequence[RankSample]) -> MemoryGap:
 
 
 def find_activations(rank: RankSample) -> Activations | None:
-    """Return the peak of a process's newest step less all that its optimizers hold.
+    """Return the peak of a process's newest step less all that its optimizers hold and what it keeps.
 
     Args:
         rank: The training process.
 
     Returns:
-        None where one part is unknown, or the optimizers hold more than the peak that was seen.
+        None where one part is unknown, or more is held than the peak that was seen.
     """
-    step, state = rank.step, rank.model_state
-    if step is None or step.peak_bytes is None or state is None:
+    step, held = rank.step, _sum_held(rank)
+    if step is None or step.peak_bytes is None or held is None:
+        return None
+    rest = step.peak_bytes - held - (find_kept(rank) or 0)
+    return Activations(rest, step.is_peak_exact) if rest >= 0 else None
+
+
+def find_kept(rank: RankSample) -> int | None:
+    """Return the bytes that a process keeps from step to step beside what its optimizers hold.
+
+    That is the floor of its newest step less the model's state, as in the summary of a flight record. Where
+    gradients are gone at the floor it is the least that it can be. None where one of both is unknown.
+
+    Args:
+        rank: The training process.
+    """
+    held = _sum_held(rank)
+    floor = None if rank.step is None else rank.step.floor_bytes
+    return None if floor is None or held is None else max(0, floor - held)
+
+
+def _sum_held(rank: RankSample) -> int | None:
+    """Return what the optimizers hold; None where one part is unknown."""
+    state = rank.model_state
+    if state is None:
         return None
     held = (state.parameters_bytes, state.gradients_bytes, state.optimizer_bytes)
     known = [size for size in held if size is not None]
-    rest = step.peak_bytes - sum(known) - (state.grad_sample_bytes or 0)
-    return Activations(rest, step.is_peak_exact) if len(known) == len(held) and rest >= 0 else None
+    return sum(known) + (state.grad_sample_bytes or 0) if len(known) == len(held) else None
 
 
 def find_capacity(device: DeviceSample, ranks: Sequence[RankSample]) -> int | None:

@@ -14,6 +14,7 @@ from .capacity import peak_bytes
 from .device_names import name_devices
 from .error_words import describe_error
 from .fit import Peaks, describe_fit
+from .leak_words import describe_leak
 from .out_of_memory_track import OOM_MET
 from .risk import DECISIVE, LEVELS, Risk, assess_risk, doubt_silent
 from .sentence import Sentence
@@ -119,17 +120,24 @@ def _weigh(finding: Finding) -> tuple[bool, int, bool, int, float]:
 def _describe_lead(lead: Finding | None, sample: Sample, findings: Sequence[Finding]) -> Iterator[Clause]:
     if lead is None:
         return
-    yield describe_error(lead, sample) if lead.kind == OOM_MET else _shorten_title(lead.title)
+    if lead.kind == OOM_MET:
+        yield describe_error(lead, sample)
+    else:
+        leak = describe_leak(findings, lead.device_uuid) if lead.kind == "oom" else None
+        yield _shorten_title(lead.title, None if leak is None else leak.place)
     above = {finding.device_uuid for finding in findings if finding.kind == CAPACITY and finding.is_open}
     if lead.kind == CAPACITY and len(above) > 1:
         yield (f"{len(above):,} of {len(sample.devices):,} ranks were above it", "")
 
 
-def _shorten_title(title: str) -> Clause:
+def _shorten_title(title: str, suspected: str | None = None) -> Clause:
     """Return a title, then without its interval, without the tail of its cause, without its cause.
 
-    In little room the place in the program is all that is left of the cause, and figures stand closer.
+    A suspected place in the program is put at the end, where the title does not name one. In little room it
+    is all that is left of the cause, and figures stand closer.
     """
+    if suspected is not None and suspected not in title:
+        title = f"{title}, at {suspected}"
     plain = re.sub(r"\s*\([^()]*\d[^()]*%[^()]*\)", "", title)
     without_tail = plain.rsplit(", ", 1)[0] if ": " in plain.rsplit(", ", 1)[0] else plain
     head, _, cause = plain.partition(": ")
@@ -140,7 +148,8 @@ def _shorten_title(title: str) -> Clause:
 
 def _abbreviate(head: str) -> str:
     """Return `GPU 5 OOM in 1m16s` for `GPU 5 (rank 5) out of memory in 1 m 16 s`."""
-    plain = re.sub(r"\s*\([^()]*\)", "", head).replace(" out of memory", " OOM")
+    plain = re.sub(r"\s*\([^()]*\)", "", head)
+    plain = plain.replace("may run out of memory", "may OOM").replace("out of memory", "OOM")
     return re.sub(r"(\d+) ([smhd])\b(?: (\d+) ([smh])\b)?", r"\1\2\3\4", plain)
 
 

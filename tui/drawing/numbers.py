@@ -69,6 +69,11 @@ def age_text(age_s: float | None) -> str:
     return "" if age_s is None else f" {format_age(max(0.0, age_s))}"
 
 
+def brief_span_text(span_s: float) -> str:
+    """Return a span of time in as few cells as it takes: `7s`, `1m16s`, `2h05m`."""
+    return format_age(span_s).replace(" ", "")
+
+
 def count_text(count: int, noun: str, plural: str) -> str:
     """Return a number of things with the noun that fits it."""
     return f"{count:,} {noun if count == 1 else plural}"

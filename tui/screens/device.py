@@ -87,9 +87,14 @@ class DeviceScreen(NodeScreen):
         sample = self.snapshot.sample
         return collect_ranks(sample.ranks).get(self.uuid, ()) if sample else ()
 
+    def _list_useless(self) -> tuple[str, ...]:
+        is_alone = len(self.ranks) <= 1 and len(self.devices) <= 1
+        return (*super()._list_useless(), *(("step_rank",) if is_alone else ()))
+
     def _show(self) -> None:
         """Push the snapshot down to every part."""
         self._show_head()
+        self._keys.rename({"step_rank": "next rank" if len(self.ranks) > 1 else "next device"})
         shown = [device for device in self.devices if device.uuid == self.uuid]
         sample = self.snapshot.sample
         self.processes.show(shown, sample.ranks if sample else ())

@@ -2,10 +2,13 @@
 
 from textwrap import wrap
 
+from ...analyzers.leak_words import LeakWords
+from ...engine.units import format_age
 from ..drawing.gauge import draw_gauge, draw_split_gauge
 from ..drawing.glyphs import Glyphs
 from ..drawing.numbers import (
     age_text,
+    brief_span_text,
     celsius_text,
     count_text,
     gib_text,
@@ -78,8 +81,11 @@ def state_note(view: DeviceView) -> Line:
 
 
 def risk(view: DeviceView, glyphs: Glyphs, *, is_long: bool) -> Line:
-    """Return the glyph of the risk and its word; the reason too where there is room."""
+    """Return the glyph of the risk and its word or the time that is left; both, or why, in more room."""
     level, role = view.risk.level, view.risk_role
+    if view.time_left_s is not None:
+        left = format_age(view.time_left_s) if is_long else brief_span_text(view.time_left_s)
+        return [Span(f"{glyphs.risk(level)} {f'{level}: OOM in ' if is_long else ''}{left}", role)]
     word = f"{level}: {view.risk.reason}" if is_long and view.risk.reason else level
     return [Span(f"{glyphs.risk(level)} {word}", role)]
 
@@ -128,7 +134,9 @@ def metrics(view: DeviceView, widths: SharedWidths, glyphs: Glyphs) -> Line:
     ]
 
 
-def facts(view: DeviceView, widths: SharedWidths, glyphs: Glyphs, *, has_gap: bool = True) -> list[Line]:
+def facts(
+    view: DeviceView, widths: SharedWidths, glyphs: Glyphs, *, has_gap: bool = True, is_brief: bool = False
+) -> list[Line]:
     """Return further facts, the most telling first; a line takes as many as fit.
 
     Args:
@@ -136,8 +144,9 @@ def facts(view: DeviceView, widths: SharedWidths, glyphs: Glyphs, *, has_gap: bo
         widths: Columns that all devices share.
         glyphs: Characters to draw with.
         has_gap: Whether what fills the device is told here.
+        is_brief: Whether there is room for no more than the rate of a leak.
     """
-    found: list[Line] = []
+    found: list[Line] = [] if view.leak is None else leak_facts(view.leak, is_brief=is_brief)
     if view.ranks:
         found += rank_facts(view, widths, glyphs, has_gap=has_gap)
     elif has_gap:
@@ -163,6 +172,12 @@ def facts(view: DeviceView, widths: SharedWidths, glyphs: Glyphs, *, has_gap: bo
     elif widths.has_processes and view.device.kind != "trace":
         found.append([Span(f"{glyphs.unmeasured} processes", "muted")])
     return found
+
+
+def leak_facts(leak: LeakWords, *, is_brief: bool) -> list[Line]:
+    """Return how fast a leak grows, since when and by how much, and the place that is suspected."""
+    told: list[Line] = [[Span(leak.brief if is_brief else leak.text, leak.severity)]]
+    return told if leak.place is None else [*told, [Span(leak.place, "strong")]]
 
 
 def wrap_words(sentence: str, width: int) -> list[str]:

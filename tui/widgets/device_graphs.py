@@ -12,6 +12,8 @@ from .device_view import DeviceView
 
 TAIL = 4
 """Buckets that may still change: those of the last two cells."""
+SHIFT_S = 6.0
+"""Shortest time from one shift to the next: all is drawn anew then. Cells up to the next one are empty."""
 
 
 @dataclass(slots=True)
@@ -41,6 +43,8 @@ class Span:
     """Seconds from the left end to the right one."""
     interval_s: float
     """Length of a tick."""
+    is_live: bool = False
+    """Whether ticks are of now and not of a recording."""
 
 
 WINDOWS_S = (
@@ -62,20 +66,24 @@ WINDOWS_S = (
 """Windows through which a graph grows with what there is to show."""
 
 
-LEAST_LIVE_S = 600.0
-"""A shorter window of live ticks, a second apart, moves so often that drawing costs a third more."""
+LIVE_WINDOWS_S = (60.0, 240.0, 900.0, 3600.0, 21600.0, 86400.0)
+"""The same for ticks of now: fewer, since every change draws all anew."""
+SLACK = 2.0
+"""How much of a shorter window must be free before it takes the place of the one that is shown."""
 
 
-def choose_window(seen_s: float, most_s: float, *, is_live: bool) -> float:
+def choose_window(seen_s: float, most_s: float, *, is_live: bool, shown_s: float = 0.0) -> float:
     """Return the window for so many seconds of history: it grows in steps, up to the one that was set.
 
     Args:
         seen_s: Seconds from the oldest to the newest tick.
         most_s: Longest window.
         is_live: Whether ticks are of now and not of a recording.
+        shown_s: The window that is shown, which does not shrink for a little.
     """
-    least_s = max(seen_s, LEAST_LIVE_S) if is_live else seen_s
-    return min(most_s, next((window_s for window_s in WINDOWS_S if window_s >= least_s), most_s))
+    windows = LIVE_WINDOWS_S if is_live else WINDOWS_S
+    fitting = (w for w in windows if w >= seen_s * (SLACK if w < min(shown_s, most_s) else 1.0))
+    return min(most_s, next(fitting, most_s))
 
 
 class DeviceGraphs:
@@ -98,17 +106,19 @@ class DeviceGraphs:
         if cells <= 0 or rows <= 0:
             return []
         bucket_s = bucket_length(span.window_s, cells, span.interval_s)
-        end = floor(span.now_s / (2 * bucket_s))
+        step = max(1, round(SHIFT_S / (2 * bucket_s))) if span.is_live else 1
+        end = floor(span.now_s / (2 * bucket_s) / step) * step + step - 1
+        tail_count = TAIL + 2 * (step - 1)
         key = (history, shape, bucket_s, end, view.scale_bytes, view.fill_role)
         graph = self._graphs.get(view.device.uuid)
         known = graph if graph is not None and graph.key == key else None
-        count = min(TAIL + 2, 2 * cells) if known else 2 * cells
+        count = min(tail_count + 2, 2 * cells) if known else 2 * cells
         grid = _Grid((2 * end + 1.5) * bucket_s, bucket_s, count, rows)
         levels = self._levels(history, view, grid, span.interval_s)
-        tail = levels[-TAIL:]
+        tail = levels[-tail_count:]
         if known is not None and known.tail == tail:
             return known.lines
-        body = known.body if known else draw_history(levels[:-TAIL], rows, self._glyphs, view.fill_role)
+        body = known.body if known else draw_history(levels[:-tail_count], rows, self._glyphs, view.fill_role)
         ends = draw_history(tail, rows, self._glyphs, view.fill_role)
         lines = [[*head, *last] for head, last in zip(body, ends, strict=True)]
         self._graphs[view.device.uuid] = _Graph(key, body, tail, lines)

@@ -61,9 +61,13 @@ def arrange(devices: Sequence[DeviceSample], width: int, height: int, node: str 
     rows_each = (height - sum(is_child)) // parents if parents else 0
     if rows_each >= 2:
         return _stack(is_child, width, rows_each)
-    if len(devices) <= max(height, MANY_DEVICES):
+    if len(devices) <= height:
         return _stack(is_child, width, 1)
-    return _grid(devices, is_child, width, height, node)
+    is_few = len(devices) <= MANY_DEVICES
+    found = _grid(
+        devices, is_child, width, height, node, detail_rows=0 if is_few else device_grid.DETAIL_ROWS
+    )
+    return found if found.height <= height or not is_few else _stack(is_child, width, 1)
 
 
 def _stack(is_child: Sequence[bool], width: int, rows_each: int) -> Layout:
@@ -96,24 +100,32 @@ def _panel(width: int, rows_each: int) -> tuple[Density, int, int]:
 
 
 def _grid(
-    devices: Sequence[DeviceSample], is_child: Sequence[bool], width: int, height: int, node: str
+    devices: Sequence[DeviceSample],
+    is_child: Sequence[bool],
+    width: int,
+    height: int,
+    node: str,
+    *,
+    detail_rows: int,
 ) -> Layout:
     """Return devices in columns of rows, in cells, or in dots, whichever is the largest that fits."""
-    room = height - device_grid.DETAIL_ROWS
+    room = height - detail_rows
     label_width = max(cell_len(device.label) for device in devices)
     columns = -(-len(devices) // room) if room > 0 else len(devices)
     if columns * (device_line.MINIMUM_WIDTH + 4) <= width:
-        return _columns_of_lines(is_child, width, columns, -(-len(devices) // columns))
+        return _columns_of_lines(is_child, width, columns, -(-len(devices) // columns), detail_rows)
     cell = device_grid.cell_width(label_width)
     columns = max(1, width // cell)
     rows = -(-len(devices) // columns)
     if rows <= room:
-        return _cells(len(devices), "cell", columns, cell, 0)
+        return _cells(len(devices), "cell", columns, cell, 0, detail_rows)
     node_width = min(cell_len(node), width // 3) + 1 if node else 0
-    return _cells(len(devices), "dot", max(1, width - node_width), 1, node_width)
+    return _cells(len(devices), "dot", max(1, width - node_width), 1, node_width, detail_rows)
 
 
-def _columns_of_lines(is_child: Sequence[bool], width: int, columns: int, rows: int) -> Layout:
+def _columns_of_lines(
+    is_child: Sequence[bool], width: int, columns: int, rows: int, detail_rows: int
+) -> Layout:
     """Return single rows in several columns, read downwards."""
     pitch = width // columns
     placements = tuple(
@@ -128,14 +140,16 @@ def _columns_of_lines(is_child: Sequence[bool], width: int, columns: int, rows: 
         )
         for index, child in enumerate(is_child)
     )
-    return Layout(placements, rows + device_grid.DETAIL_ROWS, detail_y=rows + 1)
+    return Layout(placements, rows + detail_rows, detail_y=rows + 1 if detail_rows else None)
 
 
-def _cells(count: int, density: Density, columns: int, cell: int, node_width: int) -> Layout:
+def _cells(
+    count: int, density: Density, columns: int, cell: int, node_width: int, detail_rows: int
+) -> Layout:
     """Return cells of one width in rows, read to the right."""
     rows = -(-count // columns)
     placements = tuple(
         Placement(index, density, node_width + index % columns * cell, index // columns, cell, 1)
         for index in range(count)
     )
-    return Layout(placements, rows + device_grid.DETAIL_ROWS, node_width, rows + 1)
+    return Layout(placements, rows + detail_rows, node_width, rows + 1 if detail_rows else None)

@@ -7,6 +7,7 @@ from ..drawing.numbers import (
     CELSIUS_WIDTH,
     PERCENT_WIDTH,
     WATTS_WIDTH,
+    brief_span_text,
     celsius_text,
     gib_text,
     percent_text,
@@ -143,13 +144,21 @@ def _figures(view: DeviceView, widths: SharedWidths, glyphs: Glyphs) -> Line:
     ]
 
 
+def _word(view: DeviceView) -> str:
+    """Return the time that is left, or else the word of the risk."""
+    return view.risk.level if view.time_left_s is None else brief_span_text(view.time_left_s)
+
+
 def _state_columns(view: DeviceView, widths: SharedWidths, columns: LineColumns, glyphs: Glyphs) -> Line:
     """Return risk, metrics and rank, each in its column."""
     device = view.device
     line: Line = [Span(f"  {glyphs.risk(view.risk.level)}", view.risk_role)]
     if columns.word:
-        line.append(Span(" " + fit_text(view.risk.level, columns.word - 1, ""), view.risk_role))
-    if columns.utilization:
+        line.append(Span(" " + fit_text(_word(view), columns.word - 1, ""), view.risk_role))
+    if columns.utilization and view.time_left_s is not None and not columns.word:
+        # In little room the time that is left takes the place of a figure that matters less.
+        line.append(Span(" " + _word(view).ljust(columns.utilization - 1), view.risk_role))
+    elif columns.utilization:
         line += [Span(" "), Span(percent_text(device.utilization_percent, glyphs)), Span("u", "muted")]
     if columns.temperature:
         line.append(Span("  " + celsius_text(device.temperature_c, glyphs)))

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from textual.binding import Binding
 
+from ...analyzers.risk import doubt_silent
 from ...engine.bus.snapshot import Snapshot
 from ...engine.history import History
 from ...engine.model import DeviceSample, Finding, RankSample, StepReading
@@ -17,6 +18,7 @@ from .device_history import AXIS_ROWS, DeviceHistory
 from .device_large import identity_line
 from .device_view import DeviceView, SharedWidths, build_views, measure_widths
 from .finding_section import draw_findings
+from .forecast_section import choose_assessment, draw_forecast
 from .gap_section import draw_gap, gap_parts
 from .line_page import LinePage
 from .model_section import draw_model
@@ -26,8 +28,6 @@ from .step_table import draw_steps
 
 LEAST_GRAPH_ROWS, LEAST_GRAPH_SHARE, MOST_GRAPH_SHARE = 5, 0.34, 0.45
 LEAST_MAP_ROWS = 6
-LEAST_LIVE_S = 300.0
-"""Shortest span of live history: of a shorter one every cell would move at every tick."""
 ROOMY_FROM_ROWS = 24
 """Height from which a blank line stands between the sections."""
 NO_PROBE = (
@@ -141,7 +141,13 @@ class _Sections:
         """Return every line; graph and map get the rows that the others leave."""
         rank = self._chosen_rank()
         head, stacks = self._head(), self._stacks()
-        fixed = [self._absence(), self._findings(), self._model(rank), self._steps()]
+        fixed = [
+            self._absence(),
+            self._findings(),
+            self._forecast(rank),
+            self._model(rank),
+            self._steps(),
+        ]
         blank = 1 if self._height >= ROOMY_FROM_ROWS else 0
         taken = len(head) + sum(len(lines) + blank for lines in fixed if lines)
         room = self._height - taken - blank
@@ -187,10 +193,8 @@ class _Sections:
         now_s, interval_s = (sample.time_s, sample.interval_s) if sample else (0.0, 1.0)
         seen_s = self._content.history.span_s(self._view.device.uuid)
         is_live = sample is None or sample.clock == "wall"
-        window_s = choose_window(
-            max(seen_s, LEAST_LIVE_S) if is_live else seen_s, self._content.window_s, is_live=False
-        )
-        return TimeSpan(now_s, window_s, interval_s)
+        window_s = choose_window(seen_s, self._content.window_s, is_live=is_live)
+        return TimeSpan(now_s, window_s, interval_s, is_live)
 
     def _absence(self) -> list[Line]:
         """Return how to get to allocator data where there is none."""
@@ -205,6 +209,14 @@ class _Sections:
             if finding.device_uuid == self._view.device.uuid
         ]
         return draw_findings(found, self._view.clock, self._width, self._glyphs)
+
+    def _forecast(self, rank: RankSample | None) -> list[Line]:
+        snapshot = self._content.snapshot
+        if snapshot.sample is None:
+            return []
+        known = doubt_silent(snapshot.sample, snapshot.assessments)
+        found = choose_assessment(self._view.device, rank, known)
+        return draw_forecast(found, snapshot.sample.time_s, self._width, self._glyphs)
 
     def _model(self, rank: RankSample | None) -> list[Line]:
         return [] if rank is None else draw_model(rank, self._width, self._glyphs)

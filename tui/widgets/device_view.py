@@ -1,13 +1,14 @@
 """What is drawn of one device, and the widths that all devices share so that columns line up."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
 from rich.cells import cell_len
 
 from ...analyzers.gap import MemoryGap, explain_gap
-from ...analyzers.risk import Risk, assess_risk
+from ...analyzers.leak_words import LeakWords, describe_leak
+from ...analyzers.risk import Risk, assess_risk, doubt_silent
 from ...engine.bus.snapshot import Snapshot
 from ...engine.history import History
 from ...engine.model import AllocatorReading, DeviceSample, DeviceState, RankSample, Sample
@@ -43,6 +44,10 @@ class DeviceView:
     """Training processes on it that report through the probe, in the order of their ranks."""
     gap: MemoryGap | None = None
     """What fills it, part by part; None where no training process tells, or not of now."""
+    time_left_s: float | None = None
+    """Whole seconds until memory is expected to run out; None where that is not foreseen."""
+    leak: LeakWords | None = None
+    """The gravest leak on it."""
 
     @property
     def allocator(self) -> AllocatorReading | None:
@@ -113,6 +118,7 @@ class SharedWidths:
     has_step: bool
     has_ranks: bool = False
     """Whether any training process reports through the probe."""
+    has_leak: bool = False
 
 
 def build_views(
@@ -132,28 +138,37 @@ def build_views(
     sample = snapshot.sample or Sample(node="", seq=0, time_s=0.0, interval_s=1.0)
     peaks = {device.uuid: history.peak(device.uuid) for device in devices}
     ranks = collect_ranks(sample.ranks) if sample.ranks else {}
-    unbounded = [device for device in devices if device.memory.total_bytes is None]
-    seen = [(peaks[device.uuid] or (0, 0.0))[0] for device in unbounded]
-    scale_bytes = max([*seen, *map(_most, unbounded)], default=0) or None
+    scale_bytes = _find_scale(devices, peaks)
+    known = doubt_silent(sample, snapshot.assessments)
     views = []
     for device in devices:
         state, age_s = _freshness(device, snapshot)
-        total_bytes = device.memory.total_bytes
+        risk = assess_risk(device, snapshot.findings, known)
+        on_device = ranks.get(device.uuid, ())
         views.append(
             DeviceView(
                 device=_without_age(device),
-                risk=assess_risk(device, snapshot.findings),
+                risk=risk,
                 state=state,
                 age_s=age_s,
                 peak=peaks[device.uuid],
-                scale_bytes=scale_bytes if total_bytes is None else total_bytes,
+                scale_bytes=device.memory.total_bytes or scale_bytes,
                 clock=sample.clock,
                 is_selected=device.uuid == selected,
-                ranks=ranks.get(device.uuid, ()),
-                gap=_explain(device, ranks.get(device.uuid, ())),
+                ranks=on_device,
+                gap=_explain(device, on_device),
+                time_left_s=risk.time_left_s(sample.time_s),
+                leak=describe_leak(snapshot.findings, device.uuid),
             )
         )
     return views
+
+
+def _find_scale(devices: Sequence[DeviceSample], peaks: Mapping[str, tuple[int, float] | None]) -> int | None:
+    """Return the most that was seen on any device whose capacity nobody recorded."""
+    unbounded = [device for device in devices if device.memory.total_bytes is None]
+    seen = [(peaks[device.uuid] or (0, 0.0))[0] for device in unbounded]
+    return max([*seen, *map(_most, unbounded)], default=0) or None
 
 
 def _explain(device: DeviceSample, ranks: Sequence[RankSample]) -> MemoryGap | None:
@@ -199,6 +214,7 @@ def measure_widths(views: Sequence[DeviceView]) -> SharedWidths:
         has_processes=any(device.kind != "trace" or device.processes for device in devices),
         has_step=any(device.step is not None for device in devices),
         has_ranks=any(view.ranks for view in views),
+        has_leak=any(view.leak is not None for view in views),
     )
 
 

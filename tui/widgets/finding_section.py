@@ -71,8 +71,8 @@ def _tell(evidence: Evidence, clock: str) -> str:
         return f"{evidence.name} {format_time(value, clock)}"
     if value is None:
         return f"{evidence.name} —"
-    if evidence.unit == "bytes" and isinstance(value, int | float):
-        return f"{evidence.name} {format_bytes(int(value))}"
+    if evidence.unit.startswith("bytes") and isinstance(value, int | float):
+        return f"{evidence.name} {format_bytes(int(value))}{evidence.unit.removeprefix('bytes')}"
     if evidence.name in PROCESS_NAMES:
         return f"{evidence.name} {value}"
     number = f"{value:,}" if isinstance(value, int) else f"{value:.4g}" if isinstance(value, float) else value

@@ -1,6 +1,7 @@
 """The keys that matter most, read from the bindings; a click on one presses it."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
 
 from textual.app import App
 from textual.binding import ActiveBinding, Binding
@@ -16,6 +17,7 @@ class KeyLine(OneLine):
     """Shows every binding that asks to be shown, as far as there is room."""
 
     _hidden: tuple[str, ...] = ()
+    _names: Mapping[str, str] = MappingProxyType({})
 
     def on_mount(self) -> None:
         """Read the bindings as soon as there are any."""
@@ -32,6 +34,12 @@ class KeyLine(OneLine):
             self._hidden = tuple(actions)
             self.call_after_refresh(self._arrange)
 
+    def rename(self, names: Mapping[str, str]) -> None:
+        """Call actions by other names than their bindings do, where those say better what happens now."""
+        if names != self._names:
+            self._names = names
+            self.call_after_refresh(self._arrange)
+
     def _arrange(self) -> None:
         shown = [
             binding
@@ -42,15 +50,16 @@ class KeyLine(OneLine):
         left: list[Piece] = []
         for binding in shown:
             pieces = [] if binding.id in ALWAYS else self._draw(binding)
-            if measure_pieces([*left, *pieces, *right]) > self.content_size.width:
+            if measure_pieces([*left, *pieces, *right]) >= self.content_size.width:
                 break
             left += pieces
         self.set_pieces(left, right)
 
     def _draw(self, binding: Binding) -> list[Piece]:
         key = self.app.get_key_display(binding)
+        name = self._names.get(binding.action.split("(")[0], binding.description)
         action = f"app.simulate_key('{binding.key}')"
-        return [Piece(key, "accent", action), Piece(f" {binding.description}  ", "muted", action)]
+        return [Piece(key, "accent", action), Piece(f" {name}  ", "muted", action)]
 
 
 def _unique(active: Iterable[ActiveBinding]) -> list[Binding]:

@@ -2,11 +2,15 @@
 
 from collections.abc import Sequence
 
-from ...analyzers.gap import find_activations
+from ...analyzers.gap import find_activations, find_kept
 from ...engine.model import RankSample
+from ...engine.units import MIB
 from ..drawing.glyphs import Glyphs
 from ..drawing.spans import Line, Span
 from ..drawing.stacked_bar import Part, describe_sum, draw_stacked_bar
+
+LEAST_KEPT_BYTES = MIB
+"""Less than this, kept at the end of a step, is losses and counters of every program."""
 
 
 def draw_model(rank: RankSample, width: int, glyphs: Glyphs) -> list[Line]:
@@ -35,7 +39,7 @@ def draw_model(rank: RankSample, width: int, glyphs: Glyphs) -> list[Line]:
 
 
 def model_parts(rank: RankSample, glyphs: Glyphs) -> Sequence[Part]:
-    """Return the parts of a step's peak; activations are what the optimizers do not know of.
+    """Return the parts of a step's peak; activations are what is neither the optimizers' nor kept.
 
     On the processors there is no allocator that could tell a peak, and so nothing is said of activations.
     """
@@ -49,6 +53,9 @@ def model_parts(rank: RankSample, glyphs: Glyphs) -> Sequence[Part]:
     ]
     if state.grad_sample_bytes is not None:
         parts.append(Part("per-sample gradients", state.grad_sample_bytes, glyphs.hatched, "accent"))
+    kept = find_kept(rank)
+    if kept is not None and kept >= LEAST_KEPT_BYTES:
+        parts.append(Part("kept from step to step", kept, glyphs.others, "medium"))
     if rank.backend == "cpu" and (rank.step is None or rank.step.peak_bytes is None):
         return parts
     rest = find_activations(rank)

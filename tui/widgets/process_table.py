@@ -30,6 +30,7 @@ from ..process_rows import (
     sort_rows,
 )
 from ..theme import ROLES, role_classes, role_rules
+from .device_view import MODELLED
 from .marking import MarkingWidget
 
 COLUMN_GAP = 2
@@ -77,6 +78,7 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
         self.rows: list[ProcessRow] = []
         self._all_rows: list[ProcessRow] = []
         self._untold: tuple[DeviceSample, ...] = ()
+        self._whose_word = ""
         self._is_nothing_told = False
         self._terms: tuple[str, ...] = ()
         self._drawn: list[tuple[str, ...]] = []
@@ -104,6 +106,8 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
         counted, untold = self.process_count, self._untold
         self._all_rows = collect_rows(devices, ranks)
         self._untold = tuple(device for device in devices if device.processes is None)
+        has_driver = any(device.kind not in MODELLED for device in devices)
+        self._whose_word = ", as far as the driver tells" if has_driver else ""
         self._is_nothing_told = bool(devices) and len(self._untold) == len(devices)
         names = [[device.uuid for device in those] for those in (untold, self._untold)]
         self._update_rows(is_heading_changed=counted != self.process_count or names[0] != names[1])
@@ -272,7 +276,7 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
             return f" process list not available: {reason or 'the driver does not tell it'}"
         if self._untold:
             return f" no process is known to hold memory; unknown on {name_devices(self._untold)}"
-        return " no process holds memory on these devices, as far as the driver tells"
+        return f" no process holds memory on these devices{self._whose_word}"
 
 
 def _look_of(row: ProcessRow) -> tuple[str, ...]:

@@ -9,6 +9,8 @@ from ..drawing.numbers import duration_text
 from ..drawing.spans import Line, Span
 
 HEADING_CELLS = 10
+WORDY_HEADING_CELLS, WORDY_FROM_CELLS = 24, 72
+"""Cells of headings that say where a floor is taken, and the width from which they do."""
 COLUMN_CELLS = 9
 MOST_COLUMNS = 16
 SMALL_BYTES = 4 * GIB
@@ -23,22 +25,25 @@ def draw_steps(steps: Sequence[StepReading], width: int, glyphs: Glyphs) -> list
         width: Cells across.
         glyphs: Characters to draw with.
     """
-    count = min(MOST_COLUMNS, max(1, (width - HEADING_CELLS) // COLUMN_CELLS))
+    is_wordy = width >= WORDY_FROM_CELLS
+    cells = WORDY_HEADING_CELLS if is_wordy else HEADING_CELLS
+    count = min(MOST_COLUMNS, max(1, (width - cells) // COLUMN_CELLS))
     shown = steps[-count:]
     if not shown:
         return []
     unit, name = (MIB, "MiB") if _most(shown) < SMALL_BYTES else (GIB, "GiB")
+    floors = [_figure(step.floor_bytes, unit, glyphs) for step in shown]
     return [
-        _row("step", [f"{step.index:,}" for step in shown], is_heading=True),
-        _row("took", [duration_text(step.duration_s, glyphs) for step in shown]),
-        _row(f"floor {name}", [_figure(step.floor_bytes, unit, glyphs) for step in shown]),
-        _row(f"peak {name}", [_peak(step, unit, glyphs) for step in shown]),
+        _row("step", [f"{step.index:,}" for step in shown], cells, is_heading=True),
+        _row("took", [duration_text(step.duration_s, glyphs) for step in shown], cells),
+        _row(f"floor{' at step ends' if is_wordy else ''} {name}", floors, cells),
+        _row(f"peak {name}", [_peak(step, unit, glyphs) for step in shown], cells),
     ]
 
 
-def _row(heading: str, figures: Sequence[str], *, is_heading: bool = False) -> Line:
+def _row(heading: str, figures: Sequence[str], cells: int, *, is_heading: bool = False) -> Line:
     text = "".join(figure.rjust(COLUMN_CELLS) for figure in figures)
-    return [Span(f" {heading}".ljust(HEADING_CELLS), "muted"), Span(text, "muted" if is_heading else "text")]
+    return [Span(f" {heading}".ljust(cells), "muted"), Span(text, "muted" if is_heading else "text")]
 
 
 def _most(steps: Sequence[StepReading]) -> int:

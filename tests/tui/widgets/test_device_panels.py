@@ -115,17 +115,29 @@ async def test_only_lines_that_changed_are_repainted() -> None:
         assert panels.repainted
 
 
-async def test_more_devices_than_rows_scroll_to_the_selected_one() -> None:
+async def test_devices_that_do_not_fit_as_rows_stand_in_cells_and_none_is_hidden() -> None:
     app = PanelsApp()
-    async with app.run_test(size=(40, 6)) as pilot:
+    async with app.run_test(size=(20, 4)) as pilot:
         panels = app.screen.query_one(Panels)
-        panels.show(*node([gpu(index) for index in range(12)]))
+        panels.show(*node([gpu(index) for index in range(8)]))
+        await pilot.pause()
+        text = " ".join(_rows(app))
+        assert [f" {index} " in f" {text} " for index in range(8)] == 8 * [True]
+        assert not panels.show_vertical_scrollbar
+
+
+async def test_more_devices_than_there_is_room_for_scroll_to_the_selected_one() -> None:
+    app = PanelsApp()
+    async with app.run_test(size=(12, 6)) as pilot:
+        panels = app.screen.query_one(Panels)
+        panels.show(*node([gpu(index) for index in range(60)]))
         panels.focus()
         await pilot.pause()
         await pilot.press("end")
         await pilot.pause()
-        assert any(row.startswith("▌11 ") for row in _rows(app))
         assert panels.show_vertical_scrollbar
+        assert panels.selected == "GPU-59"
+        assert panels.scroll_offset.y > 0
         panels.post_message(events.MouseScrollUp(panels, 1, 1, 0, -1, 0, False, False, False))
         await pilot.pause()
         panels.show(*node([gpu(index) for index in range(2)]))

@@ -62,7 +62,7 @@ def test_a_large_device_says_everything_in_words() -> None:
     assert lines[2].startswith("  peak 40.0 at ")
     assert "1 process" in lines[2]
     assert lines[3].rstrip().endswith("80.0 GiB")
-    assert lines[10].startswith("  10 min ago ─") or lines[10].startswith("  11 min ago ─")
+    assert lines[10].startswith("  3 min ago ─")  # of half a minute so far, a second a dot
     assert lines[10].rstrip().endswith("now")
 
 
@@ -198,8 +198,11 @@ def test_the_window_of_a_recording_grows_with_what_there_is(seconds: int, window
         (61.0, 600.0, False, 120.0),
         (5000.0, 600.0, False, 600.0),
         (500.0, 400.0, False, 400.0),
-        (5.0, 900.0, True, 600.0),
-        (601.0, 1800.0, True, 1800.0),
+        (5.0, 900.0, True, 60.0),
+        (60.0, 900.0, True, 60.0),
+        (61.0, 900.0, True, 240.0),
+        (241.0, 600.0, True, 600.0),
+        (601.0, 1800.0, True, 900.0),
         (5.0, 60.0, True, 60.0),
         (9e9, 1e6, True, 1e6),
     ],
@@ -208,6 +211,12 @@ def test_a_window_grows_in_steps_up_to_the_one_that_was_set(
     seen_s: float, most_s: float, is_live: bool, expected_s: float
 ) -> None:
     assert choose_window(seen_s, most_s, is_live=is_live) == expected_s
+
+
+def test_a_window_that_is_shown_shrinks_only_where_half_of_the_shorter_one_is_free() -> None:
+    shrunk = [choose_window(seen_s, 600.0, is_live=True, shown_s=600.0) for seen_s in (241, 121, 120, 31, 30)]
+    assert shrunk == [600.0, 600.0, 240.0, 240.0, 60.0]
+    assert choose_window(5000.0, 600.0, is_live=True, shown_s=3600.0) == 600.0
 
 
 def test_a_device_that_did_not_change_is_not_drawn_again() -> None:
