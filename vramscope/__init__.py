@@ -16,6 +16,12 @@ A program that trains, and wants to be watched without `vramscope run`:
             loss = model(batch)
         ...
         vramscope.step()
+
+A program that watches its own memory:
+
+    with vramscope.MemoryProfiler(sampling_interval=1.0) as profiler:
+        train()
+    profiler.generate_report("memory.json")
 """
 
 from typing import TYPE_CHECKING
@@ -24,12 +30,31 @@ if TYPE_CHECKING:
     from vramscope.engine.bus.client import connect
     from vramscope.engine.errors import VramscopeError
     from vramscope.engine.launch.in_code import attach, phase, step
+    from vramscope.memory.fragmentation_analyzer import FragmentationAnalyzer
+    from vramscope.memory.leak_detector import MemoryLeakDetector
+    from vramscope.memory.oom_detector import OOMDetector
+    from vramscope.memory.profiler import MemoryProfiler
 
 __version__ = "0.1.0"
 
-__all__ = ["VramscopeError", "__version__", "attach", "connect", "phase", "step"]
+__all__ = [
+    "FragmentationAnalyzer",
+    "MemoryLeakDetector",
+    "MemoryProfiler",
+    "OOMDetector",
+    "VramscopeError",
+    "__version__",
+    "attach",
+    "connect",
+    "phase",
+    "step",
+]
 
 _IN_MODULES = {
+    "FragmentationAnalyzer": "vramscope.memory.fragmentation_analyzer",
+    "MemoryLeakDetector": "vramscope.memory.leak_detector",
+    "MemoryProfiler": "vramscope.memory.profiler",
+    "OOMDetector": "vramscope.memory.oom_detector",
     "VramscopeError": "vramscope.engine.errors",
     "attach": "vramscope.engine.launch.in_code",
     "connect": "vramscope.engine.bus.client",

@@ -1,7 +1,8 @@
-"""Reader of the snapshots that Tiny-Torch's profiler exports (`export_snapshots`): device memory over time.
+"""Reader of the snapshots that Tiny-Torch's profiler and ours export (`export_snapshots`): memory over time.
 
-A JSON object with `metadata` and `snapshots`, the latter a list of readings by device. What it calls
-allocated is device used, as nvidia-smi told it; its fragmentation is a heuristic and is left out.
+A JSON object with `metadata` and `snapshots`, the latter a list of readings by device. What Tiny-Torch calls
+allocated is device used, as nvidia-smi told it; its fragmentation is a heuristic and is left out. Ours says
+in `metadata.memory_source` where `allocated` is the allocator's, with `used` and `reserved` beside it.
 """
 
 import heapq
@@ -39,10 +40,17 @@ class _Reading(msgspec.Struct, gc=False):
     allocated: _Bytes | None = None
     free: _Bytes | None = None
     total: _Bytes | None = None
+    used: _Bytes | None = None
+    reserved: _Bytes | None = None
+
+
+class _Metadata(msgspec.Struct):
+    memory_source: dict[str, str] = {}
 
 
 class _Export(msgspec.Struct):
     snapshots: dict[str, list[msgspec.Raw]]
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
 
 
 _READING_DECODER = msgspec.json.Decoder(_Reading)
@@ -56,7 +64,6 @@ class SnapshotExport:
     """
 
     format: SeriesFormat = "snapshot export"
-    has_allocator = False
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -69,6 +76,8 @@ class SnapshotExport:
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
             raise InputFileError(f"{show_path(path)}: {lower_first(str(error))}; {_EXPECTATION}") from error
         self._series = export.snapshots
+        sources = export.metadata.memory_source
+        self._told_by_allocator = {label for label, source in sources.items() if source == "allocator"}
         self._given = sum(map(len, self._series.values()))
 
     @property
@@ -77,10 +86,22 @@ class SnapshotExport:
         return self._taken / self._given if self._given else 1.0
 
     @property
+    def has_allocator(self) -> bool:
+        """Whether any device has figures of its allocator."""
+        return bool(self._told_by_allocator)
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """Sentences about what the figures are and what was left out; complete after the last record."""
+        meaning = (
+            ()
+            if self._told_by_allocator
+            else (
+                "allocated is device used in this format; its fragmentation was not measured and is left out",
+            )
+        )
         return (
-            "allocated is device used in this format; its fragmentation was not measured and is left out",
+            *meaning,
             *self._devices.describe_names(),
             *self._left_out.notes(),
         )
@@ -112,15 +133,17 @@ class SnapshotExport:
                 place = f"$.snapshots[{show_cell(label)}][{number - 1}]"
                 self._left_out.add("reading", place, lower_first(str(error)))
                 continue
-            yield _convert(number, device, reading)
+            yield _convert(number, device, reading, has_allocator=label in self._told_by_allocator)
 
 
-def _convert(number: int, device: SeriesDevice, reading: _Reading) -> SeriesRecord:
+def _convert(number: int, device: SeriesDevice, reading: _Reading, *, has_allocator: bool) -> SeriesRecord:
     return SeriesRecord(
         line=number,
         time_s=reading.timestamp,
         device=device,
-        used_bytes=_whole(reading.allocated),
+        allocated_bytes=_whole(reading.allocated) if has_allocator else None,
+        reserved_bytes=_whole(reading.reserved) if has_allocator else None,
+        used_bytes=_whole(reading.used if has_allocator else reading.allocated),
         total_bytes=_whole(reading.total) or None,
         free_bytes=_whole(reading.free),
     )

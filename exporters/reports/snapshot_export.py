@@ -44,11 +44,11 @@ class ExportMetadata(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SnapshotExport(msgspec.Struct, frozen=True, kw_only=True):
-    """The file."""
+    """The file; readers know it by its first key."""
 
-    schema: Literal["vramscope.snapshots/1"] = SNAPSHOTS_SCHEMA
     metadata: ExportMetadata
     snapshots: dict[str, list[ExportedSnapshot]]
+    schema: Literal["vramscope.snapshots/1"] = SNAPSHOTS_SCHEMA
 
 
 def build_export(

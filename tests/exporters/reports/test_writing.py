@@ -9,7 +9,9 @@ import pytest
 
 from vramscope.engine.errors import OutputFileError
 from vramscope.engine.model import Evidence
+from vramscope.engine.sampling.series_source import open_series
 from vramscope.exporters.reports.profile import build_profile
+from vramscope.exporters.reports.snapshot_export import build_export
 from vramscope.exporters.reports.writing import check_writable, encode_report, write_report
 
 from .logs import DRIVER, GIB, make_device, make_finding, make_log, make_sample
@@ -52,3 +54,17 @@ def test_a_folder_that_goes_meanwhile_is_said(tmp_path: Path) -> None:
     path = tmp_path / "gone" / "report.json"
     with pytest.raises(OutputFileError, match="cannot be written: No such file"):
         write_report(build_profile(make_log([]), DRIVER), path)
+
+
+def test_an_export_with_allocator_figures_is_read_back_as_such(tmp_path: Path) -> None:
+    device = make_device(40 * GIB, allocated=20 * GIB, reserved=32 * GIB)
+    log = make_log([make_sample(t, device, make_device(5 * GIB, index=1)) for t in range(3)])
+    path = tmp_path / "snapshots.json"
+    write_report(build_export(log, interval_s=1.0), path)
+    samples = list(open_series(path).samples())
+    first, second = samples[-1].devices
+    assert first.allocator is not None
+    assert (first.allocator.allocated_bytes, first.allocator.reserved_bytes) == (20 * GIB, 32 * GIB)
+    assert first.memory.used_bytes == 40 * GIB
+    assert second.memory.used_bytes == 5 * GIB
+    assert second.allocator is None or second.allocator.allocated_bytes is None

@@ -1,0 +1,208 @@
+"""`FragmentationAnalyzer`: what the allocator holds and the job cannot have, from inside a program."""
+
+from enum import Enum
+from pathlib import Path
+
+import msgspec
+
+from vramscope.analyzers.fragmentation import AllocationPattern, describe_pattern
+from vramscope.analyzers.fragmentation import FragmentationAnalyzer as Analyzer
+from vramscope.engine.errors import UsageError
+from vramscope.engine.model import SegmentMap
+from vramscope.engine.units import MIB
+from vramscope.exporters.reports.device_log import DeviceLog
+from vramscope.exporters.reports.fragment import (
+    FragmentationFigures,
+    FragmentMetrics,
+    build_fragment,
+    describe_fragmentation,
+)
+from vramscope.exporters.reports.frame import KINDS, describe_findings
+from vramscope.exporters.reports.trend import fit_slope
+
+from .monitor import MemoryMonitor, publish
+from .plotting import plot_device
+from .process_stream import ProcessStream
+
+STEADY_A_S, MOVING_A_S = 1e-6, 1e-4
+"""Slopes of a share, a second, below which it stands still and above which it moves."""
+
+
+class FragmentationLevel(Enum):
+    """How fragmented an allocator is; `unknown` where nothing tells."""
+
+    UNKNOWN = "unknown"
+    LOW = "low"
+    MODERATE = "moderate"
+    HIGH = "high"
+    SEVERE = "severe"
+
+
+class FragmentationMetrics(msgspec.Struct, frozen=True, kw_only=True):
+    """One device now, in bytes and shares of 0 to 1; None is unmeasured."""
+
+    device_id: int
+    timestamp: float | None
+    total_memory: int | None
+    allocated_memory: int | None
+    free_memory: int | None
+    largest_free_block: int | None
+    num_free_blocks: int | None
+    fragmentation_ratio: float | None
+    fragmentation_level: FragmentationLevel
+    allocation_efficiency: float | None
+    defrag_benefit: float | None
+
+
+class FragmentationAnalyzer(MemoryMonitor):
+    """Watches memory in the background and reports how fragmented the allocator of this process is.
+
+    Blocks are read from the allocator of this process when something is asked; of other processes and of
+    device memory alone nothing is known, and nothing is made up.
+
+    Args:
+        devices: Indices of the devices to watch; None for all.
+        sampling_interval: Seconds from one sample to the next.
+        max_history: Snapshots to keep of each device.
+    """
+
+    def __init__(
+        self,
+        devices: list[int] | None = None,
+        sampling_interval: float = 1.0,
+        max_history: int = 1000,
+    ) -> None:
+        super().__init__(devices, sampling_interval, max_history)
+
+    def get_current_fragmentation(self) -> dict[int, FragmentationMetrics]:
+        """Return each device by its index."""
+        figures = self._measure()
+        with self._lock:
+            return {
+                device.index: _describe(
+                    device, describe_fragmentation(device, self._provenance, figures).current_metrics
+                )
+                for device in self._log.devices.values()
+            }
+
+    def get_fragmentation_trend(self, device_id: int, duration_minutes: float = 30) -> dict[str, object]:
+        """Return how the fragmentation of a device went lately; empty where none was measured."""
+        with self._lock:
+            device = self._find(device_id)
+            if device is None or device.last_s is None:
+                return {}
+            since_s = device.last_s - 60.0 * duration_minutes
+            kept = [it for it in device.snapshots if it.time_s >= since_s]
+        points = [(it.time_s, it.fragmentation) for it in kept if it.fragmentation is not None]
+        if not points:
+            return {}
+        values = [value for _, value in points]
+        slope = fit_slope(points)
+        return {
+            "device_id": device_id,
+            "duration_minutes": duration_minutes,
+            "data_points": len(points),
+            "current_fragmentation": values[-1],
+            "min_fragmentation": min(values),
+            "max_fragmentation": max(values),
+            "avg_fragmentation": sum(values) / len(values),
+            "trend_slope": slope,
+            "trend_description": _describe_slope(slope or 0.0),
+        }
+
+    def suggest_defragmentation(self, device_id: int) -> dict[str, object]:
+        """Return what to do about the fragmentation of a device, with its priority.
+
+        Raises:
+            UsageError: The device was not seen.
+        """
+        figures = self._measure()
+        with self._lock:
+            device = self._find(device_id)
+            if device is None:
+                raise UsageError(f"device {device_id} was not seen; seen were {self.devices or 'none'}")
+            findings = describe_findings(self._log, self._provenance, KINDS["fragment"])
+            advice = describe_fragmentation(device, self._provenance, figures, findings).recommendations
+        built: dict[str, object] = msgspec.to_builtins(advice)
+        return built
+
+    def plot_fragmentation_timeline(
+        self, device_id: int, output_file: str | Path | None = None
+    ) -> list[Path]:
+        """Draw the fragmentation of one device over time; return the files.
+
+        Args:
+            device_id: Index of the device.
+            output_file: File to write; by default `gpu_{id}_fragmentation.png` and `.pdf` here.
+
+        Raises:
+            UsageError: The device was not seen.
+            OutputFileError: It cannot be written.
+        """
+        with self._lock:
+            device = self._find(device_id)
+            if device is None:
+                raise UsageError(f"device {device_id} was not seen; seen were {self.devices or 'none'}")
+            snapshots = list(device.snapshots)
+        return plot_device(snapshots, str(device_id), "wall", output_file, what="fragmentation")
+
+    def generate_fragmentation_report(self, output_file: str | Path | None = None) -> dict[str, object]:
+        """Return the report of everything seen so far, as `vramscope fragment` prints it.
+
+        Args:
+            output_file: File to write it to as JSON.
+
+        Raises:
+            OutputFileError: It cannot be written.
+        """
+        figures = self._measure()
+        with self._lock:
+            report = build_fragment(self._log, self._provenance, figures)
+        return publish(report, output_file)
+
+    def _measure(self) -> list[FragmentationFigures]:
+        """Return what the analyzer says, with the blocks of this process as they are now."""
+        watch = self._watch
+        if watch is None:
+            return []
+        maps = watch.stream.map_segments() if isinstance(watch.stream, ProcessStream) else []
+        with self._lock:
+            analyzer = watch.conclusions.find(Analyzer)
+            if analyzer is None:
+                return []
+            for segment_map in maps:
+                analyzer.take_map(segment_map)
+            return [
+                FragmentationFigures(it, analyzer.trend(it.key), _find_pattern(maps, it.device_uuid))
+                for it in analyzer.readings()
+            ]
+
+
+def _find_pattern(maps: list[SegmentMap], device_uuid: str | None) -> AllocationPattern | None:
+    found = next((it for it in maps if it.device_uuid == device_uuid), None)
+    return None if found is None else describe_pattern(found)
+
+
+def _describe(device: DeviceLog, metrics: FragmentMetrics) -> FragmentationMetrics:
+    last, largest = device.last, metrics.largest_free_block_mb
+    return FragmentationMetrics(
+        device_id=device.index,
+        timestamp=device.last_s,
+        total_memory=None if last is None else last.total_bytes,
+        allocated_memory=None if last is None else last.taken_bytes(device.memory_source),
+        free_memory=None if last is None else last.free_bytes,
+        largest_free_block=None if largest is None else round(largest * MIB),
+        num_free_blocks=metrics.num_free_blocks,
+        fragmentation_ratio=metrics.fragmentation_ratio,
+        fragmentation_level=FragmentationLevel(metrics.fragmentation_level or "unknown"),
+        allocation_efficiency=metrics.allocation_efficiency,
+        defrag_benefit=metrics.defrag_benefit,
+    )
+
+
+def _describe_slope(slope: float) -> str:
+    if abs(slope) < STEADY_A_S:
+        return "Stable"
+    if slope > MOVING_A_S:
+        return "Increasing fragmentation"
+    return "Decreasing fragmentation" if slope < -MOVING_A_S else "Minor fluctuation"

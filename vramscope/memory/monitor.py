@@ -1,0 +1,171 @@
+"""A watch in the background of a program; what goes wrong in it never reaches the training."""
+
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from vramscope.engine.errors import UsageError
+from vramscope.engine.model import Finding
+from vramscope.exporters.reports.device_log import DeviceLog
+from vramscope.exporters.reports.frame import Provenance
+from vramscope.exporters.reports.run_log import RunLog
+from vramscope.exporters.reports.writing import encode_report, write_whole
+
+from .process_stream import ProcessStream
+from .selection import Selection
+from .stream import SampleStream
+from .watch import Watch
+
+STEP_S = 0.2
+"""How soon the thread notices that it should end."""
+STOPS_WITHIN_S = 2.0
+
+
+class MemoryMonitor:
+    """Watches this node and this process from a daemon thread.
+
+    Args:
+        devices: Indices of the devices to watch; None for all.
+        sampling_interval: Seconds from one sample to the next.
+        max_snapshots: Snapshots to keep of each device.
+        stream: Where samples come from; this process by default.
+
+    Raises:
+        UsageError: An argument makes no sense.
+    """
+
+    def __init__(
+        self,
+        devices: Sequence[int] | None = None,
+        sampling_interval: float = 1.0,
+        max_snapshots: int = 10_000,
+        *,
+        stream: SampleStream | None = None,
+    ) -> None:
+        if not 0.02 <= sampling_interval <= 3600:
+            raise UsageError(f"sampling_interval {sampling_interval}: expected 0.02 to 3,600 seconds")
+        if max_snapshots < 1:
+            raise UsageError(f"max_snapshots {max_snapshots}: expected at least 1")
+        self.sampling_interval = sampling_interval
+        self._selection = Selection(None if devices is None else tuple(str(index) for index in devices))
+        self._max_snapshots = max_snapshots
+        self._given = stream
+        self._lock = threading.RLock()
+        self._watch: Watch | None = None
+        self._thread: threading.Thread | None = None
+        self._stop = threading.Event()
+        self._told: set[str] = set()
+
+    @property
+    def is_monitoring(self) -> bool:
+        """Whether the watch is on."""
+        return self._thread is not None and self._thread.is_alive()
+
+    @property
+    def devices(self) -> list[int]:
+        """Indices of the devices that have been seen."""
+        with self._lock:
+            return [device.index for device in self._log.devices.values()]
+
+    def start_monitoring(self) -> None:
+        """Begin to watch in the background; does nothing where that is so already.
+
+        What was seen before stays; a watch that was ended goes on from here.
+        """
+        if self.is_monitoring:
+            return
+        self._stop = threading.Event()
+        watch = self._open()
+        self._thread = threading.Thread(
+            target=self._follow, args=(watch, self._stop), name="vramscope-monitor", daemon=True
+        )
+        self._thread.start()
+
+    def stop_monitoring(self) -> None:
+        """End the watch; does nothing where none is on. What was seen stays."""
+        thread, self._thread = self._thread, None
+        self._stop.set()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(timeout=STOPS_WITHIN_S)
+
+    def __enter__(self) -> Self:
+        self.start_monitoring()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop_monitoring()
+
+    @property
+    def _log(self) -> RunLog:
+        return RunLog() if self._watch is None else self._watch.log
+
+    @property
+    def _provenance(self) -> Provenance:
+        return Provenance(source="driver") if self._watch is None else self._watch.provenance
+
+    def _find(self, device_id: int) -> DeviceLog | None:
+        """Return what was seen of a device; None where nothing was."""
+        return next((it for it in self._log.devices.values() if it.index == device_id), None)
+
+    def _open(self) -> Watch:
+        """Return a watch on a fresh stream, which goes on with the log of the one before."""
+        stream = ProcessStream(self.sampling_interval) if self._given is None else self._given
+        watch = Watch(stream, self._selection, max_snapshots=self._max_snapshots)
+        watch.on_finding = self._take_finding
+        with self._lock:
+            if self._watch is not None:
+                watch.log = self._watch.log
+                watch.conclusions = self._watch.conclusions
+            self._watch = watch
+        return watch
+
+    def _follow(self, watch: Watch, stop: threading.Event) -> None:
+        """Take samples until told to stop; the thread's own body."""
+        try:
+            watch.stream.start()
+            while not stop.is_set() and not watch.is_ended:
+                samples = watch.stream.take(STEP_S)
+                with self._lock:
+                    is_new = watch.fold(samples)
+                if is_new:
+                    self._react()
+        except Exception as error:  # noqa: BLE001 - whatever it is, it must not reach the training
+            self._tell(f"monitoring ended: {error or type(error).__name__}")
+        finally:
+            watch.stream.stop()
+
+    def _react(self) -> None:
+        """Do what a class does after new samples, outside of the lock."""
+
+    def _take_finding(self, finding: Finding) -> None:
+        """Take a finding that opened or closed, inside of the lock."""
+
+    def _tell(self, sentence: str) -> None:
+        """Say something on stderr, once."""
+        if sentence in self._told:
+            return
+        self._told.add(sentence)
+        try:
+            print(f"vramscope: {sentence}", file=sys.stderr, flush=True)  # noqa: T201 - where a program looks
+        except (OSError, ValueError):
+            return
+
+
+def publish(report: msgspec.Struct, output_file: str | Path | None) -> dict[str, object]:
+    """Return a report as a reader of its file would get it, and write that file where one was named.
+
+    Raises:
+        OutputFileError: It cannot be written.
+    """
+    data = encode_report(report)
+    if output_file is not None:
+        write_whole(data, Path(output_file))
+    read: dict[str, object] = msgspec.json.decode(data)
+    return read

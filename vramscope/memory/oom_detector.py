@@ -1,0 +1,186 @@
+"""`OOMDetector`: the risk of running out of memory, from inside a program, with callbacks that may act."""
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from vramscope.analyzers.out_of_memory_track import OOM_MET, SIZE
+from vramscope.engine.errors import UsageError
+from vramscope.engine.model import Finding
+from vramscope.exporters.reports.oom import build_oom, describe_trend
+from vramscope.exporters.reports.oom_risk import judge_device
+from vramscope.exporters.reports.risk_rule import Thresholds
+
+from .monitor import MemoryMonitor, publish
+from .prediction import OOMEvent, OOMPrediction, OOMRiskLevel, make_prediction
+from .scenario import play_scenario
+
+WarningCallback = Callable[[int, OOMPrediction], object]
+OOMCallback = Callable[[OOMEvent], object]
+
+REPEAT_S = 30.0
+"""A risk that stays high is told again no sooner."""
+_ALARMING = (OOMRiskLevel.HIGH, OOMRiskLevel.CRITICAL)
+
+
+class OOMDetector(MemoryMonitor):
+    """Watches memory in the background and calls back when an error is near.
+
+        def act(device_id, prediction):
+            if prediction.risk_level.value == "critical":
+                reduce_batch_size()
+
+        detector = OOMDetector()
+        detector.add_warning_callback(act)
+        detector.start_monitoring()
+
+    Args:
+        devices: Indices of the devices to watch; None for all.
+        warning_threshold: Share of the device at which usage alone becomes a warning, 0 to 1.
+        critical_threshold: Share at which it becomes critical.
+        prediction_window: Snapshots that growth is fitted to.
+        sampling_interval: Seconds from one sample to the next.
+    """
+
+    def __init__(
+        self,
+        devices: list[int] | None = None,
+        warning_threshold: float = 0.85,
+        critical_threshold: float = 0.95,
+        prediction_window: int = 30,
+        sampling_interval: float = 1.0,
+    ) -> None:
+        super().__init__(devices, sampling_interval)
+        if not 0 <= warning_threshold <= critical_threshold <= 1:
+            raise UsageError(
+                f"warning_threshold {warning_threshold}, critical_threshold {critical_threshold}: expected "
+                "shares from 0 to 1, the first no more than the second"
+            )
+        if prediction_window < 2:
+            raise UsageError(f"prediction_window {prediction_window}: expected at least 2")
+        self._thresholds = Thresholds(100 * warning_threshold, 100 * critical_threshold, prediction_window)
+        self._warnings: list[WarningCallback] = []
+        self._ooms: list[OOMCallback] = []
+        self._said: dict[int, tuple[OOMRiskLevel, float]] = {}
+        self._met: list[Finding] = []
+
+    def add_warning_callback(self, callback: WarningCallback) -> None:
+        """Call something with the device's index and the prediction when a risk becomes high or critical.
+
+        Once for each rise, and again every 30 s while it stays; from the monitoring thread. It may free
+        memory or change the batch size. What it raises is said once on stderr and ends nothing.
+        """
+        self._warnings.append(callback)
+
+    def add_oom_callback(self, callback: OOMCallback) -> None:
+        """Call something with an `OOMEvent` when a process has met an out-of-memory error."""
+        self._ooms.append(callback)
+
+    def get_risk_assessment(self) -> dict[int, OOMPrediction]:
+        """Return the risk of each device by its index."""
+        with self._lock:
+            log = self._log
+            return {
+                device.index: make_prediction(device, judge_device(log, device, self._thresholds))
+                for device in log.devices.values()
+            }
+
+    def get_memory_trends(self, device_id: int, duration_minutes: float = 10) -> dict[str, object]:
+        """Return how the memory of a device went in the last minutes; empty where nothing was seen."""
+        with self._lock:
+            device = self._find(device_id)
+            if device is None:
+                return {}
+            trend = describe_trend(device, span_s=60.0 * duration_minutes, window=self._thresholds.window)
+        built: dict[str, object] = msgspec.to_builtins(trend)
+        return built
+
+    def generate_oom_report(self, output_file: str | Path | None = None) -> dict[str, object]:
+        """Return the report of everything seen so far, as `vramscope oom` prints it.
+
+        Args:
+            output_file: File to write it to as JSON.
+
+        Raises:
+            OutputFileError: It cannot be written.
+        """
+        with self._lock:
+            report = build_oom(self._log, self._provenance, self._thresholds)
+        return publish(report, output_file)
+
+    def simulate_oom_scenario(
+        self, device_id: int, memory_increase_mb: float = 100, steps: int = 10
+    ) -> OOMPrediction | None:
+        """Return the risk if a device's memory grew so: what was seen, and then a made-up continuation.
+
+        Nothing is allocated, and what was seen stays as it is; the result is marked `is_simulated`.
+
+        Args:
+            device_id: Index of the device.
+            memory_increase_mb: MiB by which each further sample would hold more.
+            steps: Further samples, one sampling interval apart.
+
+        Returns:
+            The prediction after the last of them; None for a device that was not seen.
+        """
+        with self._lock:
+            device = self._find(device_id)
+            if device is None or device.last is None:
+                return None
+            played = play_scenario(
+                device, self.sampling_interval, increase_mib=memory_increase_mb, steps=steps
+            )
+        return make_prediction(
+            played.device, judge_device(played.log, played.device, self._thresholds), is_simulated=True
+        )
+
+    def _take_finding(self, finding: Finding) -> None:
+        if finding.kind == OOM_MET and finding.is_open:
+            self._met.append(finding)
+
+    def _react(self) -> None:
+        with self._lock:
+            met, self._met = self._met, []
+        for finding in met:
+            self._call_all(self._ooms, self._describe(finding))
+        for device_id, prediction in self.get_risk_assessment().items():
+            if self._is_news(device_id, prediction.risk_level):
+                self._call_all(self._warnings, device_id, prediction)
+
+    def _is_news(self, device_id: int, level: OOMRiskLevel) -> bool:
+        """Return whether a risk is to be told: it rose, or stays high and was last told long ago."""
+        known, told_s = self._said.get(device_id, (OOMRiskLevel.UNKNOWN, 0.0))
+        if level not in _ALARMING:
+            self._said.pop(device_id, None)
+            return False
+        now_s = time.monotonic()
+        is_rise = known not in _ALARMING or (level, known) == _ALARMING[::-1]
+        if is_rise or now_s - told_s >= REPEAT_S:
+            self._said[device_id] = level, now_s
+            return True
+        self._said[device_id] = level, told_s
+        return False
+
+    def _call_all(self, callbacks: Sequence[Callable[..., object]], *arguments: object) -> None:
+        for callback in tuple(callbacks):
+            try:
+                callback(*arguments)
+            except Exception as error:  # noqa: BLE001 - a callback's bug must not end the monitoring
+                self._tell(f"a callback raised {type(error).__name__}: {error}; monitoring goes on")
+
+    def _describe(self, finding: Finding) -> OOMEvent:
+        with self._lock:
+            device = self._log.devices.get(finding.device_uuid or "")
+            last = None if device is None else device.last
+        values = {it.name: it.value for it in finding.evidence}
+        request = values.get(SIZE)
+        return OOMEvent(
+            timestamp=finding.opened_s,
+            device_id=-1 if device is None else device.index,
+            requested_memory=request if isinstance(request, int) else None,
+            available_memory=None if last is None else last.free_bytes,
+            total_memory=None if last is None else last.total_bytes,
+            context_info={"title": finding.title, **values},
+        )

@@ -1,0 +1,199 @@
+"""What this very process tells of its memory: PyTorch's allocator where it trains, and its resident memory.
+
+torch is reached where the program has imported it, and asked only about devices that the program has used:
+nothing here imports it or creates a context.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import msgspec
+
+from vramscope.engine.model import (
+    AllocatorReading,
+    Backend,
+    DeviceSample,
+    MemoryReading,
+    RankSample,
+    Segment,
+    SegmentMap,
+)
+from vramscope.engine.model.segments import ALLOCATED, AWAITING_FREE, FREE
+from vramscope.engine.probe.backends import Backend as Reader
+from vramscope.engine.probe.backends import find_backend
+from vramscope.engine.probe.device_identity import find_capacity, find_simulation, identify_device
+from vramscope.engine.probe.process import ResidentMemory, read_started_s
+from vramscope.engine.probe.segments import can_snapshot, take_snapshot
+
+_STATES = {
+    "active_allocated": ALLOCATED,
+    "active_awaiting_free": AWAITING_FREE,
+    "active_pending_free": AWAITING_FREE,
+}
+
+
+class _Held(NamedTuple):
+    """One device that this process holds memory of."""
+
+    ordinal: int
+    identity: dict[str, Any]
+    is_simulated: bool
+
+
+class OwnProcess:
+    """Reads the process that it runs in."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.started_s = read_started_s()
+        self._resident = ResidentMemory()
+        self._identities: dict[int, dict[str, Any]] = {}
+        self._peaks: dict[int, int] = {}
+
+    def read(
+        self, devices: Sequence[DeviceSample]
+    ) -> tuple[tuple[DeviceSample, ...], tuple[RankSample, ...]]:
+        """Return the devices of a sample with those that only this process knows, and what it holds of each.
+
+        Args:
+            devices: As the driver tells them.
+        """
+        reader = self._find_reader()
+        held = [] if reader is None else self._list_held(reader)
+        if reader is None or not held:
+            return tuple(devices), (self._describe(None),)
+        found, ranks = list(devices), []
+        for it in held:
+            device = _match(it, found)
+            if device is None:
+                device = _make_device(it, reader)
+                found.append(device)
+            ranks.append(self._describe(device, reader, it))
+        return tuple(_add_allocator(device, ranks) for device in found), tuple(ranks)
+
+    def map_segments(self, node: str, devices: Sequence[DeviceSample]) -> list[SegmentMap]:
+        """Return the segments of the allocator of each device, where it tells them cheaply."""
+        reader = self._find_reader()
+        if reader is None or not can_snapshot(reader.module, is_history_on=False):
+            return []
+        maps = []
+        for it in self._list_held(reader):
+            device = _match(it, devices)
+            uuid = _uuid_of(it) if device is None else device.uuid
+            segments = tuple(_read_segment(raw) for raw in take_snapshot(reader.module, it.ordinal))
+            maps.append(SegmentMap(node, self.pid, uuid, time.time(), segments))
+        return maps
+
+    def _find_reader(self) -> Reader | None:
+        torch = sys.modules.get("torch")
+        return None if torch is None or not hasattr(torch, "cuda") else find_backend(torch, None)
+
+    def _list_held(self, reader: Reader) -> list[_Held]:
+        is_simulated = find_simulation(reader.module) is not None
+        held = []
+        for index in sorted(reader.find_held()):
+            if index not in self._identities:
+                self._identities[index] = identify_device(reader, index) or {}
+            held.append(_Held(index, self._identities[index], is_simulated))
+        return held
+
+    def _describe(
+        self, device: DeviceSample | None, reader: Reader | None = None, held: _Held | None = None
+    ) -> RankSample:
+        known = RankSample(
+            pid=self.pid,
+            started_s=self.started_s,
+            command=Path(sys.argv[0]).name or "python",
+            device_uuid=None if device is None else device.uuid,
+            backend="cpu" if reader is None else cast("Backend | None", reader.name),
+            age_s=0.0,
+            resident_bytes=self._resident.read_bytes(),
+        )
+        if reader is None or held is None:
+            return known
+        return msgspec.structs.replace(
+            known,
+            is_simulated=held.is_simulated,
+            capacity_bytes=find_capacity(reader, held.ordinal, held.identity.get("total_bytes")),
+            pinned_bytes=reader.read_pinned(),
+            allocator=self._read_allocator(reader, held.ordinal),
+        )
+
+    def _read_allocator(self, reader: Reader, ordinal: int) -> AllocatorReading:
+        reading = reader.read(ordinal)
+        return AllocatorReading(
+            allocated_bytes=reading.allocated_bytes,
+            allocated_max_bytes=self._find_peak(ordinal, reading.allocated_bytes, reading.peak_bytes),
+            reserved_bytes=reading.reserved_bytes,
+            requested_bytes=reading.requested_bytes,
+            active_bytes=reading.active_bytes,
+            inactive_split_bytes=reading.inactive_split_bytes,
+            retries=reading.retries,
+            ooms=reading.ooms,
+        )
+
+    def _find_peak(self, ordinal: int, allocated_bytes: int | None, peak_bytes: int | None) -> int | None:
+        """Return the most that was allocated since the last reading, as far as its own peak tells.
+
+        That peak is of the whole run, and the program's own to reset: where it rose, it rose since.
+        """
+        if peak_bytes is None:
+            return allocated_bytes
+        known = self._peaks.get(ordinal)
+        self._peaks[ordinal] = peak_bytes
+        return peak_bytes if known is not None and peak_bytes > known else allocated_bytes
+
+
+def _uuid_of(held: _Held) -> str:
+    return held.identity.get("uuid") or f"torch-{held.ordinal}"
+
+
+def _match(held: _Held, devices: Sequence[DeviceSample]) -> DeviceSample | None:
+    """Return the device of the driver that torch means; None where nothing names it for certain."""
+    wanted = _plain(_uuid_of(held))
+    named = next((device for device in devices if _plain(device.uuid) == wanted), None)
+    whole = [device for device in devices if device.kind in ("gpu", "unified", "vgpu")]
+    is_only = not held.is_simulated and len(whole) == 1 and held.identity.get("uuid") is None
+    return whole[0] if named is None and is_only else named
+
+
+def _plain(uuid: str) -> str:
+    return uuid.lower().removeprefix("gpu-").removeprefix("mig-")
+
+
+def _make_device(held: _Held, reader: Reader) -> DeviceSample:
+    """Return a device that the driver does not tell of, such as a simulated one, as torch tells it."""
+    total_bytes = held.identity.get("total_bytes")
+    ask = getattr(reader.module, "mem_get_info", None)
+    free_bytes, known_bytes = (None, None) if ask is None else ask(held.ordinal)
+    total_bytes = known_bytes if total_bytes is None else total_bytes
+    used_bytes = None if free_bytes is None or known_bytes is None else known_bytes - free_bytes
+    return DeviceSample(
+        uuid=_uuid_of(held),
+        index=held.ordinal,
+        name=held.identity.get("name"),
+        kind="simulated" if held.is_simulated else "gpu",
+        age_s=0.0,
+        memory=MemoryReading(total_bytes, used_bytes, free_bytes, used_bytes, used_bytes),
+    )
+
+
+def _add_allocator(device: DeviceSample, ranks: Sequence[RankSample]) -> DeviceSample:
+    own = next((rank for rank in ranks if rank.device_uuid == device.uuid), None)
+    return device if own is None else msgspec.structs.replace(device, allocator=own.allocator)
+
+
+def _read_segment(raw: dict[str, Any]) -> Segment:
+    return Segment(
+        address=int(raw.get("address", 0)),
+        total_bytes=int(raw.get("total_size", 0)),
+        pool="small" if raw.get("segment_type") == "small" else "large",
+        stream=int(raw.get("stream", 0)),
+        blocks=tuple((int(it["size"]), _STATES.get(it["state"], FREE)) for it in raw.get("blocks", ())),
+        is_expandable=bool(raw.get("is_expandable", False)),
+        is_private=tuple(raw.get("segment_pool_id") or (0, 0)) != (0, 0),
+    )
