@@ -7,7 +7,7 @@ from .series_record import MOST_BYTES, RecordError, show_cell
 
 NO_FIGURE = re.compile(r"\[?(?:N/?A|Not Supported|Not Available|Insufficient Permissions)\]?", re.IGNORECASE)
 LOST = re.compile(r"\[?(?:GPU is lost|Unknown Error|GPU requires reset|ERR!?)\]?", re.IGNORECASE)
-_FIGURE = re.compile(r"(-?\d+(?:\.\d+)?)\s*([A-Za-z%]*)")
+_FIGURE = re.compile(r"(-?\d{1,18}(?:\.\d{1,18})?)\s*([A-Za-z%]*)")
 _BYTES = {"b": 1, "kib": 2**10, "kb": 2**10, "mib": 2**20, "mb": 2**20, "gib": 2**30, "gb": 2**30}
 """What nvidia-smi called MB before it said MiB was MiB too."""
 

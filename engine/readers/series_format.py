@@ -10,12 +10,13 @@ from .nvidia_smi_header import guess_log_header, parse_log_header
 from .series_cells import is_skipped
 from .series_header import parse_series_header
 from .series_record import RecordError, SeriesFormat, show_cell
+from .status_lines import find_status_schema
 from .text_lines import LineFile
 
 ACCEPTED = (
     "expected a series CSV (time_s,device,allocated_bytes,...), a log of nvidia-smi "
     "--query-gpu=timestamp,index,memory.used,memory.total --format=csv, a memory trace or the folder of a "
-    "run, or exported snapshots (JSON)"
+    "run, what vramscope --json printed, or exported snapshots (JSON)"
 )
 _FIRST_KEY = re.compile(r'\s*\{\s*"([^"]{0,64})"')
 _BINARY = ("\ufffd", "\0")
@@ -45,6 +46,8 @@ def recognize_series(path: Path) -> SeriesFormat:
 
 
 def _recognize_json(text: str) -> SeriesFormat | None:
+    if find_status_schema(text) is not None:
+        return "status stream"
     key = _FIRST_KEY.match(text)
     if key is None:
         return None

@@ -7,7 +7,7 @@ import msgspec
 
 from ..model import DeviceState
 
-SeriesFormat = Literal["series CSV", "nvidia-smi log", "memory trace", "snapshot export"]
+SeriesFormat = Literal["series CSV", "nvidia-smi log", "memory trace", "snapshot export", "status stream"]
 MOST_DEVICES = 4096
 """A column that names more is no column of devices."""
 MOST_BYTES = 2**50

@@ -34,13 +34,15 @@ class LineFile:
 
     Args:
         path: A regular file; gzip is known by its first bytes, the encoding by a byte order mark.
+        longest_line: Characters past which a line is refused.
 
     Raises:
         InputFileError: The file is absent, not readable, not a regular file, or no gzip after all.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, longest_line: int = LONGEST_LINE) -> None:
         self.path = path
+        self._longest_line = longest_line
         self.unfinished: str | None = None
         """The last line where it has no line end; known once all blocks were read."""
         self.unfinished_number = 0
@@ -120,8 +122,8 @@ class LineFile:
         return codecs.getincrementaldecoder(self._decoder_name)("replace")
 
     def _check_length(self, line: str, number: int) -> None:
-        if len(line) > LONGEST_LINE:
+        if len(line) > self._longest_line:
             raise InputFileError(
-                f"{show_path(self.path)}: line {number}: longer than {LONGEST_LINE:,} characters; "
+                f"{show_path(self.path)}: line {number}: longer than {self._longest_line:,} characters; "
                 "expected one record a line"
             )

@@ -12,6 +12,7 @@ from ..readers.series_format import recognize_series
 from ..readers.series_record import SeriesFormat, SeriesReader
 from ..readers.snapshot_export import SnapshotExport
 from .series_player import SeriesPlayer
+from .status_player import StatusPlayer
 from .trace_player import TracePlayer
 
 _LONGEST_INTERVAL_S = 86400.0
@@ -92,7 +93,9 @@ class TraceSource:
 def open_series(
     path: Path, *, capacity_bytes: int | None = None, interval_s: float | None = None
 ) -> SampleSource:
-    """Open a series CSV, a log of nvidia-smi, memory traces or exported snapshots; its content says which.
+    """Open a series CSV, a log of nvidia-smi, memory traces, a kept stream or exported snapshots.
+
+    Which of them it is, its content says.
 
     Args:
         path: A file, or the folder of a run of memory traces.
@@ -107,6 +110,8 @@ def open_series(
     kind = recognize_series(path)
     if kind == "memory trace":
         return TraceSource(path, capacity_bytes=capacity_bytes, interval_s=interval_s)
+    if kind == "status stream":
+        return StatusPlayer(path, capacity_bytes=capacity_bytes, interval_s=interval_s)
     reader: SeriesReader
     if kind == "series CSV":
         reader = SeriesFile(path)

@@ -18,6 +18,11 @@ SERIES = "\n".join(
 )
 LOG = "\n".join([LOG_HEADER, *(f"2025/06/23 10:30:0{tick}.123, 0, {tick} MiB, 90 MiB" for tick in range(9))])
 EXPORT = '{"metadata": {}, "snapshots": {"0": [{"timestamp": 1.5, "allocated": 5, "total": 9}]}}'
+STREAM = "".join(
+    f'{{"schema":"vramscope.status/1","time":{tick}.5,"node":"n","devices":[{{"uuid":"GPU-1","index":0,'
+    f'"memory":{{"total_bytes":900,"used_bytes":{tick}}}}}]}}\n'
+    for tick in range(4)
+)
 EDITS = st.lists(st.tuples(st.integers(0, 700), st.binary(max_size=4), st.integers(0, 8)), max_size=5)
 CELLS = st.one_of(
     st.sampled_from(
@@ -58,7 +63,7 @@ def check_sound(path: Path) -> list[Sample]:
 
 
 @fuzz
-@given(st.sampled_from([SERIES, LOG, EXPORT]), EDITS)
+@given(st.sampled_from([SERIES, LOG, EXPORT, STREAM]), EDITS)
 def test_damaged_files_never_surprise(tmp_path: Path, good: str, edits: list[tuple[int, bytes, int]]) -> None:
     data = good.encode()
     for position, new, removed in edits:

@@ -35,10 +35,10 @@ def test_devices_of_about_one_time_are_one_sample(tmp_path: Path) -> None:
 
 
 def test_a_device_of_another_time_is_in_a_sample_of_its_own(tmp_path: Path) -> None:
-    rows = [(float(tick), 0, 1) for tick in range(10)] + [(9.4, 1, 2), (10.8, 1, 2)]
+    rows = [(float(tick), 0, 1) for tick in range(10)] + [(9.4, 1, 2), (10.8, 2, 2)]
     _, samples = play(write_rows(tmp_path, rows))
     assert [sample.time_s for sample in samples[-3:]] == [8.0, 9.4, 10.8]
-    assert [[device.index for device in sample.devices] for sample in samples[-3:]] == [[0], [0, 1], [1]]
+    assert [[device.index for device in sample.devices] for sample in samples[-3:]] == [[0], [0, 1], [2]]
 
 
 def test_a_device_looks_as_a_live_one_does(tmp_path: Path) -> None:

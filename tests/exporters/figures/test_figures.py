@@ -231,7 +231,7 @@ def test_fragmentation_that_was_not_measured_says_so_and_why(pages: "list[Figure
 
 
 def test_cells_hold_the_highest_value_and_are_unmeasured_where_there_is_none() -> None:
-    shares = {"0": curve(*range(24), 90, *range(25, 100)), "1": curve(5.0, *[None] * 98, 7.0)}
+    shares = {"0": curve(*range(9), 90, *range(10, 100)), "1": curve(5.0, *[None] * 98, 7.0)}
     cells = make_heat_map(shares, unit="%", clock="trace", columns=4)
     assert cells.edges_s == (0.0, 24.75, 49.5, 74.25, 99.0)
     assert cells.values == ((90, 49, 74, 99), (5, None, None, 7))

@@ -1,0 +1,137 @@
+"""Plays what `vramscope --json` printed: whole samples, ranks and steps included, as they were measured."""
+
+import math
+from collections.abc import Iterator
+from itertools import chain, islice, pairwise
+from pathlib import Path
+from statistics import median
+from typing import Literal
+
+import msgspec
+
+from ..errors import InputFileError
+from ..model import DeviceSample, Sample
+from ..readers.series_record import WALL_CLOCK_FROM_S, SeriesFormat
+from ..readers.status_lines import KeptStatus, StatusLines
+from ..units import format_bytes
+from .series_player import LONE_INTERVAL_S
+
+HEAD_STATUSES = 64
+"""Statuses at the beginning from which the length of a tick is told."""
+_REAL_KINDS = frozenset({"gpu", "mig", "unified", "vgpu"})
+
+
+class StatusPlayer:
+    """Yields the samples of a kept stream, each as it was, its findings left out to be found again.
+
+    Args:
+        path: The file.
+        capacity_bytes: Capacity of devices whose status does not tell it.
+        interval_s: Length of one tick, where it shall not be told from the times.
+
+    Raises:
+        InputFileError: The file cannot be read, or there is no status in it that can be used.
+    """
+
+    format: SeriesFormat = "status stream"
+
+    def __init__(self, path: Path, *, capacity_bytes: int | None, interval_s: float | None) -> None:
+        self.path = path
+        self._lines = StatusLines(path)
+        self._statuses = self._lines.statuses()
+        self._head = list(islice(self._statuses, HEAD_STATUSES))
+        if not self._head:
+            self._lines.close()
+            raise InputFileError(self._lines.explain_absence())
+        first = self._head[0]
+        self.node = first.node
+        self.clock: Literal["wall", "trace"] = "wall" if first.time >= WALL_CLOCK_FROM_S else "trace"
+        self.interval_s = interval_s or _tell_interval(self._head) or LONE_INTERVAL_S
+        self._capacity_bytes = capacity_bytes
+        self._is_capacity_used = False
+        self._late_count = 0
+        self._other_count = 0
+        self._devices: dict[str, DeviceSample] = {}
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences about what was left out; complete after the last sample."""
+        late, other = self._late_count, self._other_count
+        given = f"capacity {format_bytes(self._capacity_bytes)} is as given, not recorded"
+        return (
+            *((f"statuses not newer than the one before were left out: {late:,}",) if late else ()),
+            *((f"statuses of other nodes than {self.node} were left out: {other:,}",) if other else ()),
+            *((given,) if self._is_capacity_used else ()),
+            *self._lines.notes,
+        )
+
+    @property
+    def read_share(self) -> float:
+        """Share of the file that was read so far, from 0 to 1."""
+        return self._lines.read_share
+
+    def close(self) -> None:
+        """Stop before the end."""
+        self._lines.close()
+
+    def label(self, uuid: str) -> str:
+        """Return a device as people call it."""
+        return self._devices[uuid].label
+
+    def real_uuid(self, uuid: str) -> str | None:
+        """Return the UUID of a device of the driver, None where it was made up for a modelled one."""
+        return uuid if self._devices[uuid].kind in _REAL_KINDS else None
+
+    def samples(self) -> Iterator[Sample]:
+        """Yield the samples in order of time; to be called once.
+
+        Raises:
+            InputFileError: The file is damaged so that it cannot be read on, or of a newer version.
+        """
+        head, self._head = self._head, []
+        held: Sample | None = None
+        for status in self._in_order(chain(head, self._statuses)):
+            if held is not None:
+                yield held
+            held = self._convert(status, 0 if held is None else held.seq + 1)
+        if held is not None:
+            yield msgspec.structs.replace(held, is_last=True)
+
+    def _in_order(self, statuses: Iterator[KeptStatus]) -> Iterator[KeptStatus]:
+        newest_s = -math.inf
+        for status in statuses:
+            if status.node != self.node:
+                self._other_count += 1
+            elif status.time <= newest_s:
+                self._late_count += 1
+            else:
+                newest_s = status.time
+                yield status
+
+    def _convert(self, status: KeptStatus, seq: int) -> Sample:
+        devices = tuple(self._complete(device) for device in status.devices)
+        self._devices.update((device.uuid, device) for device in devices)
+        return Sample(
+            status.node,
+            seq,
+            status.time,
+            self.interval_s,
+            devices,
+            host=status.host,
+            ranks=status.ranks,
+            notes=status.notes,
+            clock=self.clock,
+        )
+
+    def _complete(self, device: DeviceSample) -> DeviceSample:
+        """Return a device with the capacity that was given, where it tells none."""
+        if self._capacity_bytes is None or device.memory.total_bytes is not None:
+            return device
+        self._is_capacity_used = True
+        memory = msgspec.structs.replace(device.memory, total_bytes=self._capacity_bytes)
+        return msgspec.structs.replace(device, memory=memory)
+
+
+def _tell_interval(head: list[KeptStatus]) -> float | None:
+    between = [later.time - earlier.time for earlier, later in pairwise(head) if later.time > earlier.time]
+    return median(between) if between else None
