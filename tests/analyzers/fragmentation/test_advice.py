@@ -83,6 +83,18 @@ def test_a_trace_that_begins_late_is_followed_where_the_model_still_meets_what_w
     assert advice.before_bytes > 0.9 * 256 * MIB
 
 
+def test_what_lived_before_and_was_freed_meanwhile_is_counted_too() -> None:
+    allocator = CachingAllocator(PrivateDeviceMemory(8 * GIB), AllocatorSettings())
+    old = allocator.malloc(2 * GIB)
+    allocator.record_history(10_000)
+    for _ in range(60):
+        allocator.free(allocator.malloc(40 * MIB))
+    allocator.free(old)
+    advice = advise_settings(convert_tree(allocator.snapshot()), 0)
+    assert advice.before_bytes == 2 * GIB
+    assert advice.peak_reserved_bytes == advice.recorded_peak_bytes == 2 * GIB + 40 * MIB
+
+
 def test_events_are_cut_and_said_to_be() -> None:
     job = Job(4 * GIB, lambda step: 8000, settings=EXPANDABLE)
     advice = advise_settings(snapshot_of(job, 30, EXPANDABLE), 0, most_events=500)

@@ -1,11 +1,14 @@
 """Segment maps: external fragmentation by pool and stream, and which sizes can still be served."""
 
+import pytest
+
 from vramscope.analyzers.fragmentation import (
     FragmentationAnalyzer,
     describe_pattern,
     judge_usability,
     measure_map,
 )
+from vramscope.analyzers.fragmentation.usability import find_segment_size
 from vramscope.engine.model import Segment, SegmentMap
 from vramscope.engine.model.segments import ALLOCATED, AWAITING_FREE, FREE
 from vramscope.engine.units import GIB, MIB
@@ -68,6 +71,15 @@ def test_free_blocks_of_another_stream_or_of_a_private_pool_serve_nobody() -> No
     )
     (size,) = judge_usability(elsewhere, 0)
     assert (size.count, size.servable, size.is_servable) == (1, 0, False)
+
+
+@pytest.mark.parametrize(
+    ("size_mib", "fixed_mib", "grown_mib"), [(0.5, 2, 2), (5, 20, 20), (15, 16, 20), (45, 46, 60)]
+)
+def test_what_the_device_must_give_for_a_size(size_mib: float, fixed_mib: int, grown_mib: int) -> None:
+    size = round(size_mib * MIB)
+    assert find_segment_size(size) == fixed_mib * MIB
+    assert find_segment_size(size, is_expandable=True) == grown_mib * MIB
 
 
 def test_requests_may_be_given() -> None:

@@ -1,5 +1,7 @@
 """Trends: the words of the original, a slope that spikes do not move, and bounded memory."""
 
+from itertools import pairwise
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -49,6 +51,12 @@ def test_however_long_it_lasts_points_are_few_and_what_they_say_holds(values: li
     assert [time_s for time_s, _ in trend.points] == sorted(time_s for time_s, _ in trend.points)
     slope = trend.slope_per_s
     assert slope is None or abs(slope) <= 1.0
+
+
+def test_points_are_spread_evenly_over_the_time() -> None:
+    times = [time_s for time_s, _ in trend_of([0.5] * 5000).points]
+    spans = {later - sooner for sooner, later in pairwise(times)}
+    assert spans == {32.0}
 
 
 def test_levels_have_the_bounds_of_the_original() -> None:
