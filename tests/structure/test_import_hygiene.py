@@ -69,6 +69,36 @@ def test_headless_verbs_load_no_screen_and_nothing_heavy(
     assert imported & (forbidden | BARE_NAMES) == set()
 
 
+@pytest.mark.parametrize(
+    "verb", [("profile",), ("oom",), ("leak",), ("leak", "--enable-tracking"), ("fragment",)], ids=" ".join
+)
+def test_reports_of_a_file_load_no_screen_no_driver_and_nothing_heavy(
+    verb: tuple[str, ...], private_environment: Path
+) -> None:
+    series = private_environment / "series.csv"
+    series.write_text("time_s,device,allocated_bytes\n1,0,1048576\n2,0,1048576\n")
+    result, imported = _run(*verb, "--input", str(series))
+    assert result.returncode == 0, result.stderr
+    assert "vramscope.exporters.reports.frame" in imported
+    forbidden = SCREEN | RICH | HEAVY | {"zmq", "pynvml", "psutil"}
+    assert imported & (forbidden | BARE_NAMES) == set()
+
+
+@pytest.mark.parametrize("verb", ["profile", "oom", "leak", "fragment"])
+def test_reports_of_a_node_load_no_screen_and_nothing_heavy(verb: str) -> None:
+    result, imported = _run(verb, "--duration", "1")
+    assert "vramscope.memory.driver_stream" in imported, result.stderr
+    assert imported & (SCREEN | RICH | HEAVY | BARE_NAMES | {"zmq"}) == set()
+
+
+@pytest.mark.parametrize(
+    "name", ["MemoryProfiler", "OOMDetector", "FragmentationAnalyzer", "MemoryLeakDetector"]
+)
+def test_classes_for_programs_load_no_screen_and_nothing_heavy(name: str) -> None:
+    modules = _modules_after(f"import vramscope\nvramscope.{name}()")
+    assert modules & (SCREEN | RICH | HEAVY | BARE_NAMES | {"zmq"}) == set()
+
+
 @pytest.fixture
 def agent_imports(private_environment: Path) -> Iterator[set[str]]:
     """Imports of a hub and its worker, once the worker has loaded its analyzers."""

@@ -36,6 +36,11 @@ class AgentStream:
         return Provenance(source="agent")
 
     @property
+    def agent(self) -> "AgentStream":
+        """Itself."""
+        return self
+
+    @property
     def is_ended(self) -> bool:
         """Whether the agent is gone."""
         return self.lost is not None

@@ -38,6 +38,11 @@ class DriverStream:
         return Provenance(source="driver", notes=self._notes)
 
     @property
+    def agent(self) -> None:
+        """None: no agent is asked."""
+        return
+
+    @property
     def is_ended(self) -> bool:
         """Never."""
         return False

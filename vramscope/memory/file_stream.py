@@ -44,6 +44,11 @@ class FileStream:
         )
 
     @property
+    def agent(self) -> None:
+        """None: no agent is asked."""
+        return
+
+    @property
     def is_ended(self) -> bool:
         """Whether the file is read."""
         return self._is_ended

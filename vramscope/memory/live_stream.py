@@ -1,6 +1,7 @@
 """This node, live: through its agent while one answers, else by our own readings."""
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -10,8 +11,11 @@ from vramscope.engine.model import Finding, Sample
 from vramscope.engine.paths import locate_runtime_folder
 from vramscope.exporters.reports.frame import Provenance
 
-from .agent_stream import AgentStream
 from .driver_stream import DriverStream
+from .stream import SampleStream
+
+if TYPE_CHECKING:
+    from .agent_stream import AgentStream
 
 
 class LiveStream:
@@ -24,13 +28,13 @@ class LiveStream:
     def __init__(self, interval_s: float) -> None:
         self._interval_s = interval_s
         self._notes: list[str] = []
-        self._source: AgentStream | DriverStream = self._open()
+        self._source: SampleStream = self._open()
         self._has_seen_devices = False
 
     @property
-    def agent(self) -> AgentStream | None:
+    def agent(self) -> "AgentStream | None":
         """The agent that is asked; None where this process samples."""
-        return self._source if isinstance(self._source, AgentStream) else None
+        return self._source.agent
 
     @property
     def provenance(self) -> Provenance:
@@ -64,9 +68,10 @@ class LiveStream:
         """
         samples = self._source.take(timeout_s)
         self._has_seen_devices = self._has_seen_devices or any(it.devices or it.ranks for it in samples)
-        if isinstance(self._source, AgentStream) and self._source.lost is not None and not samples:
-            self._leave(f"{self._source.lost}; sampling in this process from here on")
-        elif samples and not self._has_seen_devices and self.agent is not None:
+        agent = self.agent
+        if agent is not None and agent.lost is not None and not samples:
+            self._leave(f"{agent.lost}; sampling in this process from here on")
+        elif agent is not None and samples and not self._has_seen_devices:
             # An agent that knows no device cannot say why: we look for ourselves.
             self._leave("the agent knows no device; looking in this process")
             return []
@@ -80,9 +85,11 @@ class LiveStream:
         """End."""
         self._source.stop()
 
-    def _open(self) -> AgentStream | DriverStream:
+    def _open(self) -> SampleStream:
         folder = locate_runtime_folder()
         if is_hub_alive(folder):
+            from .agent_stream import AgentStream
+
             try:
                 return AgentStream(folder)
             except HubUnreachableError as error:

@@ -40,6 +40,11 @@ class ProcessStream:
         return Provenance(source="process" if self._has_allocator else "driver", notes=notes)
 
     @property
+    def agent(self) -> None:
+        """None: no agent is asked."""
+        return
+
+    @property
     def is_ended(self) -> bool:
         """Whether this is a fork of the process that was watched, which has no threads to sample with."""
         return os.getpid() != self._own.pid

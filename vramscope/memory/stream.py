@@ -1,10 +1,13 @@
 """What samples come from: this node through its agent, this node by our own readings, or a file."""
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from vramscope.engine.model import Finding, Sample
 from vramscope.exporters.reports.frame import Provenance
+
+if TYPE_CHECKING:
+    from .agent_stream import AgentStream
 
 
 class SampleStream(Protocol):
@@ -13,6 +16,11 @@ class SampleStream(Protocol):
     @property
     def provenance(self) -> Provenance:
         """Where the samples come from, as known by now."""
+        ...
+
+    @property
+    def agent(self) -> "AgentStream | None":
+        """The agent that is asked, which can also ask jobs; None where there is none."""
         ...
 
     @property

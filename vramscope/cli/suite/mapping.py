@@ -3,7 +3,6 @@
 from vramscope.analyzers.fragmentation import FragmentationAnalyzer, describe_pattern
 from vramscope.engine.model import Sample, SegmentMap
 from vramscope.exporters.reports.fragment import FragmentationFigures
-from vramscope.memory.live_stream import LiveStream
 from vramscope.memory.stream import SampleStream
 from vramscope.memory.watch import Watch
 
@@ -26,7 +25,7 @@ class SegmentMapper:
 
     def observe(self, sample: Sample) -> None:
         """Take one sample, and ask when that is due."""
-        agent = self._stream.agent if isinstance(self._stream, LiveStream) else None
+        agent = self._stream.agent
         if agent is None:
             return
         for found in agent.client.snapshot(timeout_s=0.0).segment_maps:

@@ -1,15 +1,18 @@
 """`leak --enable-tracking`: jobs record their allocations for a while, to name the line that keeps memory."""
 
+from typing import TYPE_CHECKING
+
 from vramscope.analyzers.leak_source import LeakSource
 from vramscope.analyzers.leak_source.search import SourceSearch
 from vramscope.engine.model import RankSample, Sample
 from vramscope.engine.model.inquiry import Inquiry
 from vramscope.exporters.reports.leak import TrackedSource, Tracking
-from vramscope.memory.agent_stream import AgentStream
-from vramscope.memory.live_stream import LiveStream
 from vramscope.memory.stream import SampleStream
 
 from ..diagnostics import complain
+
+if TYPE_CHECKING:
+    from vramscope.memory.agent_stream import AgentStream
 
 NO_AGENT = (
     "allocations were not recorded: no agent runs, and only it can ask a job; start the job with "
@@ -38,9 +41,9 @@ class AllocationTracker:
 
     def observe(self, sample: Sample) -> None:
         """Take one sample, and ask what is due."""
-        agent = self._stream.agent if isinstance(self._stream, LiveStream) else None
+        agent = self._stream.agent
         if agent is None:
-            self._tell(FROM_FILE if not isinstance(self._stream, LiveStream) else NO_AGENT)
+            self._tell(FROM_FILE if self._stream.provenance.source == "input" else NO_AGENT)
             return
         self._take_maps(agent, sample.time_s)
         for rank in sample.ranks:
@@ -60,19 +63,19 @@ class AllocationTracker:
             sources=tuple(map(_describe, sources)),
         )
 
-    def _follow(self, agent: AgentStream, rank: RankSample, time_s: float) -> None:
+    def _follow(self, agent: "AgentStream", rank: RankSample, time_s: float) -> None:
         search = self._searches.setdefault(rank.pid, SourceSearch())
         for inquiry in search.follow(rank, time_s):
             _ask(agent, inquiry)
 
-    def _take_maps(self, agent: AgentStream, time_s: float) -> None:
+    def _take_maps(self, agent: "AgentStream", time_s: float) -> None:
         for found in agent.client.snapshot(timeout_s=0.0).segment_maps:
             search = self._searches.get(found.pid)
             if search is not None and search.take_map(found, time_s):
                 self._tell(f"process {found.pid}: most that grew is kept by {search.sources[0].words}")
 
     def _explain(self) -> str:
-        if not isinstance(self._stream, LiveStream):
+        if self._stream.provenance.source == "input":
             return FROM_FILE
         reason = NO_AGENT if self._stream.agent is None else NO_JOB
         self._tell(reason)
@@ -84,7 +87,7 @@ class AllocationTracker:
             self._told.add(reason)
 
 
-def _ask(agent: AgentStream, inquiry: Inquiry) -> None:
+def _ask(agent: "AgentStream", inquiry: Inquiry) -> None:
     if inquiry.verb == "segments":
         agent.client.ask_segments(inquiry.pid)
     else:
