@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from vramscope.engine.probe.history import (
     count_affordable_steps,
 )
 from vramscope.engine.ranks.messages import MAX_PACKET_BYTES, PROBE_SOCKET_NAME
+from vramscope.engine.ranks.roster import DRAIN_INTERVAL_S
 
 from .budgets import Budget
 from .measure.tables import format_number, format_table
@@ -36,17 +38,24 @@ class ProbeCost:
     tensors: int
     steps: int
     step_s: float
+    clock_us: float
+    """CPU time of asking the clock twice, after a step and a sleep; subtracted from what follows."""
     hook_us: float
-    """Mean CPU time of the hook in the thread that trains, per step."""
+    """CPU time of the hook in the thread that trains, per 100 ms."""
     hook_median_us: float
     hook_worst_us: float
     """The dearest is a walk through all optimizers."""
     sampler_us: float
-    """CPU time of the sampler between its waits, per 100 ms, all of it as if it held the lock."""
+    """CPU time of the sampler with the lock, per 100 ms: between its waits, less `system_calls_us`."""
+    system_calls_us: float
+    """CPU time of the sampler's system calls, per 100 ms; Python lets its lock go for each."""
+    ticks_a_second: float
+    tick_us: float
+    """Median CPU time of what the sampler does between two waits."""
     sampler_thread_us: float
     """CPU time of the sampler's thread per 100 ms, its waits included, which hold no lock."""
     statistics_us: float
-    """CPU time of one reading of the stand-in's statistics in a loop; hook and sampler make one each."""
+    """CPU time of one reading of the stand-in's statistics in a loop."""
     statistics_cold_us: float
     """The same after a step and a sleep: what the machine adds, because the caches hold something else."""
     paired_us: float
@@ -103,10 +112,15 @@ def format_probe_cost(cost: ProbeCost) -> str:
     walk = f"{format_number(cost.hook_median_us, 1)}, {format_number(cost.hook_worst_us, 1)}"
     reading = f"{format_number(cost.statistics_us, 1)}, {format_number(cost.statistics_cold_us, 1)}"
     rows = [
-        ["thread that trains: the hook, mean of a step", format_number(cost.hook_us, 1)],
+        ["thread that trains: the hook", format_number(cost.hook_us, 1)],
         ["  median, and the dearest (it walks through the optimizer)", walk],
-        ["sampler, per 100 ms", format_number(cost.sampler_us, 1)],
+        ["sampler with the lock, per 100 ms", format_number(cost.sampler_us, 1)],
+        [
+            f"  median of its {cost.ticks_a_second:.1f} turns a second",
+            format_number(cost.tick_us, 1),
+        ],
         ["together, per step of 100 ms", format_number(cost.total_us, 1)],
+        ["sampler's system calls, which hold no lock", format_number(cost.system_calls_us, 1)],
         ["sampler's thread with its waits, which hold no lock", format_number(cost.sampler_thread_us, 1)],
         ["one reading of 122 statistics: in a loop, after a sleep", reading],
         [
@@ -149,19 +163,32 @@ def _train(way: str, amount: float) -> str:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         listener.bind(str(Path(folder) / PROBE_SOCKET_NAME))
         listener.listen()
-        threading.Thread(target=_read_all, args=(listener,), daemon=True).start()
+        threading.Thread(target=_drain, args=(listener,), daemon=True).start()
         command = [sys.executable, "-m", "benchmarks.probed_training", way, folder, str(amount)]
         result = subprocess.run(command, capture_output=True, text=True, check=True)
         listener.close()
     return result.stdout
 
 
-def _read_all(listener: socket.socket) -> None:
+def _drain(listener: socket.socket) -> None:
+    """Take what has arrived once a second, as the hub does: nobody waits at the socket to be woken."""
     while True:
         try:
             peer, _ = listener.accept()
         except OSError:
             return
-        while peer.recv(MAX_PACKET_BYTES):
-            pass
-        peer.close()
+        with peer:
+            while _take_all(peer):
+                time.sleep(DRAIN_INTERVAL_S)
+
+
+def _take_all(peer: socket.socket) -> bool:
+    """Take what waits, and tell whether the other end is still there."""
+    while True:
+        try:
+            if not peer.recv(MAX_PACKET_BYTES, socket.MSG_DONTWAIT):
+                return False
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False

@@ -9,8 +9,11 @@ statistics, made in C as PyTorch makes them.
 """
 
 import ctypes
+import importlib
 import json
 import marshal
+import os
+import socket
 import statistics
 import sys
 import time
@@ -19,7 +22,7 @@ from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
 from itertools import pairwise
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import torch
@@ -64,19 +67,60 @@ class Training:
 
 
 class Counted:
-    """CPU time of a function in the thread that calls it, without the cost of asking the clock."""
+    """CPU time of a function in the thread that calls it, with the cost of asking the clock."""
 
-    def __init__(self, function: Callable[..., object]) -> None:
+    def __init__(self, function: Callable[..., Any]) -> None:
         self.spent_ns: list[int] = []
         self._function = function
-        self._overhead_ns = _clock_overhead_ns()
 
-    def __call__(self, *arguments: object) -> object:
+    def __call__(self, *arguments: object) -> Any:  # noqa: ANN401 - whatever the function returns
         """Call the function and count."""
         start_ns = time.thread_time_ns()
-        result = self._function(*arguments)
-        self.spent_ns.append(time.thread_time_ns() - start_ns - self._overhead_ns)
-        return result
+        try:
+            return self._function(*arguments)
+        finally:
+            self.spent_ns.append(time.thread_time_ns() - start_ns)
+
+
+class SystemCalls:
+    """CPU time of the sampler's system calls: Python lets its lock go for each of them."""
+
+    def __init__(self) -> None:
+        self._counted: list[Counted] = []
+
+    @property
+    def spent_ns(self) -> int:
+        """All of it together."""
+        return sum(sum(each.spent_ns) for each in self._counted)
+
+    @property
+    def count(self) -> int:
+        """How many there were."""
+        return sum(len(each.spent_ns) for each in self._counted)
+
+    def watch(self) -> None:
+        """Count in the modules of the probe that make them; before its session begins."""
+        pread, fstat = self._count(os.pread), self._count(os.fstat)
+        process, transport, descriptors = (
+            importlib.import_module(f"vramscope_probe.{name}")
+            for name in ("process", "transport", "descriptors")
+        )
+        vars(process)["os"] = SimpleNamespace(**{**vars(os), "pread": pread})
+        vars(descriptors)["os"] = SimpleNamespace(**{**vars(os), "fstat": fstat})
+        send, receive = self._count(socket.socket.send), self._count(socket.socket.recv)
+
+        class Watched(socket.socket):
+            def send(self, *arguments: object) -> int:
+                return int(send(self, *arguments))
+
+            def recv(self, *arguments: object) -> bytes:
+                return bytes(receive(self, *arguments))
+
+        vars(transport)["socket"] = SimpleNamespace(**{**vars(socket), "socket": Watched})
+
+    def _count(self, function: Callable[..., Any]) -> Counted:
+        self._counted.append(Counted(function))
+        return self._counted[-1]
 
 
 def load_probe() -> ModuleType:
@@ -112,6 +156,8 @@ def stand_in() -> StandInCuda:
 def count(folder: str, window_s: float) -> dict[str, object]:
     """Count the CPU time of the hook and of the sampler's thread over steps of 100 ms each."""
     training, _, probe = Training(), stand_in(), load_probe()
+    calls = SystemCalls()
+    calls.watch()
     probe.start(folder)
     hooks: dict[int, Any] = sys.modules["torch.optim.optimizer"]._global_optimizer_post_hooks
     (key,) = hooks
@@ -122,25 +168,45 @@ def count(folder: str, window_s: float) -> dict[str, object]:
     thread = _find_sampler()
     clock = time.pthread_getcpuclockid(thread)
     first, first_tick = len(hook.spent_ns), len(sampler.spent_ns)
-    thread_ns, start_s = time.clock_gettime_ns(clock), time.monotonic()
-    control = Counted(torch.cuda.memory_stats_as_nested_dict)
+    thread_ns, calls_ns, made = time.clock_gettime_ns(clock), calls.spent_ns, calls.count
+    start_s = time.monotonic()
+    nothing, control = Counted(_do_nothing), Counted(torch.cuda.memory_stats_as_nested_dict)
     while time.monotonic() - start_s < window_s:
         _step_on_time(training)
+        nothing()
         control(0)
     thread_ns = time.clock_gettime_ns(clock) - thread_ns
-    steps, ticks, spent_s = hook.spent_ns[first:], sampler.spent_ns[first_tick:], time.monotonic() - start_s
+    spent_s = time.monotonic() - start_s
+    clock_ns = statistics.median(nothing.spent_ns)
+    steps = [each - clock_ns for each in hook.spent_ns[first:]]
+    ticks = [each - clock_ns for each in sampler.spent_ns[first_tick:]]
+    calls_ns = calls.spent_ns - calls_ns - int((calls.count - made) * _clock_overhead_ns())
     probe.stop()
     return {
         "tensors": len(training.parameters),
-        "steps": len(steps),
-        "step_s": spent_s / len(steps),
-        "hook_us": statistics.fmean(steps) / 1e3,
-        "hook_median_us": statistics.median(steps) / 1e3,
-        "hook_worst_us": max(steps) / 1e3,
-        "sampler_us": sum(ticks) / 1e3 / (spent_s / STEP_S),
         "sampler_thread_us": thread_ns / 1e3 / (spent_s / STEP_S),
         "statistics_cold_us": statistics.median(control.spent_ns) / 1e3,
         "statistics_us": _cost_of(lambda: torch.cuda.memory_stats_as_nested_dict(0)),
+        **_sum_up(steps, ticks, calls_ns, clock_ns, spent_s),
+    }
+
+
+def _sum_up(
+    steps: list[float], ticks: list[float], calls_ns: int, clock_ns: float, spent_s: float
+) -> dict[str, object]:
+    """Return what was counted, in µs; of both threads per 100 ms."""
+    periods = spent_s / STEP_S
+    return {
+        "steps": len(steps),
+        "step_s": spent_s / len(steps),
+        "clock_us": clock_ns / 1e3,
+        "hook_us": sum(steps) / 1e3 / periods,
+        "hook_median_us": statistics.median(steps) / 1e3,
+        "hook_worst_us": max(steps) / 1e3,
+        "sampler_us": (sum(ticks) - calls_ns) / 1e3 / periods,
+        "system_calls_us": calls_ns / 1e3 / periods,
+        "ticks_a_second": len(ticks) / spent_s,
+        "tick_us": statistics.median(ticks) / 1e3,
     }
 
 
@@ -189,6 +255,10 @@ def _time(action: Callable[[], None]) -> float:
     start_s = time.perf_counter()
     action()
     return time.perf_counter() - start_s
+
+
+def _do_nothing() -> None:
+    """What is left of a count of this is the cost of counting, with caches as a step leaves them."""
 
 
 def _clock_overhead_ns() -> int:

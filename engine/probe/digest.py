@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from collections import deque
+from typing import Callable
 
-from .backends import NOTHING, Reading
+from .backends import Reading
 from .history import Suspicion
 from .outbox import Outbox
 from .recent import RecentReadings
 from .steps import StepEnd, StepWatch
-from .training_device import Taken
 from .wire import ReadingRow
 
 MOST_STEP_ENDS = 2000
-"""Between two digests; a program that makes more steps in half a second loses the oldest."""
+"""Between two digests; a program that makes more steps in that time loses the oldest."""
 
 Slow = tuple["int | None", "int | None"]
-Note = tuple[float, float, Taken]
+Note = tuple[float, float, Reading]
 """Monotonic and wall time, and what the allocator said."""
 
 
 class Digest:
-    """Takes notes from two threads cheaply, and works through them twice a second.
+    """Takes notes from two threads cheaply, and works through them about once a second.
 
     A thread that wakes up for a moment finds the caches of its core full of something else, and most of
     what it costs is fetching its own code and data. So a note is appended and no more, and the work on all
@@ -35,14 +35,10 @@ class Digest:
         self._outbox = outbox
         self._samples: deque[Note] = deque()
         self._ends: deque[Note] = deque(maxlen=MOST_STEP_ENDS)
-
-    def note_sample(self, note: Note) -> None:
-        """Take what was read between two ends of steps; in our own thread."""
-        self._samples.append(note)
-
-    def note_end(self, note: Note) -> None:
-        """Take what was read at the end of a step; in the thread that trains."""
-        self._ends.append(note)
+        self.note_sample: Callable[[Note], None] = self._samples.append
+        """Takes what was read between two ends of steps; in our own thread."""
+        self.note_end: Callable[[Note], None] = self._ends.append
+        """Takes what was read at the end of a step; in the thread that trains."""
 
     def work(self, slow: Slow, capacity: int | None) -> None:
         """Turn notes into rows to send and to keep; by one thread at a time.
@@ -51,31 +47,35 @@ class Digest:
             slow: Bytes pinned and resident, which are read less often.
             capacity: Bytes that the allocator may reserve, or the device's total.
         """
-        while self._samples:
-            sampled_s, wall_s, taken = self._samples.popleft()
-            while self._ends and self._ends[0][0] <= sampled_s:
-                self._end_step(self._ends.popleft())
-            reading = _understand(taken)
+        samples, ends = self._samples, self._ends
+        reading = None
+        while samples:
+            sampled_s, wall_s, reading = samples.popleft()
+            while ends and ends[0][0] <= sampled_s:
+                self._end_step(ends.popleft())
             self.steps.note_sample(reading)
-            self.suspicion.judge(reading, capacity)
             self.recent.add(wall_s, reading, self.steps.index)
             self._outbox.put_reading(_make_row(wall_s, reading, slow))
-        while self._ends:
-            self._end_step(self._ends.popleft())
+        if reading is not None:
+            # What it looks at only ever counts up: the newest tells all.
+            self.suspicion.judge(reading, capacity)
+        while ends:
+            self._end_step(ends.popleft())
+
+    def take_course(self) -> tuple[int, bool]:
+        """Return how many ends were read since the last call, and whether the peak rose within a step."""
+        steps = self.steps
+        course = (steps.ends_read, steps.has_peak_risen)
+        steps.ends_read, steps.has_peak_risen = 0, False
+        return course
 
     def _end_step(self, note: Note) -> None:
-        monotonic_s, wall_s, taken = note
-        row = self.steps.end(StepEnd(monotonic_s, wall_s, _understand(taken)))
+        row = self.steps.end(StepEnd._make(note))
         index, ended_s, duration_s, floor, peak, is_exact = row
         self._outbox.put_step(row)
         began_s = None if duration_s is None else ended_s - duration_s
         self.recent.steps.append((index, began_s, duration_s, floor, peak, is_exact))
         self.suspicion.note_floor(floor)
-
-
-def _understand(taken: Taken) -> Reading:
-    backend, said = taken
-    return NOTHING if backend is None else backend.understand(said)
 
 
 def _make_row(wall_s: float, reading: Reading, slow: Slow) -> ReadingRow:

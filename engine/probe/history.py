@@ -96,7 +96,7 @@ class MemoryHistory:
         self._is_end_wanted, self._wanted_until_s = False, None
 
     def end_overdue(self, torch: Module) -> None:
-        """Switch off what no end of a step has; called by our own thread, twice a second.
+        """Switch off what no end of a step has; called by our own thread, each time it sends.
 
         Args:
             torch: The module.

@@ -13,11 +13,11 @@ import time
 from itertools import repeat
 
 from . import current
-from .foreign import Module
+from .foreign import Foreign, Module
 from .recorder import find_recorder
 
 _judged: list[tuple[Module, bool]] = []
-"""Modules torch, and whether the observer stands there; looked up again at every sample."""
+"""Modules torch, and whether the observer stands there."""
 _LOOK_EVERY_S = 0.01
 _MOST_LOOKS = 500
 _REFUSAL = (
@@ -43,13 +43,30 @@ def attach_observer(torch: Module) -> bool:
     attach = getattr(getattr(torch, "_C", None), "_cuda_attach_out_of_memory_observer", None)
     if attach is None or not torch.cuda.is_initialized():
         return False
-    is_safe = find_recorder(torch) is not None
-    _judged.append((torch, is_safe))
-    if is_safe:
+    refusal = _REFUSAL if find_recorder(torch) is None else _try_to_attach(attach)
+    _judged.append((torch, refusal is None))
+    if refusal is not None:
+        current.failures.append(refusal)
+    return refusal is None
+
+
+def is_observer_settled(torch: Module) -> bool:
+    """Tell whether nothing is left to attach: the observer stands, was refused, or this build knows none.
+
+    Args:
+        torch: The module.
+    """
+    has_none = getattr(getattr(torch, "_C", None), "_cuda_attach_out_of_memory_observer", None) is None
+    return has_none or any(known is torch for known, _ in _judged)
+
+
+def _try_to_attach(attach: Foreign) -> str | None:
+    """Attach, and return why that was refused: an allocator that is plugged in takes no observer."""
+    try:
         attach(tell_out_of_memory)
-    else:
-        current.failures.append(_REFUSAL)
-    return is_safe
+    except RuntimeError as error:
+        return f"out-of-memory errors leave no record: the allocator takes no observer ({error})"[:300]
+    return None
 
 
 def tell_out_of_memory(device: int, size_bytes: int, total_bytes: int, free_bytes: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from _thread import get_ident
+from _thread import _local, get_ident
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,8 +14,10 @@ if TYPE_CHECKING:
 
 _open: dict[int, list[phase]] = {}
 """The parts in progress of each thread, by its identity, outermost first."""
-_training: int | None = None
-"""Identity of the thread that steps; None before the first step."""
+_own = _local()
+"""Holds the list of the calling thread, whose identity may be that of a thread which ended within a part."""
+_training: list[phase] | None = None
+"""The parts of the thread that steps; None before the first step."""
 _LONGEST_NAME = 80
 
 
@@ -31,22 +33,19 @@ class phase:  # noqa: N801 - reads as a word in `with vramscope.phase("forward")
 
     def __enter__(self) -> phase:
         """Begin the part."""
-        me = get_ident()
-        if me in _open:
-            _open[me].append(self)
-        else:
-            _open[me] = [self]
+        mine = _list_own()
+        mine.append(self)
+        _open[get_ident()] = mine
         return self
 
     def __exit__(self, *_: object) -> None:
         """End the part; a generator may have taken it to another thread, or out of turn."""
-        me = get_ident()
-        mine = _open.get(me)
+        mine = _list_own()
         if mine and mine[-1] is self:
             mine.pop()
             if not mine:
-                del _open[me]
-        elif not (mine and _take_out(mine, self)):
+                _open.pop(get_ident(), None)
+        elif not _take_out(mine, self):
             any(_take_out(parts, self) for parts in list(_open.values()))
 
     def __call__(self, function: Function) -> Function:
@@ -66,7 +65,7 @@ class phase:  # noqa: N801 - reads as a word in `with vramscope.phase("forward")
 def note_training_thread() -> None:
     """Take the calling thread for the one that trains, whose parts are told."""
     global _training  # noqa: PLW0603 - there is one training in a process
-    _training = get_ident()
+    _training = _list_own()
 
 
 def innermost() -> str | None:
@@ -75,14 +74,27 @@ def innermost() -> str | None:
     Where that has begun none, the main thread's is told: a backward pass steps optimizers in a thread of its
     own. A part of any other thread, as of one that loads data, is not the training's.
     """
+    if not _open:
+        return None
     from threading import main_thread
 
-    for thread in (_training, main_thread().ident):
+    for parts in (_training, _open.get(main_thread().ident or 0)):
         try:
-            return str(_open[thread or 0][-1].name)[:_LONGEST_NAME]
-        except LookupError:
+            if parts:
+                return str(parts[-1].name)[:_LONGEST_NAME]
+        except IndexError:
+            # It ended this very moment.
             continue
     return None
+
+
+def _list_own() -> list[phase]:
+    """Return the parts in progress of the calling thread."""
+    try:
+        found: list[phase] = _own.parts
+    except AttributeError:
+        found = _own.parts = []
+    return found
 
 
 def _take_out(parts: list[phase], ended: phase) -> bool:

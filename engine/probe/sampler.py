@@ -1,4 +1,4 @@
-"""What happens ten times a second: read the allocator, and twice a second send what was read."""
+"""What our own thread does: read the allocator several times a second, and send what was read."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from .digest import Digest
 from .history import MemoryHistory
 from .model_state import ModelStateWatch
 from .outbox import Outbox
+from .pace import Pace
 from .process import ResidentMemory
 from .recorder import is_recording
 from .training_device import TrainingDevice
@@ -20,8 +21,10 @@ from .wire import Demand, decode_demand, encode_goodbye
 
 WATCH_S = 1.0
 """Between two looks of a process that does not report yet."""
-SAMPLE_S = 0.1
-_SEND_EVERY = 5
+SEND_S = 0.8
+"""Between two packets of readings: less than the second of a hub, which finds fresh ones at every tick."""
+_EARLY_S = 0.05
+"""A reading so little before the next packet is due sends it, as the clock is never met to the bit."""
 _LONGEST_WAIT_S = 0.05
 """For the sampler to be done, when another thread has something to send."""
 
@@ -37,6 +40,7 @@ class Sampler:
         clock: SystemClock,
         history: MemoryHistory,
         model: ModelStateWatch,
+        pace: Pace,
     ) -> None:
         self.outbox = Outbox()
         self.digest = Digest(self.outbox)
@@ -50,8 +54,8 @@ class Sampler:
         self._history = history
         self._model = model
         self._exchanging = threading.Lock()
-        self._ticks = 0
-        self._due_s = float("-inf")
+        self._pace = pace
+        self._send_due_s = float("-inf")
         self._slow: tuple[int | None, int | None] = (None, None)
         """Bytes pinned and resident; read as often as is sent."""
 
@@ -59,15 +63,14 @@ class Sampler:
         """Take one reading, work and send where that is due, and return the seconds until the next."""
         clock = self._clock
         now_s = clock.monotonic_s()
-        self.digest.note_sample((now_s, clock.wall_s(), self._device.take()))
-        if self._ticks % _SEND_EVERY == 0:
+        self.digest.note_sample((now_s, clock.wall_s(), self._device.read()))
+        if now_s >= self._send_due_s - _EARLY_S:
+            due_s = self._send_due_s + SEND_S
+            self._send_due_s = due_s if due_s > now_s else now_s + SEND_S
             self._slow = self._read_slow()
-            self._exchange()
-        self._ticks += 1
-        due_s = self._due_s + SAMPLE_S
-        # A steady grid; ticks that were missed are left out.
-        self._due_s = due_s if due_s > now_s else now_s + SAMPLE_S
-        return max(0.0, self._due_s - clock.monotonic_s())
+            self._exchange(now_s)
+        # Of the reading's own moment: the grid stands, so that what is late now is not later the next time.
+        return self._pace.find_next(now_s) - now_s
 
     def send_now(self) -> None:
         """Send what waits, from another thread; leave it to the sampler where that is at it."""
@@ -108,12 +111,13 @@ class Sampler:
         pinned = backend.read_pinned() if backend is not None else None
         return pinned, self.resident.read_bytes()
 
-    def _exchange(self) -> None:
+    def _exchange(self, now_s: float) -> None:
         """Send, listen and serve."""
-        packets: list[bytes] = []
         with self._exchanging:
             self._work()
-            if self.announcement.is_due(self._clock.monotonic_s()):
+            ends_read, has_risen = self.digest.take_course()
+            self._pace.judge(now_s, ends_read, has_peak_risen=has_risen)
+            if self.announcement.is_due(now_s):
                 self._device.look_again()
                 self._announce()
             self._history.end_overdue(self._device.torch)

@@ -7,6 +7,7 @@ import os
 
 from . import current, phases
 from .announcement import Announcement
+from .backends import NOTHING
 from .clock import SystemClock
 from .demands import Demands
 from .foreign import Module, Optimizer
@@ -15,21 +16,20 @@ from .guard import Guard
 from .history import MemoryHistory
 from .hooks import hook_optimizers
 from .model_state import ModelStateWatch
-from .observer import attach_observer
+from .observer import attach_observer, is_observer_settled
 from .out_of_memory import OutOfMemoryRecorder
+from .pace import Pace
 from .recorder import end_recording
 from .sampler import WATCH_S, Sampler
 from .steps import StepBoundaries
 from .thread import SamplerThread
-from .training_device import Taken, TrainingDevice, is_loader_worker
+from .training_device import TrainingDevice, is_loader_worker
 from .transport import Connection
 
 QUICK_WATCH_S = 0.1
 """Between two looks soon after the start, when a program is about to fill its device for the first time."""
 QUICK_WATCH_FOR_S = 10.0
 _CARE_EVERY_S = 1.0
-_READ_EVERY_S = 0.02
-"""Steps that end faster than this are not each accompanied by a reading in the thread that trains."""
 
 
 class Session:
@@ -62,14 +62,11 @@ class Session:
         self._boundaries = StepBoundaries()
         self._history = MemoryHistory(self._clock)
         self._model = ModelStateWatch(self._clock)
+        self._pace = Pace(self._clock.monotonic_s())
         announcement = Announcement(self._device, job)
+        connection = Connection(runtime_dir, self._clock)
         self._sampler = Sampler(
-            self._device,
-            announcement,
-            Connection(runtime_dir, self._clock),
-            self._clock,
-            self._history,
-            self._model,
+            self._device, announcement, connection, self._clock, self._history, self._model, self._pace
         )
         self._sampler.serve = Demands(self._device, self._sampler.outbox, self._history, self).serve
         self._recorder = OutOfMemoryRecorder(self._device, self._sampler, self._clock, runtime_dir)
@@ -79,7 +76,12 @@ class Session:
         self._last_read_s = float("-inf")
         self._has_stepped = False
         self._lacks_thread = False
+        self._is_observer_settled = False
         self._next_care_s = float("-inf")
+        self._quiet_until_s = float("-inf")
+        """Until when the end of a step is only counted."""
+        self._ends_alone: int | None = None
+        """`id` of the one optimizer whose every step ends one."""
         self._quick_until_s = self._clock.monotonic_s() + QUICK_WATCH_FOR_S
 
     def is_alive(self) -> bool:
@@ -98,9 +100,15 @@ class Session:
 
     def meet_optimizer(self, optimizer: Optimizer) -> None:
         """Take notice that an optimizer has stepped; called by the thread that trains."""
-        if self._boundaries.ends_with(id(optimizer)):
-            self._end_step(optimizer)
+        now_s = self._clock.monotonic_s()
+        if now_s < self._quiet_until_s and id(optimizer) == self._ends_alone:
+            # Most steps of a quick training: nothing is due but to know that one ended.
+            self._sampler.digest.note_end((now_s, self._clock.wall_s(), NOTHING))
+        elif self._boundaries.ends_with(id(optimizer)):
+            self._ends_alone = id(optimizer)
+            self._end_step(optimizer, now_s)
         else:
+            self._ends_alone = None
             self._model.note_optimizer(optimizer)
 
     def end_explicit_step(self) -> None:
@@ -108,8 +116,8 @@ class Session:
         if self._step_guard.is_shut:
             return
         try:
-            self._boundaries.is_explicit = True
-            self._end_step(None)
+            self._boundaries.is_explicit, self._ends_alone = True, None
+            self._end_step(None, self._clock.monotonic_s())
         except Exception as error:  # noqa: BLE001
             self._step_guard.count(error)
 
@@ -162,21 +170,24 @@ class Session:
         self._sampler.connection.close()
         self._sampler.resident.close()
 
-    def _end_step(self, optimizer: Optimizer | None) -> None:
-        """Note the end of a step, and no more than that in most of them."""
+    def _end_step(self, optimizer: Optimizer | None, now_s: float) -> None:
+        """Note the end of a step, with a reading where that is due, and take care once a second."""
         phases.note_training_thread()
-        now_s = self._clock.monotonic_s()
         is_care_due = now_s >= self._next_care_s or self._history.needs_steps
         if is_care_due and optimizer is not None:
             self._device.note_optimizer(optimizer)
             self._model.note_optimizer(optimizer)
-        taken: Taken = (None, None)
-        if now_s - self._last_read_s >= _READ_EVERY_S:
+        reading = NOTHING
+        if now_s - self._last_read_s >= self._pace.between_ends_s:
             self._last_read_s = now_s
-            taken = self._device.take()
-        self._sampler.digest.note_end((now_s, self._clock.wall_s(), taken))
+            reading = self._device.read()
+        self._sampler.digest.note_end((now_s, self._clock.wall_s(), reading))
         if is_care_due:
             self._take_care(now_s)
+        next_read_s = self._last_read_s + self._pace.between_ends_s
+        self._quiet_until_s = (
+            float("-inf") if self._history.needs_steps else min(next_read_s, self._next_care_s)
+        )
 
     def _take_care(self, now_s: float) -> None:
         """Do what only the thread that trains may do, and not at every step."""
@@ -203,7 +214,8 @@ class Session:
         try:
             if not self.is_reporting and not self._begin_with_reason():
                 return QUICK_WATCH_S if self._clock.monotonic_s() < self._quick_until_s else WATCH_S
-            attach_observer(self.torch)
+            if not self._is_observer_settled:
+                self._attach_observer()
             return self._sampler.tick()
         except Exception as error:  # noqa: BLE001 - a thread that dies of an exception prints it
             self._tick_guard.count(error)
@@ -213,11 +225,15 @@ class Session:
         hook_optimizers()
         if not is_loader_worker():
             # Ahead of any reason: the first allocation of all may be the one that fails.
-            attach_observer(self.torch)
+            self._attach_observer()
         if self._has_reason():
             self._device.look()
             self.is_reporting = True
         return self.is_reporting
+
+    def _attach_observer(self) -> None:
+        attach_observer(self.torch)
+        self._is_observer_settled = is_observer_settled(self.torch)
 
     def _has_reason(self) -> bool:
         """Tell whether this process is one that trains, or was asked for."""
@@ -243,7 +259,8 @@ def start_session(torch: Module, runtime_dir: str, job: str | None, is_explicit:
         session = current.session = Session(torch, runtime_dir, job, is_explicit)
         atexit.unregister(_end_at_exit)
         atexit.register(_end_at_exit)
-    session.torch = torch
+    if session.torch is not torch:
+        session.torch, session._is_observer_settled = torch, False
     session.is_explicit = session.is_explicit or is_explicit
     session.start()
 

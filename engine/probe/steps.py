@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .backends import NOTHING, Reading
+from .backends import Reading
 from .wire import StepRow
 
 
@@ -47,50 +47,73 @@ class StepBoundaries:
 class StepWatch:
     """Makes steps of their ends and of the samples between them, both taken in the order of time.
 
-    The floor is the lesser of the readings at both ends, which repeats to the byte in a steady job; samples
-    fall anywhere and would make it tremble. The peak is exact where the allocator's own peak, which covers
-    the life of the process, rose within the step; else the most that was sampled is a lower bound.
+    The floor is the lesser of the readings at both ends, or the one of the two that was read. It repeats to
+    the byte in a steady job; samples fall anywhere and would make it tremble. The peak is exact where the
+    allocator's own peak, which covers the life of the process, rose between two readings of the step, the
+    second of them at its end; else the most that was sampled is a lower bound. A rise between two readings
+    with an end between them that was not read may be of either step: it is told of the later, as a bound.
     """
 
     def __init__(self) -> None:
         self.index = 0
         """Of the newest step that ended."""
+        self.has_peak_risen = False
+        """Whether the allocator's peak has risen within a step since this was set to False last."""
+        self.ends_read = 0
+        """Ends of steps that came with a reading."""
         self._began_s: float | None = None
-        self._began = NOTHING
+        self._floor: int | None = None
+        """Allocated bytes at the end of the step before, or None where that was not read."""
         self._sampled: int | None = None
-        """Most allocated bytes sampled since the step began."""
+        """Most allocated bytes known of since the step began."""
         self._was_reset = False
         """Whether the allocator's peak was seen to fall since the step began: the program reset it."""
+        self._first_peak: int | None = None
+        """The allocator's peak at the first reading since the step began, its beginning included."""
         self._peak: int | None = None
 
     def note_sample(self, reading: Reading) -> None:
         """Take what was read between two ends."""
-        peak, allocated = reading.peak_bytes, reading.allocated_bytes
-        if peak is not None:
-            self._was_reset = self._was_reset or peak < (self._peak or 0)
-            self._peak = peak
-        if allocated is not None:
-            self._sampled = allocated if self._sampled is None else max(self._sampled, allocated)
+        if reading.peak_bytes is not None:
+            self._note_peak(reading.peak_bytes)
+        self._note_bytes(reading.allocated_bytes)
 
     def end(self, ended: StepEnd) -> StepRow:
         """Return the step that ended, and begin the next."""
-        reading = ended.reading
+        reading, allocated = ended.reading, ended.reading.allocated_bytes
         self.note_sample(reading)
         self.index += 1
         duration_s = None if self._began_s is None else ended.monotonic_s - self._began_s
-        peak, is_exact = self._find_peak(reading)
-        row = (self.index, ended.wall_s, duration_s, self._find_floor(reading), peak, is_exact)
-        self._began_s, self._began = ended.monotonic_s, reading
-        self._sampled, self._was_reset = reading.allocated_bytes, False
+        is_exact = self._is_exact(reading.peak_bytes)
+        peak = reading.peak_bytes if is_exact else self._sampled
+        row = (self.index, ended.wall_s, duration_s, _lesser(self._floor, allocated), peak, is_exact)
+        self.ends_read += allocated is not None
+        self._began_s, self._floor, self._sampled = ended.monotonic_s, allocated, allocated
+        self._first_peak, self._was_reset = reading.peak_bytes, False
         return row
 
-    def _find_floor(self, ended: Reading) -> int | None:
-        ends = [it for it in (self._began.allocated_bytes, ended.allocated_bytes) if it is not None]
-        return min(ends, default=None)
+    def _note_peak(self, peak: int) -> None:
+        before = self._peak
+        if before is not None and peak < before:
+            self._was_reset = True
+        elif before is not None and peak > before and self.index:
+            self.has_peak_risen = True
+            if self._first_peak is None:
+                self._note_bytes(peak)
+        if self._first_peak is None:
+            self._first_peak = peak
+        self._peak = peak
 
-    def _find_peak(self, ended: Reading) -> tuple[int | None, bool]:
-        before, after = self._began.peak_bytes, ended.peak_bytes
-        has_risen = before is not None and after is not None and after > before
-        if has_risen and not self._was_reset and (self._sampled or 0) <= (after or 0):
-            return after, True
-        return self._sampled, False
+    def _note_bytes(self, allocated: int | None) -> None:
+        if allocated is not None and (self._sampled is None or allocated > self._sampled):
+            self._sampled = allocated
+
+    def _is_exact(self, peak: int | None) -> bool:
+        if peak is None or self._first_peak is None or self._was_reset:
+            return False
+        return peak > self._first_peak and peak >= (self._sampled or 0)
+
+
+def _lesser(before: int | None, after: int | None) -> int | None:
+    known = [each for each in (before, after) if each is not None]
+    return min(known, default=None)

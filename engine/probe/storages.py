@@ -28,6 +28,8 @@ class StorageBytes:
         self._met: set[Any] = set()
         torch = sys.modules.get("torch")
         self._plain = _find_plain_types(torch)
+        fake = getattr(sys.modules.get("torch._subclasses.fake_tensor"), "FakeTensor", None)
+        self._fake: tuple[Foreign, ...] = () if fake is None else (fake,)
         self._strided: Foreign = getattr(torch, "strided", None)
 
     def add(self, name: str, tensor: Tensor) -> None:
@@ -51,11 +53,24 @@ class StorageBytes:
         except (NotImplementedError, RuntimeError):
             # As of MKL-DNN: its memory is not PyTorch's to tell.
             return None
-        key = (storage.data_ptr() if type(tensor) in self._plain else 0) or _identify(storage)
+        key = self._identify(tensor, storage)
         if key in self._met:
             return 0
         self._met.add(key)
         return int(storage.nbytes())
+
+    def _identify(self, tensor: Tensor, storage: Storage) -> Foreign:
+        """Return what tells a storage from others: its address, and its own object where it has no memory.
+
+        To ask a fake one for its address makes PyTorch warn. It lies on the device `meta`, or on a simulated
+        card by what it says.
+        """
+        is_plain = type(tensor) in self._plain
+        if is_plain or not (isinstance(tensor, self._fake) or storage.device.type == "meta"):
+            address = storage.data_ptr()
+            if address:
+                return address
+        return ("storage", getattr(storage, "_cdata", id(storage)))
 
     def _list_parts(self, tensor: Tensor) -> list[Tensor] | None:
         """Return the tensors that this one is made of, or None where it is of one piece."""
@@ -76,15 +91,3 @@ def _find_plain_types(torch: Module) -> set[Foreign]:
     """Return the types of tensors that are neither wrappers nor fake: most, and quicker to look at."""
     neural = getattr(torch, "nn", None)
     return {getattr(torch, "Tensor", None), getattr(neural, "Parameter", None)}
-
-
-def _identify(storage: Storage) -> Foreign:
-    """Return what tells a storage from others: its address, and its own object where it has no memory.
-
-    Fake tensors lie on the device `meta`; to ask them for an address makes PyTorch print a warning.
-    """
-    if storage.device.type != "meta":
-        address = storage.data_ptr()
-        if address:
-            return address
-    return ("storage", getattr(storage, "_cdata", id(storage)))

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from functools import partial
+from typing import Any, Callable
 
-from .backends import Backend, HostBackend, find_backend
+from .backends import NOTHING, Backend, HostBackend, Reading, find_backend
 from .foreign import Foreign, Module, Optimizer
-
-Taken = tuple["Backend | None", Foreign]
-"""What an allocator said at one moment, and the backend that understands it."""
 
 
 class TrainingDevice:
@@ -27,6 +25,8 @@ class TrainingDevice:
         self.index: int | None = None
         self.meshes: tuple[Any, ...] = ()
         """The device mesh of the parameters, where they are laid out on one."""
+        self.read: Callable[[], Reading] = _read_nothing
+        """Returns what the allocator says."""
         self._device: Any = None
 
     @property
@@ -52,17 +52,13 @@ class TrainingDevice:
             named = self._device.index if type_ == backend.device_type else None
             self.index = backend.find_device() if named is None else named
             self.backend = backend
+            self.read = partial(backend.read, self.index)
         return backend is not None
 
     def look_again(self) -> None:
         """Look whether a process that seemed to train on the host has turned to a device."""
         if self.backend is None or isinstance(self.backend, HostBackend) or self.index is None:
             self.look()
-
-    def take(self) -> Taken:
-        """Return what the allocator says, and who understands it."""
-        backend = self.backend
-        return backend, (None if backend is None else backend.take(self.index))
 
     def describe_others(self) -> str | None:
         """Name in one sentence the devices that hold bytes and are not followed, or return None."""
@@ -74,6 +70,10 @@ class TrainingDevice:
             return None
         verb = "is" if len(others) == 1 else "are"
         return f"also holds {', '.join(others)}, which {verb} not followed"
+
+
+def _read_nothing() -> Reading:
+    return NOTHING
 
 
 def _format(bytes_: int) -> str:

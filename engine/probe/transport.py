@@ -44,7 +44,11 @@ class Connection:
         return self._socket is not None
 
     def open(self) -> bool:
-        """Connect where that is due, and tell whether a new connection stands."""
+        """Connect where that is due, and tell whether a new connection stands.
+
+        Comes before whatever is sent or received in one go, for it also makes sure that the socket is ours.
+        """
+        self._let_go_of_foreign()
         if self._socket is not None or self._clock.monotonic_s() < self._next_try_s:
             return False
         try:
@@ -62,7 +66,6 @@ class Connection:
 
     def send(self, packet: bytes) -> bool:
         """Hand one packet over; False where the hub has no room for it or is gone."""
-        self._let_go_of_foreign()
         if self._socket is None:
             return False
         try:
@@ -77,7 +80,6 @@ class Connection:
     def receive(self) -> list[bytes]:
         """Return the packets that have arrived."""
         packets: list[bytes] = []
-        self._let_go_of_foreign()
         while self._socket is not None and len(packets) < _MOST_DEMANDS:
             try:
                 packet = self._socket.recv(MAX_PACKET_BYTES, socket.MSG_DONTWAIT)

@@ -55,13 +55,13 @@ def encode_readings(
     rows: Sequence[ReadingRow], dropped: int, phase: str | None, memory_history: str
 ) -> bytes:
     """Return the packet of some readings, oldest first."""
-    fields = {"rows": rows, "dropped": dropped, "phase": _clean(phase), "memory_history": memory_history}
-    return _encode("readings", fields)
+    rest = {"dropped": dropped, "phase": _clean(phase), "memory_history": memory_history}
+    return _encode_rows("readings", rows, "," + _encoder.encode(rest)[1:])
 
 
 def encode_steps(rows: Sequence[StepRow]) -> bytes:
     """Return the packet of some steps that ended, oldest first."""
-    return _encode("steps", {"rows": rows})
+    return _encode_rows("steps", rows, "}")
 
 
 def encode_model_state(state: dict[str, int | None]) -> bytes:
@@ -120,6 +120,20 @@ def _encode(kind: str, fields: dict[str, Any]) -> bytes:
     """Return a packet; NaN and infinity, which JSON lacks, are refused by an exception."""
     content = {"v": PROTOCOL, "kind": kind, **fields}
     return _encoder.encode(content).encode("ascii")
+
+
+def _encode_rows(kind: str, rows: Sequence[tuple[Any, ...]], tail: str) -> bytes:
+    """Return a packet of rows: of numbers, truths and None, which Python writes as JSON does but for names.
+
+    It takes half as long as the encoder, of what the probe does most.
+    """
+    written = repr(list(rows)).replace(", ", ",").replace("(", "[").replace(")", "]")
+    written = written.replace("None", "null")
+    if kind == "steps":
+        written = written.replace("True", "true").replace("False", "false")
+    if "n" in written.replace("null", ""):
+        raise ValueError(f"a row holds what JSON lacks: {written[:200]}")
+    return f'{{"v":{PROTOCOL},"kind":"{kind}","rows":{written}{tail}'.encode("ascii")
 
 
 def _clean(value: Foreign, longest: int = _LONGEST_TEXT) -> Foreign:

@@ -17,7 +17,7 @@ from .messages import (
 )
 
 STALE_AFTER_S = 3.0
-"""A probe sends twice a second; one that has missed six turns is held up."""
+"""A probe sends every 0.8 s; one that has missed three turns is held up."""
 MAX_TEXT_CHARS = 1024
 MAX_NOTES = 8
 

@@ -12,19 +12,13 @@ from tests.probe.hub import listen
 from tests.probe.stand_in import MIB, StandInCuda, StandInOptimizer, make_torch
 from tests.waiting import wait_until
 from vramscope.engine.probe import current
-from vramscope.engine.probe.backends import NOTHING, Reading, find_backend
+from vramscope.engine.probe.backends import NOTHING, find_backend
 from vramscope.engine.probe.backends.reading import flatten, read_flat, read_nested
 from vramscope.engine.probe.device_identity import find_capacity, identify_device
 from vramscope.engine.probe.sampler import WATCH_S
 from vramscope.engine.probe.session import Session
 from vramscope.engine.probe.training_device import TrainingDevice
 from vramscope.engine.ranks.messages import Hello
-
-
-def read(device: TrainingDevice) -> Reading:
-    backend, taken = device.take()
-    assert backend is not None
-    return backend.understand(taken)
 
 
 def test_nothing_is_asked_before_the_program_has_initialised_the_device() -> None:
@@ -70,7 +64,7 @@ def test_the_device_is_that_of_the_parameters_else_the_one_that_holds_most() -> 
     assert device.look()
     assert device.index == 3
     device.note_optimizer(StandInOptimizer(index=1))
-    assert (device.index, read(device).allocated_bytes) == (1, MIB)
+    assert (device.index, device.read().allocated_bytes) == (1, MIB)
 
 
 def test_parameters_that_are_offloaded_to_the_host_do_not_hide_the_device() -> None:
@@ -197,9 +191,9 @@ def test_an_allocator_that_refused_once_is_asked_again() -> None:
     plug_in(cuda)
     backend = find_backend(make_torch(cuda), "cuda")
     assert backend is not None
-    backend.take(0)
+    assert backend.read(0) == NOTHING
     assert backend.note() is not None
-    backend._nested = answer  # type: ignore[attr-defined]
+    backend._ask = answer  # type: ignore[attr-defined]
     assert backend.read(0).allocated_bytes == MIB
     assert backend.note() is None
 

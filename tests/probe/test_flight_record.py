@@ -175,6 +175,21 @@ def test_an_allocator_that_may_call_with_its_lock_held_is_not_observed(
     assert "leave no record" in note
 
 
+def test_an_allocator_that_takes_no_observer_is_told_once_and_raises_nothing(
+    session: Session, cuda: StandInCuda
+) -> None:
+    torch = make_torch(cuda)
+
+    def refuse(_: object) -> None:
+        raise RuntimeError("CUDAPluggableAllocator does not yet support attachOutOfMemoryObserver")
+
+    torch._C._cuda_attach_out_of_memory_observer = refuse
+    assert not attach_observer(torch)
+    assert not attach_observer(torch)
+    (note,) = current.failures
+    assert "takes no observer" in note
+
+
 def test_a_ctrl_c_that_falls_into_the_record_reaches_the_program_and_not_the_allocator(
     session: Session, flights: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

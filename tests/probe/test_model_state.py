@@ -79,6 +79,21 @@ def test_wrappers_and_tensors_without_memory_are_counted_by_what_is_inside() -> 
         assert state["parameters_bytes"] == numbers * FLOAT_BYTES
 
 
+@pytest.mark.filterwarnings("error")
+def test_fake_tensors_that_say_they_lie_on_a_card_are_counted_without_a_warning(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        fakes = [torch.nn.Parameter(torch.empty(1000, 1000)) for _ in range(2)]
+    optimizer = torch.optim.SGD(fakes, lr=0.1)
+    monkeypatch.setattr(torch.UntypedStorage, "device", property(lambda _: torch.device("cuda", 0)))
+    state = measure(optimizer)
+    assert state is not None
+    assert state["parameters_bytes"] == 2_000_000 * FLOAT_BYTES
+
+
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_gradients_per_sample_of_opacus_are_counted_where_they_are() -> None:
     opacus = pytest.importorskip("opacus")

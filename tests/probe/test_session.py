@@ -13,7 +13,8 @@ from tests.probe.stand_in import MIB, StandInOptimizer, make_segment
 from tests.probe.watched import Watched
 from tests.waiting import wait_until
 from vramscope.engine.probe import current
-from vramscope.engine.probe.sampler import SAMPLE_S, WATCH_S
+from vramscope.engine.probe.pace import SAMPLE_S
+from vramscope.engine.probe.sampler import SEND_S, WATCH_S
 from vramscope.engine.probe.session import QUICK_WATCH_FOR_S, QUICK_WATCH_S
 from vramscope.engine.ranks.messages import (
     Hello,
@@ -22,6 +23,7 @@ from vramscope.engine.ranks.messages import (
     Readings,
     SegmentsPart,
 )
+from vramscope.engine.ranks.roster import DRAIN_INTERVAL_S
 
 
 def test_it_looks_often_at_first_then_once_a_second_until_there_is_a_reason(watched: Watched) -> None:
@@ -66,14 +68,17 @@ def test_a_process_that_reports_before_its_device_is_initialised_is_observed_fro
     assert len(watched.cuda.observers) == 1
 
 
-def test_ten_readings_a_second_go_out_twice_a_second(watched: Watched, hub: ListeningHub) -> None:
+def test_ten_readings_a_second_go_out_so_often_that_every_tick_of_a_hub_finds_some(
+    watched: Watched, hub: ListeningHub
+) -> None:
     watched.cuda.allocate(8 * MIB)
     watched.cuda.pinned = 3 * MIB
-    watched.tick(11)
+    watched.tick(17)
     hub.wait_for(Readings, 3)
-    assert [len(message.rows) for message in hub.of(Readings)] == [1, 5, 5]
+    assert SEND_S < DRAIN_INTERVAL_S
+    assert [len(message.rows) for message in hub.of(Readings)] == [1, 8, 8]
     times = [row[0] for row in hub.readings()]
-    assert times == pytest.approx([times[0] + number / 10 for number in range(11)])
+    assert times == pytest.approx([times[0] + number / 10 for number in range(17)])
     _, allocated, requested, active, reserved, split, retries, ooms, pinned, resident = hub.readings()[-1]
     assert (allocated, requested, active, reserved) == (8 * MIB,) * 4
     assert (split, retries, ooms, pinned) == (0, 0, 0, 3 * MIB)
@@ -198,7 +203,7 @@ def test_a_recording_that_runs_when_the_probe_leaves_is_ended_by_the_thread_that
     watched.tick()
     hub.wait_for(Hello)
     hub.ask_for("detach")
-    watched.tick(6)
+    watched.tick(10)
     assert hub.wait_for_goodbye().reason == "detached"
     assert watched.cuda.is_recording
     import sys

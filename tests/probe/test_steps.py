@@ -1,6 +1,6 @@
 """Where steps end, how long they last, and which figures of them are exact."""
 
-from vramscope.engine.probe.backends import NOTHING, Backend, Reading
+from vramscope.engine.probe.backends import NOTHING, Reading
 from vramscope.engine.probe.digest import Digest
 from vramscope.engine.probe.outbox import Outbox
 from vramscope.engine.probe.steps import StepBoundaries, StepEnd, StepWatch
@@ -9,13 +9,6 @@ from vramscope.engine.probe.wire import StepRow
 
 def at(allocated: int, peak: int) -> Reading:
     return Reading(allocated_bytes=allocated, peak_bytes=peak)
-
-
-class Saying(Backend):
-    """A backend that is handed readings as they are."""
-
-    def understand(self, taken: Reading) -> Reading:
-        return taken
 
 
 def end(watch: StepWatch, reading: Reading, monotonic_s: float = 5.0, wall_s: float = 7.0) -> StepRow:
@@ -47,11 +40,10 @@ def test_durations_are_monotonic_and_ends_are_wall_time() -> None:
 def test_samples_and_ends_are_taken_in_the_order_of_time() -> None:
     outbox = Outbox()
     digest = Digest(outbox)
-    says = Saying()
-    digest.note_end((1.0, 101.0, (says, at(100, 900))))
-    digest.note_end((3.0, 103.0, (says, at(120, 900))))
-    digest.note_sample((2.0, 102.0, (says, at(400, 900))))
-    digest.note_sample((3.5, 103.5, (says, at(800, 900))))
+    digest.note_end((1.0, 101.0, at(100, 900)))
+    digest.note_end((3.0, 103.0, at(120, 900)))
+    digest.note_sample((2.0, 102.0, at(400, 900)))
+    digest.note_sample((3.5, 103.5, at(800, 900)))
     digest.work((None, None), None)
     assert [(step[0], step[4]) for step in digest.recent.steps] == [(1, 100), (2, 400)]
     assert [(row[0], row[1], row[-1]) for row in digest.recent.rows()] == [(102.0, 400, 1), (103.5, 800, 2)]
@@ -79,6 +71,36 @@ def test_a_peak_that_the_program_reset_within_the_step_is_not_called_exact() -> 
     watch.note_sample(at(450, 500))
     watch.note_sample(at(100, 100))
     assert end(watch, at(120, 700))[3:] == (100, 450, False)
+
+
+def test_a_peak_that_rose_after_a_reading_of_the_step_is_exact_though_its_beginning_was_not_read() -> None:
+    watch = StepWatch()
+    end(watch, at(100, 100))
+    end(watch, NOTHING)
+    watch.note_sample(at(150, 400))
+    assert end(watch, at(120, 900))[3:] == (120, 900, True)
+
+
+def test_a_peak_between_two_readings_with_an_unread_end_between_is_told_once_as_a_bound() -> None:
+    watch = StepWatch()
+    end(watch, at(100, 500))
+    assert end(watch, NOTHING)[3:] == (100, 100, False)
+    assert end(watch, at(120, 900))[3:] == (120, 900, False)
+    assert end(watch, at(120, 900))[3:] == (120, 120, False)
+
+
+def test_the_course_tells_ends_that_were_read_and_peaks_that_rose_within_steps() -> None:
+    digest = Digest(Outbox())
+    digest.note_sample((0.5, 100.5, at(300, 300)))
+    digest.note_sample((0.6, 100.6, at(400, 400)))
+    digest.note_end((1.0, 101.0, at(100, 400)))
+    digest.note_end((2.0, 102.0, NOTHING))
+    digest.work((None, None), None)
+    assert digest.take_course() == (1, False)
+    digest.note_end((3.0, 103.0, at(100, 900)))
+    digest.work((None, None), None)
+    assert digest.take_course() == (1, True)
+    assert digest.take_course() == (0, False)
 
 
 def test_the_first_step_has_no_beginning_and_no_exact_peak() -> None:

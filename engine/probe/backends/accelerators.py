@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..foreign import Foreign, Module
+from ..foreign import Module
 from .backend import Backend
 from .reading import NOTHING, Reading, read_flat
 
@@ -35,13 +35,9 @@ class AcceleratorBackend(Backend):
                 return index
         return None
 
-    def take(self, device: int | None) -> Foreign:
-        """Return what `torch.accelerator.memory_stats` says; it is empty before the first allocation."""
-        return None if device is None else self._accelerator.memory_stats(device)
-
-    def understand(self, taken: Foreign) -> Reading:
-        """Return the reading in flat statistics."""
-        return read_flat(taken) if taken else NOTHING
+    def read(self, device: int | None) -> Reading:
+        """Return what `torch.accelerator.memory_stats` says; nothing before the first allocation."""
+        return NOTHING if device is None else read_flat(self._accelerator.memory_stats(device))
 
     def read_statistics(self, device: int | None) -> dict[str, Any]:
         """Return every statistic of the allocator, flat."""
@@ -69,11 +65,7 @@ class MetalBackend(Backend):
         """Return the only ordinal there is."""
         return 0
 
-    def take(self, device: int | None) -> Foreign:
-        """Return allocated bytes and the driver's, which include the cache."""
-        return self.module.current_allocated_memory(), self.module.driver_allocated_memory()
-
-    def understand(self, taken: Foreign) -> Reading:
-        """Return the two figures there are."""
-        allocated, reserved = taken
-        return Reading(allocated_bytes=int(allocated), reserved_bytes=int(reserved))
+    def read(self, device: int | None) -> Reading:
+        """Return allocated bytes, and the driver's, which include the cache."""
+        allocated, held = self.module.current_allocated_memory(), self.module.driver_allocated_memory()
+        return Reading(allocated_bytes=int(allocated), reserved_bytes=int(held))

@@ -33,12 +33,14 @@ class AllocatorBackend(Backend):
         self.module = module
         self.name = name
         self.device_type = device_type
-        self._nested = getattr(module, "memory_stats_as_nested_dict", None)
-        self._flat = getattr(module, "memory_stats", None)
+        nested = getattr(module, "memory_stats_as_nested_dict", None)
+        self._ask: Foreign = getattr(module, "memory_stats", _say_nothing) if nested is None else nested
+        self._understand = read_flat if nested is None else read_nested
         self._refusals = 0
         self._pinned = _find_pinned(module)
         self._is_asynchronous = _is_asynchronous(module)
         self._is_expandable = _EXPANDABLE in allocator_settings().lower().replace(" ", "")
+        self._is_partial = self._is_asynchronous or self._is_expandable
 
     def is_in_use(self) -> bool:
         """Tell whether any device holds bytes of this process, or the allocator will not say."""
@@ -63,28 +65,22 @@ class AllocatorBackend(Backend):
         held = {index: it.reserved_bytes or it.allocated_bytes or 0 for index, it in readings.items()}
         return {index: bytes_ for index, bytes_ in held.items() if bytes_}
 
-    def take(self, device: int | None) -> Foreign:
-        """Return the statistics of a device, nested where there are such; None where they are refused.
+    def read(self, device: int | None) -> Reading:
+        """Return the figures of a reading; those that nobody counts are left out.
 
-        An allocator that is plugged in (`torch.cuda.memory.CUDAPluggableAllocator`, as that of RMM) raises
-        a RuntimeError.
+        The figures are taken out at once, while the dicts that PyTorch made are in the caches: to keep those
+        and let them go later costs as much again as to make them.
         """
-        ask = self._flat if self._nested is None else self._nested
-        if device is None or ask is None or self._refusals >= _MOST_REFUSALS:
-            return None
-        try:
-            said = ask(device)
-        except RuntimeError:
-            self._refusals += 1
-            return None
-        self._refusals = 0
-        return said
-
-    def understand(self, taken: Foreign) -> Reading:
-        """Return the figures of a reading; those that nobody counts are left out."""
-        if not taken:
+        if device is None:
             return NOTHING
-        return self._correct(read_flat(taken) if self._nested is None else read_nested(taken))
+        try:
+            reading = self._understand(self._ask(device))
+        except RuntimeError:
+            self._note_refusal()
+            return NOTHING
+        if self._refusals and self._ask is not _say_nothing:
+            self._refusals = 0
+        return self._correct(reading) if self._is_partial else reading
 
     def read_pinned(self) -> int | None:
         """Return bytes of pinned host memory that the caching host allocator holds, in use or cached.
@@ -108,8 +104,11 @@ class AllocatorBackend(Backend):
 
     def read_statistics(self, device: int | None) -> dict[str, Any]:
         """Return every statistic of the allocator, flat."""
-        said = self.take(device)
-        return flatten(said) if said else {}
+        try:
+            return {} if device is None else flatten(self._ask(device))
+        except RuntimeError:
+            self._note_refusal()
+            return {}
 
     def note(self) -> str | None:
         """Say where the allocator leaves figures out."""
@@ -118,6 +117,15 @@ class AllocatorBackend(Backend):
         if self._is_asynchronous:
             return "the allocator is cudaMallocAsync, which tells allocated and reserved bytes only"
         return None
+
+    def _note_refusal(self) -> None:
+        """Count a RuntimeError: what an allocator that is plugged in raises.
+
+        As that of RMM, by `torch.cuda.memory.CUDAPluggableAllocator`.
+        """
+        self._refusals += 1
+        if self._refusals >= _MOST_REFUSALS:
+            self._ask = _say_nothing
 
     def _correct(self, reading: Reading) -> Reading:
         """Take out figures that are 0 because nobody counts them."""
@@ -136,6 +144,10 @@ def allocator_settings() -> str:
     """Return the settings of PyTorch's allocator in the environment, or an empty text."""
     names = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
     return next((os.environ[name] for name in names if os.environ.get(name)), "")
+
+
+def _say_nothing(_device: int) -> dict[str, Any]:
+    return {}
 
 
 def _find_pinned(module: Module) -> Foreign:

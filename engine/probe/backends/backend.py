@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..foreign import Foreign, Module
+from ..foreign import Module
 from .reading import NOTHING, Reading
 
 
@@ -30,17 +30,9 @@ class Backend:
         """Return bytes that the allocator holds by ordinal, of the devices where it holds any."""
         return {}
 
-    def take(self, device: int | None) -> Foreign:
-        """Return what the allocator of a device says, as it says it."""
-        return None
-
-    def understand(self, taken: Foreign) -> Reading:
-        """Return the reading in what was taken; may be called later, in another thread."""
-        return NOTHING
-
     def read(self, device: int | None) -> Reading:
         """Return what the allocator of a device says."""
-        return self.understand(self.take(device))
+        return NOTHING
 
     def read_pinned(self) -> int | None:
         """Return bytes of pinned host memory."""

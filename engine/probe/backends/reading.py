@@ -22,10 +22,33 @@ class Reading(NamedTuple):
 
 
 NOTHING = Reading()
+_make = tuple.__new__
+"""Makes a reading of a tuple without the function that a named tuple has for it."""
 
 
 def read_nested(stats: dict[str, Any]) -> Reading:
     """Return the reading in the result of `memory_stats_as_nested_dict()`; an empty one where it is empty."""
+    try:
+        # What most statistics have, looked up at once.
+        allocated = stats["allocated_bytes"]["all"]
+        figures = (
+            allocated["current"],
+            stats["requested_bytes"]["all"]["current"],
+            stats["active_bytes"]["all"]["current"],
+            stats["reserved_bytes"]["all"]["current"],
+            stats["inactive_split_bytes"]["all"]["current"],
+            stats["num_alloc_retries"],
+            stats["num_ooms"],
+            allocated["peak"],
+            stats["allocation"]["all"]["allocated"],
+        )
+    except (KeyError, TypeError):
+        # Of an older PyTorch, or before the first allocation.
+        return _read_part(stats)
+    return _make(Reading, figures)
+
+
+def _read_part(stats: dict[str, Any]) -> Reading:
     if not stats:
         return NOTHING
     allocated = _of_all_pools(stats, "allocated_bytes")
