@@ -72,6 +72,24 @@ def test_an_agent_with_hooks_stays_light(
     assert rss_bytes <= 32 << 20
 
 
+def test_the_doctor_says_why_a_hook_is_not_told(
+    pretend_driver: PretendDriver, pretend_environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pretend_driver.add_device(used_bytes=79 * GIB)
+    with Receiver(404) as receiver:
+        monkeypatch.setenv("VRAMSCOPE_ALERTS_WEBHOOK_URL", receiver.url())
+        monkeypatch.setenv("VRAMSCOPE_ALERTS_LEVEL", "low")
+        with agent("--interval", "0.2"), connect() as client:
+            wait_until(lambda: hub_of(client).hooks and hub_of(client).hooks[0].failed, 30.0, "the failure")
+            (report,) = run("doctor", "--json").lines
+    (check,) = [check for check in report["checks"] if check["name"] == "alerts"]
+    where = f"http://127.0.0.1:{receiver.port}/…"
+    assert check["status"] == "warning"
+    assert check["found"] == f"webhook {where}: 0 delivered, 1 failed, 0 dropped"
+    assert check["advice"] == f"webhook: {where} answered 404 Not Found"
+    assert "s3cret" not in str(report)
+
+
 def test_decisions_outlive_the_agent(
     pretend_driver: PretendDriver, pretend_environment: dict[str, str], private_environment: Path
 ) -> None:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from vramscope.engine.bus.lock import holder_pid, is_hub_alive
 from vramscope.engine.errors import HubUnreachableError, RuntimeFolderError
@@ -9,6 +10,9 @@ from vramscope.engine.paths import check_private, locate_runtime_folder
 from vramscope.engine.units import format_age
 
 from .check import Check
+
+if TYPE_CHECKING:
+    from vramscope.engine.model import HubStatus
 
 AGENT_ANSWERS_WITHIN_S = 2.0
 
@@ -57,6 +61,18 @@ def examine_agent() -> Iterator[Check]:
         status = f"worker {worker.name}: {worker.state}{restarts}"
         is_well = worker.state in {"running", "starting"} and worker.reason is None
         yield Check("worker", "ok" if is_well else "warning", status, worker.reason or "")
+    yield from _examine_alerts(hub)
+
+
+def _examine_alerts(hub: "HubStatus") -> Iterator[Check]:
+    """Look at whether people are told of findings."""
+    for hook in hub.hooks:
+        counts = f"{hook.delivered} delivered, {hook.failed} failed, {hook.dropped} dropped"
+        is_well = hook.reason is None and not hook.dropped
+        found = f"{hook.name} {hook.target}: {counts}"
+        yield Check("alerts", "ok" if is_well else "warning", found, hook.reason or "")
+    for note in hub.notes:
+        yield Check("alerts", "warning", note)
 
 
 def examine_zeromq() -> Iterator[Check]:
