@@ -30,7 +30,8 @@ def plot_fragmentation(
     curves = {name: curve for name, curve in named.items() if curve is not None and curve.is_measured}
     with open_page() as page:
         axes = page.add_subplot()
-        title_axes(axes, f"GPU {show_text(figure.device)}: fragmentation", show_text(figure.subtitle))
+        name = figure.name or f"GPU {figure.device}"
+        title_axes(axes, show_text(f"{name}: fragmentation"), show_text(figure.subtitle))
         if curves:
             _draw(axes, figure, curves)
         else:

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from matplotlib.collections import QuadMesh
 
 NAME = "memory_heatmap"
+_WITHOUT = {
+    "%": "no capacity is known that memory could be a share of",
+    "GiB": "no figure of memory in this input",
+}
 _MOST_ANNOTATED = 120
 """Cells past this many are too small for their figure."""
 _MOST_ANNOTATED_COLUMNS = 16
@@ -38,7 +42,7 @@ def plot_heatmap(heat_map: HeatMap, folder: Path, formats: Sequence[FigureFormat
         if any(value is not None for row in heat_map.values for value in row):
             _draw(axes, heat_map)
         else:
-            say_unmeasured(axes, "no figure of memory in this input")
+            say_unmeasured(axes, _WITHOUT[heat_map.unit])
         return save_page(page, folder, NAME, formats)
 
 

@@ -31,7 +31,8 @@ def plot_memory_usage(
     """
     with open_page() as page:
         axes = page.add_subplot()
-        title_axes(axes, f"GPU {show_text(figure.device)}: memory", show_text(figure.subtitle))
+        name = figure.name or f"GPU {figure.device}"
+        title_axes(axes, show_text(f"{name}: memory"), show_text(figure.subtitle))
         curves = _measured(figure)
         if curves:
             _draw(axes, figure, curves)

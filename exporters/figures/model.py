@@ -35,6 +35,8 @@ class DeviceFigure(msgspec.Struct, frozen=True, kw_only=True):
     markers: tuple[Marker, ...] = ()
     subtitle: str = ""
     """What the figures are of."""
+    name: str = ""
+    """What the title calls the device, as `rank 3`; without it `GPU` and its label."""
 
 
 class FragmentationFigure(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +51,8 @@ class FragmentationFigure(msgspec.Struct, frozen=True, kw_only=True):
     subtitle: str = ""
     reason: str = ""
     """Why it was not measured, where it was not."""
+    name: str = ""
+    """What the title calls the device, as `rank 3`; without it `GPU` and its label."""
 
 
 class HeatMap(msgspec.Struct, frozen=True, kw_only=True):

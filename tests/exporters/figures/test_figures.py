@@ -192,6 +192,14 @@ def test_memory_shows_every_line_that_was_measured_and_the_findings(pages: "list
     assert axes_of(pages[0]).get_ylim()[1] == pytest.approx(16 * 1.06)
 
 
+def test_a_recorded_rank_is_called_what_it_is(pages: "list[Figure]") -> None:
+    plot_memory_usage(DeviceFigure(device="3", clock="trace", name="rank 3"), Path())
+    plot_fragmentation(
+        FragmentationFigure(device="3", clock="trace", fragmentation=None, name="rank 3"), Path()
+    )
+    assert [texts_of(page)[0] for page in pages] == ["rank 3: memory", "rank 3: fragmentation"]
+
+
 def test_a_line_that_was_not_measured_is_absent(pages: "list[Figure]") -> None:
     plot_memory_usage(
         DeviceFigure(device="0", clock="trace", used=curve(1.0, 2.0), allocated=curve(None)), Path()
@@ -249,7 +257,7 @@ def test_few_cells_are_annotated_and_many_are_not(pages: "list[Figure]") -> None
     assert texts_of(pages[1])[3:] == []
     assert pages[1].axes[1].get_ylabel() == "%"
     assert len(axes_of(pages[1]).get_yticks()) <= 32
-    assert "not measured" in texts_of(pages[2])[3]
+    assert texts_of(pages[2])[3:] == ["not measured\nno capacity is known that memory could be a share of"]
 
 
 def test_text_of_others_is_shown_and_not_set_as_a_formula(tmp_path: Path) -> None:
