@@ -11,6 +11,7 @@ from ..engine.units import format_age
 from .absence import describe_absence
 from .capacity import KIND as CAPACITY
 from .capacity import peak_bytes
+from .countdown import count_down
 from .device_names import name_devices
 from .error_words import describe_error
 from .fit import Peaks, describe_fit
@@ -21,6 +22,9 @@ from .sentence import Sentence
 from .state_words import describe_state
 
 Clause = tuple[str, ...]
+
+_PLACE = re.compile(r"\S+\.py:\d+")
+"""A line of a program."""
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -66,7 +70,7 @@ def summarize(
     risks = {device.uuid: assess_risk(device, findings, known) for device in sample.devices}
     lead = _find_lead(sample, findings)
     fit = describe_fit(sample, peaks) if lead is None else None
-    troubled, answer = [*_describe_troubled(sample.devices)], [*_describe_lead(lead, sample, findings)]
+    troubled, answer = [*_describe_troubled(sample.devices)], [*_describe_lead(lead, sample, findings, known)]
     if lead is None:
         answer = [fit] if fit is not None else [*describe_state(sample, findings, risks, known)]
     clauses = (*answer, *troubled) if sample.clock == "trace" else (*troubled, *answer)
@@ -117,14 +121,17 @@ def _weigh(finding: Finding) -> tuple[bool, int, bool, int, float]:
     return finding.kind in DECISIVE, severity, finding.kind == "oom", peak, finding.opened_s
 
 
-def _describe_lead(lead: Finding | None, sample: Sample, findings: Sequence[Finding]) -> Iterator[Clause]:
+def _describe_lead(
+    lead: Finding | None, sample: Sample, findings: Sequence[Finding], assessments: Sequence[Assessment] = ()
+) -> Iterator[Clause]:
     if lead is None:
         return
     if lead.kind == OOM_MET:
         yield describe_error(lead, sample)
     else:
         leak = describe_leak(findings, lead.device_uuid) if lead.kind == "oom" else None
-        yield _shorten_title(lead.title, None if leak is None else leak.place)
+        title = count_down(lead, assessments, sample.time_s) if lead.kind == "oom" else lead.title
+        yield _shorten_title(title, None if leak is None else leak.place)
     above = {finding.device_uuid for finding in findings if finding.kind == CAPACITY and finding.is_open}
     if lead.kind == CAPACITY and len(above) > 1:
         yield (f"{len(above):,} of {len(sample.devices):,} ranks were above it", "")
@@ -137,11 +144,13 @@ def _shorten_title(title: str, suspected: str | None = None) -> Clause:
     is all that is left of the cause, and figures stand closer.
     """
     if suspected is not None and suspected not in title:
-        title = f"{title}, at {suspected}"
+        title = f"{title}, kept at {suspected}"
     plain = re.sub(r"\s*\([^()]*\d[^()]*%[^()]*\)", "", title)
     without_tail = plain.rsplit(", ", 1)[0] if ": " in plain.rsplit(", ", 1)[0] else plain
     head, _, cause = plain.partition(": ")
-    brief, place = _abbreviate(head), re.search(r"\S+\.py:\d+", cause)
+    brief, place = _abbreviate(head), _PLACE.search(cause)
+    if place:
+        without_tail = f"{head}: {next(part for part in cause.split(', ') if _PLACE.search(part))}"
     tail = (f"{brief}: {place[0].rstrip(',;.')}", brief) if place else (head, brief)
     return tuple(dict.fromkeys((title, plain, without_tail, *tail)))
 

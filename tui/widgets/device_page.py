@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import msgspec
 from textual.binding import Binding
 
+from ...analyzers.countdown import count_down
 from ...analyzers.risk import doubt_silent
 from ...engine.bus.snapshot import Snapshot
 from ...engine.history import History
@@ -204,11 +206,18 @@ class _Sections:
 
     def _findings(self) -> list[Line]:
         found: Sequence[Finding] = [
-            finding
+            self._as_of_now(finding)
             for finding in self._content.snapshot.findings
             if finding.device_uuid == self._view.device.uuid
         ]
         return draw_findings(found, self._view.clock, self._width, self._glyphs)
+
+    def _as_of_now(self, finding: Finding) -> Finding:
+        snapshot = self._content.snapshot
+        if finding.kind != "oom" or not finding.is_open or snapshot.sample is None:
+            return finding
+        title = count_down(finding, snapshot.assessments, snapshot.sample.time_s)
+        return msgspec.structs.replace(finding, title=title)
 
     def _forecast(self, rank: RankSample | None) -> list[Line]:
         snapshot = self._content.snapshot
