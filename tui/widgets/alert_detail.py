@@ -115,8 +115,8 @@ class AlertDetail(LinePage):
     def _draw_head(self, row: AlertRow, room: int) -> Iterator[Line]:
         finding, clock = row.finding, self._content.clock
         for number, text in enumerate(wrap_words(finding.title, room)):
-            mark = f" {self._glyphs.risk(finding.severity)} " if number == 0 else INDENT
-            yield [Span(mark, finding.severity), Span(text, "strong")]
+            mark = self._glyphs.risk(finding.severity) if number == 0 else " "
+            yield [Span(" "), Span(mark, finding.severity), Span(" "), Span(text, "strong")]
         since = f"opened {format_time(finding.opened_s, clock)}"
         if finding.closed_s is not None:
             lasted = format_age(max(0.0, finding.closed_s - finding.opened_s))

@@ -22,7 +22,7 @@ from .title_line import format_time
 
 KIND_FROM_CELLS, STATE_FROM_CELLS = 140, 60
 """Widths from which a row has a column of its own for the kind, and says when it closed."""
-SHORT_STATE_CELLS = 6
+SHORT_STATE_CELLS, SEVERITY_CELLS = 6, 9
 SHORT_TIME_CELLS = 6
 SHORT_STATES = {"open": "open", "acknowledged": "seen", "muted": "muted", "closed": "closed"}
 
@@ -122,9 +122,10 @@ class AlertList(LinePage):
     def _draw_row(self, row: AlertRow, state: str, width: int, cells: _Cells, *, is_selected: bool) -> Line:
         """Return one finding; what nobody needs to look at is dim, and a word says why."""
         finding, role = row.finding, _dimmed(row)
-        mark = f"{self._glyphs.risk(finding.severity)} {finding.severity:<9}"
+        mark = f"{self._glyphs.risk(finding.severity)} {finding.severity}"
+        gap = " " * (SEVERITY_CELLS - len(finding.severity))
         edge = Span(self._glyphs.selected if is_selected else " ", "accent")
-        line = [edge, Span(mark, "muted" if row.is_dimmed else finding.severity)]
+        line = [edge, Span(mark, "muted" if row.is_dimmed else finding.severity), Span(gap)]
         if width < STATE_FROM_CELLS:
             opened = self._moment(finding.opened_s)[:SHORT_TIME_CELLS].removesuffix(":")
             short = SHORT_STATES[row.stage].ljust(SHORT_STATE_CELLS)
