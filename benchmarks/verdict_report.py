@@ -43,7 +43,7 @@ _CELLS: dict[str, Callable[[Score], str]] = {
     "OOM recall 5 min before": lambda it: format_number(it.recall_at(300.0), 3),
     "life left at first call, median": lambda it: format_number(median(it.leads) if it.leads else None, 2),
     "… tenth percentile": lambda it: format_number(
-        quantiles(it.leads, n=10)[0] if len(it.leads) > 1 else None
+        quantiles(it.leads, n=10, method="inclusive")[0] if len(it.leads) > 1 else None
     ),
     "time error at 10 % of life": lambda it: _format_error(it.error_at(0.1)),
     "… 50 %": lambda it: _format_error(it.error_at(0.5)),

@@ -39,7 +39,9 @@ def main() -> int:
     tasks = [(options.split, at, seed) for at, family in enumerate(families) for seed in range(family.seeds)]
     if options.family:
         tasks = [task for task in tasks if families[task[1]].name in options.family]
-    watched = list(watch_all(tasks[:: QUICK if options.quick else 1], options.jobs))
+    tasks = order_evenly(tasks)[: -(-len(tasks) // QUICK) if options.quick else None]
+    watched = list(watch_all(tasks, options.jobs, options.within))
+    print(f"{len(watched)} of {len(tasks)} runs\n")
     outside = [] if options.family else watch_outside(is_scored=options.split == "scored")
     speed = None if options.family else measure_speed()
     report(watched, outside, speed, options, time.monotonic() - started_s)
@@ -55,20 +57,36 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--split", choices=SPLITS, default="scored", help="which families (scored)")
     parser.add_argument("--quick", action="store_true", help=f"each {QUICK}th run: about a minute")
     parser.add_argument("--jobs", type=int, default=2, help="processes that watch runs (2)")
+    parser.add_argument("--within", type=float, default=float("inf"), help="stop after so many seconds")
     parser.add_argument("--family", nargs="+", help="only these families, without JSON")
     parser.add_argument("--errors", action="store_true", help="list each thing that went wrong")
     return parser.parse_args()
 
 
-def watch_all(tasks: Sequence[Task], jobs: int) -> Iterator[Watched]:
-    """Yield what became of each run, in the order of the tasks; progress goes to stderr."""
-    context = multiprocessing.get_context("spawn")
+def order_evenly(tasks: Sequence[Task]) -> list[Task]:
+    """Return the tasks in an order of which any beginning holds every family alike."""
+    return [task for start in range(QUICK) for task in tasks[start::QUICK]]
+
+
+def watch_all(tasks: Sequence[Task], jobs: int, within_s: float) -> Iterator[Watched]:
+    """Yield what became of each run, in the order of the tasks; progress goes to stderr.
+
+    Args:
+        tasks: Runs to watch.
+        jobs: Processes that do so.
+        within_s: Seconds after which runs that have not begun are left out.
+    """
+    context, end_s = multiprocessing.get_context("spawn"), time.monotonic() + within_s
     with ProcessPoolExecutor(jobs, mp_context=context) as pool:
-        for done, watched in enumerate(pool.map(watch_one, tasks), 1):
-            if sys.stderr.isatty() or done % 50 == 0:
-                print(f"\r{done}/{len(tasks)} runs", end="", file=sys.stderr, flush=True)
-            yield watched
-    print(file=sys.stderr)
+        futures = [pool.submit(watch_one, task) for task in tasks]
+        for done, future in enumerate(futures, 1):
+            if time.monotonic() > end_s:
+                pool.shutdown(wait=False, cancel_futures=True)
+            if future.cancelled():
+                break
+            if done % 20 == 0:
+                print(f"{done}/{len(tasks)} runs", file=sys.stderr, flush=True)
+            yield future.result()
 
 
 def watch_one(task: Task) -> Watched:

@@ -1,6 +1,6 @@
 """Runs through the allocator model: every tensor of every step, on a card that can be full.
 
-Each step takes eight activations, keeps or lets go what the plan says, takes a workspace at its height, and
+Each step takes sixteen activations, keeps or lets go what the plan says, takes a workspace at its height, and
 frees all but what is kept. The label of out of memory is the model's own: the event that finds no room after
 the cache was given back, with what fragmentation does to it.
 """
@@ -21,9 +21,9 @@ from .counted import HEIGHT
 from .job import Ints, Plan
 from .life import Life
 
-SHARES = (0.05, 0.15, 0.1, 0.1, 0.1, 0.15, 0.1, 0.05)
+SHARES = (0.03, 0.09, 0.06, 0.06) * 4
 """Of the activations of a step; the rest is workspace, which is there at its height alone."""
-WORKSPACE = 0.2
+WORKSPACE = 0.04
 STATE_PARTS = 24
 
 

@@ -40,7 +40,7 @@ LONG_SHAPES = (
     Shape("series", 5.0, has_steps=False),
     Shape("series", 10.0),
     Shape("live", 1.0),
-    Shape("device", 5.0),
+    Shape("device", 10.0),
     Shape("series", 10.0, has_steps=False),
     Shape("live", 10.0),
     Shape("series", 1.0, has_steps=False),
