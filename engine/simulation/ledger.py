@@ -183,3 +183,14 @@ def read_start_time(pid: int) -> int | None:
     except OSError:
         return None
     return None if fields[0] in (b"Z", b"X") else int(fields[_START_TIME_FIELD])
+
+
+def list_living(path: Path) -> list[int]:
+    """Return the processes that live on the card of a ledger, which nobody needs to have open.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    slots = path.read_bytes()[_HEADER.size :]
+    entries = _SLOT.iter_unpack(slots[: len(slots) // _SLOT.size * _SLOT.size])
+    return [pid for pid, started, _ in entries if pid and read_start_time(pid) == started]

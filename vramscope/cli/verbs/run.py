@@ -98,11 +98,14 @@ def _prepare_device(arguments: Namespace, job: str, folder: Path, environ: dict[
     if arguments.simulate is None:
         _refuse_flags_of_simulation(arguments)
         return None
+    from vramscope.engine.bus.processes import LEDGERS_NAME
+    from vramscope.engine.launch.ledgers import sweep_ledgers
     from vramscope.engine.launch.simulated_device import check_device, describe_for_job, describe_for_people
     from vramscope.engine.sources.host import HostReader
 
     device = _read_device(arguments)
     check_device(device, host_available_bytes=HostReader().read().available_bytes)
+    sweep_ledgers(folder / LEDGERS_NAME)
     text = describe_for_job(device, job=job, runtime_dir=folder, environ=environ)
     complain(describe_for_people(device), program="vramscope simulate")
     return text
