@@ -25,7 +25,7 @@ from .snapshot_screen import SnapshotScreen
 
 TITLE_FROM_ROWS, KEYS_FROM_ROWS, PREVIEW_FROM_ROWS = 12, 12, 28
 LEAST_LIST_ROWS = 6
-FILTER_HINT = "in kind, severity, device, state, text; Enter keeps, Esc clears"
+FILTER_HINT = "in kind, severity, device, text; Enter keeps, Esc clears"
 READ_ONLY = "this view was started with --read-only: nothing is decided from here"
 NOTHING_FOUND = "Nothing was found so far."
 WHAT_WOULD_BE = (
