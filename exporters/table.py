@@ -8,6 +8,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from ..analyzers.countdown import count_down
 from ..analyzers.risk import assess_risk, doubt_silent
 from ..analyzers.verdict import summarize
 from ..engine.model import Finding, HostSample, NodeStatus, Sample
@@ -73,7 +74,7 @@ def _build_parts(
     open_findings = [finding for finding in status.findings if finding.is_open]
     if open_findings:
         yield Text()
-        yield from map(_build_finding, open_findings)
+        yield from (_build_finding(_as_of_now(finding, status)) for finding in open_findings)
     yield Text()
     yield _describe_host(status.host)
     # Without a device the first note is the verdict.
@@ -110,6 +111,14 @@ def _assess_risks(status: NodeStatus) -> dict[str, Text]:
     known = doubt_silent(_sample_of(status), status.assessments)
     risks = {device.uuid: assess_risk(device, status.findings, known) for device in status.devices}
     return {device.uuid: describe_risk(device, risks[device.uuid], status.time) for device in status.devices}
+
+
+def _as_of_now(finding: Finding, status: NodeStatus) -> Finding:
+    """Return a forecast with its times as of the status; any other finding as it is."""
+    if finding.kind != "oom":
+        return finding
+    title = count_down(finding, status.assessments, status.time)
+    return msgspec.structs.replace(finding, title=title)
 
 
 def _build_finding(finding: Finding) -> RenderableType:

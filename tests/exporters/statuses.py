@@ -71,8 +71,8 @@ def make_finding(**fields: object) -> Finding:
         "device": "0",
         "severity": "critical",
         "title": "GPU 0 out of memory in 1 m 16 s",
-        "opened_s": 1.0,
-        "updated_s": 2.0,
+        "opened_s": 1_699_999_900.0,
+        "updated_s": 1_700_000_000.5,
         "advice": "Lower the batch size.",
     }
     return Finding(**{**known, **fields})  # type: ignore[arg-type] # named by the caller

@@ -133,6 +133,13 @@ def test_open_findings_are_shown_with_advice_and_closed_ones_are_not() -> None:
     assert "✖ critical" in row_of(text, "0")
 
 
+def test_a_forecast_is_told_as_of_now_wherever_it_stands() -> None:
+    stated = make_finding(updated_s=1_699_999_990.5)
+    text = render_table(make_status(make_device(), findings=(stated,)), TableStyle())
+    assert text.count("GPU 0 out of memory in 1 m 06 s") == 2
+    assert "1 m 16 s" not in text
+
+
 def test_notes_are_shown_unless_they_are_told_elsewhere() -> None:
     status = make_status(make_device(), notes=("first note", "second note"))
     text = render_table(status, TableStyle(), hidden_notes=["first note"])
