@@ -35,6 +35,9 @@ METHOD = (
     "nothing of fragmentation."
 )
 NOT_TOLD = "no allocator tells of this device: start the job with `vramscope run`, or give a file that has it"
+NOT_HELD = (
+    "what its allocator holds (reserved) is not told, and without it nothing can be said of fragmentation"
+)
 Priority = Literal["low", "medium", "high", "urgent"]
 _PRIORITIES: dict[Level, Priority] = {
     "low": "low",
@@ -230,7 +233,7 @@ def _measure(device: DeviceLog, reading: FragmentationReading | None) -> Fragmen
         cached_mb=None if reading is None else _mib(reading.cached_bytes),
         unused_share=None if reading is None else reading.unused_share,
         headroom_mb=None if reading is None else _mib(reading.headroom_bytes),
-        reason=None if told else NOT_TOLD,
+        reason=None if told else NOT_HELD if device.memory_source == "allocator" else NOT_TOLD,
     )
 
 

@@ -25,12 +25,12 @@ from .run_log import RunLog
 LEAK_SCHEMA: Final = "vramscope.leak/1"
 METHOD = (
     "A leak is growth of what lives at step ends, over several spans at once and by more than it fluctuates; "
-    "each is counted once. `leak_risk` is the plain rule of a slope above --threshold MiB a minute, and "
-    "decides about no finding."
+    "each is counted once. `leak_risk` is a plain rule, the slope of floors above --threshold MiB a minute, "
+    "and decides about no finding."
 )
 MOST_EVENTS = 20
-LEAST_SNAPSHOTS = 10
-"""Below these nothing is said of the slope."""
+LEAST_SNAPSHOTS, LEAST_SPAN_S = 10, 45.0
+"""Below these nothing is said of the slope: no rate a minute is told from a few seconds."""
 
 LeakSeverity = Literal["medium", "high", "critical"]
 
@@ -73,7 +73,7 @@ class LeakDevice(msgspec.Struct, frozen=True, kw_only=True):
     python_memory: MemoryGrowth
     """Resident host memory of the processes on it that report."""
     leak_risk: Literal["high", "low"] | None
-    """None before ten snapshots."""
+    """None before ten snapshots and 45 s."""
     open_leaks: int
 
 
@@ -210,7 +210,7 @@ def _describe(log: RunLog, device: DeviceLog, provenance: Provenance, rule: Leak
     span_s = 0.0 if device.first_s is None or device.last_s is None else device.last_s - device.first_s
     open_leaks = [it for it in list_leaks(log) if it.is_open and it.device_uuid == device.uuid]
     risk: Literal["high", "low"] | None = None
-    if device.count >= LEAST_SNAPSHOTS and gpu.growth_rate_mb_per_min is not None:
+    if device.count >= LEAST_SNAPSHOTS and span_s >= LEAST_SPAN_S and gpu.growth_rate_mb_per_min is not None:
         risk = "high" if gpu.growth_rate_mb_per_min > rule.threshold_mib_per_min else "low"
     return LeakDevice(
         device_id=device.index,

@@ -8,6 +8,8 @@ from ...engine.units import MIB
 from .device_log import DeviceLog, MemorySource, Snapshot
 from .trend import fit_slope
 
+PARTS, LEAST_POINTS = 5, 20
+
 
 class MemoryGrowth(msgspec.Struct, frozen=True, kw_only=True):
     """Growth over the snapshots that are kept, in MiB; None where it was not measured."""
@@ -15,7 +17,7 @@ class MemoryGrowth(msgspec.Struct, frozen=True, kw_only=True):
     start_mb: float | None
     end_mb: float | None
     growth_rate_mb_per_min: float | None
-    """Least-squares slope of the newest snapshots."""
+    """Least-squares slope of the least values of five parts of the window; of all where they are few."""
     total_growth_mb: float | None
 
 
@@ -35,13 +37,27 @@ def measure_growth(
     known = [(time_s, value / MIB) for time_s, value in figures if value is not None]
     if not known:
         return MemoryGrowth(start_mb=None, end_mb=None, growth_rate_mb_per_min=None, total_growth_mb=None)
-    slope = fit_slope(known[-window:])
+    slope = fit_slope(_find_floors(known[-window:]))
     return MemoryGrowth(
         start_mb=known[0][1],
         end_mb=known[-1][1],
         growth_rate_mb_per_min=None if slope is None else slope * 60.0,
         total_growth_mb=known[-1][1] - known[0][1],
     )
+
+
+def _find_floors(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return the least of each part of the time: what each step allocates and frees is no growth."""
+    if len(points) < LEAST_POINTS:
+        return points
+    start_s = points[0][0]
+    part_s = (points[-1][0] - start_s) / PARTS
+    floors: dict[int, tuple[float, float]] = {}
+    for point in points:
+        part = min(PARTS - 1, int((point[0] - start_s) / part_s)) if part_s > 0 else 0
+        least = floors.get(part)
+        floors[part] = point if least is None or point[1] < least[1] else least
+    return list(floors.values())
 
 
 def _read(snapshot: Snapshot, what: MemorySource | Literal["resident"]) -> int | None:

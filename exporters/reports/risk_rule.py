@@ -10,6 +10,8 @@ from .trend import fit_slope, known_points
 SOON_S = 60.0
 """A device that would be full within this time at its present growth stands higher."""
 FAST_MIB_PER_S = 10.0
+LEAST_SPAN_S = 5.0
+"""Growth over a shorter time decides nothing."""
 _CONFIDENCE = {"critical": 0.9, "high": 0.8, "medium": 0.6, "low": 0.3}
 _RECOMMENDATIONS: dict[RiskLevel, str] = {
     "critical": "Almost all of the device is taken: free memory, or reduce the batch size",
@@ -60,7 +62,9 @@ def judge_usage(device: DeviceLog, thresholds: Thresholds) -> ThresholdRisk:
     to_full_s = None
     if growth is not None and growth > 0 and last.free_bytes is not None:
         to_full_s = last.free_bytes / (growth * MIB)
-    level, base = _judge(usage, growth, to_full_s, thresholds)
+    level, base = _judge(
+        usage, growth if _is_telling(device, thresholds.window) else None, to_full_s, thresholds
+    )
     return ThresholdRisk(level, base * min(1.0, device.count / thresholds.window), growth, to_full_s)
 
 
@@ -74,6 +78,15 @@ def fit_growth(device: DeviceLog, window: int) -> float | None:
     newest = list(device.snapshots)[-window:]
     slope = fit_slope(known_points((it.time_s, it.load_bytes) for it in newest))
     return None if slope is None else slope / MIB
+
+
+def _is_telling(device: DeviceLog, window: int) -> bool:
+    """Return whether growth is more than what every step allocates and frees again.
+
+    Live bytes rise and fall within each step; what the device or the allocator holds does not.
+    """
+    newest = list(device.snapshots)[-window:]
+    return device.utilization_of != "allocated" and newest[-1].time_s - newest[0].time_s >= LEAST_SPAN_S
 
 
 def _judge(

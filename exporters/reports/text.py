@@ -6,7 +6,7 @@ from ...analyzers.kind_names import name_kind
 from ...engine.units import format_age, format_bytes
 from ..severity import GLYPHS
 from ..text_table import count, format_rows, wrap
-from .fragment import FragmentReport
+from .fragment import FragmentDevice, FragmentReport, FragmentTrend
 from .frame import ReportEvidence, ReportFinding
 from .leak import LeakReport
 from .oom import OomReport
@@ -60,17 +60,18 @@ def _tabulate(report: Report) -> tuple[Rows, str]:
 
 
 def _list_remarks(report: Report) -> list[str]:
-    """Return what is to be said of single devices: why a risk is what it is, why nothing was measured."""
+    """Return what is to be said of devices: why a risk is what it is, why nothing was measured."""
+    said: dict[str, list[str]] = {}
     if isinstance(report, OomReport):
-        risks = {key: device.risk_assessment for key, device in report.devices.items()}
-        return [
-            f"{key}: {it.reason}" if it.basis == "forecast" else f"{key}: {it.reason}; by its usage alone"
-            for key, it in risks.items()
-        ]
-    if isinstance(report, FragmentReport):
-        reasons = {key: device.current_metrics.reason for key, device in report.devices.items()}
-        return [f"{key}: {reason}" for key, reason in reasons.items() if reason is not None]
-    return []
+        for key, device in report.devices.items():
+            risk = device.risk_assessment
+            text = risk.reason if risk.basis == "forecast" else f"{risk.reason}; by its usage alone"
+            said.setdefault(text, []).append(key)
+    elif isinstance(report, FragmentReport):
+        for key, told in report.devices.items():
+            if told.current_metrics.reason is not None:
+                said.setdefault(told.current_metrics.reason, []).append(key)
+    return [f"{', '.join(keys)}: {text}" for text, keys in said.items()]
 
 
 def _tabulate_profile(report: ProfileReport) -> Rows:
@@ -129,7 +130,6 @@ def _tabulate_fragment(report: FragmentReport) -> Rows:
     rows: Rows = [("device", "level", "ratio", "stranded", "cached", "trend")]
     for key, device in report.devices.items():
         now = device.current_metrics
-        trend = getattr(device.trend_analysis, "trend_description", UNKNOWN)
         rows.append(
             (
                 key,
@@ -137,10 +137,18 @@ def _tabulate_fragment(report: FragmentReport) -> Rows:
                 _share(now.fragmentation_ratio),
                 _mib(now.stranded_mb),
                 _mib(now.cached_mb),
-                trend,
+                _word_trend(device),
             )
         )
     return rows
+
+
+def _word_trend(device: FragmentDevice) -> str:
+    """Return how the ratio went; the trend of anything else would be read as that of the ratio."""
+    trend = device.trend_analysis
+    if not isinstance(trend, FragmentTrend) or device.current_metrics.fragmentation_ratio is None:
+        return UNKNOWN
+    return trend.trend_description
 
 
 def _list_findings(findings: Sequence[ReportFinding], width: int, clock: str | None) -> list[str]:

@@ -76,8 +76,9 @@ def test_the_threshold_never_hides_a_leak() -> None:
     assert report["monitoring_summary"]["total_leaks_detected"] == 1
 
 
-def test_before_ten_snapshots_there_is_no_risk_to_tell() -> None:
-    assert build(growing(9))["devices"]["0"]["leak_risk"] is None
+@pytest.mark.parametrize("seconds", [9, 40])
+def test_before_ten_snapshots_and_most_of_a_minute_there_is_no_risk_to_tell(seconds: int) -> None:
+    assert build(growing(seconds))["devices"]["0"]["leak_risk"] is None
 
 
 def test_a_leak_that_is_published_again_counts_once() -> None:
@@ -137,3 +138,10 @@ def test_times_without_dates_have_no_timestamp() -> None:
     log.take([make_leak(TWO_MIB_PER_S, opened_s=7.0)])
     (event,) = build(log)["leak_events"]
     assert (event["timestamp"], event["time_s"]) == (None, 7.0)
+
+
+def test_a_job_that_allocates_and_frees_in_each_step_is_no_risk() -> None:
+    samples = [make_sample(t, make_device(allocated=(20 + t % 17) * GIB)) for t in range(160)]
+    device = build(make_log(samples))["devices"]["0"]
+    assert device["gpu_memory"]["total_growth_mb"] == 6 * 1024.0
+    assert (device["gpu_memory"]["growth_rate_mb_per_min"], device["leak_risk"]) == (0.0, "low")

@@ -153,3 +153,12 @@ def test_only_findings_about_running_out_are_told() -> None:
     log = steady(10.0)
     log.take([make_finding("leak"), make_finding("retries", opened_s=6.0), make_finding("oom", opened_s=7.0)])
     assert [it["kind"] for it in build(log)["findings"]] == ["retries", "oom"]
+
+
+def test_what_every_step_allocates_is_no_growth_of_the_device() -> None:
+    log = make_log(make_sample(t, make_device(allocated=(20 + t) * GIB)) for t in range(STEADY))
+    assert risk_of(log, Thresholds(90.0, 95.0))["risk_level"] == "low"
+    hasty = make_log(
+        make_sample(t / 10, make_device((20 + t) * GIB), interval_s=0.1) for t in range(STEADY // 2)
+    )
+    assert risk_of(hasty)["risk_level"] == "low"

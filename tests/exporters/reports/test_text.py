@@ -35,7 +35,7 @@ def test_a_profile_shows_each_device_and_what_was_found(log: RunLog) -> None:
 def test_a_risk_says_why_it_is_what_it_is(log: RunLog) -> None:
     text = describe_report(build_oom(log, DRIVER, Thresholds()), 100)
     assert "✖ critical" in text
-    assert "0: device memory alone foretells no error; by its usage alone" in text
+    assert "0, 1: device memory alone foretells no error; by its usage alone" in text
 
 
 def test_what_was_not_measured_is_a_dash_and_said(log: RunLog) -> None:

@@ -46,8 +46,8 @@ def make_archive(folder: Path) -> None:
     check_writable(folder / "report.json")
 
 
-def deliver(report: Report, options: WatchOptions) -> None:
-    """Put a report where it was asked for.
+def deliver(report: Report, options: WatchOptions) -> bool:
+    """Put a report where it was asked for; return whether people have read its notes in it.
 
     Args:
         report: The report.
@@ -60,12 +60,13 @@ def deliver(report: Report, options: WatchOptions) -> None:
         write_report(report, options.output)
         complain(f"the report is in {show_path(options.output)}")
         if options.format is None:
-            return
+            return False
     if (options.format or ("text" if sys.stdout.isatty() else "json")) == "json":
         sys.stdout.buffer.write(encode_report(report))
         sys.stdout.buffer.flush()
-        return
+        return False
     _print_text(report)
+    return True
 
 
 def _print_text(report: Report) -> None:

@@ -121,11 +121,12 @@ class SuiteRun:
     def _conclude(self) -> None:
         report = self._build(self.watch, self.watch.log)
         self._note_findings(report)
+        is_read = False
         if self._schedule is None:
-            deliver(report, self._options)
+            is_read = deliver(report, self._options)
         elif self.watch.log.samples:
             complain(f"the report is in {self._schedule.write(report, self.watch.log.last)}")
-        for note in self.watch.provenance.notes:
+        for note in () if is_read else self.watch.provenance.notes:
             complain(note)
         self._draw()
 
