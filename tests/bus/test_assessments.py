@@ -97,6 +97,17 @@ def test_another_process_of_the_same_pid_is_assessed_for_itself() -> None:
     assert _levels(store.all()) == ["critical", "low"]
 
 
+def test_what_another_worker_said_is_forgotten_once_its_successor_has_caught_up() -> None:
+    store = AssessmentStore()
+    store.merge([make_assessment(pid=7)])
+    store.begin_anew(100)
+    store.merge([make_assessment(pid=7), make_assessment(pid=8)])
+    assert not store.begin_anew(100)
+    assert len(store.all()) == 2
+    assert store.begin_anew(101)
+    assert store.all() == ()
+
+
 def _ranked(after_s: float, *pids: int, state: RankState = "ok") -> Sample:
     ranks = tuple(RankSample(pid=pid, started_s=5.0, device_uuid="GPU-a", state=state) for pid in pids)
     return msgspec.structs.replace(make_sample(1), time_s=1000.0 + after_s, ranks=ranks)

@@ -90,14 +90,18 @@ class DevicePicture:
         now_s = sample.time_s if sample else 0.0
         if history is not self._history:
             self._history, self._window_s = history, 0.0
-        seen_s = max((history.span_s(view.device.uuid) for view in views), default=0.0)
         is_live = sample is None or sample.clock == "wall"
-        self._window_s = choose_window(seen_s, window_s, is_live=is_live, shown_s=self._window_s)
+        # The oldest tick of a window that is full is not looked for anew: it can only get older.
+        if self._window_s < window_s:
+            seen_s = max((history.span_s(view.device.uuid) for view in views), default=0.0)
+            self._window_s = choose_window(seen_s, window_s, is_live=is_live, shown_s=self._window_s)
         return _Painter(
             glyphs=self._glyphs,
             graphs=self._graphs,
             history=history,
-            span=TimeSpan(now_s, self._window_s, sample.interval_s if sample else 1.0, is_live),
+            span=TimeSpan(
+                now_s, min(self._window_s, window_s), sample.interval_s if sample else 1.0, is_live
+            ),
             widths=measure_widths(views),
         )
 
