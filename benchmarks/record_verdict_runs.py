@@ -62,7 +62,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", default=list(JOBS), choices=[*JOBS, []], metavar="NAME")
     for name in parser.parse_args().names:
-        heard = run_job(JOBS[name])
+        heard = leave_out_the_end(run_job(JOBS[name]))
         path = FOLDER / f"{name}.csv.gz"
         FOLDER.mkdir(exist_ok=True)
         write_recording(path, label(name, heard), make_rows(heard.samples))
@@ -98,6 +98,20 @@ def _follow(job: Job, folder: Path, env: dict[str, str]) -> Heard:
         lines = process.communicate()[0].split("\n")
     printed = {word: float(at) for word, _, at in (line.partition(" ") for line in lines) if at}
     return Heard(samples, printed)
+
+
+def leave_out_the_end(heard: Heard) -> Heard:
+    """Return what was heard before memory ran out.
+
+    The program sees the error only once its flight record is written, which takes seconds on a busy machine.
+    It came within the step after the last one that ended, and is taken to have come at the end of that.
+    """
+    if "oom" not in heard.printed:
+        return heard
+    steps = [rank.step for rank in heard.samples[-1].ranks if rank.step is not None]
+    end_s = min(heard.printed["oom"], *(step.ended_s + (step.duration_s or 0.0) for step in steps))
+    samples = [sample for sample in heard.samples if sample.time_s < end_s]
+    return Heard(samples, {**heard.printed, "oom": end_s})
 
 
 def _connect(folder: Path) -> Client:

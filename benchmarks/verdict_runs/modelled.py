@@ -18,13 +18,15 @@ from vramscope.analyzers.allocator_model.blocks import Block
 from vramscope.analyzers.allocator_model.ruled_heap import RuledHeap
 
 from .counted import HEIGHT
-from .job import Ints, Plan
+from .job import MIB, Ints, Plan
 from .life import Life
 
 SHARES = (0.03, 0.09, 0.06, 0.06) * 4
 """Of the activations of a step; the rest is workspace, which is there at its height alone."""
 WORKSPACE = 0.04
 STATE_PARTS = 24
+PIECE_BYTES, MOST_PIECES = MIB, 24
+"""What is kept is many tensors, as a graph is, most of them small: pieces of 1 MiB where that makes few."""
 
 
 class ModelledProcess:
@@ -93,8 +95,11 @@ class ModelledProcess:
             self._kept_bytes -= size
             more_bytes += size
         if more_bytes > 0:
-            self._kept.append((self._heap.take(more_bytes, 0), more_bytes))
-            self._kept_bytes += more_bytes
+            piece = max(PIECE_BYTES, -(-more_bytes // MOST_PIECES))
+            for start in range(0, more_bytes, piece):
+                size = min(piece, more_bytes - start)
+                self._kept.append((self._heap.take(size, 0), size))
+                self._kept_bytes += size
 
     def _note_peak(self) -> None:
         self._peak_bytes = max(self._peak_bytes, self._allocated_bytes)
