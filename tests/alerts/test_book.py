@@ -53,6 +53,7 @@ def test_a_worker_that_tells_the_past_again_changes_nothing() -> None:
     told(book, *past)
     before = book.state
     assert told(book, *past) == []
+    assert book.state == before
     told(book, make_finding(severity="medium", closed_s=NOON_S + 30))
     assert told(book, *past) == []
     assert changes(book, past[0])[: len(before.changes)] == [change.what for change in before.changes]
