@@ -9,7 +9,7 @@ import pytest
 
 import vramscope
 from vramscope.engine.errors import UsageError
-from vramscope.memory.prediction import OOMPrediction
+from vramscope.memory.prediction import OOMPrediction, OOMRiskLevel
 
 from ..exporters.reports.shapes import check_shape
 from ..pretend_nvml.driver import PretendDriver
@@ -68,6 +68,22 @@ def test_a_callback_is_called_once_a_crossing(
         )
     detector.stop_monitoring()
     assert calls == [(0, "critical"), (0, "critical")]
+
+
+def test_a_risk_that_stays_is_told_once(detector: vramscope.OOMDetector, pretend_nvml: PretendDriver) -> None:
+    pretend_nvml.add_device(used_bytes=78 * GIB)
+    calls: list[str] = []
+    detector.add_warning_callback(lambda _, prediction: calls.append(prediction.risk_level.value))
+    start(detector)
+    wait_until(lambda: detector.get_memory_trends(0)["data_points"] >= 15, 20.0, "samples")  # type: ignore[operator] # a number
+    detector.stop_monitoring()
+    assert calls == ["critical"]
+
+
+def test_each_rise_is_told_and_no_fall(detector: vramscope.OOMDetector) -> None:
+    levels = ["medium", "high", "high", "critical", "high", "low", "critical"]
+    told = [detector._is_news(0, OOMRiskLevel(level)) for level in levels]
+    assert told == [False, True, False, True, False, False, True]
 
 
 def test_a_callback_that_raises_is_told_once_and_ends_nothing(

@@ -21,7 +21,8 @@ from vramscope.exporters.reports.run_log import RunLog
 
 GAP_TICKS = 3.5
 Clock = Literal["wall", "trace"]
-NOT_MEASURED = "no allocator tells of this device"
+NO_ALLOCATOR = "no allocator tells of this device"
+NOT_TOLD = "what is stranded (inactive split bytes) is not told"
 _NOTHING = AllocatorReading()
 
 
@@ -71,7 +72,8 @@ class PlotRecorder:
         for uuid, curves in self._curves.items():
             device = log.devices.get(uuid)
             key = self._devices[uuid].label if device is None else log.key_of(device)
-            figures = _make_figures(curves, key, clock, _mark(log, uuid), subtitle)
+            reason = NO_ALLOCATOR if device is None or device.memory_source == "device" else NOT_TOLD
+            figures = _make_figures(curves, key, clock, _mark(log, uuid), subtitle, reason)
             written += plot_memory_usage(figures[0], folder)
             written += plot_fragmentation(figures[1], folder)
             shares[key] = curves.share.curve()
@@ -82,7 +84,7 @@ class PlotRecorder:
 
 
 def _make_figures(
-    curves: _Curves, device: str, clock: Clock, markers: tuple[Marker, ...], subtitle: str
+    curves: _Curves, device: str, clock: Clock, markers: tuple[Marker, ...], subtitle: str, reason: str
 ) -> tuple[DeviceFigure, FragmentationFigure]:
     memory = DeviceFigure(
         device=device,
@@ -100,7 +102,7 @@ def _make_figures(
         fragmentation=curves.fragmentation.curve(),
         markers=tuple(it for it in markers if it.label == "fragmentation"),
         subtitle=subtitle,
-        reason=NOT_MEASURED,
+        reason=reason,
     )
     return memory, fragmentation
 

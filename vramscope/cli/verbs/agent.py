@@ -84,9 +84,7 @@ def _test_alert(settings: "AlertSettings") -> int:
 
     statuses = try_hooks(settings, node_name(), __version__)
     if not statuses:
-        raise UsageError(
-            "there is no hook to try: set alerts.command or alerts.webhook_url (docs/alerts.md)"
-        )
+        raise UsageError("there is no hook to try: set alerts.command or alerts.webhook_url (docs/alerts.md)")
     for status in statuses:
         went = "delivered" if status.delivered else f"not delivered: {status.reason or 'it took too long'}"
         print(f"{status.name} {status.target}: {went}")
