@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
+import msgspec
+
 from ...engine.model import Assessment, RiskLevel
 from ...engine.units import MIB
 from .device_log import DeviceLog
@@ -73,15 +75,32 @@ def judge_device(log: RunLog, device: DeviceLog, thresholds: Thresholds) -> Devi
 
 
 def list_assessments(log: RunLog, device: DeviceLog) -> Sequence[Assessment]:
-    """Return the forecasts for a device that still hold: those of processes that live, or its own."""
-    living = set()
-    if log.last is not None:
-        living = {rank.pid for rank in log.last.ranks if rank.state != "ended"}
+    """Return the forecasts for a device that still hold: those of processes that live, or its own.
+
+    A forecast is published when it changes; its times are told from the newest sample on.
+    """
+    last = log.last
+    living = set() if last is None else {rank.pid for rank in last.ranks if rank.state != "ended"}
     return [
-        it
+        it if last is None else _bring_forward(it, last.time_s)
         for it in log.assessments.values()
         if it.device_uuid == device.uuid and (it.pid is None or it.pid in living)
     ]
+
+
+def _bring_forward(assessment: Assessment, now_s: float) -> Assessment:
+    passed_s = max(0.0, now_s - assessment.time_s)
+
+    def left(time_s: float | None) -> float | None:
+        return None if time_s is None else max(0.0, time_s - passed_s)
+
+    return msgspec.structs.replace(
+        assessment,
+        time_s=max(now_s, assessment.time_s),
+        oom_in_s=left(assessment.oom_in_s),
+        oom_in_low_s=left(assessment.oom_in_low_s),
+        oom_in_high_s=left(assessment.oom_in_high_s),
+    )
 
 
 def _explain_absence(device: DeviceLog) -> str:

@@ -31,6 +31,26 @@ def test_a_series_gives_the_allocators_figures(tmp_path: Path) -> None:
     assert device["device_uuid"] is None
 
 
+def test_growth_at_step_ends_is_forecast_and_a_leak(tmp_path: Path) -> None:
+    path = write_series(tmp_path / "series.csv", seconds=700, growth=60_000_000)
+    outcome = run("oom", "--input", str(path), "--fail-on", "medium")
+    report = report_of(outcome, "oom")
+    risk = report["devices"]["0"]["risk_assessment"]
+    assert (outcome.code, risk["basis"]) == (3, "forecast")
+    full_s = (TOTAL - 1.5 * GIB - 20 * GIB - 9 * 300_000_000) / 60_000_000 - 699
+    low, high = risk["predicted_oom_time_low_seconds"], risk["predicted_oom_time_high_seconds"]
+    assert low <= risk["predicted_oom_time_seconds"] <= high
+    assert risk["predicted_oom_time_seconds"] == pytest.approx(full_s, rel=0.2)
+    assert risk["growth_rate_mb_per_sec"] == pytest.approx(60_000_000 / 2**20, rel=0.1)
+    assert [it["kind"] for it in report["findings"]] == ["oom"]
+    leak = run_input("leak", path)
+    assert leak["monitoring_summary"]["total_leaks_detected"] == 1
+    (event,) = leak["leak_events"]
+    assert event["leak_rate_mb_per_min"] == pytest.approx(60 * 60_000_000 / 2**20, rel=0.1)
+    assert (event["device_id"], event["severity"], event["timestamp"]) == (0, "critical", None)
+    assert leak["devices"]["0"]["leak_risk"] == "high"
+
+
 def test_a_log_of_nvidia_smi_gives_device_memory_and_no_forecast(tmp_path: Path) -> None:
     path = tmp_path / "gpu.log"
     path.write_text(SMI_LOG, encoding="utf-8")

@@ -94,7 +94,8 @@ def test_a_forecast_decides_whatever_the_usage_is() -> None:
     assert (risk["risk_level"], risk["basis"], risk["forecast"]) == ("medium", "forecast", "medium")
     assert (risk["confidence"], risk["probability"], risk["growth_rate_mb_per_sec"]) == (0.93, 0.4, 3.0)
     times = [risk[f"predicted_oom_time{end}_seconds"] for end in ("_low", "", "_high")]
-    assert times == [300.0, 420.0, 600.0]
+    # Forecast at 5 s; the newest sample is of 39 s.
+    assert times == [266.0, 386.0, 566.0]
     assert risk["recommendation"] == "act on oom"
     assert report["recommendations"] == ["act on oom"]
 
