@@ -30,6 +30,8 @@ class Beat(NamedTuple):
     kind: BeatKind
     reserved_bytes: int = 0
     """Held by the allocator; 0 where that is unknown."""
+    split_bytes: int = 0
+    """Free beside live blocks (`inactive_split_bytes`); 0 where that is unknown."""
 
 
 def read_beat(subject: Subject) -> Beat | None:
@@ -58,7 +60,9 @@ def _read_steps(subject: Subject, rank: RankSample) -> Beat | None:
     if high is None:
         high = subject.allocator.allocated_max_bytes
     most = low if high is None else max(low, round_sector(high))
-    return Beat(subject.sample.time_s, low, most, rank.steps_within, subject.step, "step")
+    reserved = round_sector(subject.allocator.reserved_bytes or 0)
+    split = round_sector(subject.allocator.inactive_split_bytes or 0)
+    return Beat(subject.sample.time_s, low, most, rank.steps_within, subject.step, "step", reserved, split)
 
 
 def _read_device(subject: Subject) -> Beat | None:

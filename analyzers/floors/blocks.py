@@ -23,6 +23,8 @@ class Block(NamedTuple):
     low_next: int
     """The least but one: how far it stands above the least is how blurred that is."""
     high: int
+    """Most of the highs."""
+    high_s: float
     high_next: int
     reserved: int
     """Most reserved bytes; 0 where they are not known."""
@@ -52,6 +54,13 @@ class Block(NamedTuple):
         return self.low_next - self.low
 
 
+def turn_over(block: Block) -> Block:
+    """Return a block in which the most stands for the least: peaks are judged as floors are."""
+    return block._replace(
+        low=block.high, low_s=block.high_s, low_next=block.high + (block.high - block.high_next)
+    )
+
+
 def join(first: Block, second: Block) -> Block:
     """Return two blocks that follow each other as one."""
     low, other_low = (first, second) if first.low <= second.low else (second, first)
@@ -63,6 +72,7 @@ def join(first: Block, second: Block) -> Block:
         low.low_s,
         min(low.low_next, other_low.low),
         high.high,
+        high.high_s,
         max(high.high_next, other_high.high),
         max(first.reserved, second.reserved),
         first.steps + second.steps,
@@ -99,10 +109,14 @@ class BlockPyramid:
         blocks = self.levels[level]
         return tuple(blocks)[-count:]
 
-    def mosaic(self) -> list[Block]:
-        """Return blocks that cover the life once, oldest first: coarse where long ago, fine where recent."""
+    def mosaic(self, finest: int = 0) -> list[Block]:
+        """Return blocks that cover the life once, oldest first: coarse where long ago, fine where recent.
+
+        Args:
+            finest: Scale of the newest ones.
+        """
         found: list[Block] = []
-        for blocks in self.levels:
+        for blocks in self.levels[finest:]:
             before_s = found[0].start_s if found else float("inf")
             found[:0] = [block for block in blocks if block.end_s <= before_s]
         return found
@@ -110,17 +124,16 @@ class BlockPyramid:
     def _close_beats(self) -> Block:
         beats, self._beats = self._beats, []
         lows = sorted([(beat.low_bytes, beat.time_s) for beat in beats])
-        highs = sorted([beat.high_bytes for beat in beats])
+        highs = sorted([(beat.high_bytes, beat.time_s) for beat in beats])
         start_s = beats[0].time_s if self._start_s is None else self._start_s
         self._start_s = beats[-1].time_s
         return Block(
             start_s,
             beats[-1].time_s,
-            lows[0][0],
-            lows[0][1],
+            *lows[0],
             lows[1][0],
-            highs[-1],
-            highs[-2],
+            *highs[-1],
+            highs[-2][0],
             max([beat.reserved_bytes for beat in beats]),
             sum([beat.steps for beat in beats]),
             beats[-1].step,

@@ -1,8 +1,10 @@
 """One subject's growth from its onset to its end: what a leak is, and what a forecast rests on."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from .beat import Beat
+from .blocks import turn_over
 from .growth import Growth
 from .rate import Line
 from .track import FloorTrack
@@ -14,8 +16,12 @@ PLATEAU_SHARE = 0.15
 PLATEAU_PAST = 0.25
 """Share of the time since the onset for which it must have stopped, and at least the evidence at first."""
 
-FRESHNESS = 2
+FRESHNESS = 1
 """Scales below that of the evidence whose blocks make the rate anew."""
+PEAK_SHARE, PEAK_S = 0.8, 1000.0
+"""Sequences that get longer stop somewhere: peaks must have taken much of the room, and the rest be near."""
+PRESSED_SHARE = 0.5
+"""The same where the device refuses memory already."""
 
 
 class Episode(NamedTuple):
@@ -27,12 +33,18 @@ class Episode(NamedTuple):
     window_s: float
     """Evidence on which it was first believed."""
     bytes_per_s: float
+    is_peak: bool = False
+    """Whether it is peaks that grow, above a floor that stands."""
 
 
 class GrowthTrack:
-    """Floors of one subject, and the growth that they show while it lasts."""
+    """Floors of one subject, and the growth that they show while it lasts.
 
-    def __init__(self) -> None:
+    Args:
+        has_peaks: Whether growth of peaks counts too, where floors do not grow and the end is near.
+    """
+
+    def __init__(self, *, has_peaks: bool = False) -> None:
         self.floors = FloorTrack()
         self.episode: Episode | None = None
         self.ended_because: str | None = None
@@ -41,58 +53,87 @@ class GrowthTrack:
         """Scales that completed a block by the newest beat."""
         self.line: Line | None = None
         """Through the floors since the onset, while they grow."""
+        self._has_peaks = has_peaks
         self._level = 0
 
-    def observe(self, beat: Beat, limit_bytes: int | None) -> None:
-        """Take one beat."""
+    def observe(self, beat: Beat, limit_bytes: int | None, *, is_pressed: bool = False) -> None:
+        """Take one beat.
+
+        Args:
+            beat: The reading.
+            limit_bytes: Most that floors and what is on top can reach.
+            is_pressed: Whether the device refuses the allocator memory again and again.
+        """
         self.ended_because = None
         self.completed = self.floors.observe(beat, limit_bytes)
-        growths = [(level, self.floors.judge(level)) for level in range(self.completed)]
+        growths = [self.floors.judge(level) for level in range(self.completed)]
         if self.floors.has_restarted:
             self._end("what was allocated was given back: it began anew")
-        elif self.episode is not None:
-            if self.completed:
-                self._follow(self.episode, beat.time_s)
-        else:
-            for level, growth in growths:
-                if growth is not None:
-                    self._level, self.episode = level, _begin(growth)
-                    self.line = self.floors.fit_line(self.episode.onset_s)
-                    return
+            return
+        episode = self.episode
+        if episode is not None and self.completed:
+            self._follow(episode, beat.time_s)
+        if episode is None or episode.is_peak:
+            self._begin(growths)
+        if self.episode is None and self._has_peaks:
+            self._begin(
+                [self._judge_peaks(level, is_pressed=is_pressed) for level in range(self.completed)],
+                is_peak=True,
+            )
+
+    def _judge_peaks(self, level: int, *, is_pressed: bool) -> Growth | None:
+        growth = self.floors.judge_peaks(level)
+        if growth is None or growth.share < (PRESSED_SHARE if is_pressed else PEAK_SHARE):
+            return None
+        return growth if is_pressed or growth.headroom_bytes < PEAK_S * growth.bytes_per_s else None
+
+    def _begin(self, growths: Sequence[Growth | None], *, is_peak: bool = False) -> None:
+        for level, growth in enumerate(growths):
+            if growth is not None:
+                first = growth.blocks[0]
+                self._level = level
+                self.episode = Episode(
+                    first.end_s, first.low, first.last_step, growth.window_s, growth.bytes_per_s, is_peak
+                )
+                self.line = self._fit_line(self.episode)
+                return
+
+    def _fit_line(self, episode: Episode) -> Line | None:
+        finest = max(0, self._level - FRESHNESS)
+        return self.floors.fit_line(episode.onset_s, finest, is_peak=episode.is_peak)
 
     def _follow(self, episode: Episode, time_s: float) -> None:
         because = self._find_end(episode, time_s)
         if because is not None:
             self._end(because)
+            self.floors.forget_records(time_s)
             return
         if self.completed <= self._level - FRESHNESS:
             return
-        line = self.floors.fit_line(episode.onset_s)
+        line = self._fit_line(episode)
         if line is not None and line.bytes_per_s > 0:
             self.line = line
             self.episode = episode._replace(bytes_per_s=line.bytes_per_s)
 
     def _find_end(self, episode: Episode, time_s: float) -> str | None:
         """Return why growth is over, or None while it goes on."""
-        floor = self.floors.floor_bytes
-        if floor is None:
+        found = self.floors.pyramid.mosaic(self._level)
+        blocks = [turn_over(block) for block in found] if episode.is_peak else found
+        since = [block.low for block in blocks if block.end_s > episode.onset_s]
+        if not since:
             return None
-        most = max([block.low for block in self.floors.pyramid.latest(self._level, 16)], default=floor)
-        if floor < episode.onset_bytes + FALLEN_BACK * (most - episode.onset_bytes):
-            return "the floor fell back"
+        newest = max(since[-2:]) if episode.is_peak else min(since[-2:])
+        if newest < episode.onset_bytes + FALLEN_BACK * (max(since) - episode.onset_bytes):
+            return "the peak fell back" if episode.is_peak else "the floor fell back"
         quiet_s = max(episode.window_s, PLATEAU_PAST * (time_s - episode.onset_s))
-        before = self.floors.floor_before(time_s - quiet_s)
-        if before is None or before.mid_s < episode.onset_s:
+        before = [block for block in blocks if block.end_s <= time_s - quiet_s]
+        if not before or before[-1].mid_s < episode.onset_s:
             return None
-        if floor - before.low < PLATEAU_SHARE * episode.bytes_per_s * (time_s - before.mid_s):
+        expected = episode.bytes_per_s * (time_s - before[-1].mid_s)
+        if newest - before[-1].low < PLATEAU_SHARE * expected:
             return f"growth stopped for {quiet_s:.0f} s"
         return None
 
     def _end(self, because: str) -> None:
         if self.episode is not None:
             self.episode, self.line, self.ended_because = None, None, because
-
-
-def _begin(growth: Growth) -> Episode:
-    first = growth.blocks[0]
-    return Episode(first.end_s, first.low, first.last_step, growth.window_s, growth.bytes_per_s)

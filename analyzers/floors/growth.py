@@ -33,6 +33,8 @@ MOST_BEND = 0.2
 LEAST_CLARITY = 12.0
 """How many times its own blur the growth must be."""
 
+LEAST_FACTOR = 0.6
+"""Rate of the second half, as a share of that of the first, below which growth is ending."""
 DOUBT = 1.5
 """Standard errors by which growth may slow down more than it seems to."""
 LONG_S = 3000.0
@@ -112,7 +114,7 @@ def _goes_on(blocks: Sequence[Block], headroom_bytes: float) -> bool:
     taken as low as its own uncertainty allows, so that a blurred line is not taken for a straight one.
     """
     pace = _compare_halves(blocks)
-    if pace is None:
+    if pace is None or pace.factor < LEAST_FACTOR:
         return False
     lasts = blocks[-1].end_s - blocks[0].start_s >= LONG_S
     if lasts and pace.error <= LONG_ERROR and pace.factor + LONG_DOUBT * pace.error >= 1.0:
@@ -123,7 +125,8 @@ def _goes_on(blocks: Sequence[Block], headroom_bytes: float) -> bool:
     if factor <= 0.0:
         return False
     tau_s = pace.lag_s / -math.log(factor)
-    return pace.rate * tau_s > headroom_bytes
+    remaining = pace.rate * math.exp(-pace.age_s / tau_s) * tau_s
+    return remaining > headroom_bytes
 
 
 class _Pace(NamedTuple):
@@ -136,6 +139,8 @@ class _Pace(NamedTuple):
     """Standard error of the factor."""
     lag_s: float
     """From the middle of the first half to that of the second."""
+    age_s: float
+    """From the middle of the second half to the present."""
 
 
 def _compare_halves(blocks: Sequence[Block]) -> _Pace | None:
@@ -149,7 +154,7 @@ def _compare_halves(blocks: Sequence[Block]) -> _Pace | None:
     scatter = max(_scatter_of(rates), math.sqrt(2) * _blur_of(blocks) * count / span_s)
     # Floors that scatter by v have differences that scatter by v sqrt(2); those of one part telescope.
     error = scatter / part * math.hypot(1, last / first) / first
-    return _Pace(last, last / first, error, span_s * (count - part) / count)
+    return _Pace(last, last / first, error, span_s * (count - part) / count, span_s * part / count / 2)
 
 
 def _scatter_of(rates: Sequence[float]) -> float:

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from .beat import Beat
-from .blocks import KEPT, Block, BlockPyramid
+from .blocks import KEPT, Block, BlockPyramid, turn_over
 from .growth import PHI_LEAST, WINDOWS, Growth, judge_growth
 from .phase import RECENT, is_locked
 from .rate import Line, fit_line
@@ -23,7 +23,7 @@ AMPLITUDE_LEVEL = 2
 UNPHASED_S = 1200.0
 UNPHASED_SHARE = 1.0
 """Evidence, in seconds or as a share of the headroom, that no drift of samples over a step explains."""
-MOST_POINTS = 24
+LEAST_POINTS, MOST_POINTS = 4, 24
 """Blocks on which a rate rests at most."""
 
 
@@ -67,7 +67,7 @@ class FloorTrack:
     def judge(self, level: int) -> Growth | None:
         """Return how floors grow at one scale, which has just completed a block; None where they do not."""
         blocks = self.pyramid.latest(level, KEPT)
-        if len(blocks) == KEPT:
+        if len(blocks) == KEPT and blocks[0].start_s >= self._news_since_s:
             self._records[level] = max(self._records.get(level, 0), blocks[0].low)
         for count in WINDOWS:
             if len(blocks) < count:
@@ -77,12 +77,27 @@ class FloorTrack:
                 return growth
         return None
 
+    def forget_records(self, time_s: float) -> None:
+        """Take growth from this moment on for news, even where floors were higher before."""
+        self._records.clear()
+        self._news_since_s = time_s
+
+    def judge_peaks(self, level: int) -> Growth | None:
+        """Return how peaks grow at one scale, which has just completed a block; None where they do not."""
+        blocks = [turn_over(block) for block in self.pyramid.latest(level, KEPT)]
+        window = blocks[-WINDOWS[0] :]
+        if len(window) < WINDOWS[0] or window[-1].low <= window[0].low or self.limit_bytes is None:
+            return None
+        record = max([block.low for block in blocks[: -WINDOWS[0]]], default=0)
+        return judge_growth(window, self.limit_bytes - window[-1].low, record)
+
     def _judge_window(self, blocks: Sequence[Block], count: int, record: int) -> Growth | None:
         window = blocks[-count:]
         grown = window[-1].low - window[0].low
         if grown <= 0 or window[-1].end_s - window[0].start_s < self._least_s:
             return None
-        record = max([record, *[block.low for block in blocks[:-count]]])
+        past = [block.low for block in blocks[:-count] if block.start_s >= self._news_since_s]
+        record = max([record, *past])
         headroom = self.headroom_bytes
         if grown < PHI_LEAST * headroom:
             return None
@@ -103,11 +118,21 @@ class FloorTrack:
             return False
         return is_locked(tuple(self._recent))
 
-    def fit_line(self, since_s: float) -> Line | None:
-        """Return a robust line through the floors since a moment; None where too little is known."""
-        blocks = [block for block in self.pyramid.mosaic() if block.mid_s >= since_s]
-        points = [(block.low_s, float(block.low)) for block in blocks[:: -(-len(blocks) // MOST_POINTS) or 1]]
-        return fit_line(points) if len(points) > 2 else None
+    def fit_line(self, since_s: float, finest: int, *, is_peak: bool = False) -> Line | None:
+        """Return a robust line through floors, or peaks, since a moment; None where too little is known.
+
+        Args:
+            since_s: From when on.
+            finest: Finest scale whose blocks count; finer ones are blurred where samples are few.
+            is_peak: Whether peaks are meant.
+        """
+        found = [block for block in self.pyramid.mosaic(finest) if block.mid_s >= since_s]
+        blocks = [turn_over(block) for block in found] if is_peak else found
+        sign = -1 if is_peak else 1
+        points = [(block.low_s, float(block.low - sign * abs(block.blur))) for block in blocks]
+        if len(points) < LEAST_POINTS:
+            return None
+        return fit_line(points[:: -(-len(points) // MOST_POINTS)])
 
     def floor_before(self, time_s: float) -> Block | None:
         """Return the newest block that had ended by a moment; None where none is kept."""
@@ -125,13 +150,13 @@ class FloorTrack:
     @property
     def floor_bytes(self) -> int | None:
         """The least of the newest blocks."""
-        blocks = self.pyramid.latest(0, 4)
+        blocks = self.pyramid.latest(self._floor_level, 4) or self.pyramid.latest(0, 4)
         return min([block.low for block in blocks]) if blocks else None
 
     @property
     def amplitude_bytes(self) -> int:
         """Most that steps took above their floor lately."""
-        blocks = self.pyramid.latest(AMPLITUDE_LEVEL, WINDOW) or self.pyramid.latest(0, WINDOW)
+        blocks = self.pyramid.latest(self._floor_level, KEPT) or self.pyramid.latest(0, KEPT)
         return max([block.high - block.low for block in blocks], default=0)
 
     @property
@@ -147,9 +172,11 @@ class FloorTrack:
         kind = "sample" if beat is None else beat.kind
         self.pyramid = BlockPyramid(BASES[kind])
         self._least_s = LEAST_S[kind]
+        self._floor_level = 0 if kind == "step" else AMPLITUDE_LEVEL
         self.since_s = 0.0 if beat is None else beat.time_s
         self.beats = self.steps = 0
         self._records: dict[int, int] = {}
+        self._news_since_s = self.since_s
         self._recent: deque[int] | None = deque(maxlen=RECENT) if kind == "sample" else None
 
     def _is_new_life(self) -> bool:

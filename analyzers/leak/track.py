@@ -52,7 +52,7 @@ class LeakTrack:
 
     def _state(self, owner: Owner, episode: Episode, time_s: float) -> Iterator[Finding]:
         leak = self._measure(owner, episode, time_s)
-        if self.finding is None or is_news(self.finding, leak):
+        if self.finding is None or (leak.grown_bytes > 0 and is_news(self.finding, leak)):
             self.finding = state_leak(self.finding or _open(owner, time_s), leak)
             yield self.finding
 

@@ -52,7 +52,7 @@ def assess_forecast(subject: Subject, watch: Watch, forecast: Forecast) -> Asses
         oom_in_s=forecast.middle_s,
         oom_in_low_s=forecast.low_s,
         oom_in_high_s=forecast.high_s,
-        capacity_bytes=floors.limit_bytes,
+        capacity_bytes=watch.limit_bytes,
         floor_bytes=floors.floor_bytes,
         peak_bytes=watch.peak_bytes,
         growth_bytes_per_s=rate,

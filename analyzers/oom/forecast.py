@@ -15,6 +15,8 @@ LEAST_ERROR = 0.01
 """Relative error of a rate that is always allowed for."""
 Z80 = 1.2816
 """Standard errors to either side that hold 80 % of a normal distribution."""
+RETRIED, PRESSED = 0.1, 0.6
+"""Least probability where the device refused memory of late, and where it does so while peaks grow."""
 STANDING_DOUBT = 0.02
 """Growth this small a share of the headroom would be believed as often as not."""
 
@@ -24,6 +26,8 @@ class Situation(NamedTuple):
 
     time_s: float
     limit_bytes: int
+    limit_doubt_bytes: float
+    """Standard error of the limit."""
     floor_bytes: float
     amplitudes: Sequence[float]
     """What recent rounds took above their floor, falling; a round is a step, or a few samples."""
@@ -35,6 +39,8 @@ class Situation(NamedTuple):
     """Growth seen so far as a share of the headroom: how much the forecast is believed."""
     has_retried: bool
     """Whether the device refused the allocator memory of late."""
+    is_pressed: bool
+    """Whether peaks grow while it does so again and again: how high they can go is then not known."""
 
 
 class Forecast(NamedTuple):
@@ -50,6 +56,8 @@ class Forecast(NamedTuple):
     high_s: float | None = None
     belief: float = 0.0
     """Probability that growth goes on until then."""
+    is_pressed: bool = False
+    """Whether the device refuses memory already while peaks grow."""
 
 
 def make_forecast(now: Situation) -> Forecast:
@@ -61,15 +69,15 @@ def make_forecast(now: Situation) -> Forecast:
     rise = line.bytes_per_s * now.round_s
     error = math.hypot(line.error / line.bytes_per_s, LEAST_ERROR)
     middle = find_passage(now.amplitudes, room, rise)
-    spread = Z80 * error * middle.middle
+    spread = Z80 * math.hypot(error * middle.middle, now.limit_doubt_bytes / rise)
     low = middle.middle - math.hypot(middle.middle - middle.low, spread)
     high = middle.middle + math.hypot(middle.high - middle.middle, spread)
     belief = now.share / (now.share + STANDING_DOUBT)
-    rates = [rise * (1 + z * error) for z in (-Z80, 0.0, Z80)]
-    within = _average(now, room, rates, HORIZON_S / now.round_s)
+    rooms = [room + z * math.hypot(now.limit_doubt_bytes, error * max(0.0, room)) for z in (-Z80, 0.0, Z80)]
+    within = _average(now, rooms, rise, HORIZON_S / now.round_s)
     steps = None
     if now.steps_per_round:
-        steps = belief * _average(now, room, rates, STEPS_AHEAD / now.steps_per_round)
+        steps = belief * _average(now, rooms, rise, STEPS_AHEAD / now.steps_per_round)
     return Forecast(
         probability=max(belief * within, _alarm(now)),
         within_steps=steps,
@@ -77,16 +85,19 @@ def make_forecast(now: Situation) -> Forecast:
         middle_s=max(0.0, middle.middle) * now.round_s,
         high_s=max(0.0, high) * now.round_s,
         belief=belief,
+        is_pressed=now.is_pressed,
     )
 
 
-def _average(now: Situation, room: float, rates: Sequence[float], rounds: float) -> float:
-    return sum([sum_hazard(now.amplitudes, room, rate, rounds) for rate in rates]) / len(rates)
+def _average(now: Situation, rooms: Sequence[float], rise: float, rounds: float) -> float:
+    return sum([sum_hazard(now.amplitudes, room, rise, rounds) for room in rooms]) / len(rooms)
 
 
 def _alarm(now: Situation) -> float:
     """Return the least probability that refusals of the device stand for."""
-    return 0.25 if now.has_retried else 0.0
+    if now.is_pressed:
+        return PRESSED
+    return RETRIED if now.has_retried else 0.0
 
 
 def _forecast_tail(now: Situation, room: float) -> Forecast:

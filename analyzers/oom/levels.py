@@ -17,7 +17,7 @@ def grade_finding(forecast: Forecast) -> Severity | None:
     if middle_s is not None and forecast.belief >= BELIEVED:
         for limit_s, severity in _LIMITS:
             if middle_s < limit_s:
-                return severity
+                return "high" if forecast.is_pressed and middle_s >= HIGH_S else severity
     return None
 
 

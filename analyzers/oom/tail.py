@@ -8,6 +8,8 @@ TAIL_SHARE = 0.1
 LEAST_TAIL = 10
 BOUND_TIES, BOUND_SHARE = 4, 0.002
 """Amplitudes that reach the largest to such a share of it, where something bounds them."""
+PRIOR_COUNT, PRIOR_SHAPE = 20, 0.1
+"""Exceedances that the belief counts for that lengths have a tail like that of a log-normal distribution."""
 SHAPE_BOUNDS = (-0.5, 0.3)
 """Shapes that are believed; few exceedances tell it badly."""
 
@@ -57,6 +59,7 @@ def fit_tail(excess: Sequence[float]) -> tuple[float, float]:
     if first <= 0 or first <= 2 * second:
         return 0.0, first
     shape = 2 - first / (first - 2 * second)
+    shape = (count * shape + PRIOR_COUNT * PRIOR_SHAPE) / (count + PRIOR_COUNT)
     shape = min(max(shape, SHAPE_BOUNDS[0]), SHAPE_BOUNDS[1])
     return shape, first * (1 - shape)
 

@@ -1,11 +1,12 @@
 """One subject under watch: its growth, what its steps take, and whether the device refused it memory."""
 
-from ...engine.model import AllocatorReading
 from ..floors.beat import Beat, read_beat
+from ..floors.capacity import Usable, UsableLimit
 from ..floors.episode import GrowthTrack
 from ..subjects import Subject
 from .amplitudes import Amplitudes
 from .forecast import Forecast, Situation, make_forecast
+from .pressed import Pressed
 
 LEAST_ROUNDS = 8
 """Rounds that must have been seen before anything is said of the next."""
@@ -20,14 +21,16 @@ class Watch:
     """What is known of one subject, and the newest forecast for it."""
 
     def __init__(self) -> None:
-        self.growth = GrowthTrack()
+        self.growth = GrowthTrack(has_peaks=True)
         self.amplitudes = Amplitudes()
+        self.usable = UsableLimit()
         self.forecast: Forecast | None = None
+        self.reach: Usable | None = None
+        """Most that live bytes can really take."""
         self.is_fresh = False
         """Whether the newest sample brought a forecast."""
         self.has_allocator = False
-        self._retries: int | None = None
-        self._retried_s: float | None = None
+        self.pressed = Pressed()
         self._beats_ago = 0
 
     def observe(self, subject: Subject) -> None:
@@ -39,14 +42,16 @@ class Watch:
         last = self.growth.floors.last
         if last is not None and beat.time_s <= last.time_s:
             return
-        self._note_retries(subject.allocator, beat.time_s)
+        self.pressed.observe(beat.time_s, subject.allocator, self.growth.floors.limit_bytes)
         self.has_allocator = beat.kind != "device"
         if not self.has_allocator:
             return
-        self.growth.observe(beat, subject.limit_bytes)
+        self.growth.observe(beat, subject.limit_bytes, is_pressed=self.pressed.is_often(beat.time_s))
         if self.growth.floors.beats <= 1:
-            self.amplitudes = Amplitudes()
+            self.amplitudes, self.usable = Amplitudes(), UsableLimit()
         self.amplitudes.add(beat)
+        if beat.reserved_bytes:
+            self.usable.observe(beat.time_s, beat.reserved_bytes, beat.split_bytes)
         self._beats_ago += 1
         if self._is_due(beat):
             self._renew(beat)
@@ -57,13 +62,25 @@ class Watch:
         floors = self.growth.floors
         return None if floors.floor_bytes is None else floors.floor_bytes + floors.amplitude_bytes
 
-    def _note_retries(self, allocator: AllocatorReading, time_s: float) -> None:
-        retries = allocator.retries
-        if retries is None:
-            return
-        if self._retries is not None and retries > self._retries:
-            self._retried_s = time_s
-        self._retries = retries
+    @property
+    def limit_bytes(self) -> int | None:
+        """Most that live bytes can really take."""
+        return None if self.reach is None else self.reach.limit_bytes
+
+    def _find_usable(self, time_s: float) -> Usable | None:
+        """Return most that live bytes can really take, and how sure that is.
+
+        What an allocator cannot fill is pinned by the live blocks of floors that grow; what stands between
+        floors and peaks is free at the end of a step, so that all of it can be given back.
+        """
+        limit, episode, line = self.growth.floors.limit_bytes, self.growth.episode, self.growth.line
+        if limit is None:
+            return None
+        if episode is None or line is None or episode.is_peak:
+            return Usable(limit, 0.0)
+        reach = self.amplitudes.above_line(line, episode.onset_s)
+        usual = reach[len(reach) // 10] if reach else 0.0
+        return self.usable.of(limit, episode.onset_s, time_s, lambda at_s: line.level_at(at_s) + usual)
 
     def _is_due(self, beat: Beat) -> bool:
         if self.growth.ended_because is not None:
@@ -74,8 +91,9 @@ class Watch:
 
     def _renew(self, beat: Beat) -> None:
         floors, round_s = self.growth.floors, self.amplitudes.round_s
-        floor, limit = floors.floor_bytes, floors.limit_bytes
-        if floor is None or limit is None or round_s is None or len(self.amplitudes) < LEAST_ROUNDS:
+        floor, reach = floors.floor_bytes, self._find_usable(beat.time_s)
+        self.reach = reach
+        if floor is None or reach is None or round_s is None or len(self.amplitudes) < LEAST_ROUNDS:
             return
         self._beats_ago = 0
         self.is_fresh = True
@@ -83,16 +101,22 @@ class Watch:
         self.forecast = make_forecast(
             Situation(
                 time_s=beat.time_s,
-                limit_bytes=limit,
+                limit_bytes=reach.limit_bytes,
+                limit_doubt_bytes=reach.doubt_bytes,
                 floor_bytes=float(floor) if line is None else line.level_at(beat.time_s),
                 amplitudes=self._reach(floor),
                 round_s=round_s,
                 steps_per_round=None if steps_per_s is None else steps_per_s * round_s,
                 line=line,
                 share=self._share(floor),
-                has_retried=self._retried_s is not None and beat.time_s - self._retried_s <= RETRY_S,
+                is_pressed=self._is_pressed(beat.time_s),
+                has_retried=self.pressed.is_met(beat.time_s, RETRY_S),
             )
         )
+
+    def _is_pressed(self, time_s: float) -> bool:
+        episode = self.growth.episode
+        return episode is not None and episode.is_peak and self.pressed.is_often(time_s)
 
     def _reach(self, floor: int) -> list[float]:
         """Return how far recent rounds reached above their floor, falling."""
@@ -102,7 +126,8 @@ class Watch:
         return self.amplitudes.above_line(line, episode.onset_s)
 
     def _share(self, floor: int) -> float:
-        episode = self.growth.episode
-        if episode is None:
+        episode, line, limit = self.growth.episode, self.growth.line, self.limit_bytes
+        if episode is None or line is None or limit is None:
             return 0.0
-        return (floor - episode.onset_bytes) / max(1.0, self.growth.floors.headroom_bytes)
+        grown = line.bytes_per_s * (line.at_s - episode.onset_s) * 2
+        return grown / max(1.0, limit - floor - self.growth.floors.amplitude_bytes)

@@ -142,7 +142,7 @@ def _list_evidence(subject: Subject, watch: Watch, forecast: Forecast) -> tuple[
         *_list_growth(watch),
         Evidence(FLOOR, floors.floor_bytes, "bytes"),
         Evidence(PEAK, floors.amplitude_bytes, "bytes"),
-        Evidence(LIMIT, floors.limit_bytes, "bytes"),
+        Evidence(LIMIT, watch.limit_bytes, "bytes"),
     )
 
 

@@ -46,22 +46,24 @@ def steps(
     resident: Callable[[int], float] = lambda step: 4.0 * GIB,
 ) -> Iterator[Sample]:
     """Yield samples of one rank that ends a step each second, with those floors and activations on top."""
+    reserved = 0
     for tick, level in enumerate(floors):
         time_s = start_s + tick
         floor, peak = round(level), round(level + activations(tick))
+        reserved = max(reserved, peak)
         rank = RankSample(
             PID,
             started_s,
             device_uuid="GPU-0",
             backend="cuda",
-            allocator=AllocatorReading(allocated_bytes=floor, reserved_bytes=peak),
+            allocator=AllocatorReading(allocated_bytes=floor, reserved_bytes=reserved),
             resident_bytes=round(resident(tick)),
             step=StepReading(tick + 1, time_s, 1.0, floor, peak, True),
             steps_within=1,
             floor_min_bytes=floor,
             peak_max_bytes=peak,
         )
-        memory = MemoryReading(total_bytes=CAPACITY, used_bytes=peak, free_bytes=CAPACITY - peak)
+        memory = MemoryReading(total_bytes=CAPACITY, used_bytes=reserved, free_bytes=CAPACITY - reserved)
         device = DeviceSample("GPU-0", 0, memory=memory)
         host = HostSample(total_bytes=512 * GIB, available_bytes=400 * GIB)
         yield Sample("n", tick, time_s, 1.0, (device,), host, (rank,))
