@@ -24,6 +24,8 @@ SERVED_SHARE = 0.15
 """Share of the limit that is left beside, from which a flush of the cache serves whatever is asked for."""
 RETRY_S = 300.0
 """For how long a refusal counts."""
+QUIET_S = 900.0
+"""Seconds without a refusal before a finding may close: what is rare, a checkpoint say, refuses again."""
 
 WALL_SHARE = 0.95
 """Share of the limit from which reserved memory stands at the wall."""
@@ -51,6 +53,8 @@ class Cost(NamedTuple):
     """Refusals of the last minutes while enough was stranded to serve them."""
     flushes: int
     """Flushes at the wall that left as much unused, where nobody counts refusals."""
+    is_quiet: bool
+    """Whether nothing was refused for long."""
 
     @property
     def has_cost(self) -> bool:
@@ -66,7 +70,7 @@ class Cost(NamedTuple):
     def is_back(self) -> bool:
         """Whether an open finding has lost its ground."""
         is_less = self.stranded_bytes < RELIEVED_STRANDED_SHARE * self.limit_bytes
-        return not self.has_cost and (is_less or self.rest_bytes >= AMPLE_SHARE * self.limit_bytes)
+        return self.is_quiet and (is_less or self.rest_bytes >= AMPLE_SHARE * self.limit_bytes)
 
     @property
     def severity(self) -> Severity:
@@ -116,6 +120,12 @@ class Refusals:
             if self._limit is not None and waste >= STRANDED_SHARE * self._limit:
                 self._flushes.append((tick.time_s, waste))
         self._reserved, self._limit = tick.reserved_bytes, limit_bytes
+
+    def is_quiet(self, time_s: float) -> bool:
+        """Return whether nothing was refused for long."""
+        return not any(
+            time_s - at_s <= QUIET_S for at_s in (*self._retries, *(at for at, _ in self._flushes))
+        )
 
     def has_any(self, time_s: float) -> bool:
         """Return whether anything was refused in the last minutes."""
@@ -176,4 +186,5 @@ def weigh(extremes: Extremes, refusals: Refusals, limit_bytes: int | None, time_
         rest_bytes=rest,
         retries=refusals.count_retries(time_s) if could_serve and is_short else 0,
         flushes=flushes,
+        is_quiet=refusals.is_quiet(time_s),
     )

@@ -41,7 +41,7 @@ def test_a_cache_of_variable_lengths_is_no_finding_with_much_room_or_little(capa
 
 
 def test_a_refusal_while_enough_is_stranded_is_critical_at_once_and_closes_once_it_is_over() -> None:
-    opened, *_, last = found_in(Job(1300 * MIB, vary(1, *LENGTHS), keep=200), 400)
+    opened, *_, last = found_in(Job(1300 * MIB, vary(1, *LENGTHS), keep=200), 600)
     assert (opened.kind, opened.severity, opened.device) == ("fragmentation", "critical", "0")
     assert opened.title == "rank 0 was refused memory once while 95 MiB of its own lay stranded in segments"
     assert opened.opened_s < 100.0
@@ -120,6 +120,18 @@ def test_it_closes_with_room_and_does_not_ring_twice_in_between() -> None:
     assert len({finding.id for finding in found}) == 1
     assert found[-1].closed_s is not None
     assert found[-1].evidence[-1].value == "enough room is left beside what is stranded"
+
+
+def test_refusals_that_come_every_few_minutes_are_one_finding() -> None:
+    parts = []
+    for count in range(6):
+        parts += [(10, pinned(0, 8.0, peak_gib=70.0, retries=count)), (190, pinned(0, 1.0, retries=count))]
+    found = watch(FragmentationAnalyzer(), run_of(*parts, (600, pinned(0, 1.0, retries=5))))
+    assert len({finding.id for finding in found}) == 1
+    assert found[0].severity == "critical"
+    last_refusal_s = 5 * 400.0
+    assert found[-1].closed_s is not None
+    assert found[-1].closed_s >= last_refusal_s + 900
 
 
 def test_a_count_that_was_reset_is_no_refusal() -> None:
