@@ -1,4 +1,4 @@
-"""The alerts screen: what it lists, how one gets in and out, and what can be decided there."""
+"""The alerts screen: what it lists, and how one gets in and out."""
 
 from collections.abc import Iterator
 
@@ -6,19 +6,16 @@ import msgspec
 import pytest
 from textual.geometry import Region
 
+from tests.tui.alert_looks import lines, on_alerts, selected
 from tests.tui.canned import FakeFeed, make_app, make_hub, make_sample, make_snapshot
 from tests.tui.canned_alerts import ALERTS, FRAGMENTATION, IDLE, LEAK, OOM, PRESSURE, make_alerts
 from tests.tui.device_looks import later, on_device
 from tests.tui.looks import notices, shown_screen, shown_text
-from vramscope.engine.alerts.state import AlertState, FindingDecision
-from vramscope.engine.bus.snapshot import DecisionRefused
+from vramscope.engine.alerts.state import AlertState
 from vramscope.engine.model import WorkerStatus
-from vramscope.tui.alert_rows import AlertOrder, collect_rows, filter_rows, sort_rows
 from vramscope.tui.app import VramscopeApp
 from vramscope.tui.commands import PaletteCommands
-from vramscope.tui.process_signals import SignalPolicy
-from vramscope.tui.screens.alerts import NOTHING_FOUND, READ_ONLY, AlertsScreen
-from vramscope.tui.screens.choice import ChoiceScreen
+from vramscope.tui.screens.alerts import NOTHING_FOUND, AlertsScreen
 from vramscope.tui.screens.device import DeviceScreen
 from vramscope.tui.screens.live import LiveScreen
 from vramscope.tui.terminal import TerminalAbilities
@@ -26,23 +23,6 @@ from vramscope.tui.widgets.alert_heading import AlertHeading
 from vramscope.tui.widgets.alert_line import AlertLine
 
 SIZES = [(80, 24), (120, 32), (200, 50), (40, 10)]
-
-
-def on_alerts(app: VramscopeApp) -> AlertsScreen:
-    assert isinstance(app.screen, AlertsScreen)
-    return app.screen
-
-
-def lines(app: VramscopeApp) -> list[str]:
-    """Return the rows of the list."""
-    listed = on_alerts(app).list
-    return [listed.render_line(y).text.strip() for y in range(listed.size.height)]
-
-
-def selected(app: VramscopeApp) -> str:
-    row = on_alerts(app).list.selected_row
-    assert row is not None
-    return row.finding.kind
 
 
 async def test_every_finding_is_listed_the_open_ones_first_with_its_state_in_words() -> None:
@@ -164,141 +144,6 @@ async def test_a_tick_that_changes_nothing_repaints_no_row() -> None:
         feed.hand_over(later(make_alerts(findings=(OOM, PRESSURE, changed, IDLE, FRAGMENTATION)), 3))
         await pilot.pause()
         assert [(region.y, region.height) for region in painted] == [(2, 1)]
-
-
-async def test_keys_decide_and_the_hub_is_asked() -> None:
-    feed = FakeFeed(make_alerts())
-    app = make_app(feed)
-    async with app.run_test(size=(120, 32)) as pilot:
-        await pilot.press("3", "home", "a")
-        await pilot.press("m")
-        await pilot.pause()
-        assert shown_screen(app) is ChoiceScreen
-        assert "Mute out of memory ahead on GPU 5" in shown_text(app)
-        await pilot.press("j", "enter")
-        await pilot.press("m", "escape")
-        await pilot.press("down", "u", "down", "m", "enter", "u")
-        await pilot.pause()
-        assert feed.decisions == [
-            FindingDecision("acknowledge", OOM.id),
-            FindingDecision("mute", OOM.id, "open"),
-            FindingDecision("release", PRESSURE.id),
-            FindingDecision("mute", LEAK.id, "hour"),
-        ]
-        assert notices(app)[-1] == "It is neither acknowledged nor muted."
-
-
-async def test_a_closed_finding_is_not_acknowledged_and_its_kind_can_be_muted() -> None:
-    feed = FakeFeed(make_alerts())
-    app = make_app(feed)
-    async with app.run_test(size=(120, 32)) as pilot:
-        await pilot.press("3", "end", "a")
-        assert notices(app)[-1] == "It has closed: there is nothing to acknowledge."
-        await pilot.press("m")
-        await pilot.pause()
-        assert "until this one closes" not in shown_text(app)
-        await pilot.press("j", "enter")
-        await pilot.pause()
-        assert feed.decisions == [FindingDecision("mute", FRAGMENTATION.id, "always")]
-
-
-@pytest.mark.parametrize("key", ["a", "m", "u"])
-async def test_a_read_only_view_decides_nothing(key: str) -> None:
-    feed = FakeFeed(make_alerts())
-    app = make_app(feed, policy=SignalPolicy(is_read_only=True))
-    async with app.run_test(size=(120, 32)) as pilot:
-        await pilot.press("3", "home", "down", key)
-        await pilot.pause()
-        assert notices(app)[-1] == READ_ONLY
-        assert shown_screen(app) is AlertsScreen
-    assert feed.decisions == []
-
-
-async def test_without_an_agent_nothing_is_decided() -> None:
-    feed = FakeFeed(make_alerts(connection="lost", silent_s=7.0))
-    app = make_app(feed)
-    async with app.run_test(size=(120, 32)) as pilot:
-        await pilot.press("3", "home", "a")
-        await pilot.pause()
-        assert notices(app)[-1] == "The agent is not reached: nothing can be decided now."
-    assert feed.decisions == []
-
-
-async def test_what_the_hub_refused_is_told_once() -> None:
-    feed = FakeFeed(make_alerts())
-    app = make_app(feed)
-    async with app.run_test(size=(120, 32)) as pilot:
-        refused = DecisionRefused(7, "that finding has closed already")
-        for seq in (2, 3, 4):
-            feed.hand_over(later(make_alerts(decision_refused=refused), seq))
-            await pilot.pause()
-        assert notices(app).count("Not done: that finding has closed already.") == 1
-
-
-async def test_the_filter_finds_by_kind_device_state_and_text() -> None:
-    app = make_app(FakeFeed(make_alerts()))
-    async with app.run_test(size=(120, 32)) as pilot:
-        await pilot.press("3", "slash", *"gpu5")
-        await pilot.pause()
-        assert [row.finding.kind for row in on_alerts(app).list._rows] == ["oom", "leak"]
-        assert "2 of 5 match “gpu5”" in app.screen.query_one(AlertHeading).text
-        await pilot.press("enter")
-        assert on_alerts(app).focused is on_alerts(app).list
-        await pilot.press("slash", *"x")
-        await pilot.pause()
-        assert "No alert matches “x”; Esc shows all." in shown_text(app)
-        await pilot.press("escape")
-        await pilot.pause()
-        assert len(on_alerts(app).list._rows) == 5
-
-
-@pytest.mark.parametrize(
-    ("text", "kinds"),
-    [
-        ("muted", ["idle_held"]),
-        ("ACKNOWLEDGED", ["pressure"]),
-        ("out of memory", ["oom"]),
-        ("critical gpu5", ["oom"]),
-        ("train.py", ["oom", "leak"]),
-        ("gpu 10", ["pressure"]),
-        ("", ["oom", "pressure", "leak", "idle_held", "fragmentation"]),
-    ],
-)
-def test_filters(text: str, kinds: list[str]) -> None:
-    rows = filter_rows(collect_rows(make_alerts()), text)
-    assert [row.finding.kind for row in rows] == kinds
-
-
-@pytest.mark.parametrize(
-    ("order", "kinds"),
-    [
-        (AlertOrder(), ["oom", "pressure", "leak", "idle_held", "fragmentation"]),
-        (AlertOrder("time", True), ["idle_held", "leak", "pressure", "oom", "fragmentation"]),
-        (AlertOrder("severity"), ["oom", "leak", "pressure", "idle_held", "fragmentation"]),
-        (AlertOrder("kind"), ["idle_held", "leak", "oom", "pressure", "fragmentation"]),
-        (AlertOrder("device"), ["idle_held", "oom", "leak", "pressure", "fragmentation"]),
-    ],
-)
-def test_orders_keep_what_is_open_first(order: AlertOrder, kinds: list[str]) -> None:
-    rows = sort_rows(collect_rows(make_alerts()), order)
-    assert [row.finding.kind for row in rows] == kinds
-
-
-async def test_sorting_by_dialog_and_by_keys() -> None:
-    app = make_app(FakeFeed(make_alerts()))
-    async with app.run_test(size=(120, 32)) as pilot:
-        await pilot.press("3", "s")
-        await pilot.pause()
-        assert "Sort alerts by" in shown_text(app)
-        await pilot.press("j", "enter")
-        assert on_alerts(app).order == AlertOrder("severity")
-        await pilot.press("I")
-        assert on_alerts(app).order == AlertOrder("severity", True)
-        await pilot.press("greater_than_sign", "greater_than_sign", "greater_than_sign")
-        assert on_alerts(app).order == AlertOrder("device")
-        await pilot.press("less_than_sign")
-        await pilot.pause()
-        assert app.screen.query_one(AlertHeading).text.endswith("by kind")
 
 
 async def test_nothing_found_says_what_would_stand_here() -> None:
