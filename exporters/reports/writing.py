@@ -30,20 +30,29 @@ def write_report(report: msgspec.Struct, path: Path) -> None:
 def write_whole(data: bytes, path: Path) -> None:
     """Write a file beside its place and put it there at once.
 
+    What a link leads to is written, not the link; what is no regular file (a pipe, a terminal) is written to
+    as it is.
+
     Raises:
         OutputFileError: It cannot be written.
     """
     try:
-        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
-    except OSError as error:
+        place = path.resolve()
+        if place.exists() and not place.is_file():
+            path.write_bytes(data)
+        else:
+            _replace(data, place)
+    except (OSError, RuntimeError) as error:  # RuntimeError: links that lead in a circle
         raise _refuse(path, error) from error
+
+
+def _replace(data: bytes, path: Path) -> None:
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
             os.fchmod(file.fileno(), 0o666 & ~_read_umask())
         Path(name).replace(path)
-    except OSError as error:
-        raise _refuse(path, error) from error
     finally:
         with suppress(OSError):
             Path(name).unlink(missing_ok=True)
@@ -64,8 +73,9 @@ def check_writable(path: Path) -> None:
         raise OutputFileError(f"{show_path(path)}: the folder {show_path(folder)} is not writable for you")
 
 
-def _refuse(path: Path, error: OSError) -> OutputFileError:
-    return OutputFileError(f"{show_path(path)}: cannot be written: {error.strerror or error}")
+def _refuse(path: Path, error: Exception) -> OutputFileError:
+    reason = getattr(error, "strerror", None) or error
+    return OutputFileError(f"{show_path(path)}: cannot be written: {reason}")
 
 
 def _read_umask() -> int:

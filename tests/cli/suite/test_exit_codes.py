@@ -1,12 +1,14 @@
 """Exit codes: 0 done, 3 a finding that was asked about, 2 what cannot be understood, 4 nothing to watch."""
 
 import json
+import signal
 from pathlib import Path
 
 import pytest
 
 from ...pretend_nvml.driver import PretendDriver
-from ..running import GIB, no_library, run
+from ...waiting import wait_until
+from ..running import GIB, no_library, run, start
 from .running import report_of, write_series
 
 FULL_MIB, TOTAL_MIB = 81400, 81920
@@ -128,3 +130,25 @@ def test_text_and_json_can_be_asked_for(tmp_path: Path) -> None:
     output = tmp_path / "report.json"
     outcome = run("profile", "--input", str(path), "--output", str(output), "--format", "json")
     assert json.loads(outcome.stdout)["devices"] == json.loads(output.read_text())["devices"]
+
+
+def test_a_report_whose_folder_has_gone_is_not_lost(
+    tmp_path: Path, pretend_driver: PretendDriver, pretend_environment: dict[str, str]
+) -> None:
+    pretend_driver.add_device(used_bytes=GIB)
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    process = start(
+        "profile", "--duration", "0", "--interval", "0.1", "--output", str(folder / "report.json")
+    )
+    try:
+        calls = pretend_driver.devices[0].calls()
+        wait_until(lambda: pretend_driver.devices[0].calls() > calls + 20, 20.0, "readings of the device")
+        folder.rmdir()
+        process.send_signal(signal.SIGINT)
+        printed, complaints = process.communicate(timeout=20)
+    finally:
+        process.kill()
+    assert process.returncode == 2
+    assert json.loads(printed)["devices"]["0"]["device_id"] == 0
+    assert "the report is on standard output instead" in complaints

@@ -68,3 +68,25 @@ def test_an_export_with_allocator_figures_is_read_back_as_such(tmp_path: Path) -
     assert first.memory.used_bytes == 40 * GIB
     assert second.memory.used_bytes == 5 * GIB
     assert second.allocator is None or second.allocator.allocated_bytes is None
+
+
+def test_a_link_stays_and_what_it_leads_to_is_written(tmp_path: Path) -> None:
+    report = build_profile(make_log([]), DRIVER)
+    target, link = tmp_path / "target.json", tmp_path / "latest.json"
+    target.write_text("old")
+    link.symlink_to(target)
+    write_report(report, link)
+    assert link.is_symlink()
+    assert json.loads(target.read_bytes())["schema"] == "vramscope.profile/1"
+
+
+def test_a_pipe_is_written_to_and_stays(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        write_report(build_profile(make_log([]), DRIVER), pipe)
+        assert json.loads(os.read(reader, 65536))["devices"] == {}
+    finally:
+        os.close(reader)
+    assert stat.S_ISFIFO(pipe.lstat().st_mode)

@@ -57,7 +57,7 @@ def deliver(report: Report, options: WatchOptions) -> bool:
         OutputFileError: The file cannot be written.
     """
     if options.output is not None:
-        write_report(report, options.output)
+        _write_or_print(report, options.output)
         complain(f"the report is in {show_path(options.output)}")
         if options.format is None:
             return False
@@ -67,6 +67,19 @@ def deliver(report: Report, options: WatchOptions) -> bool:
         return False
     _print_text(report)
     return True
+
+
+def _write_or_print(report: Report, path: Path) -> None:
+    """Write a report; where its folder has gone during the watch, print it, so that it is not lost.
+
+    Raises:
+        OutputFileError: It cannot be written.
+    """
+    try:
+        write_report(report, path)
+    except OutputFileError as error:
+        sys.stdout.buffer.write(encode_report(report))
+        raise OutputFileError(f"{error}; the report is on standard output instead") from error
 
 
 def _print_text(report: Report) -> None:
