@@ -17,8 +17,10 @@ MOST_TREND = 1.5
 """Bytes that can be lost for each byte by which peaks rise."""
 SPLIT_SHARE = 0.5
 """Share of the free blocks beside live ones that is taken for lost where nothing better is known."""
-UNSEEN_DOUBT, LOST_DOUBT = 0.02, 0.08
+UNSEEN_DOUBT, LOST_DOUBT = 0.02, 0.2
 """Standard errors: as a share of the limit where reserved bytes did not grow, and else of what is lost."""
+LEAST_DOUBT = 0.008
+"""Share of the limit by which it is always in doubt: the last segment, and what else takes memory."""
 DOUBTED_SHARE = 0.02
 """Share of the limit up to which what could not be used may well be of use at the limit."""
 
@@ -68,7 +70,7 @@ class UsableLimit:
             peak_at: The peak of steps at a moment, in bytes.
         """
         if not self._reserved:
-            return Usable(limit_bytes, 0.0)
+            return Usable(limit_bytes, LEAST_DOUBT * limit_bytes)
         seen = [growth for growth in self._growths if growth.time_s >= since_s]
         if len(seen) < LEAST_EVENTS:
             lost = SPLIT_SHARE * self._split
@@ -81,7 +83,7 @@ class UsableLimit:
         lost = max(0.0, limit - hard)
         weight = lost**3 / (lost**3 + (DOUBTED_SHARE * limit) ** 3)
         weight *= min(1.0, segment / (SEGMENT_SHARE * limit))
-        doubt = math.hypot(LOST_DOUBT * lost, (limit_bytes - limit) / 8)
+        doubt = math.hypot(LOST_DOUBT * lost, (limit_bytes - limit) / 8, LEAST_DOUBT * limit_bytes)
         return Usable(int(limit - weight * lost), doubt)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ..floors.beat import Beat
 from ..floors.rate import Line
 
-KEPT = 256
+KEPT = 192
 SPANS_KEPT = 64
 SAMPLES = 16
 """Samples that make a round where steps are not known: of so many, the most is near the peak of a step."""

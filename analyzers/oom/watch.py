@@ -10,11 +10,14 @@ from .pressed import Pressed
 
 LEAST_ROUNDS = 8
 """Rounds that must have been seen before anything is said of the next."""
+PEAK_LOST, PEAK_DOUBT = 0.1, 0.05
+"""Shares of the limit: what growing peaks cannot use where the device refuses memory, and its error."""
 RETRY_S = 60.0
 """For how long a refusal of the device counts."""
-EVERY_BEATS = {"step": 4, "sample": 8, "device": 8, "host": 8}
+EVERY_BEATS = {"step": 8, "sample": 8, "device": 8, "host": 8}
 """Beats between two forecasts of the same subject, unless its end is near."""
-NEAR_S = 300.0
+NEAR_S, NEAR_SHARE = 300.0, 0.04
+"""Nearer than this, a forecast is renewed when this share of the time left has passed."""
 
 
 class Watch:
@@ -32,6 +35,7 @@ class Watch:
         self.has_allocator = False
         self.pressed = Pressed()
         self._beats_ago = 0
+        self._renewed_s = 0.0
 
     def observe(self, subject: Subject) -> None:
         """Take one sample."""
@@ -67,8 +71,12 @@ class Watch:
         """Most that live bytes can really take."""
         return None if self.reach is None else self.reach.limit_bytes
 
-    def _find_usable(self, time_s: float) -> Usable | None:
+    def _find_usable(self, time_s: float, above: list[float]) -> Usable | None:
         """Return most that live bytes can really take, and how sure that is.
+
+        Args:
+            time_s: The present.
+            above: How far recent rounds reached above their floor, falling.
 
         What an allocator cannot fill is pinned by the live blocks of floors that grow; what stands between
         floors and peaks is free at the end of a step, so that all of it can be given back.
@@ -76,26 +84,32 @@ class Watch:
         limit, episode, line = self.growth.floors.limit_bytes, self.growth.episode, self.growth.line
         if limit is None:
             return None
-        if episode is None or line is None or episode.is_peak:
+        if episode is None or line is None:
             return Usable(limit, 0.0)
-        reach = self.amplitudes.above_line(line, episode.onset_s)
-        usual = reach[len(reach) // 10] if reach else 0.0
+        if episode.is_peak:
+            lost = PEAK_LOST * limit if self.pressed.is_often(time_s) else 0.0
+            return Usable(int(limit - lost), PEAK_DOUBT * limit)
+        usual = above[len(above) // 10] if above else 0.0
         return self.usable.of(limit, episode.onset_s, time_s, lambda at_s: line.level_at(at_s) + usual)
 
     def _is_due(self, beat: Beat) -> bool:
         if self.growth.ended_because is not None:
             return True
         middle_s = None if self.forecast is None else self.forecast.middle_s
-        is_near = middle_s is not None and middle_s < NEAR_S
-        return self._beats_ago >= (1 if is_near else EVERY_BEATS[beat.kind])
+        if middle_s is None or middle_s >= NEAR_S:
+            return self._beats_ago >= EVERY_BEATS[beat.kind]
+        return beat.time_s - self._renewed_s >= NEAR_SHARE * middle_s
 
     def _renew(self, beat: Beat) -> None:
         floors, round_s = self.growth.floors, self.amplitudes.round_s
-        floor, reach = floors.floor_bytes, self._find_usable(beat.time_s)
-        self.reach = reach
-        if floor is None or reach is None or round_s is None or len(self.amplitudes) < LEAST_ROUNDS:
+        floor = floors.floor_bytes
+        self._beats_ago, self._renewed_s = 0, beat.time_s
+        if floor is None or round_s is None or len(self.amplitudes) < LEAST_ROUNDS:
             return
-        self._beats_ago = 0
+        above = self._reach(floor)
+        self.reach = reach = self._find_usable(beat.time_s, above)
+        if reach is None:
+            return
         self.is_fresh = True
         line, steps_per_s = self.growth.line, floors.steps_per_s
         self.forecast = make_forecast(
@@ -104,7 +118,7 @@ class Watch:
                 limit_bytes=reach.limit_bytes,
                 limit_doubt_bytes=reach.doubt_bytes,
                 floor_bytes=float(floor) if line is None else line.level_at(beat.time_s),
-                amplitudes=self._reach(floor),
+                amplitudes=above,
                 round_s=round_s,
                 steps_per_round=None if steps_per_s is None else steps_per_s * round_s,
                 line=line,
