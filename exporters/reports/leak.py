@@ -6,10 +6,13 @@ from typing import Final, Literal
 
 import msgspec
 
+from ...analyzers.leak.wording import PROCESS
+from ...analyzers.leak_source.inquirer import SOURCE
 from ...engine.model import Finding
 from .device_log import DeviceLog, MemorySource
 from .frame import (
     KINDS,
+    EvidenceValue,
     Provenance,
     ReportEvidence,
     ReportFinding,
@@ -28,6 +31,8 @@ METHOD = (
     "each is counted once. `leak_risk` is a plain rule, the slope of floors above --threshold MiB a minute, "
     "and decides about no finding."
 )
+GROWN_BY_SOURCE = "kept while watched"
+"""Evidence of a leak: bytes that its source kept while allocations were recorded."""
 MOST_EVENTS = 20
 LEAST_SNAPSHOTS, LEAST_SPAN_S = 10, 45.0
 """Below these nothing is said of the slope: no rate a minute is told from a few seconds."""
@@ -38,6 +43,8 @@ LeakSeverity = Literal["medium", "high", "critical"]
 class TrackedSource(msgspec.Struct, frozen=True, kw_only=True):
     """One place that kept memory while allocations were recorded."""
 
+    pid: int | None = None
+    """The process; None for the one that reports."""
     place: str
     """What a sentence calls it: `evaluate() at train.py:212`, or a type of objects and who holds it."""
     file: str | None
@@ -151,7 +158,8 @@ def build_leak(
     leaks = list_leaks(log)
     tracking = tracking or Tracking()
     events = [_describe_event(it, log, rule, tracking) for it in leaks]
-    findings = describe_findings(log, provenance, KINDS["leak"])
+    told = describe_findings(log, provenance, KINDS["leak"])
+    findings = tuple(_add_sources(it, tracking) for it in told)
     return LeakReport(
         timestamp=stamp_now(),
         monitoring_summary=summarize_leaks(log, rule),
@@ -227,7 +235,8 @@ def _describe(log: RunLog, device: DeviceLog, provenance: Provenance, rule: Leak
 
 def _describe_event(leak: Finding, log: RunLog, rule: LeakRule, tracking: Tracking) -> LeakEvent:
     figures = read_figures(leak)
-    tracked = [source.place for source in tracking.sources] if leak.kind == "leak" else []
+    process = next((it.value for it in leak.evidence if it.name == PROCESS), None)
+    tracked = [source.place for source in _sources_of(leak.kind, process, tracking)]
     return LeakEvent(
         timestamp=stamp(leak.opened_s, None if log.last is None else log.last.clock),
         time_s=leak.opened_s,
@@ -237,6 +246,24 @@ def _describe_event(leak: Finding, log: RunLog, rule: LeakRule, tracking: Tracki
         leak_rate_mb_per_min=figures.rate_mib_per_min,
         potential_sources=list(dict.fromkeys((*figures.sources, *tracked))),
     )
+
+
+def _sources_of(kind: str, process: object, tracking: Tracking) -> list[TrackedSource]:
+    """Return what tracking found about one leak: of its process, and of device memory only."""
+    return [it for it in tracking.sources if kind == "leak" and it.pid in (None, process)]
+
+
+def _add_sources(finding: ReportFinding, tracking: Tracking) -> ReportFinding:
+    """Return a finding whose evidence names what tracking found, where nobody has named it before."""
+    process = finding.evidence.get(PROCESS)
+    sources = _sources_of(finding.kind, None if process is None else process.value, tracking)
+    if not sources or SOURCE in finding.evidence:
+        return finding
+    named = {
+        SOURCE: EvidenceValue(sources[0].place, ""),
+        GROWN_BY_SOURCE: EvidenceValue(sources[0].grown_bytes, "bytes"),
+    }
+    return msgspec.structs.replace(finding, evidence={**finding.evidence, **named})
 
 
 def _recommend(findings: Sequence[ReportFinding], tracking: Tracking) -> list[str]:

@@ -128,6 +128,9 @@ def test_what_tracking_found_stands_beside_the_leak_and_in_the_advice() -> None:
     report = build(log, tracking=Tracking(requested=True, active=True, sources=(found,)))
     assert report["leak_events"][0]["potential_sources"] == ["step() at train.py:9"]
     assert report["tracking"]["sources"][0]["line"] == 9
+    evidence = report["findings"][0]["evidence"]
+    assert evidence["source"] == {"value": "step() at train.py:9", "unit": ""}
+    assert evidence["kept while watched"] == {"value": GIB, "unit": "bytes"}
     assert any("train.py:9" in advice for advice in report["recommendations"])
 
 
@@ -145,3 +148,15 @@ def test_a_job_that_allocates_and_frees_in_each_step_is_no_risk() -> None:
     device = build(make_log(samples))["devices"]["0"]
     assert device["gpu_memory"]["total_growth_mb"] == 6 * 1024.0
     assert (device["gpu_memory"]["growth_rate_mb_per_min"], device["leak_risk"]) == (0.0, "low")
+
+
+def test_what_one_process_keeps_is_no_source_of_the_leak_of_another() -> None:
+    found = TrackedSource(
+        pid=7, place="a.py:1", file="a.py", line=1, function="f", grown_bytes=GIB, blocks=8, share=0.9
+    )
+    log = growing()
+    leak = make_leak(TWO_MIB_PER_S)
+    log.take([msgspec.structs.replace(leak, evidence=(*leak.evidence, Evidence("process", 8)))])
+    report = build(log, tracking=Tracking(requested=True, active=True, sources=(found,)))
+    assert report["leak_events"][0]["potential_sources"] == []
+    assert "source" not in report["findings"][0]["evidence"]

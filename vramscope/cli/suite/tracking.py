@@ -54,13 +54,13 @@ class AllocationTracker:
         """Return what became of it, for the report."""
         if not self._searches:
             return Tracking(requested=True, active=False, reason=self._explain())
-        sources = [it for search in self._searches.values() for it in search.sources]
+        sources = [_describe(pid, it) for pid, search in self._searches.items() for it in search.sources]
         return Tracking(
             requested=True,
             active=True,
             reason=RECORDED if sources else NOTHING_GREW,
             pids=tuple(self._searches),
-            sources=tuple(map(_describe, sources)),
+            sources=tuple(sources),
         )
 
     def _follow(self, agent: "AgentStream", rank: RankSample, time_s: float) -> None:
@@ -94,9 +94,10 @@ def _ask(agent: "AgentStream", inquiry: Inquiry) -> None:
         agent.client.record_history(inquiry.pid, seconds=inquiry.seconds)
 
 
-def _describe(source: LeakSource) -> TrackedSource:
+def _describe(pid: int, source: LeakSource) -> TrackedSource:
     frame = source.frame
     return TrackedSource(
+        pid=pid,
         place=source.words,
         file=None if frame is None else frame.filename,
         line=None if frame is None else frame.line,
