@@ -62,7 +62,7 @@ def make_findings(uuid: str) -> tuple[Finding, ...]:
             Evidence("growth a step", 20 * MIB, "bytes"),
             Evidence("grown since onset", int(10.4 * GIB), "bytes"),
             Evidence("step at onset", 1310),
-            Evidence("source file", "/work/job/train.py:212"),
+            Evidence("source file", "/srv/job/train.py:212"),
         ),
         method="Floors of steps (Theil-Sen)",
         advice="Look for tensors that outlive their step",

@@ -137,8 +137,9 @@ async def test_the_last_steps_are_kept_whatever_screen_is_shown() -> None:
         await pilot.press("2")
         await pilot.pause()
         text = "\n".join(rows(app))
-        assert "step         1,842    1,844    1,845    1,846" in text
-        assert "peak GiB      50.0     50.0    ≥50.0     50.0" in text
+        assert "step                       1,842    1,844    1,845    1,846" in text
+        assert "floor at step ends GiB      36.0     36.0     36.0     36.0" in text
+        assert "peak GiB                    50.0     50.0    ≥50.0     50.0" in text
 
 
 async def test_a_tick_repaints_only_rows_that_changed() -> None:

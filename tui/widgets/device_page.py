@@ -30,6 +30,8 @@ from .step_table import draw_steps
 
 LEAST_GRAPH_ROWS, LEAST_GRAPH_SHARE, MOST_GRAPH_SHARE = 5, 0.34, 0.45
 LEAST_MAP_ROWS = 6
+LEAST_LIVE_S = 300.0
+"""Shortest span of live history: of a shorter one every cell would move at every tick."""
 ROOMY_FROM_ROWS = 24
 """Height from which a blank line stands between the sections."""
 NO_PROBE = (
@@ -195,7 +197,9 @@ class _Sections:
         now_s, interval_s = (sample.time_s, sample.interval_s) if sample else (0.0, 1.0)
         seen_s = self._content.history.span_s(self._view.device.uuid)
         is_live = sample is None or sample.clock == "wall"
-        window_s = choose_window(seen_s, self._content.window_s, is_live=is_live)
+        window_s = choose_window(
+            max(seen_s, LEAST_LIVE_S) if is_live else seen_s, self._content.window_s, is_live=False
+        )
         return TimeSpan(now_s, window_s, interval_s, is_live)
 
     def _absence(self) -> list[Line]:

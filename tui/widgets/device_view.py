@@ -139,16 +139,15 @@ def build_views(
     peaks = {device.uuid: history.peak(device.uuid) for device in devices}
     ranks = collect_ranks(sample.ranks) if sample.ranks else {}
     scale_bytes = _find_scale(devices, peaks)
-    known = doubt_silent(sample, snapshot.assessments)
+    risks = _assess_risks(snapshot, sample, devices)
     views = []
     for device in devices:
         state, age_s = _freshness(device, snapshot)
-        risk = assess_risk(device, snapshot.findings, known)
         on_device = ranks.get(device.uuid, ())
         views.append(
             DeviceView(
                 device=_without_age(device),
-                risk=risk,
+                risk=risks[device.uuid],
                 state=state,
                 age_s=age_s,
                 peak=peaks[device.uuid],
@@ -157,11 +156,16 @@ def build_views(
                 is_selected=device.uuid == selected,
                 ranks=on_device,
                 gap=_explain(device, on_device),
-                time_left_s=risk.time_left_s(sample.time_s),
+                time_left_s=risks[device.uuid].time_left_s(sample.time_s),
                 leak=describe_leak(snapshot.findings, device.uuid),
             )
         )
     return views
+
+
+def _assess_risks(snapshot: Snapshot, sample: Sample, devices: Sequence[DeviceSample]) -> dict[str, Risk]:
+    known = doubt_silent(sample, snapshot.assessments)
+    return {device.uuid: assess_risk(device, snapshot.findings, known) for device in devices}
 
 
 def _find_scale(devices: Sequence[DeviceSample], peaks: Mapping[str, tuple[int, float] | None]) -> int | None:
