@@ -8,10 +8,14 @@ from pathlib import Path
 import zmq
 
 from ..clock import Clock, SystemClock
+from ..errors import WireError
 from ..history import History
 from ..model import Analyzer, Assessment, Finding, Sample
+from ..model.inquiry import Inquirer
+from ..ranks.segments import PackedSegments, unpack_segments
 from .analyzer_host import AnalyzerHost
 from .assessments import AssessmentKey, assessment_key
+from .closer_look import CloserLook
 from .endpoints import endpoints_of
 from .messages import WorkerReport
 from .stream import Event, HubStream, Joined
@@ -30,6 +34,7 @@ class Worker:
     Args:
         runtime_dir: Folder of the hub.
         analyzers: Fresh analyzers.
+        inquirers: Fresh inquirers, who look closer at what the analyzers find.
         reason: Why an analyzer could not be loaded, told to viewers.
         parent_fd: File descriptor that closes when the hub ends; None to run until stopped.
         clock: Injected in tests.
@@ -40,6 +45,7 @@ class Worker:
         runtime_dir: Path,
         analyzers: Sequence[Analyzer],
         *,
+        inquirers: Sequence[Inquirer] = (),
         reason: str | None = None,
         parent_fd: int | None = None,
         clock: Clock | None = None,
@@ -47,6 +53,7 @@ class Worker:
         self._clock = clock or SystemClock()
         self._host = AnalyzerHost(analyzers)
         self._host.reason = reason
+        self._look = CloserLook(inquirers)
         self._parent_fd = parent_fd
         self._stream = HubStream(runtime_dir, is_viewer=False, clock=self._clock)
         if parent_fd is not None:
@@ -69,6 +76,7 @@ class Worker:
         while not self._is_stopping:
             for event in self._stream.events(POLL_S):
                 self._take(event)
+            self._inquire()
             self._report()
             if self._parent_fd is not None and self._stream.is_watched_closed:
                 break
@@ -84,6 +92,8 @@ class Worker:
             self._catch_up(event)
         elif isinstance(event, Sample):
             self._observe(event)
+        elif isinstance(event, PackedSegments):
+            self._take_map(event)
 
     def _catch_up(self, event: Joined) -> None:
         """Go through the ring: the findings come out as if this worker had always run."""
@@ -95,14 +105,28 @@ class Worker:
             oldest_s = next((sample.time_s for sample in history.samples()), None)
             older = [f for f in welcome.findings if f.is_open and (oldest_s is None or f.opened_s < oldest_s)]
             self._host.restore(older)
+            self._look.restore(welcome.findings)
         for sample in history.samples():
             if sample.seq > self._seen_seq:
                 self._observe(sample)
         self._caught_up = self._host.open_ids
+        self._look.take_inquiries()  # what the past would have asked can be answered no more
 
     def _observe(self, sample: Sample) -> None:
-        self._unsent.extend(self._host.observe(sample))
+        self._unsent.extend(self._look.follow(sample, self._host.observe(sample)))
         self._seen_seq = sample.seq
+
+    def _inquire(self) -> None:
+        for inquiry in self._look.take_inquiries():
+            self._stream.send(inquiry.verb, inquiry.pid, seconds=inquiry.seconds)
+
+    def _take_map(self, packed: PackedSegments) -> None:
+        """Let those look at a map who wait for it; others ask for maps too, to draw them."""
+        if self._look.awaits_map(packed.node, packed.pid):
+            try:
+                self._unsent.extend(self._look.take_map(unpack_segments(packed)))
+            except WireError:
+                return  # the process packed nonsense: as good as no answer
 
     def _report(self) -> None:
         now_s = self._clock.monotonic_s()
@@ -118,7 +142,7 @@ class Worker:
             analyzers=self._host.names,
             findings=tuple(self._unsent),
             open_ids=self._caught_up,
-            reason=self._host.reason,
+            reason=self._host.reason or self._look.reason,
             assessments=tuple(self._unsent_assessments.values()),
         )
         try:
@@ -131,11 +155,11 @@ class Worker:
 
 def run_worker(runtime_dir: Path, *, parent_fd: int | None = None) -> int:
     """Run the analyzers of this installation for the hub of a runtime folder; return the exit code."""
-    from ..plugins import make_analyzers
+    from ..plugins import make_analyzers, make_inquirers
 
-    plugins = make_analyzers()
-    reason = "; ".join(plugins.notes) or None
-    worker = Worker(runtime_dir, plugins.made, reason=reason, parent_fd=parent_fd)
+    plugins, inquirers = make_analyzers(), make_inquirers()
+    reason = "; ".join([*plugins.notes, *inquirers.notes]) or None
+    worker = Worker(runtime_dir, plugins.made, inquirers=inquirers.made, reason=reason, parent_fd=parent_fd)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, worker.stop)
     worker.run()
