@@ -30,8 +30,8 @@ MOST_FALL = 0.1
 """Share of the growth that floors may fall back in between (garbage collection)."""
 MOST_BEND = 0.2
 """Share of the growth by which blocks may lie off the line through both ends."""
-LEAST_CLARITY = 12.0
-"""How many times its own blur the growth must be."""
+LEAST_CLARITY, PEAK_CLARITY = 12.0, 6.0
+"""How many times its own blur the growth of floors, or of peaks, must be."""
 
 LEAST_FACTOR = 0.6
 """Rate of the second half, as a share of that of the first, below which growth is ending."""
@@ -68,30 +68,35 @@ def demand_share(window_s: float) -> float:
     return max(PHI_LEAST, PHI * min(1.0, PHI_LASTING_S / max(window_s, 1e-9)))
 
 
-def judge_growth(blocks: Sequence[Block], headroom_bytes: float, record_bytes: int) -> Growth | None:
+def judge_growth(
+    blocks: Sequence[Block], headroom_bytes: float, record_bytes: int, *, is_peak: bool = False
+) -> Growth | None:
     """Return the growth of floors, or None where it is none, or one that is going to end.
 
     Args:
         blocks: Consecutive blocks of one scale, eight or more.
         headroom_bytes: What is left above the floor and what steps take on top.
         record_bytes: Highest floor of such blocks before these; only what exceeds it is news.
+        is_peak: Whether peaks stand for floors; they are more blurred, and much growth of them is asked for.
     """
     grown = blocks[-1].low - blocks[0].low
     window_s = blocks[-1].end_s - blocks[0].start_s
     least = demand_share(window_s) * max(0.0, headroom_bytes)
     if grown <= 0 or grown < least or blocks[-1].low - record_bytes < grown / 2:
         return None
-    if not _is_steady(blocks, grown) or not _goes_on(blocks, headroom_bytes):
+    if not _is_steady(blocks, grown, PEAK_CLARITY if is_peak else LEAST_CLARITY):
+        return None
+    if not (_is_straight(blocks) if is_peak else _goes_on(blocks, headroom_bytes)):
         return None
     rate = estimate_rate([(block.mid_s, block.low) for block in blocks])
     return Growth(tuple(blocks), rate, grown, headroom_bytes)
 
 
-def _is_steady(blocks: Sequence[Block], grown: int) -> bool:
+def _is_steady(blocks: Sequence[Block], grown: int, clarity: float) -> bool:
     """Return whether all blocks have a part in the growth, and it is clear of their blur."""
     lows = [block.low for block in blocks]
     diffs = [after - before for before, after in pairwise(lows)]
-    if grown < LEAST_CLARITY * _blur_of(blocks) or max(diffs) > MOST_IN_ONE * grown:
+    if grown < clarity * _blur_of(blocks) or max(diffs) > MOST_IN_ONE * grown:
         return False
     if sum([diff > 0 for diff in diffs]) < LEAST_RISES * len(diffs):
         return False
@@ -103,7 +108,12 @@ def _is_steady(blocks: Sequence[Block], grown: int) -> bool:
 
 
 def _blur_of(blocks: Sequence[Block]) -> float:
-    return sum([block.blur for block in blocks]) / len(blocks)
+    return sum([abs(block.blur) for block in blocks]) / len(blocks)
+
+
+def _is_straight(blocks: Sequence[Block]) -> bool:
+    pace = _compare_halves(blocks)
+    return pace is not None and pace.factor >= LEAST_FACTOR
 
 
 def _goes_on(blocks: Sequence[Block], headroom_bytes: float) -> bool:

@@ -89,7 +89,7 @@ class FloorTrack:
         if len(window) < WINDOWS[0] or window[-1].low <= window[0].low or self.limit_bytes is None:
             return None
         record = max([block.low for block in blocks[: -WINDOWS[0]]], default=0)
-        return judge_growth(window, self.limit_bytes - window[-1].low, record)
+        return judge_growth(window, self.limit_bytes - window[-1].low, record, is_peak=True)
 
     def _judge_window(self, blocks: Sequence[Block], count: int, record: int) -> Growth | None:
         window = blocks[-count:]

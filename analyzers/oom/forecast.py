@@ -17,7 +17,7 @@ Z80 = 1.2816
 """Standard errors to either side that hold 80 % of a normal distribution."""
 RETRIED, PRESSED = 0.1, 0.6
 """Least probability where the device refused memory of late, and where it does so while peaks grow."""
-STANDING_DOUBT = 0.02
+STANDING_DOUBT = 0.04
 """Growth this small a share of the headroom would be believed as often as not."""
 
 

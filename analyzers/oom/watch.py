@@ -12,6 +12,8 @@ LEAST_ROUNDS = 8
 """Rounds that must have been seen before anything is said of the next."""
 PEAK_LOST, PEAK_DOUBT = 0.1, 0.05
 """Shares of the limit: what growing peaks cannot use where the device refuses memory, and its error."""
+RANK = 2
+"""Which of the largest amplitudes reserved bytes answer to; the very largest may have been odd."""
 RETRY_S = 60.0
 """For how long a refusal of the device counts."""
 EVERY_BEATS = {"step": 8, "sample": 8, "device": 8, "host": 8}
@@ -89,7 +91,7 @@ class Watch:
         if episode.is_peak:
             lost = PEAK_LOST * limit if self.pressed.is_often(time_s) else 0.0
             return Usable(int(limit - lost), PEAK_DOUBT * limit)
-        usual = above[len(above) // 10] if above else 0.0
+        usual = above[min(RANK, len(above) - 1)] if above else 0.0
         return self.usable.of(limit, episode.onset_s, time_s, lambda at_s: line.level_at(at_s) + usual)
 
     def _is_due(self, beat: Beat) -> bool:
