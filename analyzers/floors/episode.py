@@ -18,8 +18,8 @@ PLATEAU_PAST = 0.25
 
 FRESHNESS = 1
 """Scales below that of the evidence whose blocks make the rate anew."""
-PEAK_SHARE, PEAK_S = 0.8, 1000.0
-"""Sequences that get longer stop somewhere: peaks must have taken much of the room, and the rest be near."""
+PEAK_SHARE, PEAK_S, PEAK_LEAST_S = 1.5, 660.0, 120.0
+"""Longer sequences end somewhere: peaks must have taken much of the room for a while, and the rest be near."""
 PRESSED_SHARE = 0.5
 """The same where the device refuses memory already."""
 
@@ -82,10 +82,11 @@ class GrowthTrack:
             )
 
     def _judge_peaks(self, level: int, *, is_pressed: bool) -> Growth | None:
-        growth = self.floors.judge_peaks(level)
+        growth = self.floors.judge_peaks(level, is_pressed=is_pressed)
         if growth is None or growth.share < (PRESSED_SHARE if is_pressed else PEAK_SHARE):
             return None
-        return growth if is_pressed or growth.headroom_bytes < PEAK_S * growth.bytes_per_s else None
+        is_near = growth.headroom_bytes < PEAK_S * growth.bytes_per_s and growth.window_s >= PEAK_LEAST_S
+        return growth if is_pressed or is_near else None
 
     def _begin(self, growths: Sequence[Growth | None], *, is_peak: bool = False) -> None:
         for level, growth in enumerate(growths):

@@ -82,14 +82,19 @@ class FloorTrack:
         self._records.clear()
         self._news_since_s = time_s
 
-    def judge_peaks(self, level: int) -> Growth | None:
-        """Return how peaks grow at one scale, which has just completed a block; None where they do not."""
+    def judge_peaks(self, level: int, *, is_pressed: bool) -> Growth | None:
+        """Return how peaks grow at one scale, which has just completed a block; None where they do not.
+
+        Args:
+            level: The scale.
+            is_pressed: Whether the device refuses the allocator memory again and again.
+        """
         blocks = [turn_over(block) for block in self.pyramid.latest(level, KEPT)]
         window = blocks[-WINDOWS[0] :]
         if len(window) < WINDOWS[0] or window[-1].low <= window[0].low or self.limit_bytes is None:
             return None
         record = max([block.low for block in blocks[: -WINDOWS[0]]], default=0)
-        return judge_growth(window, self.limit_bytes - window[-1].low, record, is_peak=True)
+        return judge_growth(window, self.limit_bytes - window[-1].low, record, is_pressed=is_pressed)
 
     def _judge_window(self, blocks: Sequence[Block], count: int, record: int) -> Growth | None:
         window = blocks[-count:]
