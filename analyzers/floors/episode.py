@@ -19,7 +19,7 @@ PLATEAU_PAST = 0.25
 FRESHNESS = 1
 """Scales below that of the evidence whose blocks make the rate anew."""
 PEAK_SHARE, PEAK_S, PEAK_LEAST_S = 1.5, 660.0, 120.0
-"""Longer sequences end somewhere: peaks must have taken much of the room for a while, and the rest be near."""
+"""Longer sequences end somewhere: peaks must have taken much of the room, and the rest must be near."""
 PRESSED_SHARE = 0.5
 """The same where the device refuses memory already."""
 
