@@ -13,6 +13,10 @@ CONFIDENT_S = 600.0
 """Seconds of watching after which half of what can be known of a subject's habits is known."""
 
 
+SETTLED_S = 180.0
+"""What has been watched for less may still turn out to grow."""
+
+
 def assess_device(subject: Subject) -> Assessment:
     """Return the assessment of a device of which device used alone is known."""
     device = subject.device
@@ -40,7 +44,7 @@ def assess_forecast(subject: Subject, watch: Watch, forecast: Forecast) -> Asses
         device=None if device is None else device.label,
         time_s=subject.sample.time_s,
         level=grade_assessment(forecast),
-        reason=_explain(forecast),
+        reason=_explain(forecast, watched_s),
         pid=None if rank is None else rank.pid,
         started_s=None if rank is None else rank.started_s,
         rank=None if rank is None or rank.coordinates is None else rank.coordinates.rank,
@@ -84,12 +88,12 @@ def _differ(before: float | None, after: float | None) -> bool:
     return abs(after - before) > SEEN_SHARE * abs(before)
 
 
-def _explain(forecast: Forecast) -> str:
+def _explain(forecast: Forecast, watched_s: float) -> str:
     if forecast.middle_s is not None:
         return "its floor grows"
     if forecast.probability > SEEN_PROBABILITY:
         return "its steps come near the limit"
-    return "steady below the limit"
+    return "steady below the limit" if watched_s >= SETTLED_S else "no growth found so far"
 
 
 def _confide(forecast: Forecast, watched_s: float) -> float:

@@ -115,3 +115,10 @@ def test_a_successor_goes_on_with_the_same_finding() -> None:
     successor.restore([found[-1]])
     assert not watch(successor, course[:1000])
     assert {finding.id for finding in watch(successor, course[1000:])} == {found[0].id}
+
+
+def test_a_job_that_has_just_begun_is_not_called_steady() -> None:
+    analyzer = OomAnalyzer()
+    watch(analyzer, steps([20 * GIB] * 60))
+    assessment = _assess(analyzer)
+    assert (assessment.level, assessment.reason) == ("low", "no growth found so far")
