@@ -15,8 +15,6 @@ from benchmarks.verdict_runs.recorded import (
 )
 
 RECORDINGS = find_recordings()
-LEAST_INTERVAL_S = 0.1
-"""Of a series, as analyzers are promised it; the benchmark reads the traces ten times finer as well."""
 LABELS: dict[str, object] = {
     "name": "made",
     "interval_s": 1.0,
@@ -72,7 +70,7 @@ def test_what_is_kept_is_small_and_true_to_its_labels(recording: Recording) -> N
 
 
 def test_nothing_is_found_wrong_with_measured_runs() -> None:
-    runs = [run for run in find_measured_runs() if run.interval_s >= LEAST_INTERVAL_S]
+    runs = find_measured_runs()
     if not runs:
         pytest.skip(f"measured traces are not at hand: {TRACES}")
     for run in runs:
