@@ -26,14 +26,19 @@ if "WORLD_SIZE" in os.environ:
     torch.distributed.init_process_group("gloo")
     model = torch.nn.parallel.DistributedDataParallel(model)
 optimizer = torch.optim.AdamW(model.parameters())
-while not os.path.exists(sys.argv[1]):
+def is_told_to_end():
+    told = torch.tensor(float(os.path.exists(sys.argv[1])))
+    if "WORLD_SIZE" in os.environ:
+        torch.distributed.all_reduce(told)  # a rank that went on alone would wait for those that left
+    return told > 0
+while not is_told_to_end():
     optimizer.zero_grad()
     model(torch.randn(8, 64)).sum().backward()
     optimizer.step()
-    if "WORLD_SIZE" in os.environ:
-        torch.distributed.barrier()
 print("done")
-os._exit(0) if "WORLD_SIZE" in os.environ else None
+if "WORLD_SIZE" in os.environ:
+    torch.distributed.barrier()
+    os._exit(0)
 """
 SPAWNING = """
 import multiprocessing, os, sys
