@@ -31,8 +31,10 @@ watchers = (profiler, detector, analyzer, leaks)
 for watcher in watchers:
     watcher.start_monitoring()
 kept = [torch.ones(1 << 20, device="cuda") for _ in range(24)]
-del kept[::2]
 wait(lambda: all(watcher.devices for watcher in watchers))
+highest = torch.cuda.memory_allocated()
+wait(lambda: profiler.generate_report()["devices"]["0"]["current_memory"]["allocated"] == highest)
+del kept[::2]
 wait(lambda: analyzer.get_fragmentation_trend(0))
 live = torch.cuda.memory_allocated()
 wait(lambda: profiler.generate_report()["devices"]["0"]["current_memory"]["allocated"] == live)
