@@ -1,6 +1,5 @@
 """A job on the simulated device: its allocator's figures, filters by process and job, the line that leaks."""
 
-import json
 import os
 import signal
 import subprocess
@@ -120,22 +119,6 @@ def test_tracking_names_the_line_that_keeps_memory(job: "subprocess.Popen[bytes]
     source = tracking["sources"][0]
     assert (source["line"], source["function"]) == (8, "remember")
     assert source["grown_bytes"] >= MIB
-
-
-@pytest.mark.timeout(240)
-def test_the_agent_looks_for_the_line_of_a_leak_by_itself(job: "subprocess.Popen[bytes]") -> None:
-    with start("--json") as process:
-        assert process.stdout is not None
-        lines = (json.loads(line) for line in process.stdout)
-        found = (finding for line in lines for finding in line["findings"] if finding["kind"] == "leak")
-        named = next((finding for finding in found if "kept by" in finding["title"]), None)
-        process.kill()
-    assert named is not None, "the stream ended before the line was named"
-    assert named["title"].endswith(", kept by remember() at train.py:8")
-    assert named["advice"].startswith("Look at remember() at train.py:8: ")
-    evidence = {each["name"]: each["value"] for each in named["evidence"]}
-    assert evidence["process"] == job.pid
-    assert evidence["source file"].endswith("/train.py:8")
 
 
 def test_without_a_job_tracking_says_why_it_could_not_be(tmp_path: Path) -> None:
