@@ -10,6 +10,7 @@ import msgspec
 
 from ..engine.model import DeviceSample, Evidence, Finding, Sample, make_finding_id
 from ..engine.units import format_bytes, format_gib
+from .closing import close_finding
 from .device_names import name_device
 
 KIND = "capacity"
@@ -56,9 +57,7 @@ class CapacityAnalyzer:
     def _close(self, finding: Finding, time_s: float) -> Finding:
         """Close a finding whose question was put anew; the next sample answers the new one."""
         del self._open[finding.node, finding.device_uuid or ""]
-        closed_s = max(time_s, finding.opened_s)
-        evidence = (*finding.evidence, Evidence("closed because", "another capacity is asked about"))
-        return msgspec.structs.replace(finding, updated_s=closed_s, closed_s=closed_s, evidence=evidence)
+        return close_finding(finding, time_s, "another capacity is asked about")
 
 
 class _Most(msgspec.Struct, frozen=True):

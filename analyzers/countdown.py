@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from ..engine.model import Assessment, Finding
 from ..engine.units import format_age
+from .finding_evidence import read_process
 
 _TIME = r"\d+ [smhd](?: \d+ [smh])?"
 _LEFT = re.compile(rf"(out of memory in )({_TIME})")
@@ -38,9 +39,9 @@ def count_down(finding: Finding, assessments: Sequence[Assessment], now_s: float
 
 
 def _is_about(assessment: Assessment, finding: Finding) -> bool:
-    pids = [evidence.value for evidence in finding.evidence if evidence.name == "process"]
+    pid, _ = read_process(finding)
     is_of_device = assessment.device_uuid == finding.device_uuid and assessment.oom_in_s is not None
-    return is_of_device and (not pids or assessment.pid == pids[0])
+    return is_of_device and (pid is None or assessment.pid == pid)
 
 
 def _read(text: str) -> float:

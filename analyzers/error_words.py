@@ -6,7 +6,8 @@ from datetime import datetime
 from ..engine.model import Finding, Sample
 from ..engine.model.finding import CLOSED_BECAUSE
 from ..engine.units import format_bytes
-from .out_of_memory_track import COUNTS, JOB, LAST, PROCESS, RECORD, SIZE, STARTED, STEP, read_evidence
+from .finding_evidence import JOB, PROCESS, STARTED, read_evidence
+from .out_of_memory_track import COUNTS, LAST, RECORD, SIZE, STEP
 
 EXPLAINED = (PROCESS, STARTED, JOB, LAST, STEP, SIZE, *COUNTS, CLOSED_BECAUSE)
 """Evidence that `explain_error` puts into words, and counts of which its title tells what matters."""

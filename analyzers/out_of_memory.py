@@ -10,7 +10,8 @@ import msgspec
 
 from ..engine.model import DeviceSample, Evidence, Finding, RankSample, Sample
 from ..engine.model.finding import FOLLOWED_BY, is_last_word
-from .out_of_memory_track import KINDS, PROCESS, STARTED, CountTrack, Sighting, read_evidence
+from .finding_evidence import read_process
+from .out_of_memory_track import KINDS, CountTrack, Sighting
 
 _Key = tuple[str, int, float | None]
 
@@ -33,10 +34,9 @@ class OutOfMemoryAnalyzer:
     def restore(self, findings: Sequence[Finding]) -> None:
         """Adopt open findings of these kinds."""
         for finding in findings:
-            pid, started_s = read_evidence(finding, PROCESS), read_evidence(finding, STARTED)
-            if finding.kind in KINDS and finding.is_open and isinstance(pid, int):
-                started = float(started_s) if isinstance(started_s, int | float) else None
-                track = self._tracks.setdefault((finding.node, pid, started), CountTrack())
+            pid, started_s = read_process(finding)
+            if finding.kind in KINDS and finding.is_open and pid is not None:
+                track = self._tracks.setdefault((finding.node, pid, started_s), CountTrack())
                 track.adopt(finding)
 
     def _observe_present(self, sample: Sample) -> Iterator[Finding]:

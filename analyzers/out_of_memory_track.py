@@ -6,8 +6,10 @@ from typing import NamedTuple
 import msgspec
 
 from ..engine.model import AllocatorReading, Evidence, Finding, RankSample, Severity, make_finding_id
-from ..engine.model.finding import CLOSED_BECAUSE, FOLLOWED_BY, PROCESS_ENDED
+from ..engine.model.finding import FOLLOWED_BY, PROCESS_ENDED
 from ..engine.units import format_bytes
+from .closing import close_finding
+from .finding_evidence import JOB, PROCESS, STARTED, read_evidence
 from .rank_names import name_rank
 
 OOM_MET, RETRIES = "oom_met", "retries"
@@ -22,7 +24,6 @@ HIGH_RETRIES = 3
 FRESH_S = 5.0
 """An error that is older than this when a process is first seen is not news."""
 
-PROCESS, STARTED, JOB = "process", "started", "job"
 LAST, RECORD = "last", "flight record"
 STEP, SIZE = "step", "request that failed"
 COUNTS = _COUNT, _BEFORE = "count", "count before"
@@ -127,29 +128,20 @@ class CountTrack:
             elif time_s - since_s >= CLEAN_S and (is_ended or self._has_stepped(finding)):
                 del self._open[kind]
                 because = PROCESS_ENDED if is_ended else f"{CLEAN_S:.0f} s passed without another"
-                evidence = (*finding.evidence, Evidence(CLOSED_BECAUSE, because))
-                yield msgspec.structs.replace(finding, updated_s=time_s, closed_s=time_s, evidence=evidence)
+                yield close_finding(finding, time_s, because)
 
     def give_way(self, pid: int, time_s: float) -> Iterator[Finding]:
         """Yield what is open as closed, because another process trains on the device."""
         for finding in self._open.values():
-            evidence = (
-                *finding.evidence,
-                Evidence(CLOSED_BECAUSE, PROCESS_ENDED),
-                Evidence(FOLLOWED_BY, pid),
-            )
-            yield msgspec.structs.replace(finding, updated_s=time_s, closed_s=time_s, evidence=evidence)
+            closed = close_finding(finding, time_s, PROCESS_ENDED)
+            evidence = (*closed.evidence, Evidence(FOLLOWED_BY, pid))
+            yield msgspec.structs.replace(closed, evidence=evidence)
         self._open = {}
 
     def _has_stepped(self, finding: Finding) -> bool:
         """Return whether training has gone on since, as far as steps are known."""
         then = read_evidence(finding, STEP)
         return self._step is None or not isinstance(then, int) or self._step - then >= CLEAN_STEPS
-
-
-def read_evidence(finding: Finding, name: str) -> float | int | str | None:
-    """Return one value of a finding's evidence, or None."""
-    return next((evidence.value for evidence in finding.evidence if evidence.name == name), None)
 
 
 def _is_fresh(seen: Sighting) -> bool:

@@ -6,6 +6,7 @@ import msgspec
 
 from ..engine.model import DeviceSample, Evidence, Finding, MemoryReading, Severity, make_finding_id
 from ..engine.units import MIB, format_bytes, format_gib
+from .closing import close_finding
 from .crossing import DWELL_S, Crossing
 from .device_names import name_device
 
@@ -178,9 +179,7 @@ class PressureTrack:
         self._settled_until_s = None
         if finding is None:
             return None
-        closed_s = max(time_s, finding.opened_s)
-        evidence = (*finding.evidence, Evidence("closed because", because))
-        return msgspec.structs.replace(finding, updated_s=closed_s, closed_s=closed_s, evidence=evidence)
+        return close_finding(finding, time_s, because)
 
     @property
     def _severity(self) -> Severity:

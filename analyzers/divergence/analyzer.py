@@ -7,7 +7,7 @@ differ by nature and are not compared; where nobody tells the stages, growth is 
 from collections.abc import Sequence
 
 from ...engine.model import Finding, Sample
-from ..out_of_memory_track import PROCESS, STARTED, read_evidence
+from ..finding_evidence import read_subject_key
 from ..sample_clock import Passage, SampleClock
 from ..subjects import SubjectKey
 from .group import ABSENT_S, GONE, Group
@@ -53,13 +53,7 @@ class DivergenceAnalyzer:
         for finding in findings:
             if finding.kind != KIND or not finding.is_open:
                 continue
-            pid, started = read_evidence(finding, PROCESS), read_evidence(finding, STARTED)
-            key = (
-                finding.node,
-                finding.device_uuid or "",
-                pid if isinstance(pid, int) else None,
-                float(started) if isinstance(started, int | float) else None,
-            )
+            key = read_subject_key(finding)
             self._adopted.setdefault(key, Member()).adopt(finding)
 
     def groups(self) -> tuple[RankGroup, ...]:

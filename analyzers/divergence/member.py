@@ -8,7 +8,7 @@ import msgspec
 from ...engine.model import SEVERITIES, Evidence, Finding, Severity, make_finding_id
 from ..closing import close_finding
 from ..crossing import Crossing
-from ..out_of_memory_track import JOB, PROCESS, STARTED, read_evidence
+from ..finding_evidence import JOB, PROCESS, STARTED, read_evidence
 from ..subjects import Subject
 from .scales import BAND_BYTES, BAND_SHARE, Rise
 from .words import KIND, Words, word_growth, word_straggler

@@ -7,7 +7,7 @@ that holds the peaks of several steps; segment maps, which come on demand, enric
 from collections.abc import Sequence
 
 from ...engine.model import Finding, Sample, SegmentMap
-from ..out_of_memory_track import PROCESS, STARTED, read_evidence
+from ..finding_evidence import read_subject_key
 from ..sample_clock import Passage, SampleClock
 from ..subjects import SubjectKey, subjects_of
 from .model import FragmentationReading, FragmentationTrend
@@ -62,13 +62,7 @@ class FragmentationAnalyzer:
         for finding in findings:
             if finding.kind != KIND or not finding.is_open:
                 continue
-            pid, started = read_evidence(finding, PROCESS), read_evidence(finding, STARTED)
-            key = (
-                finding.node,
-                finding.device_uuid or "",
-                pid if isinstance(pid, int) else None,
-                float(started) if isinstance(started, int | float) else None,
-            )
+            key = read_subject_key(finding)
             self._tracks[key] = FragmentationTrack.adopt(finding)
             self._seen_s[key] = finding.updated_s
 

@@ -5,7 +5,7 @@ import msgspec
 from ...engine.model import SEVERITIES, Evidence, Finding, make_finding_id
 from ..closing import close_finding
 from ..crossing import Crossing
-from ..out_of_memory_track import PROCESS, STARTED, read_evidence
+from ..finding_evidence import PROCESS, STARTED, read_evidence
 from ..subjects import Subject
 from .cost import Cost, Refusals, weigh
 from .model import Measure

@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator
 
-import msgspec
-
-from ...engine.model import Evidence, Finding, make_finding_id
-from ...engine.model.finding import CLOSED_BECAUSE, PROCESS_ENDED
+from ...engine.model import Finding, make_finding_id
+from ...engine.model.finding import PROCESS_ENDED
+from ..closing import close_finding
 from ..floors.beat import Beat
 from ..floors.episode import Episode, GrowthTrack
 from .owner import Owner
@@ -72,9 +71,7 @@ class LeakTrack:
     def _close(self, time_s: float, because: str) -> Iterator[Finding]:
         finding, self.finding = self.finding, None
         if finding is not None:
-            closed_s = max(time_s, finding.opened_s)
-            evidence = (*finding.evidence, Evidence(CLOSED_BECAUSE, because))
-            yield msgspec.structs.replace(finding, updated_s=closed_s, closed_s=closed_s, evidence=evidence)
+            yield close_finding(finding, time_s, because)
 
 
 def _open(owner: Owner, time_s: float) -> Finding:

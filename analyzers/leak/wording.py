@@ -6,6 +6,7 @@ import msgspec
 
 from ...engine.model import Evidence, Finding, Severity
 from ...engine.units import format_bytes
+from ..finding_evidence import PROCESS, STARTED, read_number, read_process
 from ..floors.beat import BeatKind
 from ..floors.episode import Episode
 from .owner import HOST_LEAK, Owner, OwnerKey
@@ -13,7 +14,7 @@ from .owner import HOST_LEAK, Owner, OwnerKey
 ONSET, ONSET_STEP, FLOOR_AT_ONSET = "onset", "step at onset", "floor at onset"
 WINDOW, RATE, RATE_PER_STEP = "window", "growth a second", "growth a step"
 GROWN, FLOOR, LIMIT, TIME_LEFT = "grown since onset", "floor", "capacity", "time to out of memory"
-PROCESS, STARTED, MEASURE = "process", "started", "memory"
+MEASURE = "memory"
 
 SEVERITY_S: tuple[tuple[float, Severity], ...] = ((600.0, "critical"), (3600.0, "high"), (86400.0, "medium"))
 """Seconds to out of memory below which a leak is so grave."""
@@ -86,12 +87,6 @@ def is_news(finding: Finding, leak: Leak) -> bool:
     )
 
 
-def read_number(finding: Finding, name: str) -> float:
-    """Return one number of a finding's evidence; 0 where it has none."""
-    value = next((evidence.value for evidence in finding.evidence if evidence.name == name), None)
-    return float(value) if isinstance(value, int | float) else 0.0
-
-
 def read_episode(finding: Finding) -> Episode:
     """Return the growth that a finding tells of."""
     return Episode(
@@ -105,15 +100,7 @@ def read_episode(finding: Finding) -> Episode:
 
 def read_key(finding: Finding) -> OwnerKey:
     """Return who a finding is about."""
-    found = {evidence.name: evidence.value for evidence in finding.evidence}
-    pid, started_s = found.get(PROCESS), found.get(STARTED)
-    return (
-        finding.kind,
-        finding.node,
-        finding.device_uuid,
-        pid if isinstance(pid, int) else None,
-        float(started_s) if isinstance(started_s, int | float) else None,
-    )
+    return finding.kind, finding.node, finding.device_uuid, *read_process(finding)
 
 
 def _per_step(leak: Leak) -> float | None:

@@ -6,7 +6,7 @@ import msgspec
 
 from ...engine.model import Evidence, Finding, RankSample, Sample, SegmentMap
 from ...engine.model.inquiry import Inquiry
-from ..out_of_memory_track import PROCESS, read_evidence
+from ..finding_evidence import read_evidence, read_process
 from .growth import LeakSource
 from .search import SourceSearch
 
@@ -97,8 +97,8 @@ class LeakSourceInquirer:
 
 def _process_of(finding: Finding) -> _Process | None:
     """Return node and process of a finding about memory that grows; None where it is not of a process."""
-    pid = read_evidence(finding, PROCESS) if finding.kind in (_LEAK, _OOM) else None
-    return (finding.node, pid) if isinstance(pid, int) else None
+    pid, _ = read_process(finding) if finding.kind in (_LEAK, _OOM) else (None, None)
+    return None if pid is None else (finding.node, pid)
 
 
 def _list_evidence(sources: Sequence[LeakSource]) -> Iterator[Evidence]:

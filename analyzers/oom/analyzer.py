@@ -7,9 +7,10 @@ The forecast joins a robust line through the floors with the empirical amplitude
 from collections.abc import Iterator, Sequence
 
 from ...engine.model import Assessment, Finding, Sample
+from ..finding_evidence import read_subject_key
 from ..subjects import Subject, SubjectKey, subjects_of
 from .track import OomTrack
-from .wording import KIND, read_key
+from .wording import KIND
 
 ABSENT_S = 10.0
 """Seconds for which a subject must not be listed before its finding closes; longer ticks allow more."""
@@ -41,7 +42,7 @@ class OomAnalyzer:
         """Adopt open findings of this kind; samples up to their last update change nothing about them."""
         for finding in findings:
             if finding.kind == KIND and finding.is_open:
-                self._tracks.setdefault(read_key(finding), OomTrack()).adopt(finding)
+                self._tracks.setdefault(read_subject_key(finding), OomTrack()).adopt(finding)
 
     def _track(self, subject: Subject) -> OomTrack:
         track = self._tracks.get(subject.key)

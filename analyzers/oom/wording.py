@@ -3,9 +3,10 @@
 import msgspec
 
 from ...engine.model import Evidence, Finding, Severity
-from ...engine.units import format_bytes
+from ...engine.units import format_age, format_bytes
+from ..finding_evidence import PROCESS, STARTED, read_number
 from ..floors.episode import Episode
-from ..subjects import Subject, SubjectKey
+from ..subjects import Subject
 from .forecast import HORIZON_S, Forecast
 from .watch import Watch
 
@@ -13,7 +14,6 @@ KIND = "oom"
 
 IN, IN_LOW, IN_HIGH = "time to out of memory", "time at least", "time at most"
 PROBABILITY, WITHIN, BELIEF = "probability", "within", "probability that growth goes on"
-PROCESS, STARTED = "process", "started"
 ONSET, ONSET_STEP, FLOOR_AT_ONSET, WINDOW = "onset", "step at onset", "floor at onset", "window"
 RATE, RATE_PER_STEP, GROWN = "growth a second", "growth a step", "grown since onset"
 FLOOR, PEAK, LIMIT = "floor", "peak above floor", "capacity"
@@ -48,24 +48,6 @@ def is_news(before: Finding, after: Finding) -> bool:
     return abs(seen - told) > max(1.0, NEWS_SHARE * told) or abs(seen - left) > max(5.0, NEWS_SHARE * told)
 
 
-def read_number(finding: Finding, name: str) -> float:
-    """Return one number of a finding's evidence; 0 where it has none."""
-    value = next((evidence.value for evidence in finding.evidence if evidence.name == name), None)
-    return float(value) if isinstance(value, int | float) else 0.0
-
-
-def read_key(finding: Finding) -> SubjectKey:
-    """Return whom a finding is about."""
-    found = {evidence.name: evidence.value for evidence in finding.evidence}
-    pid, started_s = found.get(PROCESS), found.get(STARTED)
-    return (
-        finding.node,
-        finding.device_uuid or "",
-        pid if isinstance(pid, int) else None,
-        float(started_s) if isinstance(started_s, int | float) else None,
-    )
-
-
 def read_episode(finding: Finding) -> Episode | None:
     """Return the growth that a finding rests on; None where it rests on none."""
     if not read_number(finding, RATE):
@@ -77,18 +59,6 @@ def read_episode(finding: Finding) -> Episode | None:
         window_s=read_number(finding, WINDOW),
         bytes_per_s=read_number(finding, RATE),
     )
-
-
-def format_left(seconds: float) -> str:
-    """Return a time that is left as people say it: `45 s`, `1 m 16 s`, `2 h 05 m`, `3 d 4 h`."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} m {whole % 60:02d} s"
-    if whole < 86400:
-        return f"{whole // 3600} h {whole % 3600 // 60:02d} m"
-    return f"{whole // 86400} d {whole % 86400 // 3600} h"
 
 
 def _name(subject: Subject) -> str:
@@ -104,16 +74,20 @@ def _name_device(subject: Subject) -> str:
 def _word_title(subject: Subject, watch: Watch, forecast: Forecast) -> str:
     name = _name(subject)
     if forecast.middle_s is None or forecast.low_s is None or forecast.high_s is None:
-        chance = f"{forecast.probability:.0%} within {format_left(HORIZON_S)}"
+        chance = f"{forecast.probability:.0%} within {_format_left(HORIZON_S)}"
         return f"{name} may run out of memory ({chance}): a step as large as some may be does not fit"
     span = (
         f"{round(forecast.low_s)}-{round(forecast.high_s)} s"
         if forecast.high_s < 600
-        else f"{format_left(forecast.low_s)} to {format_left(forecast.high_s)}"
+        else f"{_format_left(forecast.low_s)} to {_format_left(forecast.high_s)}"
     )
     pace = _word_pace(watch)
-    left = format_left(forecast.middle_s)
+    left = _format_left(forecast.middle_s)
     return f"{name} out of memory in {left} ({span}, {forecast.belief:.0%}): live tensors grow by {pace}"
+
+
+def _format_left(seconds: float) -> str:
+    return format_age(round(seconds))
 
 
 def _word_pace(watch: Watch) -> str:

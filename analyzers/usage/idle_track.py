@@ -9,7 +9,7 @@ from ...engine.units import format_age, format_bytes
 from ..closing import close_finding
 from ..crossing import Crossing
 from ..device_names import name_device
-from ..out_of_memory_track import read_evidence
+from ..finding_evidence import read_evidence
 
 KIND = "idle_held"
 

@@ -57,10 +57,7 @@ class NvidiaSmiLog:
 
     def explain_absence(self) -> str:
         """Return one line that says why there is no record at all, and what was expected."""
-        first, name = self._left_out.first, show_path(self._path)
-        if first is None:
-            return f"{name}: no record after the header; expected at least one line of figures"
-        return f"{name}: none of its {self._left_out.count:,} records can be used; the first at {first}"
+        return self._left_out.explain_absence(self._path)
 
     def close(self) -> None:
         """Stop before the end."""

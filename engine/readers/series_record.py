@@ -1,11 +1,13 @@
 """What readers of series have in common: records of devices over time, and the count of what was left out."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Literal, Protocol
 
 import msgspec
 
 from ..model import DeviceState
+from .input_file import show_path
 
 SeriesFormat = Literal["series CSV", "nvidia-smi log", "memory trace", "snapshot export", "status stream"]
 MOST_DEVICES = 4096
@@ -109,6 +111,13 @@ class LeftOut:
     def first(self) -> str | None:
         """The first place and detail of all."""
         return next((first for _, first in self._kinds.values()), None)
+
+    def explain_absence(self, path: Path) -> str:
+        """Return one line that says why a file has no record at all, and what was expected."""
+        name, first = show_path(path), self.first
+        if first is None:
+            return f"{name}: no record after the header; expected at least one line of figures"
+        return f"{name}: none of its {self.count:,} records can be used; the first at {first}"
 
     def notes(self) -> tuple[str, ...]:
         """Return a sentence for each kind, the most frequent ones first."""

@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from ...analyzers.leak.wording import PROCESS
+from ...analyzers.finding_evidence import PROCESS, read_process
 from ...analyzers.leak_source.inquirer import SOURCE
 from ...engine.model import Finding
 from .device_log import DeviceLog, MemorySource
@@ -235,7 +235,7 @@ def _describe(log: RunLog, device: DeviceLog, provenance: Provenance, rule: Leak
 
 def _describe_event(leak: Finding, log: RunLog, rule: LeakRule, tracking: Tracking) -> LeakEvent:
     figures = read_figures(leak)
-    process = next((it.value for it in leak.evidence if it.name == PROCESS), None)
+    process, _ = read_process(leak)
     tracked = [source.place for source in _sources_of(leak.kind, process, tracking)]
     return LeakEvent(
         timestamp=stamp(leak.opened_s, None if log.last is None else log.last.clock),

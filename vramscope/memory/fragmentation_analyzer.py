@@ -7,7 +7,6 @@ import msgspec
 
 from vramscope.analyzers.fragmentation import AllocationPattern, describe_pattern
 from vramscope.analyzers.fragmentation import FragmentationAnalyzer as Analyzer
-from vramscope.engine.errors import UsageError
 from vramscope.engine.model import SegmentMap
 from vramscope.engine.units import MIB
 from vramscope.exporters.reports.device_log import DeviceLog
@@ -118,9 +117,7 @@ class FragmentationAnalyzer(MemoryMonitor):
         """
         figures = self._measure()
         with self._lock:
-            device = self._find(device_id)
-            if device is None:
-                raise UsageError(f"device {device_id} was not seen; seen were {self.devices or 'none'}")
+            device = self._require(device_id)
             findings = describe_findings(self._log, self._provenance, KINDS["fragment"])
             advice = describe_fragmentation(device, self._provenance, figures, findings).recommendations
         built: dict[str, object] = msgspec.to_builtins(advice)
@@ -140,9 +137,7 @@ class FragmentationAnalyzer(MemoryMonitor):
             OutputFileError: It cannot be written.
         """
         with self._lock:
-            device = self._find(device_id)
-            if device is None:
-                raise UsageError(f"device {device_id} was not seen; seen were {self.devices or 'none'}")
+            device = self._require(device_id)
             snapshots = list(device.snapshots)
         return plot_device(snapshots, str(device_id), "wall", output_file, what="fragmentation")
 

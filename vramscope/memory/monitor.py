@@ -114,6 +114,17 @@ class MemoryMonitor:
         """Return what was seen of a device; None where nothing was."""
         return next((it for it in self._log.devices.values() if it.index == device_id), None)
 
+    def _require(self, device_id: int) -> DeviceLog:
+        """Return what was seen of a device.
+
+        Raises:
+            UsageError: Nothing was.
+        """
+        device = self._find(device_id)
+        if device is None:
+            raise UsageError(f"device {device_id} was not seen; seen were {self.devices or 'none'}")
+        return device
+
     def _open(self) -> Watch:
         """Return a watch on a fresh stream, which goes on with the log of the one before."""
         stream = ProcessStream(self.sampling_interval) if self._given is None else self._given

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import TypedDict
 
-from vramscope.engine.errors import UsageError
 from vramscope.exporters.reports.device_log import DeviceLog
 from vramscope.exporters.reports.profile import build_profile
 from vramscope.exporters.reports.snapshot_export import ProcessInfo, build_export
@@ -74,9 +73,7 @@ class MemoryProfiler(MemoryMonitor):
             OutputFileError: It cannot be written.
         """
         with self._lock:
-            device = self._find(device_id)
-            if device is None:
-                raise UsageError(f"device {device_id} was not seen; seen were {self.devices or 'none'}")
+            device = self._require(device_id)
             snapshots, clock = (
                 list(device.snapshots),
                 "wall" if self._log.last is None else self._log.last.clock,

@@ -1,6 +1,6 @@
 """Flags of the suite, as the original has them and some more; read with what is wrong said in one line."""
 
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from pathlib import Path
 from typing import NamedTuple, cast
 
@@ -9,6 +9,7 @@ from vramscope.engine.model import SEVERITIES, Severity
 from vramscope.engine.units import parse_duration
 from vramscope.memory.selection import Selection
 
+from ..verbs import SubParsers
 from .options import Format, WatchOptions
 
 LEAST_INTERVAL_S, MOST_INTERVAL_S = 0.1, 3600.0
@@ -22,8 +23,41 @@ class Defaults(NamedTuple):
     interval: str
 
 
-def add_watch_flags(parser: ArgumentParser, defaults: Defaults) -> None:
-    """Add the flags that every verb of the suite has."""
+def add_watch_parser(
+    subparsers: SubParsers,
+    common: list[ArgumentParser],
+    verb: str,
+    defaults: Defaults,
+    *,
+    summary: str,
+    epilog: str,
+    description: str | None = None,
+) -> ArgumentParser:
+    """Add the parser of a verb of the suite, with the flags that all of them have, and return it.
+
+    Args:
+        subparsers: Where verbs are added.
+        common: Parsers whose flags every verb of the program has.
+        verb: Its name.
+        defaults: What it watches where nothing is said.
+        summary: One line for the list of verbs.
+        epilog: Examples and exit codes.
+        description: More than the summary says, for its own help.
+    """
+    parser = subparsers.add_parser(
+        verb,
+        help=summary,
+        description=description or f"{summary[0].upper()}{summary[1:]}.",
+        epilog=epilog,
+        formatter_class=RawDescriptionHelpFormatter,
+        parents=common,
+        allow_abbrev=False,
+    )
+    _add_watch_flags(parser, defaults)
+    return parser
+
+
+def _add_watch_flags(parser: ArgumentParser, defaults: Defaults) -> None:
     what = parser.add_argument_group("what is watched")
     what.add_argument(
         "--devices",

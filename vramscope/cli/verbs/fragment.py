@@ -3,7 +3,7 @@
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
-from ..suite.flags import Defaults, add_watch_flags, read_count, read_watch_options
+from ..suite.flags import Defaults, add_watch_parser, read_count, read_watch_options
 from . import SubParsers
 
 if TYPE_CHECKING:
@@ -23,18 +23,7 @@ DEFAULTS = Defaults(duration="120", interval="2")
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
     """Add the verb's parser."""
-    from argparse import RawDescriptionHelpFormatter
-
-    parser = subparsers.add_parser(
-        "fragment",
-        help=SUMMARY,
-        description=f"{SUMMARY[0].upper()}{SUMMARY[1:]}.",
-        epilog=EPILOG,
-        formatter_class=RawDescriptionHelpFormatter,
-        parents=common,
-        allow_abbrev=False,
-    )
-    add_watch_flags(parser, DEFAULTS)
+    parser = add_watch_parser(subparsers, common, "fragment", DEFAULTS, summary=SUMMARY, epilog=EPILOG)
     parser.add_argument(
         "--max-history", metavar="N", default="1000", help="snapshots kept of each device (default 1000)"
     )

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from vramscope.engine.errors import UsageError
 
-from ..suite.flags import Defaults, add_watch_flags, read_count, read_number, read_watch_options
+from ..suite.flags import Defaults, add_watch_parser, read_count, read_number, read_watch_options
 from . import SubParsers
 
 if TYPE_CHECKING:
@@ -31,18 +31,9 @@ DEFAULTS = Defaults(duration="300", interval="2")
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
     """Add the verb's parser."""
-    from argparse import RawDescriptionHelpFormatter
-
-    parser = subparsers.add_parser(
-        "oom",
-        help=SUMMARY,
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=RawDescriptionHelpFormatter,
-        parents=common,
-        allow_abbrev=False,
+    parser = add_watch_parser(
+        subparsers, common, "oom", DEFAULTS, summary=SUMMARY, epilog=EPILOG, description=DESCRIPTION
     )
-    add_watch_flags(parser, DEFAULTS)
     rule = parser.add_argument_group("device memory alone")
     rule.add_argument("--threshold", metavar="PERCENT", default="85", help="medium from here (default 85)")
     rule.add_argument("--critical", metavar="PERCENT", default="95", help="critical from here (default 95)")
