@@ -18,7 +18,7 @@ from tests.waiting import wait_until
 from vramscope.engine.alerts.crossings import Crossing
 from vramscope.engine.alerts.deliverer import DeliveryError, deliver
 from vramscope.engine.alerts.job import DeliveryJob, Hook
-from vramscope.engine.alerts.payload import Alert, make_alert
+from vramscope.engine.alerts.payload import MAX_VARIABLE_CHARS, Alert, make_alert
 
 PYTHON = sys.executable
 
@@ -204,7 +204,9 @@ def test_a_command_gets_the_finding_on_its_input_and_in_variables(tmp_path: Path
 
 
 def test_a_command_that_reads_nothing_is_no_failure(tmp_path: Path) -> None:
-    deliver_to(command=script(tmp_path, ""))
+    note = tmp_path / "ran"
+    deliver_to(command=script(tmp_path, f"open({str(note)!r}, 'w').write('to its end')\n"))
+    assert note.read_text() == "to its end"
 
 
 def test_a_command_that_fails_is_told_with_its_status_and_last_words(tmp_path: Path) -> None:
@@ -248,11 +250,16 @@ def test_a_command_that_leaves_something_behind_is_not_waited_for(tmp_path: Path
     )
     try:
         deliver_to(command=script(tmp_path, text), timeout_s=60.0)
+        assert not _has_ended(int(note.read_text())), "the delivery is over, and what it left behind goes on"
     finally:
         os.kill(int(note.read_text()), 9)
 
 
-def test_texts_that_no_variable_can_hold_are_cleaned() -> None:
+def test_texts_that_no_variable_can_hold_are_cleaned(tmp_path: Path) -> None:
     finding = msgspec.structs.replace(make_finding(), title="zero \0 and\nlines " + "x" * 10_000)
-    hook = Hook(command=(PYTHON, "-c", "pass"))
+    out = tmp_path / "title"
+    text = f"import os\nopen({str(out)!r}, 'w').write(os.environ['VRAMSCOPE_FINDING_TITLE'])\n"
+    hook = Hook(command=script(tmp_path, text))
     deliver(DeliveryJob(hook, make_alert(Crossing("raised", finding, "high"), "9.9")))
+    start = "zero   and lines "
+    assert out.read_text() == start + "x" * (MAX_VARIABLE_CHARS - len(start))

@@ -1,6 +1,7 @@
 """`MemoryProfiler` in a program: begun and ended at will, asked meanwhile, with reports like the verb's."""
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -55,17 +56,27 @@ def test_a_program_reports_what_it_used(pretend_nvml: PretendDriver, tmp_path: P
 
 def test_beginning_and_ending_twice_is_the_same_as_once(pretend_nvml: PretendDriver) -> None:
     pretend_nvml.add_device(used_bytes=GIB)
+    others = _watching()
     profiler = vramscope.MemoryProfiler(sampling_interval=0.05)
     profiler.stop_monitoring()
+    assert not profiler.is_monitoring
     profiler.start_monitoring()
     profiler.start_monitoring()
+    assert len(_watching() - others) == 1, "one watch, not two"
     wait_for_snapshots(profiler, 2)
     profiler.stop_monitoring()
     profiler.stop_monitoring()
+    assert not profiler.is_monitoring
+    assert _watching() <= others
     count = _count(profiler)
     profiler.start_monitoring()
     wait_for_snapshots(profiler, count + 2)
     profiler.stop_monitoring()
+    assert _count(profiler) >= count + 2, "what was seen before stays"
+
+
+def _watching() -> set[threading.Thread]:
+    return {it for it in threading.enumerate() if it.name == "vramscope-monitor"}
 
 
 def _count(profiler: vramscope.MemoryProfiler) -> int:
