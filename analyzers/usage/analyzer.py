@@ -68,8 +68,7 @@ class UsageAnalyzer:
         track = self._idle.get(key)
         if track is None:
             track = self._idle[key] = IdleTrack()
-        gap_s = max(GAP_S, GAP_TICKS * sample.interval_s)
-        finding = track.observe(sample.node, device, sample.time_s, gap_s)
+        finding = track.observe(sample.node, device, sample.time_s, _gap_of(sample))
         if finding is not None:
             yield finding
 
@@ -82,7 +81,7 @@ class UsageAnalyzer:
             finding = self._idle[key].observe_absence(sample.time_s, is_lost=state == "lost")
             if finding is not None:
                 yield finding
-            if self._idle[key].finding is None:
+            if self._idle[key].is_forgotten(sample.time_s, _gap_of(sample)):
                 del self._idle[key]
 
     def _start_anew(self, node: str) -> None:
@@ -93,3 +92,7 @@ class UsageAnalyzer:
     def _bound(self) -> None:
         while len(self._usage) > MOST_DEVICES:
             del self._usage[next(iter(self._usage))]
+
+
+def _gap_of(sample: Sample) -> float:
+    return max(GAP_S, GAP_TICKS * sample.interval_s)

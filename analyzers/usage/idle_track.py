@@ -97,6 +97,10 @@ class IdleTrack:
             return None
         return self._close(time_s, "the device was lost" if is_lost else "the device is no longer listed")
 
+    def is_forgotten(self, time_s: float, gap_s: float) -> bool:
+        """Tell whether nothing is open and its device was silent for longer than a gap."""
+        return self.finding is None and (self._known_s is None or time_s - self._known_s > gap_s)
+
     def _watch(self, node: str, device: DeviceSample, time_s: float, *, is_idle: bool) -> Finding | None:
         used = device.memory.used_bytes or 0
         if not is_idle:

@@ -1,8 +1,9 @@
 """Analyzers side by side: one that fails is set aside. Knows no socket, so that any process can host them."""
 
+import math
 from collections.abc import Sequence
 
-from ..model import Analyzer, Assessment, Assessor, Finding, Sample
+from ..model import Analyzer, Annotator, Assessment, Assessor, Finding, Sample
 
 
 class AnalyzerHost:
@@ -11,6 +12,7 @@ class AnalyzerHost:
     def __init__(self, analyzers: Sequence[Analyzer]) -> None:
         self._analyzers = list(analyzers)
         self._assessors = [analyzer for analyzer in analyzers if isinstance(analyzer, Assessor)]
+        self._annotators = [analyzer for analyzer in analyzers if isinstance(analyzer, Annotator)]
         self._open: dict[str, Finding] = {}
         self.reason: str | None = None
         """Why an analyzer was set aside."""
@@ -35,7 +37,12 @@ class AnalyzerHost:
         self._open.update({finding.id: finding for finding in findings})
 
     def observe(self, sample: Sample) -> list[Finding]:
-        """Feed one sample to every analyzer and return what they found."""
+        """Feed one sample to every analyzer and return what they found.
+
+        A sample without a finite time can be placed before or after nothing: nobody gets it.
+        """
+        if not math.isfinite(sample.time_s):
+            return []
         found: list[Finding] = []
         for analyzer in tuple(self._analyzers):
             try:
@@ -55,6 +62,14 @@ class AnalyzerHost:
         for analyzer in [analyzer for analyzer in self._assessors if analyzer in self._analyzers]:
             try:
                 changed.extend(analyzer.assess())
+            except Exception as error:  # noqa: BLE001 - an analyzer's bug is told, and the others go on
+                self._set_aside(analyzer, error)
+        return self._annotate(changed)
+
+    def _annotate(self, changed: list[Assessment]) -> list[Assessment]:
+        for analyzer in [analyzer for analyzer in self._annotators if analyzer in self._analyzers]:
+            try:
+                changed = list(analyzer.annotate(changed))
             except Exception as error:  # noqa: BLE001 - an analyzer's bug is told, and the others go on
                 self._set_aside(analyzer, error)
         return changed

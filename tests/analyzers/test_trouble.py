@@ -10,6 +10,10 @@ from hypothesis import strategies as st
 
 from vramscope.analyzers.divergence import DivergenceAnalyzer
 from vramscope.analyzers.fragmentation import FragmentationAnalyzer
+from vramscope.analyzers.leak import LeakAnalyzer
+from vramscope.analyzers.oom import OomAnalyzer
+from vramscope.analyzers.out_of_memory import OutOfMemoryAnalyzer
+from vramscope.analyzers.pressure import PressureAnalyzer
 from vramscope.analyzers.usage import UsageAnalyzer
 from vramscope.engine.model import (
     AllocatorReading,
@@ -25,7 +29,15 @@ from vramscope.engine.units import GIB
 
 from .restart import watch
 
-MAKERS = [DivergenceAnalyzer, FragmentationAnalyzer, UsageAnalyzer]
+MAKERS = [
+    DivergenceAnalyzer,
+    FragmentationAnalyzer,
+    LeakAnalyzer,
+    OomAnalyzer,
+    OutOfMemoryAnalyzer,
+    PressureAnalyzer,
+    UsageAnalyzer,
+]
 
 sizes = st.one_of(st.none(), st.sampled_from([0, 1, GIB, 30 * GIB, 75 * GIB, 79 * GIB, 80 * GIB, 90 * GIB]))
 counts = st.one_of(st.none(), st.integers(0, 5))

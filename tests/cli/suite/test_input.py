@@ -1,11 +1,13 @@
 """`--input FILE`: the same reports about what was recorded, in the clock of the file."""
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from ..running import GIB, run
-from .running import TOTAL, report_of, run_input, write_series
+from .running import HEADER, TOTAL, report_of, run_input, write_series
 
 SMI_LOG = """\
 timestamp, index, memory.used [MiB], memory.total [MiB]
@@ -133,3 +135,43 @@ def test_one_sample_is_a_report(tmp_path: Path) -> None:
     for verb in ("profile", "oom", "leak", "fragment"):
         report = report_of(run(verb, "--input", str(path)), verb)
         assert report["evidence"]["samples"] == 1
+
+
+def _write_troubled_series(path: Path) -> Path:
+    """Write an hour with figures that are none, times twice, late or missing, and a card that shrinks."""
+    lines = []
+    for at in range(3600):
+        if 1200 <= at < 1500:
+            continue
+        total = TOTAL if at < 2400 else TOTAL // 2
+        cells = ("nan", "inf", "", "-inf") if at % 50 == 7 else (20 * GIB, 30 * GIB, 31 * GIB, total)
+        row = f"{at},0,{','.join(map(str, cells))},{at // 10 % 120}\n"
+        lines += [row, row] if at % 40 == 3 else [row]
+        lines += [f"{at - 5},0,{21 * GIB},,,,\n"] if at % 70 == 9 else []
+        lines += [f"inf,0,{GIB},,,,\n", f"nan,0,{GIB},,,,\n"] if at == 100 else []
+    path.write_text(HEADER + "".join(lines) + f"3599,1,{GIB},,,,\n", encoding="utf-8")
+    return path
+
+
+def _write_troubled_log(path: Path) -> Path:
+    lines = SMI_LOG.splitlines()[:1]
+    for at in range(600):
+        used = {13: "nan MiB", 14: "inf", 15: "[N/A]", 16: "[GPU is lost]"}.get(at % 60, "40960 MiB")
+        total = "81920 MiB" if at < 300 else "40960 MiB"
+        time = f"2026/01/05 10:{at // 60:02}:{at % 60:02}.000"
+        lines += [f"{time}, 0, {used}, {total}"] * (2 if at % 40 == 3 else 1)
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("verb", ["profile", "oom", "leak", "fragment"])
+@pytest.mark.parametrize("write", [_write_troubled_series, _write_troubled_log])
+def test_a_file_full_of_trouble_is_a_report(verb: str, write: Callable[[Path], Path], tmp_path: Path) -> None:
+    outcome = run(verb, "--input", str(write(tmp_path / "troubled")))
+    assert outcome.code == 0, outcome.stderr
+    json.loads(outcome.stdout, parse_constant=pytest.fail)
+    report = report_of(outcome, verb)
+    assert [it["title"] for it in report["findings"] if it["kind"] != "pressure"] == []
+    notes = " ".join(report["evidence"]["notes"])
+    assert "left out" in notes
+    assert "capacity" in notes

@@ -1,0 +1,1 @@
+"""Troubles of samples, each played to every analyzer."""
