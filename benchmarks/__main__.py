@@ -33,6 +33,7 @@ from .latency import as_seconds, format_latencies, measure_latencies
 from .live_view import Steadiness, format_live_views, measure_live_views
 from .probe_cost import format_probe_cost, judge_probe_cost, measure_probe_cost
 from .programs import find_nvitop, find_programs
+from .series_input import SAMPLES, as_series_figures, format_series, judge_series, measure_series
 from .simulated_device import format_simulation, judge_simulation, measure_simulation
 from .snapshot_reader import (
     as_figures,
@@ -43,7 +44,18 @@ from .snapshot_reader import (
 from .start_up import format_start_up, measure_start_up
 
 RESULTS = Path(__file__).parent / "results"
-PARTS = ("live", "agent", "start", "latency", "imports", "attach", "snapshot", "allocator", "simulation")
+PARTS = (
+    "live",
+    "agent",
+    "start",
+    "latency",
+    "imports",
+    "attach",
+    "snapshot",
+    "series",
+    "allocator",
+    "simulation",
+)
 
 
 class Report:
@@ -91,6 +103,7 @@ def main() -> int:
         "probe": add_probe,
         "attach": add_attach,
         "snapshot": add_snapshot_reader,
+        "series": add_series,
         "allocator": add_allocator_model,
         "simulation": add_simulation,
     }
@@ -109,6 +122,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("parts", nargs="*", default=PARTS, metavar="PART", help=f"of {', '.join(PARTS)}; all")
     parser.add_argument("--devices", type=int, nargs="+", default=[8, 64], help="of the live view (8 64)")
     parser.add_argument("--runs", type=int, default=3, help="runs of which the median counts (3)")
+    parser.add_argument("--samples", type=int, default=SAMPLES, help=f"of each series ({SAMPLES:,})")
     parser.add_argument("--window", type=float, default=20.0, help="seconds of one steady window (20)")
     return parser.parse_args()
 
@@ -182,6 +196,12 @@ def add_allocator_model(report: Report, options: argparse.Namespace) -> None:
     speeds = measure_allocator_model(2 * options.runs + 1)
     budgets = judge_allocator_model(speeds)
     report.add("allocator_model", format_allocator_model(speeds), as_allocator_figures(speeds), budgets)
+
+
+def add_series(report: Report, options: argparse.Namespace) -> None:
+    """Measure reports about long series."""
+    measured = measure_series(options.samples, options.runs)
+    report.add("series", format_series(measured), as_series_figures(measured), judge_series(measured))
 
 
 def add_snapshot_reader(report: Report, options: argparse.Namespace) -> None:
