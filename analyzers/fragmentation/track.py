@@ -79,7 +79,7 @@ class FragmentationTrack:
         self._note_levels(tick)
         is_moved = self.window.add(tick)
         limit = subject.limit_bytes
-        self._refusals.observe(tick, limit, self.window.newest.peak_bytes)
+        self._refusals.observe(tick, limit, self.window.newest_peak_bytes)
         if not is_moved:
             return None
         is_refused = self._refusals.has_any(tick.time_s)
@@ -161,14 +161,16 @@ class FragmentationTrack:
 def read_tick(subject: Subject) -> Tick:
     """Return what decides in one sample, in the units in which the history ring keeps it."""
     allocator, rank = subject.allocator, subject.rank
-    peaks = (allocator.allocated_max_bytes, None if rank is None else rank.peak_max_bytes)
-    known = [_round(peak) for peak in (*peaks, allocator.allocated_bytes) if peak is not None]
+    allocated, most = allocator.allocated_bytes, allocator.allocated_max_bytes
+    of_steps = None if rank is None else rank.peak_max_bytes
     return Tick(
         time_s=subject.sample.time_s,
         interval_s=subject.sample.interval_s,
         stranded_bytes=_round(allocator.inactive_split_bytes),
-        allocated_bytes=_round(allocator.allocated_bytes),
-        peak_bytes=max((peak for peak in known if peak is not None), default=None),
+        allocated_bytes=_round(allocated),
+        peak_bytes=_round(
+            max([peak for peak in (allocated, most, of_steps) if peak is not None], default=None)
+        ),
         reserved_bytes=_round(allocator.reserved_bytes),
         step=subject.step,
         retries=allocator.retries,

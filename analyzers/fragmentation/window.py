@@ -107,6 +107,12 @@ class Window:
         """The extremes of what was seen so far of the window's last two blocks."""
         return _join([self._blocks[-1][0], self._running]) if self._blocks else self._running
 
+    @property
+    def newest_peak_bytes(self) -> int | None:
+        """Most that was allocated in the window's last two blocks, so far."""
+        peak = self._running.peak_bytes
+        return _most(self._blocks[-1][0].peak_bytes, peak) if self._blocks else peak
+
 
 def _widen(running: Extremes, tick: Tick) -> Extremes:
     """Return the extremes of a stretch with one sample more."""
