@@ -1,12 +1,14 @@
-"""Leaks of device memory (`leak`) and of host memory (`host_leak`).
+"""Leaks of device memory (`leak`) and of host memory (`host_leak`), of a process or of a host as a whole.
 
 The rule is the horizon ratio over floors (`analyzers/floors/growth.py`); thresholds and what they mean stand
 in `docs/verdicts.md`.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from ...engine.model import Finding, Sample
+from .host import hosts_of, make_track
 from .owner import KINDS, OwnerKey, listed_keys, owners_of
 from .track import LeakTrack
 from .wording import read_key
@@ -27,10 +29,10 @@ class LeakAnalyzer:
     def observe(self, sample: Sample) -> Sequence[Finding]:
         """Take one sample and return the findings it opened, updated or closed."""
         found: list[Finding] = []
-        for owner, beat, limit_bytes in owners_of(sample):
+        for owner, beat, limit_bytes in chain(owners_of(sample), hosts_of(sample)):
             track = self._tracks.get(owner.key)
             if track is None:
-                track = self._tracks[owner.key] = LeakTrack()
+                track = self._tracks[owner.key] = make_track(owner.key)
             track.seen_s = sample.time_s
             if beat is not None:
                 found += track.observe(owner, beat, limit_bytes)
@@ -41,7 +43,8 @@ class LeakAnalyzer:
         """Adopt open findings of these kinds; samples up to their last update change nothing about them."""
         for finding in findings:
             if finding.kind in KINDS and finding.is_open:
-                self._tracks.setdefault(read_key(finding), LeakTrack()).adopt(finding)
+                key = read_key(finding)
+                self._tracks.setdefault(key, make_track(key)).adopt(finding)
 
     def _observe_absent(self, sample: Sample) -> Iterator[Finding]:
         absent_s = max(ABSENT_S, ABSENT_TICKS * sample.interval_s)

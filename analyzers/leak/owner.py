@@ -1,4 +1,4 @@
-"""Who leaks: a process, a device that is known as a whole, or the host memory of a process."""
+"""Who leaks: a process, a device or a host that is known as a whole, or the host memory of a process."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -36,6 +36,11 @@ class Owner(NamedTuple):
         """What tells it from others."""
         return self.kind, self.node, self.device_uuid, self.pid, self.started_s
 
+    @property
+    def is_host(self) -> bool:
+        """Whether it is a host as a whole."""
+        return self.kind == HOST_LEAK and self.pid is None
+
 
 def owners_of(sample: Sample) -> Iterator[tuple[Owner, Beat | None, int | None]]:
     """Yield who is there, with the beat, if there is one, and the most that it can reach in bytes."""
@@ -62,7 +67,8 @@ def owners_of(sample: Sample) -> Iterator[tuple[Owner, Beat | None, int | None]]
 def listed_keys(sample: Sample) -> set[OwnerKey]:
     """Return who is listed and has not ended, though nothing new may be known of them."""
     node = sample.node
-    found: set[OwnerKey] = {
+    found: set[OwnerKey] = {(HOST_LEAK, node, None, None, None)}
+    found |= {
         (LEAK, node, device.uuid, None, None)
         for device in sample.devices
         if device.state not in ("lost", "ended")
@@ -85,9 +91,9 @@ def _host_beat(sample: Sample, rank: RankSample) -> Beat:
     return Beat(sample.time_s, resident, resident, rank.steps_within, step, "host")
 
 
-def _host_limit(host: HostSample | None, rank: RankSample) -> int | None:
+def _host_limit(host: HostSample | None, rank: RankSample) -> int:
     resident = rank.resident_bytes or 0
     usual = resident + max(resident, HOST_HEADROOM_BYTES)
-    return (
-        usual if host is None or host.available_bytes is None else min(usual, resident + host.available_bytes)
-    )
+    if host is None or host.total_bytes is None or host.used_bytes is None:
+        return usual
+    return min(usual, resident + max(0, host.total_bytes - host.used_bytes))

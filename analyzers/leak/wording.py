@@ -9,6 +9,7 @@ from ...engine.units import format_bytes
 from ..finding_evidence import PROCESS, STARTED, read_number, read_process
 from ..floors.beat import BeatKind
 from ..floors.episode import Episode
+from . import host_words
 from .owner import HOST_LEAK, Owner, OwnerKey
 
 ONSET, ONSET_STEP, FLOOR_AT_ONSET = "onset", "step at onset", "floor at onset"
@@ -108,6 +109,8 @@ def _per_step(leak: Leak) -> float | None:
 
 
 def _word_title(leak: Leak) -> str:
+    if leak.owner.is_host:
+        return host_words.word_title(leak.episode.bytes_per_s, leak.grown_bytes)
     per_step = _per_step(leak)
     pace = (
         f"{format_bytes(round(per_step))} a step"
@@ -125,7 +128,7 @@ def _list_evidence(leak: Leak) -> tuple[Evidence, ...]:
     return (
         Evidence(PROCESS, owner.pid),
         Evidence(STARTED, owner.started_s, "s"),
-        Evidence(MEASURE, _MEASURES[leak.source]),
+        Evidence(MEASURE, host_words.MEASURE if owner.is_host else _MEASURES[leak.source]),
         Evidence(RATE, leak.episode.bytes_per_s, "bytes/s"),
         Evidence(RATE_PER_STEP, None if per_step is None else round(per_step), "bytes"),
         Evidence(GROWN, leak.grown_bytes, "bytes"),
@@ -148,6 +151,8 @@ def _explain(leak: Leak) -> str:
 
 
 def _advise(leak: Leak) -> str:
+    if leak.owner.is_host:
+        return host_words.ADVICE
     if leak.source == "host":
         return (
             "Look for lists that keep batches or results, data loader workers whose Python objects are "
