@@ -1,0 +1,29 @@
+"""Recordings: everything that was measured and concluded on a node, in one file (`*.vscope`)."""
+
+from .connection import RecordingStoppedError
+from .contents import (
+    Damage,
+    EventKind,
+    OverviewMinute,
+    RecordedDevice,
+    RecordingEvent,
+    RecordingIdentity,
+    Told,
+)
+from .recording import Recording
+from .schema import SUFFIX
+from .writer import RecordingWriter
+
+__all__ = [
+    "SUFFIX",
+    "Damage",
+    "EventKind",
+    "OverviewMinute",
+    "RecordedDevice",
+    "Recording",
+    "RecordingEvent",
+    "RecordingIdentity",
+    "RecordingStoppedError",
+    "RecordingWriter",
+    "Told",
+]

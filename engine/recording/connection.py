@@ -1,0 +1,178 @@
+"""SQLite as a recording uses it: what is switched off, how a file is opened, and what its errors mean."""
+
+import os
+import sqlite3
+import stat
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import quote
+
+from ..errors import InputFileError, OutputFileError
+from ..readers.input_file import lower_first, show_path
+from .schema import MOST_VALUE_BYTES, check_schema, create_schema
+
+BUSY_S = 5.0
+"""How long a reader or the writer waits while the other has the file, where there is no write-ahead log."""
+_WAL_KEPT_BYTES = 4 << 20
+_SUPER_JOURNAL_MARK = bytes.fromhex("d9d505f920a163d7")
+"""The last bytes of a rollback journal that names another file, which SQLite would remove."""
+_NEEDS_RECOVERY = ("SQLITE_READONLY_ROLLBACK", "SQLITE_READONLY_RECOVERY", "SQLITE_CANTOPEN")
+SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
+"""What a query may raise; the second where SQLite quotes a damaged file in its message."""
+_FULL = ("SQLITE_FULL", "SQLITE_IOERR")
+_LIMITS = (
+    (sqlite3.SQLITE_LIMIT_LENGTH, MOST_VALUE_BYTES),
+    (sqlite3.SQLITE_LIMIT_SQL_LENGTH, 100_000),
+    (sqlite3.SQLITE_LIMIT_ATTACHED, 0),
+    (sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH, 1),
+    (sqlite3.SQLITE_LIMIT_WORKER_THREADS, 0),
+)
+
+
+class RecordingStoppedError(OutputFileError):
+    """A recording that cannot go on: the disk is full, or the file has gone; what is in it stays readable."""
+
+
+def open_for_writing(path: Path, *, is_empty: bool, is_shared: bool) -> sqlite3.Connection:
+    """Return a connection to a recording that this process has locked; an empty file becomes one.
+
+    Args:
+        path: The file.
+        is_empty: Whether it is to be made.
+        is_shared: Whether it lies on a network file system, where there can be no write-ahead log.
+
+    Raises:
+        OutputFileError: It cannot be written.
+        InputFileError: It is there and is no recording that could be continued.
+    """
+    connection = _connect(path, "rw")
+    try:
+        _harden(connection)
+        if is_empty:
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+            create_schema(connection)
+        check_schema(connection, path)
+        connection.execute("PRAGMA secure_delete = OFF")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute(f"PRAGMA journal_mode = {'TRUNCATE' if is_shared else 'WAL'}").fetchone()
+        connection.execute(f"PRAGMA journal_size_limit = {_WAL_KEPT_BYTES}")
+    except SQLITE_ERRORS as error:
+        connection.close()
+        raise explain_write_error(path, error) from error
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def open_for_reading(path: Path) -> tuple[sqlite3.Connection, bool]:
+    """Return a connection that can only read, and whether the newest seconds cannot be had.
+
+    A recording whose writer was killed has its newest seconds in a file beside it; SQLite joins them where
+    the folder may be written to.
+
+    Raises:
+        InputFileError: It is absent, no regular file, no recording, or damaged beyond reading.
+    """
+    _check_regular(path)
+    try:
+        return _open_checked(path, "ro"), False
+    except SQLITE_ERRORS as error:
+        if getattr(error, "sqlite_errorname", "") not in _NEEDS_RECOVERY:
+            raise explain_read_error(path, error) from error
+    with suppress(*SQLITE_ERRORS):
+        _recover(path)
+        return _open_checked(path, "ro"), False
+    try:
+        return _open_checked(path, "ro&immutable=1"), True
+    except SQLITE_ERRORS as error:
+        raise explain_read_error(path, error) from error
+
+
+def explain_read_error(path: Path, error: Exception) -> InputFileError:
+    """Return one line about a recording that SQLite cannot read."""
+    name = show_path(path)
+    code = getattr(error, "sqlite_errorname", "")
+    if code == "SQLITE_NOTADB":
+        return InputFileError(f"{name}: no recording, or damaged from its first bytes on")
+    if code.startswith("SQLITE_BUSY"):
+        return InputFileError(f"{name}: its writer holds it; try again in a moment")
+    if code.startswith("SQLITE_CANTOPEN"):
+        return InputFileError(f"{name}: cannot be opened; expected a recording that this user may read")
+    return InputFileError(f"{name}: damaged, it cannot be read: {_show(error)}")
+
+
+def explain_write_error(path: Path, error: Exception) -> OutputFileError:
+    """Return one line about a recording that SQLite cannot write."""
+    code = getattr(error, "sqlite_errorname", "")
+    name = show_path(path)
+    if code == "SQLITE_NOTADB" or code.startswith("SQLITE_CORRUPT"):
+        return RecordingStoppedError(f"{name}: damaged or no recording; name another file with -o")
+    if code.startswith(_FULL):
+        return RecordingStoppedError(
+            f"{name}: recording stopped: the disk is full or cannot be written ({_show(error)}); "
+            "what was recorded until now can be read"
+        )
+    return RecordingStoppedError(f"{name}: recording stopped: {_show(error)}")
+
+
+def _show(error: Exception) -> str:
+    """Return what SQLite says, as it may be printed: it quotes what is in the file."""
+    if isinstance(error, UnicodeDecodeError):
+        return "its tables are not those of a recording"
+    text = lower_first(str(error))
+    return text if text.isprintable() else ascii(text)
+
+
+def _connect(path: Path, mode: str) -> sqlite3.Connection:
+    # An absolute path in a URI: characters such as ? and # are no part of it.
+    address = f"file:{quote(str(path.absolute()))}?mode={mode}"
+    return sqlite3.connect(address, uri=True, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+
+
+def _harden(connection: sqlite3.Connection) -> None:
+    """Trust nothing that stands in the file: no functions, views or triggers of its own, bounded values."""
+    connection.execute("PRAGMA trusted_schema = OFF")
+    connection.execute("PRAGMA cell_size_check = ON")
+    connection.execute("PRAGMA mmap_size = 0")
+    for category, limit in _LIMITS:
+        connection.setlimit(category, limit)
+
+
+def _open_checked(path: Path, mode: str) -> sqlite3.Connection:
+    connection = _connect(path, mode)
+    try:
+        _harden(connection)
+        connection.execute("PRAGMA query_only = ON")
+        check_schema(connection, path)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _recover(path: Path) -> None:
+    """Let SQLite take back what a killed writer had half written, as the next writer would."""
+    journal = path.with_name(f"{path.name}-journal")
+    if journal.exists() and journal.read_bytes()[-8:] == _SUPER_JOURNAL_MARK:
+        raise sqlite3.OperationalError("a journal that names another file")
+    connection = _connect(path, "rw")
+    try:
+        _harden(connection)
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    finally:
+        connection.close()
+
+
+def _check_regular(path: Path) -> None:
+    """Refuse what is no regular file, without opening it: that could wait, and would end SQLite's locks."""
+    try:
+        fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError as error:
+        reason = lower_first(error.strerror or str(error))
+        raise InputFileError(f"{show_path(path)}: cannot be read: {reason}") from error
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise InputFileError(f"{show_path(path)}: not a regular file; expected a recording")
+    finally:
+        os.close(fd)

@@ -1,0 +1,204 @@
+"""The rows of a recording: what each sample, finding and event becomes in its tables."""
+
+import os
+import sqlite3
+from pathlib import Path
+
+import msgspec
+
+from ..errors import InputFileError
+from ..model import Sample
+from ..readers.input_file import show_path
+from .block import DAMAGES, list_columns, pack_samples, pack_told
+from .contents import RecordedDevice, RecordingEvent, RecordingIdentity, Told, describe_device
+from .events import FREQUENT, EventFinder
+from .overview import OverviewBuilder, merge_minutes, pack_minute, unpack_minute
+from .pending import PendingRows
+
+MOST_JOBS = 64
+_encode = msgspec.msgpack.encode
+
+
+class _Node:
+    """What is known of one node while its samples are written."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.pending = PendingRows()
+        self.finder = EventFinder()
+        self.overview = OverviewBuilder()
+        self.device_ids: dict[str, int] = {}
+
+
+class ContentWriter:
+    """Fills the tables of one connection; whoever calls it begins and commits transactions.
+
+    Args:
+        connection: To a recording, empty or not, within a transaction.
+        identity: Of what it is; of a recording that is continued, its own stays.
+        path: Of the recording, for what is said.
+
+    Raises:
+        InputFileError: What is there is damaged.
+        sqlite3.Error: It cannot be written.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, identity: RecordingIdentity, path: Path) -> None:
+        self._run = connection.execute
+        self._nodes: dict[str, _Node] = {}
+        self.newest_s = identity.created_s
+        """Time of the newest sample."""
+        try:
+            kept = self._run("SELECT value FROM meta WHERE key = 'identity'").fetchone()
+            self.identity = (
+                identity if kept is None else msgspec.msgpack.decode(kept[0], type=RecordingIdentity)
+            )
+            self._put("identity", self.identity)
+            self._put("writer", os.getpid())
+            self._layout = self._find_layout()
+            self._tick = self._find_last_tick()
+            self._resume()
+        except DAMAGES as error:
+            raise InputFileError(
+                f"{show_path(path)}: damaged, it cannot be continued; name another file with -o"
+            ) from error
+
+    def append(self, sample: Sample) -> None:
+        """Add a sample as a row, with the events that it tells; rows that are enough become a block."""
+        node = self._node_of(sample.node)
+        self._tick += 1
+        self._run(
+            "INSERT INTO ticks (tick, node, time_s, sample) VALUES (?, ?, ?, ?)",
+            (self._tick, node.number, sample.time_s, _encode(sample)),
+        )
+        self.newest_s = sample.time_s
+        for event in node.finder.observe(sample):
+            if event.kind not in FREQUENT:
+                self.keep_event(event)
+        self._note_jobs(sample)
+        is_minute_over = self._take_over(node, self._tick, sample)
+        if node.pending.is_enough:
+            self._compact(node)
+        elif is_minute_over:
+            self._keep_overview(node)
+
+    def tell(self, name: str, told: Told) -> None:
+        """Add what was said after the newest sample, whose number and time are filled in."""
+        node = self._node_of(name)
+        told = msgspec.structs.replace(told, tick=self._tick, time_s=self.newest_s)
+        for finding in told.findings:
+            self._run(
+                "INSERT INTO findings (id, opened_s, finding) VALUES (?, ?, ?) "
+                "ON CONFLICT (id) DO UPDATE SET finding = excluded.finding",
+                (finding.id, finding.opened_s, _encode(finding)),
+            )
+        row = (node.number, told.time_s, _encode(told))
+        self._run("INSERT INTO told (node, time_s, words) VALUES (?, ?, ?)", row)
+        node.pending.add_told(told)
+
+    def keep_event(self, event: RecordingEvent) -> None:
+        """Add an event."""
+        self._run("INSERT INTO events (time_s, event) VALUES (?, ?)", (event.time_s, _encode(event)))
+
+    def finish(self) -> None:
+        """Make blocks of all rows, and say that nobody writes any more."""
+        for node in self._nodes.values():
+            self._compact(node)
+        self._run("DELETE FROM meta WHERE key = 'writer'")
+
+    def _find_layout(self) -> int:
+        columns = _encode(list_columns())
+        row = self._run("SELECT id FROM layouts WHERE columns = ?", (columns,)).fetchone()
+        if row is None:
+            row = self._run("INSERT INTO layouts (columns) VALUES (?) RETURNING id", (columns,)).fetchone()
+        return int(row[0])
+
+    def _find_last_tick(self) -> int:
+        (rows,) = self._run("SELECT coalesce(max(tick), 0) FROM ticks").fetchone()
+        (blocks,) = self._run("SELECT coalesce(max(last_tick), 0) FROM blocks").fetchone()
+        return max(int(rows), int(blocks))
+
+    def _resume(self) -> None:
+        """Take over the rows that a killed writer left."""
+        names = dict(self._run("SELECT id, name FROM nodes").fetchall())
+        for (data,) in self._run("SELECT device FROM devices").fetchall():
+            device = msgspec.msgpack.decode(data, type=RecordedDevice)
+            self._node_of(device.node).device_ids[device.uuid] = device.id
+        for tick, number, data in self._run("SELECT tick, node, sample FROM ticks ORDER BY tick").fetchall():
+            sample = msgspec.msgpack.decode(data, type=Sample)
+            self.newest_s = sample.time_s
+            self._take_over(self._node_of(names[number]), tick, sample)
+        for number, words in self._run("SELECT node, words FROM told ORDER BY id").fetchall():
+            self._node_of(names[number]).pending.add_told(msgspec.msgpack.decode(words, type=Told))
+        for node in self._nodes.values():
+            self._compact(node)
+
+    def _take_over(self, node: _Node, tick: int, sample: Sample) -> bool:
+        """Hold a sample for its block and its minute; return whether another minute began."""
+        node.pending.add(tick, sample)
+        return node.overview.add(sample, self._device_ids(node, sample))
+
+    def _compact(self, node: _Node) -> None:
+        """Put the rows of a node into a block."""
+        self._keep_overview(node)
+        pending = node.pending
+        if not pending.samples:
+            return
+        node.pending = PendingRows()
+        first, last = pending.samples[0].tick, pending.samples[-1].tick
+        samples, told = pack_samples(pending.samples), pack_told(pending.told)
+        self._run(
+            "INSERT INTO blocks (node, first_tick, last_tick, start_s, end_s, samples, device_samples, "
+            "layout, raw_bytes, body, told, told_raw_bytes, told_body) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                *(
+                    node.number,
+                    first,
+                    last,
+                    *pending.span,
+                    samples.rows,
+                    pending.device_samples,
+                    self._layout,
+                ),
+                *(samples.raw_bytes, samples.data, told.rows, told.raw_bytes, told.data),
+            ),
+        )
+        self._run("DELETE FROM ticks WHERE node = ? AND tick BETWEEN ? AND ?", (node.number, first, last))
+        self._run("DELETE FROM told WHERE node = ?", (node.number,))
+
+    def _keep_overview(self, node: _Node) -> None:
+        for minute, figures in node.overview.take().items():
+            key = (minute, node.number)
+            row = self._run("SELECT figures FROM overview WHERE minute = ? AND node = ?", key).fetchone()
+            merged = figures if row is None else merge_minutes(unpack_minute(row[0]), figures)
+            self._run("INSERT OR REPLACE INTO overview VALUES (?, ?, ?)", (*key, pack_minute(merged)))
+
+    def _node_of(self, name: str) -> _Node:
+        node = self._nodes.get(name)
+        if node is None:
+            row = self._run("SELECT id FROM nodes WHERE name = ?", (name,)).fetchone()
+            if row is None:
+                row = self._run("INSERT INTO nodes (name) VALUES (?) RETURNING id", (name,)).fetchone()
+            node = self._nodes[name] = _Node(int(row[0]))
+        return node
+
+    def _device_ids(self, node: _Node, sample: Sample) -> list[int]:
+        for device in sample.devices:
+            if device.uuid not in node.device_ids:
+                (number,) = self._run("SELECT coalesce(max(id), 0) + 1 FROM devices").fetchone()
+                node.device_ids[device.uuid] = number
+                described = describe_device(number, sample.node, device)
+                self._run("INSERT INTO devices VALUES (?, ?)", (number, _encode(described)))
+        return [node.device_ids[device.uuid] for device in sample.devices]
+
+    def _note_jobs(self, sample: Sample) -> None:
+        known = self.identity.jobs
+        new = [rank.job for rank in sample.ranks if rank.job is not None and rank.job not in known]
+        if new and len(known) < MOST_JOBS:
+            jobs = (*known, *dict.fromkeys(new))[:MOST_JOBS]
+            self.identity = msgspec.structs.replace(self.identity, jobs=jobs)
+            self._put("identity", self.identity)
+
+    def _put(self, key: str, value: object) -> None:
+        self._run("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, _encode(value)))

@@ -1,0 +1,49 @@
+"""What of one node stands as rows until it is enough for a block."""
+
+from ..model import Sample
+from .block import TickedSample
+from .contents import Told
+
+TARGET_DEVICE_SAMPLES = 4096
+"""Of a block: fewer compress worse, more make a seek slower."""
+MOST_BLOCK_TICKS = 600
+MOST_BLOCK_ROWS = 1 << 16
+"""Devices, processes, ranks and assessments of all ticks of a block, unless a single tick has more."""
+
+
+class PendingRows:
+    """Samples of one node in order, what was said of them, and whether they are enough for a block."""
+
+    def __init__(self) -> None:
+        self.samples: list[TickedSample] = []
+        self.told: list[Told] = []
+        self.device_samples = 0
+        """Devices of all samples."""
+        self._rows = 0
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """Least and greatest time, which is not the first and last where a clock was set."""
+        times = [it.sample.time_s for it in self.samples]
+        return min(times), max(times)
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether a block should be made of them."""
+        return bool(self.samples) and (
+            len(self.samples) >= MOST_BLOCK_TICKS
+            or self._rows >= MOST_BLOCK_ROWS
+            or self.device_samples >= TARGET_DEVICE_SAMPLES
+        )
+
+    def add(self, tick: int, sample: Sample) -> None:
+        """Take one more sample."""
+        self.samples.append(TickedSample(tick, sample))
+        self.device_samples += len(sample.devices)
+        processes = sum(len(device.processes or ()) for device in sample.devices)
+        self._rows += len(sample.devices) + len(sample.ranks) + processes
+
+    def add_told(self, told: Told) -> None:
+        """Take what was said."""
+        self.told.append(told)
+        self._rows += 1 + 8 * len(told.findings) + len(told.assessments or ())

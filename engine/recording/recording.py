@@ -1,0 +1,299 @@
+"""Reads a recording: its span, its samples by time, the figures of whole minutes, findings and events.
+
+Samples are in the order in which they were recorded; their times are as they were told, so that a clock that
+was set leaves a jump in them. Nothing in a file is trusted: what cannot be read is left out and counted.
+"""
+
+import heapq
+import sys
+from collections.abc import Collection, Iterator
+from operator import attrgetter
+from pathlib import Path
+
+import msgspec
+
+from ..errors import InputFileError
+from ..model import Finding, Sample
+from ..readers.input_file import show_path
+from .block import DAMAGES
+from .block_reader import BlockReader, DamageCount
+from .connection import open_for_reading
+from .contents import (
+    Damage,
+    EventKind,
+    OverviewMinute,
+    RecordedDevice,
+    RecordingEvent,
+    RecordingIdentity,
+    Told,
+)
+from .events import FREQUENT, EventFinder
+from .overview import MINUTE_S, Minute, OverviewBuilder, merge_minutes, minute_of, unpack_minute
+from .row_reader import RowReader
+from .sample_reader import SampleReader
+
+MOST_NODES = 4096
+MOST_DEVICES = 1 << 16
+MOST_FINDINGS = 1 << 17
+MOST_MINUTES = 1 << 18
+"""Half a year of one node."""
+_LEAST_S, _MOST_S = -sys.float_info.max, sys.float_info.max
+"""Any time; what a damaged file may have beyond is none."""
+_MinuteKey = tuple[int, int]
+"""Minute and node."""
+
+
+class Recording:
+    """One file, open for reading; it may be written to meanwhile. Use from one thread at a time.
+
+    Args:
+        path: The file.
+
+    Raises:
+        InputFileError: It is absent, no recording, of a newer version, or damaged beyond reading.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._connection, is_tail_lost = open_for_reading(path)
+        self._count = DamageCount(is_tail_lost=is_tail_lost)
+        self._rows = RowReader(self._connection, path, self._count)
+        self._blocks = BlockReader(self._connection, self._count)
+        self._samples = SampleReader(self._rows, self._blocks, self._count)
+        try:
+            self._identity = self._read_identity()
+            writers = self._rows.all("SELECT 1 FROM meta WHERE key = 'writer' LIMIT 1")
+        except BaseException:
+            self._connection.close()
+            raise
+        self.is_unfinished = bool(writers)
+        """Whether it was being written when it was opened, or its writer was killed."""
+
+    @property
+    def identity(self) -> RecordingIdentity:
+        """Of what it is."""
+        return self._identity
+
+    @property
+    def damage(self) -> Damage:
+        """What was left out by all reading so far."""
+        return self._count.total
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Names of the nodes, in order of their first samples."""
+        return tuple(self._node_ids)
+
+    @property
+    def devices(self) -> tuple[RecordedDevice, ...]:
+        """All devices that were ever recorded, as they were at first."""
+        query = "SELECT id, device FROM devices ORDER BY id LIMIT ?"
+        return tuple(self._rows.structs("devices", RecordedDevice, query, MOST_DEVICES))
+
+    @property
+    def span(self) -> tuple[float, float] | None:
+        """Least and greatest time in seconds of the samples' own clock; None where there is no sample."""
+        with self._rows.reading():
+            found = [
+                self._rows.one(
+                    "SELECT min(start_s), max(end_s) FROM blocks INDEXED BY blocks_by_time "
+                    "WHERE start_s >= ? AND end_s <= ?",
+                    *_any_time(),
+                ),
+                self._rows.one(
+                    "SELECT min(time_s), max(time_s) FROM ticks WHERE time_s BETWEEN ? AND ?", *_any_time()
+                ),
+            ]
+        known = [(low, high) for low, high in found if isinstance(low, float) and isinstance(high, float)]
+        return (min(low for low, _ in known), max(high for _, high in known)) if known else None
+
+    @property
+    def sample_count(self) -> int:
+        """Samples of all nodes, as the index counts them."""
+        with self._rows.reading():
+            (blocks,) = self._rows.one("SELECT total(samples) FROM blocks INDEXED BY blocks_by_time")
+            (rows,) = self._rows.one("SELECT count(*) FROM ticks")
+        return int(blocks) + int(rows)
+
+    def samples(
+        self, start_s: float | None = None, end_s: float | None = None, *, node: str | None = None
+    ) -> Iterator[Sample]:
+        """Yield samples as they were recorded, all by default; of a live recording up to its present end.
+
+        Args:
+            start_s: Only those at this time or later.
+            end_s: Only those at this time or earlier.
+            node: Only those of this node.
+
+        Raises:
+            InputFileError: The file is damaged so that what follows cannot be found.
+        """
+        ids = self._node_ids
+        chosen = list(ids.values()) if node is None else [ids[node]] if node in ids else []
+        walks = [self._samples.walk(number, *_span_of(start_s, end_s)) for number in chosen]
+        return (it.sample for it in heapq.merge(*walks, key=attrgetter("tick")))
+
+    def sample_at(self, time_s: float, *, node: str | None = None) -> Sample | None:
+        """Return the newest sample that is not after a time, or None where all are; of equal times the later.
+
+        Args:
+            time_s: Seconds of the samples' own clock.
+            node: Whose; of the recording's first node by default.
+
+        Raises:
+            InputFileError: The file is damaged so that its index cannot be read.
+        """
+        ids = self._node_ids
+        name = next(iter(ids), None) if node is None else node
+        return self._samples.find(ids[name], time_s) if name in ids else None
+
+    def overview(self, start_s: float | None = None, end_s: float | None = None) -> list[OverviewMinute]:
+        """Return least and most of every device in every minute, in order of time; no block is read.
+
+        Args:
+            start_s: Only minutes that hold this time, or later ones.
+            end_s: Only minutes that hold this time, or earlier ones.
+
+        Raises:
+            InputFileError: The file is damaged so that they cannot be found.
+        """
+        low, high = map(minute_of, _span_of(start_s, end_s))
+        devices = {device.id: device for device in self.devices}
+        names = {number: name for name, number in self._node_ids.items()}
+        minutes = self._read_minutes(low, high)
+        for key, minute in self._fold_rows(devices).items():
+            if low <= key[0] <= high:
+                minutes[key] = merge_minutes(minutes.get(key, {}), minute)
+        return [
+            OverviewMinute(minute * MINUTE_S, names[node], devices[number].uuid, *figures)
+            for minute, node in sorted(minutes)
+            for number, figures in minutes[minute, node].items()
+            if number in devices and node in names
+        ]
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Return the newest word on every finding, in the order in which they opened.
+
+        Raises:
+            InputFileError: The file is damaged so that they cannot be found.
+        """
+        query = "SELECT id, finding FROM findings ORDER BY opened_s LIMIT ?"
+        return tuple(self._rows.structs("findings", Finding, query, MOST_FINDINGS))
+
+    def told(self, start_s: float | None = None, end_s: float | None = None) -> Iterator[Told]:
+        """Yield what analyzers said, as they said it, node by node.
+
+        Args:
+            start_s: Only what was said at this time or later.
+            end_s: Only what was said at this time or earlier.
+
+        Raises:
+            InputFileError: The file is damaged so that what follows cannot be found.
+        """
+        low, high = _span_of(start_s, end_s)
+        for number in self._node_ids.values():
+            for told in self._walk_told(number):
+                if low <= told.time_s <= high:
+                    yield told
+
+    def events(
+        self,
+        start_s: float | None = None,
+        end_s: float | None = None,
+        *,
+        kinds: Collection[EventKind] | None = None,
+    ) -> Iterator[RecordingEvent]:
+        """Yield what happened, in the order of recording.
+
+        Steps and phases are in the samples themselves: they are yielded only where `kinds` names them, and
+        then all samples of the span are read.
+
+        Args:
+            start_s: Only what happened at this time or later.
+            end_s: Only what happened at this time or earlier.
+            kinds: Only these; by default all but steps and phases.
+
+        Raises:
+            InputFileError: The file is damaged so that what follows cannot be found.
+        """
+        query = "SELECT id, event FROM events WHERE time_s BETWEEN ? AND ? ORDER BY id"
+        kept = self._rows.structs("events", RecordingEvent, query, *_span_of(start_s, end_s))
+        if kinds is None:
+            return kept
+        chosen = (event for event in kept if event.kind in kinds)
+        if FREQUENT.isdisjoint(kinds):
+            return chosen
+        found = self._find_frequent(self.samples(start_s, end_s), kinds)
+        return heapq.merge(chosen, found, key=attrgetter("time_s"))
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+    def __enter__(self) -> "Recording":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def _node_ids(self) -> dict[str, int]:
+        rows = self._rows.all("SELECT id, name FROM nodes ORDER BY id LIMIT ?", MOST_NODES)
+        return {name: number for number, name in rows if isinstance(name, str)}
+
+    def _read_identity(self) -> RecordingIdentity:
+        rows = self._rows.all("SELECT value FROM meta WHERE key = 'identity' LIMIT 1")
+        try:
+            return msgspec.msgpack.decode(rows[0][0], type=RecordingIdentity)
+        except DAMAGES as error:
+            raise InputFileError(
+                f"{show_path(self.path)}: damaged, it does not say of what it is; expected its identity"
+            ) from error
+
+    def _read_minutes(self, low: int, high: int) -> dict[_MinuteKey, Minute]:
+        query = (
+            "SELECT minute, node, figures FROM overview WHERE minute BETWEEN ? AND ? ORDER BY minute LIMIT ?"
+        )
+        minutes: dict[_MinuteKey, Minute] = {}
+        for minute, node, data in self._rows.all(query, low, high, MOST_MINUTES):
+            try:
+                minutes[minute, node] = unpack_minute(data)
+            except DAMAGES:
+                self._count.add_row("overview", (minute, node))
+        return minutes
+
+    def _fold_rows(self, devices: dict[int, RecordedDevice]) -> dict[_MinuteKey, Minute]:
+        """Return the minutes of the newest samples, which may not stand in the overview yet."""
+        ids = {(device.node, device.uuid): device.id for device in devices.values()}
+        minutes: dict[_MinuteKey, Minute] = {}
+        for name, node in self._node_ids.items():
+            builder = OverviewBuilder()
+            for sample in self._samples.walk_rows(node):
+                builder.add(sample, [ids.get((name, device.uuid), -1) for device in sample.devices])
+            minutes |= {(minute, node): figures for minute, figures in builder.take().items()}
+        return minutes
+
+    def _walk_told(self, node: int) -> Iterator[Told]:
+        last = 0
+        while blocks := self._samples.list_blocks(node, *_any_time(), after=last):
+            for last in blocks:
+                yield from self._blocks.told(last)
+        yield from self._rows.structs(
+            "told", Told, "SELECT id, words FROM told WHERE node = ? ORDER BY id", node
+        )
+
+    def _find_frequent(
+        self, samples: Iterator[Sample], kinds: Collection[EventKind]
+    ) -> Iterator[RecordingEvent]:
+        finders: dict[str, EventFinder] = {}
+        for sample in samples:
+            finder = finders.setdefault(sample.node, EventFinder())
+            yield from (it for it in finder.observe(sample) if it.kind in FREQUENT and it.kind in kinds)
+
+
+def _any_time() -> tuple[float, float]:
+    return _LEAST_S, _MOST_S
+
+
+def _span_of(start_s: float | None, end_s: float | None) -> tuple[float, float]:
+    return _LEAST_S if start_s is None else start_s, _MOST_S if end_s is None else end_s

@@ -1,0 +1,267 @@
+"""Writes a recording: what is committed outlives the process, a full disk costs only what follows."""
+
+import math
+import sqlite3
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from ..clock import Clock, SystemClock
+from ..errors import InputFileError, OutputFileError
+from ..model import Assessment, Finding, Sample
+from ..readers.input_file import show_path
+from .block import DAMAGES
+from .connection import (
+    SQLITE_ERRORS,
+    RecordingStoppedError,
+    explain_write_error,
+    open_for_reading,
+    open_for_writing,
+)
+from .content_writer import ContentWriter
+from .contents import EventKind, RecordingEvent, RecordingIdentity, Told
+from .file_lock import FileLock, RecordingTakenError
+from .file_system import find_file_system, is_network
+
+UNCOMMITTED_S = 0.5
+"""How long a sample may wait to be committed while others arrive."""
+
+
+class RecordingWriter:
+    """Writes samples into one file; use from one thread.
+
+    A recording that is already there is continued. `kill -9` costs what was not committed: `append` commits
+    what is older than half a second, `flush` everything.
+
+    Args:
+        path: The file.
+        identity: Of what it is; of a recording that is continued, its own stays.
+        clock: Injected in tests.
+        find_type: Tells the type of a file system; injected in tests.
+
+    Raises:
+        OutputFileError: It cannot be written, or another process does.
+        InputFileError: It is there and is no recording.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        identity: RecordingIdentity,
+        *,
+        clock: Clock | None = None,
+        find_type: Callable[[Path], str | None] = find_file_system,
+    ) -> None:
+        self.path = path
+        self.notes: list[str] = []
+        """Sentences about how it is written, for stderr."""
+        self.samples = self.device_samples = 0
+        """Added by this writer."""
+        self.left_out = 0
+        """Samples whose time was no number."""
+        self.stopped: str | None = None
+        """Why nothing more can be written, in one sentence; None while it can."""
+        self._clock = clock or SystemClock()
+        self._uncommitted_since_s: float | None = None
+        self._connection: sqlite3.Connection | None = None
+        kind = find_type(path)
+        if is_network(kind):
+            self.notes.append(
+                f"{show_path(path)} is on a network file system ({kind}): recording with a rollback journal "
+                "instead of a write-ahead log"
+            )
+        self._lock = _lock(path)
+        try:
+            self._open(identity, is_shared=is_network(kind))
+        except BaseException:
+            self._release()
+            raise
+
+    @property
+    def identity(self) -> RecordingIdentity:
+        """Of what the recording is."""
+        return self._content.identity
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of the file, without what is not yet part of it (`-wal`)."""
+        return self.path.stat().st_size if self._lock.is_released else self._lock.size_bytes
+
+    def append(
+        self,
+        sample: Sample,
+        findings: Sequence[Finding] = (),
+        assessments: Sequence[Assessment] | None = None,
+    ) -> None:
+        """Add a sample with what analyzers said of it.
+
+        Args:
+            sample: It is kept as it is; one whose time is no number is counted in `left_out`.
+            findings: Those that opened, changed or closed.
+            assessments: All that stand, where any has changed.
+
+        Raises:
+            OutputFileError: The disk is full or the file has gone; nothing more can be written.
+        """
+        if not math.isfinite(sample.time_s):
+            self.left_out += 1
+            return
+        self._write(lambda: self._content.append(sample))
+        self.samples += 1
+        self.device_samples += len(sample.devices)
+        if findings or assessments is not None:
+            self.tell(sample.node, findings, assessments)
+        since_s = self._uncommitted_since_s
+        if since_s is not None and self._clock.monotonic_s() - since_s >= UNCOMMITTED_S:
+            self.flush()
+
+    def tell(
+        self, node: str, findings: Sequence[Finding], assessments: Sequence[Assessment] | None = None
+    ) -> None:
+        """Add what analyzers said after the newest sample of a node.
+
+        Raises:
+            OutputFileError: As `append`.
+        """
+        told = Told(0, 0.0, tuple(findings), None if assessments is None else tuple(assessments))
+        self._write(lambda: self._content.tell(node, told))
+
+    def add_event(self, kind: EventKind, text: str) -> None:
+        """Add what happened beside the samples, at the time of the newest one.
+
+        Args:
+            kind: What it is.
+            text: What happened, in a few words.
+
+        Raises:
+            OutputFileError: As `append`.
+        """
+        self._write(lambda: self._keep_event(kind, text))
+
+    def flush(self) -> None:
+        """Commit what was added; it outlives this process from then on.
+
+        Raises:
+            OutputFileError: As `append`.
+        """
+        self._guard(self._commit)
+
+    def close(self, reason: str = "ended") -> None:
+        """Compact what is left and close the file, which is then a single one; does nothing a second time.
+
+        Args:
+            reason: Why the recording ends, for its last event.
+
+        Raises:
+            OutputFileError: The disk is full; the file is closed and can be read nevertheless.
+        """
+        try:
+            if not self._lock.is_released and self.stopped is None:
+                self._write(lambda: self._finish(reason))
+                self.flush()
+                self._tidy()
+        finally:
+            self._release()
+
+    def __enter__(self) -> "RecordingWriter":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _open(self, identity: RecordingIdentity, *, is_shared: bool) -> None:
+        is_empty = self._lock.is_empty
+        self._connection = open_for_writing(self.path, is_empty=is_empty, is_shared=is_shared)
+        if not self._lock.is_opened_elsewhere():
+            raise OutputFileError(f"{show_path(self.path)}: was replaced while it was opened; try again")
+        self._guard(self._begin)
+        self._guard(lambda: self._fill(identity))
+        self._guard(self._commit)
+
+    def _fill(self, identity: RecordingIdentity) -> None:
+        self._content = ContentWriter(self._sqlite, identity, self.path)
+        self._keep_event("recording_started", f"vramscope {identity.version} records")
+
+    def _keep_event(self, kind: EventKind, text: str) -> None:
+        content = self._content
+        content.keep_event(RecordingEvent(kind, content.newest_s, content.identity.node, text))
+
+    def _finish(self, reason: str) -> None:
+        self._content.finish()
+        self._keep_event("recording_stopped", reason)
+
+    def _tidy(self) -> None:
+        """Give back free pages and join the log; a reader that holds the file now, or no room, is no harm."""
+        with suppress(*SQLITE_ERRORS):
+            self._sqlite.execute("PRAGMA busy_timeout = 200").fetchall()
+            self._sqlite.executescript("PRAGMA incremental_vacuum")  # a cursor would free a single page
+            self._sqlite.execute("PRAGMA journal_mode = DELETE").fetchall()
+
+    @property
+    def _sqlite(self) -> sqlite3.Connection:
+        if self._connection is None:
+            raise RecordingStoppedError(f"{show_path(self.path)}: is closed")
+        return self._connection
+
+    def _write(self, action: Callable[[], None]) -> None:
+        """Do something within a transaction."""
+        self._guard(self._begin)
+        self._guard(action)
+
+    def _begin(self) -> None:
+        if not self._sqlite.in_transaction:
+            self._sqlite.execute("BEGIN IMMEDIATE")
+            self._uncommitted_since_s = self._clock.monotonic_s()
+
+    def _commit(self) -> None:
+        if self._sqlite.in_transaction:
+            self._sqlite.execute("COMMIT")
+        self._uncommitted_since_s = None
+
+    def _guard(self, action: Callable[[], None]) -> None:
+        """Do something with the file; what SQLite refuses ends the recording in one sentence."""
+        if self.stopped is not None:
+            raise RecordingStoppedError(self.stopped)
+        try:
+            action()
+        except SQLITE_ERRORS as error:
+            told = explain_write_error(self.path, error)
+            self.stopped = str(told)
+            raise told from error
+
+    def _release(self) -> None:
+        if self._connection is not None:
+            with suppress(*SQLITE_ERRORS):
+                self._connection.close()
+            self._connection = None
+        self._lock.release()
+
+
+def _lock(path: Path) -> FileLock:
+    """Return the lock of a recording.
+
+    Raises:
+        OutputFileError: As `FileLock`; the text names the process that has it.
+    """
+    try:
+        return FileLock(path)
+    except RecordingTakenError as error:
+        pid = find_writer(path)
+        raise (error if pid is None else RecordingTakenError(path, pid)) from None
+
+
+def find_writer(path: Path) -> int | None:
+    """Return the pid that the newest writer of a recording wrote into it, or None where there is none."""
+    try:
+        connection, _ = open_for_reading(path)
+    except InputFileError:
+        return None
+    try:
+        (value,) = connection.execute("SELECT value FROM meta WHERE key = 'writer'").fetchone()
+        return msgspec.msgpack.decode(value, type=int)
+    except (*SQLITE_ERRORS, *DAMAGES):
+        return None
+    finally:
+        connection.close()
