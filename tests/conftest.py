@@ -1,5 +1,6 @@
 """What every test gets: a home, settings and a runtime folder of its own."""
 
+import gc
 import os
 import shutil
 import signal
@@ -30,6 +31,24 @@ FOREIGN_NAMES = (
     "TMUX_PANE",
 )
 """Variables of whoever runs the tests that would change what the program shows or where it looks."""
+
+
+GARBAGE_THRESHOLDS = (10_000, 20, 20)
+"""Screens are made and dropped all the time: at the defaults a quarter of their time is the collector's."""
+WORKERS_BESIDE_CORES = 2
+"""Half of the time of the tests is waiting for programs, which another worker can use."""
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Return how many workers `-n auto` starts."""
+    return len(os.sched_getaffinity(0)) + WORKERS_BESIDE_CORES
+
+
+def pytest_collection_finish() -> None:
+    """Spare the collector what was loaded to find the tests: it stays to the end."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GARBAGE_THRESHOLDS)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -1,16 +1,12 @@
 """What training scripts use beside the plain loop: it works, and computes what the host alone computes."""
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from tests.components import missing
 from tests.simulation.simulated import GIB, answers, plain_answers, run_script
-
-try:
-    import opacus
-except ImportError:
-    opacus = None
 
 OPACUS = """
 import hashlib, json, torch, warnings
@@ -41,7 +37,7 @@ print(json.dumps(hashlib.sha256(content).hexdigest()))
 
 @pytest.mark.parametrize("mode", ["hooks", "ghost", "functorch"])
 def test_opacus_trains_to_the_same_weights(tmp_path: Path, mode: str) -> None:
-    if opacus is None:
+    if find_spec("opacus") is None:
         missing("opacus is not installed (pip install opacus)")
     simulated = answers(tmp_path, OPACUS.format(device="cuda", mode=mode))
     assert simulated == plain_answers(tmp_path, OPACUS.format(device="cpu", mode=mode))
