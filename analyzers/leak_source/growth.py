@@ -1,23 +1,31 @@
-"""What has grown between two segment maps of one process: by the stack that allocated it, else by block size.
+"""What has grown over some segment maps of one process: by the stack that allocated it, else by block size.
 
-RESIN (OSDI 2022) names a leak in the same way: two snapshots on suspicion, and what is in the later one only,
-grouped by stack. Where allocations were recorded for a while and the later map is taken some steps after
-that, blocks that serve a step have gone and what has a stack is what was kept.
+RESIN (OSDI 2022) names a leak in the same way: snapshots on suspicion, and what is in the later one only,
+grouped by stack. Maps are taken between two steps, where what serves a step only has gone; and what is filled
+once, as a cache, or emptied again is no leak: a source grows from map to map.
 """
 
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Hashable, Sequence
+from itertools import pairwise
 from typing import NamedTuple, TypeVar
 
 from ...engine.model.memory_snapshot import Frame
-from ...engine.model.segments import ALLOCATED, SegmentMap
-from ..stack_frames import find_caller, find_headline, keep_python
+from .holdings import NOTHING, Held, Holdings, Place
 
-Key = TypeVar("Key", "_Place", int)
+Key = TypeVar("Key", bound=Hashable)
 
 MOST_SOURCES = 3
 LEAST_SHARE = 0.2
 """A stack, or size, of a smaller part of what has grown is not named."""
+LEAST_EXPLAINED = 0.5
+"""Of all that has grown; where the sources make up less of it, the leak is something else."""
+MOST_OF_ONE = 0.8
+"""Part of what a place gained that it may have gained from one map to the next: else it was filled once."""
+MOST_LOST = 0.2
+"""Part of what it gained that it may have lost again."""
+LEAST_MAPS = 3
+LEAST_MAPS_WITHIN_STEPS = 5
+"""Where maps were taken anywhere within steps, what serves a step comes and goes: a chance rise is likely."""
 
 
 class LeakSource(NamedTuple):
@@ -44,82 +52,97 @@ class LeakSource(NamedTuple):
         return where if name.startswith("<") else f"{name}() at {where}"
 
 
-class _Held(NamedTuple):
-    size_bytes: int
-    blocks: int
+class _Growth(NamedTuple):
+    """What one place, or size, gained from map to map; less what it lost."""
 
-    def plus(self, size_bytes: int, blocks: int) -> "_Held":
-        """Return it with more."""
-        return _Held(self.size_bytes + size_bytes, self.blocks + blocks)
+    gains: tuple[Held, ...]
+    line: Frame | None = None
+    """The innermost line that allocated most of it."""
+
+    @property
+    def whole(self) -> Held:
+        """From the first map to the last."""
+        return Held(sum(gain.size_bytes for gain in self.gains), sum(gain.blocks for gain in self.gains))
+
+    @property
+    def has_grown(self) -> bool:
+        """Whether there is more of it, in blocks and in bytes."""
+        return self.whole.size_bytes > 0 and self.whole.blocks > 0
+
+    def is_steady(self, *, has_step_ends: bool) -> bool:
+        """Whether it grew again and again, and gave hardly anything back."""
+        gained = [max(0, gain.blocks) for gain in self.gains]
+        if not has_step_ends and not all(gained):
+            return False
+        has_spread = max(gained) <= MOST_OF_ONE * sum(gained)
+        return has_spread and self.whole.blocks >= (1 - MOST_LOST) * sum(gained)
+
+    def plus(self, other: "_Growth") -> "_Growth":
+        """Return both together; the line is the first one's."""
+        return _Growth(tuple(a.plus(b) for a, b in zip(self.gains, other.gains, strict=True)), self.line)
 
 
-class _Place(NamedTuple):
-    caller: Frame
-    innermost: Frame
-
-
-_NOTHING = _Held(0, 0)
-
-
-def find_sources(earlier: SegmentMap, later: SegmentMap) -> tuple[LeakSource, ...]:
-    """Return what has grown most between two maps of one process, the largest first; at most three.
+def find_sources(maps: Sequence[Holdings]) -> tuple[LeakSource, ...]:
+    """Return the places that have grown most over maps of one process, the largest first; at most three.
 
     Args:
-        earlier: The map before.
-        later: The map after, at best a few steps after the last recorded allocation.
+        maps: In order of time, with allocations recorded between them.
 
     Returns:
-        By stack where the later map has any that grew, else by the size of blocks; empty where nothing grew.
+        Empty where there are fewer than three maps (five where they are not of ends of steps), where nothing
+        grew from map to map, or where what did is less than half of all that has grown.
     """
-    by_place = _grow(_by_place(earlier), _by_place(later))
-    if by_place:
-        return _rank(_gather(by_place))
-    by_size = _grow(_by_size(earlier), _by_size(later))
-    return _rank([(None, None, held) for held in by_size.values()])
+    if not _are_enough(maps):
+        return ()
+    by_place = _grow([held.by_place for held in maps])
+    callers: dict[Frame, _Growth] = {}
+    for place, grown in sorted(by_place.items(), key=_by_bytes):
+        known = callers.get(place.caller)
+        callers[place.caller] = grown._replace(line=place.innermost) if known is None else known.plus(grown)
+    return _rank(list(callers.items()), maps)
 
 
-def _gather(by_place: Mapping[_Place, _Held]) -> list[tuple[Frame | None, Frame | None, _Held]]:
-    """Return the growth by caller, each with the line that allocated most of it."""
-    callers: dict[Frame, _Held] = {}
-    lines: dict[Frame, Frame] = {}
-    for place, held in sorted(by_place.items(), key=lambda item: -item[1].size_bytes):
-        callers[place.caller] = callers.get(place.caller, _NOTHING).plus(held.size_bytes, held.blocks)
-        lines.setdefault(place.caller, place.innermost)
-    return [(caller, lines[caller], held) for caller, held in callers.items()]
+def find_sizes(maps: Sequence[Holdings]) -> tuple[LeakSource, ...]:
+    """Return the sizes of block that have grown most, as `find_sources` does; for where no place is known."""
+    if not _are_enough(maps):
+        return ()
+    grown = _grow([held.by_size for held in maps])
+    return _rank([(None, growth) for growth in grown.values()], maps)
 
 
-def _rank(grown: list[tuple[Frame | None, Frame | None, _Held]]) -> tuple[LeakSource, ...]:
-    ordered = sorted(grown, key=lambda item: -item[2].size_bytes)
-    total = sum(held.size_bytes for *_, held in ordered)
-    sources = (
-        LeakSource(held.size_bytes, held.blocks, held.size_bytes / total, caller, line)
-        for caller, line, held in ordered
-    )
-    return tuple(source for source in sources if source.share >= LEAST_SHARE)[:MOST_SOURCES]
+def _are_enough(maps: Sequence[Holdings]) -> bool:
+    return len(maps) >= (LEAST_MAPS if _have_step_ends(maps) else LEAST_MAPS_WITHIN_STEPS)
 
 
-def _grow(earlier: Mapping[Key, _Held], later: Mapping[Key, _Held]) -> dict[Key, _Held]:
-    grown = {
-        key: _Held(held.size_bytes - before.size_bytes, held.blocks - before.blocks)
-        for key, held in later.items()
-        for before in (earlier.get(key, _NOTHING),)
-    }
-    return {key: held for key, held in grown.items() if held.size_bytes > 0 and held.blocks > 0}
+def _have_step_ends(maps: Sequence[Holdings]) -> bool:
+    return all(held.is_at_step_end for held in maps)
 
 
-def _by_place(segment_map: SegmentMap) -> dict[_Place, _Held]:
-    found: dict[_Place, _Held] = {}
-    for live in segment_map.live_stacks:
-        frames = keep_python(tuple(Frame(*entry) for entry in live.stack))
-        caller, innermost = find_caller(frames), find_headline(frames)
-        if caller is not None and innermost is not None:
-            place = _Place(caller, innermost)
-            found[place] = found.get(place, _NOTHING).plus(live.size_bytes, live.count)
-    return found
+def _grow(maps: Sequence[dict[Key, Held]]) -> dict[Key, _Growth]:
+    """Return what has grown from the first map to the last, with its way there."""
+    grown: dict[Key, _Growth] = {}
+    for key in maps[-1]:
+        held = [each.get(key, NOTHING) for each in maps]
+        growth = _Growth(tuple(after.minus(before) for before, after in pairwise(held)))
+        if growth.has_grown:
+            grown[key] = growth
+    return grown
 
 
-def _by_size(segment_map: SegmentMap) -> dict[int, _Held]:
-    counts = Counter(
-        size for segment in segment_map.segments for size, state in segment.blocks if state == ALLOCATED
-    )
-    return {size: _Held(size * count, count) for size, count in counts.items()}
+def _by_bytes(item: tuple[Place, _Growth]) -> int:
+    return -item[1].whole.size_bytes
+
+
+def _rank(grown: list[tuple[Frame | None, _Growth]], maps: Sequence[Holdings]) -> tuple[LeakSource, ...]:
+    """Return the steady ones that make up much of all that has grown, whether its place is known or not."""
+    first_bytes, last_bytes = maps[0].live_bytes, maps[-1].live_bytes
+    live_bytes = 0 if first_bytes is None or last_bytes is None else last_bytes - first_bytes
+    total_bytes = max(live_bytes, sum(growth.whole.size_bytes for _, growth in grown))
+    ordered = sorted(grown, key=lambda item: -item[1].whole.size_bytes)
+    sources = [
+        LeakSource(*growth.whole, growth.whole.size_bytes / total_bytes, caller, growth.line)
+        for caller, growth in ordered
+        if growth.is_steady(has_step_ends=_have_step_ends(maps))
+    ]
+    named = tuple(source for source in sources if source.share >= LEAST_SHARE)[:MOST_SOURCES]
+    return named if sum(source.share for source in named) >= LEAST_EXPLAINED else ()

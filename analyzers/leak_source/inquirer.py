@@ -30,6 +30,8 @@ class LeakSourceInquirer:
         self._searches: dict[_Process, SourceSearch] = {}
         self._leaks: dict[_Process, str] = {}
         self._named: dict[str, tuple[Evidence, ...]] = {}
+        self._abandoned: list[_Process] = []
+        """Processes that record for a leak that closed."""
         self._time_s = 0.0
 
     def restore(self, findings: Sequence[Finding]) -> None:
@@ -44,10 +46,12 @@ class LeakSourceInquirer:
         self._time_s = sample.time_s
         for finding in findings:
             self._note(finding)
+        abandoned, self._abandoned = self._abandoned, []
+        stops = [Inquiry("history", pid, is_on=False) for _, pid in abandoned]
         if not self._searches:
-            return ()
+            return stops
         living = {rank.pid: rank for rank in sample.ranks if rank.state == "ok"}
-        return [*self._ask(sample.node, living)]
+        return [*stops, *self._ask(sample.node, living)]
 
     def awaits_map(self, node: str, pid: int) -> bool:
         """Return whether a map of this process would be an answer."""
@@ -86,7 +90,9 @@ class LeakSourceInquirer:
                 self._searches.setdefault(process, SourceSearch())
         elif self._leaks.get(process) == finding.id:
             del self._leaks[process]
-            self._searches.pop(process, None)
+            search = self._searches.pop(process, None)
+            if search is not None and search.is_recording:
+                self._abandoned.append(process)
 
     def _ask(self, node: str, living: dict[int, RankSample]) -> Iterator[Inquiry]:
         for process, search in self._searches.items():

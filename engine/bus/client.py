@@ -103,15 +103,18 @@ class Client:
         """Repeat a question to the hub that is still open: a hub that was just replaced has not got it."""
         self._stream.repeat()
 
-    def ask_segments(self, pid: int) -> None:
+    def ask_segments(self, pid: int, *, step_end_within_s: float | None = None) -> None:
         """Ask for the segment map of a training process; a later snapshot has it, or the reason why not.
 
-        A process is asked at most every five seconds; who asks sooner gets the last map.
+        A process is asked at most every five seconds; who asks sooner gets the last map. A map of the end of
+        a step is always a new one.
 
         Args:
             pid: Process id as in `RankSample.pid`.
+            step_end_within_s: How long the process may wait for the end of a step to take the map there, in
+                seconds; None to take it at once.
         """
-        self._questions.ask("segments", pid, self._clock.monotonic_s())
+        self._questions.ask("segments", pid, self._clock.monotonic_s(), seconds=step_end_within_s)
 
     def record_history(self, pid: int, *, is_on: bool = True, seconds: float | None = None) -> None:
         """Let a training process record its allocations with their stacks, or stop.

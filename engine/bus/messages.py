@@ -56,7 +56,7 @@ class Request(msgspec.Struct, frozen=True):
     is_on: bool = True
     """For `history`."""
     seconds: float | None = None
-    """For `history`: how long at most."""
+    """For `history`: how long at most. For `segments`: how long to wait for the end of a step."""
     decision: FindingDecision | None = None
     """For `decide`."""
 

@@ -118,7 +118,7 @@ class Worker:
 
     def _inquire(self) -> None:
         for inquiry in self._look.take_inquiries():
-            self._stream.send(inquiry.verb, inquiry.pid, seconds=inquiry.seconds)
+            self._stream.send(inquiry.verb, inquiry.pid, is_on=inquiry.is_on, seconds=inquiry.seconds)
 
     def _take_map(self, packed: PackedSegments) -> None:
         """Let those look at a map who wait for it; others ask for maps too, to draw them."""

@@ -17,7 +17,10 @@ class Inquiry(msgspec.Struct, frozen=True):
     """`history`: record allocations with their stacks for a while; `segments`: a segment map, please."""
     pid: int
     seconds: float | None = None
-    """For `history`: how long."""
+    """For `history`: how long. For `segments`: how long the process may wait for the end of a step, to take
+    the map there; None to take it at once."""
+    is_on: bool = True
+    """For `history`: record, or stop."""
 
 
 @runtime_checkable

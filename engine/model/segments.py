@@ -45,3 +45,5 @@ class SegmentMap(msgspec.Struct, frozen=True):
     """Segments beyond what one message may carry."""
     live_stacks: tuple[LiveStack, ...] = ()
     """Largest first; empty where allocations are not recorded with their stacks."""
+    is_at_step_end: bool = False
+    """Taken between two steps, when what serves a step only has gone."""

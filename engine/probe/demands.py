@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import deque
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from . import wire
+from . import current, wire
 from .clock import SystemClock
 from .history import MemoryHistory
 from .outbox import Outbox
@@ -17,20 +18,56 @@ if TYPE_CHECKING:
 
 _PAUSE_S = 1.0
 """Between two segment maps, however often they are asked for."""
+_MOST_WANTED = 8
+LONGEST_WAIT_S = 120.0
+"""For the end of a step, whatever is asked."""
+
+
+class _Wanted(NamedTuple):
+    """A map that was asked for."""
+
+    request: int
+    until_s: float | None
+    """How long it may wait for the end of a step; None to be taken at once."""
+
+
+class _Taken(NamedTuple):
+    """A map that was taken, and whom it answers."""
+
+    requests: list[int]
+    segments: list[dict[str, Any]]
+    wall_s: float
+    is_at_step_end: bool
 
 
 class Demands:
-    """Serves demands in our own thread."""
+    """Serves demands in our own thread; only maps of the end of a step are taken by the thread that trains.
+
+    Between two steps what serves a step only has gone, so that two such maps can be compared. Where no step
+    ends in time, or none ever has, the map is taken at once and says so.
+    """
 
     def __init__(
-        self, device: TrainingDevice, outbox: Outbox, history: MemoryHistory, session: Session
+        self,
+        device: TrainingDevice,
+        outbox: Outbox,
+        history: MemoryHistory,
+        session: Session,
+        clock: SystemClock,
     ) -> None:
         self._device = device
         self._outbox = outbox
         self._history = history
         self._session = session
-        self._clock = SystemClock()
+        self._clock = clock
         self._newest_s = float("-inf")
+        self._wanted: deque[_Wanted] = deque(maxlen=_MOST_WANTED)
+        self._taken: deque[_Taken] = deque()
+
+    @property
+    def needs_steps(self) -> bool:
+        """Whether the end of a step is waited for."""
+        return any(it.until_s is not None for it in tuple(self._wanted))
 
     def serve(self, demand: wire.Demand) -> None:
         """Do what is asked; what cannot be done is left, and a note says why."""
@@ -39,18 +76,54 @@ class Demands:
         elif demand.kind == "history":
             self._history.demand(demand.is_on, demand.seconds)
         else:
-            self._send_segments(demand.request)
+            wait_s = demand.seconds
+            until_s = None if wait_s is None else self._clock.monotonic_s() + min(wait_s, LONGEST_WAIT_S)
+            self._wanted.append(_Wanted(demand.request, until_s))
 
-    def _send_segments(self, request: int) -> None:
-        now_s = self._clock.monotonic_s()
-        module = self._device.module
-        if now_s - self._newest_s < _PAUSE_S or not can_snapshot(
-            module, is_history_on=is_recording(self._device.torch)
-        ):
+    def meet_step(self) -> None:
+        """Take a map that waits for the end of a step; called there by the thread that trains."""
+        if not self.needs_steps or self._clock.monotonic_s() - self._newest_s < _PAUSE_S:
             return
-        self._newest_s = now_s
-        pieces = pack_segments(take_snapshot(module, self._device.index), self._clock.wall_s())
+        try:
+            self._take(is_at_step_end=True)
+        except Exception as error:  # noqa: BLE001 - an allocator may refuse what it is asked for
+            current.note_failure("the demand for segments", error)
+
+    def answer(self) -> bool:
+        """Take the maps that may wait no longer, pack those that were taken; tell whether there were any."""
+        if current.session is not self._session:
+            return False
+        now_s = self._clock.monotonic_s()
+        is_due = any(it.until_s is None or now_s >= it.until_s for it in tuple(self._wanted))
+        if is_due and now_s - self._newest_s >= _PAUSE_S:
+            self._take(is_at_step_end=False)
+        has_taken = bool(self._taken)
+        while self._taken:
+            self._pack(self._taken.popleft())
+        return has_taken
+
+    def _take(self, *, is_at_step_end: bool) -> None:
+        """Take one map for all who want one."""
+        requests, module = self._take_requests(), self._device.module
+        if can_snapshot(module, is_history_on=is_recording(self._device.torch)):
+            self._newest_s = self._clock.monotonic_s()
+            segments = take_snapshot(module, self._device.index)
+            self._taken.append(_Taken(requests, segments, self._clock.wall_s(), is_at_step_end))
+
+    def _take_requests(self) -> list[int]:
+        requests: list[int] = []
+        while self._wanted:
+            try:
+                requests.append(self._wanted.popleft().request)
+            except IndexError:
+                break  # the other thread has taken the last
+        return requests
+
+    def _pack(self, taken: _Taken) -> None:
+        pieces = pack_segments(taken.segments, taken.wall_s, is_at_step_end=taken.is_at_step_end)
         packets = [
-            wire.encode_segments_part(request, part, len(pieces), piece) for part, piece in enumerate(pieces)
+            wire.encode_segments_part(request, part, len(pieces), piece)
+            for request in taken.requests
+            for part, piece in enumerate(pieces)
         ]
         self._outbox.put_parts(packets)

@@ -55,7 +55,7 @@ class MemoryHistory:
         return self.mode == "on" or self._wanted_until_s is not None or self._is_end_wanted
 
     def demand(self, is_on: bool, seconds: float | None) -> None:
-        """Take what a hub asks; it is met at the end of the next step.
+        """Take what a hub asks; it is met at the end of the next step, and makes a recording of ours longer.
 
         Args:
             is_on: Whether to record.
@@ -87,6 +87,7 @@ class MemoryHistory:
         """
         self._give_way(torch)
         if self.mode == "on":
+            self._prolong()
             self._steps_left -= 1
             is_over = self._clock.monotonic_s() >= self._ends_s or self._steps_left <= 0
             if self._is_end_wanted or is_over:
@@ -104,6 +105,11 @@ class MemoryHistory:
         self._give_way(torch)
         if self.mode == "on" and self._clock.monotonic_s() >= self._ends_s + _GRACE_S:
             self._switch_off(torch)
+
+    def _prolong(self) -> None:
+        if self._wanted_until_s is not None:
+            self._ends_s = max(self._ends_s, self._wanted_until_s)
+            self._steps_left = MOST_STEPS * 100
 
     def _give_way(self, torch: Module) -> None:
         """Leave the recording to the program where that has used the switch since ours began."""

@@ -49,6 +49,8 @@ class Sampler:
         self.connection = connection
         self.serve: Callable[[Demand], None] = lambda _: None
         """Takes what the hub demands."""
+        self.answer: Callable[[], bool] = lambda: False
+        """Puts what was demanded and is there by now into the outbox, and tells whether there was any."""
         self._device = device
         self._clock = clock
         self._history = history
@@ -69,6 +71,7 @@ class Sampler:
             self._send_due_s = due_s if due_s > now_s else now_s + SEND_S
             self._slow = self._read_slow()
             self._exchange(now_s)
+        self._answer()
         # Of the reading's own moment: the grid stands, so that what is late now is not later the next time.
         return self._pace.find_next(now_s) - now_s
 
@@ -125,6 +128,15 @@ class Sampler:
             packets = self.connection.receive()
         for packet in packets:
             self._serve(packet)
+
+    def _answer(self) -> None:
+        """Send what was demanded as soon as it is there: somebody waits for it."""
+        try:
+            if self.answer():
+                with self._exchanging:
+                    self._send()
+        except Exception as error:  # noqa: BLE001 - an allocator may refuse what it is asked for
+            current.note_failure("the demand for segments", error)
 
     def _serve(self, packet: bytes) -> None:
         """Do what a hub asks; what fails is a note, and the readings go on."""

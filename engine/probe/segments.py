@@ -53,8 +53,16 @@ def bound_segments(segments: list[dict[str, Any]], most_blocks: int) -> tuple[li
     return chosen, len(segments) - len(chosen)
 
 
-def pack_segments(segments: list[dict[str, Any]], time_s: float) -> list[str]:
-    """Return the pieces of a `ProbedSegments`: base64 of zlib of its JSON."""
+def pack_segments(
+    segments: list[dict[str, Any]], time_s: float, *, is_at_step_end: bool = False
+) -> list[str]:
+    """Return the pieces of a `ProbedSegments`: base64 of zlib of its JSON.
+
+    Args:
+        segments: As `take_snapshot` returns them.
+        time_s: Wall time at which they were taken.
+        is_at_step_end: Whether that was between two steps.
+    """
     chosen, left_out = bound_segments(segments, MOST_BLOCKS)
     rows = []
     for position, segment in enumerate(chosen):
@@ -62,7 +70,13 @@ def pack_segments(segments: list[dict[str, Any]], time_s: float) -> list[str]:
         if position % _YIELD_EVERY == 0:
             # Lets the thread that trains have the interpreter's lock.
             time.sleep(0)
-    content = {"time_s": time_s, "segments": rows, "left_out": left_out, "live_stacks": find_stacks(chosen)}
+    content = {
+        "time_s": time_s,
+        "segments": rows,
+        "left_out": left_out,
+        "live_stacks": find_stacks(chosen),
+        "is_at_step_end": is_at_step_end,
+    }
     packed = base64.b64encode(zlib.compress(json.dumps(content, separators=(",", ":")).encode(), 3)).decode()
     return [packed[start : start + PART_CHARACTERS] for start in range(0, len(packed), PART_CHARACTERS)]
 

@@ -68,7 +68,8 @@ class Session:
         self._sampler = Sampler(
             self._device, announcement, connection, self._clock, self._history, self._model, self._pace
         )
-        self._sampler.serve = Demands(self._device, self._sampler.outbox, self._history, self).serve
+        self._demands = Demands(self._device, self._sampler.outbox, self._history, self, self._clock)
+        self._sampler.serve, self._sampler.answer = self._demands.serve, self._demands.answer
         self._recorder = OutOfMemoryRecorder(self._device, self._sampler, self._clock, runtime_dir)
         self._thread = SamplerThread(self._tick)
         self._tick_guard = Guard("a tick of the sampler")
@@ -173,7 +174,7 @@ class Session:
     def _end_step(self, optimizer: Optimizer | None, now_s: float) -> None:
         """Note the end of a step, with a reading where that is due, and take care once a second."""
         phases.note_training_thread()
-        is_care_due = now_s >= self._next_care_s or self._history.needs_steps
+        is_care_due = now_s >= self._next_care_s or self._needs_steps
         if is_care_due and optimizer is not None:
             self._device.note_optimizer(optimizer)
             self._model.note_optimizer(optimizer)
@@ -186,8 +187,13 @@ class Session:
             self._take_care(now_s)
         next_read_s = self._last_read_s + self._pace.between_ends_s
         self._quiet_until_s = (
-            float("-inf") if self._history.needs_steps else min(next_read_s, self._next_care_s)
+            float("-inf") if self._needs_steps else min(next_read_s, self._next_care_s)
         )
+
+    @property
+    def _needs_steps(self) -> bool:
+        """Whether the end of every step matters."""
+        return self._history.needs_steps or self._demands.needs_steps
 
     def _take_care(self, now_s: float) -> None:
         """Do what only the thread that trains may do, and not at every step."""
@@ -198,6 +204,7 @@ class Session:
         if state is not None:
             self._sampler.outbox.put_model_state(state)
             self._recorder.model_state = state
+        self._demands.meet_step()
         self._history.meet_step(self.torch)
         if not self._model.is_new:
             self._next_care_s = now_s + _CARE_EVERY_S

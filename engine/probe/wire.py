@@ -40,6 +40,7 @@ class Demand(NamedTuple):
     request: int = 0
     is_on: bool = True
     seconds: float | None = None
+    """For `history`: how long at most. For `segments`: how long to wait for the end of a step."""
 
 
 def encode_hello(about: dict[str, Any]) -> bytes:

@@ -33,6 +33,11 @@ class Wish(NamedTuple):
     is_on: bool = True
     seconds: float | None = None
 
+    @property
+    def is_of_step_end(self) -> bool:
+        """Whether a map is wanted that is taken at the end of a step; a process may be long about it."""
+        return self.kind == "segments" and self.seconds is not None
+
 
 class Answer(NamedTuple):
     """What becomes of a wish: done, or the reason why not in one sentence."""
@@ -41,18 +46,25 @@ class Answer(NamedTuple):
     refusal: str | None = None
 
 
+class _Key(NamedTuple):
+    connection: Connection
+    kind: Kind
+    is_of_step_end: bool
+
+
 class _Open:
     """One demand that a probe has not answered yet, and everybody who waits for that."""
 
-    def __init__(self, request: int, asked_s: float) -> None:
+    def __init__(self, request: int, within_s: float, expires_s: float) -> None:
         self.request = request
-        self.asked_s = asked_s
+        self.within_s = within_s
+        self.expires_s = expires_s
         self.askers: list[Asker] = []
         self.assembly = SegmentAssembly()
 
 
 class Demands:
-    """Demands to the probes of one node, each kind open at most once a process.
+    """Demands to the probes of one node, each kind open at most once a process; maps of both kinds.
 
     Args:
         node: Name of the node, for the maps.
@@ -61,7 +73,7 @@ class Demands:
     def __init__(self, node: str) -> None:
         self._node = node
         self._requests = itertools.count(1)
-        self._open: dict[tuple[Connection, Kind], _Open] = {}
+        self._open: dict[_Key, _Open] = {}
         self._last: dict[Connection, tuple[float, PackedSegments]] = {}
         self._answers: list[Answer] = []
         self._maps: list[PackedSegments] = []
@@ -82,13 +94,13 @@ class Demands:
 
     def ask(self, connection: Connection, pid: int, wish: Wish, now_s: float) -> None:
         """Pass a wish on; the answer comes with `take_answers`."""
-        kind = wish.kind
-        last = self._last.get(connection) if kind == "segments" else None
+        kind, key = wish.kind, _Key(connection, wish.kind, wish.is_of_step_end)
+        last = self._last.get(connection) if kind == "segments" and not wish.is_of_step_end else None
         if last is not None and now_s - last[0] < SEGMENTS_INTERVAL_S:
             self._maps.append(last[1])
             self._answers.append(Answer(wish.asker))
             return
-        waiting = self._open.get((connection, kind))
+        waiting = self._open.get(key)
         if waiting is not None and kind != "history":
             waiting.askers.append(wish.asker)
             return
@@ -98,7 +110,8 @@ class Demands:
         elif kind == "history":
             self._answers.append(Answer(wish.asker))
         else:
-            waiting = self._open[connection, kind] = _Open(request, now_s)
+            within_s = ANSWER_WITHIN_S + (wish.seconds or 0.0)
+            waiting = self._open[key] = _Open(request, within_s, now_s + within_s)
             waiting.askers.append(wish.asker)
 
     def take_part(
@@ -109,33 +122,37 @@ class Demands:
         Raises:
             WireError: The part does not fit those before.
         """
-        waiting = self._open.get((connection, "segments"))
-        if waiting is None or part.request != waiting.request:
+        keys = [key for key in _keys_of(connection, "segments") if key in self._open]
+        key = next((key for key in keys if self._open[key].request == part.request), None)
+        if key is None:
             return
         try:
-            data = waiting.assembly.add(part)
+            data = self._open[key].assembly.add(part)
         except WireError as error:
-            self._conclude(connection, "segments", f"process {pid} {error}")
+            self._conclude(key, f"process {pid} {error}")
             raise
         if data is not None:
             packed = PackedSegments(self._node, pid, device_uuid, data)
-            self._last[connection] = (now_s, packed)
+            if not key.is_of_step_end:
+                self._last[connection] = (now_s, packed)
             self._maps.append(packed)
-            self._conclude(connection, "segments", None)
+            self._conclude(key, None)
 
     def note_end(self, connection: Connection, pid: int) -> None:
         """Answer everybody who waits for a process that has ended, or was detached."""
         self._last.pop(connection, None)
-        self._conclude(connection, "detach", None)
-        self._conclude(connection, "segments", f"process {pid} has ended or was detached")
+        for key in _keys_of(connection, "detach"):
+            self._conclude(key, None)
+        for key in _keys_of(connection, "segments"):
+            self._conclude(key, f"process {pid} has ended or was detached")
 
     def expire(self, now_s: float) -> None:
         """Give up on demands that have waited too long; let maps go that would be asked for anew."""
         self._last = {c: last for c, last in self._last.items() if now_s - last[0] < SEGMENTS_INTERVAL_S}
-        for (connection, kind), waiting in tuple(self._open.items()):
-            if now_s - waiting.asked_s > ANSWER_WITHIN_S:
-                reason = f"the process has not answered within {ANSWER_WITHIN_S:.0f} s: {_CAUSES[kind]}"
-                self._conclude(connection, kind, reason)
+        for key, waiting in tuple(self._open.items()):
+            if now_s > waiting.expires_s:
+                within = f"{waiting.within_s:.0f} s"
+                self._conclude(key, f"the process has not answered within {within}: {_CAUSES[key.kind]}")
 
     def take_answers(self) -> list[Answer]:
         """Return what was decided since the last call."""
@@ -147,7 +164,11 @@ class Demands:
         maps, self._maps = self._maps, []
         yield from maps
 
-    def _conclude(self, connection: Connection, kind: Kind, refusal: str | None) -> None:
-        waiting = self._open.pop((connection, kind), None)
+    def _conclude(self, key: _Key, refusal: str | None) -> None:
+        waiting = self._open.pop(key, None)
         if waiting is not None:
             self._answers += [Answer(asker, refusal) for asker in waiting.askers]
+
+
+def _keys_of(connection: Connection, kind: Kind) -> tuple[_Key, _Key]:
+    return _Key(connection, kind, is_of_step_end=False), _Key(connection, kind, is_of_step_end=True)

@@ -133,6 +133,8 @@ class ProbedSegments(msgspec.Struct, frozen=True):
     left_out: int = 0
     live_stacks: tuple[tuple[int, int, tuple[tuple[str, int, str], ...]], ...] = ()
     """Bytes, count, frames (file, line, function; innermost first); largest first."""
+    is_at_step_end: bool = False
+    """Taken by the thread that trains, between two steps."""
 
 
 class Demand(msgspec.Struct, frozen=True):
@@ -144,4 +146,4 @@ class Demand(msgspec.Struct, frozen=True):
     is_on: bool = True
     """For `history`: record allocations with their stacks, or stop."""
     seconds: float | None = None
-    """For `history`: how long at most."""
+    """For `history`: how long at most. For `segments`: how long to wait for the end of a step."""

@@ -80,6 +80,7 @@ def unpack_segments(packed: PackedSegments) -> SegmentMap:
         ),
         segments_left_out=content.left_out,
         live_stacks=tuple(LiveStack(*stack) for stack in content.live_stacks),
+        is_at_step_end=content.is_at_step_end,
     )
 
 

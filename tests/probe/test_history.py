@@ -100,6 +100,25 @@ def test_a_demand_may_be_taken_back_and_is_bounded(training: Training, cuda: Sta
     assert not cuda.is_recording
 
 
+def test_a_demand_makes_a_recording_longer_whoever_began_it_and_never_shorter(
+    training: Training, cuda: StandInCuda
+) -> None:
+    for number in range(20):
+        training.step(floor=200 + number)
+    assert cuda.is_recording
+    training.history.demand(True, 1000.0)
+    for _ in range(400):
+        training.step()
+    training.history.demand(True, 5.0)
+    for _ in range(150):
+        training.step()
+    assert cuda.is_recording
+    assert len(cuda.records) == 1
+    for _ in range(200):
+        training.step()
+    assert not cuda.is_recording
+
+
 def test_a_retry_is_a_suspicion(training: Training, cuda: StandInCuda) -> None:
     for _ in range(5):
         training.step(retries=2)

@@ -1,6 +1,7 @@
 """One session on a stand-in for a GPU, its clock wound by the test, its hub a real socket."""
 
 import base64
+import threading
 import zlib
 from itertools import pairwise
 from typing import Any
@@ -174,6 +175,78 @@ def test_a_segment_map_comes_in_parts_when_it_is_asked_for(watched: Watched, hub
     assert found.segments[0][6] == tuple((size, 0) for size, _ in sizes)
     watched.tick(100)
     assert len(hub.of(SegmentsPart)) == len(parts)
+
+
+def unpack_map(parts: list[SegmentsPart]) -> ProbedSegments:
+    """Return a map as the hub reads it."""
+    packed = base64.b64decode("".join(part.data for part in parts))
+    return msgspec.json.decode(zlib.decompress(packed), type=ProbedSegments)
+
+
+def test_a_map_of_the_end_of_a_step_is_taken_there_before_a_recording_begins(
+    watched: Watched, hub: ListeningHub
+) -> None:
+    seen: list[tuple[str, bool]] = []
+    ask = watched.cuda.memory_snapshot
+
+    def tell(include_traces: bool = True) -> Any:
+        seen.append((threading.current_thread().name, watched.cuda.is_recording))
+        return ask(include_traces=include_traces)
+
+    watched.cuda.memory_snapshot = tell
+    watched.cuda.segments = [make_segment([(MIB, "active_allocated")])]
+    watched.cuda.allocate(MIB)
+    watched.step()
+    watched.tick()
+    hub.wait_for(Hello)
+    hub.ask_for("history", is_on=True, seconds=30)
+    hub.ask_for("segments", request=7, seconds=60)
+    watched.tick(100)
+    assert seen == []
+    trainer = threading.Thread(target=watched.step, name="trainer")
+    trainer.start()
+    trainer.join()
+    assert (seen, watched.cuda.is_recording) == ([("trainer", False)], True)
+    watched.tick(2)  # at once, not with the next packet
+    found = unpack_map(hub.wait_for(SegmentsPart))
+    assert (found.is_at_step_end, len(found.segments)) == (True, 1)
+
+
+def test_a_map_that_waits_in_vain_for_the_end_of_a_step_is_taken_and_says_so(
+    watched: Watched, hub: ListeningHub
+) -> None:
+    watched.cuda.segments = [make_segment([(MIB, "active_allocated")])]
+    watched.cuda.allocate(MIB)
+    watched.tick()
+    hub.wait_for(Hello)
+    hub.ask_for("segments", request=7, seconds=20)
+    watched.tick(150)
+    assert hub.of(SegmentsPart) == []
+    watched.tick(100)
+    assert not unpack_map(hub.wait_for(SegmentsPart)).is_at_step_end
+    watched.step()
+    watched.tick(20)
+    assert len(hub.of(SegmentsPart)) == 1
+
+
+def test_an_allocator_that_refuses_a_map_does_not_disturb_the_training(
+    watched: Watched, hub: ListeningHub
+) -> None:
+    def refuse(include_traces: bool = True) -> Any:
+        raise RuntimeError("not while capturing")
+
+    watched.cuda.allocate(MIB)
+    watched.cuda.memory_snapshot = refuse
+    watched.tick()
+    hub.wait_for(Hello)
+    for request in range(5):
+        hub.ask_for("segments", request=request, seconds=5 if request % 2 else None)
+        watched.tick(15)
+        watched.step()
+    assert len(current.failures) == 5
+    assert all("not while capturing" in failure for failure in current.failures)
+    watched.tick(10)
+    wait_until(lambda: len(hub.steps()) == 5)
 
 
 def test_stacks_are_recorded_on_demand_from_the_end_of_the_next_step(

@@ -217,6 +217,37 @@ def test_a_process_is_not_asked_again_too_soon(private_environment: Path) -> Non
         assert probe.receive().request > first.request
 
 
+def test_a_map_of_the_end_of_a_step_is_never_an_older_one_and_may_take_as_long_as_a_step(
+    private_environment: Path,
+) -> None:
+    with open_roster(private_environment) as bench, ProbeClient(private_environment) as probe:
+        _meet(bench, probe)
+        bench.roster.ask(os.getpid(), Wish("segments", (b"viewer", 1)))
+        probe.send(*make_parts(pack(), probe.receive().request, parts=1))
+        bench.tick()
+        assert len(bench.roster.take_maps()) == 1
+        bench.roster.take_answers()
+        bench.roster.ask(os.getpid(), Wish("segments", (b"worker", 2), seconds=40.0))
+        patient = probe.receive()
+        assert (patient.kind, patient.seconds) == ("segments", 40.0)
+        bench.tick(after_s=demands.ANSWER_WITHIN_S + 5)
+        bench.roster.ask(os.getpid(), Wish("segments", (b"viewer", 3)))
+        plain = probe.receive()
+        assert plain.seconds is None
+        for request, is_at_step_end in ((plain.request, False), (patient.request, True)):
+            data = pack(is_at_step_end=is_at_step_end)
+            probe.send(*make_parts(data, request, parts=1))
+            bench.tick()
+            (found,) = bench.roster.take_maps()
+            assert unpack_segments(found).is_at_step_end is is_at_step_end
+        assert [answer.asker[1] for answer in bench.roster.take_answers()] == [3, 2]
+        bench.roster.ask(os.getpid(), Wish("segments", ASKER, seconds=40.0))
+        bench.tick(after_s=demands.ANSWER_WITHIN_S + 41)
+        (answer,) = bench.roster.take_answers()
+        assert answer.refusal is not None
+        assert "has not answered within 50 s" in answer.refusal
+
+
 @pytest.mark.parametrize(
     ("backend", "reason"),
     [("cpu", "trains on CPU, whose allocator tells of no segments"), (None, "has not used a device yet")],

@@ -15,8 +15,18 @@ def stack_of(frame: tuple[str, int, str], count: int, size_bytes: int = KEPT_SIZ
     return LiveStack(size_bytes * count, count, (TORCH, frame, ("/home/u/train.py", 300, "<module>")))
 
 
-def map_of(time_s: float, kept: int, *stacks: LiveStack, activations: int = 0) -> SegmentMap:
+def map_of(
+    time_s: float, kept: int, *stacks: LiveStack, activations: int = 0, is_at_step_end: bool = True
+) -> SegmentMap:
     blocks = [(8 * MIB, ALLOCATED)] * activations + [(KEPT_SIZE, ALLOCATED)] * kept + [(4 * MIB, FREE)]
     total_bytes = sum(size for size, _ in blocks)
     segment = Segment(4096, total_bytes, "large", 0, tuple(blocks))
-    return SegmentMap("node", PID, "GPU-0", time_s, (segment,), live_stacks=stacks)
+    return SegmentMap(
+        "node",
+        PID,
+        "GPU-0",
+        time_s,
+        (segment,),
+        live_stacks=tuple(stack for stack in stacks if stack.count),
+        is_at_step_end=is_at_step_end,
+    )

@@ -24,7 +24,7 @@ NOTHING_GREW = (
     "jobs recorded their allocations for a while, and nothing of it was kept so far; what is kept now and "
     "then takes a longer watch"
 )
-RECORDED = "jobs recorded their allocations for a while; what grew between two segment maps is told by stack"
+RECORDED = "jobs recorded their allocations for a while; what grew from map to map is told by stack"
 
 
 class AllocationTracker:
@@ -89,9 +89,9 @@ class AllocationTracker:
 
 def _ask(agent: "AgentStream", inquiry: Inquiry) -> None:
     if inquiry.verb == "segments":
-        agent.client.ask_segments(inquiry.pid)
+        agent.client.ask_segments(inquiry.pid, step_end_within_s=inquiry.seconds)
     else:
-        agent.client.record_history(inquiry.pid, seconds=inquiry.seconds)
+        agent.client.record_history(inquiry.pid, is_on=inquiry.is_on, seconds=inquiry.seconds)
 
 
 def _describe(pid: int, source: LeakSource) -> TrackedSource:
