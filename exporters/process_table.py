@@ -45,11 +45,22 @@ def is_untold(device: DeviceSample) -> bool:
     return device.processes is None and device.state == "ok" and device.kind != "trace"
 
 
+def is_host_pid(process: ProcessReading) -> bool:
+    """Return whether the pid of a process outside our container is the host's.
+
+    The driver tells the host's pid, and nothing of the process can be read under it. A process that reports
+    by itself tells its command and start, and the pid that it has where it runs.
+    """
+    return process.command is None and process.started_s is None
+
+
 def describe_command(process: ProcessReading) -> str:
     """Return the command of a process, with where it runs if that is not simply here."""
     command = make_printable(process.command or "—")
     if process.location == "outside":
-        return f"host pid {process.pid}, outside this container"
+        if is_host_pid(process):
+            return f"host pid {process.pid}, outside this container"
+        return f"{command} (outside this container)"
     if process.location == "gone":
         return f"{command} (exited, memory still held)"
     if process.location == "container":

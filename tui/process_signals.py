@@ -8,6 +8,7 @@ import msgspec
 import psutil
 
 from ..engine.model import ProcessReading
+from ..exporters.process_table import is_host_pid
 
 SIGNALS: tuple[tuple[signal.Signals, str], ...] = (
     (signal.SIGINT, "interrupt: as Ctrl-C would, the job may save and end"),
@@ -49,10 +50,16 @@ def refuse_by_policy(process: ProcessReading, node: str, is_trace: bool, policy:
     if policy.local_node is not None and node != policy.local_node:
         return f"process {process.pid} runs on {node}; signals reach only processes of {policy.local_node}"
     if process.location == "outside":
-        return f"process id {process.pid} is the host's, outside this container: signal it on the host"
+        return _explain_outside(process)
     if process.location == "gone":
         return f"process {process.pid} has exited already; its memory is held by the driver or a child"
     return None
+
+
+def _explain_outside(process: ProcessReading) -> str:
+    if is_host_pid(process):
+        return f"process id {process.pid} is the host's, outside this container: signal it on the host"
+    return f"process {process.pid} runs outside this container, where that id is valid: signal it there"
 
 
 class ProcessHandle:

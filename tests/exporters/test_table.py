@@ -105,12 +105,14 @@ def test_processes_are_sorted_by_memory_and_honest_about_where_they_are() -> Non
         ProcessReading(pid=1, user="train", command="small", used_bytes=GIB),
         ProcessReading(pid=2, user="train", command="large", used_bytes=9 * GIB),
         ProcessReading(pid=3, location="outside", used_bytes=None),
+        ProcessReading(pid=6, command="rank", location="outside", started_s=5.0, used_bytes=GIB),
         ProcessReading(pid=4, command="dead", location="gone", used_bytes=2 * GIB),
         ProcessReading(pid=5, command="inner", location="container", container="ab12", used_bytes=3 * GIB),
     )
     text = render(make_device(processes=processes))
     assert text.index("large") < text.index("small")
     assert "host pid 3, outside this container" in text
+    assert "rank (outside this container)" in text
     assert "dead (exited, memory still held)" in text
     assert "[container ab12] inner" in text
 

@@ -98,7 +98,12 @@ async def test_every_other_key_sends_nothing(job: subprocess.Popen[str], key: st
     [
         ({}, SignalPolicy(is_read_only=True), "--read-only"),
         ({}, SignalPolicy(local_node="other"), f"runs on {NODE}"),
-        ({"location": "outside"}, SignalPolicy(), "outside this container"),
+        ({"location": "outside"}, SignalPolicy(), "runs outside this container"),
+        (
+            {"location": "outside", "command": None, "started_s": None},
+            SignalPolicy(),
+            "is the host's, outside this container",
+        ),
         ({"location": "gone"}, SignalPolicy(), "has exited already"),
         ({"started_s": 1.0}, SignalPolicy(), "belongs to another process by now"),
         ({"pid": 2**22 + 1}, SignalPolicy(), "has exited"),
