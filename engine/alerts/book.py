@@ -11,6 +11,7 @@ from ..model import Finding
 from .crossings import Crossing, CrossingLog
 from .kept import KeptDecisions, load_decisions, save_decisions
 from .state import Acknowledgement, AlertState, FindingChange, Mute, MuteScope
+from .told import ToldFindings
 
 HOUR_S = 3600.0
 HEIR_WITHIN_S = 600.0
@@ -42,6 +43,7 @@ class AlertBook:
         self._changes: deque[FindingChange] = deque(maxlen=MAX_CHANGES)
         self._newest: dict[str, Finding] = {}
         self._heirless: list[Decision] = []
+        self._told = ToldFindings()
         self._started_s = self._saved_s = self._clock.monotonic_s()
         self._load()
         self.state = self._make_state()
@@ -49,12 +51,17 @@ class AlertBook:
     def take(self, findings: Iterable[Finding]) -> list[Crossing]:
         """Note findings that opened, changed or closed; return the crossings to tell of."""
         told: list[Crossing] = []
+        before = self._told.all
         for finding in findings:
+            is_heir = self._succeed(finding)
             crossings = self._crossings.note([finding])
             for crossing in crossings:
+                self._told.note(crossing)
                 told += self._note(crossing)
-            self._follow(finding, is_crossing=bool(crossings))
+            self._follow(finding, is_crossing=is_heir or bool(crossings))
         self.state = self._make_state()
+        if self._told.all != before:
+            self.save()
         return told
 
     def acknowledge(self, finding: Finding, time_s: float) -> None:
@@ -97,7 +104,7 @@ class AlertBook:
             self._mutes = left
             self.state = self._make_state()
             self.save()
-        elif self._clock.monotonic_s() - self._saved_s >= SAVE_INTERVAL_S and self._list_decisions():
+        elif self._clock.monotonic_s() - self._saved_s >= SAVE_INTERVAL_S and self._has_news_of_itself():
             self.save()
         return has_expired
 
@@ -107,12 +114,13 @@ class AlertBook:
         if self._path is None:
             return
         decisions = self._list_decisions()
-        if not decisions and not self._path.exists():
+        if not decisions and not self._told.all and not self._path.exists():
             return
         kept = KeptDecisions(
             seen_s=self._clock.wall_s(),
             acknowledged=tuple(found for found in decisions if isinstance(found, Acknowledgement)),
             mutes=tuple(found for found in decisions if isinstance(found, Mute)),
+            told=self._told.all,
         )
         try:
             save_decisions(self._path, kept)
@@ -133,7 +141,11 @@ class AlertBook:
         now_s = self._clock.wall_s()
         mutes = [mute for mute in kept.mutes if mute.until_s is None or mute.until_s > now_s]
         self._mutes = [mute for mute in mutes if mute.finding_id is None]
-        if 0 <= now_s - kept.seen_s <= HEIR_WITHIN_S:
+        is_recent = 0 <= now_s - kept.seen_s <= HEIR_WITHIN_S
+        self._told.load(kept.told, is_recent=is_recent)
+        for told in kept.told:
+            self._crossings.remember(told.finding_id, told.gravest, is_closed=told.is_closed)
+        if is_recent:
             self._heirless = [*kept.acknowledged, *(mute for mute in mutes if mute.finding_id is not None)]
 
     def _follow(self, finding: Finding, *, is_crossing: bool) -> None:
@@ -168,10 +180,28 @@ class AlertBook:
             self._mutes = [mute for mute in self._mutes if mute.finding_id != finding.id]
             self.save()
 
-    def _adopt(self, finding: Finding) -> None:
-        """Let a finding that just opened inherit what was decided about the same one before a restart."""
+    def _succeed(self, finding: Finding) -> bool:
+        """Let a finding go on as one that was told before a restart; return whether it is one.
+
+        The hub's past is gone with it, so that what goes on opens anew, later and under another id.
+        """
+        self._forget_heirless()
+        before = self._told.take_predecessor(finding, is_known=finding.id in self._crossings)
+        if before is None:
+            return False
+        self._crossings.remember(finding.id, before.gravest)
+        self._adopt(finding)
+        what = f"goes on after a restart of the agent, {finding.severity}"
+        self._write(finding, finding.opened_s, what, finding.title)
+        return True
+
+    def _forget_heirless(self) -> None:
         if self._clock.monotonic_s() - self._started_s > HEIR_WITHIN_S:
             self._heirless.clear()
+            self._told.forget_predecessors()
+
+    def _adopt(self, finding: Finding) -> None:
+        """Let a finding that just opened inherit what was decided about the same one before a restart."""
         key = (finding.kind, finding.node, finding.device_uuid)
         for decision in [d for d in self._heirless if (d.kind, d.node, d.device_uuid) == key]:
             self._heirless.remove(decision)
@@ -192,6 +222,10 @@ class AlertBook:
         self._mutes = self._mutes[-MAX_DECISIONS:]
         self.state = self._make_state()
         self.save()
+
+    def _has_news_of_itself(self) -> bool:
+        """Return whether the next hub must know that this one is there: it has something to hand on."""
+        return bool(self._list_decisions()) or self._told.has_open
 
     def _list_decisions(self) -> list[Decision]:
         """Return what the next hub shall know: what is about findings that are open, and lasting mutes."""

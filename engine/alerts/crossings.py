@@ -29,6 +29,12 @@ class CrossingLog:
     def __contains__(self, finding_id: str) -> bool:
         return finding_id in self._gravest
 
+    def remember(self, finding_id: str, gravest: Severity, *, is_closed: bool = False) -> None:
+        """Take a finding for met, as grave as it was; so it was before a restart."""
+        self._gravest[finding_id] = SEVERITIES.index(gravest)
+        if is_closed:
+            self._closed[finding_id] = None
+
     def note(self, findings: Iterable[Finding]) -> list[Crossing]:
         """Return what findings that were opened, changed or closed crossed, in their order."""
         crossings = [crossing for finding in findings for crossing in self._note(finding)]

@@ -1,4 +1,4 @@
-"""What was decided about alerts, in a file: it outlives the hub."""
+"""What was decided about alerts, and what was told, in a file: it outlives the hub."""
 
 import os
 import zlib
@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from .state import Acknowledgement, Mute
+from .told import ToldFinding
 
 MAX_FILE_BYTES = 1 << 20
 
@@ -20,6 +21,8 @@ class KeptDecisions(msgspec.Struct, frozen=True):
     """When the hub was there last, in seconds since the epoch."""
     acknowledged: tuple[Acknowledgement, ...] = ()
     mutes: tuple[Mute, ...] = ()
+    told: tuple[ToldFinding, ...] = ()
+    """Of which findings it has told, oldest first."""
 
 
 def decisions_file(state_dir: Path, node: str, runtime_dir: Path) -> Path:

@@ -166,6 +166,35 @@ def test_a_hub_that_was_killed_hours_after_the_decision_had_said_that_it_was_the
     assert told(book, make_finding(opened_s=clock.now_s)) == []
 
 
+def test_a_hub_that_is_started_again_beside_a_running_leak_does_not_ring_twice(tmp_path: Path) -> None:
+    clock, path = HandClock(), tmp_path / "alerts.json"
+    first = AlertBook(path, clock)
+    assert told(first, make_finding(severity="medium")) == ["opened"]
+    clock.now_s += 60
+    # It was killed: nobody called `save`. Its successor has no past, and so the leak opens later, anew.
+    second, later = AlertBook(path, clock), NOON_S + 200
+    assert told(second, make_finding(severity="medium", opened_s=later)) == []
+    assert told(second, make_finding(severity="high", opened_s=later, updated_s=later + 5)) == ["raised"]
+    assert told(second, make_finding(opened_s=later + 7)) == ["opened"], "a second leak on the device is news"
+    assert told(second, make_finding("oom", "low", opened_s=later)) == ["opened"]
+    # The third is handed the past of the second, and meets the same ids.
+    clock.now_s += 60
+    third = AlertBook(path, clock)
+    again = [make_finding(severity="high", opened_s=opened_s) for opened_s in (later + 7, later)]
+    assert told(third, *again) == []
+    assert told(third, make_finding(opened_s=later, closed_s=later + 90)) == ["closed"]
+    assert told(AlertBook(path, clock), make_finding(opened_s=later, closed_s=later + 90)) == []
+
+
+def test_what_was_told_long_ago_is_told_again_under_another_id_only(tmp_path: Path) -> None:
+    clock, path = HandClock(), tmp_path / "alerts.json"
+    told(AlertBook(path, clock), make_finding())
+    clock.now_s += 3 * 3600
+    book = AlertBook(path, clock)
+    assert told(book, make_finding()) == []
+    assert told(book, make_finding(opened_s=clock.now_s)) == ["opened"]
+
+
 @pytest.mark.parametrize("content", [b"", b"{", b'{"schema": "other/9"}', b"\xff\xfe", b"[" * 100_000])
 def test_a_file_that_is_not_ours_is_told_and_the_hub_goes_on(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "alerts.json"
