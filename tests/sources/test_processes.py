@@ -44,10 +44,15 @@ def test_a_process_of_this_machine_is_known_by_user_command_and_start(machine: F
 
 
 def test_a_real_process_is_read_from_the_real_proc() -> None:
-    with subprocess.Popen([sys.executable, "-c", "input()", "a b"], stdin=subprocess.PIPE) as child:
+    code = "print(flush=True);input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code, "a b"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
+        assert child.stdout is not None
+        child.stdout.readline()  # before that it may still be the fork of this process
         reading = ProcessTable().read(child.pid, None)
         child.communicate()
-    assert reading.command == f"{sys.executable} -c input() a b"
+    assert reading.command == f"{sys.executable} -c {code} a b"
     assert reading.location in ("here", "container")
     assert reading.started_s is not None
     assert abs(reading.started_s - time.time()) < 60
