@@ -23,9 +23,13 @@ class Conclusions:
         """Why an analyzer could not be loaded, or was set aside."""
         return self._plugin_notes if self._host.reason is None else (*self._plugin_notes, self._host.reason)
 
-    def observe(self, sample: Sample) -> tuple[list[Finding], list[Assessment]]:
-        """Feed one sample; return what was found, and the forecasts that changed."""
-        return self._host.observe(sample), self._host.assess()
+    def observe(self, sample: Sample) -> list[Finding]:
+        """Feed one sample; return what was found."""
+        return self._host.observe(sample)
+
+    def assess(self) -> list[Assessment]:
+        """Return the forecasts that changed since this was last asked."""
+        return self._host.assess()
 
     def find(self, kind: type[AnalyzerT]) -> AnalyzerT | None:
         """Return the analyzer of a class, while it runs."""

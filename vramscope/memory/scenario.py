@@ -35,7 +35,8 @@ def play_scenario(device: DeviceLog, interval_s: float, *, increase_mib: float, 
     for number, snapshot in enumerate(_continue(device, interval_s, increase_mib, steps)):
         sample = Sample(NODE, number, snapshot.time_s, interval_s, (_make_device(device, snapshot),))
         log.observe(sample)
-        log.take(*conclusions.observe(sample))
+        log.take(conclusions.observe(sample))
+    log.take((), conclusions.assess())
     return PlayedScenario(log, log.devices[device.uuid])
 
 

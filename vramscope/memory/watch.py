@@ -81,8 +81,8 @@ class Watch:
         """Begin, with the past that the stream remembers."""
         self.stream.start()
         for sample in self.stream.past():
-            findings, assessments = self.conclusions.observe(self.selection.apply(sample))
-            self.log.take(findings, assessments)
+            self.log.take(self.conclusions.observe(self.selection.apply(sample)))
+        self._assess()
         self._forget_closed()
 
     def step(self, timeout_s: float) -> bool:
@@ -102,10 +102,12 @@ class Watch:
             if self.before_sample is not None:
                 self.before_sample(sample)
             self._observe(sample)
+        self._assess()
         return bool(samples)
 
     def begin_period(self) -> RunLog:
         """Return the log so far and begin another, which knows the findings that are open."""
+        self._assess()
         done, self.log = self.log, self.log.begin_next()
         return done
 
@@ -119,12 +121,16 @@ class Watch:
             self._seen.update((device.uuid, device) for device in sample.devices)
         chosen = self.selection.apply(sample)
         self.log.observe(chosen)
-        findings, assessments = self.conclusions.observe(chosen)
+        findings = self.conclusions.observe(chosen)
         if findings:
             self._tell(findings)
-        self.log.take(findings, assessments)
+            self.log.take(findings)
         for companion in self.companions:
             companion.observe(chosen)
+
+    def _assess(self) -> None:
+        """Take the forecasts as they are now: of many samples at once, only the last ones count."""
+        self.log.take((), self.conclusions.assess())
 
     def _tell(self, findings: Iterable[Finding]) -> None:
         if self.on_finding is None:
