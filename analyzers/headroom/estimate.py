@@ -2,17 +2,20 @@
 
 Method: Theil-Sen line through what each step needed beyond its floor, against its size; the answer is the
 size at which the upper end of the prediction interval (Student's t on the robust spread of the residuals)
-meets the limit. It is refused where sizes hardly differ, peaks do not follow them, or not in a straight line:
-attention without a fused kernel grows with the square of the length.
+meets the limit, and the size at which its lower end does. It is refused where sizes hardly differ, peaks do
+not follow them, or not in a straight line: attention without a fused kernel grows with the square of the
+length.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 import msgspec
 
-from ...engine.units import format_bytes
+from ...engine.model import HeadroomEstimate
 from ..robust_slope import find_slope, median_of_sorted
+from .points import StepSize, collect_needs
 from .spread import find_spread, find_t
 
 LEAST_SIZES = 3
@@ -24,60 +27,13 @@ BEND_SHARE = 0.15
 """Most by which the slopes of the smaller and the larger half may differ, as a share of the whole's."""
 SIGMAS = 4.0
 """And standard errors that they must differ by, since slopes of few steps differ by chance."""
+FLAT_SHARE = 0.02
+"""Most by which needs of small sizes may differ to count as alike, as a share of the range of all."""
 BLUR_SHARE = 0.25
 """Most that the spread may be, as a share of what the line rises."""
 FARTHEST = 4.0
 """How many times the largest size seen the answer may be at most."""
 CONFIDENCE = 0.9
-
-
-class StepSize(msgspec.Struct, frozen=True, gc=False):
-    """One step: its size in tokens, samples or whatever the program counts, and its memory."""
-
-    size: float
-    peak_bytes: int
-    floor_bytes: int | None = None
-    """Live bytes between steps; what grows there is not charged to the size."""
-
-
-class HeadroomEstimate(msgspec.Struct, frozen=True):
-    """What the steps say; None where it was refused."""
-
-    unit: str
-    limit_bytes: int
-    steps: int
-    sizes: int
-    """Distinct sizes."""
-    largest_seen: float | None
-    confidence: float
-    """Probability that a step of `largest_size` fits."""
-    reason: str | None = None
-    """Why there is no answer, in a clause."""
-    per_unit_bytes: float | None = None
-    base_bytes: int | None = None
-    """Peak of a step of size 0 by the line: what does not depend on the size."""
-    expected_size: int | None = None
-    """Size whose peak meets the limit by the line: an even chance."""
-    largest_size: int | None = None
-    """Largest size that fits with the confidence; 0 where not even the smallest does."""
-    is_extrapolated: bool = False
-    """Whether that is beyond the largest size seen."""
-    is_bounded: bool = False
-    """Whether more might fit, but is too far beyond what was seen to tell."""
-
-    @property
-    def sentence(self) -> str:
-        """The answer for people."""
-        if self.reason is not None or self.largest_size is None:
-            return f"No headroom in {self.unit} can be told: {self.reason}"
-        per_unit = format_bytes(round(self.per_unit_bytes or 0))
-        least = "at least " if self.is_bounded else ""
-        beyond = "beyond" if self.is_extrapolated else "within"
-        return (
-            f"{per_unit} for each of the {self.unit} over {format_bytes(self.base_bytes)}: "
-            f"{least}{self.largest_size:,} would fit {format_bytes(self.limit_bytes)} with "
-            f"{self.confidence:.0%} confidence ({beyond} what was seen, up to {self.largest_seen:,.0f})"
-        )
 
 
 class _Line:
@@ -99,56 +55,75 @@ class _Line:
         return find_spread(residuals, len(self.sizes)) / math.sqrt(_sum_squares(self.sizes))
 
 
+class _Prediction:
+    """The interval in which the need of one more step lies, by a line and how far steps lie from it."""
+
+    def __init__(self, line: _Line, spread: float, confidence: float) -> None:
+        self.line, self._spread = line, spread
+        self._count = len(line.sizes)
+        self._mean = sum(line.sizes) / self._count
+        self._squares = _sum_squares(line.sizes)
+        self._t = find_t(confidence, self._count - 2)
+
+    def upper(self, size: float) -> float:
+        """Return what a step of a size needs at most, with the confidence."""
+        return self.line.predict(size) + self._error(size)
+
+    def lower(self, size: float) -> float:
+        """Return what a step of a size needs at least, with the confidence."""
+        return self.line.predict(size) - self._error(size)
+
+    def _error(self, size: float) -> float:
+        distance = (size - self._mean) ** 2 / self._squares
+        return self._t * self._spread * math.sqrt(1 + 1 / self._count + distance)
+
+
+class _Room(NamedTuple):
+    """Bytes beyond the floor that a step may take: those that are sure, and those of the best case."""
+
+    sure_bytes: float
+    best_bytes: float
+
+
 def estimate_headroom(
     points: Iterable[StepSize],
     limit_bytes: int,
     *,
     unit: str = "tokens",
     utilization: float | None = None,
+    ceiling_bytes: int | None = None,
     confidence: float = CONFIDENCE,
 ) -> HeadroomEstimate:
     """Return the memory per unit of size and the largest size that would fit, or why that cannot be told.
 
     Args:
         points: Steps of one process, in order.
-        limit_bytes: Most that its allocator can reserve.
+        limit_bytes: Most that its allocator can reserve, or less where not all of that can be live.
         unit: What sizes count, in the plural.
         utilization: Peak allocated / peak reserved of the process, where known: the limit holds reserved
             bytes, of which only so much can be live.
+        ceiling_bytes: Most that could be live in the best case; None for the limit.
         confidence: Probability that the largest size fits, above 0.5 and below 1.
     """
     steps = [point for point in points if point.size > 0]
-    by_size = _group(steps)
+    needs = collect_needs(steps)
+    sizes = sorted({step.size for step in steps})
     empty = HeadroomEstimate(
         unit=unit,
         limit_bytes=limit_bytes,
         steps=len(steps),
-        sizes=len(by_size),
-        largest_seen=max(by_size, default=None),
+        sizes=len(sizes),
+        largest_seen=max(sizes, default=None),
         confidence=confidence,
+        sampled_sizes=needs.sampled_sizes,
     )
-    reason = _refuse_sizes(list(by_size))
+    reason = _refuse_sizes(sizes) or _refuse_needs(list(needs.by_size), len(sizes))
     if reason is not None:
         return msgspec.structs.replace(empty, reason=reason)
-    line = _Line(*_thin(by_size))
-    spread = find_spread(
-        [need - line.predict(size) for size, needs in by_size.items() for need in needs], len(line.sizes)
-    )
-    reason = _refuse_line(line, spread)
-    if reason is not None:
-        return msgspec.structs.replace(empty, reason=reason)
-    floor = _find_floor(steps)
-    return _answer(empty, line, spread, floor, limit_bytes * (utilization or 1.0))
-
-
-def _group(steps: Sequence[StepSize]) -> dict[float, list[float]]:
-    """Return what the steps of each size needed beyond their floors, sizes ascending."""
-    has_floors = all(step.floor_bytes is not None for step in steps)
-    found: dict[float, list[float]] = {}
-    for step in sorted(steps, key=lambda step: step.size):
-        need = step.peak_bytes - (step.floor_bytes or 0 if has_floors else 0)
-        found.setdefault(step.size, []).append(float(need))
-    return found
+    sure_bytes = limit_bytes * (utilization or 1.0)
+    best_bytes = max(ceiling_bytes or 0, limit_bytes)
+    room = _Room(sure_bytes - needs.floor_bytes, best_bytes - needs.floor_bytes)
+    return _answer(empty, _leave_flat(needs.by_size), needs.floor_bytes, room)
 
 
 def _thin(by_size: dict[float, list[float]]) -> tuple[list[float], list[float]]:
@@ -160,11 +135,17 @@ def _thin(by_size: dict[float, list[float]]) -> tuple[list[float], list[float]]:
     return sizes, [median_of_sorted(sorted(by_size[size])) or 0.0 for size in sizes]
 
 
-def _find_floor(steps: Sequence[StepSize]) -> float:
-    """Return the newest floor; 0 where they are not known, and the peaks themselves were fitted."""
-    if any(step.floor_bytes is None for step in steps):
-        return 0.0
-    return float(steps[-1].floor_bytes or 0)
+def _leave_flat(by_size: dict[float, list[float]]) -> dict[float, list[float]]:
+    """Return the needs without those of small sizes that are alike: their peak is that of something else.
+
+    Where the optimizer's step takes more than a small batch does, its peak stands in for that of the batch.
+    """
+    middles = {size: median_of_sorted(sorted(needs)) or 0.0 for size, needs in by_size.items()}
+    least, most = min(middles.values(), default=0.0), max(middles.values(), default=0.0)
+    flat = [size for size, need in middles.items() if need <= least + FLAT_SHARE * (most - least)]
+    rising = {size: needs for size, needs in by_size.items() if size not in flat}
+    is_unlike = bool(flat) and max(flat) - min(flat) >= LEAST_RANGE * max(flat)
+    return rising if is_unlike and not _refuse_needs(list(rising), len(by_size)) else by_size
 
 
 def _refuse_sizes(sizes: list[float]) -> str | None:
@@ -173,6 +154,16 @@ def _refuse_sizes(sizes: list[float]) -> str | None:
         return f"{count} of steps seen, at least {LEAST_SIZES} are needed"
     if sizes[-1] - sizes[0] < LEAST_RANGE * sizes[-1]:
         return f"the sizes seen differ by less than {LEAST_RANGE:.0%}"
+    return None
+
+
+def _refuse_needs(sizes: list[float], seen: int) -> str | None:
+    """Return why the peaks that are known do not tell enough, of sizes that would."""
+    if len(sizes) < LEAST_SIZES or sizes[-1] - sizes[0] < LEAST_RANGE * sizes[-1]:
+        known = f"{len(sizes) or 'none'} of {seen}"
+        return (
+            f"the peaks of {known} sizes are known well enough, at least {LEAST_SIZES} unlike ones are needed"
+        )
     return None
 
 
@@ -202,35 +193,39 @@ def _sum_squares(sizes: Sequence[float]) -> float:
 
 
 def _answer(
-    empty: HeadroomEstimate, line: _Line, spread: float, floor: float, room_bytes: float
+    empty: HeadroomEstimate, by_size: dict[float, list[float]], floor: float, room: _Room
 ) -> HeadroomEstimate:
-    farthest = FARTHEST * line.sizes[-1]
-    expected = (room_bytes - floor - line.offset) / line.slope
-    largest = _find_largest(line, spread, room_bytes - floor, min(expected, farthest), empty.confidence)
+    """Return what a line through the needs says, or why none can be laid."""
+    line = _Line(*_thin(by_size))
+    residuals = [need - line.predict(size) for size, needs in by_size.items() for need in needs]
+    spread = find_spread(residuals, len(line.sizes))
+    reason = _refuse_line(line, spread)
+    if reason is not None:
+        return msgspec.structs.replace(empty, reason=reason)
+    prediction = _Prediction(line, spread, empty.confidence)
+    farthest = int(FARTHEST * line.sizes[-1])
+    expected = ((room.sure_bytes + room.best_bytes) / 2 - line.offset) / line.slope
+    largest = _find_last(
+        lambda size: prediction.upper(size) <= room.sure_bytes, max(0, min(int(expected), farthest))
+    )
+    # What still may fit in the best case; the next size does not.
+    possible = _find_last(lambda size: prediction.lower(size) <= room.best_bytes, farthest)
     return msgspec.structs.replace(
         empty,
         per_unit_bytes=line.slope,
         base_bytes=round(floor + line.offset),
         expected_size=max(0, int(expected)),
         largest_size=largest,
-        is_extrapolated=largest > line.sizes[-1],
-        is_bounded=largest >= int(farthest),
+        too_large_size=None if possible >= farthest else possible + 1,
+        is_extrapolated=largest > (empty.largest_seen or 0),
+        is_bounded=largest >= farthest,
     )
 
 
-def _find_largest(line: _Line, spread: float, room: float, most: float, confidence: float) -> int:
-    """Return the largest whole size of which the upper end of the prediction interval fits."""
-    count = len(line.sizes)
-    mean = sum(line.sizes) / count
-    squares = _sum_squares(line.sizes)
-    t = find_t(confidence, count - 2)
-
-    def fits(size: int) -> bool:
-        error = spread * math.sqrt(1 + 1 / count + (size - mean) ** 2 / squares)
-        return line.predict(size) + t * error <= room
-
-    low, high = 0, max(0, int(most))
+def _find_last(is_true: Callable[[int], bool], most: int) -> int:
+    """Return the last number up to `most` of which something is true that holds for all below."""
+    low, high = 0, most
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle - 1)
+        low, high = (middle, high) if is_true(middle) else (low, middle - 1)
     return low

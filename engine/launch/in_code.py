@@ -17,6 +17,9 @@ Result = TypeVar("Result")
 
 _PROBE_MODULE = "vramscope_probe"
 
+step_takers: list[Callable[[int | None, int | None], None]] = []
+"""Called at the end of each step with its tokens and samples, for who watches from within this process."""
+
 
 class _Part(Protocol):
     def __enter__(self) -> object: ...
@@ -39,11 +42,21 @@ def attach() -> None:
         sys.stderr.write(f"vramscope: the probe could not be started: {error}\n")
 
 
-def step() -> None:
-    """Mark the end of a training step; without it each step of an optimizer counts as one."""
+def step(tokens: int | None = None, batch: int | None = None) -> None:
+    """Mark the end of a training step; without it each step of an optimizer counts as one.
+
+    From steps of different sizes vramscope estimates the memory of each token or sample, and the largest size
+    that would fit. Sizes are whole numbers that the program knows anyway; anything else is left out.
+
+    Args:
+        tokens: Tokens of the largest micro-batch of the step, padding included.
+        batch: Samples of that micro-batch.
+    """
     probe = sys.modules.get(_PROBE_MODULE)
     if probe is not None:
-        probe.step()
+        probe.step(tokens, batch)
+    for take in step_takers:
+        take(tokens, batch)
 
 
 class phase:  # noqa: N801 - reads as a word in `with vramscope.phase("forward")`

@@ -1,9 +1,10 @@
 """The words of vramscope: frozen structs that cross every boundary."""
 
-from .analysis import Analyzer, Assessor
+from .analysis import Analyzer, Annotator, Assessor
 from .assessment import Assessment, RiskLevel
 from .device import DeviceKind, DeviceSample, DeviceState, MemoryReading, ProcessReading
 from .finding import SEVERITIES, Evidence, Finding, Severity, make_finding_id, order_findings
+from .headroom import HeadroomEstimate
 from .host import HostSample
 from .rank import (
     AllocatorReading,
@@ -23,6 +24,7 @@ __all__ = [
     "STATUS_SCHEMA",
     "AllocatorReading",
     "Analyzer",
+    "Annotator",
     "Assessment",
     "Assessor",
     "Backend",
@@ -31,6 +33,7 @@ __all__ = [
     "DeviceState",
     "Evidence",
     "Finding",
+    "HeadroomEstimate",
     "HookStatus",
     "HostSample",
     "HubStatus",

@@ -35,3 +35,16 @@ class Assessor(Protocol):
     def assess(self) -> Sequence[Assessment]:
         """Return the assessments that changed, as a person would see it, since this was last asked."""
         ...
+
+
+@runtime_checkable
+class Annotator(Protocol):
+    """An analyzer that adds what it knows to the assessments of others."""
+
+    def annotate(self, changed: Sequence[Assessment]) -> Sequence[Assessment]:
+        """Return assessments with what is known besides, and those to which something else is to be added.
+
+        Args:
+            changed: Assessments that changed since this was last asked.
+        """
+        ...

@@ -8,6 +8,8 @@ from typing import Literal
 
 import msgspec
 
+from .headroom import HeadroomEstimate
+
 RiskLevel = Literal["unknown", "low", "medium", "high", "critical"]
 """`unknown` is an answer of its own: device memory alone cannot foretell out-of-memory."""
 
@@ -54,3 +56,5 @@ class Assessment(msgspec.Struct, frozen=True, gc=False):
     growth_bytes_per_step: float | None = None
     watched_s: float | None = None
     watched_steps: int | None = None
+    headroom: tuple[HeadroomEstimate, ...] = ()
+    """The largest step that would fit, by tokens and by samples, where the program tells its sizes."""

@@ -61,6 +61,10 @@ class StepReading(msgspec.Struct, frozen=True, gc=False):
     """Most allocated bytes seen within the step."""
     is_peak_exact: bool = False
     """Whether the allocator itself said the peak; else it is the most that was sampled, a lower bound."""
+    tokens: int | None = None
+    """Tokens of its largest micro-batch, as the program told `vramscope.step`; None where it did not."""
+    batch: int | None = None
+    """Samples of that micro-batch, as the program told."""
 
 
 class ModelStateReading(msgspec.Struct, frozen=True, gc=False):
@@ -114,6 +118,9 @@ class RankSample(msgspec.Struct, frozen=True, gc=False):
     """Least floor of the steps that ended within the tick; None where none did, or none told it."""
     peak_max_bytes: int | None = None
     """Highest peak of those steps."""
+    sized_steps: tuple[StepReading, ...] = ()
+    """Of the steps that ended within the tick and told a size: of each size the one whose peak says most, 16
+    sizes at most. Every ten seconds earlier ones with exact peaks are told again."""
     model_state: ModelStateReading | None = None
     allocator_settings: str | None = None
     """`PYTORCH_ALLOC_CONF` of the process, where set."""

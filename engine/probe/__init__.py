@@ -79,11 +79,16 @@ def is_running() -> bool:
     return session is not None and bool(session.is_alive())
 
 
-def step() -> None:
-    """Mark the end of a training step; from the first call on only such marks count, not the optimizers'."""
+def step(tokens: object = None, batch: object = None) -> None:
+    """Mark the end of a training step; from the first call on only such marks count, not the optimizers'.
+
+    Args:
+        tokens: Tokens of the largest micro-batch of the step, a whole number.
+        batch: Samples of it.
+    """
     session = current.session
     if session is not None:
-        session.end_explicit_step()
+        session.end_explicit_step(tokens, batch)
 
 
 def record_out_of_memory(

@@ -9,6 +9,7 @@ from .backends import Reading
 from .history import Suspicion
 from .outbox import Outbox
 from .recent import RecentReadings
+from .sizes import Sizes
 from .steps import StepEnd, StepWatch
 from .wire import ReadingRow
 
@@ -18,6 +19,8 @@ MOST_STEP_ENDS = 2000
 Slow = tuple["int | None", "int | None"]
 Note = tuple[float, float, Reading]
 """Monotonic and wall time, and what the allocator said."""
+EndNote = tuple[float, float, Reading, "Sizes | None", bool]
+"""The same, then the sizes of the step, and whether it was the largest so far: what a `StepEnd` holds."""
 
 
 class Digest:
@@ -34,10 +37,10 @@ class Digest:
         self.suspicion = Suspicion()
         self._outbox = outbox
         self._samples: deque[Note] = deque()
-        self._ends: deque[Note] = deque(maxlen=MOST_STEP_ENDS)
+        self._ends: deque[EndNote] = deque(maxlen=MOST_STEP_ENDS)
         self.note_sample: Callable[[Note], None] = self._samples.append
         """Takes what was read between two ends of steps; in our own thread."""
-        self.note_end: Callable[[Note], None] = self._ends.append
+        self.note_end: Callable[[EndNote], None] = self._ends.append
         """Takes what was read at the end of a step; in the thread that trains."""
 
     def work(self, slow: Slow, capacity: int | None) -> None:
@@ -69,10 +72,11 @@ class Digest:
         steps.ends_read, steps.has_peak_risen = 0, False
         return course
 
-    def _end_step(self, note: Note) -> None:
+    def _end_step(self, note: EndNote) -> None:
         row = self.steps.end(StepEnd._make(note))
         index, ended_s, duration_s, floor, peak, is_exact = row
-        self._outbox.put_step(row)
+        sizes = note[3]
+        self._outbox.put_step(row if sizes is None else (*row, *sizes))
         began_s = None if duration_s is None else ended_s - duration_s
         self.recent.steps.append((index, began_s, duration_s, floor, peak, is_exact))
         self.suspicion.note_floor(floor)

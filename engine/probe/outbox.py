@@ -29,7 +29,7 @@ class Outbox:
         self._model_state: dict[str, int | None] | None = None
         self._is_model_state_due = False
         self._readings: deque[wire.ReadingRow] = deque()
-        self._steps: deque[wire.StepRow] = deque(maxlen=MOST_STEPS)
+        self._steps: deque[wire.StepRow | wire.SizedStepRow] = deque(maxlen=MOST_STEPS)
         self._errors: deque[bytes] = deque(maxlen=_MOST_ERRORS)
         self._parts: deque[bytes] = deque()
         self._pending: bytes | None = None
@@ -59,7 +59,7 @@ class Outbox:
             self.dropped += 1
         self._readings.append(row)
 
-    def put_step(self, row: wire.StepRow) -> None:
+    def put_step(self, row: wire.StepRow | wire.SizedStepRow) -> None:
         """Take one step that ended."""
         self._steps.append(row)
 

@@ -21,6 +21,7 @@ from .out_of_memory import OutOfMemoryRecorder
 from .pace import Pace
 from .recorder import end_recording
 from .sampler import WATCH_S, Sampler
+from .sizes import Sizes
 from .steps import StepBoundaries
 from .thread import SamplerThread
 from .training_device import TrainingDevice, is_loader_worker
@@ -74,11 +75,10 @@ class Session:
         self._thread = SamplerThread(self._tick)
         self._tick_guard = Guard("a tick of the sampler")
         self._step_guard = Guard("the end of a step")
-        self._last_read_s = float("-inf")
+        self._last_read_s = self._next_care_s = float("-inf")
         self._has_stepped = False
         self._lacks_thread = False
         self._is_observer_settled = False
-        self._next_care_s = float("-inf")
         self._quiet_until_s = float("-inf")
         """Until when the end of a step is only counted."""
         self._ends_alone: int | None = None
@@ -104,7 +104,7 @@ class Session:
         now_s = self._clock.monotonic_s()
         if now_s < self._quiet_until_s and id(optimizer) == self._ends_alone:
             # Most steps of a quick training: nothing is due but to know that one ended.
-            self._sampler.digest.note_end((now_s, self._clock.wall_s(), NOTHING))
+            self._sampler.digest.note_end((now_s, self._clock.wall_s(), NOTHING, None, False))
         elif self._boundaries.ends_with(id(optimizer)):
             self._ends_alone = id(optimizer)
             self._end_step(optimizer, now_s)
@@ -112,13 +112,21 @@ class Session:
             self._ends_alone = None
             self._model.note_optimizer(optimizer)
 
-    def end_explicit_step(self) -> None:
-        """Take the program's own mark of the end of a step; never raises."""
+    def end_explicit_step(self, tokens: object = None, batch: object = None) -> None:
+        """Take the program's own mark of the end of a step; never raises.
+
+        Args:
+            tokens: Tokens of its largest micro-batch, where the program tells them.
+            batch: Samples of that.
+        """
         if self._step_guard.is_shut:
             return
         try:
             self._boundaries.is_explicit, self._ends_alone = True, None
-            self._end_step(None, self._clock.monotonic_s())
+            sizes = None
+            if tokens is not None or batch is not None:
+                sizes = self._boundaries.sizes.read(tokens, batch)
+            self._end_step(None, self._clock.monotonic_s(), sizes)
         except Exception as error:  # noqa: BLE001
             self._step_guard.count(error)
 
@@ -171,29 +179,27 @@ class Session:
         self._sampler.connection.close()
         self._sampler.resident.close()
 
-    def _end_step(self, optimizer: Optimizer | None, now_s: float) -> None:
-        """Note the end of a step, with a reading where that is due, and take care once a second."""
+    def _end_step(self, optimizer: Optimizer | None, now_s: float, sizes: Sizes | None = None) -> None:
+        """Note the end of a step, with a reading where that is due, and take care once a second.
+
+        The peak of a step that was larger than all before is never seen again: its end is always read.
+        """
         phases.note_training_thread()
-        is_care_due = now_s >= self._next_care_s or self._needs_steps
+        needs_steps = self._history.needs_steps or self._demands.needs_steps
+        is_care_due = now_s >= self._next_care_s or needs_steps
         if is_care_due and optimizer is not None:
             self._device.note_optimizer(optimizer)
             self._model.note_optimizer(optimizer)
         reading = NOTHING
-        if now_s - self._last_read_s >= self._pace.between_ends_s:
+        is_largest = sizes is not None and self._boundaries.sizes.is_new_largest(sizes)
+        if is_largest or now_s - self._last_read_s >= self._pace.between_ends_s:
             self._last_read_s = now_s
             reading = self._device.read()
-        self._sampler.digest.note_end((now_s, self._clock.wall_s(), reading))
+        self._sampler.digest.note_end((now_s, self._clock.wall_s(), reading, sizes, is_largest))
         if is_care_due:
             self._take_care(now_s)
         next_read_s = self._last_read_s + self._pace.between_ends_s
-        self._quiet_until_s = (
-            float("-inf") if self._needs_steps else min(next_read_s, self._next_care_s)
-        )
-
-    @property
-    def _needs_steps(self) -> bool:
-        """Whether the end of every step matters."""
-        return self._history.needs_steps or self._demands.needs_steps
+        self._quiet_until_s = float("-inf") if needs_steps else min(next_read_s, self._next_care_s)
 
     def _take_care(self, now_s: float) -> None:
         """Do what only the thread that trains may do, and not at every step."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from .backends import Reading
+from .sizes import Sizes, StepSizes
 from .wire import StepRow
 
 
@@ -14,6 +15,9 @@ class StepEnd(NamedTuple):
     monotonic_s: float
     wall_s: float
     reading: Reading
+    sizes: Sizes | None = None
+    is_largest: bool = False
+    """Whether no step before was as large."""
 
 
 class StepBoundaries:
@@ -26,6 +30,8 @@ class StepBoundaries:
     def __init__(self) -> None:
         self.is_explicit = False
         """Whether the program marks its steps itself."""
+        self.sizes = StepSizes()
+        """Reads what the program says of their sizes."""
         self._stepped: set[int] = set()
 
     def ends_with(self, identity: int) -> bool:
@@ -51,7 +57,8 @@ class StepWatch:
     the byte in a steady job; samples fall anywhere and would make it tremble. The peak is exact where the
     allocator's own peak, which covers the life of the process, rose between two readings of the step, the
     second of them at its end; else the most that was sampled is a lower bound. A rise between two readings
-    with an end between them that was not read may be of either step: it is told of the later, as a bound.
+    with an end between them that was not read may be of either step: it is told of the later, as a bound, or
+    as exact where the program said that this step was larger than all before.
     """
 
     def __init__(self) -> None:
@@ -70,6 +77,8 @@ class StepWatch:
         """Whether the allocator's peak was seen to fall since the step began: the program reset it."""
         self._first_peak: int | None = None
         """The allocator's peak at the first reading since the step began, its beginning included."""
+        self._has_risen_unread = False
+        """Whether that was more than at the last reading before, with an end between that was not read."""
         self._peak: int | None = None
 
     def note_sample(self, reading: Reading) -> None:
@@ -84,12 +93,12 @@ class StepWatch:
         self.note_sample(reading)
         self.index += 1
         duration_s = None if self._began_s is None else ended.monotonic_s - self._began_s
-        is_exact = self._is_exact(reading.peak_bytes)
+        is_exact = self._is_exact(reading.peak_bytes, is_largest=ended.is_largest)
         peak = reading.peak_bytes if is_exact else self._sampled
         row = (self.index, ended.wall_s, duration_s, _lesser(self._floor, allocated), peak, is_exact)
         self.ends_read += allocated is not None
         self._began_s, self._floor, self._sampled = ended.monotonic_s, allocated, allocated
-        self._first_peak, self._was_reset = reading.peak_bytes, False
+        self._first_peak, self._was_reset, self._has_risen_unread = reading.peak_bytes, False, False
         return row
 
     def _note_peak(self, peak: int) -> None:
@@ -100,6 +109,7 @@ class StepWatch:
             self.has_peak_risen = True
             if self._first_peak is None:
                 self._note_bytes(peak)
+                self._has_risen_unread = True
         if self._first_peak is None:
             self._first_peak = peak
         self._peak = peak
@@ -108,10 +118,11 @@ class StepWatch:
         if allocated is not None and (self._sampled is None or allocated > self._sampled):
             self._sampled = allocated
 
-    def _is_exact(self, peak: int | None) -> bool:
+    def _is_exact(self, peak: int | None, *, is_largest: bool) -> bool:
         if peak is None or self._first_peak is None or self._was_reset:
             return False
-        return peak > self._first_peak and peak >= (self._sampled or 0)
+        has_risen = peak > self._first_peak or (is_largest and self._has_risen_unread)
+        return has_risen and peak >= (self._sampled or 0)
 
 
 def _lesser(before: int | None, after: int | None) -> int | None:

@@ -30,6 +30,9 @@ on the host, bytes resident. None where a figure was not measured."""
 
 StepRow = tuple[int, float, Any, Any, Any, bool]
 """Index, wall time of the end, duration in s, floor and peak in bytes, whether the peak is exact."""
+SizedStepRow = tuple[int, float, Any, Any, Any, bool, Any, Any]
+"""The same, then tokens and samples as the program told them, either of them None."""
+_STEP_FIELDS = 6
 
 
 class Demand(NamedTuple):
@@ -60,9 +63,13 @@ def encode_readings(
     return _encode_rows("readings", rows, "," + _encoder.encode(rest)[1:])
 
 
-def encode_steps(rows: Sequence[StepRow]) -> bytes:
-    """Return the packet of some steps that ended, oldest first."""
-    return _encode_rows("steps", rows, "}")
+def encode_steps(rows: Sequence[StepRow | SizedStepRow]) -> bytes:
+    """Return the packet of some steps that ended, oldest first; sizes stand apart, by the step's index."""
+    sizes = [(row[0], *row[_STEP_FIELDS:]) for row in rows if len(row) > _STEP_FIELDS]
+    if not sizes:
+        return _encode_rows("steps", rows, "}")
+    tail = f',"sizes":{_encoder.encode(sizes)}}}'
+    return _encode_rows("steps", [row[:_STEP_FIELDS] for row in rows], tail)
 
 
 def encode_model_state(state: dict[str, int | None]) -> bytes:

@@ -28,6 +28,9 @@ bytes pinned on the host, bytes resident."""
 StepRow = tuple[Count, float, float | None, Figure, Figure, bool]
 """Index, wall time of the end, duration in s, floor and peak in bytes, whether the peak is exact."""
 
+SizeRow = tuple[Count, Figure, Figure]
+"""Index of a step, and tokens and samples of its largest micro-batch as the program told them."""
+
 
 class ProbedDevice(msgspec.Struct, frozen=True):
     """The device that a training process uses, as far as the process itself can tell."""
@@ -78,6 +81,8 @@ class Steps(msgspec.Struct, frozen=True, tag_field="kind", tag="steps"):
 
     v: int
     rows: tuple[StepRow, ...]
+    sizes: tuple[SizeRow, ...] = ()
+    """Sizes of those whose size was told."""
 
 
 class ModelState(msgspec.Struct, frozen=True, tag_field="kind", tag="model_state"):

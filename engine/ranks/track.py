@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import NamedTuple
 
-from ..model import AllocatorReading, ModelStateReading, RankSample, RankState, StepReading
+from ..model import AllocatorReading, ModelStateReading, RankSample, RankState
 from .messages import (
     Goodbye,
     Hello,
@@ -12,9 +12,9 @@ from .messages import (
     ProbeMessage,
     ReadingRow,
     Readings,
-    StepRow,
     Steps,
 )
+from .tick_steps import Extremes, TickSteps
 
 STALE_AFTER_S = 3.0
 """A probe sends every 0.8 s; one that has missed three turns is held up."""
@@ -47,20 +47,6 @@ class RankReport(NamedTuple):
     """Login name of the owner of its process."""
 
 
-class Extremes:
-    """Least and most of one figure within the tick."""
-
-    def __init__(self) -> None:
-        self.least: int | None = None
-        self.most: int | None = None
-
-    def fold(self, value: int | None) -> None:
-        """Take one reading; None is no reading."""
-        if value is not None:
-            self.least = value if self.least is None else min(value, self.least)
-            self.most = value if self.most is None else max(value, self.most)
-
-
 class RankTrack:
     """What is known of one process, from its first hello to its end.
 
@@ -86,7 +72,7 @@ class RankTrack:
         self._heard_s = met_s
         self._row: ReadingRow | None = None
         self._readings = Readings(v=1, rows=())
-        self._step: StepReading | None = None
+        self._steps = TickSteps()
         self._model_state: ModelStateReading | None = None
         self._out_of_memory: OutOfMemoryMet | None = None
         self._ooms = 0
@@ -112,7 +98,7 @@ class RankTrack:
     @property
     def has_reported(self) -> bool:
         """Whether it has ever told a figure."""
-        return self._row is not None or self._step is not None or self._ooms > 0
+        return self._row is not None or self._steps.newest is not None or self._ooms > 0
 
     def fold(self, message: ProbeMessage, moment: Moment) -> None:
         """Take one message; parts of a segment map are no business of a track."""
@@ -121,7 +107,7 @@ class RankTrack:
         elif isinstance(message, Hello):
             self.hello = message
         elif isinstance(message, Steps):
-            self._fold_steps(message.rows)
+            self._steps.fold(message.rows, message.sizes)
         elif isinstance(message, ModelState):
             self._model_state = ModelStateReading(
                 message.parameters_bytes,
@@ -147,7 +133,7 @@ class RankTrack:
     def take(self, now_s: float, device_uuid: str | None) -> RankReport:
         """Return the rank as the tick publishes it, and begin the next tick."""
         state, reason = self._judge(now_s)
-        hello, row, step = self.hello, self._row, self._step
+        hello, row, steps = self.hello, self._row, self._steps
         oom, readings = self._out_of_memory, self._readings
         sample = RankSample(
             pid=self.pid,
@@ -167,10 +153,11 @@ class RankTrack:
             pinned_bytes=None if row is None else row[8],
             resident_bytes=None if row is None else row[9],
             phase=_cut(readings.phase),
-            step=step,
-            steps_within=self._steps_within,
-            floor_min_bytes=self._floors.least,
-            peak_max_bytes=self._peaks.most,
+            step=steps.newest,
+            steps_within=steps.count,
+            floor_min_bytes=steps.floors.least,
+            peak_max_bytes=steps.peaks.most,
+            sized_steps=steps.list_sized(now_s),
             model_state=self._model_state,
             allocator_settings=_cut(hello.allocator_settings),
             memory_history=readings.memory_history,
@@ -186,8 +173,7 @@ class RankTrack:
 
     def _begin_tick(self) -> None:
         self._allocated, self._reserved = Extremes(), Extremes()
-        self._floors, self._peaks = Extremes(), Extremes()
-        self._steps_within = 0
+        self._steps = self._steps.begin_next()
 
     def _fold_readings(self, readings: Readings, moment: Moment) -> None:
         self._readings = readings
@@ -199,14 +185,6 @@ class RankTrack:
             # The wall clock may have been set meanwhile; no reading lay in its socket for longer than this.
             waited_s = min(max(0.0, moment.wall_s - self._row[0]), moment.since_s)
             self._heard_s = moment.monotonic_s - waited_s
-
-    def _fold_steps(self, rows: tuple[StepRow, ...]) -> None:
-        self._steps_within += len(rows)
-        for row in rows:
-            self._floors.fold(row[3])
-            self._peaks.fold(row[4])
-        if rows:
-            self._step = StepReading(*rows[-1])
 
     def _read_allocator(self) -> AllocatorReading | None:
         row = self._row

@@ -4,6 +4,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from ...engine.model import HeadroomEstimate
 from .device_log import DeviceLog, MemorySource, UtilizationOf
 from .frame import (
     KINDS,
@@ -64,6 +65,15 @@ class ProfileDevice(msgspec.Struct, frozen=True, kw_only=True):
     statistics: ProfileStatistics
 
 
+class ProcessHeadroom(msgspec.Struct, frozen=True, kw_only=True):
+    """What the steps of one process say of the largest that would fit: an estimate, never a measurement."""
+
+    pid: int | None
+    rank: int | None
+    estimates: tuple[HeadroomEstimate, ...]
+    """By tokens and by samples, as far as the program tells its sizes."""
+
+
 class ProfileSummary(msgspec.Struct, frozen=True, kw_only=True):
     """All devices together; sums leave out devices whose figure is not known."""
 
@@ -81,6 +91,8 @@ class ProfileReport(msgspec.Struct, frozen=True, kw_only=True):
     timestamp: str
     devices: dict[str, ProfileDevice]
     summary: ProfileSummary
+    headroom: dict[str, tuple[ProcessHeadroom, ...]]
+    """By device as in `devices`; those whose processes tell no sizes of their steps are left out."""
     method: str = METHOD
     evidence: ReportEvidence
     findings: tuple[ReportFinding, ...]
@@ -98,9 +110,24 @@ def build_profile(log: RunLog, provenance: Provenance) -> ProfileReport:
             total_peak_memory=_sum([it.peak_memory for it in devices.values()]),
             monitoring_duration=log.span_s,
         ),
+        headroom=describe_headroom(log),
         evidence=describe_evidence(log, provenance),
         findings=describe_findings(log, provenance, KINDS["profile"]),
     )
+
+
+def describe_headroom(log: RunLog) -> dict[str, tuple[ProcessHeadroom, ...]]:
+    """Return what is known of the largest steps that would fit, by the key of the device in the report."""
+    found: dict[str, tuple[ProcessHeadroom, ...]] = {}
+    for device in log.devices.values():
+        known = [
+            ProcessHeadroom(pid=it.pid, rank=it.rank, estimates=it.headroom)
+            for it in log.assessments.values()
+            if it.device_uuid == device.uuid and it.headroom
+        ]
+        if known:
+            found[log.key_of(device)] = tuple(known)
+    return found
 
 
 def describe_memory(device: DeviceLog) -> CurrentMemory:

@@ -1,6 +1,6 @@
 """Reports as text for people: a table of the devices, the findings with what to do, what it rests on."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ...analyzers.kind_names import name_kind
 from ...engine.units import format_age, format_bytes
@@ -67,11 +67,23 @@ def _list_remarks(report: Report) -> list[str]:
             risk = device.risk_assessment
             text = risk.reason if risk.basis == "forecast" else f"{risk.reason}; by its usage alone"
             said.setdefault(text, []).append(key)
+    elif isinstance(report, ProfileReport):
+        for key, text in _list_headroom(report):
+            said.setdefault(text, []).append(key)
     elif isinstance(report, FragmentReport):
         for key, told in report.devices.items():
             if told.current_metrics.reason is not None:
                 said.setdefault(told.current_metrics.reason, []).append(key)
     return [f"{', '.join(keys)}: {text}" for text, keys in said.items()]
+
+
+def _list_headroom(report: ProfileReport) -> Iterator[tuple[str, str]]:
+    """Yield devices with what would fit on them."""
+    for key, processes in report.headroom.items():
+        for process in processes:
+            who = f"rank {process.rank}" if process.rank is not None else f"process {process.pid}"
+            for estimate in process.estimates:
+                yield key, f"{who}: {estimate.sentence}"
 
 
 def _tabulate_profile(report: ProfileReport) -> Rows:

@@ -50,6 +50,7 @@ def test_a_full_packet_of_the_widest_rows_is_small_enough() -> None:
     step = (2**62, 1_800_000_000.1234567, 123456.12345678901, 2**62, 2**62, False)
     decode(wire.encode_readings([reading] * wire.MOST_ROWS, 2**62, "p" * 80, "off"))
     decode(wire.encode_steps([step] * wire.MOST_ROWS))
+    decode(wire.encode_steps([(*step, 2**62, 2**62)] * wire.MOST_ROWS))
     decode(wire.encode_segments_part(2**31, 999, 1000, "A" * wire.PART_CHARACTERS))
 
 

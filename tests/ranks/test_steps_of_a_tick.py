@@ -57,3 +57,32 @@ def test_a_tick_in_which_no_step_ended_has_no_bounds_and_keeps_the_newest_step()
     assert (sample.steps_within, sample.floor_min_bytes, sample.peak_max_bytes) == (0, None, None)
     assert sample.step is not None
     assert sample.step.index == 7
+
+
+def test_of_steps_that_told_their_size_each_size_keeps_the_one_whose_peak_says_most() -> None:
+    track = _make_track()
+    rows = tuple(
+        (index, 1009.0, 0.25, MIB, peak * MIB, is_exact)
+        for index, peak, is_exact in [
+            (1, 40, True),
+            (2, 90, False),
+            (3, 80, False),
+            (4, 41, False),
+            (5, 9, True),
+        ]
+    )
+    track.fold(Steps(v=1, rows=rows, sizes=((1, 64, 4), (2, 128, 8), (3, 128, 8), (4, 64, 4))), NOW)
+    sample = track.take(10.0, "GPU-a").sample
+    assert [(step.index, step.tokens, step.batch) for step in sample.sized_steps] == [(1, 64, 4), (2, 128, 8)]
+    assert track.take(10.2, "GPU-a").sample.sized_steps == ()
+
+
+def test_exact_peaks_are_told_again_for_a_worker_that_came_late_and_are_bounded() -> None:
+    track = _make_track()
+    rows = tuple((index, 1009.0, 0.25, MIB, index * MIB, index % 2 == 1) for index in range(1, 101))
+    track.fold(Steps(v=1, rows=rows, sizes=tuple((index, index, None) for index in range(1, 101))), NOW)
+    first = track.take(10.0, "GPU-a").sample.sized_steps
+    assert [step.index for step in first] == list(range(69, 100, 2))
+    assert track.take(19.9, "GPU-a").sample.sized_steps == ()
+    assert track.take(20.1, "GPU-a").sample.sized_steps == first
+    assert track.take(20.3, "GPU-a").sample.sized_steps == ()

@@ -8,7 +8,7 @@ from ...engine.units import format_age, format_bytes
 from ..drawing.glyphs import Glyphs
 from ..drawing.numbers import span_text
 from ..drawing.spans import Line, Role, Span
-from .device_fields import join_facts
+from .device_fields import join_facts, wrap_words
 
 
 def choose_assessment(
@@ -49,6 +49,17 @@ def draw_forecast(found: Assessment | None, now_s: float, width: int, glyphs: Gl
         line, rest = (line, rest) if line else (left[0], left[1:])
         lines.append([Span("   "), *line])
         left = rest
+    return [*lines, *_draw_headroom(found, width)]
+
+
+def _draw_headroom(found: Assessment, width: int) -> list[Line]:
+    """Return what steps of different sizes say of the largest that would fit."""
+    lines: list[Line] = []
+    for estimate in found.headroom:
+        head, *rest = wrap_words(estimate.sentence, width - 4) or [""]
+        name, _, figures = head.partition(" ")
+        lines.append([Span(f"   {name} ", "muted"), Span(figures)])
+        lines += [[Span(f"   {line}")] for line in rest]
     return lines
 
 

@@ -24,10 +24,13 @@ from vramscope.engine.model import (
 )
 from vramscope.engine.model.segments import ALLOCATED, AWAITING_FREE, FREE
 from vramscope.engine.probe.backends import Backend as Reader
-from vramscope.engine.probe.backends import find_backend
+from vramscope.engine.probe.backends import Reading, find_backend
 from vramscope.engine.probe.device_identity import find_capacity, find_simulation, identify_device
 from vramscope.engine.probe.process import ResidentMemory, read_started_s
 from vramscope.engine.probe.segments import can_snapshot, take_snapshot
+from vramscope.engine.ranks.tick_steps import TickSteps
+
+from .own_steps import OwnSteps
 
 _STATES = {
     "active_allocated": ALLOCATED,
@@ -53,6 +56,8 @@ class OwnProcess:
         self._resident = ResidentMemory()
         self._identities: dict[int, dict[str, Any]] = {}
         self._peaks: dict[int, int] = {}
+        self._steps: dict[int, TickSteps] = {}
+        self.steps = OwnSteps()
 
     def read(
         self, devices: Sequence[DeviceSample]
@@ -64,6 +69,8 @@ class OwnProcess:
         """
         reader = self._find_reader()
         held = [] if reader is None else self._list_held(reader)
+        if reader is not None:
+            self.steps.follow(reader, tuple(it.ordinal for it in held))
         if reader is None or not held:
             return tuple(devices), (self._describe(None),)
         found, ranks = list(devices), []
@@ -115,16 +122,24 @@ class OwnProcess:
         )
         if reader is None or held is None:
             return known
+        read_s, reading = time.monotonic(), reader.read(held.ordinal)
+        steps = self._steps.get(held.ordinal, TickSteps()).begin_next()
+        self._steps[held.ordinal] = steps
+        self.steps.fold(held.ordinal, read_s, reading, steps)
         return msgspec.structs.replace(
             known,
+            step=steps.newest,
+            steps_within=steps.count,
+            floor_min_bytes=steps.floors.least,
+            peak_max_bytes=steps.peaks.most,
+            sized_steps=steps.list_sized(read_s),
             is_simulated=held.is_simulated,
             capacity_bytes=find_capacity(reader, held.ordinal, held.identity.get("total_bytes")),
             pinned_bytes=reader.read_pinned(),
-            allocator=self._read_allocator(reader, held.ordinal),
+            allocator=self._describe_allocator(held.ordinal, reading),
         )
 
-    def _read_allocator(self, reader: Reader, ordinal: int) -> AllocatorReading:
-        reading = reader.read(ordinal)
+    def _describe_allocator(self, ordinal: int, reading: Reading) -> AllocatorReading:
         return AllocatorReading(
             allocated_bytes=reading.allocated_bytes,
             allocated_max_bytes=self._find_peak(ordinal, reading.allocated_bytes, reading.peak_bytes),

@@ -55,8 +55,9 @@ class ProcessStream:
         return None
 
     def start(self) -> None:
-        """Begin to read on threads of its own."""
+        """Begin to read on threads of its own, and to take the steps that this process tells."""
         self._producer.start()
+        self._own.steps.start()
 
     def past(self) -> Iterable[Sample]:
         """Yield nothing."""
@@ -83,6 +84,7 @@ class ProcessStream:
 
     def stop(self) -> None:
         """End all reading; a call that hangs is left behind."""
+        self._own.steps.stop()
         self._producer.stop()
 
     def _add_own(self, sample: Sample) -> Sample:

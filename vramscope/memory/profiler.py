@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import TypedDict
 
+from vramscope.engine.model import HeadroomEstimate
 from vramscope.exporters.reports.device_log import DeviceLog
 from vramscope.exporters.reports.profile import build_profile
 from vramscope.exporters.reports.snapshot_export import ProcessInfo, build_export
@@ -47,6 +48,17 @@ class MemoryProfiler(MemoryMonitor):
         """Return each device by its index, as last seen."""
         with self._lock:
             return {device.index: _describe(device) for device in self._log.devices.values()}
+
+    def get_headroom(self) -> dict[int, tuple[HeadroomEstimate, ...]]:
+        """Return estimates of the largest step that would fit, in tokens and in samples, by device index.
+
+        They rest on the sizes that the program tells `vramscope.step`. A device of which none are known
+        is left out, and an estimate that cannot be made says why in its `reason`.
+        """
+        with self._lock:
+            devices, words = self._log.devices, self._log.assessments.values()
+            told = {word.device_uuid: word.headroom for word in words if word.headroom}
+            return {it.index: told[it.uuid] for it in devices.values() if it.uuid in told}
 
     def generate_report(self, output_file: str | Path | None = None) -> dict[str, object]:
         """Return the report of everything seen so far, as `vramscope profile` prints it.
