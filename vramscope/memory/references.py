@@ -8,7 +8,8 @@ import gc
 import sys
 import weakref
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -99,12 +100,26 @@ def _find_holders(tensors: list[Any], ours: tuple[object, ...]) -> tuple[str, ..
     ignored = {id(it) for it in ours} | {id(sample), id(sys._getframe())}
     holders: Counter[int] = Counter()
     known: dict[int, object] = {}
-    for holder in gc.get_referrers(*sample):
-        if id(holder) not in ignored and isinstance(holder, list | dict | tuple | set):
+    for holder in chain(gc.get_referrers(*sample), _list_frozen_containers()):
+        if (
+            id(holder) not in known
+            and id(holder) not in ignored
+            and isinstance(holder, list | dict | tuple | set)
+        ):
             holders[id(holder)] += _count_held(holder, sample)
             known[id(holder)] = holder
     most = [known[key] for key, held in holders.most_common(MOST_HOLDERS) if held]
     return tuple(dict.fromkeys(_word_holder(it) for it in most))
+
+
+def _list_frozen_containers() -> Iterator[object]:
+    """Yield the containers of modules where a program has called `gc.freeze`: its referrers are not told."""
+    if not gc.get_freeze_count():
+        return
+    for module in tuple(sys.modules.values()):
+        for value in tuple(getattr(module, "__dict__", {}).values()):
+            if type(value) in (list, dict, tuple, set):
+                yield value
 
 
 def _count_held(holder: object, tensors: Iterable[object]) -> int:
@@ -120,12 +135,13 @@ def _word_holder(holder: object) -> str:
         if owner is not None:
             return f"variables of {owner}"
     size = f"{type(holder).__name__} of {len(holder):,}"  # type: ignore[arg-type] # a container
-    for namespace in gc.get_referrers(holder):
+    modules = (getattr(module, "__dict__", None) for module in tuple(sys.modules.values()))
+    for namespace in chain(gc.get_referrers(holder), modules):
         if not isinstance(namespace, dict):
             continue
-        owner = _name_namespace(namespace)
-        name = next((key for key, value in namespace.items() if value is holder), None)
-        if owner is not None and isinstance(name, str):
+        name = next((key for key, value in tuple(namespace.items()) if value is holder), None)
+        owner = _name_namespace(namespace) if isinstance(name, str) else None
+        if owner is not None:
             return f"{size} `{name}` of {owner}"
     return size
 
