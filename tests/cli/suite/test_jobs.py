@@ -1,5 +1,6 @@
 """A job on the simulated device: its allocator's figures, filters by process and job, the line that leaks."""
 
+import json
 import os
 import signal
 import subprocess
@@ -27,18 +28,20 @@ kept = []
 def remember(batch):
     kept.append(torch.ones(1 << 18, device="cuda"))
 while os.getppid() != 1:
-    (weights * 2.0).sum().backward()
-    optimizer.step()
-    optimizer.zero_grad()
-    if len(kept) < 1500:
+    try:
+        (weights * 2.0).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
         remember(None)
+    except torch.OutOfMemoryError:
+        kept.clear()
     time.sleep(0.05)
 """
 
 
 @pytest.fixture
 def job(tmp_path: Path, private_environment: Path) -> Iterator["subprocess.Popen[bytes]"]:
-    """Run a job that keeps 1 MiB a step, with an agent that sees it."""
+    """Run a job that keeps 1 MiB a step until it is ended, with an agent that sees it."""
     pytest.importorskip("torch")
     script = tmp_path / "train.py"
     script.write_text(LEAKING)
@@ -52,6 +55,7 @@ def job(tmp_path: Path, private_environment: Path) -> Iterator["subprocess.Popen
             "lab",
             "--simulate",
             "4GiB",
+            "--fake",
             "--",
             sys.executable,
             script,
@@ -119,6 +123,23 @@ def test_tracking_names_the_line_that_keeps_memory(job: "subprocess.Popen[bytes]
     source = tracking["sources"][0]
     assert (source["line"], source["function"]) == (8, "remember")
     assert source["grown_bytes"] >= MIB
+
+
+@pytest.mark.timeout(600)
+def test_the_agent_looks_for_the_line_of_a_leak_by_itself(job: "subprocess.Popen[bytes]") -> None:
+    with start("--json") as process:
+        assert process.stdout is not None
+        lines = (json.loads(line) for line in process.stdout)
+        found = (finding for line in lines for finding in line["findings"] if finding["kind"] == "leak")
+        named = next((finding for finding in found if "kept by" in finding["title"]), None)
+        process.kill()
+    assert named is not None, "the stream ended before the line was named"
+    assert named["title"].endswith(", kept by remember() at train.py:8")
+    assert named["advice"].startswith("Look at remember() at train.py:8: ")
+    evidence = {each["name"]: each["value"] for each in named["evidence"]}
+    assert evidence["process"] == job.pid
+    assert evidence["source file"].endswith("/train.py:8")
+    assert evidence["share of the growth"] == 100
 
 
 def test_without_a_job_tracking_says_why_it_could_not_be(tmp_path: Path) -> None:
