@@ -9,7 +9,8 @@ import msgspec
 from ..clock import Clock, SystemClock
 from ..model import Finding
 from .crossings import Crossing, CrossingLog
-from .kept import KeptDecisions, load_decisions, save_decisions
+from .keeping import Keeper
+from .kept import KeptDecisions, load_decisions
 from .state import Acknowledgement, AlertState, FindingChange, Mute, MuteScope
 from .told import ToldFindings
 
@@ -34,9 +35,9 @@ class AlertBook:
     """
 
     def __init__(self, path: Path | None = None, clock: Clock | None = None) -> None:
-        self.reason: str | None = None
-        """Why decisions are not kept, in one sentence."""
+        self._unread: str | None = None
         self._path, self._clock = path, clock or SystemClock()
+        self._keeper = None if path is None else Keeper(path)
         self._crossings = CrossingLog()
         self._acknowledged: list[Acknowledgement] = []
         self._mutes: list[Mute] = []
@@ -47,6 +48,11 @@ class AlertBook:
         self._started_s = self._saved_s = self._clock.monotonic_s()
         self._load()
         self.state = self._make_state()
+
+    @property
+    def reason(self) -> str | None:
+        """Why decisions are not kept, in one sentence."""
+        return self._unread or (None if self._keeper is None else self._keeper.reason)
 
     def take(self, findings: Iterable[Finding]) -> list[Crossing]:
         """Note findings that opened, changed or closed; return the crossings to tell of."""
@@ -111,7 +117,7 @@ class AlertBook:
     def save(self) -> None:
         """Write decisions for the next hub; why that fails is in `reason`."""
         self._saved_s = self._clock.monotonic_s()
-        if self._path is None:
+        if self._path is None or self._keeper is None:
             return
         decisions = self._list_decisions()
         if not decisions and not self._told.all and not self._path.exists():
@@ -122,11 +128,8 @@ class AlertBook:
             mutes=tuple(found for found in decisions if isinstance(found, Mute)),
             told=self._told.all,
         )
-        try:
-            save_decisions(self._path, kept)
-            self.reason = None
-        except OSError as error:
-            self.reason = f"what is acknowledged and muted is not kept: {self._path}: {error.strerror}"
+        self._keeper.keep(kept)
+        self._unread = None
 
     def _load(self) -> None:
         """Take over what the last hub left; of what was about one finding, only what it may meet again."""
@@ -136,7 +139,7 @@ class AlertBook:
             kept = load_decisions(self._path)
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or error
-            self.reason = f"what was acknowledged and muted could not be read: {self._path}: {why}"
+            self._unread = f"what was acknowledged and muted could not be read: {self._path}: {why}"
             return
         now_s = self._clock.wall_s()
         mutes = [mute for mute in kept.mutes if mute.until_s is None or mute.until_s > now_s]

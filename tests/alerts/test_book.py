@@ -1,12 +1,15 @@
 """What people decide about findings is kept, shared, and outlives the hub."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from tests.alerts.findings import NOON_S, HandClock, make_finding
+from tests.waiting import wait_until
+from vramscope.engine.alerts import keeping
 from vramscope.engine.alerts.book import AlertBook
-from vramscope.engine.alerts.kept import decisions_file
+from vramscope.engine.alerts.kept import decisions_file, load_decisions
 from vramscope.engine.model import Finding
 
 
@@ -213,6 +216,22 @@ def test_a_folder_that_cannot_be_written_is_told_and_the_decision_holds(tmp_path
     assert book.state.is_acknowledged(finding)
     assert book.reason is not None
     assert "not kept" in book.reason
+
+
+def test_a_folder_that_does_not_answer_holds_nothing_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeping, "PATIENCE_S", 0.05)
+    path = tmp_path / "alerts.json"
+    pipe = path.with_name(f"{path.name}.{os.getpid()}")
+    os.mkfifo(pipe)  # to open it for writing waits for somebody who reads
+    book = AlertBook(path, HandClock())
+    assert told(book, make_finding()) == ["opened"]
+    assert told(book, make_finding("oom")) == ["opened"]
+    assert told(book, make_finding("pressure")) == ["opened"]
+    pipe.read_bytes()
+    wait_until(path.is_file)
+    assert [it.kind for it in load_decisions(path).told] == ["leak", "oom", "pressure"]
 
 
 def test_every_hub_has_a_file_of_its_own() -> None:
