@@ -1,11 +1,14 @@
 """Bytes of the model, counted from real optimizers."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-import torch
 
+from tests.later import LaterModule
 from tests.probe.clocks import WoundClock
 from tests.probe.hub import listen
 from tests.probe.stand_in import StandInCuda, StandInOptimizer, make_torch
@@ -14,6 +17,11 @@ from vramscope.engine.probe import current, hooks
 from vramscope.engine.probe.guard import Guard
 from vramscope.engine.probe.model_state import MOST_OPTIMIZERS, ModelStateWatch, measure_state
 from vramscope.engine.probe.session import Session
+
+if TYPE_CHECKING:
+    import torch
+else:
+    torch = LaterModule("torch")
 
 FLOAT_BYTES = 4
 INDEX_BYTES = 8

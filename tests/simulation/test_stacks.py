@@ -1,16 +1,27 @@
 """Blocks know who asked for them: the right file, and without keeping every program that ever ran."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-pytest.importorskip("torch")
+from tests.later import LaterModule
 
-from vramscope.engine.simulation import stacks
-from vramscope.engine.simulation.stacks import Stack, capture_stack
+if TYPE_CHECKING:
+    from vramscope.engine.simulation import stacks
+    from vramscope.engine.simulation.stacks import Stack
+else:
+    stacks = LaterModule("vramscope.engine.simulation.stacks")
 
 LAYER = "def forward(capture):\n    return capture()\n"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _torch() -> None:
+    pytest.importorskip("torch")
 
 
 def load(path: Path) -> Callable[[Callable[[], Stack]], Stack]:
@@ -26,20 +37,20 @@ def name_file(stack: Stack) -> object:
 
 def test_like_functions_on_the_same_line_of_two_files_keep_their_files(tmp_path: Path) -> None:
     first, second = tmp_path / "encoder.py", tmp_path / "decoder.py"
-    found = [load(path)(capture_stack) for path in (first, second)]
+    found = [load(path)(stacks.capture_stack) for path in (first, second)]
     assert [name_file(stack) for stack in found] == [str(first), str(second)]
     assert [stack.frames[0]["line"] for stack in found] == [2, 2]
 
 
 def test_a_file_of_torch_is_told_from_like_code_of_the_user(tmp_path: Path) -> None:
     library = Path(stacks._TORCH) / "nn/layer.py"
-    assert name_file(load(library)(capture_stack)) == __file__
-    assert name_file(load(tmp_path / "layer.py")(capture_stack)) == str(tmp_path / "layer.py")
+    assert name_file(load(library)(stacks.capture_stack)) == __file__
+    assert name_file(load(tmp_path / "layer.py")(stacks.capture_stack)) == str(tmp_path / "layer.py")
 
 
 def test_calls_from_one_place_share_a_stack(tmp_path: Path) -> None:
     forward = load(tmp_path / "layer.py")
-    first, second = (forward(capture_stack) for _ in range(2))
+    first, second = (forward(stacks.capture_stack) for _ in range(2))
     assert first is second
 
 
@@ -49,7 +60,7 @@ def test_code_that_is_made_anew_forever_is_not_kept_forever(
     monkeypatch.setattr(stacks, "MOST_STACKS", 8)
     monkeypatch.setattr(stacks, "MOST_FILES", 8)
     paths = [tmp_path / f"cell-{number}.py" for number in range(50)]
-    found = [load(path)(capture_stack) for path in paths]
+    found = [load(path)(stacks.capture_stack) for path in paths]
     assert len(stacks._known) <= 8
     assert len(stacks._is_user_file) <= 8
     assert [name_file(stack) for stack in found] == list(map(str, paths))
