@@ -5,7 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..errors import InputFileError
-from .input_file import show_path
+from ..units import TIB
+from .input_file import open_input_file, show_path
 from .nvidia_smi_header import guess_log_header, parse_log_header
 from .series_cells import is_skipped
 from .series_header import parse_series_header
@@ -16,9 +17,11 @@ from .text_lines import LineFile
 ACCEPTED = (
     "expected a series CSV (time_s,device,allocated_bytes,...), a log of nvidia-smi "
     "--query-gpu=timestamp,index,memory.used,memory.total --format=csv, a memory trace or the folder of a "
-    "run, what vramscope --json printed, or exported snapshots (JSON)"
+    "run, a recording (*.vscope), what vramscope --json printed, or exported snapshots (JSON)"
 )
 _FIRST_KEY = re.compile(r'\s*\{\s*"([^"]{0,64})"')
+_DATABASE = b"SQLite format 3\0"
+_SIZE_LIMIT_BYTES = 64 * TIB
 _BINARY = ("\ufffd", "\0")
 """What the first character of a pickle becomes, read as text; and what no text has."""
 
@@ -31,6 +34,8 @@ def recognize_series(path: Path) -> SeriesFormat:
     """
     if path.is_dir():
         return "memory trace"
+    if _is_database(path):
+        return "recording"
     file = LineFile(path)
     try:
         lines = file.head_lines()
@@ -43,6 +48,12 @@ def recognize_series(path: Path) -> SeriesFormat:
     if kind is None:
         raise InputFileError(f"{show_path(path)}: {_describe_stranger(*first)}; {ACCEPTED}")
     return kind
+
+
+def _is_database(path: Path) -> bool:
+    """Tell whether a file is one of SQLite, of which a recording is the only kind that can be played."""
+    with open_input_file(path, _SIZE_LIMIT_BYTES) as (file, _):
+        return file.read(len(_DATABASE)) == _DATABASE
 
 
 def _recognize_json(text: str) -> SeriesFormat | None:

@@ -9,7 +9,9 @@ import msgspec
 from ..model import DeviceState
 from .input_file import show_path
 
-SeriesFormat = Literal["series CSV", "nvidia-smi log", "memory trace", "snapshot export", "status stream"]
+SeriesFormat = Literal[
+    "series CSV", "nvidia-smi log", "memory trace", "snapshot export", "status stream", "recording"
+]
 MOST_DEVICES = 4096
 """A column that names more is no column of devices."""
 MOST_BYTES = 2**50

@@ -33,12 +33,12 @@ class RecordingStoppedError(OutputFileError):
     """A recording that cannot go on: the disk is full, or the file has gone; what is in it stays readable."""
 
 
-def open_for_writing(path: Path, *, is_empty: bool, is_shared: bool) -> sqlite3.Connection:
+def open_for_writing(path: Path, *, identity: bytes | None, is_shared: bool) -> sqlite3.Connection:
     """Return a connection to a recording that this process has locked; an empty file becomes one.
 
     Args:
         path: The file.
-        is_empty: Whether it is to be made.
+        identity: Of what a file is that is to be made; None for one that is there.
         is_shared: Whether it lies on a network file system, where there can be no write-ahead log.
 
     Raises:
@@ -48,9 +48,8 @@ def open_for_writing(path: Path, *, is_empty: bool, is_shared: bool) -> sqlite3.
     connection = _connect(path, "rw")
     try:
         _harden(connection)
-        if is_empty:
-            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-            create_schema(connection)
+        if identity is not None:
+            create_schema(connection, identity)
         check_schema(connection, path)
         connection.execute("PRAGMA secure_delete = OFF")
         connection.execute("PRAGMA synchronous = NORMAL")
@@ -172,7 +171,10 @@ def _check_regular(path: Path) -> None:
         reason = lower_first(error.strerror or str(error))
         raise InputFileError(f"{show_path(path)}: cannot be read: {reason}") from error
     try:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
             raise InputFileError(f"{show_path(path)}: not a regular file; expected a recording")
+        if status.st_size == 0:
+            raise InputFileError(f"{show_path(path)}: the file is empty; its writer may not have begun")
     finally:
         os.close(fd)

@@ -35,7 +35,7 @@ class ContentWriter:
 
     Args:
         connection: To a recording, empty or not, within a transaction.
-        identity: Of what it is; of a recording that is continued, its own stays.
+        created_s: Time of what is told before the first sample.
         path: Of the recording, for what is said.
 
     Raises:
@@ -43,17 +43,14 @@ class ContentWriter:
         sqlite3.Error: It cannot be written.
     """
 
-    def __init__(self, connection: sqlite3.Connection, identity: RecordingIdentity, path: Path) -> None:
+    def __init__(self, connection: sqlite3.Connection, created_s: float, path: Path) -> None:
         self._run = connection.execute
         self._nodes: dict[str, _Node] = {}
-        self.newest_s = identity.created_s
+        self.newest_s = created_s
         """Time of the newest sample."""
         try:
             kept = self._run("SELECT value FROM meta WHERE key = 'identity'").fetchone()
-            self.identity = (
-                identity if kept is None else msgspec.msgpack.decode(kept[0], type=RecordingIdentity)
-            )
-            self._put("identity", self.identity)
+            self.identity = msgspec.msgpack.decode(kept[0], type=RecordingIdentity)
             self._put("writer", os.getpid())
             self._layout = self._find_layout()
             self._tick = self._find_last_tick()
@@ -63,13 +60,18 @@ class ContentWriter:
                 f"{show_path(path)}: damaged, it cannot be continued; name another file with -o"
             ) from error
 
-    def append(self, sample: Sample) -> None:
-        """Add a sample as a row, with the events that it tells; rows that are enough become a block."""
+    def append(self, sample: Sample, data: bytes) -> None:
+        """Add a sample as a row, with the events that it tells; rows that are enough become a block.
+
+        Args:
+            sample: The sample.
+            data: The same as MessagePack.
+        """
         node = self._node_of(sample.node)
         self._tick += 1
         self._run(
             "INSERT INTO ticks (tick, node, time_s, sample) VALUES (?, ?, ?, ?)",
-            (self._tick, node.number, sample.time_s, _encode(sample)),
+            (self._tick, node.number, sample.time_s, data),
         )
         self.newest_s = sample.time_s
         for event in node.finder.observe(sample):

@@ -10,7 +10,7 @@ EventKind = Literal[
     "recording_started",
     "recording_stopped",
     "hub_restarted",
-    "hub_lost",
+    "source_changed",
     "samples_dropped",
     "rank_attached",
     "rank_ended",

@@ -51,13 +51,20 @@ TABLES: Final = {
 }
 
 
-def create_schema(connection: sqlite3.Connection) -> None:
-    """Make the tables of an empty file, whose first page then says that it is a recording."""
+def create_schema(connection: sqlite3.Connection, identity: bytes) -> None:
+    """Make the tables of an empty file at once, so that no reader finds a part of them.
+
+    Args:
+        connection: To the file.
+        identity: Of what it is, as it stands in `meta`.
+    """
     connection.execute("BEGIN")
+    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # writes a page by itself, were it outside
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {SCHEMA_MAJOR * _MINORS + SCHEMA_MINOR}")
     for statement in TABLES.values():
         connection.execute(statement)
+    connection.execute("INSERT INTO meta VALUES ('identity', ?)", (identity,))
     connection.execute("COMMIT")
 
 

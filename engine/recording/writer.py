@@ -60,7 +60,7 @@ class RecordingWriter:
         self.samples = self.device_samples = 0
         """Added by this writer."""
         self.left_out = 0
-        """Samples whose time was no number."""
+        """Samples that no file can hold: a time that is no number, text that is none."""
         self.stopped: str | None = None
         """Why nothing more can be written, in one sentence; None while it can."""
         self._clock = clock or SystemClock()
@@ -98,17 +98,18 @@ class RecordingWriter:
         """Add a sample with what analyzers said of it.
 
         Args:
-            sample: It is kept as it is; one whose time is no number is counted in `left_out`.
+            sample: It is kept as it is; one that no file can hold is counted in `left_out`.
             findings: Those that opened, changed or closed.
             assessments: All that stand, where any has changed.
 
         Raises:
             OutputFileError: The disk is full or the file has gone; nothing more can be written.
         """
-        if not math.isfinite(sample.time_s):
+        data = _encode(sample)
+        if data is None:
             self.left_out += 1
             return
-        self._write(lambda: self._content.append(sample))
+        self._write(lambda: self._content.append(sample, data))
         self.samples += 1
         self.device_samples += len(sample.devices)
         if findings or assessments is not None:
@@ -172,8 +173,8 @@ class RecordingWriter:
         self.close()
 
     def _open(self, identity: RecordingIdentity, *, is_shared: bool) -> None:
-        is_empty = self._lock.is_empty
-        self._connection = open_for_writing(self.path, is_empty=is_empty, is_shared=is_shared)
+        made = msgspec.msgpack.encode(identity) if self._lock.is_empty else None
+        self._connection = open_for_writing(self.path, identity=made, is_shared=is_shared)
         if not self._lock.is_opened_elsewhere():
             raise OutputFileError(f"{show_path(self.path)}: was replaced while it was opened; try again")
         self._guard(self._begin)
@@ -181,7 +182,7 @@ class RecordingWriter:
         self._guard(self._commit)
 
     def _fill(self, identity: RecordingIdentity) -> None:
-        self._content = ContentWriter(self._sqlite, identity, self.path)
+        self._content = ContentWriter(self._sqlite, identity.created_s, self.path)
         self._keep_event("recording_started", f"vramscope {identity.version} records")
 
     def _keep_event(self, kind: EventKind, text: str) -> None:
@@ -237,6 +238,14 @@ class RecordingWriter:
                 self._connection.close()
             self._connection = None
         self._lock.release()
+
+
+def _encode(sample: Sample) -> bytes | None:
+    """Return a sample as MessagePack, or None where it cannot be kept."""
+    try:
+        return msgspec.msgpack.encode(sample) if math.isfinite(sample.time_s) else None
+    except (UnicodeEncodeError, OverflowError):
+        return None
 
 
 def _lock(path: Path) -> FileLock:

@@ -93,7 +93,7 @@ class TraceSource:
 def open_series(
     path: Path, *, capacity_bytes: int | None = None, interval_s: float | None = None
 ) -> SampleSource:
-    """Open a series CSV, a log of nvidia-smi, memory traces, a kept stream or exported snapshots.
+    """Open a series CSV, a log of nvidia-smi, memory traces, a recording, a kept stream, exported snapshots.
 
     Which of them it is, its content says.
 
@@ -110,6 +110,10 @@ def open_series(
     kind = recognize_series(path)
     if kind == "memory trace":
         return TraceSource(path, capacity_bytes=capacity_bytes, interval_s=interval_s)
+    if kind == "recording":
+        from .recording_player import RecordingPlayer  # loads SQLite
+
+        return RecordingPlayer(path, capacity_bytes=capacity_bytes, interval_s=interval_s)
     if kind == "status stream":
         return StatusPlayer(path, capacity_bytes=capacity_bytes, interval_s=interval_s)
     reader: SeriesReader

@@ -136,7 +136,7 @@ def test_findings_assessments_and_events_are_kept_as_they_were_told(tmp_path: Pa
                 make_sample(tick, 2), findings, [make_assessment(tick)] if tick % 100 == 0 else None
             )
         writer.tell("node", [make_finding(1, closed_s=START_S + 1300), make_finding(2)])
-        writer.add_event("hub_lost", "the agent ended")
+        writer.add_event("source_changed", "the agent ended")
         writer.flush()
         with Recording(path) as recording:
             assert [it.id for it in recording.findings()] == ["id1", "id2"]
@@ -153,7 +153,7 @@ def test_findings_assessments_and_events_are_kept_as_they_were_told(tmp_path: Pa
         assert [it.kind for it in recording.events()] == [
             "recording_started",
             "rank_attached",
-            "hub_lost",
+            "source_changed",
             "recording_stopped",
         ]
         steps = [it.step for it in recording.events(START_S + 500, START_S + 503.5, kinds=["step"])]
@@ -201,12 +201,14 @@ def test_a_recording_is_continued_where_it_ended(tmp_path: Path) -> None:
         ] * 2
 
 
-def test_a_sample_without_a_time_is_counted_and_costs_nothing(tmp_path: Path) -> None:
+def test_a_sample_that_no_file_can_hold_is_counted_and_costs_nothing(tmp_path: Path) -> None:
     path = tmp_path / "run.vscope"
     with RecordingWriter(path, IDENTITY) as writer:
         writer.append(make_sample(1, time_s=float("nan")))
+        writer.append(msgspec.structs.replace(make_sample(1), notes=("\udc80",)))
+        writer.append(msgspec.structs.replace(make_sample(1), seq=1 << 70))
         writer.append(make_sample(2, time_s=-5.0))
-        assert writer.left_out == 1
+        assert writer.left_out == 3
     with Recording(path) as recording:
         assert [it.seq for it in recording.samples()] == [2]
         assert recording.span == (-5.0, -5.0)

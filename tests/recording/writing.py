@@ -12,12 +12,23 @@ from vramscope.engine.recording import RecordingWriter
 from .samples import IDENTITY, make_sample
 
 
+class StillClock:
+    """A clock that stands, so that nothing is ever due."""
+
+    def wall_s(self) -> float:
+        return 0.0
+
+    def monotonic_s(self) -> float:
+        return 0.0
+
+
 def main() -> None:
     """Record into a file as the first word says, and say on stdout what was appended, and when."""
     how, path, kind = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
     if how == "starved":
         resource.setrlimit(resource.RLIMIT_FSIZE, (600_000, 600_000))
-    with RecordingWriter(path, IDENTITY, find_type=lambda _: kind) as writer:
+    clock = StillClock() if how == "spilling" else None
+    with RecordingWriter(path, IDENTITY, clock=clock, find_type=lambda _: kind) as writer:
         if how == "spilling":
             _spill(writer)
         try:
@@ -42,7 +53,7 @@ def _spill(writer: RecordingWriter) -> None:
     writer.flush()
     writer._sqlite.execute("PRAGMA cache_size = 5")
     for tick in range(10, 60):
-        writer._content.append(make_sample(tick, 32)) if tick > 10 else writer.append(make_sample(tick, 32))
+        writer.append(make_sample(tick, 32))
     print("spilt", flush=True)
     signal.raise_signal(signal.SIGKILL)
 

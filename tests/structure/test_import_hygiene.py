@@ -91,6 +91,16 @@ def test_reports_of_a_node_load_no_screen_and_nothing_heavy(verb: str) -> None:
     assert imported & (SCREEN | RICH | HEAVY | BARE_NAMES | {"zmq"}) == set()
 
 
+def test_recording_a_node_loads_no_screen_and_nothing_heavy(private_environment: Path) -> None:
+    path = private_environment / "run.vscope"
+    _, imported = _run("record", "-o", str(path), "--duration", "0.1")
+    assert "vramscope.engine.recording.writer" in imported
+    assert imported & (SCREEN | RICH | HEAVY | BARE_NAMES | {"zmq"}) == set()
+    result, imported = _run("leak", "--input", str(path))
+    assert "sqlite3" in imported, result.stderr
+    assert imported & (SCREEN | RICH | HEAVY | BARE_NAMES | {"zmq", "pynvml", "psutil"}) == set()
+
+
 @pytest.mark.parametrize(
     "name", ["MemoryProfiler", "OOMDetector", "FragmentationAnalyzer", "MemoryLeakDetector"]
 )

@@ -1,0 +1,209 @@
+"""A recording in several files, so that none grows without bound and old ones can go."""
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from ..clock import Clock, SystemClock
+from ..errors import InputFileError
+from ..model import Assessment, Finding, Sample
+from ..readers.input_file import show_name
+from .contents import EventKind, RecordingIdentity
+from .recording import Recording
+from .writer import RecordingWriter
+
+KEEP_LOOK_S = 600.0
+"""How often old files are looked for."""
+_BESIDE = ("-wal", "-shm", "-journal")
+
+
+class RecordingSeries:
+    """Writes `run.vscope`, then `run.0001.vscope`, and so on; one file where it is not to rotate.
+
+    What is there already is continued: its newest file where it rotates, else the file itself. Each file but
+    the first begins with the findings that were open, so that it can be read alone.
+
+    Args:
+        path: The first file.
+        identity: Of what it is; `series` names the files that belong together.
+        rotate_bytes: Size at which the next file begins; None for never.
+        keep_s: Age of the newest sample at which a file of this series is deleted; None for never.
+        clock: Injected in tests.
+
+    Raises:
+        OutputFileError: A file cannot be written, or another process does.
+        InputFileError: A file is there and is no recording.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        identity: RecordingIdentity,
+        *,
+        rotate_bytes: int | None = None,
+        keep_s: float | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._path = path
+        self._rotate_bytes, self._keep_s = rotate_bytes, keep_s
+        self._clock = clock or SystemClock()
+        self._open_findings: dict[str, Finding] = {}
+        self._assessments: tuple[Assessment, ...] = ()
+        self._newest: dict[str, float] = {}
+        self._look_due_s = 0.0
+        self.notes: list[str] = []
+        """What was done with files, in sentences, for stderr."""
+        self.samples = self.device_samples = self.left_out = 0
+        """Added by this process; left out were samples that no file can hold."""
+        self.files = 0
+        """Files that were opened."""
+        self._closed_bytes = 0
+        number = max((number for number, _ in self._find_files()), default=0) if rotate_bytes else 0
+        self._writer = self._open(msgspec.structs.replace(identity, number=number))
+
+    @property
+    def path(self) -> Path:
+        """The file that is being written."""
+        return self._writer.path
+
+    @property
+    def identity(self) -> RecordingIdentity:
+        """Of what the present file is."""
+        return self._writer.identity
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of the file that is being written."""
+        return self._writer.size_bytes
+
+    @property
+    def written_bytes(self) -> int:
+        """Bytes by which the files have grown."""
+        return self._closed_bytes + max(0, self._writer.size_bytes - self._present_bytes)
+
+    def append(self, sample: Sample) -> None:
+        """Add a sample.
+
+        Raises:
+            OutputFileError: The disk is full or the file has gone; nothing more can be written.
+        """
+        before = self._writer.samples
+        self._writer.append(sample)
+        self._newest[sample.node] = sample.time_s
+        is_kept = self._writer.samples > before
+        self.samples += is_kept
+        self.left_out += not is_kept
+        self.device_samples += len(sample.devices) if is_kept else 0
+
+    def tell(
+        self, node: str, findings: Sequence[Finding], assessments: Sequence[Assessment] | None = None
+    ) -> None:
+        """Add what analyzers said after the newest sample of a node.
+
+        Raises:
+            OutputFileError: As `append`.
+        """
+        self._writer.tell(node, findings, assessments)
+        for finding in findings:
+            if finding.is_open:
+                self._open_findings[finding.id] = finding
+            else:
+                self._open_findings.pop(finding.id, None)
+        if assessments is not None:
+            self._assessments = tuple(assessments)
+
+    def add_event(self, kind: EventKind, text: str) -> None:
+        """Add what happened beside the samples.
+
+        Raises:
+            OutputFileError: As `append`.
+        """
+        self._writer.add_event(kind, text)
+
+    def flush(self) -> None:
+        """Commit what was added, and go on to the next file where this one is large enough.
+
+        Raises:
+            OutputFileError: As `append`.
+        """
+        self._writer.flush()
+        if self._rotate_bytes is not None and self._writer.size_bytes >= self._rotate_bytes:
+            self._rotate()
+        if self._keep_s is not None and self._clock.monotonic_s() >= self._look_due_s:
+            self._look_due_s = self._clock.monotonic_s() + KEEP_LOOK_S
+            self._delete_old(self._keep_s)
+
+    def close(self, reason: str) -> None:
+        """End the present file.
+
+        Args:
+            reason: Why the recording ends.
+
+        Raises:
+            OutputFileError: The disk is full; the file is closed and can be read nevertheless.
+        """
+        self._writer.close(reason)
+
+    def _open(self, identity: RecordingIdentity) -> RecordingWriter:
+        path = self._path_of(identity.number)
+        self._present_bytes = path.stat().st_size if path.is_file() else 0
+        writer = RecordingWriter(path, identity, clock=self._clock)
+        self.notes += writer.notes if not self.files else []
+        self.files += 1
+        return writer
+
+    def _rotate(self) -> None:
+        identity = self._writer.identity
+        after = msgspec.structs.replace(
+            identity, number=identity.number + 1, created_s=max(self._newest.values(), default=0.0)
+        )
+        following = self._path_of(after.number)
+        self._writer.close(f"goes on in {show_name(following)}")
+        self._closed_bytes = self.written_bytes
+        self.notes.append(f"{show_name(self._writer.path)} is full; recording into {show_name(following)}")
+        self._writer = self._open(after)
+        if self._open_findings or self._assessments:
+            findings = tuple(self._open_findings.values())
+            self._writer.tell(identity.node, findings, self._assessments)
+        self._look_due_s = 0.0
+
+    def _delete_old(self, keep_s: float) -> None:
+        """Delete files of this series whose newest sample is too old; never one of another."""
+        oldest_s = max(self._newest.values(), default=float("-inf")) - keep_s
+        for _, path in sorted(self._find_files()):
+            if path != self._writer.path and self._is_over(path, oldest_s):
+                path.unlink(missing_ok=True)
+                for beside in _BESIDE:
+                    path.with_name(path.name + beside).unlink(missing_ok=True)
+                self.notes.append(f"{show_name(path)} is older than what is kept, and was deleted")
+
+    def _is_over(self, path: Path, oldest_s: float) -> bool:
+        if path.is_symlink():
+            return False
+        try:
+            with Recording(path) as recording:
+                span, series = recording.span, recording.identity.series
+        except InputFileError:
+            return False  # none of ours, or damaged: a person shall look at it
+        return series == self._writer.identity.series != "" and span is not None and span[1] < oldest_s
+
+    def _path_of(self, number: int) -> Path:
+        if number == 0:
+            return self._path
+        return self._path.with_name(f"{self._path.stem}.{number:04d}{self._path.suffix}")
+
+    def _find_files(self) -> Iterator[tuple[int, Path]]:
+        """Yield the files that have names of this series, with their numbers."""
+        pattern = re.compile(f"{re.escape(self._path.stem)}\\.([0-9]{{4,9}}){re.escape(self._path.suffix)}")
+        if self._path.exists():
+            yield 0, self._path
+        try:
+            beside = list(self._path.parent.iterdir())
+        except OSError:
+            return
+        for path in beside:
+            match = pattern.fullmatch(path.name)
+            if match is not None:
+                yield int(match[1]), path

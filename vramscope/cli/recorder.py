@@ -1,0 +1,185 @@
+"""Records this node: from what an agent or the driver tells, into files, until it is told to end."""
+
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vramscope import __version__
+from vramscope.engine.bus.lock import is_hub_alive
+from vramscope.engine.errors import VramscopeError
+from vramscope.engine.model import Sample
+from vramscope.engine.paths import locate_runtime_folder
+from vramscope.engine.readers.input_file import show_path
+from vramscope.engine.recording import RecordingIdentity
+from vramscope.engine.recording.follower import NodeFollower
+from vramscope.engine.recording.series import RecordingSeries
+from vramscope.engine.sampling.node import node_name
+from vramscope.engine.units import format_age, format_bytes
+
+from .diagnostics import complain
+from .local_node import DRIVER_SILENT, EXIT_DRIVER_SILENT
+from .suite.interruption import Interruption
+
+if TYPE_CHECKING:
+    from vramscope.engine.settings import Settings
+
+PROGRAM = "vramscope record"
+TURN_S = 0.25
+"""How soon Ctrl-C is noticed, and how long what was heard waits to be committed."""
+FIRST_WITHIN_S = 6.0
+"""A recording that is over sooner than the driver answers waits this long for its first sample."""
+PROGRESS_S = 1.0
+RATIO_FROM_SAMPLES = 10_000
+"""Samples of devices from which it is told how many bytes each takes."""
+_CLEAR = "\r\x1b[K"
+
+
+class Recorder:
+    """Hands what a node tells to a series of files.
+
+    Args:
+        path: The first file.
+        settings: Settings of this run.
+        rotate_bytes: Size at which the next file begins; None for never.
+        keep_s: Age at which a file of the series is deleted; None for never.
+
+    Raises:
+        OutputFileError: The file cannot be written.
+        InputFileError: The file is there and is no recording.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        settings: "Settings",
+        *,
+        rotate_bytes: int | None = None,
+        keep_s: float | None = None,
+    ) -> None:
+        # The file first: what is wrong with it is told before anything is sampled.
+        identity = _identify(settings)
+        self._series = RecordingSeries(path, identity, rotate_bytes=rotate_bytes, keep_s=keep_s)
+        self._follower = NodeFollower(
+            interval_s=settings.interval_s, memory_interval_s=settings.memory_interval_s
+        )
+        self._node = identity.node
+        self._told: list[int] = [0, 0]
+        self._is_terminal = sys.stderr.isatty()
+        self._started_s = time.monotonic()
+        self._progress_due_s = self._started_s + PROGRESS_S
+
+    @property
+    def has_held_calls(self) -> bool:
+        """Whether a driver call has not returned; the process must then end with `os._exit`."""
+        return self._follower.has_held_calls
+
+    def run(self, duration_s: float | None) -> int:
+        """Record until the time is up, Ctrl-C or SIGTERM, and say what was; return the exit code.
+
+        Args:
+            duration_s: How long; None for until it is told to end.
+
+        Raises:
+            OutputFileError: The disk is full; what was recorded until then can be read.
+        """
+        complain(f"recording into {show_path(self._series.path)}; Ctrl-C ends it", program=PROGRAM)
+        reason = "it failed"
+        try:
+            with Interruption() as interruption:
+                reason = self._follow(interruption, duration_s)
+        finally:
+            self._follower.close()
+            self._end(reason)
+        return self._choose_code()
+
+    def _follow(self, interruption: Interruption, duration_s: float | None) -> str:
+        """Record and return why that ended."""
+        while not interruption.is_asked:
+            passed_s = time.monotonic() - self._started_s
+            is_up = duration_s is not None and passed_s >= duration_s
+            if is_up and (self._series.samples or passed_s >= FIRST_WITHIN_S):
+                return "the time is up"
+            left_s = TURN_S if duration_s is None or is_up else duration_s - passed_s
+            for heard in self._follower.hear(min(TURN_S, left_s)):
+                if isinstance(heard, Sample):
+                    self._node = heard.node
+                    self._series.append(heard)
+                else:
+                    self._series.tell(self._node, heard.findings, heard.assessments)
+            self._tell_changes()
+            self._series.flush()
+            self._show_progress(passed_s)
+        return "it was told to end"
+
+    def _end(self, reason: str) -> None:
+        """Close the file and say what is in it, whatever happened before."""
+        try:
+            self._series.close(reason)
+        finally:
+            self._clear_progress()
+            self._tell_changes(has_file=False)
+            complain(self._summarize(), program=PROGRAM)
+
+    def _summarize(self) -> str:
+        series = self._series
+        files = "" if series.files == 1 else f" and {series.files - 1:,} before it"
+        left_out = f"; samples that no file can hold: {series.left_out:,}" if series.left_out else ""
+        # The tables of a file that has only begun are more than what is in them.
+        is_telling = series.device_samples >= RATIO_FROM_SAMPLES and series.written_bytes > 0
+        each = f", {series.written_bytes / series.device_samples:.1f} bytes each" if is_telling else ""
+        return (
+            f"{series.samples:,} samples, {series.device_samples:,} of devices{each}; "
+            f"{format_bytes(series.size_bytes)} in {show_path(series.path)}{files}{left_out}"
+        )
+
+    def _choose_code(self) -> int:
+        """Return 0 where a device or a training process was seen, else the code of why there was none."""
+        if self._follower.has_devices:
+            return 0
+        failures: list[VramscopeError] = list(self._follower.failures)
+        for sentence in [str(it) for it in failures] or [DRIVER_SILENT]:
+            complain(sentence, program=PROGRAM)
+        return failures[0].exit_code if failures else EXIT_DRIVER_SILENT
+
+    def _tell_changes(self, *, has_file: bool = True) -> None:
+        """Say on stderr what has changed about the source and the files; the first also into the file."""
+        sources, files = self._follower.sentences, self._series.notes
+        new_sources, new_files = sources[self._told[0] :], files[self._told[1] :]
+        self._told = [len(sources), len(files)]
+        for sentence in (*new_sources, *new_files):
+            self._clear_progress()
+            complain(sentence, program=PROGRAM)
+        for sentence in new_sources if has_file else ():
+            self._series.add_event("source_changed", sentence)
+
+    def _show_progress(self, passed_s: float) -> None:
+        if not self._is_terminal or time.monotonic() < self._progress_due_s:
+            return
+        self._progress_due_s = time.monotonic() + PROGRESS_S
+        line = (
+            f"{PROGRAM}: {format_age(passed_s)}, {self._series.samples:,} samples, "
+            f"{format_bytes(self._series.size_bytes)}"
+        )
+        columns = shutil.get_terminal_size().columns
+        sys.stderr.write(f"{_CLEAR}{line[: max(1, columns - 1)]}")
+        sys.stderr.flush()
+
+    def _clear_progress(self) -> None:
+        if self._is_terminal:
+            sys.stderr.write(_CLEAR)
+            sys.stderr.flush()
+
+
+def _identify(settings: "Settings") -> RecordingIdentity:
+    is_own = not is_hub_alive(locate_runtime_folder())
+    return RecordingIdentity(
+        node_name(),
+        time.time(),
+        __version__,
+        interval_s=settings.interval_s if is_own else None,
+        memory_interval_s=settings.memory_interval_s if is_own else None,
+        series=os.urandom(8).hex(),
+    )
