@@ -3,26 +3,37 @@
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
 
-from .rate import estimate_rate
+from .rate import fit_line
 
-KEPT = 16
-LEAST_EVENTS, LEAST_TREND = 2, 5
-"""Times that reserved bytes grew before they tell anything, and before they tell a trend."""
-SEGMENT_SHARE = 0.002
-"""Share of the limit below which segments are too small to strand much."""
-MOST_TREND = 1.5
-"""Bytes that can be lost for each byte by which peaks rise."""
-SPLIT_SHARE = 0.5
-"""Share of the free blocks beside live ones that is taken for lost where nothing better is known."""
-UNSEEN_DOUBT, LOST_DOUBT = 0.02, 0.2
-"""Standard errors: as a share of the limit where reserved bytes did not grow, and else of what is lost."""
-LEAST_DOUBT = 0.008
+KEPT = 32
+"""Moments at which reserved bytes grew that are kept; of twice as many every other is left out."""
+FALLEN_SHARE = 0.995
+"""Share of what was reserved below which it was given back, and not merely turned over."""
+LEAST_DOUBT = 0.006
 """Share of the limit by which it is always in doubt: the last segment, and what else takes memory."""
-DOUBTED_SHARE = 0.02
-"""Share of the limit up to which what could not be used may well be of use at the limit."""
+UNSEEN_DOUBT = 0.02
+"""The same where reserved bytes have not grown since the onset."""
+FALLS_KEPT = 9
+OFTEN_WITHIN, OFTEN_LOST = 150, 0.06
+"""Readings within which the cache is given back so often when every step is new to it, and the share of the
+limit that such steps cannot use beside what they hold."""
+PEAK_DOUBT = 0.04
+"""Standard error of how high growing peaks can go, as a share of the limit."""
+LEAST_POINTS, MOST_POINTS, CLEAR, MOST_SLOPE = 6, 24, 3.0, 1.5
+"""Moments on which a trend of what is lost rests, standard errors by which it must be clear, and its most."""
+SLOPE_DOUBT = 0.5
+"""Standard error of what will be lost more until then, as a share."""
+SMOOTHED = 5
+"""Newest moments whose median counts: what grows in stairs stands now above, now below its line."""
+LOST_DOUBT, SPLIT_DOUBT, GUESSED_DOUBT = 0.06, 0.35, 0.45
+"""Standard errors, as shares of what is lost by alike steps, of free blocks that are counted, and of what is
+held above the peak where it has to be guessed."""
+KEPT_DOUBT = 0.25
+"""The same of what is held above the peak and not counted as lost, where steps differ."""
 
 
 class Usable(NamedTuple):
@@ -33,34 +44,52 @@ class Usable(NamedTuple):
     """Standard error of that."""
 
 
-class _Growth(NamedTuple):
+class _Reading(NamedTuple):
     time_s: float
-    before_bytes: int
-    """What was held, and was not enough."""
-    segment_bytes: int
+    reserved_bytes: int
+    """What was held; of a moment at which it grew, what was held before and was not enough."""
+    split_bytes: int
 
 
 class UsableLimit:
-    """Learns from the moments at which reserved bytes grew how much of them could not be used.
+    """Learns from what is held above the peaks of steps how much of it will be of no use at the limit.
 
-    An allocator takes another segment when no free block is large enough for a request. What it held then
-    above its live bytes was of no use to it, and will be of none at the limit, where the last segment must
-    fit as a whole. A cache that is larger than the peaks and does not grow says little: much of it may be
-    usable, but for free blocks beside live ones (`inactive_split_bytes`).
+    An allocator takes another segment when no free block is large enough. What it held then above its live
+    bytes was of no use; at the limit it gives back the segments in which nothing lives, so that of that
+    excess only what is free beside live blocks (`inactive_split_bytes` between steps) is lost. Where nobody
+    counts it: steps that are all alike take from a cache that fits them, so that all of the excess is lost;
+    of steps that differ, what is left of it after the cache was given back, and before that, what it grew.
     """
 
     def __init__(self) -> None:
-        self._reserved = 0
-        self._split = 0
-        self._growths: deque[_Growth] = deque(maxlen=KEPT)
+        self._newest = _Reading(0.0, 0, 0)
+        self._count = 0
+        self._falls: deque[_Reading] = deque(maxlen=FALLS_KEPT)
+        self._fallen_at: deque[int] = deque(maxlen=FALLS_KEPT)
+        self._growths: list[_Reading] = []
 
     def observe(self, time_s: float, reserved_bytes: int, split_bytes: int) -> None:
         """Take one reading of what is held, and of what is free beside live blocks; 0 where unknown."""
-        if reserved_bytes > self._reserved > 0:
-            self._growths.append(_Growth(time_s, self._reserved, reserved_bytes - self._reserved))
-        self._reserved, self._split = reserved_bytes, split_bytes
+        before = self._newest.reserved_bytes
+        self._count += 1
+        if reserved_bytes > before > 0:
+            self._growths.append(_Reading(time_s, before, self._newest.split_bytes))
+        elif reserved_bytes < FALLEN_SHARE * before:
+            self._falls.append(_Reading(time_s, reserved_bytes, split_bytes))
+            self._fallen_at.append(self._count)
+            self._growths.clear()
+        if len(self._growths) == 2 * KEPT:
+            del self._growths[1::2]
+        self._newest = _Reading(time_s, reserved_bytes, split_bytes)
 
-    def of(self, limit_bytes: int, since_s: float, now_s: float, peak_at: Callable[[float], float]) -> Usable:
+    def of(
+        self,
+        limit_bytes: int,
+        since_s: float,
+        now_s: float,
+        peak_at: Callable[[float], float],
+        likeness: float,
+    ) -> Usable:
         """Return how high live bytes can really go under a limit.
 
         Args:
@@ -68,38 +97,64 @@ class UsableLimit:
             since_s: From when on reserved bytes tell of the growth in question.
             now_s: The present.
             peak_at: The peak of steps at a moment, in bytes.
+            likeness: How far steps are alike in what they take, from 0 to 1.
         """
-        if not self._reserved:
+        if not self._newest.reserved_bytes:
             return Usable(limit_bytes, LEAST_DOUBT * limit_bytes)
-        seen = [growth for growth in self._growths if growth.time_s >= since_s]
-        if len(seen) < LEAST_EVENTS:
-            lost = SPLIT_SHARE * self._split
-            return Usable(int(limit_bytes - lost), UNSEEN_DOUBT * limit_bytes + lost / 2)
-        segment = median([growth.segment_bytes for growth in seen])
-        room = max(0, limit_bytes - self._reserved)
-        limit = limit_bytes - int(room % segment)
-        past = [(peak_at(growth.time_s), growth.before_bytes) for growth in seen]
-        hard = _extrapolate(limit, past, (peak_at(now_s), self._reserved))
-        lost = max(0.0, limit - hard)
-        weight = lost**3 / (lost**3 + (DOUBTED_SHARE * limit) ** 3)
-        weight *= min(1.0, segment / (SEGMENT_SHARE * limit))
-        doubt = math.hypot(LOST_DOUBT * lost, (limit_bytes - limit) / 8, LEAST_DOUBT * limit_bytes)
-        return Usable(int(limit - weight * lost), doubt)
+        readings = [reading for reading in self._growths if reading.time_s >= since_s]
+        readings.append(self._newest._replace(time_s=now_s))
+        peaks = [peak_at(reading.time_s) for reading in readings]
+        excess = [max(0.0, it.reserved_bytes - peak) for it, peak in zip(readings, peaks, strict=True)]
+        if self._newest.split_bytes:
+            held = excess[-1]
+            excess = [min(rest, float(it.split_bytes)) for it, rest in zip(readings, excess, strict=True)]
+            lost = likeness * excess[-1] + (1 - likeness) * median(excess[-SMOOTHED:])
+            sure = (1 + likeness) / 2
+            doubt = math.hypot(SPLIT_DOUBT * lost, (1 - likeness) * KEPT_DOUBT * (held - lost))
+        else:
+            (lost, doubt), sure = self._guess(excess, likeness), likeness
+        slope = sure * _slope_of(list(zip(peaks, excess, strict=True)))
+        more = max(0.0, limit_bytes - lost - peaks[-1]) * slope / (1 + slope)
+        least = (LEAST_DOUBT if len(readings) > 1 else UNSEEN_DOUBT) * limit_bytes
+        return Usable(int(limit_bytes - lost - more), math.hypot(doubt, more * SLOPE_DOUBT, least))
+
+    def of_peaks(self, limit_bytes: int, since_s: float, peak_at: Callable[[float], float]) -> Usable:
+        """Return how high peaks can really go that grow over a floor which stands.
+
+        Nothing is pinned then; but blocks that served shorter steps do not serve longer ones. What was still
+        held when the cache had been given back is the least that such a step needs. Where the cache is given
+        back all the time every step is new to it, and the largest request needs a segment of its own.
+
+        Args:
+            limit_bytes: Most that can be reserved.
+            since_s: From when on reserved bytes tell of the growth in question.
+            peak_at: The peak of steps at a moment, in bytes.
+        """
+        rests = [fall.reserved_bytes - peak_at(fall.time_s) for fall in self._falls if fall.time_s >= since_s]
+        if not rests:
+            return Usable(limit_bytes, PEAK_DOUBT * limit_bytes)
+        is_often = len(rests) == FALLS_KEPT and self._count - self._fallen_at[0] <= OFTEN_WITHIN
+        lost = median(rests) + OFTEN_LOST * limit_bytes if is_often else min(rests)
+        return Usable(int(limit_bytes - max(0.0, lost)), PEAK_DOUBT * limit_bytes)
+
+    def _guess(self, excess: Sequence[float], likeness: float) -> tuple[float, float]:
+        """Return what is lost, and its error, where only what is reserved is known.
+
+        Args:
+            excess: What was held above the peak where it was not enough, and at last what is held so now.
+            likeness: How far steps are alike.
+        """
+        present, least = excess[-1], min(excess)
+        alike = min(excess[-2:]) if len(excess) > 1 else 0.0
+        unlike = least if self._falls else present - least
+        lost = likeness * alike + (1 - likeness) * unlike
+        return lost, math.hypot(likeness * LOST_DOUBT * alike, (1 - likeness) * GUESSED_DOUBT * present)
 
 
-def _extrapolate(limit: float, past: Sequence[tuple[float, int]], present: tuple[float, int]) -> float:
-    """Return the peak at which what is lost beside it reaches a limit, as a line through the past has it.
-
-    Args:
-        limit: Most that can be reserved.
-        past: Peaks, and reserved bytes that were not enough for them.
-        present: The peak, and reserved bytes that are enough for it: no more than their rest is lost.
-    """
-    lost = [max(0.0, reserved - peak) for peak, reserved in past]
-    peaks = [peak for peak, _ in past]
-    slope = 0.0
-    if len(past) >= LEAST_TREND and peaks[-1] > peaks[0]:
-        slope = min(max(estimate_rate(list(zip(peaks, lost, strict=True))), 0.0), MOST_TREND)
-    at_zero = median([loss - slope * peak for loss, peak in zip(lost, peaks, strict=True)])
-    at_zero = min(at_zero, present[1] - present[0] - slope * present[0])
-    return (limit - at_zero) / (1 + slope)
+def _slope_of(points: Sequence[tuple[float, float]]) -> float:
+    """Return by how much more is lost for each byte by which peaks rise; 0 where that is not clear."""
+    rising = [point for before, point in pairwise(points) if point[0] > before[0]]
+    if len(rising) < LEAST_POINTS:
+        return 0.0
+    line = fit_line(rising[-MOST_POINTS:])
+    return min(line.bytes_per_s, MOST_SLOPE) if line.bytes_per_s > CLEAR * line.error else 0.0

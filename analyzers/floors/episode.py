@@ -35,6 +35,8 @@ class Episode(NamedTuple):
     bytes_per_s: float
     is_peak: bool = False
     """Whether it is peaks that grow, above a floor that stands."""
+    is_believed: bool = True
+    """Whether it is taken to go on; longer sequences and larger batches mostly end at a length that fits."""
 
 
 class GrowthTrack:
@@ -75,29 +77,42 @@ class GrowthTrack:
             self._follow(episode, beat.time_s)
         if episode is None or episode.is_peak:
             self._begin(growths)
-        if self.episode is None and self._has_peaks:
-            self._begin(
-                [self._judge_peaks(level, is_pressed=is_pressed) for level in range(self.completed)],
-                is_peak=True,
-            )
+        if self._has_peaks and (self.episode is None or not self.episode.is_believed):
+            self._begin_peaks(is_pressed=is_pressed)
 
-    def _judge_peaks(self, level: int, *, is_pressed: bool) -> Growth | None:
-        growth = self.floors.judge_peaks(level, is_pressed=is_pressed)
-        if growth is None or growth.share < (PRESSED_SHARE if is_pressed else PEAK_SHARE):
-            return None
-        is_near = growth.headroom_bytes < PEAK_S * growth.bytes_per_s and growth.window_s >= PEAK_LEAST_S
-        return growth if is_pressed or is_near else None
+    def _begin_peaks(self, *, is_pressed: bool) -> None:
+        """Begin with growth of peaks; or believe in it, once the end is near."""
+        for level in range(self.completed):
+            growth = self.floors.judge_peaks(level, is_pressed=True)
+            if growth is None:
+                continue
+            proof = growth if is_pressed else self.floors.judge_peaks(level, is_pressed=False)
+            is_believed = proof is not None and _is_near(proof, is_pressed=is_pressed)
+            if self.episode is None or is_believed:
+                self._begin_with(level, growth, is_peak=True, is_believed=is_believed)
+                return
 
-    def _begin(self, growths: Sequence[Growth | None], *, is_peak: bool = False) -> None:
+    def _begin(self, growths: Sequence[Growth | None]) -> None:
         for level, growth in enumerate(growths):
             if growth is not None:
-                first = growth.blocks[0]
-                self._level = level
-                self.episode = Episode(
-                    first.end_s, first.low, first.last_step, growth.window_s, growth.bytes_per_s, is_peak
-                )
-                self.line = self._fit_line(self.episode)
+                self._begin_with(level, growth)
                 return
+
+    def _begin_with(
+        self, level: int, growth: Growth, *, is_peak: bool = False, is_believed: bool = True
+    ) -> None:
+        first = growth.blocks[0]
+        self._level = level
+        self.episode = Episode(
+            first.end_s,
+            first.low,
+            first.last_step,
+            growth.window_s,
+            growth.bytes_per_s,
+            is_peak,
+            is_believed,
+        )
+        self.line = self._fit_line(self.episode)
 
     def _fit_line(self, episode: Episode) -> Line | None:
         finest = max(0, self._level - FRESHNESS)
@@ -138,3 +153,11 @@ class GrowthTrack:
     def _end(self, because: str) -> None:
         if self.episode is not None:
             self.episode, self.line, self.ended_because = None, None, because
+
+
+def _is_near(growth: Growth, *, is_pressed: bool) -> bool:
+    """Return whether growth of peaks is near its end, or the device refuses memory already."""
+    if growth.share < (PRESSED_SHARE if is_pressed else PEAK_SHARE):
+        return False
+    is_near = growth.headroom_bytes < PEAK_S * growth.bytes_per_s and growth.window_s >= PEAK_LEAST_S
+    return is_pressed or is_near

@@ -19,7 +19,7 @@ WINDOWS = (8, 11, 15)
 """Blocks that are looked at: three lengths a scale, so that evidence need not wait for its next doubling."""
 PHI = 0.1
 """Share of the headroom that must have been consumed: no forecast beyond 10 times the evidence."""
-PHI_LASTING_S = 900.0
+PHI_LASTING_S = 2400.0
 """Evidence of more than this many seconds needs a smaller share: that much less growth of an hour counts."""
 PHI_LEAST = 0.004
 LEAST_RISES = 5 / 7

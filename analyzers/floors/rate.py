@@ -2,22 +2,44 @@
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
 
+PARTS = 3
+LEAST_CURVED = 12
+"""Points from which on a line may be curved."""
+CLEAR = 5.0
+"""Standard errors by which a line must be curved."""
+LEAST_EVEN = 0.15
+"""Of how much the slope rises from third to third: the smaller of both as a share of the larger, at least."""
+BEND_DOUBT = 0.3
+"""Standard error of a bend, as a share, beside what the scatter says: growth seldom is a parabola."""
+CLOSER = 0.75
+"""Scatter about the parabola, as a share of that about the line, up to which it is the better of the two."""
+
 
 class Line(NamedTuple):
-    """A straight line through floors."""
+    """A line through floors: straight, or curved where they grow faster and faster."""
 
     bytes_per_s: float
+    """Its slope at `at_s`."""
     error: float
     """Standard error of the slope."""
     at_s: float
     at_bytes: float
+    bend: float = 0.0
+    """By how much the slope rises a second, in bytes/s²."""
+    bend_error: float = 0.0
 
     def level_at(self, time_s: float) -> float:
         """Return where it stands at a moment, in bytes."""
-        return self.at_bytes + self.bytes_per_s * (time_s - self.at_s)
+        passed_s = time_s - self.at_s
+        return self.at_bytes + self.bytes_per_s * passed_s + self.bend * passed_s**2 / 2
+
+    def slope_at(self, time_s: float) -> float:
+        """Return how steep it is at a moment, in bytes/s."""
+        return self.bytes_per_s + self.bend * (time_s - self.at_s)
 
 
 def fit_line(points: Sequence[tuple[float, float]]) -> Line:
@@ -36,6 +58,54 @@ def fit_line(points: Sequence[tuple[float, float]]) -> Line:
     scatter = 1.4826 * median([abs(rest - at_bytes) for rest in rests])
     spread = math.sqrt(sum([(time_s - middle_s) ** 2 for time_s, _ in points]))
     return Line(slope, scatter / spread / 0.95, middle_s, at_bytes)
+
+
+def fit_curve(points: Sequence[tuple[float, float]]) -> Line:
+    """Return a line through points; a parabola where they clearly become steeper and steeper.
+
+    Floors that begin to grow within the first third are no curve: its slope is less, and the others agree.
+
+    Args:
+        points: Seconds and bytes of each, at least two, seconds rising.
+    """
+    straight = fit_line(points)
+    if len(points) < LEAST_CURVED:
+        return straight
+    bend, error = _find_bend(points)
+    if bend <= 0:
+        return straight
+    end_s = points[-1][0]
+    line = fit_line([(at_s, level - bend * (at_s - end_s) ** 2 / 2) for at_s, level in points])
+    curve = Line(line.bytes_per_s, line.error, end_s, line.level_at(end_s), bend, error)
+    return curve if _scatter_about(curve, points) <= CLOSER * _scatter_about(straight, points) else straight
+
+
+def _find_bend(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Return by how much the slope rises, and the standard error, in bytes/s²; 0 where that is not clear.
+
+    One leap alone, as where growth begins within the points, is no steepening. What the newest third shows
+    counts as much as the whole.
+    """
+    size = len(points) // PARTS
+    parts = [fit_line(part) for part in (points[:size], points[size:-size], points[-size:])]
+    first, second = (after.bytes_per_s - before.bytes_per_s for before, after in pairwise(parts))
+    error = math.hypot(parts[0].error, parts[2].error)
+    if first + second <= CLEAR * error or min(first, second) < LEAST_EVEN * max(first, second):
+        return 0.0, 0.0
+    apart_s = parts[2].at_s - parts[0].at_s
+    newest = second / (parts[2].at_s - parts[1].at_s)
+    bend = ((first + second) / apart_s + newest) / 2
+    return bend, math.hypot(error / apart_s, BEND_DOUBT * bend)
+
+
+def _scatter_about(line: Line, points: Sequence[tuple[float, float]]) -> float:
+    return median([abs(level - line.level_at(at_s)) for at_s, level in points])
+
+
+def _rise_between(before: Line, after: Line) -> tuple[float, float]:
+    """Return by how much the slope rises a second from one line to the next, and the standard error."""
+    apart_s = after.at_s - before.at_s
+    return (after.bytes_per_s - before.bytes_per_s) / apart_s, math.hypot(before.error, after.error) / apart_s
 
 
 def estimate_rate(points: Sequence[tuple[float, float]]) -> float:

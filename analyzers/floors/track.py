@@ -7,7 +7,7 @@ from .beat import Beat
 from .blocks import KEPT, Block, BlockPyramid, turn_over
 from .growth import PHI_LEAST, WINDOWS, Growth, judge_growth
 from .phase import RECENT, is_locked
-from .rate import Line, fit_line
+from .rate import Line, fit_curve
 
 WINDOW = WINDOWS[0]
 
@@ -137,7 +137,7 @@ class FloorTrack:
         points = [(block.low_s, float(block.low - sign * abs(block.blur))) for block in blocks]
         if len(points) < LEAST_POINTS:
             return None
-        return fit_line(points[:: -(-len(points) // MOST_POINTS)])
+        return fit_curve(points[:: -(-len(points) // MOST_POINTS)])
 
     def floor_before(self, time_s: float) -> Block | None:
         """Return the newest block that had ended by a moment; None where none is kept."""

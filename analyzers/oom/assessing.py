@@ -44,7 +44,7 @@ def assess_forecast(subject: Subject, watch: Watch, forecast: Forecast) -> Asses
         device=None if device is None else device.label,
         time_s=subject.sample.time_s,
         level=grade_assessment(forecast),
-        reason=_explain(forecast, watched_s),
+        reason=_explain(watch, forecast, watched_s),
         pid=None if rank is None else rank.pid,
         started_s=None if rank is None else rank.started_s,
         rank=None if rank is None or rank.coordinates is None else rank.coordinates.rank,
@@ -88,7 +88,10 @@ def _differ(before: float | None, after: float | None) -> bool:
     return abs(after - before) > SEEN_SHARE * abs(before)
 
 
-def _explain(forecast: Forecast, watched_s: float) -> str:
+def _explain(watch: Watch, forecast: Forecast, watched_s: float) -> str:
+    episode = watch.growth.episode
+    if forecast.middle_s is not None and episode is not None and episode.is_peak:
+        return "its peaks grow" if episode.is_believed else "its peaks grow, as far as is known up to a bound"
     if forecast.middle_s is not None:
         return "its floor grows"
     if forecast.probability > SEEN_PROBABILITY:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..floors.rate import Line
-from .hazard import find_passage, sum_hazard
+from .hazard import Passage, Reach, find_passage, sum_hazard
 from .tail import probability_ahead
 
 HORIZON_S = 600.0
@@ -17,6 +17,8 @@ Z80 = 1.2816
 """Standard errors to either side that hold 80 % of a normal distribution."""
 RETRIED, PRESSED = 0.1, 0.6
 """Least probability where the device refused memory of late, and where it does so while peaks grow."""
+PEAK_BELIEF = 0.25
+"""Probability that peaks go on growing where nothing but their growth says so."""
 STANDING_DOUBT = 0.04
 """Growth this small a share of the headroom would be believed as often as not."""
 
@@ -29,8 +31,10 @@ class Situation(NamedTuple):
     limit_doubt_bytes: float
     """Standard error of the limit."""
     floor_bytes: float
-    amplitudes: Sequence[float]
-    """What recent rounds took above their floor, falling; a round is a step, or a few samples."""
+    amplitudes: Sequence[Reach]
+    """What rounds took above a floor that grows, falling; a round is a step, or a few samples."""
+    recent: Sequence[float]
+    """What recent rounds took above the floor as it stands, falling."""
     round_s: float
     steps_per_round: float | None
     line: Line | None
@@ -41,6 +45,8 @@ class Situation(NamedTuple):
     """Whether the device refused the allocator memory of late."""
     is_pressed: bool
     """Whether peaks grow while it does so again and again: how high they can go is then not known."""
+    is_believed: bool = True
+    """Whether growth is taken to go on, if it is growth of peaks."""
 
 
 class Forecast(NamedTuple):
@@ -64,29 +70,52 @@ def make_forecast(now: Situation) -> Forecast:
     """Return what is foreseen from a situation."""
     line = now.line
     room = now.limit_bytes - now.floor_bytes
-    if line is None or line.bytes_per_s <= 0:
+    if line is None or line.slope_at(now.time_s) <= 0:
         return _forecast_tail(now, room)
-    rise = line.bytes_per_s * now.round_s
-    error = math.hypot(line.error / line.bytes_per_s, LEAST_ERROR)
-    middle = find_passage(now.amplitudes, room, rise)
-    spread = Z80 * math.hypot(error * middle.middle, now.limit_doubt_bytes / rise)
-    low = middle.middle - math.hypot(middle.middle - middle.low, spread)
-    high = middle.middle + math.hypot(middle.high - middle.middle, spread)
-    belief = now.share / (now.share + STANDING_DOUBT)
+    rate = line.slope_at(now.time_s)
+    rise, error = rate * now.round_s, math.hypot(line.error / rate, LEAST_ERROR)
+    passage = find_passage(now.amplitudes, room, rise)
+    belief = now.share / (now.share + STANDING_DOUBT) if now.is_believed else PEAK_BELIEF
     rooms = [room + z * math.hypot(now.limit_doubt_bytes, error * max(0.0, room)) for z in (-Z80, 0.0, Z80)]
-    within = _average(now, rooms, rise, HORIZON_S / now.round_s)
+    within = _average(now, rooms, rise, _stretch(line, rate, HORIZON_S) / now.round_s)
     steps = None
     if now.steps_per_round:
-        steps = belief * _average(now, rooms, rise, STEPS_AHEAD / now.steps_per_round)
+        ahead_s = STEPS_AHEAD / now.steps_per_round * now.round_s
+        steps = belief * _average(now, rooms, rise, _stretch(line, rate, ahead_s) / now.round_s)
+    low_s, middle_s, high_s = _find_times(now, line, rate, error, passage)
     return Forecast(
         probability=max(belief * within, _alarm(now)),
         within_steps=steps,
-        low_s=max(0.0, low) * now.round_s,
-        middle_s=max(0.0, middle.middle) * now.round_s,
-        high_s=max(0.0, high) * now.round_s,
+        low_s=low_s,
+        middle_s=middle_s,
+        high_s=high_s,
         belief=belief,
         is_pressed=now.is_pressed,
     )
+
+
+def _find_times(
+    now: Situation, line: Line, rate: float, error: float, passage: Passage
+) -> tuple[float, float, float]:
+    """Return the 10 %, 50 % and 90 % quantiles of the time to the error, in seconds."""
+    low, middle, high = [max(0.0, rounds) * now.round_s for rounds in passage]
+    spread = Z80 * math.hypot(error * middle, now.limit_doubt_bytes / rate)
+    low, high = middle - math.hypot(middle - low, spread), middle + math.hypot(high - middle, spread)
+    bends = [line.bend + z * line.bend_error for z in (Z80, 0.0, -Z80)] if line.bend else [0.0, 0.0, 0.0]
+    times = [_shorten(bend, rate, max(0.0, at)) for bend, at in zip(bends, (low, middle, high), strict=True)]
+    return times[0], times[1], times[2]
+
+
+def _shorten(bend: float, rate: float, straight_s: float) -> float:
+    """Return how long growth takes that would take so long at its present rate, while it becomes faster."""
+    if bend <= 0.0:
+        return straight_s
+    return (math.sqrt(rate**2 + 2 * bend * rate * straight_s) - rate) / bend
+
+
+def _stretch(line: Line, rate: float, seconds: float) -> float:
+    """Return how long growth would take at its present rate for what it does in so long."""
+    return seconds + line.bend * seconds**2 / 2 / rate
 
 
 def _average(now: Situation, rooms: Sequence[float], rise: float, rounds: float) -> float:
@@ -101,8 +130,8 @@ def _alarm(now: Situation) -> float:
 
 
 def _forecast_tail(now: Situation, room: float) -> Forecast:
-    probability = probability_ahead(now.amplitudes, room, HORIZON_S / now.round_s)
+    probability = probability_ahead(now.recent, room, HORIZON_S / now.round_s)
     steps = None
     if now.steps_per_round:
-        steps = probability_ahead(now.amplitudes, room, STEPS_AHEAD / now.steps_per_round)
+        steps = probability_ahead(now.recent, room, STEPS_AHEAD / now.steps_per_round)
     return Forecast(max(probability, _alarm(now)), steps)

@@ -12,6 +12,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 
+class Reach(NamedTuple):
+    """How far some rounds reached above their floor."""
+
+    bytes: float
+    rounds: float
+
+
 class Passage(NamedTuple):
     """Rounds until the first passage."""
 
@@ -22,30 +29,31 @@ class Passage(NamedTuple):
     """90 % quantile."""
 
 
-def find_passage(amplitudes: Sequence[float], room: float, rise: float) -> Passage:
+def find_passage(amplitudes: Sequence[Reach], room: float, rise: float) -> Passage:
     """Return quantiles of the rounds until a step finds no room.
 
     Args:
-        amplitudes: What recent rounds took above their floor, in bytes, falling.
+        amplitudes: What rounds took above their floor, falling.
         room: Capacity less the floor now, in bytes.
         rise: Bytes by which the floor rises a round, above 0.
     """
-    found = [_walk(amplitudes, room, rise, -math.log(1 - share)) for share in (0.1, 0.5, 0.9)]
+    total = sum([reach.rounds for reach in amplitudes])
+    found = [_walk(amplitudes, total, room, rise, -math.log(1 - share)) for share in (0.1, 0.5, 0.9)]
     return Passage(*found)
 
 
-def _walk(amplitudes: Sequence[float], room: float, rise: float, target: float) -> float:
+def _walk(amplitudes: Sequence[Reach], total: float, room: float, rise: float, target: float) -> float:
     """Return the rounds after which the hazards sum up to a target."""
-    count = len(amplitudes)
-    gathered = 0.0
-    for rank in range(1, count + 1):
-        top = min(room, amplitudes[rank - 1])
-        bottom = min(room, amplitudes[rank]) if rank < count else -math.inf
+    gathered = seen = 0.0
+    for at, reach in enumerate(amplitudes, 1):
+        seen += reach.rounds
+        top = min(room, reach.bytes)
+        if at == len(amplitudes):
+            return (room - top) / rise
+        bottom = min(room, amplitudes[at].bytes)
         if top == bottom:
             continue
-        if rank == count:
-            return (room - top) / rise
-        hazard = -math.log1p(-rank / count)
+        hazard = -math.log1p(-seen / total)
         width = (target - gathered) * rise / hazard
         if width <= top - bottom:
             return (room - top + width) / rise
@@ -53,16 +61,17 @@ def _walk(amplitudes: Sequence[float], room: float, rise: float, target: float) 
     return 0.0
 
 
-def sum_hazard(amplitudes: Sequence[float], room: float, rise: float, rounds: float) -> float:
+def sum_hazard(amplitudes: Sequence[Reach], room: float, rise: float, rounds: float) -> float:
     """Return the probability of a passage within so many rounds."""
-    count, end = len(amplitudes), room - rise * rounds
-    gathered = 0.0
-    for rank in range(1, count + 1):
-        top = min(room, amplitudes[rank - 1])
-        bottom = max(end, min(room, amplitudes[rank])) if rank < count else end
+    total, end = sum([reach.rounds for reach in amplitudes]), room - rise * rounds
+    gathered = seen = 0.0
+    for at, reach in enumerate(amplitudes, 1):
+        seen += reach.rounds
+        top = min(room, reach.bytes)
         if top <= end:
             break
-        if rank == count:
+        if at == len(amplitudes):
             return 1.0
-        gathered += max(0.0, top - bottom) * -math.log1p(-rank / count) / rise
+        bottom = max(end, min(room, amplitudes[at].bytes))
+        gathered += max(0.0, top - bottom) * -math.log1p(-seen / total) / rise
     return 1.0 - math.exp(-gathered)

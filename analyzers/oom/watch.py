@@ -6,12 +6,11 @@ from ..floors.episode import GrowthTrack
 from ..subjects import Subject
 from .amplitudes import Amplitudes
 from .forecast import Forecast, Situation, make_forecast
+from .hazard import Reach
 from .pressed import Pressed
 
 LEAST_ROUNDS = 8
 """Rounds that must have been seen before anything is said of the next."""
-PEAK_LOST, PEAK_DOUBT = 0.1, 0.05
-"""Shares of the limit: what growing peaks cannot use where the device refuses memory, and its error."""
 RANK = 2
 """Which of the largest amplitudes reserved bytes answer to; the very largest may have been odd."""
 RETRY_S = 60.0
@@ -73,7 +72,7 @@ class Watch:
         """Most that live bytes can really take."""
         return None if self.reach is None else self.reach.limit_bytes
 
-    def _find_usable(self, time_s: float, above: list[float]) -> Usable | None:
+    def _find_usable(self, time_s: float, above: list[Reach]) -> Usable | None:
         """Return most that live bytes can really take, and how sure that is.
 
         Args:
@@ -89,10 +88,12 @@ class Watch:
         if episode is None or line is None:
             return Usable(limit, 0.0)
         if episode.is_peak:
-            lost = PEAK_LOST * limit if self.pressed.is_often(time_s) else 0.0
-            return Usable(int(limit - lost), PEAK_DOUBT * limit)
-        usual = above[min(RANK, len(above) - 1)] if above else 0.0
-        return self.usable.of(limit, episode.onset_s, time_s, lambda at_s: line.level_at(at_s) + usual)
+            return self.usable.of_peaks(limit, episode.onset_s, line.level_at)
+        usual = above[min(RANK, len(above) - 1)].bytes if above else 0.0
+        likeness = self.amplitudes.likeness(line, usual)
+        return self.usable.of(
+            limit, episode.onset_s, time_s, lambda at_s: line.level_at(at_s) + usual, likeness
+        )
 
     def _is_due(self, beat: Beat) -> bool:
         if self.growth.ended_because is not None:
@@ -108,7 +109,7 @@ class Watch:
         self._beats_ago, self._renewed_s = 0, beat.time_s
         if floor is None or round_s is None or len(self.amplitudes) < LEAST_ROUNDS:
             return
-        above = self._reach(floor)
+        above = self._reach()
         self.reach = reach = self._find_usable(beat.time_s, above)
         if reach is None:
             return
@@ -121,11 +122,13 @@ class Watch:
                 limit_doubt_bytes=reach.doubt_bytes,
                 floor_bytes=float(floor) if line is None else line.level_at(beat.time_s),
                 amplitudes=above,
+                recent=self.amplitudes.above_floor(floor),
                 round_s=round_s,
                 steps_per_round=None if steps_per_s is None else steps_per_s * round_s,
                 line=line,
                 share=self._share(floor),
                 is_pressed=self._is_pressed(beat.time_s),
+                is_believed=self.growth.episode is None or self.growth.episode.is_believed,
                 has_retried=self.pressed.is_met(beat.time_s, RETRY_S),
             )
         )
@@ -134,16 +137,17 @@ class Watch:
         episode = self.growth.episode
         return episode is not None and episode.is_peak and self.pressed.is_often(time_s)
 
-    def _reach(self, floor: int) -> list[float]:
-        """Return how far recent rounds reached above their floor, falling."""
+    def _reach(self) -> list[Reach]:
+        """Return how far rounds reached above floors that grow, falling; nothing where they do not."""
         line, episode = self.growth.line, self.growth.episode
         if line is None or episode is None:
-            return self.amplitudes.above_floor(floor)
+            return []
         return self.amplitudes.above_line(line, episode.onset_s)
 
     def _share(self, floor: int) -> float:
         episode, line, limit = self.growth.episode, self.growth.line, self.limit_bytes
         if episode is None or line is None or limit is None:
             return 0.0
-        grown = line.bytes_per_s * (line.at_s - episode.onset_s) * 2
+        grown = line.level_at(line.at_s) - line.level_at(episode.onset_s)
+        grown *= 1 if line.bend else 2
         return grown / max(1.0, limit - floor - self.growth.floors.amplitude_bytes)

@@ -1,7 +1,8 @@
 """Very long runs by counters: floors and peaks with the allocator's rounding, without its blocks.
 
-Out of memory is where live bytes exceed what the card has; nothing is lost to fragmentation. What is reserved
-is the highest peak so far and 2 % on top, in whole segments of 2 MiB, at most what the card has.
+Beside what lives between steps 2 % of it are stranded: free, in segments that cannot be given back. Out of
+memory is where the peak and these exceed what the card has. What is reserved is the highest peak so far and
+2 % on top, in whole segments of 2 MiB, at most what the card has.
 """
 
 import numpy as np
@@ -29,7 +30,8 @@ def count_life(plan: Plan, room_bytes: Ints | None = None) -> Life:
     before = np.concatenate(([job.state_bytes // 3], after[:-1]))
     peak = np.maximum(before, after) + _round(plan.activation_bytes)
     room = np.full(len(peak), job.limit_bytes, dtype=np.int64) if room_bytes is None else room_bytes
-    failed = np.flatnonzero(peak > room)
+    stranded = ((OVERHEAD - 1) * after).astype(np.int64) // LEAST_BLOCK_BYTES * LEAST_BLOCK_BYTES
+    failed = np.flatnonzero(peak + stranded > room)
     count = len(peak) if not len(failed) else int(failed[0]) + 1
     wished = np.maximum.accumulate(peak[:count] * OVERHEAD)
     reserved = -(-wished.astype(np.int64) // SEGMENT_BYTES) * SEGMENT_BYTES
@@ -43,7 +45,7 @@ def count_life(plan: Plan, room_bytes: Ints | None = None) -> Life:
         after[:count],
         peak[:count],
         np.minimum(reserved, room[:count]),
-        ((OVERHEAD - 1) * after[:count]).astype(np.int64) // LEAST_BLOCK_BYTES * LEAST_BLOCK_BYTES,
+        stranded[:count],
         retries.astype(np.int64),
         float(ends[-1] - (1 - HEIGHT) * plan.durations_s[count - 1]) if len(failed) else None,
     )

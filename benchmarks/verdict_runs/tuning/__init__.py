@@ -3,5 +3,6 @@
 from ..run import Family
 from .benign import BENIGN
 from .faulty import FAULTY
+from .stranded import STRANDED
 
-TUNING: tuple[Family, ...] = (*BENIGN, *FAULTY)
+TUNING: tuple[Family, ...] = (*BENIGN, *FAULTY, *STRANDED)

@@ -37,6 +37,28 @@ def run_exponential_cache(rng: Rng, span_s: float) -> Scene:
     return Scene((hold(plan, size * (1 - np.exp(-plan.ends_s / tau_s))),))
 
 
+def run_fading_cache(rng: Rng, span_s: float) -> Scene:
+    """A cache of what is seen for the first time, which becomes rarer and never quite ends."""
+    job = draw_job(rng)
+    plan = fit_steps(rng, job, span_s, rng.uniform(0.5, 1.0, 3_001) if rng.random() < 0.5 else None)
+    fill = np.log1p(plan.ends_s / draw_log(rng, 20, 1200))
+    pieces = np.floor(fill / fill[-1] * rng.uniform(40, 400))
+    return Scene((hold(plan, pieces / pieces[-1] * job.headroom_bytes * rng.uniform(0.005, 0.1)),))
+
+
+def run_slow_tides(rng: Rng, span_s: float) -> Scene:
+    """Buffers that fill and empty over tens of minutes, each at its own pace."""
+    job = draw_job(rng)
+    plan = fit_steps(rng, job, span_s)
+    held = np.zeros(len(plan.ends_s))
+    for _ in range(int(rng.integers(1, 4))):
+        phase = plan.ends_s / draw_log(rng, 900, 7200) + rng.uniform()
+        rising = float(rng.uniform(0.3, 0.95))
+        place = phase % 1.0
+        held += np.where(place < rising, place / rising, (1 - place) / (1 - rising)) * rng.uniform(0.01, 0.09)
+    return Scene((hold(plan, held / max(1.0, held.max() / 0.09) * job.headroom_bytes),))
+
+
 def run_curriculum(rng: Rng, span_s: float) -> Scene:
     """Three to five stages, each with longer sequences than the last."""
     job = draw_job(rng)
@@ -109,6 +131,8 @@ _MAKERS = (
     run_uniform_lengths,
     run_eval_spikes,
     run_exponential_cache,
+    run_fading_cache,
+    run_slow_tides,
     run_curriculum,
     run_checkpoint_spikes,
     run_sequence_ramp,
