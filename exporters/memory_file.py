@@ -3,7 +3,7 @@
 import msgspec
 
 from ..analyzers.flight_summary import FlightSummary, summarize_flight_record
-from ..analyzers.fragmentation.advice import advise_settings
+from ..analyzers.fragmentation.advice import SettingsAdvice, advise_settings
 from ..analyzers.snapshot_summary import SnapshotSummary, summarize_snapshot
 from ..engine.errors import UsageError
 from ..engine.model.flight_record import FlightRecord
@@ -12,10 +12,17 @@ from .flight_text import describe_flight_record
 from .snapshot_text import describe_summary
 
 
+class SnapshotReport(SnapshotSummary, frozen=True, kw_only=True):
+    """A whole snapshot, with what its trace comes to under other allocator settings."""
+
+    settings_advice: tuple[SettingsAdvice, ...] = ()
+    """Of each device, simulated; `reason` says why where there is none."""
+
+
 def summarize_memory_file(
     content: MemorySnapshot | FlightRecord, *, top: int, device: int | None = None
-) -> SnapshotSummary | FlightSummary:
-    """Return what a file says.
+) -> SnapshotReport | FlightSummary:
+    """Return what a file says, with what other allocator settings would have done; takes seconds.
 
     Args:
         content: What was read.
@@ -27,7 +34,9 @@ def summarize_memory_file(
     """
     if isinstance(content, FlightRecord):
         return summarize_flight(content, top=top, device=device)
-    return summarize_devices(content, top=top, device=device)
+    summary = summarize_devices(content, top=top, device=device)
+    advice = tuple(advise_settings(content, each.device) for each in summary.devices)
+    return SnapshotReport(**msgspec.structs.asdict(summary), settings_advice=advice)
 
 
 def describe_memory_file(

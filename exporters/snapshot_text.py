@@ -53,7 +53,7 @@ def describe_summary(
     for device in summary.devices:
         lines += _describe_device(device, width)
         lines += [
-            line for one in advice if one.device == device.device for line in _describe_advice(one, width)
+            line for one in advice if one.device == device.device for line in describe_advice(one, width)
         ]
         lines.append("")
     lines += _describe_settings(summary.settings, width)
@@ -139,8 +139,13 @@ def _describe_pools(pools: Sequence[PoolFragmentation], width: int) -> Iterator[
     yield from format_rows(rows, "lrrrrr", width)
 
 
-def _describe_advice(advice: SettingsAdvice, width: int) -> Iterator[str]:
-    """Yield what a replay of the trace came to; nothing where there was none."""
+def describe_advice(advice: SettingsAdvice, width: int) -> Iterator[str]:
+    """Yield what a replay of the trace came to; nothing where there was none.
+
+    Args:
+        advice: Of one device.
+        width: Cells of a line.
+    """
     if advice.is_replayed:
         yield ""
         yield cut_words("the trace under other allocator settings", width)

@@ -16,7 +16,7 @@ from ..engine.settings import Settings
 from ..engine.units import format_bytes
 from .inspect_bindings import INSPECT_APP_BINDINGS
 from .inspect_reading import read_inspected
-from .inspected import Inspected
+from .inspected import Inspected, InspectedAdvice
 from .launch import check_terminal, run_to_end
 from .screens.inspect import InspectScreen
 from .terminal import TerminalAbilities
@@ -110,6 +110,32 @@ class InspectApp(TerminalApp, inherit_bindings=False):
             self.exit()
         else:
             self.view.show(found)
+            if found.advise is not None and found.devices:
+                threading.Thread(target=self._advise, args=(found,), name="adviser", daemon=True).start()
+
+    def _advise(self, found: Inspected) -> None:
+        """Replay the traces on the thread, device by device; the application may end meanwhile."""
+        for place in range(len(found.devices)):
+            if self._exit or found.advise is None:
+                return
+            try:
+                advice = found.advise(place)
+            except Exception as error:  # noqa: BLE001 - the file is shown all the same, and the screen says why
+                advice = InspectedAdvice(
+                    (f"no advice on allocator settings: {error!r}",), "", is_refused=True
+                )
+            with suppress(RuntimeError):  # the loop has ended
+                self._event_loop.call_soon_threadsafe(
+                    self._take_advice, place, advice, context=self._loop_context
+                )
+
+    def _take_advice(self, place: int, advice: InspectedAdvice) -> None:
+        if self._exit or self._closing:
+            return
+        try:
+            self.view.take_advice(place, advice)
+        except Exception as error:  # noqa: BLE001 - whatever it is, a person must see it
+            self._handle_exception(error)
 
     def action_export(self) -> None:
         """Write the picture and the report into files."""
@@ -120,7 +146,7 @@ class InspectApp(TerminalApp, inherit_bindings=False):
             self.notify("There is nothing to export yet.", timeout=3)
             return
         folder = self._export_folder or Path.cwd()
-        contents = {".svg": self.export_screenshot().encode(), ".txt": inspected.report.encode()}
+        contents = {".svg": self.export_screenshot().encode(), ".txt": self.view.report.encode()}
         try:
             files = write_export(contents, folder, self._clock.wall_s())
         except OSError as error:

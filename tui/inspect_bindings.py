@@ -30,6 +30,14 @@ INSPECT_BINDINGS = [
         shown_as="o",
     ),
     bind(
+        "s",
+        "settings",
+        "view-settings",
+        "settings",
+        "Read what other allocator settings would have reserved, as simulated.",
+        shown_as="s",
+    ),
+    bind(
         "d",
         "choose_device",
         "device-choose",

@@ -1,5 +1,6 @@
 """What the inspect screen shows of one file: figures, sentences and lists, ready to be drawn."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -49,6 +50,18 @@ class InspectedDevice:
 
 
 @dataclass(frozen=True)
+class InspectedAdvice:
+    """What other allocator settings would have done to one device, as simulated."""
+
+    sentences: tuple[str, ...]
+    """The most that is saved first; where nothing can be advised, why."""
+    report: str
+    """The same as a section of the report; empty where the trace could not be replayed."""
+    is_refused: bool = False
+    """Whether the sentences say why there is none."""
+
+
+@dataclass(frozen=True)
 class Inspected:
     """One file."""
 
@@ -61,3 +74,5 @@ class Inspected:
     settings: str = ""
     is_simulated: bool = False
     """Whether a device was modelled, so that nothing of it was measured."""
+    advise: Callable[[int], InspectedAdvice] | None = None
+    """Replays the trace of the device at a place; takes seconds. None where the file cannot hold a trace."""

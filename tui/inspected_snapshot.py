@@ -2,6 +2,7 @@
 
 import msgspec
 
+from ..analyzers.fragmentation.advice import advise_settings
 from ..analyzers.level_history import follow_trace
 from ..analyzers.snapshot_summary import (
     DeviceSummary,
@@ -15,10 +16,11 @@ from ..engine.model.memory_snapshot import MemorySnapshot
 from ..engine.model.segments import SegmentMap
 from ..engine.units import format_bytes
 from ..exporters.memory_file import summarize_devices
-from ..exporters.snapshot_text import describe_summary
+from ..exporters.plain_text import make_printable
+from ..exporters.snapshot_text import describe_advice, describe_summary
 from ..exporters.trace_text import describe_failures
 from .drawing.numbers import moment_text
-from .inspected import REPORT_WIDTH, BarPart, Inspected, InspectedDevice
+from .inspected import REPORT_WIDTH, BarPart, Inspected, InspectedAdvice, InspectedDevice
 
 MOST_STACKS = 1000
 """Stacks that the screen lists."""
@@ -44,7 +46,15 @@ def view_snapshot(snapshot: MemorySnapshot, file: str, device: int | None = None
         report=describe_summary(_shorten(summary), width=REPORT_WIDTH),
         is_simulated=summary.simulated is not None,
         settings=", ".join(f"{key}={value}" for key, value in summary.settings if value not in {"", "False"}),
+        advise=lambda place: _advise(snapshot, summary.devices[place].device),
     )
+
+
+def _advise(snapshot: MemorySnapshot, device: int) -> InspectedAdvice:
+    advice = advise_settings(snapshot, device)
+    lines = [f"device {device}", *describe_advice(advice, REPORT_WIDTH)] if advice.is_replayed else []
+    sentences = tuple(map(make_printable, advice.sentences))
+    return InspectedAdvice(sentences, "\n".join(lines), is_refused=advice.reason is not None)
 
 
 def _shorten(summary: SnapshotSummary) -> SnapshotSummary:

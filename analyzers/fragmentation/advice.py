@@ -66,6 +66,8 @@ class SettingsAdvice(msgspec.Struct, frozen=True):
     """The same, as simulated with the job's own settings."""
     candidates: tuple[Candidate, ...] = ()
     """The most that is saved first."""
+    is_simulated: bool = True
+    """Always: but for `recorded_peak_bytes` nothing was measured."""
 
     @property
     def is_replayed(self) -> bool:

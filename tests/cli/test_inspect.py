@@ -11,6 +11,7 @@ import pytest
 
 from ..readers import flight_records
 from ..readers.snapshots import MIB, block, free, segment, small_snapshot, snapshot, write_snapshot
+from ..tui.inspect_files import advised_snapshot
 from .running import run
 
 OLDEST = [
@@ -92,6 +93,19 @@ def test_one_device_can_be_asked_for(tmp_path: Path) -> None:
     outcome = run("inspect", path, "--device", "7")
     assert outcome.code == 2
     assert "--device 7: the devices that the file tells of are 0, 1" in outcome.stderr
+
+
+def test_json_tells_what_other_settings_would_have_reserved_and_that_it_is_simulated(tmp_path: Path) -> None:
+    (line,) = run("inspect", str(write_snapshot(tmp_path, advised_snapshot())), "--json").lines
+    (advice,) = line["settings_advice"]
+    best = advice["candidates"][0]
+    assert (advice["device"], advice["reason"], advice["is_simulated"]) == (0, None, True)
+    assert best["settings"] == "expandable_segments:True"
+    assert best["peak_reserved_bytes"] == advice["peak_reserved_bytes"] - best["saved_bytes"]
+    assert best["saved_bytes"] > 0.2 * advice["recorded_peak_bytes"]
+    (bare,) = run("inspect", str(write_snapshot(tmp_path, small_snapshot())), "--json").lines
+    assert [each["candidates"] for each in bare["settings_advice"]] == [[]]
+    assert bare["settings_advice"][0]["reason"] is not None
 
 
 def test_top_limits_the_stacks(tmp_path: Path) -> None:

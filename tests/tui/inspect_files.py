@@ -3,7 +3,9 @@
 import random
 from pathlib import Path
 
+from tests.analyzers.fragmentation.jobs import Job, vary
 from tests.readers.snapshots import EMBED, LINEAR, MIB, Row, block, event, frame, free, segment, snapshot
+from vramscope.engine.units import GIB
 
 NOON_US = 1_760_011_200_000_000
 """9 October 2025, 12:00:00 UTC."""
@@ -61,6 +63,19 @@ def rich_snapshot() -> Row:
     """Return two devices with history, the first of which ran out of memory."""
     segments = [*make_segments(0), *make_segments(1, 8)]
     return snapshot(segments, make_trace(0), make_trace(1, 5)[:-1])
+
+
+def advised_snapshot() -> Row:
+    """Return what a job of long and short rows leaves: with other settings it would have reserved less."""
+    job = Job(4 * GIB, vary(1, 4000, 12000), keep=200)
+    job.allocator.record_history(100_000)
+    for _ in job.run(60):
+        pass
+    root: Row = job.allocator.snapshot()
+    for events in root["device_traces"]:
+        for at, each in enumerate(events):
+            each["time_us"] = NOON_US + at * 1000
+    return root
 
 
 def bare_segments() -> list[Row]:

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from ..readers import flight_records
 from ..readers.snapshots import small_snapshot
 from ..readers.snapshots import snapshot as snapshot_of
 from .canned import StillClock
-from .inspect_files import bare_segments, rich_snapshot, save
+from .inspect_files import advised_snapshot, bare_segments, rich_snapshot, save
 
 SIZES = [(80, 24), (120, 32), (200, 50)]
 
@@ -64,7 +65,7 @@ async def until(pilot: Pilot[None], condition: Callable[[], object]) -> None:
 @asynccontextmanager
 async def opened(app: InspectApp, size: tuple[int, int] = (120, 32)) -> AsyncIterator[Pilot[None]]:
     async with app.run_test(size=size) as pilot:
-        await until(pilot, lambda: app.view.inspected is not None)
+        await until(pilot, lambda: app.view.is_advised)
         await pilot.pause()
         yield pilot
 
@@ -264,3 +265,49 @@ async def test_the_help_names_every_key(rich_file: Path) -> None:
             "Read which requests failed.",
         ):
             assert sentence in text
+
+
+async def test_what_other_settings_would_have_reserved_is_shown_once_it_is_there(tmp_path: Path) -> None:
+    path, held = save(tmp_path, advised_snapshot()), threading.Event()
+
+    def read() -> Inspected:
+        found = read_inspected(path)
+        advise = found.advise
+        assert advise is not None
+        return replace(found, advise=lambda place: advise(place) if held.wait(20) else pytest.fail("late"))
+
+    app = make_inspect_app(path, read=read)
+    try:
+        async with app.run_test(size=(120, 32)) as pilot:
+            await until(pilot, lambda: app.view.inspected is not None)
+            await pilot.pause()
+            assert "other allocator settings, simulated: computing…" in shown(app)
+            await pilot.press("s")
+            assert "The screen shows it once it is there." in shown(app)
+            await pilot.press("escape", "down", "up")
+            assert "the trace under other" not in app.view.report
+            held.set()
+            await until(pilot, lambda: app.view.is_advised)
+            await pilot.pause()
+            text = " ".join(shown(app).split())
+            best = (
+                "simulated: with PYTORCH_ALLOC_CONF=expandable_segments:True this trace would have reserved"
+            )
+            assert f"{best} 1.1 GiB instead of 1.4 GiB (-23%)" in text
+            assert "computing" not in text
+            assert best.replace(" ", "") in "".join(app.view.report.split())
+            await pilot.press("s")
+            await pilot.pause()
+            assert "recorded were 1.4 GiB" in shown(app)
+    finally:
+        held.set()
+
+
+async def test_a_flight_record_and_a_file_without_a_trace_say_nothing_of_other_settings(
+    flight_file: Path, tmp_path: Path
+) -> None:
+    for path, keys in ((flight_file, False), (save(tmp_path, bare_segments()), True)):
+        async with opened(app := make_inspect_app(path)):
+            assert ("s settings" in shown(app)) is keys
+            assert "simulated:" not in shown(app).split("step", 1)[0]
+            assert "the trace under other" not in app.view.report

@@ -1,16 +1,20 @@
 """Pictures of the inspect screen at three sizes; look at them when they change."""
 
+import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from textual.pilot import Pilot
 
 from vramscope.tui.inspect_app import InspectApp
+from vramscope.tui.inspect_reading import read_inspected
+from vramscope.tui.inspected import Inspected, InspectedAdvice
 from vramscope.tui.terminal import TerminalAbilities
 
 from ..readers import flight_records
-from .inspect_files import rich_snapshot, save
+from .inspect_files import advised_snapshot, rich_snapshot, save
 from .test_inspect import SIZES, make_inspect_app
 
 SnapCompare = Callable[..., bool]
@@ -32,7 +36,7 @@ def press_when_read(*keys: str) -> Callable[[Pilot[None]], object]:
     async def press(pilot: Pilot[None]) -> None:
         app = pilot.app
         assert isinstance(app, InspectApp)
-        while app.view.inspected is None:
+        while not app.view.is_advised:
             await pilot.pause(0.02)
         await pilot.press(*keys)
         await pilot.pause()
@@ -58,3 +62,43 @@ def test_over_the_inspect_screen(
 ) -> None:
     app = make_inspect_app(write("snapshot", tmp_path))
     assert snap_compare(app, terminal_size=(100, 32), run_before=press_when_read(*keys)), name
+
+
+ADVISED_SIZES = pytest.mark.parametrize("size", [(80, 24), (200, 50)], ids=["80x24", "200x50"])
+
+
+@ADVISED_SIZES
+def test_other_allocator_settings(size: tuple[int, int], tmp_path: Path, snap_compare: SnapCompare) -> None:
+    app = make_inspect_app(save(tmp_path, advised_snapshot()))
+    assert snap_compare(app, terminal_size=size, run_before=press_when_read())
+
+
+@ADVISED_SIZES
+def test_while_other_settings_are_computed(
+    size: tuple[int, int], tmp_path: Path, snap_compare: SnapCompare
+) -> None:
+    held = threading.Event()
+    path = save(tmp_path, rich_snapshot())
+
+    def read() -> Inspected:
+        found = read_inspected(path)
+        advise = found.advise
+        assert advise is not None
+
+        def advise_late(place: int) -> InspectedAdvice:
+            held.wait(20)
+            return advise(place)
+
+        return replace(found, advise=advise_late)
+
+    async def press(pilot: Pilot[None]) -> None:
+        app = pilot.app
+        assert isinstance(app, InspectApp)
+        while app.view.inspected is None:
+            await pilot.pause(0.02)
+        await pilot.pause()
+
+    try:
+        assert snap_compare(make_inspect_app(path, read=read), terminal_size=size, run_before=press)
+    finally:
+        held.set()

@@ -8,7 +8,7 @@ from ...exporters.stack_text import show_frame
 from ..compositor import ThriftyScreen
 from ..drawing.glyphs import Glyphs
 from ..inspect_bindings import INSPECT_BINDINGS
-from ..inspected import REPORT_WIDTH, Inspected, InspectedDevice
+from ..inspected import REPORT_WIDTH, Inspected, InspectedAdvice, InspectedDevice
 from ..widgets.inspect_picture import InspectPicture, wrap_verdict
 from ..widgets.inspect_stacks import NARROW_CELLS, InspectStacks, draw_heading
 from ..widgets.key_line import KeyLine
@@ -47,6 +47,7 @@ class InspectScreen(ThriftyScreen[None]):
         self.inspected: Inspected | None = None
         """The file, once it was read."""
         self._shown = 0
+        self._advice: dict[int, InspectedAdvice] = {}
         self._title, self._verdict = OneLine(id="title"), OneLine(id="verdict")
         self.picture = InspectPicture(glyphs, id="picture")
         self._heading, self.stacks = OneLine(id="heading"), InspectStacks(glyphs, id="stacks")
@@ -73,6 +74,28 @@ class InspectScreen(ThriftyScreen[None]):
             return None
         return self.inspected.devices[self._shown]
 
+    @property
+    def is_advised(self) -> bool:
+        """Whether the traces of all devices were replayed, as far as there are any."""
+        inspected = self.inspected
+        return inspected is not None and (
+            inspected.advise is None or len(self._advice) == len(inspected.devices)
+        )
+
+    @property
+    def report(self) -> str:
+        """Everything as text, with what was simulated as far as it is there."""
+        inspected = self.inspected
+        sections = [self._advice[place].report for place in sorted(self._advice)]
+        told = [] if inspected is None else [inspected.report]
+        return "\n".join([*told, *(f"{section}\n" for section in sections if section)])
+
+    def take_advice(self, place: int, advice: InspectedAdvice) -> None:
+        """Show what other settings would have done to the device at a place."""
+        self._advice[place] = advice
+        if place == self._shown:
+            self.picture.advise(self._describe_advice())
+
     def wait(self, sentence: str) -> None:
         """Say that the file is being read."""
         self._title.set_pieces([Piece("vramscope inspect", "accent")])
@@ -85,6 +108,7 @@ class InspectScreen(ThriftyScreen[None]):
             [
                 *([] if len(inspected.devices) > 1 else ["choose_device"]),
                 *([] if any(device.failures for device in inspected.devices) else ["failures"]),
+                *([] if inspected.advise is not None and inspected.devices else ["settings"]),
             ]
         )
         self._show_device(0)
@@ -99,7 +123,20 @@ class InspectScreen(ThriftyScreen[None]):
         self._facts.set_pieces(self._draw_facts(device))
         self._arrange(self.size.width, self.size.height)
         self.stacks.show(device.stacks)
-        self.picture.show(device)
+        self.picture.show(device, self._describe_advice())
+
+    def _describe_advice(self) -> tuple[str, ...]:
+        """Return what is said below the bar; why there is no advice stands in the dialog alone."""
+        if self.inspected is None or self.inspected.advise is None or self.device is None:
+            return ()
+        advice = self._advice.get(self._shown)
+        if advice is not None:
+            return () if advice.is_refused else advice.sentences
+        return () if self.device.history is None else (self._computing,)
+
+    @property
+    def _computing(self) -> str:
+        return f"other allocator settings, simulated: computing{self.glyphs.ellipsis}"
 
     def _show_title(self) -> None:
         inspected = self.inspected
@@ -163,7 +200,16 @@ class InspectScreen(ThriftyScreen[None]):
     def action_report(self) -> None:
         """Show everything as text."""
         if self.inspected is not None:
-            self.app.push_screen(TextScreen(self.inspected.file, self.inspected.report))
+            self.app.push_screen(TextScreen(self.inspected.file, self.report))
+
+    def action_settings(self) -> None:
+        """Show what other allocator settings would have done to the device."""
+        if self.inspected is None or self.device is None:
+            return
+        advice = self._advice.get(self._shown)
+        text = f"{self._computing}\n\nThe screen shows it once it is there." if advice is None else ""
+        text = text or "\n\n".join(advice.sentences if advice else ())
+        self.app.push_screen(TextScreen(f"Other allocator settings, simulated: {self.device.name}", text))
 
     def action_failures(self) -> None:
         """Show which requests failed."""

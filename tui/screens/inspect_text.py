@@ -16,7 +16,7 @@ class TextScreen(ModalScreen[None]):
     """
 
     BINDINGS = [
-        Binding("escape,q,enter,i,o", "dismiss", "close", id="text-close", tooltip="Close the text."),
+        Binding("escape,q,enter,i,o,s", "dismiss", "close", id="text-close", tooltip="Close the text."),
         Binding("down,j", "scroll(1)", "down", show=False, id="text-down", tooltip="Scroll down."),
         Binding("up,k", "scroll(-1)", "up", show=False, id="text-up", tooltip="Scroll up."),
         Binding("pagedown", "page(1)", "page down", show=False, id="text-page-down", tooltip="A page down."),

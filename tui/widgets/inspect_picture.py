@@ -18,6 +18,7 @@ LEAST_MAP_ROWS = 2
 MOST_MAP_ROWS = 12
 LEAST_HEIGHT_TO_WRAP = 20
 LEAST_WIDTH_TO_WRAP = 40
+MARGIN = 2
 VERDICT_MARGIN = 4
 """Cells for the mark and the margins."""
 MOST_VERDICT_LINES = 3
@@ -38,10 +39,21 @@ class InspectPicture(LinePage, can_focus=False):
         super().__init__(id=id)
         self._glyphs = glyphs
         self._device: InspectedDevice | None = None
+        self._advice: tuple[str, ...] = ()
 
-    def show(self, device: InspectedDevice) -> None:
-        """Draw a device."""
-        self._device = device
+    def show(self, device: InspectedDevice, advice: tuple[str, ...] = ()) -> None:
+        """Draw a device.
+
+        Args:
+            device: The device.
+            advice: What is said of other allocator settings.
+        """
+        self._device, self._advice = device, advice
+        self._draw()
+
+    def advise(self, advice: tuple[str, ...]) -> None:
+        """Draw the same device with what is said of other allocator settings."""
+        self._advice = advice
         self._draw()
 
     def _compose_lines(self, width: int, height: int) -> list[Line]:
@@ -52,6 +64,7 @@ class InspectPicture(LinePage, can_focus=False):
         lines = [*self._continue_verdict(device, width), *lines]
         told = [[Span(f" {sentence}")] for sentence in device.sentences[1:]]
         lines += told[: max(0, min(MOST_SENTENCES, height - len(lines) - LEAST_ROWS_FOR_SENTENCES))]
+        lines += self._draw_advice(width, height - len(lines))
         left = height - len(lines)
         history_rows, map_rows = share_rows(left, has_history=device.history is not None)
         drawn_map = self._draw_map(device, width, map_rows) if map_rows else []
@@ -64,6 +77,17 @@ class InspectPicture(LinePage, can_focus=False):
     def _continue_verdict(self, device: InspectedDevice, width: int) -> list[Line]:
         rest = wrap_verdict(device, width, self.screen.size.height)[1:]
         return [[Span(f"   {line}" if device.failures else f" {line}", "strong")] for line in rest]
+
+    def _draw_advice(self, width: int, rows: int) -> list[Line]:
+        """Return as many sentences, in the lines that they take, as history and map leave room for."""
+        lines: list[Line] = []
+        for sentence in self._advice:
+            told = textwrap.wrap(sentence, max(MARGIN + 1, width - MARGIN), break_on_hyphens=False)
+            least = LEAST_ROWS_FOR_SENTENCES if lines else LEAST_HISTORY_ROWS + LEAST_MAP_ROWS + 1
+            if rows - len(lines) - len(told) < least:
+                break
+            lines += [[Span(f" {line}", "muted")] for line in told]
+        return lines
 
     def _draw_bar(self, device: InspectedDevice, width: int) -> list[Line]:
         parts = [self._look_at(part) for part in device.parts]
