@@ -13,7 +13,7 @@ from .columns import ColumnError
 from .contents import Told
 from .layout import StructPlan
 
-MOST_RAW_BYTES = 64 << 20
+MOST_RAW_BYTES = 32 << 20
 """No body that is written unpacks to more."""
 MOST_BODY_ROWS = 1 << 16
 _LEVEL = 6

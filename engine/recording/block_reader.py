@@ -85,7 +85,8 @@ class BlockReader:
     def _names(self, layout: int) -> Names:
         known = self._layouts.get(layout)
         if known is None:
-            row = self._run("SELECT columns FROM layouts WHERE id = ?", (layout,)).fetchone()
+            query = "SELECT columns FROM layouts WHERE id = ? AND length(columns) < 1000000"
+            row = self._run(query, (layout,)).fetchone()
             try:
                 known = _NAMES.decode(row[0])
             except DAMAGES as error:

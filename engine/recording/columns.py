@@ -14,11 +14,13 @@ from typing import Any
 
 import msgspec
 
-MOST_ROWS = 1 << 19
+MOST_ROWS = 1 << 18
 """Rows of one column: devices, processes or ranks of all ticks of a block."""
 _ABSENT, _CONSTANT, _INTS, _DECIMALS, _DOUBLES, _CHOICES, _SPARSE, _LIST = range(8)
 _WIDTHS = ((1 << 8, "B"), (1 << 16, "H"), (1 << 32, "I"), (1 << 64, "Q"))
 _ITEM_BYTES = {code: array(code).itemsize for _, code in _WIDTHS} | {"d": 8}
+_ARRAY_16, _ARRAY_32 = 0xDC, 0xDD
+"""First bytes of longer lists in MessagePack; of up to 15 values it is 0x90 and their number."""
 _LEAST_INT, _MOST_INT = -(1 << 63), (1 << 64) - 1
 """Integers that MessagePack can hold."""
 _POWERS = (1, 10, 100, 1000, 1_000_000)
@@ -107,9 +109,9 @@ def _unpack_dense(
 ) -> "repeat[Any] | list[Any]":
     how, body = data[0], data[1:]
     if how == _CONSTANT:
-        return repeat(choices.decode(body)[0], count)
+        return repeat(_decode_list(choices, body, 1)[0], count)
     if how == _LIST:
-        return _counted(choices.decode(body), count)
+        return _counted(_decode_list(choices, body, count), count)
     if how == _INTS and kind == "int":
         return _in_range(_unpack_ints(body, count))
     if how == _DECIMALS and kind == "float":
@@ -118,12 +120,25 @@ def _unpack_dense(
         return list(_gather(body, "d", count))
     if how == _CHOICES:
         length = int.from_bytes(body[:4], "little")
-        known = choices.decode(body[4 : 4 + length])
+        known = _decode_list(choices, body[4 : 4 + length], count)
         indexes = _unpack_ints(body[4 + length :], count)
         if min(indexes) < 0:
             raise ColumnError("a choice that is not there")
         return [known[index] for index in indexes]
     raise ColumnError(f"a column of kind {how} for {kind}")
+
+
+def _decode_list(choices: "msgspec.msgpack.Decoder[list[Any]]", data: bytes, most: int) -> list[Any]:
+    """Return a list of at most so many values, as its head must say before it is decoded."""
+    if data[0] >> 4 == 9:
+        length = data[0] & 15
+    elif data[0] in (_ARRAY_16, _ARRAY_32):
+        length = int.from_bytes(data[1 : 3 if data[0] == _ARRAY_16 else 5], "big")
+    else:
+        raise ColumnError("no list")
+    if not 0 < length <= most:
+        raise ColumnError(f"{length} values, expected 1 to {most}")
+    return choices.decode(data)
 
 
 def _counted(values: list[Any], count: int) -> list[Any]:

@@ -2,6 +2,7 @@
 
 import os
 import sqlite3
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -9,7 +10,7 @@ import msgspec
 from ..errors import InputFileError
 from ..model import Sample
 from ..readers.input_file import show_path
-from .block import DAMAGES, list_columns, pack_samples, pack_told
+from .block import DAMAGES, MOST_RAW_BYTES, TickedSample, list_columns, pack_samples, pack_told
 from .contents import RecordedDevice, RecordingEvent, RecordingIdentity, Told, describe_device
 from .events import FREQUENT, EventFinder
 from .overview import OverviewBuilder, merge_minutes, pack_minute, unpack_minute
@@ -141,33 +142,37 @@ class ContentWriter:
         return node.overview.add(sample, self._device_ids(node, sample))
 
     def _compact(self, node: _Node) -> None:
-        """Put the rows of a node into a block."""
+        """Put the rows of a node into blocks."""
         self._keep_overview(node)
         pending = node.pending
         if not pending.samples:
             return
         node.pending = PendingRows()
+        self._keep_blocks(node, pending.samples, pending.told)
         first, last = pending.samples[0].tick, pending.samples[-1].tick
-        samples, told = pack_samples(pending.samples), pack_told(pending.told)
+        self._run("DELETE FROM ticks WHERE node = ? AND tick BETWEEN ? AND ?", (node.number, first, last))
+        self._run("DELETE FROM told WHERE node = ?", (node.number,))
+
+    def _keep_blocks(self, node: _Node, rows: Sequence[TickedSample], said: Sequence[Told]) -> None:
+        """Add a block, or two halves where it would be larger than any reader takes."""
+        samples, told = pack_samples(rows), pack_told(said)
+        if samples.raw_bytes > MOST_RAW_BYTES and len(rows) > 1:
+            middle = len(rows) // 2
+            self._keep_blocks(node, rows[:middle], ())
+            self._keep_blocks(node, rows[middle:], said)
+            return
+        times = [it.sample.time_s for it in rows]
+        device_samples = sum(len(it.sample.devices) for it in rows)
         self._run(
             "INSERT INTO blocks (node, first_tick, last_tick, start_s, end_s, samples, device_samples, "
             "layout, raw_bytes, body, told, told_raw_bytes, told_body) "
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
-                *(
-                    node.number,
-                    first,
-                    last,
-                    *pending.span,
-                    samples.rows,
-                    pending.device_samples,
-                    self._layout,
-                ),
-                *(samples.raw_bytes, samples.data, told.rows, told.raw_bytes, told.data),
+                *(node.number, rows[0].tick, rows[-1].tick, min(times), max(times), len(rows)),
+                *(device_samples, self._layout, samples.raw_bytes, samples.data),
+                *(told.rows, told.raw_bytes, told.data),
             ),
         )
-        self._run("DELETE FROM ticks WHERE node = ? AND tick BETWEEN ? AND ?", (node.number, first, last))
-        self._run("DELETE FROM told WHERE node = ?", (node.number,))
 
     def _keep_overview(self, node: _Node) -> None:
         for minute, figures in node.overview.take().items():

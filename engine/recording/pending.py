@@ -7,7 +7,7 @@ from .contents import Told
 TARGET_DEVICE_SAMPLES = 4096
 """Of a block: fewer compress worse, more make a seek slower."""
 MOST_BLOCK_TICKS = 600
-MOST_BLOCK_ROWS = 1 << 16
+MOST_BLOCK_ROWS = 1 << 15
 """Devices, processes, ranks and assessments of all ticks of a block, unless a single tick has more."""
 
 
@@ -20,12 +20,6 @@ class PendingRows:
         self.device_samples = 0
         """Devices of all samples."""
         self._rows = 0
-
-    @property
-    def span(self) -> tuple[float, float]:
-        """Least and greatest time, which is not the first and last where a clock was set."""
-        times = [it.sample.time_s for it in self.samples]
-        return min(times), max(times)
 
     @property
     def is_enough(self) -> bool:

@@ -35,8 +35,8 @@ from .sample_reader import SampleReader
 MOST_NODES = 4096
 MOST_DEVICES = 1 << 16
 MOST_FINDINGS = 1 << 17
-MOST_MINUTES = 1 << 18
-"""Half a year of one node."""
+MOST_FIGURES = 1 << 22
+"""Minutes times devices that are held at once: six weeks of 64 devices."""
 _LEAST_S, _MOST_S = -sys.float_info.max, sys.float_info.max
 """Any time; what a damaged file may have beyond is none."""
 _MinuteKey = tuple[int, int]
@@ -217,7 +217,8 @@ class Recording:
             InputFileError: The file is damaged so that what follows cannot be found.
         """
         query = "SELECT id, event FROM events WHERE time_s BETWEEN ? AND ? ORDER BY id"
-        kept = self._rows.structs("events", RecordingEvent, query, *_span_of(start_s, end_s))
+        span_s = _span_of(start_s, end_s)
+        kept = self._rows.structs("events", RecordingEvent, query, *span_s, is_held=False)
         if kinds is None:
             return kept
         chosen = (event for event in kept if event.kind in kinds)
@@ -238,11 +239,14 @@ class Recording:
 
     @property
     def _node_ids(self) -> dict[str, int]:
-        rows = self._rows.all("SELECT id, name FROM nodes ORDER BY id LIMIT ?", MOST_NODES)
+        rows = self._rows.all(
+            "SELECT id, name FROM nodes WHERE length(name) < 4096 ORDER BY id LIMIT ?", MOST_NODES
+        )
         return {name: number for number, name in rows if isinstance(name, str)}
 
     def _read_identity(self) -> RecordingIdentity:
-        rows = self._rows.all("SELECT value FROM meta WHERE key = 'identity' LIMIT 1")
+        query = "SELECT value FROM meta WHERE key = 'identity' AND length(value) < 1000000"
+        rows = self._rows.all(query)
         try:
             return msgspec.msgpack.decode(rows[0][0], type=RecordingIdentity)
         except DAMAGES as error:
@@ -251,15 +255,21 @@ class Recording:
             ) from error
 
     def _read_minutes(self, low: int, high: int) -> dict[_MinuteKey, Minute]:
-        query = (
-            "SELECT minute, node, figures FROM overview WHERE minute BETWEEN ? AND ? ORDER BY minute LIMIT ?"
-        )
+        query = "SELECT minute, node, figures FROM overview WHERE minute BETWEEN ? AND ? ORDER BY minute"
         minutes: dict[_MinuteKey, Minute] = {}
-        for minute, node, data in self._rows.all(query, low, high, MOST_MINUTES):
+        left = MOST_FIGURES
+        for minute, node, data in self._rows.blobs(query, low, high):
             try:
-                minutes[minute, node] = unpack_minute(data)
+                figures = minutes[minute, node] = unpack_minute(data)
             except DAMAGES:
                 self._count.add_row("overview", (minute, node))
+                continue
+            left -= len(figures)
+            if left < 0:
+                raise InputFileError(
+                    f"{show_path(self.path)}: more than {MOST_FIGURES:,} minutes of devices; "
+                    "ask for a shorter span"
+                )
         return minutes
 
     def _fold_rows(self, devices: dict[int, RecordedDevice]) -> dict[_MinuteKey, Minute]:

@@ -12,6 +12,9 @@ from .row_reader import PAGE, RowReader
 _OVERLAPS = 4
 """Blocks that may hold one time, where the clock was set back again and again."""
 _SPAN = "FROM blocks INDEXED BY blocks_by_time WHERE node = ? AND end_s >= ? AND start_s <= ?"
+_AROUND = f"SELECT id {_SPAN} ORDER BY first_tick DESC"
+_BEFORE = "SELECT id FROM blocks INDEXED BY blocks_by_time WHERE node = ? AND end_s < ? ORDER BY end_s DESC"
+_NEWEST_ROW = "SELECT tick, sample FROM ticks WHERE node = ? AND time_s <= ? ORDER BY time_s DESC, tick DESC"
 _SAMPLE = msgspec.msgpack.Decoder(Sample)
 
 
@@ -56,35 +59,19 @@ class SampleReader:
             InputFileError: The file is damaged so that its index cannot be read.
         """
         with self._rows.reading():
-            blocks = [
-                number
-                for (number,) in self._rows.all(
-                    f"SELECT id {_SPAN} ORDER BY first_tick DESC LIMIT ?", node, time_s, time_s, _OVERLAPS
-                )
-            ]
-            # A block that is damaged, or begins in the same moment, leaves the one before it.
-            blocks += [
-                number
-                for (number,) in self._rows.all(
-                    "SELECT id FROM blocks INDEXED BY blocks_by_time WHERE node = ? AND end_s < ? "
-                    "ORDER BY end_s DESC LIMIT 1",
-                    node,
-                    time_s,
-                )
-                if not blocks
-            ]
-            rows = self._rows.all(
-                "SELECT tick, sample FROM ticks WHERE node = ? AND time_s <= ? "
-                "ORDER BY time_s DESC, tick DESC LIMIT 1",
-                node,
-                time_s,
-            )
-        found = [it for block in blocks for it in self._blocks.samples(block) if it.sample.time_s <= time_s]
+            around = self._rows.all(f"{_AROUND} LIMIT ?", node, time_s, time_s, _OVERLAPS)
+            before = self._rows.all(f"{_BEFORE} LIMIT 1", node, time_s)
+            rows = self._rows.all(f"{_NEWEST_ROW} LIMIT 1", node, time_s)
+        found = self._list_past(around, time_s) or self._list_past(before, time_s)
         for number, data in rows:
             sample = self._decode(number, data)
             found += [] if sample is None else [TickedSample(number, sample)]
         best = max(found, key=lambda it: (it.sample.time_s, it.tick), default=None)
         return None if best is None else best.sample
+
+    def _list_past(self, blocks: list[tuple[int]], time_s: float) -> list[TickedSample]:
+        """Return the samples of blocks that are not after a time."""
+        return [it for (block,) in blocks for it in self._blocks.samples(block) if it.sample.time_s <= time_s]
 
     def walk_rows(self, node: int) -> Iterator[Sample]:
         """Yield the samples of a node that stand as rows, in no block yet."""
@@ -102,8 +89,8 @@ class SampleReader:
 
     def list_rows(self, node: int, *, after: int) -> list[tuple[int, bytes]]:
         """Return the next ticks that stand as rows, with their samples."""
-        query = "SELECT tick, sample FROM ticks WHERE node = ? AND tick > ? ORDER BY tick LIMIT ?"
-        return [(tick, data) for tick, data in self._rows.all(query, node, after, PAGE)]
+        query = "SELECT tick, sample FROM ticks WHERE node = ? AND tick > ? ORDER BY tick"
+        return [(tick, data) for tick, data in self._rows.page(query, node, after)]
 
     def _decode(self, tick: int, data: bytes) -> Sample | None:
         try:

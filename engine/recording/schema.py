@@ -14,7 +14,7 @@ SCHEMA_MAJOR, SCHEMA_MINOR = 1, 0
 """Files of a newer major version are refused; a newer minor one has more that can be passed over."""
 _MINORS = 1000
 
-MOST_VALUE_BYTES = 65 << 20
+MOST_VALUE_BYTES = 33 << 20
 """No text or blob is longer; SQLite refuses what is."""
 
 TABLES: Final = {

@@ -25,6 +25,8 @@ from .contents import EventKind, RecordingEvent, RecordingIdentity, Told
 from .file_lock import FileLock, RecordingTakenError
 from .file_system import find_file_system, is_network
 
+MOST_SAMPLE_BYTES = 16 << 20
+"""As between an agent and its viewers: ten thousand devices."""
 UNCOMMITTED_S = 0.5
 """How long a sample may wait to be committed while others arrive."""
 
@@ -60,7 +62,7 @@ class RecordingWriter:
         self.samples = self.device_samples = 0
         """Added by this writer."""
         self.left_out = 0
-        """Samples that no file can hold: a time that is no number, text that is none."""
+        """Samples that no file can hold: a time that is no number, text that is none, more than 16 MiB."""
         self.stopped: str | None = None
         """Why nothing more can be written, in one sentence; None while it can."""
         self._clock = clock or SystemClock()
@@ -243,9 +245,10 @@ class RecordingWriter:
 def _encode(sample: Sample) -> bytes | None:
     """Return a sample as MessagePack, or None where it cannot be kept."""
     try:
-        return msgspec.msgpack.encode(sample) if math.isfinite(sample.time_s) else None
+        data = msgspec.msgpack.encode(sample)
     except (UnicodeEncodeError, OverflowError):
         return None
+    return data if math.isfinite(sample.time_s) and len(data) <= MOST_SAMPLE_BYTES else None
 
 
 def _lock(path: Path) -> FileLock:

@@ -18,7 +18,7 @@ from vramscope.engine.recording.block import (
     unpack_samples,
     unpack_told,
 )
-from vramscope.engine.recording.columns import pack_values, unpack_values
+from vramscope.engine.recording.columns import ColumnError, pack_values, unpack_values
 from vramscope.engine.recording.contents import Told
 
 from .samples import arbitrary, arbitrary_samples, make_sample
@@ -97,6 +97,20 @@ def test_a_damaged_body_is_refused_or_holds_samples(place: int, bytes_: bytes, i
 def test_a_decompression_bomb_is_refused_before_it_unpacks(body: Body) -> None:
     with pytest.raises(BlockError):
         unpack_samples(body, list_columns())
+
+
+@pytest.mark.parametrize("kind", ["int", "choice"])
+@pytest.mark.parametrize("head", [b"\xdd\xff\xff\xff\xff", b"\xdc\xff\xff", b"\x90", b"\xc0"])
+def test_a_list_is_refused_by_its_head_before_it_is_decoded(kind: str, head: bytes) -> None:
+    class Decoder:
+        """Fails where anything is decoded at all."""
+
+        def decode(self, _: bytes) -> None:
+            pytest.fail("it was decoded")
+
+    how = {"int": b"\x07", "choice": b"\x05" + (300_000).to_bytes(4, "little")}[kind]
+    with pytest.raises(ColumnError):
+        unpack_values(how + head + bytes(300_000), kind, 5, Decoder())  # type: ignore[arg-type]
 
 
 def test_a_count_of_a_million_devices_in_every_sample_is_refused() -> None:

@@ -1,6 +1,7 @@
 """What was recorded is what is read: while it is written, afterwards, by time, by minute."""
 
 import os
+import sqlite3
 import stat
 from pathlib import Path
 
@@ -59,6 +60,26 @@ def test_any_samples_of_any_nodes_come_back_in_order(tmp_path: Path, samples: li
     with Recording(path) as recording:
         assert msgspec.msgpack.encode(list(recording.samples())) == expected
         recording.overview()
+
+
+def test_a_block_larger_than_any_reader_takes_is_written_in_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "run.vscope"
+    samples = [make_sample(tick) for tick in range(100)]
+    monkeypatch.setattr("vramscope.engine.recording.content_writer.MOST_RAW_BYTES", 5000)
+    with RecordingWriter(path, IDENTITY) as writer:
+        for sample in samples:
+            writer.append(sample)
+        writer.tell("node", [make_finding(1)])
+    connection = sqlite3.connect(path)
+    parts, largest = connection.execute("SELECT count(*), max(raw_bytes) FROM blocks").fetchone()
+    connection.close()
+    assert parts > 2
+    assert largest <= 5000
+    with Recording(path) as recording:
+        assert list(recording.samples()) == samples
+        assert len(list(recording.told())) == 1
 
 
 def test_samples_are_found_by_time_in_blocks_and_in_rows(tmp_path: Path) -> None:
