@@ -45,9 +45,7 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_collection_finish() -> None:
-    """Spare the collector what was loaded to find the tests: it stays to the end."""
-    gc.collect()
-    gc.freeze()
+    """Let the collector of this process come less often."""
     gc.set_threshold(*GARBAGE_THRESHOLDS)
 
 

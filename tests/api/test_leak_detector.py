@@ -107,6 +107,16 @@ def test_garbage_is_collected_on_demand(detector: vramscope.MemoryLeakDetector) 
     assert detector.force_garbage_collection() >= 2
 
 
+@pytest.fixture(params=[False, True], ids=["", "frozen"])
+def _frozen_program(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A program that has taken all that it loaded out of the collector's sight, and one that has not."""
+    if request.param:
+        gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+@pytest.mark.usefixtures("_frozen_program")
 def test_tensors_that_stay_are_told_with_who_holds_them() -> None:
     torch = pytest.importorskip("torch")
     tracker = ReferenceTracker()
