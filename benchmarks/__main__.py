@@ -33,6 +33,7 @@ from .latency import as_seconds, format_latencies, measure_latencies
 from .live_view import Steadiness, format_live_views, measure_live_views
 from .probe_cost import format_probe_cost, judge_probe_cost, measure_probe_cost
 from .programs import find_nvitop, find_programs
+from .recording import format_recording, judge_recording, measure_recording
 from .series_input import SAMPLES, as_series_figures, format_series, judge_series, measure_series
 from .simulated_device import format_simulation, judge_simulation, measure_simulation
 from .snapshot_reader import (
@@ -106,6 +107,7 @@ def main() -> int:
         "series": add_series,
         "allocator": add_allocator_model,
         "simulation": add_simulation,
+        "recording": add_recording,
     }
     for name, measure in measures.items():
         if name in options.parts:
@@ -202,6 +204,12 @@ def add_series(report: Report, options: argparse.Namespace) -> None:
     """Measure reports about long series."""
     measured = measure_series(options.samples, options.runs)
     report.add("series", format_series(measured), as_series_figures(measured), judge_series(measured))
+
+
+def add_recording(report: Report, options: argparse.Namespace) -> None:
+    """Measure writing, opening and seeking a recording."""
+    cost = measure_recording(6 * options.window)
+    report.add("recording", format_recording(cost), asdict(cost), judge_recording(cost))
 
 
 def add_snapshot_reader(report: Report, options: argparse.Namespace) -> None:

@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from ..errors import InputFileError, OutputFileError
 from ..readers.input_file import lower_first, show_path
+from .file_lock import FileLock
 from .schema import MOST_VALUE_BYTES, check_schema, create_schema
 
 BUSY_S = 5.0
@@ -33,22 +34,25 @@ class RecordingStoppedError(OutputFileError):
     """A recording that cannot go on: the disk is full, or the file has gone; what is in it stays readable."""
 
 
-def open_for_writing(path: Path, *, identity: bytes | None, is_shared: bool) -> sqlite3.Connection:
+def open_for_writing(lock: FileLock, identity: bytes, *, is_shared: bool) -> sqlite3.Connection:
     """Return a connection to a recording that this process has locked; an empty file becomes one.
 
     Args:
-        path: The file.
-        identity: Of what a file is that is to be made; None for one that is there.
+        lock: Of the file.
+        identity: Of what a file is that is to be made, as it stands in `meta`.
         is_shared: Whether it lies on a network file system, where there can be no write-ahead log.
 
     Raises:
         OutputFileError: It cannot be written.
         InputFileError: It is there and is no recording that could be continued.
     """
+    path, is_empty = lock.path, lock.is_empty
     connection = _connect(path, "rw")
     try:
+        if not lock.is_opened_elsewhere():
+            raise OutputFileError(f"{show_path(path)}: was replaced while it was opened; try again")
         _harden(connection)
-        if identity is not None:
+        if is_empty:
             create_schema(connection, identity)
         check_schema(connection, path)
         connection.execute("PRAGMA secure_delete = OFF")

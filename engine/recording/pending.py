@@ -4,8 +4,10 @@ from ..model import Sample
 from .block import TickedSample
 from .contents import Told
 
-TARGET_DEVICE_SAMPLES = 4096
-"""Of a block: fewer compress worse, more make a seek slower."""
+TARGET_DEVICE_SAMPLES = 2048
+"""Of a block: more do not compress better, and make a seek slower, which unpacks one."""
+LEAST_BLOCK_TICKS = 8
+"""Names and commands of many devices are kept once a block."""
 MOST_BLOCK_TICKS = 600
 MOST_BLOCK_ROWS = 1 << 15
 """Devices, processes, ranks and assessments of all ticks of a block, unless a single tick has more."""
@@ -24,11 +26,9 @@ class PendingRows:
     @property
     def is_enough(self) -> bool:
         """Whether a block should be made of them."""
-        return bool(self.samples) and (
-            len(self.samples) >= MOST_BLOCK_TICKS
-            or self._rows >= MOST_BLOCK_ROWS
-            or self.device_samples >= TARGET_DEVICE_SAMPLES
-        )
+        ticks = len(self.samples)
+        is_large = self.device_samples >= TARGET_DEVICE_SAMPLES and ticks >= LEAST_BLOCK_TICKS
+        return ticks > 0 and (is_large or ticks >= MOST_BLOCK_TICKS or self._rows >= MOST_BLOCK_ROWS)
 
     def add(self, tick: int, sample: Sample) -> None:
         """Take one more sample."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from ..clock import Clock, SystemClock
-from ..errors import InputFileError, OutputFileError
+from ..errors import InputFileError
 from ..model import Assessment, Finding, Sample
 from ..readers.input_file import show_path
 from .block import DAMAGES
@@ -175,10 +175,8 @@ class RecordingWriter:
         self.close()
 
     def _open(self, identity: RecordingIdentity, *, is_shared: bool) -> None:
-        made = msgspec.msgpack.encode(identity) if self._lock.is_empty else None
-        self._connection = open_for_writing(self.path, identity=made, is_shared=is_shared)
-        if not self._lock.is_opened_elsewhere():
-            raise OutputFileError(f"{show_path(self.path)}: was replaced while it was opened; try again")
+        made = msgspec.msgpack.encode(identity)
+        self._connection = open_for_writing(self._lock, made, is_shared=is_shared)
         self._guard(self._begin)
         self._guard(lambda: self._fill(identity))
         self._guard(self._commit)

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 
 from vramscope.engine.errors import InputFileError, OutputFileError
 from vramscope.engine.model import Sample
-from vramscope.engine.recording import OverviewMinute, Recording, RecordingWriter
+from vramscope.engine.recording import OverviewMinute, Recording, RecordingWriter, connection
 from vramscope.engine.recording.pending import TARGET_DEVICE_SAMPLES
 
 from .samples import IDENTITY, START_S, arbitrary_samples, make_assessment, make_finding, make_sample, write
@@ -62,6 +62,23 @@ def test_any_samples_of_any_nodes_come_back_in_order(tmp_path: Path, samples: li
         recording.overview()
 
 
+def test_rows_that_become_a_block_while_they_are_read_are_read_once(tmp_path: Path) -> None:
+    path = tmp_path / "run.vscope"
+    samples = [make_sample(tick, 8) for tick in range(700)]
+    with RecordingWriter(path, IDENTITY) as writer:
+        for sample in samples[:300]:
+            writer.append(sample)
+        writer.flush()
+        with Recording(path) as recording:
+            walk = recording.samples()
+            read = [next(walk) for _ in range(280)]
+            for sample in samples[300:]:
+                writer.append(sample)
+            writer.flush()
+            read += walk
+    assert read == samples
+
+
 def test_a_block_larger_than_any_reader_takes_is_written_in_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -72,9 +89,9 @@ def test_a_block_larger_than_any_reader_takes_is_written_in_parts(
         for sample in samples:
             writer.append(sample)
         writer.tell("node", [make_finding(1)])
-    connection = sqlite3.connect(path)
-    parts, largest = connection.execute("SELECT count(*), max(raw_bytes) FROM blocks").fetchone()
-    connection.close()
+    database = sqlite3.connect(path)
+    parts, largest = database.execute("SELECT count(*), max(raw_bytes) FROM blocks").fetchone()
+    database.close()
     assert parts > 2
     assert largest <= 5000
     with Recording(path) as recording:
@@ -271,3 +288,24 @@ def test_only_a_file_of_its_own_is_written_to(kind: str, tmp_path: Path) -> None
     assert str(refusal.value).startswith(str(path))
     assert "\n" not in str(refusal.value)
     assert kind != "text" or path.read_bytes() == before
+
+
+def test_a_link_that_is_put_in_the_place_of_the_file_is_not_written_through(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, victim = tmp_path / "run.vscope", tmp_path / "victim.vscope"
+    write(path, [make_sample(1)])
+    write(victim, [make_sample(2)])
+    before = victim.read_bytes()
+    connect = connection._connect
+
+    def swap(name: Path, mode: str) -> sqlite3.Connection:
+        """Put a link where the file was, between its locking and its opening by SQLite."""
+        path.rename(tmp_path / "moved")
+        path.symlink_to(victim)
+        return connect(name, mode)
+
+    monkeypatch.setattr(connection, "_connect", swap)
+    with pytest.raises(OutputFileError, match="was replaced while it was opened"):
+        RecordingWriter(path, IDENTITY)
+    assert victim.read_bytes() == before
