@@ -113,7 +113,7 @@ class ContentWriter:
         columns = _encode(list_columns())
         row = self._run("SELECT id FROM layouts WHERE columns = ?", (columns,)).fetchone()
         if row is None:
-            row = self._run("INSERT INTO layouts (columns) VALUES (?) RETURNING id", (columns,)).fetchone()
+            return int(self._run("INSERT INTO layouts (columns) VALUES (?)", (columns,)).lastrowid or 0)
         return int(row[0])
 
     def _find_last_tick(self) -> int:
@@ -185,9 +185,10 @@ class ContentWriter:
         node = self._nodes.get(name)
         if node is None:
             row = self._run("SELECT id FROM nodes WHERE name = ?", (name,)).fetchone()
-            if row is None:
-                row = self._run("INSERT INTO nodes (name) VALUES (?) RETURNING id", (name,)).fetchone()
-            node = self._nodes[name] = _Node(int(row[0]))
+            number = None if row is None else row[0]
+            if number is None:
+                number = self._run("INSERT INTO nodes (name) VALUES (?)", (name,)).lastrowid
+            node = self._nodes[name] = _Node(int(number or 0))
         return node
 
     def _device_ids(self, node: _Node, sample: Sample) -> list[int]:

@@ -55,11 +55,6 @@ class HubFollower:
         self.has_answered = False
 
     @property
-    def samples_dropped(self) -> int:
-        """Samples that were published and never arrived."""
-        return self._stream.samples_dropped
-
-    @property
     def lost(self) -> str | None:
         """Why nothing comes any more; None while something may."""
         from ..bus.lock import is_hub_alive
@@ -176,11 +171,6 @@ class NodeFollower:
         self._local: LocalFollower | None = None
         self._hub: HubFollower | None = None
         self._choose()
-
-    @property
-    def samples_dropped(self) -> int:
-        """Samples of the present agent that never arrived."""
-        return 0 if self._hub is None else self._hub.samples_dropped
 
     @property
     def is_of_agent(self) -> bool:

@@ -8,7 +8,7 @@ from vramscope.engine.bus.messages import WorkerReport
 from vramscope.engine.bus.wire import encode
 from vramscope.engine.model import Assessment, Finding, Sample
 from vramscope.engine.paths import locate_runtime_folder, open_runtime_folder
-from vramscope.engine.recording.follower import Heard, NodeFollower
+from vramscope.engine.recording.follower import Heard, NodeFollower, Words
 
 from ..bus.hubs import RunningHub
 from ..pretend_nvml.driver import PretendDriver
@@ -51,6 +51,10 @@ def test_samples_of_an_agent_are_heard_in_full_with_what_is_said_of_them(
         got = hear()
         assert got == samples[-len(got) :], "in order, none twice, to the last field"
         assert len(got) >= 37
+        assert follower._hub is not None
+        follower._hub._stream.ask()  # as after a gap: the agent tells its newest sample again
+        wait_until(lambda: hear() and isinstance(heard[-1], Words), what="the answer")
+        assert hear() == got
         report(folder, running.hub.hub_id, make_finding(1), make_assessment(1))
         wait_until(lambda: hear() and any(told_of(heard)[0]), what="the finding")
         assert told_of(heard)[0] == [make_finding(1)]
