@@ -34,7 +34,7 @@ def recognize_series(path: Path) -> SeriesFormat:
     """
     if path.is_dir():
         return "memory trace"
-    if _is_database(path):
+    if is_database(path):
         return "recording"
     file = LineFile(path)
     try:
@@ -50,8 +50,12 @@ def recognize_series(path: Path) -> SeriesFormat:
     return kind
 
 
-def _is_database(path: Path) -> bool:
-    """Tell whether a file is one of SQLite, of which a recording is the only kind that can be played."""
+def is_database(path: Path) -> bool:
+    """Return whether a file is one of SQLite, of which a recording is the only kind that can be played.
+
+    Raises:
+        InputFileError: It cannot be read.
+    """
     with open_input_file(path, _SIZE_LIMIT_BYTES) as (file, _):
         return file.read(len(_DATABASE)) == _DATABASE
 

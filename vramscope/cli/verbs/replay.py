@@ -35,6 +35,9 @@ def run(arguments: Namespace) -> int:
     Raises:
         InputFileError: The traces cannot be read.
     """
+    from vramscope.engine.errors import InputFileError
+    from vramscope.engine.readers.input_file import show_path
+    from vramscope.engine.readers.series_format import is_database
     from vramscope.engine.sampling.node import node_name
     from vramscope.engine.sampling.trace_player import TracePlayer
 
@@ -43,6 +46,12 @@ def run(arguments: Namespace) -> int:
     settings = read_settings(arguments)
     speed, interval_s = read_speed(arguments), read_replay_interval(arguments)
     capacity_bytes = read_capacity(arguments)
+    if arguments.path.is_file() and is_database(arguments.path):
+        name = show_path(arguments.path)
+        raise InputFileError(
+            f"{name}: a recording, which the screens do not play; expected memory traces: "
+            f"read it with `vramscope profile --input {name}`, or oom, leak, fragment"
+        )
     # What is wrong with the files is told here and now, not by a hub that ends behind the screen.
     TracePlayer(arguments.path, speed=speed, interval_s=interval_s, capacity_bytes=capacity_bytes)
 
