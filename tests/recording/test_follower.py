@@ -1,6 +1,9 @@
 """A recording beside an agent has what the agent told, in full, and goes on without it."""
 
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from vramscope.engine.bus.endpoints import endpoints_of
 from vramscope.engine.bus.lock import HubLock
@@ -28,54 +31,82 @@ def report(folder: Path, hub_id: str, finding: Finding, assessment: Assessment) 
     context.destroy(linger=1000)
 
 
-def test_samples_of_an_agent_are_heard_in_full_with_what_is_said_of_them(
-    pretend_nvml: PretendDriver,
-) -> None:
+class Listener:
+    """Keeps all that a follower tells."""
+
+    def __init__(self) -> None:
+        self.follower = NodeFollower(interval_s=0.1, memory_interval_s=0.05)
+        self.heard: list[Heard] = []
+
+    def hear(self) -> list[Sample]:
+        """Listen a moment and return all samples so far."""
+        self.heard.extend(self.follower.hear(0.05))
+        return [it for it in self.heard if isinstance(it, Sample)]
+
+    def words(self) -> tuple[list[Finding], list[Assessment]]:
+        """Listen a moment and return all that was said so far."""
+        self.hear()
+        words = [it for it in self.heard if isinstance(it, Words)]
+        return (
+            [finding for it in words for finding in it.findings],
+            [assessment for it in words for assessment in it.assessments or ()],
+        )
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A runtime folder that is held as an agent holds it."""
     folder = open_runtime_folder(locate_runtime_folder())
     lock = HubLock(folder)
     lock.acquire()
-    heard: list[Heard] = []
+    yield folder
+    lock.release()
+
+
+def test_samples_of_an_agent_are_heard_in_full_with_what_is_said_of_them(folder: Path) -> None:
     samples = [make_sample(tick, 3) for tick in range(1, 40)]
-
-    def hear() -> list[Sample]:
-        heard.extend(follower.hear(0.05))
-        return [it for it in heard if isinstance(it, Sample)]
-
     with RunningHub(folder) as running:
         running.producer.push(samples[:3])
-        follower = NodeFollower(interval_s=0.1, memory_interval_s=0.05)
-        assert follower.is_of_agent
-        wait_until(lambda: hear()[-1:] == samples[2:3], what="the newest sample")
+        listener = Listener()
+        assert listener.follower.is_of_agent
+        wait_until(lambda: listener.hear()[-1:] == samples[2:3], what="the newest sample")
         running.producer.push(samples[3:])
-        wait_until(lambda: hear()[-1] == samples[-1], what="all samples")
-        got = hear()
+        wait_until(lambda: listener.hear()[-1] == samples[-1], what="all samples")
+        got = listener.hear()
         assert got == samples[-len(got) :], "in order, none twice, to the last field"
         assert len(got) >= 37
-        assert follower._hub is not None
-        follower._hub._stream.ask()  # as after a gap: the agent tells its newest sample again
-        wait_until(lambda: hear() and isinstance(heard[-1], Words), what="the answer")
-        assert hear() == got
+        assert listener.follower._hub is not None
+        listener.follower._hub._stream.ask()  # as after a gap: the agent tells its newest sample again
+        wait_until(lambda: listener.hear() and isinstance(listener.heard[-1], Words), what="the answer")
+        assert listener.hear() == got
         report(folder, running.hub.hub_id, make_finding(1), make_assessment(1))
-        wait_until(lambda: hear() and any(told_of(heard)[0]), what="the finding")
-        assert told_of(heard)[0] == [make_finding(1)]
-        wait_until(lambda: hear() and told_of(heard)[1], what="the assessment")
-    lock.release()
+        wait_until(lambda: all(listener.words()), what="what the worker said")
+        findings, assessments = listener.words()
+        assert findings == [make_finding(1)]
+        assert assessments[0] == make_assessment(1)
+    listener.follower.close()
+
+
+def find_kinds(sample: Sample) -> set[str]:
+    return {device.kind for device in sample.devices}
+
+
+def test_without_its_agent_it_samples_itself_until_another_answers(pretend_nvml: PretendDriver) -> None:
     pretend_nvml.add_device()
-    wait_until(lambda: bool(hear()) and follower.sentences, what="the end of the agent to be noticed")
-    assert follower.sentences == ["the agent ended; sampling in this process until one answers"]
-    wait_until(lambda: hear()[-1].seq < 39, what="a sample of our own")
+    folder = open_runtime_folder(locate_runtime_folder())
+    lock = HubLock(folder)
+    lock.acquire()
+    with RunningHub(folder) as running:
+        running.producer.push([make_sample(1, 0)])
+        listener = Listener()
+        wait_until(listener.hear, what="a sample of the agent")
+    lock.release()
+    wait_until(lambda: {"gpu"} == find_kinds(listener.hear()[-1]), what="a sample of our own")
+    assert listener.follower.sentences == ["the agent ended; sampling in this process until one answers"]
     lock.acquire()
     with RunningHub(folder) as running:
         running.producer.push([make_sample(7)])
-        wait_until(lambda: hear()[-1] == make_sample(7), what="a sample of the new agent")
-    assert follower.sentences[1:] == ["an agent runs; following it from here on"]
-    follower.close()
+        wait_until(lambda: listener.hear()[-1] == make_sample(7), what="a sample of the new agent")
+    assert listener.follower.sentences[1:] == ["an agent runs; following it from here on"]
+    listener.follower.close()
     lock.release()
-
-
-def told_of(heard: list[Heard]) -> tuple[list[Finding], list[Assessment]]:
-    words = [it for it in heard if not isinstance(it, Sample)]
-    return (
-        [finding for it in words for finding in it.findings],
-        [assessment for it in words for assessment in it.assessments or ()],
-    )
