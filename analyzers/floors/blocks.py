@@ -56,9 +56,9 @@ class Block(NamedTuple):
 
 def turn_over(block: Block) -> Block:
     """Return a block in which the most stands for the least: peaks are judged as floors are."""
-    return block._replace(
-        low=block.high, low_s=block.high_s, low_next=block.high + (block.high - block.high_next)
-    )
+    start_s, end_s, _, _, _, high, high_s, high_next, reserved, steps, last_step = block
+    low_next = high + (high - high_next)
+    return Block(start_s, end_s, high, high_s, low_next, high, high_s, high_next, reserved, steps, last_step)
 
 
 def join(first: Block, second: Block) -> Block:

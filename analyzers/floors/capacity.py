@@ -13,7 +13,7 @@ KEPT = 32
 """Moments at which reserved bytes grew that are kept; of twice as many every other is left out."""
 FALLEN_SHARE = 0.995
 """Share of what was reserved below which it was given back, and not merely turned over."""
-LEAST_DOUBT = 0.006
+LEAST_DOUBT = 0.008
 """Share of the limit by which it is always in doubt: the last segment, and what else takes memory."""
 UNSEEN_DOUBT = 0.02
 """The same where reserved bytes have not grown since the onset."""
@@ -25,7 +25,7 @@ PEAK_DOUBT = 0.04
 """Standard error of how high growing peaks can go, as a share of the limit."""
 LEAST_POINTS, MOST_POINTS, CLEAR, MOST_SLOPE = 6, 24, 3.0, 1.5
 """Moments on which a trend of what is lost rests, standard errors by which it must be clear, and its most."""
-SLOPE_DOUBT = 0.5
+SLOPE_DOUBT = 0.8
 """Standard error of what will be lost more until then, as a share."""
 SMOOTHED = 5
 """Newest moments whose median counts: what grows in stairs stands now above, now below its line."""
@@ -156,5 +156,5 @@ def _slope_of(points: Sequence[tuple[float, float]]) -> float:
     rising = [point for before, point in pairwise(points) if point[0] > before[0]]
     if len(rising) < LEAST_POINTS:
         return 0.0
-    line = fit_line(rising[-MOST_POINTS:])
-    return min(line.bytes_per_s, MOST_SLOPE) if line.bytes_per_s > CLEAR * line.error else 0.0
+    line = fit_line(rising[:: -(-len(rising) // MOST_POINTS)])
+    return min(line.bytes_per_s, MOST_SLOPE) if line.bytes_per_s > CLEAR * line.whole_error else 0.0

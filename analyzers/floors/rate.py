@@ -13,6 +13,8 @@ CLEAR = 5.0
 """Standard errors by which a line must be curved."""
 LEAST_EVEN = 0.15
 """Of how much the slope rises from third to third: the smaller of both as a share of the larger, at least."""
+LEAST_REMEMBERED, MOST_MEMORY = 8, 0.8
+"""Points from which a correlation is told, and the most that is believed."""
 BEND_DOUBT = 0.3
 """Standard error of a bend, as a share, beside what the scatter says: growth seldom is a parabola."""
 CLOSER = 0.75
@@ -31,6 +33,15 @@ class Line(NamedTuple):
     bend: float = 0.0
     """By how much the slope rises a second, in bytes/s²."""
     bend_error: float = 0.0
+    scatter: float = 0.0
+    """How far points lie off it: the standard deviation that the median deviation tells."""
+    memory: float = 0.0
+    """Correlation of how far points that follow each other lie off it, from 0 to `MOST_MEMORY`."""
+
+    @property
+    def whole_error(self) -> float:
+        """Standard error of the slope where points that follow each other lie off the line alike."""
+        return self.error * math.sqrt((1 + self.memory) / (1 - self.memory))
 
     def level_at(self, time_s: float) -> float:
         """Return where it stands at a moment, in bytes."""
@@ -57,7 +68,16 @@ def fit_line(points: Sequence[tuple[float, float]]) -> Line:
     at_bytes = median(rests)
     scatter = 1.4826 * median([abs(rest - at_bytes) for rest in rests])
     spread = math.sqrt(sum([(time_s - middle_s) ** 2 for time_s, _ in points]))
-    return Line(slope, scatter / spread / 0.95, middle_s, at_bytes)
+    error, memory = scatter / spread / 0.95, _remember([rest - at_bytes for rest in rests])
+    return Line(slope, error, middle_s, at_bytes, scatter=scatter, memory=memory)
+
+
+def _remember(rests: Sequence[float]) -> float:
+    """Return the correlation of each with the next: stairs and saws stay off a line for long."""
+    square = sum([rest**2 for rest in rests])
+    if square <= 0 or len(rests) < LEAST_REMEMBERED:
+        return 0.0
+    return min(max(sum([a * b for a, b in pairwise(rests)]) / square, 0.0), MOST_MEMORY)
 
 
 def fit_curve(points: Sequence[tuple[float, float]]) -> Line:
@@ -76,7 +96,7 @@ def fit_curve(points: Sequence[tuple[float, float]]) -> Line:
         return straight
     end_s = points[-1][0]
     line = fit_line([(at_s, level - bend * (at_s - end_s) ** 2 / 2) for at_s, level in points])
-    curve = Line(line.bytes_per_s, line.error, end_s, line.level_at(end_s), bend, error)
+    curve = line._replace(at_s=end_s, at_bytes=line.level_at(end_s), bend=bend, bend_error=error)
     return curve if _scatter_about(curve, points) <= CLOSER * _scatter_about(straight, points) else straight
 
 

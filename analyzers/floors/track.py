@@ -18,6 +18,8 @@ LEAST_S = {"step": 0.0, "sample": 60.0, "device": 1200.0, "host": 600.0}
 FALLEN_SHARE = 0.5
 """Share of its last floor below which a subject has begun anew."""
 LIMITS_KEPT = 32
+CLOCK_BACK_S = 60.0
+"""Seconds by which a clock must go back to have been set: what comes so late is of a later time, anew."""
 AMPLITUDE_LEVEL = 2
 """Scale at which what steps take on top is read."""
 UNPHASED_S = 1200.0
@@ -45,7 +47,11 @@ class FloorTrack:
         Beats that are not newer than the last one are left out.
         """
         self.has_restarted = False
-        if self.last is not None and beat.time_s <= self.last.time_s:
+        if self.is_late(beat):
+            return 0
+        if self.last is not None and beat.time_s < self.last.time_s:
+            self._begin(beat)
+            self.last, self.has_restarted = beat, True
             return 0
         if limit_bytes is not None:
             self._limits.append(limit_bytes)
@@ -63,6 +69,10 @@ class FloorTrack:
             self.has_restarted = True
             return 0
         return completed
+
+    def is_late(self, beat: Beat) -> bool:
+        """Return whether a beat is not newer than the last; a much older one comes of a clock set back."""
+        return self.last is not None and self.last.time_s - CLOCK_BACK_S <= beat.time_s <= self.last.time_s
 
     def judge(self, level: int) -> Growth | None:
         """Return how floors grow at one scale, which has just completed a block; None where they do not."""
@@ -89,12 +99,16 @@ class FloorTrack:
             level: The scale.
             is_pressed: Whether the device refuses the allocator memory again and again.
         """
-        blocks = [turn_over(block) for block in self.pyramid.latest(level, KEPT)]
-        window = blocks[-WINDOWS[0] :]
-        if len(window) < WINDOWS[0] or window[-1].low <= window[0].low or self.limit_bytes is None:
+        blocks = self.pyramid.latest(level, KEPT)
+        found = blocks[-WINDOWS[0] :]
+        if len(found) < WINDOWS[0] or self.limit_bytes is None:
             return None
-        record = max([block.low for block in blocks[: -WINDOWS[0]]], default=0)
-        return judge_growth(window, self.limit_bytes - window[-1].low, record, is_pressed=is_pressed)
+        headroom = self.limit_bytes - found[-1].high
+        if found[-1].high - found[0].high <= PHI_LEAST * max(0, headroom):
+            return None
+        record = max([block.high for block in blocks[: -WINDOWS[0]]], default=0)
+        window = [turn_over(block) for block in found]
+        return judge_growth(window, headroom, record, is_pressed=is_pressed)
 
     def _judge_window(self, blocks: Sequence[Block], count: int, record: int) -> Growth | None:
         window = blocks[-count:]
@@ -150,7 +164,14 @@ class FloorTrack:
         floor = self.floor_bytes or 0
         if self.limit_bytes is None:
             return float(floor)
-        return float(self.limit_bytes - floor - self.amplitude_bytes)
+        room = self.limit_bytes - floor - self.amplitude_bytes
+        return float(room - self._stranded_bytes(floor + self.amplitude_bytes))
+
+    def _stranded_bytes(self, peak: int) -> int:
+        """Return what is free beside live blocks and of no use to steps that reach so high."""
+        if self.last is None or not self.last.split_bytes:
+            return 0
+        return min(self.last.split_bytes, max(0, self.last.reserved_bytes - peak))
 
     @property
     def floor_bytes(self) -> int | None:

@@ -22,6 +22,8 @@ SERVING_BYTES = 64 * MIB
 """What must be stranded at a refusal for it to be fragmentation's: share of the limit, and at least."""
 SERVED_SHARE = 0.15
 """Share of the limit that is left beside, from which a flush of the cache serves whatever is asked for."""
+SERVED_TIMES = 2.0
+"""And so many times what is stranded: where so much is left beside, it is not the stranded that is missed."""
 RETRY_S = 300.0
 """For how long a refusal counts."""
 QUIET_S = 900.0
@@ -178,7 +180,7 @@ def weigh(extremes: Extremes, refusals: Refusals, limit_bytes: int | None, time_
         stranded = min(stranded, extremes.unused_bytes)
     rest = max(0, limit_bytes - peak - stranded)
     could_serve = stranded >= max(SERVING_SHARE * limit_bytes, SERVING_BYTES)
-    is_short = rest < SERVED_SHARE * limit_bytes
+    is_short = rest < min(SERVED_SHARE * limit_bytes, SERVED_TIMES * stranded)
     return Cost(
         stranded_bytes=stranded,
         peak_bytes=peak,

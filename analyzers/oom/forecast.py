@@ -11,7 +11,7 @@ from .tail import probability_ahead
 HORIZON_S = 600.0
 """How far ahead the probability of an assessment looks."""
 STEPS_AHEAD = 1000
-LEAST_ERROR = 0.01
+LEAST_ERROR = 0.03
 """Relative error of a rate that is always allowed for."""
 Z80 = 1.2816
 """Standard errors to either side that hold 80 % of a normal distribution."""
@@ -73,16 +73,19 @@ def make_forecast(now: Situation) -> Forecast:
     if line is None or line.slope_at(now.time_s) <= 0:
         return _forecast_tail(now, room)
     rate = line.slope_at(now.time_s)
-    rise, error = rate * now.round_s, math.hypot(line.error / rate, LEAST_ERROR)
+    rise, error = rate * now.round_s, math.hypot(line.whole_error / rate, LEAST_ERROR)
     passage = find_passage(now.amplitudes, room, rise)
+    doubt = math.hypot(now.limit_doubt_bytes, line.scatter)
     belief = now.share / (now.share + STANDING_DOUBT) if now.is_believed else PEAK_BELIEF
-    rooms = [room + z * math.hypot(now.limit_doubt_bytes, error * max(0.0, room)) for z in (-Z80, 0.0, Z80)]
+    rooms = [room + z * math.hypot(doubt, error * max(0.0, room)) for z in (-Z80, 0.0, Z80)]
     within = _average(now, rooms, rise, _stretch(line, rate, HORIZON_S) / now.round_s)
     steps = None
     if now.steps_per_round:
         ahead_s = STEPS_AHEAD / now.steps_per_round * now.round_s
         steps = belief * _average(now, rooms, rise, _stretch(line, rate, ahead_s) / now.round_s)
-    low_s, middle_s, high_s = _find_times(now, line, rate, error, passage)
+    low_s, middle_s, high_s = _find_times(
+        now, line, math.hypot(error * passage.middle * now.round_s, doubt / rate), passage
+    )
     return Forecast(
         probability=max(belief * within, _alarm(now)),
         within_steps=steps,
@@ -94,12 +97,10 @@ def make_forecast(now: Situation) -> Forecast:
     )
 
 
-def _find_times(
-    now: Situation, line: Line, rate: float, error: float, passage: Passage
-) -> tuple[float, float, float]:
+def _find_times(now: Situation, line: Line, error_s: float, passage: Passage) -> tuple[float, float, float]:
     """Return the 10 %, 50 % and 90 % quantiles of the time to the error, in seconds."""
     low, middle, high = [max(0.0, rounds) * now.round_s for rounds in passage]
-    spread = Z80 * math.hypot(error * middle, now.limit_doubt_bytes / rate)
+    spread, rate = Z80 * error_s, line.slope_at(now.time_s)
     low, high = middle - math.hypot(middle - low, spread), middle + math.hypot(high - middle, spread)
     bends = [line.bend + z * line.bend_error for z in (Z80, 0.0, -Z80)] if line.bend else [0.0, 0.0, 0.0]
     times = [_shorten(bend, rate, max(0.0, at)) for bend, at in zip(bends, (low, middle, high), strict=True)]

@@ -24,6 +24,7 @@ class OomTrack:
         """Time of the newest sample that listed it."""
         self._watch = Watch()
         self._assessed: Assessment | None = None
+        """The newest assessment, until it is taken."""
         self._told: Assessment | None = None
         self._settled_until_s: float | None = None
         self._foreseen_s: float | None = None
@@ -55,7 +56,7 @@ class OomTrack:
 
     def take_assessment(self) -> Assessment | None:
         """Return the newest assessment where it differs from the one taken before."""
-        newest = self._assessed
+        newest, self._assessed = self._assessed, None
         if newest is None or (self._told is not None and not is_other(self._told, newest)):
             return None
         self._told = newest

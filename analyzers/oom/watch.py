@@ -44,8 +44,7 @@ class Watch:
         beat = read_beat(subject)
         if beat is None:
             return
-        last = self.growth.floors.last
-        if last is not None and beat.time_s <= last.time_s:
+        if self.growth.floors.is_late(beat):
             return
         self.pressed.observe(beat.time_s, subject.allocator, self.growth.floors.limit_bytes)
         self.has_allocator = beat.kind != "device"

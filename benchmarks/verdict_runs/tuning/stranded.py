@@ -1,4 +1,4 @@
-"""Runs that end before their live bytes fill the card, or sooner than a straight line says; to tune on."""
+"""Runs whose end no straight line tells: memory is stranded, or goes up and down; to tune on."""
 
 import numpy as np
 
@@ -65,6 +65,31 @@ def run_leak_under_evals(rng: Rng, span_s: float) -> Scene:
     return leak_from(hold(plan, grow_evenly(plan, onset_s, rate)), onset_s)
 
 
+def run_validation_pile(rng: Rng, span_s: float) -> Scene:
+    """Results that pile up through a validation and are let go after it, but for some of them."""
+    job = draw_job(rng)
+    life_s, rate = draw_life(rng, job, 3600, span_s / 2)
+    onset_s = draw_onset(rng, life_s)
+    plan = fit_steps(rng, job, onset_s + draw_watch(rng, life_s))
+    period_s, lasts = life_s / rng.uniform(12, 40), rng.uniform(0.05, 0.3)
+    phase = np.maximum(plan.ends_s - onset_s, 0.0) / period_s
+    pile = np.clip((phase % 1.0 - (1 - lasts)) / lasts, 0.0, 1.0) * rng.uniform(0.03, 0.25)
+    kept = np.floor(phase) * rate * period_s
+    return leak_from(hold(plan, kept + pile * (plan.ends_s > onset_s) * job.headroom_bytes), onset_s)
+
+
+def run_trimmed_now_and_then(rng: Rng, span_s: float) -> Scene:
+    """A buffer that is cut back at moments of chance, always by less than it has grown."""
+    job = draw_job(rng)
+    life_s, rate = draw_life(rng, job, 1800, span_s / 2)
+    onset_s = draw_onset(rng, life_s)
+    plan = fit_steps(rng, job, onset_s + draw_watch(rng, life_s))
+    grown = grow_evenly(plan, onset_s, rate * rng.uniform(1.3, 2.5))
+    cuts = np.maximum.accumulate(np.where(rng.random(len(grown)) < 60.0 / len(grown), grown, 0.0))
+    target = grow_evenly(plan, onset_s, rate)
+    return leak_from(hold(plan, np.interp(cuts, grown, target) + grown - cuts), onset_s)
+
+
 def run_longer_and_longer(rng: Rng, span_s: float) -> Scene:
     """Two kinds of documents, short ones that stay as they are and long ones that become longer."""
     job = draw_job(rng)
@@ -94,6 +119,8 @@ _MAKERS = (
     run_kept_now_and_then,
     run_faster_and_faster,
     run_leak_under_evals,
+    run_validation_pile,
+    run_trimmed_now_and_then,
     run_longer_and_longer,
     run_larger_batches,
 )

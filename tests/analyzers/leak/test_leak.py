@@ -2,6 +2,7 @@
 
 import math
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -156,3 +157,9 @@ def test_a_successor_that_is_fed_the_same_samples_finds_the_same() -> None:
     again = watch(successor, course[:600])
     assert not again
     assert watch(successor, course[600:]) == watch(before, course[600:])
+
+
+def test_a_clock_that_is_set_back_hides_no_leak() -> None:
+    run = list(steps([20 * GIB + 20 * MIB * tick for tick in range(900)]))
+    late = [msgspec.structs.replace(sample, time_s=sample.time_s - 3600.0) for sample in run[60:]]
+    assert {finding.kind for finding in _find([*run[:60], *late])} == {"leak"}
