@@ -55,6 +55,8 @@ class GrowthTrack:
         """Scales that completed a block by the newest beat."""
         self.line: Line | None = None
         """Through the floors since the onset, while they grow."""
+        self.lost_bytes = 0
+        """What growing peaks cannot use of the limit, as far as that is known."""
         self._has_peaks = has_peaks
         self._level = 0
 
@@ -83,10 +85,12 @@ class GrowthTrack:
     def _begin_peaks(self, *, is_pressed: bool) -> None:
         """Begin with growth of peaks; or believe in it, once the end is near."""
         for level in range(self.completed):
-            growth = self.floors.judge_peaks(level, is_pressed=True)
+            growth = self.floors.judge_peaks(level, self.lost_bytes, is_pressed=True)
             if growth is None:
                 continue
-            proof = growth if is_pressed else self.floors.judge_peaks(level, is_pressed=False)
+            proof = growth
+            if not is_pressed:
+                proof = self.floors.judge_peaks(level, self.lost_bytes, is_pressed=False)
             is_believed = proof is not None and _is_near(proof, is_pressed=is_pressed)
             if self.episode is None or is_believed:
                 self._begin_with(level, growth, is_peak=True, is_believed=is_believed)

@@ -92,18 +92,19 @@ class FloorTrack:
         self._records.clear()
         self._news_since_s = time_s
 
-    def judge_peaks(self, level: int, *, is_pressed: bool) -> Growth | None:
+    def judge_peaks(self, level: int, lost_bytes: int, *, is_pressed: bool) -> Growth | None:
         """Return how peaks grow at one scale, which has just completed a block; None where they do not.
 
         Args:
             level: The scale.
+            lost_bytes: What they cannot use of the limit.
             is_pressed: Whether the device refuses the allocator memory again and again.
         """
         blocks = self.pyramid.latest(level, KEPT)
         found = blocks[-WINDOWS[0] :]
         if len(found) < WINDOWS[0] or self.limit_bytes is None:
             return None
-        headroom = self.limit_bytes - found[-1].high
+        headroom = self.limit_bytes - lost_bytes - found[-1].high
         if found[-1].high - found[0].high <= PHI_LEAST * max(0, headroom):
             return None
         record = max([block.high for block in blocks[: -WINDOWS[0]]], default=0)

@@ -113,6 +113,7 @@ class Watch:
         if reach is None:
             return
         self.is_fresh = True
+        self.growth.lost_bytes = self._find_lost(reach)
         line, steps_per_s = self.growth.line, floors.steps_per_s
         self.forecast = make_forecast(
             Situation(
@@ -131,6 +132,13 @@ class Watch:
                 has_retried=self.pressed.is_met(beat.time_s, RETRY_S),
             )
         )
+
+    def _find_lost(self, reach: Usable) -> int:
+        """Return what growing peaks cannot use of the limit."""
+        episode, limit = self.growth.episode, self.growth.floors.limit_bytes
+        if limit is None or episode is None or not episode.is_peak:
+            return 0
+        return limit - reach.limit_bytes
 
     def _is_pressed(self, time_s: float) -> bool:
         episode = self.growth.episode
