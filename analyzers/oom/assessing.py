@@ -91,7 +91,7 @@ def _differ(before: float | None, after: float | None) -> bool:
 def _explain(watch: Watch, forecast: Forecast, watched_s: float) -> str:
     episode = watch.growth.episode
     if forecast.middle_s is not None and episode is not None and episode.is_peak:
-        return "its peaks grow" if episode.is_believed else "its peaks grow, as far as is known up to a bound"
+        return "its peaks grow" if episode.is_believed else "its peaks grow, and may stop growing"
     if forecast.middle_s is not None:
         return "its floor grows"
     if forecast.probability > SEEN_PROBABILITY:
@@ -100,7 +100,7 @@ def _explain(watch: Watch, forecast: Forecast, watched_s: float) -> str:
 
 
 def _confide(forecast: Forecast, watched_s: float) -> float:
-    """Return how likely the level is right: by the evidence of growth, or by how long all was well."""
+    """Return how likely the level is right: by the evidence on growth, or by how long all was well."""
     if forecast.middle_s is not None:
-        return forecast.belief
+        return max(forecast.belief, 1.0 - forecast.belief)
     return 1.0 - 0.5 / (1.0 + watched_s / CONFIDENT_S)

@@ -122,3 +122,40 @@ def test_a_job_that_has_just_begun_is_not_called_steady() -> None:
     watch(analyzer, steps([20 * GIB] * 60))
     assessment = _assess(analyzer)
     assert (assessment.level, assessment.reason) == ("low", "no growth found so far")
+
+
+def _longer_steps(count: int) -> list[Finding]:
+    """Watch activations that grow by 20 MiB a step from 10 GiB on, above a floor of 20: 2,560 steps fit."""
+    analyzer = OomAnalyzer()
+    ramp = steps([20.0 * GIB] * count, lambda step: 10 * GIB + 20 * MIB * step)
+    found = watch(analyzer, ramp)
+    assessment = _assess(analyzer)
+    assert assessment.oom_in_s == pytest.approx(2560 - count, rel=0.15)
+    assert assessment.reason.startswith("its peaks grow")
+    return found
+
+
+def test_longer_and_longer_steps_have_a_forecast_and_no_alarm_while_there_is_room() -> None:
+    assert not _longer_steps(1000)
+
+
+def test_longer_and_longer_steps_are_an_alarm_before_the_last_ones_that_fit() -> None:
+    (first, *_) = _longer_steps(2400)
+    assert 1900 <= first.opened_s <= 2200
+
+
+def test_growth_that_speeds_up_is_foreseen_sooner_than_a_line_would_have_it() -> None:
+    analyzer, life = OomAnalyzer(), 2400
+    watch(analyzer, steps([20 * GIB + 50 * GIB * (step / life) ** 2 for step in range(life // 2)]))
+    assert _assess(analyzer).oom_in_s == pytest.approx(life / 2, rel=0.15)
+
+
+def test_an_evaluation_every_ten_minutes_is_not_forgotten() -> None:
+    analyzer = OomAnalyzer()
+    spikes = steps(_leak(1700), lambda step: (30 if step % 600 < 5 else 10) * GIB)
+    watch(analyzer, spikes)
+    # With 30 GiB on top the floor may reach 50: since step 1,536 an evaluation does not fit, and one comes in 100.
+    assessment = _assess(analyzer)
+    assert assessment.oom_in_low_s is not None
+    assert assessment.oom_in_s is not None
+    assert assessment.oom_in_low_s <= 100 < assessment.oom_in_s < 600
