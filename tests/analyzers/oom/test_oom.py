@@ -154,7 +154,7 @@ def test_an_evaluation_every_ten_minutes_is_not_forgotten() -> None:
     analyzer = OomAnalyzer()
     spikes = steps(_leak(1700), lambda step: (30 if step % 600 < 5 else 10) * GIB)
     watch(analyzer, spikes)
-    # With 30 GiB on top the floor may reach 50: since step 1,536 an evaluation does not fit, and one comes in 100.
+    # With 30 GiB on top the floor may reach 50: since step 1,536 no evaluation fits, and one comes in 100.
     assessment = _assess(analyzer)
     assert assessment.oom_in_low_s is not None
     assert assessment.oom_in_s is not None
