@@ -1,6 +1,5 @@
 """One subject's growth from its onset to its end: what a leak is, and what a forecast rests on."""
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from .beat import Beat
@@ -9,6 +8,7 @@ from .growth import Growth
 from .rate import Line
 from .track import FloorTrack
 
+FELL_BACK = "the floor fell back"
 FALLEN_BACK = 0.5
 """Share of what it grew that a floor must have given back for the growth to be over."""
 PLATEAU_SHARE = 0.15
@@ -70,7 +70,8 @@ class GrowthTrack:
         """
         self.ended_because = None
         self.completed = self.floors.observe(beat, limit_bytes)
-        growths = [self.floors.judge(level) for level in range(self.completed)]
+        for level in range(self.completed):
+            self.floors.note_record(level)
         if self.floors.has_restarted:
             self._end("what was allocated was given back: it began anew")
             return
@@ -78,7 +79,7 @@ class GrowthTrack:
         if episode is not None and self.completed:
             self._follow(episode, beat.time_s)
         if episode is None or episode.is_peak:
-            self._begin(growths)
+            self._begin()
         if self._has_peaks and (self.episode is None or not self.episode.is_believed):
             self._begin_peaks(is_pressed=is_pressed)
 
@@ -96,8 +97,10 @@ class GrowthTrack:
                 self._begin_with(level, growth, is_peak=True, is_believed=is_believed)
                 return
 
-    def _begin(self, growths: Sequence[Growth | None]) -> None:
-        for level, growth in enumerate(growths):
+    def _begin(self) -> None:
+        """Begin with growth of floors, of the finest scale that shows it."""
+        for level in range(self.completed):
+            growth = self.floors.judge(level)
             if growth is not None:
                 self._begin_with(level, growth)
                 return
@@ -126,7 +129,8 @@ class GrowthTrack:
         because = self._find_end(episode, time_s)
         if because is not None:
             self._end(because)
-            self.floors.forget_records(time_s)
+            if because != FELL_BACK:
+                self.floors.forget_records(time_s)
             return
         if self.completed <= self._level - FRESHNESS:
             return
@@ -144,7 +148,7 @@ class GrowthTrack:
             return None
         newest = max(since[-2:]) if episode.is_peak else min(since[-2:])
         if newest < episode.onset_bytes + FALLEN_BACK * (max(since) - episode.onset_bytes):
-            return "the peak fell back" if episode.is_peak else "the floor fell back"
+            return "the peak fell back" if episode.is_peak else FELL_BACK
         quiet_s = max(episode.window_s, PLATEAU_PAST * (time_s - episode.onset_s))
         before = [block for block in blocks if block.end_s <= time_s - quiet_s]
         if not before or before[-1].mid_s < episode.onset_s:

@@ -77,8 +77,6 @@ class FloorTrack:
     def judge(self, level: int) -> Growth | None:
         """Return how floors grow at one scale, which has just completed a block; None where they do not."""
         blocks = self.pyramid.latest(level, KEPT)
-        if len(blocks) == KEPT and blocks[0].start_s >= self._news_since_s:
-            self._records[level] = max(self._records.get(level, 0), blocks[0].low)
         for count in WINDOWS:
             if len(blocks) < count:
                 return None
@@ -86,6 +84,12 @@ class FloorTrack:
             if growth is not None:
                 return growth
         return None
+
+    def note_record(self, level: int) -> None:
+        """Remember how high floors were at one scale, before the block is forgotten."""
+        blocks = self.pyramid.levels[level]
+        if len(blocks) == KEPT and blocks[0].start_s >= self._news_since_s:
+            self._records[level] = max(self._records.get(level, 0), blocks[0].low)
 
     def forget_records(self, time_s: float) -> None:
         """Take growth from this moment on for news, even where floors were higher before."""

@@ -11,6 +11,8 @@ from .hazard import Reach
 KEPT = 192
 OLDER_ROUNDS, OLDER_KEPT = (8, 64), 24
 """Of rounds before these the most of so many is kept, and so many of each: what is rare is forgotten late."""
+EXACT, TOGETHER = 24, 8
+"""Largest amplitudes that are told one by one, and how many of the others are told as one."""
 SPANS_KEPT = 64
 SAMPLES = 16
 """Samples that make a round where steps are not known: of so many, the most is near the peak of a step."""
@@ -77,7 +79,7 @@ class Amplitudes:
         found = [Reach(value, 1.0) for value in reached]
         if others:
             found.append(Reach(recent[len(recent) // 2], float(others)))
-        return sorted(found, reverse=True)
+        return _thin(sorted(found, reverse=True))
 
     def _forget(self, time_s: float, high: int) -> None:
         """Let go of the oldest recent round: the most of some such is remembered for longer."""
@@ -129,6 +131,15 @@ class Amplitudes:
         spread = sum([(value - mean) ** 2 for value in reached[:recent]]) / recent
         kept = math.sqrt(max(0.0, 1 - short**2 / spread)) if spread > 0 else 0.0
         return [mean + short + kept * (value - mean) for value in reached]
+
+
+def _thin(found: Sequence[Reach]) -> list[Reach]:
+    """Return amplitudes as fewer: the largest as they are, of the others some at a time as their middle."""
+    thinned = list(found[:EXACT])
+    for start in range(EXACT, len(found), TOGETHER):
+        some = found[start : start + TOGETHER]
+        thinned.append(Reach(some[len(some) // 2].bytes, sum([reach.rounds for reach in some])))
+    return thinned
 
 
 class _Maxima:
