@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from .beat import Beat
 from .blocks import KEPT, Block, BlockPyramid, turn_over
-from .growth import PHI_LEAST, WINDOWS, Growth, judge_growth
+from .growth import PHI_LEAST, WINDOWS, YOUNG_S, Growth, judge_growth
 from .phase import RECENT, is_locked
 from .rate import Line, fit_curve
 
@@ -125,7 +125,8 @@ class FloorTrack:
         headroom = self.headroom_bytes
         if grown < PHI_LEAST * headroom:
             return None
-        growth = judge_growth(window, headroom, record)
+        is_young = window[-1].end_s - self.since_s < YOUNG_S
+        growth = judge_growth(window, headroom, record, is_young=is_young)
         return None if growth is None or self._may_be_phase(growth) else growth
 
     def _may_be_phase(self, growth: Growth) -> bool:

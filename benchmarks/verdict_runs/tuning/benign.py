@@ -47,12 +47,12 @@ def run_fading_cache(rng: Rng, span_s: float) -> Scene:
 
 
 def run_slow_tides(rng: Rng, span_s: float) -> Scene:
-    """Buffers that fill and empty over tens of minutes, each at its own pace."""
+    """Buffers that fill and empty over minutes to hours, each at its own pace."""
     job = draw_job(rng)
     plan = fit_steps(rng, job, span_s)
     held = np.zeros(len(plan.ends_s))
     for _ in range(int(rng.integers(1, 4))):
-        phase = plan.ends_s / draw_log(rng, 900, 7200) + rng.uniform()
+        phase = plan.ends_s / draw_log(rng, 120, 7200) + rng.uniform()
         rising = float(rng.uniform(0.3, 0.95))
         place = phase % 1.0
         held += np.where(place < rising, place / rising, (1 - place) / (1 - rising)) * rng.uniform(0.01, 0.09)
