@@ -7,6 +7,7 @@ from textual.screen import Screen
 from textual.widget import Widget
 
 GROUP_TITLES = {
+    "replay": "Replay",
     "view": "View",
     "device": "Devices",
     "alerts": "Alerts",
@@ -53,11 +54,13 @@ def collect_keys(screen: Screen[object]) -> dict[str, list[KeyHelp]]:
         screen: The screen; bindings of the application and of its focusable widgets are included.
     """
     found: dict[str, KeyHelp] = {}
+    taken = {key for key, binding in screen.app._bindings if binding.priority}
     for owner in (screen.app, screen, *screen.query("*")):
         if isinstance(owner, Widget) and owner is not screen and not _has_keys_of_ours(owner):
             continue
-        for _, binding in owner._bindings:
-            _note(found, binding, screen)
+        for key, binding in owner._bindings:
+            if owner is screen.app or key not in taken:
+                _note(found, binding, screen)
     groups: dict[str, list[KeyHelp]] = {group: [] for group in GROUP_TITLES}
     for help_entry in found.values():
         groups.setdefault(help_entry.group, []).append(help_entry)

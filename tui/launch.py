@@ -12,6 +12,7 @@ from ..engine.settings import Settings
 from .terminal import TerminalAbilities, read_abilities
 
 if TYPE_CHECKING:
+    from .app import VramscopeApp
     from .shutdown import Shutdown
     from .terminal_app import TerminalApp
 
@@ -42,6 +43,7 @@ def run_app(
     local_node: str | None = None,
     clock: Clock | None = None,
     duration_s: float | None = None,
+    is_replay: bool = False,
 ) -> int:
     """Show a feed until the user quits, and return the exit code: 0, or 128 and the signal that ended it.
 
@@ -52,26 +54,37 @@ def run_app(
         local_node: Name of the node whose processes can be signalled from here; None for any.
         clock: Where time is read; None for this machine's clock.
         duration_s: Seconds after which the view ends by itself; None for never.
+        is_replay: Whether the feed is a `ReplayFeed`, which is told where to go by keys.
 
     Raises:
         UsageError: Nothing can be drawn here.
     """
     abilities = check_terminal(settings)
-    from .app import VramscopeApp
     from .process_signals import SignalPolicy
     from .shutdown import Shutdown
 
     shutdown = Shutdown(lambda: app.call_later(app.exit))
-    app = VramscopeApp(
+    app = _find_app(is_replay=is_replay)(
         feed,
         settings=settings,
         abilities=abilities,
         clock=clock or SystemClock(),
-        signal_policy=SignalPolicy(is_read_only=settings.read_only, local_node=local_node),
+        signal_policy=SignalPolicy(settings.read_only, local_node, is_replay),
         save_settings=save_settings,
         on_exit_asked=shutdown.start_countdown,
     )
     return run_to_end(app, shutdown, settings, duration_s=duration_s)
+
+
+def _find_app(*, is_replay: bool) -> "type[VramscopeApp]":
+    """Return the application to show; that of replays loads what reads recordings."""
+    if is_replay:
+        from .replay_app import ReplayApp
+
+        return ReplayApp
+    from .app import VramscopeApp
+
+    return VramscopeApp
 
 
 def run_to_end(

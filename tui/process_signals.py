@@ -32,6 +32,8 @@ class SignalPolicy(msgspec.Struct, frozen=True):
     """Started with `--read-only`."""
     local_node: str | None = None
     """Name of the node whose process ids are ours."""
+    is_replay: bool = False
+    """What is shown is recorded: its process ids may be those of others by now."""
 
 
 def refuse_by_policy(process: ProcessReading, node: str, is_trace: bool, policy: SignalPolicy) -> str | None:
@@ -45,7 +47,7 @@ def refuse_by_policy(process: ProcessReading, node: str, is_trace: bool, policy:
     """
     if policy.is_read_only:
         return "this view was started with --read-only: nothing is signalled from here"
-    if is_trace:
+    if is_trace or policy.is_replay:
         return f"process {process.pid} is part of a recording"
     if policy.local_node is not None and node != policy.local_node:
         return f"process {process.pid} runs on {node}; signals reach only processes of {policy.local_node}"

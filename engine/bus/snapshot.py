@@ -6,6 +6,7 @@ import msgspec
 
 from ..alerts.state import AlertState
 from ..model import Assessment, Finding, HubStatus, Sample, SegmentMap
+from ..replay.state import ReplayState
 
 
 class SegmentsRefused(msgspec.Struct, frozen=True):
@@ -48,3 +49,5 @@ class Snapshot(msgspec.Struct, frozen=True):
     """What people decided about findings, and what became of each."""
     decision_refused: DecisionRefused | None = None
     """What became of this viewer's newest decision, where it was refused."""
+    replay: ReplayState | None = None
+    """Where a replay is; None where the samples are of the present."""

@@ -108,6 +108,13 @@ class History:
                 if sample.time_s > newest_s:
                     self.add(sample)
 
+    def take_over(self, other: "History") -> None:
+        """Become what another history is, which is not to be used any more; for who goes back in time."""
+        with self._lock, other._lock:
+            own = self._lock
+            self.__dict__.update(other.__dict__)
+            self._lock = own
+
     def block(self) -> HistoryBlock:
         """Return everything that is remembered, to hand to whoever attaches late."""
         with self._lock:

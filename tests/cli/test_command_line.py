@@ -63,7 +63,7 @@ def test_every_verb_has_help(verb: str) -> None:
         (["zzz"], f"unknown verb 'zzz'; the verbs are {', '.join(list_verbs())}"),
         (["agent", "--nonsense"], "unknown option --nonsense; see `vramscope agent --help`"),
         (["--theme", "pink"], "argument --theme: invalid choice: 'pink'"),
-        (["replay"], "the following arguments are required: DIR; see `vramscope replay --help`"),
+        (["replay"], "the following arguments are required: FILE|DIR; see `vramscope replay --help`"),
     ],
 )
 def test_words_that_mean_nothing_are_told(words: list[str], told: str) -> None:

@@ -70,6 +70,7 @@ class AlertsScreen(SnapshotScreen):
         yield self._filter
         yield self.list
         yield self.detail
+        yield self._time_bar
         yield self._keys
 
     def on_mount(self) -> None:
@@ -122,7 +123,8 @@ class AlertsScreen(SnapshotScreen):
 
     def _rearrange(self) -> None:
         """Show the parts that fit: the whole of one, or the list, with a preview where there is room."""
-        height, row = self.size.height, self.list.selected_row
+        self._fit_time_bar()
+        height, row = self._rows, self.list.selected_row
         self._is_whole = self._is_whole and row is not None
         has_preview = height >= PREVIEW_FROM_ROWS and row is not None
         with self.app.batch_update():

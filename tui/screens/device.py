@@ -64,6 +64,7 @@ class DeviceScreen(NodeScreen):
         yield self.page
         yield self._filter
         yield self.processes
+        yield self._time_bar
         yield self._keys
 
     def on_mount(self) -> None:
@@ -74,6 +75,7 @@ class DeviceScreen(NodeScreen):
     @on(events.Resize)
     def fit(self, event: events.Resize) -> None:
         """Choose anew which parts fit."""
+        self._fit_time_bar()
         self._rearrange()
 
     @property
@@ -146,7 +148,7 @@ class DeviceScreen(NodeScreen):
         self._arranged_for = situation
         processes = self.processes.process_count if self._has_list else None
         chosen = arrange_page(
-            self.size.height - self._is_filter_open, processes, is_table_focused=self._is_list_used()
+            self._rows - self._is_filter_open, processes, is_table_focused=self._is_list_used()
         )
         with self.app.batch_update():
             self._title.display = chosen.has_title

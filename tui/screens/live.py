@@ -50,6 +50,7 @@ class LiveScreen(NodeScreen):
         yield self._alerts
         yield self._notes
         yield self._host
+        yield self._time_bar
         yield self._keys
 
     def on_mount(self) -> None:
@@ -60,6 +61,7 @@ class LiveScreen(NodeScreen):
     @on(events.Resize)
     def fit(self, event: events.Resize) -> None:
         """Choose anew which parts fit."""
+        self._fit_time_bar()
         self._arrange(event.size.width, event.size.height)
 
     def _show(self) -> None:
@@ -98,7 +100,8 @@ class LiveScreen(NodeScreen):
             return
         self._arranged_for = situation
         # The filter is a row that is there on demand: it is taken off before the others share.
-        self._apply(arrange(height - self._is_filter_open, self._needs(width)))
+        room = height - self._is_filter_open - self._time_bar.display
+        self._apply(arrange(room, self._needs(width)))
 
     def _apply(self, chosen: Arrangement) -> None:
         with self.app.batch_update():

@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator
 from textual.reactive import reactive
 from textual.timer import Timer
 
-from ...analyzers.verdict import summarize
+from ...analyzers.sentence import Sentence
+from ...analyzers.verdict import Verdict, summarize
 from ...engine.bus.snapshot import Snapshot
 from ...engine.clock import Clock
 from ...engine.history import History
@@ -13,10 +14,13 @@ from ..compositor import ThriftyScreen
 from ..drawing.glyphs import Glyphs
 from ..recent_count import RecentCount
 from ..widgets.key_line import KeyLine
+from ..widgets.time_bar import TimeBar
 from ..widgets.title_line import TitleLine
 from ..widgets.verdict_line import VerdictLine, describe_trouble
 
 AGE_TICK_S = 1.0
+TIME_BAR_FROM_ROWS = 8
+WORKING_OUT = Verdict("unknown", Sentence((("Working out the verdict of this moment…", "Working it out…"),)))
 
 
 class SnapshotScreen(ThriftyScreen[None]):
@@ -36,7 +40,8 @@ class SnapshotScreen(ThriftyScreen[None]):
         self._skips = RecentCount()
         self._age_timer: Timer | None = None
         self._title, self._verdict = TitleLine(id="title"), VerdictLine(glyphs, id="verdict")
-        self._keys = KeyLine(id="keys")
+        self._time_bar, self._keys = TimeBar(glyphs, id="time-bar"), KeyLine(id="keys")
+        self._time_bar.display = False
 
     def watch_snapshot(self) -> None:
         """Draw a new snapshot."""
@@ -53,11 +58,22 @@ class SnapshotScreen(ThriftyScreen[None]):
         """Push the snapshot down to every part."""
         raise NotImplementedError
 
+    @property
+    def _rows(self) -> int:
+        """Rows that are left for everything but the time bar."""
+        return self.size.height - self._time_bar.display
+
     def _show_head(self) -> None:
-        """Show the title and the verdict."""
+        """Show the title and the verdict, and of a replay the time bar."""
+        self._fit_time_bar()
+        self._time_bar.show(self.snapshot.replay)
         self._show_title()
         self._show_verdict()
         self._keep_age(is_needed=self.snapshot.connection == "lost")
+
+    def _fit_time_bar(self) -> None:
+        """Show the bar of a replay where there is a row for it."""
+        self._time_bar.display = self.snapshot.replay is not None and self.size.height >= TIME_BAR_FROM_ROWS
 
     def _show_title(self) -> None:
         skipped = self._skips.grow(self.frames_skipped, self._clock.monotonic_s())
@@ -71,6 +87,10 @@ class SnapshotScreen(ThriftyScreen[None]):
             silent_s += self._clock.monotonic_s() - self._arrived_s
         trouble = describe_trouble(snapshot.connection, silent_s, snapshot.reason)
         self.set_class(snapshot.connection == "lost", "-stale")
+        replay = snapshot.replay
+        if replay is not None and replay.is_catching_up:
+            self._verdict.show(WORKING_OUT, trouble)
+            return
         verdict = summarize(snapshot.sample, snapshot.findings, self._history.peak, snapshot.assessments)
         self._verdict.show(verdict, trouble)
 

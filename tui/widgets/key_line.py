@@ -5,6 +5,7 @@ from types import MappingProxyType
 
 from textual.app import App
 from textual.binding import ActiveBinding, Binding
+from textual.dom import DOMNode
 
 from ..key_help import GROUP_TITLES
 from .one_line import OneLine, Piece, measure_pieces
@@ -64,11 +65,18 @@ class KeyLine(OneLine):
 
 def _unique(active: Iterable[ActiveBinding]) -> list[Binding]:
     """Return the bindings to show, each once although several keys may lead to it."""
-    shown: dict[str, tuple[tuple[int, bool], Binding]] = {}
+    shown: dict[str, tuple[tuple[int, bool, int], Binding]] = {}
     groups = list(GROUP_TITLES)
     for node, binding, is_enabled, _ in active:
         if binding.show and is_enabled and binding.id and not binding.system:
             group = binding.id.split("-")[0]
-            place = (groups.index(group), not isinstance(node, App))
+            place = (groups.index(group), not isinstance(node, App), _place_in(node, binding))
             shown.setdefault(binding.id, (place, binding))
     return [binding for _, binding in sorted(shown.values(), key=lambda entry: entry[0])]
+
+
+def _place_in(node: DOMNode, binding: Binding) -> int:
+    """Return the place of a binding among those of the application; elsewhere the order is as it comes."""
+    if not isinstance(node, App):
+        return 0
+    return next((at for at, (_, own) in enumerate(node._bindings) if own.id == binding.id), 0)

@@ -92,6 +92,8 @@ def _describe(snapshot: Snapshot, frames_skipped: int) -> Iterator[Fact]:
         yield Fact("hub lost", role="medium")
     if sample is not None and sample.clock == "trace":
         yield Fact("recorded trace", "trace", "accent")
+    elif snapshot.replay is not None:
+        yield Fact("recording", role="accent")
     if sample is not None and sample.devices:
         yield Fact(_count_devices(sample))
     if sample is not None and sample.ranks:

@@ -40,6 +40,7 @@ def open_view(
     config: Path | None,
     local_node: str | None,
     duration_s: float | None = None,
+    is_replay: bool = False,
 ) -> int:
     """Show a feed until the view is quit; return the exit code.
 
@@ -49,6 +50,7 @@ def open_view(
         config: Settings file that was named on the command line, into which settings are then saved.
         local_node: Name of the node whose processes run here.
         duration_s: Seconds after which the view ends by itself; None for never.
+        is_replay: Whether the feed is a `ReplayFeed`.
 
     Raises:
         UsageError: Nothing can be drawn here.
@@ -60,5 +62,10 @@ def open_view(
 
     check_terminal(settings)
     return run_app(
-        start_feed(), settings=settings, save_settings=save, local_node=local_node, duration_s=duration_s
+        start_feed(),
+        settings=settings,
+        save_settings=save,
+        local_node=local_node,
+        duration_s=duration_s,
+        is_replay=is_replay,
     )

@@ -1,8 +1,13 @@
-"""`vramscope replay`: recorded memory traces in the live view, through a hub and worker of their own."""
+"""`vramscope replay`: recordings and memory traces in the live view.
+
+A recording is played in this process, to any moment; traces by a hub and worker of their own.
+"""
 
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from vramscope.engine.errors import UsageError
 
 from ..configuration import read_settings
 from ..parser_flags import add_replay_flags, build_view_flags, read_capacity, read_replay_interval, read_speed
@@ -10,8 +15,9 @@ from . import SubParsers
 
 if TYPE_CHECKING:
     from vramscope.engine.bus.feed import Feed
+    from vramscope.engine.settings import Settings
 
-SUMMARY = "play recorded memory traces in the live view"
+SUMMARY = "play a recording or memory traces in the live view"
 
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
@@ -19,24 +25,32 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
     parser = subparsers.add_parser(
         "replay",
         help=SUMMARY,
-        description="Play a folder of memory traces (memory_trace_rank*.json, one a rank) in the live view.",
+        description="Play in the live view what was recorded: a recording of `vramscope record`, or a folder "
+        "of memory traces (memory_trace_rank*.json, one a rank).",
         parents=[build_view_flags(), *common],
         allow_abbrev=False,
     )
     parser.add_argument(
-        "path", metavar="DIR", type=Path, help="folder of trace files, or the file of one rank"
+        "path",
+        metavar="FILE|DIR",
+        type=Path,
+        help="recording (*.vscope), folder of trace files, or the file of one rank",
+    )
+    parser.add_argument(
+        "--recorded-findings",
+        action="store_true",
+        help="of a recording: show findings as they were recorded instead of finding them again",
     )
     add_replay_flags(parser, interval_flag="--interval")
 
 
 def run(arguments: Namespace) -> int:
-    """Play the traces until the view is quit.
+    """Play until the view is quit.
 
     Raises:
-        InputFileError: The traces cannot be read.
+        InputFileError: The recording or the traces cannot be read.
+        UsageError: What was asked for is not in such a file.
     """
-    from vramscope.engine.errors import InputFileError
-    from vramscope.engine.readers.input_file import show_path
     from vramscope.engine.readers.series_format import is_database
     from vramscope.engine.sampling.node import node_name
     from vramscope.engine.sampling.trace_player import TracePlayer
@@ -47,10 +61,10 @@ def run(arguments: Namespace) -> int:
     speed, interval_s = read_speed(arguments), read_replay_interval(arguments)
     capacity_bytes = read_capacity(arguments)
     if arguments.path.is_file() and is_database(arguments.path):
-        name = show_path(arguments.path)
-        raise InputFileError(
-            f"{name}: a recording, which the screens do not play; expected memory traces: "
-            f"read it with `vramscope profile --input {name}`, or oom, leak, fragment"
+        return _play_recording(arguments, settings, speed, capacity_bytes)
+    if arguments.recorded_findings:
+        raise UsageError(
+            "--recorded-findings: memory traces hold no findings; expected a recording (*.vscope)"
         )
     # What is wrong with the files is told here and now, not by a hub that ends behind the screen.
     TracePlayer(arguments.path, speed=speed, interval_s=interval_s, capacity_bytes=capacity_bytes)
@@ -61,3 +75,29 @@ def run(arguments: Namespace) -> int:
         return play(arguments.path, speed=speed, interval_s=interval_s, capacity_bytes=capacity_bytes)
 
     return open_view(start_feed, settings, config=getattr(arguments, "config", None), local_node=node_name())
+
+
+def _play_recording(
+    arguments: Namespace, settings: "Settings", speed: float, capacity_bytes: int | None
+) -> int:
+    from vramscope.engine.replay.tape import RecordingTape
+    from vramscope.engine.sampling.node import node_name
+
+    from ..live import open_view
+
+    # What is wrong with the file is told here and now, not by a thread behind the screen.
+    RecordingTape(arguments.path, capacity_bytes=capacity_bytes).close()
+
+    def start_feed() -> "Feed":
+        from vramscope.engine.plugins import make_analyzers
+        from vramscope.engine.replay.feed import ReplayFeed
+        from vramscope.engine.replay.player import ReplayOptions
+
+        return ReplayFeed(
+            lambda: RecordingTape(arguments.path, capacity_bytes=capacity_bytes),
+            make_analyzers=lambda: make_analyzers().made,
+            options=ReplayOptions(speed, arguments.recorded_findings),
+        )
+
+    config = getattr(arguments, "config", None)
+    return open_view(start_feed, settings, config=config, local_node=node_name(), is_replay=True)

@@ -1,0 +1,133 @@
+"""What feeds the screens of a replay: a thread that plays, and is told what to do."""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from ..alerts.state import FindingDecision
+from ..bus.snapshot import Snapshot
+from ..clock import Clock, SystemClock
+from ..errors import VramscopeError
+from ..history import History
+from ..model import Analyzer
+from .player import ReplayCommand, ReplayOptions, ReplayPlayer
+from .tape import Tape
+
+MOST_COMMANDS = 256
+PATIENCE_S = 0.2
+"""A moment that takes longer to work out is shown without its verdicts meanwhile."""
+
+
+class ReplayFeed:
+    """Plays a tape on a thread of its own; reading never holds up a screen.
+
+    Args:
+        open_tape: Opens what is played, on that thread.
+        make_analyzers: Returns fresh analyzers.
+        options: How it begins.
+        clock: Injected in tests.
+    """
+
+    def __init__(
+        self,
+        open_tape: Callable[[], Tape],
+        *,
+        make_analyzers: Callable[[], Sequence[Analyzer]],
+        options: ReplayOptions | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.history = History()
+        """What was played so far; safe to read from any thread."""
+        self._open_tape, self._make_analyzers = open_tape, make_analyzers
+        self._options, self._clock = options, clock or SystemClock()
+        self._called = threading.Condition()
+        self._commands: deque[ReplayCommand] = deque(maxlen=MOST_COMMANDS)
+        self._is_stopped = False
+        self._on_snapshot: Callable[[Snapshot], None] = lambda _: None
+        self._thread = threading.Thread(target=self._run, name="replay-feed", daemon=True)
+
+    def start(self, on_snapshot: Callable[[Snapshot], None]) -> None:
+        """Call `on_snapshot` from this feed's own thread whenever there is something new."""
+        self._on_snapshot = on_snapshot
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread; returns within half a second."""
+        with self._called:
+            self._is_stopped = True
+            self._called.notify()
+        if self._thread.is_alive():
+            self._thread.join(timeout=0.5)
+
+    def command(self, command: ReplayCommand) -> None:
+        """Ask something of the replay, from any thread; returns at once."""
+        with self._called:
+            self._commands.append(command)
+            self._called.notify()
+
+    def ask_segments(self, pid: int) -> None:
+        """Ask for a segment map, of which a recording has none; a later snapshot says so."""
+        self.command(ReplayCommand("segments", pid))
+
+    def decide(self, decision: FindingDecision) -> None:
+        """Keep nothing, and say so: there is no agent that could keep what is decided."""
+        self.command(ReplayCommand("decide"))
+
+    @property
+    def _is_called(self) -> bool:
+        return self._is_stopped or bool(self._commands)
+
+    def _run(self) -> None:
+        try:
+            tape = self._open_tape()
+        except VramscopeError as error:
+            self._on_snapshot(Snapshot("lost", reason=str(error)))
+            return
+        try:
+            self._play(tape)
+        except VramscopeError as error:
+            self._on_snapshot(Snapshot("lost", reason=str(error)))
+        finally:
+            tape.close()
+
+    def _play(self, tape: Tape) -> None:
+        player = ReplayPlayer(
+            tape,
+            make_analyzers=self._make_analyzers,
+            history=self.history,
+            clock=self._clock,
+            options=self._options,
+        )
+        is_news = True
+        while not self._is_stopped:
+            is_news = self._catch_up(player) or is_news
+            if is_news:
+                self._on_snapshot(player.snapshot)
+            with self._called:
+                wait_s = player.wait_s
+                if not self._is_called and wait_s > 0:
+                    self._called.wait(min(wait_s, threading.TIMEOUT_MAX))
+            is_news = self._obey(player)
+            is_news = player.advance() or is_news
+
+    def _catch_up(self, player: ReplayPlayer) -> bool:
+        """Work out the moment that was jumped to; show it alone where that takes long."""
+        begun_s = self._clock.monotonic_s()
+        is_shown = False
+
+        def is_called() -> bool:
+            nonlocal is_shown
+            if not is_shown and self._clock.monotonic_s() - begun_s >= PATIENCE_S:
+                self._on_snapshot(player.snapshot)
+                is_shown = True
+            return self._is_called
+
+        return player.is_catching_up and player.catch_up(is_called)
+
+    def _obey(self, player: ReplayPlayer) -> bool:
+        """Do all that was asked; return whether there was anything."""
+        is_news = False
+        while self._commands:
+            player.apply(self._commands.popleft())
+            is_news = True
+        return is_news

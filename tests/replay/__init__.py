@@ -1,0 +1,1 @@
+"""Tests of playing recordings to any moment."""

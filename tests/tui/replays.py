@@ -1,0 +1,55 @@
+"""A replay in the real application: the real thread reads a real recording."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from textual.pilot import Pilot
+
+from tests.replay.recordings import SetClock, fresh_analyzers
+from tests.tui.canned import NODE, UNICODE_COLOR, StillClock
+from vramscope.engine.replay.feed import ReplayFeed
+from vramscope.engine.replay.player import ReplayOptions
+from vramscope.engine.replay.state import ReplayState
+from vramscope.engine.replay.tape import RecordingTape
+from vramscope.engine.settings import Settings
+from vramscope.tui.process_signals import SignalPolicy
+from vramscope.tui.replay_app import ReplayApp
+from vramscope.tui.terminal import TerminalAbilities
+
+
+def make_replay(
+    path: Path, *, abilities: TerminalAbilities = UNICODE_COLOR, options: ReplayOptions | None = None
+) -> ReplayApp:
+    """Return an application that replays a recording; its clock stands, so that nothing plays by itself."""
+    feed = ReplayFeed(
+        lambda: RecordingTape(path), make_analyzers=fresh_analyzers, options=options, clock=SetClock()
+    )
+    return ReplayApp(
+        feed,
+        settings=Settings(),
+        abilities=abilities,
+        clock=StillClock(),
+        signal_policy=SignalPolicy(local_node=NODE, is_replay=True),
+        driver_class=None,
+    )
+
+
+def replay_of(app: ReplayApp) -> ReplayState | None:
+    """Return what the screens draw of the replay."""
+    return app._shown.replay
+
+
+async def press_until(
+    pilot: Pilot[None], keys: list[str], is_there: Callable[[ReplayState], bool]
+) -> ReplayState:
+    """Press keys and wait until the screens show what they ask for, worked out."""
+    app = pilot.app
+    assert isinstance(app, ReplayApp)
+    await pilot.press(*keys)
+    for _ in range(2000):
+        replay = replay_of(app)
+        if replay is not None and not replay.is_catching_up and is_there(replay):
+            await pilot.pause()
+            return replay
+        await pilot.pause(0.01)
+    raise AssertionError(f"after {keys}: {replay_of(app)}")

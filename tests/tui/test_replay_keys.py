@@ -1,0 +1,78 @@
+"""The keys of a replay, on every screen, against a real recording that a real thread reads."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.replay.recordings import START_S, record
+from tests.tui.looks import notices, shown_text
+from tests.tui.replays import make_replay, press_until
+from vramscope.tui.key_help import collect_keys
+from vramscope.tui.screens.alerts import AlertsScreen
+from vramscope.tui.screens.device import DeviceScreen
+from vramscope.tui.widgets.time_bar import TimeBar
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return record(tmp_path_factory.mktemp("replay") / "run.vscope")
+
+
+async def test_keys_move_in_time_on_every_screen(path: Path) -> None:
+    app = make_replay(path)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await press_until(pilot, [], lambda it: it.position_s == START_S and not it.is_paused)
+        await press_until(pilot, ["space"], lambda it: it.is_paused)
+        await press_until(pilot, ["k", "k"], lambda it: it.position_s == START_S + 20)
+        await press_until(pilot, ["j"], lambda it: it.position_s == START_S + 10)
+        await press_until(pilot, ["right_square_bracket"], lambda it: it.position_s == START_S + 11)
+        await press_until(pilot, ["2"], lambda _: isinstance(app.screen, DeviceScreen))
+        await press_until(pilot, ["left_square_bracket"], lambda it: it.position_s == START_S + 10)
+        await press_until(pilot, ["plus", "plus"], lambda it: it.speed == 4)
+        await press_until(pilot, ["minus"], lambda it: it.speed == 2)
+        await press_until(pilot, ["3"], lambda _: isinstance(app.screen, AlertsScreen))
+        await press_until(pilot, ["L"], lambda it: it.is_looping)
+        await press_until(pilot, ["g", *"50%", "enter"], lambda it: it.position_s == START_S + 149)
+        found = await press_until(pilot, ["n"], lambda it: it.position_s > START_S + 149)
+        assert found.position_s in {mark.time_s for mark in found.marks}
+        assert any(text.startswith("finding: GPU 0") for text in notices(app))
+        await press_until(pilot, ["N"], lambda it: it.position_s < START_S + 149)
+        bar = app.screen.query_one(TimeBar)
+        assert bar.display
+        assert bar.text.startswith("paused 2×")
+        assert "loop" in bar.text
+
+
+async def test_what_is_typed_is_no_key_and_what_is_no_moment_is_told(path: Path) -> None:
+    app = make_replay(path)
+    async with app.run_test(size=(80, 24)) as pilot:
+        start = await press_until(pilot, ["space"], lambda it: it.is_paused)
+        await pilot.press("g", *"jkn9", "enter")
+        await pilot.pause()
+        assert "not a moment" in shown_text(app)
+        await pilot.press("escape", "slash", *"jk ng")
+        await pilot.press("escape")
+        after = await press_until(pilot, ["L"], lambda it: it.is_looping)
+        assert (after.position_s, after.is_paused) == (start.position_s, True)
+
+
+async def test_a_recording_is_not_acted_upon(path: Path) -> None:
+    app = make_replay(path)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await press_until(pilot, ["space", "g", *"127s", "enter"], lambda it: it.position_s == START_S + 127)
+        await pilot.press("tab", "K")
+        await pilot.pause()
+        assert any("is part of a recording" in text for text in notices(app)), notices(app)
+        await press_until(pilot, ["escape", "3", "a"], lambda it: it.word is not None)
+        assert any("no agent that could keep" in text for text in notices(app))
+
+
+async def test_help_gives_each_key_one_meaning(path: Path) -> None:
+    app = make_replay(path)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await press_until(pilot, [], lambda _: True)
+        groups = collect_keys(app.screen)
+        keys = [key for entries in groups.values() for entry in entries for key in entry.keys.split()]
+        taken = [key for entry in groups["replay"] for key in entry.keys.split()]
+        assert {"space", "[", "]", "j", "k", "n", "N", "g", "+", "-", "L"} <= set(taken)
+        assert {key: keys.count(key) for key in taken} == dict.fromkeys(taken, 1)

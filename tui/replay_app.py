@@ -1,0 +1,60 @@
+"""The application that shows a replay: the screens of the present, with keys that move in time."""
+
+from typing import cast
+
+from textual.screen import ModalScreen
+from textual.widgets import Input
+
+from ..engine.bus.snapshot import Snapshot
+from ..engine.replay.feed import ReplayFeed
+from ..engine.replay.player import ReplayCommand, Verb
+from .app import VramscopeApp
+from .replay_bindings import REPLAY_BINDINGS
+
+REPLAY_ACTIONS = ("replay", "go_to", "pause")
+
+
+class ReplayApp(VramscopeApp, inherit_bindings=False):
+    """Shows what a `ReplayFeed` plays, and passes the keys on to it."""
+
+    BINDINGS = [*REPLAY_BINDINGS]
+    _word_number = 0
+
+    @property
+    def _player(self) -> ReplayFeed:
+        return cast(ReplayFeed, self._feed)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Return whether an action makes sense now: in a dialog or a field its keys are something else."""
+        is_elsewhere = isinstance(self.screen, ModalScreen) or isinstance(self.focused, Input)
+        return action not in REPLAY_ACTIONS or not is_elsewhere
+
+    def action_replay(self, verb: str, count: float = 0) -> None:
+        """Ask something of the replay."""
+        self._player.command(ReplayCommand(cast(Verb, verb), count))
+
+    def action_pause(self) -> None:
+        """Stop at this moment, or play on."""
+        self.action_replay("pause")
+
+    def action_go_to(self) -> None:
+        """Ask for a moment and go there."""
+        replay = self._newest.replay
+        if replay is None:
+            return
+        from .screens.go_to import GoToScreen
+
+        def go(moment: str | None) -> None:
+            if moment is not None:
+                self._player.command(ReplayCommand("go", text=moment))
+
+        self.push_screen(GoToScreen(replay), go)
+
+    def _tell_news(self, snapshot: Snapshot) -> None:
+        """Say over the screen what the replay has to say, and what crossed a line."""
+        word = snapshot.replay.word if snapshot.replay is not None else None
+        if word is not None and word.number != self._word_number:
+            self._word_number = word.number
+            self.notify(word.text, timeout=4, markup=False)
+        if snapshot.replay is None or not snapshot.replay.is_catching_up:
+            super()._tell_news(snapshot)

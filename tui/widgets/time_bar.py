@@ -1,0 +1,122 @@
+"""The time bar of a replay: where it is, how it plays, and what can be jumped to."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from ...engine.model import SEVERITIES
+from ...engine.replay.state import ReplayMark, ReplayState
+from ..drawing.glyphs import Glyphs
+from ..drawing.spans import Role
+from .one_line import OneLine, Piece, measure_pieces
+
+LEAST_BAR_CELLS = 16
+DAY_S = 86_400.0
+
+
+class TimeBar(OneLine):
+    """One line: state, moment, the span with its marks, its end; what has no room is left out."""
+
+    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._glyphs = glyphs
+        self._replay: ReplayState | None = None
+
+    def show(self, replay: ReplayState | None) -> None:
+        """Show a replay; the bar is hidden where there is none."""
+        self._replay = replay
+        self._arrange()
+
+    def on_resize(self) -> None:
+        """Choose anew what fits."""
+        self._arrange()
+
+    def _arrange(self) -> None:
+        if self._replay is None or self.size.width <= 0:
+            return
+        for left, right in _list_forms(self._replay):
+            room = self.size.width - measure_pieces([*left, *right]) - 2
+            if room >= LEAST_BAR_CELLS:
+                bar = draw_bar(self._replay, room, self._glyphs)
+                self.set_pieces([*left, Piece(" "), *bar, Piece(" "), *right])
+                return
+        self.set_pieces(_say_state(self._replay))
+
+
+def draw_bar(replay: ReplayState, width: int, glyphs: Glyphs) -> list[Piece]:
+    """Return the span as a line: a mark for each finding and out-of-memory error, and where the replay is.
+
+    Args:
+        replay: What is drawn.
+        width: Cells.
+        glyphs: Characters to draw with.
+    """
+    at = _cell_of(replay.position_s, replay, width)
+    cells = [Piece(glyphs.rule, "accent" if cell < at else "faint") for cell in range(width)]
+    for mark in sorted(replay.marks, key=_gravity):
+        severity = "critical" if mark.kind == "oom" else mark.severity or "low"
+        sign = glyphs.tick if severity == "low" else glyphs.risk(severity)
+        cells[_cell_of(mark.time_s, replay, width)] = Piece(sign, severity)
+    cells[at] = Piece(glyphs.full, "accent")
+    return list(_join_equal(cells))
+
+
+def _join_equal(cells: Sequence[Piece]) -> Iterator[Piece]:
+    """Yield neighbours of one role as one piece."""
+    run = cells[0]
+    for cell in cells[1:]:
+        if cell.role == run.role:
+            run = run._replace(text=run.text + cell.text)
+        else:
+            yield run
+            run = cell
+    yield run
+
+
+def _gravity(mark: ReplayMark) -> int:
+    return len(SEVERITIES) if mark.severity is None else SEVERITIES.index(mark.severity)
+
+
+def _cell_of(time_s: float, replay: ReplayState, width: int) -> int:
+    length_s = replay.end_s - replay.start_s
+    share = (time_s - replay.start_s) / length_s if length_s > 0 else 1.0
+    return round(min(1.0, max(0.0, share)) * (width - 1))
+
+
+def _list_forms(replay: ReplayState) -> Iterator[tuple[list[Piece], list[Piece]]]:
+    """Yield what stands left and right of the bar, from the complete form to the shortest."""
+    state, extras = _say_state(replay), _say_extras(replay)
+    start = [Piece("  "), Piece(_format(replay.start_s, replay), "muted")]
+    end = [Piece(_format(replay.end_s, replay), "muted")]
+    yield [*state, *start], [*end, *extras]
+    yield [*state, *start], end
+    yield state, end
+    yield state, []
+
+
+def _say_state(replay: ReplayState) -> list[Piece]:
+    """Return whether it plays, how fast, and the moment."""
+    role: Role = "medium" if replay.is_paused else "accent"
+    word = "paused" if replay.is_paused else "playing"
+    return [
+        Piece(f"{word} {replay.speed:g}×", role),
+        Piece("  "),
+        Piece(_format(replay.position_s, replay), "strong"),
+    ]
+
+
+def _say_extras(replay: ReplayState) -> list[Piece]:
+    words = ["loop"] if replay.is_looping else []
+    words += ["as recorded"] if replay.is_as_recorded else []
+    return [Piece(f"  {word}", "accent") for word in words]
+
+
+def _format(time_s: float, replay: ReplayState) -> str:
+    """Return a moment of the span; with its day where the span has several."""
+    if replay.clock == "trace":
+        return f"{time_s:,.1f} s"
+    moment = datetime.fromtimestamp(time_s)
+    days = {datetime.fromtimestamp(end_s).date() for end_s in (replay.start_s, replay.end_s)}
+    if len(days) == 1:
+        return f"{moment:%H:%M:%S}"
+    is_long = replay.end_s - replay.start_s > 3 * DAY_S
+    return f"{moment:%d %b %H:%M}" if is_long else f"{moment:%d %b %H:%M:%S}"
