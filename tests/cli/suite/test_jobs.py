@@ -54,7 +54,7 @@ def job(tmp_path: Path, private_environment: Path) -> Iterator["subprocess.Popen
             "--job",
             "lab",
             "--simulate",
-            "4GiB",
+            "2GiB",
             "--fake",
             "--",
             sys.executable,
@@ -93,7 +93,7 @@ def test_a_job_is_told_by_its_allocator_and_found_by_process_or_name(job: "subpr
     (device,) = report["devices"].values()
     assert device["memory_source"] == "allocator"
     assert 0 < device["current_memory"]["allocated"] <= device["current_memory"]["reserved"]
-    assert device["current_memory"]["reserved"] < device["current_memory"]["used"] <= 4 << 30
+    assert device["current_memory"]["reserved"] < device["current_memory"]["used"] <= 2 << 30
     assert device["statistics"]["avg_fragmentation"] is not None
     assert (report["evidence"]["source"], report["evidence"]["pid"]) == ("agent", job.pid)
 
