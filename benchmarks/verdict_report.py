@@ -7,7 +7,7 @@ from statistics import fmean, median, quantiles
 
 from .measure.tables import format_number, format_table
 from .verdict_detectors import OURS
-from .verdict_scores import FAULTS, Score, list_errors, score
+from .verdict_scores import FAULTS, LEADS_S, Score, list_errors, score
 from .verdict_speed import Speed
 from .verdict_targets import Target
 from .verdict_watch import Watched
@@ -78,6 +78,27 @@ def format_families(runs: Sequence[Watched]) -> str:
         )
     head = ["", "runs", "leaks", "too many", "on benign", "1 min", "5 min", "mid-life", "covers", "Brier"]
     return format_table("vramscope by family", head, rows)
+
+
+def format_shapes(runs: Sequence[Watched]) -> str:
+    """Return how ours foretold the end of runs that are seen in each way."""
+    rows = []
+    for kind, meaning in (
+        ("live", "live: every step, free blocks counted"),
+        ("series", "series: samples alone"),
+    ):
+        it = score([run for run in runs if run.shape.kind == kind], OURS)
+        rows.append(
+            [
+                meaning,
+                str(len(it.errors.get(0.5, ()))),
+                *(_format_error(it.error_at(at)) for at in (0.3, 0.5, 0.7)),
+                format_number(it.coverage, 3),
+                *(format_number(it.recall_at(lead_s), 3) for lead_s in LEADS_S),
+            ]
+        )
+    head = ["", "runs", "error at 30 %", "50 %", "70 %", "covers", "1 min", "5 min"]
+    return format_table("vramscope by how runs are seen", head, rows)
 
 
 def format_errors(runs: Iterable[Watched], detector: str) -> str:

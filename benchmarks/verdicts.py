@@ -12,7 +12,14 @@ from concurrent.futures import ProcessPoolExecutor
 
 from .__main__ import RESULTS, describe_machine
 from .verdict_detectors import OURS
-from .verdict_report import as_results, format_errors, format_families, format_scores, format_targets
+from .verdict_report import (
+    as_results,
+    format_errors,
+    format_families,
+    format_scores,
+    format_shapes,
+    format_targets,
+)
 from .verdict_runs import Family, make_run
 from .verdict_runs.measured import TRACES, find_measured_runs
 from .verdict_runs.recorded import find_recordings
@@ -123,6 +130,7 @@ def report(
     if outside:
         print(format_scores(f"Recorded and measured, {len(outside)} runs", of_outside), end="\n\n")
     print(format_families([*watched, *outside]), end="\n\n")
+    print(format_shapes(watched), end="\n\n")
     if options.errors:
         print(format_errors([*watched, *outside], OURS), end="\n\n")
     print(format_targets(targets), end="\n\n")
