@@ -4,6 +4,7 @@ from .connection import RecordingStoppedError
 from .contents import (
     Damage,
     EventKind,
+    ImportedFile,
     OverviewMinute,
     RecordedDevice,
     RecordingEvent,
@@ -18,6 +19,7 @@ __all__ = [
     "SUFFIX",
     "Damage",
     "EventKind",
+    "ImportedFile",
     "OverviewMinute",
     "RecordedDevice",
     "Recording",

@@ -11,7 +11,7 @@ from ..errors import InputFileError
 from ..model import Sample
 from ..readers.input_file import show_path
 from .block import DAMAGES, MOST_RAW_BYTES, TickedSample, list_columns, pack_samples, pack_told
-from .contents import RecordedDevice, RecordingEvent, RecordingIdentity, Told, describe_device
+from .contents import ImportedFile, RecordedDevice, RecordingEvent, RecordingIdentity, Told, describe_device
 from .events import FREQUENT, EventFinder
 from .overview import OverviewBuilder, merge_minutes, pack_minute, unpack_minute
 from .pending import PendingRows
@@ -102,6 +102,11 @@ class ContentWriter:
     def keep_event(self, event: RecordingEvent) -> None:
         """Add an event."""
         self._run("INSERT INTO events (time_s, event) VALUES (?, ?)", (event.time_s, _encode(event)))
+
+    def note_imported(self, files: Sequence[ImportedFile]) -> None:
+        """Say in the identity of what files the recording was made."""
+        self.identity = msgspec.structs.replace(self.identity, imported=tuple(files))
+        self._put("identity", self.identity)
 
     def finish(self) -> None:
         """Make blocks of all rows, and say that nobody writes any more."""

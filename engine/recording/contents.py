@@ -22,6 +22,21 @@ EventKind = Literal[
 """`step` and `phase` are read from the samples when they are asked for; all others are kept as events."""
 
 
+class ImportedFile(msgspec.Struct, frozen=True):
+    """A file of another tool that a recording was made of."""
+
+    path: str
+    """As it was given."""
+    format: str
+    """What its content says that it is, as `series CSV`."""
+    clock: Literal["wall", "trace"]
+    """`wall`: seconds since the epoch; `trace`: seconds since a start of its own."""
+    is_simulated: bool | None = None
+    """Whether its figures are of a simulation; None where the format does not tell."""
+    notes: tuple[str, ...] = ()
+    """What was left out or reinterpreted and why, in sentences."""
+
+
 class RecordingIdentity(msgspec.Struct, frozen=True):
     """Of what a recording is, and by what it was made."""
 
@@ -40,6 +55,8 @@ class RecordingIdentity(msgspec.Struct, frozen=True):
     """Random; the files of one `--rotate` have it in common."""
     number: int = 0
     """Place of the file in its series."""
+    imported: tuple[ImportedFile, ...] = ()
+    """Files that it was made of; empty where it was measured."""
 
 
 class RecordingEvent(msgspec.Struct, frozen=True):

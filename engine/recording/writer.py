@@ -21,7 +21,7 @@ from .connection import (
     open_for_writing,
 )
 from .content_writer import ContentWriter
-from .contents import EventKind, RecordingEvent, RecordingIdentity, Told
+from .contents import EventKind, ImportedFile, RecordingEvent, RecordingIdentity, Told
 from .file_lock import FileLock, RecordingTakenError
 from .file_system import find_file_system, is_network
 
@@ -142,6 +142,14 @@ class RecordingWriter:
             OutputFileError: As `append`.
         """
         self._write(lambda: self._keep_event(kind, text))
+
+    def note_imported(self, files: Sequence[ImportedFile]) -> None:
+        """Say of what files the recording was made; in place of what was said before.
+
+        Raises:
+            OutputFileError: As `append`.
+        """
+        self._write(lambda: self._content.note_imported(files))
 
     def flush(self) -> None:
         """Commit what was added; it outlives this process from then on.

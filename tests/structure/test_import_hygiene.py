@@ -101,6 +101,20 @@ def test_recording_a_node_loads_no_screen_and_nothing_heavy(private_environment:
     assert imported & (SCREEN | RICH | HEAVY | BARE_NAMES | {"zmq", "pynvml", "psutil"}) == set()
 
 
+def test_importing_and_exporting_loads_no_screen_no_driver_and_nothing_heavy(
+    private_environment: Path,
+) -> None:
+    series, path = private_environment / "series.csv", private_environment / "run.vscope"
+    series.write_text("time_s,device,allocated_bytes\n1,0,1048576\n2,0,1048576\n")
+    for words in (("import", str(series), "-o", str(path)), ("export", str(path), "--prometheus")):
+        result, imported = _run(*words)
+        assert result.returncode == 0, result.stderr
+        assert "vramscope.engine.recording.recording" in imported
+        assert (
+            imported & (SCREEN | RICH | HEAVY | BARE_NAMES | {"zmq", "pynvml", "psutil", "pyarrow"}) == set()
+        )
+
+
 @pytest.mark.parametrize(
     "name", ["MemoryProfiler", "OOMDetector", "FragmentationAnalyzer", "MemoryLeakDetector"]
 )

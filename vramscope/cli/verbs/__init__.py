@@ -1,5 +1,9 @@
-"""One file a verb, found by its name: `register` adds its flags, `run` does it and returns the exit code."""
+"""One file a verb, found by its name: `register` adds its flags, `run` does it and returns the exit code.
 
+A verb that is a word of Python has a file whose name ends in `_`.
+"""
+
+import keyword
 import os
 from argparse import ArgumentParser, Namespace
 from importlib import import_module
@@ -29,9 +33,10 @@ def list_verbs() -> list[str]:
     """Return the names of all verbs."""
     with os.scandir(Path(__file__).parent) as entries:
         names = [entry.name.removesuffix(".py") for entry in entries if entry.name.endswith(".py")]
-    return sorted(name for name in names if not name.startswith("_"))
+    return sorted(name.removesuffix("_") for name in names if not name.startswith("_"))
 
 
 def load_verb(name: str) -> Verb:
     """Return the module of a verb."""
-    return cast("Verb", import_module(f"{__name__}.{name}"))
+    module = f"{name}_" if keyword.iskeyword(name) else name
+    return cast("Verb", import_module(f"{__name__}.{module}"))

@@ -1,0 +1,163 @@
+"""`vramscope import` and `export`: what others wrote becomes a recording, and that what others read."""
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from vramscope.cli.importer import Importer
+from vramscope.engine.errors import InputFileError, OutputFileError
+from vramscope.engine.model import Sample
+from vramscope.engine.recording import Recording
+
+from ..recording.samples import make_sample, write
+from .running import REPOSITORY, run
+
+SERIES = "time_s,device,allocated_bytes,reserved_bytes,used_bytes,total_bytes,step\n"
+LOG = "timestamp, index, memory.used [MiB], memory.total [MiB]\n"
+TRACE_KEYS = ("timestamp_s", "reserved_memory_MB", "allocated_memory_MB")
+
+
+def _write_inputs(folder: Path) -> dict[str, Path]:
+    """Write a small file of every format that is read; return them by format."""
+    readings = [{"timestamp": 1.0 + at, "allocated": 5 << 20, "total": 80 << 30} for at in range(3)]
+    trace = [dict(zip(TRACE_KEYS, (at / 10, 600.0, 500.0 + at), strict=True)) for at in range(3)]
+    whole = json.dumps({"0": {"samples": trace, "peak_allocated_MB": 502.0}})
+    texts = {
+        "series CSV": ("a.csv", f"{SERIES}1,0,5,6,7,8,1\nnonsense,0,,,,,\n2,0,,,9,8,2\n3,0,,,9,8,2\n"),
+        "nvidia-smi log": ("b.log", f"{LOG}2025/06/23 10:30:00.000, 0, 7 MiB, 81559 MiB\n"),
+        "snapshot export": ("c.json", json.dumps({"snapshots": {"0": readings}})),
+        "memory trace": ("memory_trace_rank1_wd8_tp2_pp4_exp1_expNumNone_l40_bs1.json", whole),
+    }
+    for name, text in texts.values():
+        (folder / name).write_text(text)
+    paths = {kind: folder / name for kind, (name, _) in texts.items()}
+    write(folder / "kept.vscope", [make_sample(tick) for tick in range(3)])
+    paths["recording"] = folder / "kept.vscope"
+    return paths
+
+
+def test_every_format_becomes_a_recording_that_says_of_what_it_was_made(tmp_path: Path) -> None:
+    inputs = _write_inputs(tmp_path)
+    kept = run("export", str(inputs["recording"]), "--jsonl")
+    inputs["status stream"] = tmp_path / "kept.jsonl"
+    inputs["status stream"].write_text(kept.stdout)
+    told = {}
+    for kind, path in inputs.items():
+        output = tmp_path / f"{path.name}.vscope"
+        Importer([path], output, capacity_bytes=None, interval_s=None).run()
+        with Recording(output) as recording:
+            (made,) = recording.identity.imported
+            told[made.format] = made.clock, made.is_simulated
+            assert (made.path, made.format) == (str(path), kind)
+            assert recording.sample_count == (1 if kind == "nvidia-smi log" else 3)
+            assert not recording.is_unfinished
+            if kind == "series CSV":
+                assert any("time_s is 'nonsense', expected seconds" in note for note in made.notes)
+            if kind in ("recording", "status stream"):
+                assert [it.devices for it in recording.samples()] == [
+                    make_sample(at).devices for at in range(3)
+                ]
+    assert told == {
+        "series CSV": ("trace", None),
+        "nvidia-smi log": ("wall", False),
+        "snapshot export": ("trace", None),
+        "memory trace": ("trace", True),
+        "recording": ("wall", False),
+        "status stream": ("wall", False),
+    }
+
+
+def test_ranks_are_joined_and_what_comes_out_again_is_what_went_in(tmp_path: Path) -> None:
+    lines = [
+        [f"{at + rank / 10},0,{at},,{at + 100 * rank},1000,{at}\n" for at in range(5)] for rank in range(2)
+    ]
+    for rank in range(2):
+        (tmp_path / f"rank{rank}.csv").write_text(SERIES + "".join(lines[rank]))
+    ranks = [str(tmp_path / f"rank{rank}.csv") for rank in range(2)]
+    path, output = tmp_path / "run.vscope", tmp_path / "run.csv"
+    done = run("import", *ranks, "-o", str(path))
+    assert (done.code, done.stdout) == (0, ""), done.stderr
+    assert "told apart by their files: rank0.csv/0 is 0, rank1.csv/0 is 1" in done.stderr
+    assert f"5 samples of 2 devices; 56 KiB in {path}" in done.stderr
+    assert path.stat().st_mode & 0o777 == 0o600
+    outcome = run("export", str(path), "--csv", "-o", str(output), "--from", "+1s", "--to", "3.1")
+    assert (outcome.code, outcome.stdout, outcome.stderr) == (0, "", "")
+    expected = [
+        line.replace(",0,", f",rank{rank}.csv/0,", 1)
+        for at in (1, 2, 3)
+        for rank in (0, 1)
+        for line in [lines[rank][at]]
+    ]
+    assert output.read_text().splitlines()[1:] == [_as_float(line) for line in expected[:]]
+    assert sorted(it.name for it in tmp_path.iterdir()) == ["rank0.csv", "rank1.csv", "run.csv", "run.vscope"]
+    report = run("leak", "--input", str(path))
+    assert report.code == 0, report.stderr
+
+
+def _as_float(line: str) -> str:
+    time, _, rest = line.strip().partition(",")
+    return f"{float(time)},{rest}"
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["import", "nothere", "-o", "x.vscope"], "nothere: cannot be read: no such file or directory"),
+        (["import", "a.csv", "./a.csv", "-o", "x.vscope"], "a.csv: is given twice"),
+        (
+            ["import", "a.csv", "-o", "kept.vscope"],
+            "kept.vscope: is there already; name another file with -o",
+        ),
+        (
+            ["import", "a.csv", "b.log", "-o", "x.vscope"],
+            "a.csv: counts from a start of its own, b.log from 1970",
+        ),
+        (["export", "a.csv", "--csv"], "a.csv: no recording, or damaged from its first bytes on"),
+        (["export", "kept.vscope"], "one of the arguments --csv --jsonl --prometheus --parquet --figure"),
+        (["export", "kept.vscope", "--csv", "--from", "noon"], "--from noon: expected seconds, +TIME after"),
+        (["export", "kept.vscope", "--csv", "--to", "5"], "nothing of it lies between --from and --to"),
+        (["export", "kept.vscope", "--parquet"], "--parquet: writes a binary file: name it with -o FILE"),
+        (["export", "kept.vscope", "--parquet", "-o", "x.pq"], "pip install 'vramscope[parquet]'"),
+    ],
+    ids=" ".join,
+)
+def test_what_cannot_be_done_is_said_in_one_line_and_leaves_nothing(
+    words: list[str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _write_inputs(tmp_path)
+    (tmp_path / "without").mkdir()
+    (tmp_path / "without" / "pyarrow.py").write_text("raise ImportError")
+    before = sorted(tmp_path.iterdir())
+    monkeypatch.chdir(tmp_path)
+    outcome = run(*words, PYTHONPATH=f"{tmp_path / 'without'}:{REPOSITORY}", PYTHONDONTWRITEBYTECODE="1")
+    assert (outcome.code, outcome.stdout) == (2, "")
+    assert told in outcome.stderr
+    assert outcome.stderr.count("\n") == 1
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_an_import_that_does_not_end_leaves_nothing(tmp_path: Path) -> None:
+    path, output = tmp_path / "a.csv", tmp_path / "run.vscope"
+    lines = "".join(f"{at},0,,,{at},,\n" for at in range(90_000))
+    path.write_text(f"{SERIES}{lines}{'9' * 70_000}")
+    with pytest.raises(InputFileError, match="line 90002: longer than 65,536 characters"):
+        Importer([path], output, capacity_bytes=None, interval_s=None).run()
+    assert list(tmp_path.iterdir()) == [path]
+    path.write_text(f"{SERIES}{lines}")
+    with pytest.raises(KeyboardInterrupt):
+        _Interrupted([path], output, capacity_bytes=None, interval_s=None).run()
+    assert list(tmp_path.iterdir()) == [path]
+    output.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OutputFileError, match="is there already"):
+        Importer([path], output, capacity_bytes=None, interval_s=None)
+
+
+class _Interrupted(Importer):
+    """Somebody presses Ctrl-C once some samples are written."""
+
+    def _note(self, number: int | None, sample: Sample) -> None:
+        super()._note(number, sample)
+        if self._count == 2_000:
+            signal.raise_signal(signal.SIGINT)

@@ -1,0 +1,206 @@
+"""Makes one recording of files that other tools wrote."""
+
+import os
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+from vramscope import __version__
+from vramscope.engine.errors import OutputFileError, UsageError
+from vramscope.engine.model import Sample
+from vramscope.engine.readers.input_file import show_name, show_path
+from vramscope.engine.readers.memory_trace_name import parse_trace_name
+from vramscope.engine.readers.memory_trace_run import FILE_PATTERN
+from vramscope.engine.recording import ImportedFile, RecordingIdentity, RecordingWriter
+from vramscope.engine.sampling.joined_series import JoinedSeries
+from vramscope.engine.sampling.series_source import SampleSource, open_series
+from vramscope.engine.units import format_bytes
+from vramscope.exporters.reports.writing import check_writable
+
+from .diagnostics import complain
+from .file_progress import FileProgress
+from .suite.interruption import Interruption
+
+PROGRAM = "vramscope import"
+MOST_FILES = 512
+_SHOWN_NOTES = 12
+_WITH_FINDINGS = ("status stream", "recording")
+_FOUND_AGAIN = "findings are left out, to be found again"
+
+
+class Importer:
+    """Reads files of any known format and writes one recording, whole or not at all.
+
+    Args:
+        paths: Files, or folders of memory traces.
+        output: The recording; must not be there.
+        capacity_bytes: Memory of devices whose file does not tell it.
+        interval_s: Length of one tick, where it shall not be told from the times.
+
+    Raises:
+        UsageError: A file is given twice, or there are too many.
+        OutputFileError: The recording is there already, or cannot be.
+    """
+
+    def __init__(
+        self, paths: Sequence[Path], output: Path, *, capacity_bytes: int | None, interval_s: float | None
+    ) -> None:
+        _check_paths(paths)
+        check_writable(output)
+        if output.exists() or output.is_symlink():
+            raise OutputFileError(f"{show_path(output)}: is there already; name another file with -o")
+        self._paths, self._output = paths, output
+        self._capacity_bytes, self._interval_s = capacity_bytes, interval_s
+        self._count = 0
+        self._is_simulation_seen = [False for _ in paths]
+        self._devices: set[tuple[str, str]] = set()
+
+    def run(self) -> None:
+        """Import the files, and say on stderr what was left out.
+
+        Raises:
+            InputFileError: A file cannot be read or understood.
+            OutputFileError: The recording cannot be written.
+            KeyboardInterrupt: Ctrl-C or SIGTERM; then nothing is written.
+        """
+        with ExitStack() as stack, Interruption() as interruption:
+            sources = [stack.enter_context(self._open(path)) for path in self._paths]
+            joined = JoinedSeries(
+                list(zip(_name_files(self._paths), sources, strict=True)), self._output.stem
+            )
+            single = sources[0] if len(sources) == 1 else None
+            identity = _identify(joined if single is None else single)
+            with _placing(self._output) as part, RecordingWriter(part, identity) as writer:
+                self._copy(joined, single, writer, interruption)
+                writer.note_imported(self._describe(sources, joined.notes))
+            self._tell(sources, (*joined.notes, *_describe_left_out(writer.left_out)))
+
+    @contextmanager
+    def _open(self, path: Path) -> "Iterator[SampleSource]":
+        source = open_series(path, capacity_bytes=self._capacity_bytes, interval_s=self._interval_s)
+        try:
+            yield source
+        finally:
+            source.close()
+
+    def _copy(
+        self,
+        joined: JoinedSeries,
+        single: SampleSource | None,
+        writer: RecordingWriter,
+        interruption: Interruption,
+    ) -> None:
+        progress = FileProgress(PROGRAM)
+        try:
+            for number, sample in joined.samples() if single is None else _number(single):
+                if interruption.is_asked:
+                    raise KeyboardInterrupt
+                writer.append(sample)
+                self._note(number, sample)
+                progress.show(joined.read_share, self._count)
+        finally:
+            progress.clear()
+
+    def _note(self, number: int | None, sample: Sample) -> None:
+        self._count += 1
+        self._devices.update((sample.node, device.uuid) for device in sample.devices)
+        if number is not None:
+            self._is_simulation_seen[number] |= _is_simulated(sample)
+
+    def _describe(self, sources: Sequence[SampleSource], notes: Sequence[str]) -> list[ImportedFile]:
+        """Return what the recording keeps of its files; what concerns all of them stands with the first."""
+        described = []
+        for number, (path, source) in enumerate(zip(self._paths, sources, strict=True)):
+            again = (_FOUND_AGAIN,) if source.format in _WITH_FINDINGS else ()
+            is_simulated = (
+                self._is_simulation_seen[number]
+                if source.format in _WITH_FINDINGS
+                else _tell_simulation(path, source)
+            )
+            own = (*source.notes, *again, *(notes if number == 0 else ()))
+            described.append(ImportedFile(show_path(path), source.format, source.clock, is_simulated, own))
+        return described
+
+    def _tell(self, sources: Sequence[SampleSource], notes: Sequence[str]) -> None:
+        """Say on stderr what was left out, and what there is now."""
+        sentences = [
+            f"{show_path(path)}: {note}"
+            for path, source in zip(self._paths, sources, strict=True)
+            for note in source.notes
+        ]
+        sentences += notes
+        for sentence in sentences[:_SHOWN_NOTES]:
+            complain(sentence, program=PROGRAM)
+        if len(sentences) > _SHOWN_NOTES:
+            complain(f"{len(sentences) - _SHOWN_NOTES:,} more notes are in the recording", program=PROGRAM)
+        size = format_bytes(self._output.stat().st_size)
+        counts = f"{self._count:,} samples of {len(self._devices):,} devices"
+        complain(f"{counts}; {size} in {show_path(self._output)}", program=PROGRAM)
+
+
+def _number(source: SampleSource) -> Iterator[tuple[int, Sample]]:
+    return ((0, sample) for sample in source.samples())
+
+
+def _identify(source: "SampleSource | JoinedSeries") -> RecordingIdentity:
+    return RecordingIdentity(
+        source.node, time.time(), __version__, interval_s=source.interval_s, series=os.urandom(8).hex()
+    )
+
+
+def _describe_left_out(count: int) -> tuple[str, ...]:
+    return (f"samples that no recording can hold were left out: {count:,}",) if count else ()
+
+
+def _is_simulated(sample: Sample) -> bool:
+    return any(it.kind == "simulated" for it in sample.devices) or any(it.is_simulated for it in sample.ranks)
+
+
+def _tell_simulation(path: Path, source: SampleSource) -> bool | None:
+    """Return whether figures are of a simulation; None where the format does not tell."""
+    if source.format == "nvidia-smi log":
+        return False
+    if source.format != "memory trace":
+        return None
+    paths = path.glob(FILE_PATTERN) if path.is_dir() else [path]
+    name = next((name for it in paths if (name := parse_trace_name(it.name)) is not None), None)
+    # One GPU that plays each rank in turn writes the expert degree as exp, ranks of a real run as ep or not.
+    return None if name is None or not name.numbers else name.number("exp", "dp") is not None
+
+
+def _check_paths(paths: Sequence[Path]) -> None:
+    if len(paths) > MOST_FILES:
+        raise UsageError(f"{len(paths):,} files: expected at most {MOST_FILES} that are open side by side")
+    seen: set[Path] = set()
+    for path in paths:
+        place = path.absolute()
+        if place in seen:
+            raise UsageError(f"{show_path(path)}: is given twice")
+        seen.add(place)
+
+
+def _name_files(paths: Sequence[Path]) -> list[str]:
+    """Return a name for each file: its own, or its path where two are of one name."""
+    names = [show_name(path.absolute()) for path in paths]
+    return [
+        name if names.count(name) == 1 else show_path(path) for name, path in zip(names, paths, strict=True)
+    ]
+
+
+@contextmanager
+def _placing(output: Path) -> Iterator[Path]:
+    """Give a file beside the output, which becomes it at the end, unless something is raised before."""
+    try:
+        descriptor, name = tempfile.mkstemp(prefix=f".{output.name}.", suffix=".part", dir=output.parent)
+        os.close(descriptor)
+        try:
+            yield Path(name)
+            Path(name).replace(output)
+        finally:
+            for ending in ("", "-wal", "-shm", "-journal"):
+                with suppress(OSError):
+                    Path(f"{name}{ending}").unlink(missing_ok=True)
+    except OSError as error:
+        raise OutputFileError(f"{show_path(output)}: cannot be written: {error.strerror or error}") from error
