@@ -3,7 +3,6 @@
 import os
 import shutil
 import subprocess
-import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -181,19 +180,5 @@ def attach_or_start(
     named = () if config is None else ("--config", str(config.absolute()))
     intervals = ("--interval", str(interval_s), "--memory-interval", str(memory_interval_s))
     feed = HubFeed(runtime_dir, agent_arguments=(*intervals, *named))
-    feed.start_hub()
-    return feed
-
-
-def play(
-    path: Path, *, speed: float = 1.0, interval_s: float = 0.1, capacity_bytes: int | None = None
-) -> HubFeed:
-    """Return a feed of a trace, played by a hub of its own in a private folder."""
-    # Not TMPDIR: a socket's path must be short.
-    folder = Path(tempfile.mkdtemp(prefix="vramscope-replay-", dir="/tmp"))
-    arguments = [f"--replay={path}", "--speed", str(speed), "--replay-interval", str(interval_s)]
-    if capacity_bytes is not None:
-        arguments += ["--capacity", str(capacity_bytes)]
-    feed = HubFeed(folder, agent_arguments=arguments, is_private=True)
     feed.start_hub()
     return feed

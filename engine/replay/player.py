@@ -21,8 +21,6 @@ from .state import ReplayState, ReplayWord
 from .tape import Tape, find_newest
 from .verdicts import FoundVerdicts, RecordedVerdicts, Verdicts
 
-WINDOW_TICKS = 3600
-"""Ticks before a moment that graphs and analyzers are fed after a jump: as many as a hub's ring holds."""
 NEAR_TICKS = 300
 """A moment that is no further ahead is played up to, without a new beginning."""
 ASK_EVERY = 32
@@ -58,9 +56,9 @@ class ReplayOptions:
 class ReplayPlayer:
     """Plays a tape; use from one thread.
 
-    After a jump graphs and verdicts are made of the hour of ticks before the moment, fed to fresh analyzers
-    as to a worker that was started again, with the recorded findings that were open before that hour. So what
-    is found at a moment does not depend on how it was jumped to.
+    After a jump graphs and verdicts are made of a window of ticks before the moment, fed to fresh analyzers
+    as to a worker that was started again, with the recorded findings that were open before it. So what is
+    found at a moment does not depend on how it was jumped to.
 
     Args:
         tape: What is played.
@@ -198,7 +196,7 @@ class ReplayPlayer:
         target = self._target
         if target is None:
             return True
-        start_s = target.time_s - WINDOW_TICKS * self._tape.interval_s
+        start_s = target.time_s - self._tape.window_s
         history, verdicts = History(), self._make_verdicts(start_s)
         seq = 0
         for seq, sample in enumerate(self._tape.samples(start_s, target.time_s)):

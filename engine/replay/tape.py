@@ -16,6 +16,8 @@ from ..readers.series_record import WALL_CLOCK_FROM_S
 from ..recording import EventKind, Recording, Told
 from .state import ReplayMark
 
+WINDOW_TICKS = 3600
+"""Ticks before a moment that graphs and analyzers are fed: as many as a hub's ring holds."""
 MOST_WORDS = 20_000
 """Words of analyzers that are held for `--recorded-findings`."""
 MOST_MARKS = 10_000
@@ -34,6 +36,8 @@ class Tape(Protocol):
     end_s: float
     interval_s: float
     """Nominal seconds from one sample to the next."""
+    window_s: float
+    """How much before a moment graphs and analyzers are fed after a jump."""
 
     def samples(self, start_s: float, end_s: float = math.inf) -> Iterator[Sample]:
         """Yield the samples of a span, ends included, in order of time; the last of all has `is_last`."""
@@ -87,6 +91,7 @@ class RecordingTape:
         self.clock: Literal["wall", "trace"] = "wall" if self.start_s >= WALL_CLOCK_FROM_S else "trace"
         known_s = first.interval_s if math.isfinite(first.interval_s) else 0.0
         self.interval_s = min(known_s, MOST_INTERVAL_S) if known_s > 0 else LONE_INTERVAL_S
+        self.window_s = WINDOW_TICKS * self.interval_s
         # Another node, or a clock that was set back, may end later than what is played.
         newest = find_newest(self, self.end_s, 1)
         self.end_s = newest[0].time_s if newest else self.start_s

@@ -61,13 +61,18 @@ class TracePlayer:
         self.node = show_name(path.resolve()) or "trace"
         """Name of the node that the run plays as."""
         self._notes = (*run.notes, *_describe_run(run, self.node, speed, capacity_bytes))
-        identity = _identify(run)
-        self._ranks = [TraceRank(trace, identity, capacity_bytes) for trace in run.ranks]
+        self._identity, self._capacity_bytes = _identify(run), capacity_bytes
+        self._ranks = self._begin_ranks()
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Sentences about what the figures are and what was left out."""
         return self._notes
+
+    @property
+    def span_s(self) -> tuple[float, float]:
+        """Times of the first and the last sample."""
+        return round(self._first_tick * self._tick_s, 6), round(self._last_tick * self._tick_s, 6)
 
     @property
     def is_ended(self) -> bool:
@@ -98,6 +103,21 @@ class TracePlayer:
         while not self.is_ended:
             yield self._make_sample()
 
+    def seek(self, time_s: float) -> None:
+        """Go to the tick that holds a time, back or forth; its sample is as if it had been played up to.
+
+        Args:
+            time_s: Seconds of the trace.
+        """
+        asked = math.inf if math.isnan(time_s) else max(time_s, self._first_tick * self._tick_s)
+        end_s = (self._last_tick + 1) * self._tick_s
+        self._tick = min(self._last_tick + 1, self._tick_of(min(asked, end_s)))
+        self._seq = self._tick - self._first_tick
+        self._ranks = self._begin_ranks()
+        if self._seq:
+            for rank in self._ranks:
+                self._read(rank, round((self._tick - 1) * self._tick_s, 6))
+
     def stop(self) -> None:
         """End; nothing is due any more."""
         self._is_stopped = True
@@ -105,6 +125,9 @@ class TracePlayer:
     def _tick_of(self, time_s: float) -> int:
         """Return the tick that holds a time: tick k spans the seconds after (k - 1) up to k intervals."""
         return math.ceil(time_s / self._tick_s - _ROUNDING)
+
+    def _begin_ranks(self) -> list[TraceRank]:
+        return [TraceRank(trace, self._identity, self._capacity_bytes) for trace in self.run.ranks]
 
     def _make_sample(self) -> Sample:
         end_s = round(self._tick * self._tick_s, 6)

@@ -1,9 +1,7 @@
-"""`vramscope replay`: recordings and memory traces in the live view.
-
-A recording is played in this process, to any moment; traces by a hub and worker of their own.
-"""
+"""`vramscope replay`: recordings and memory traces in the live view, played by this very process."""
 
 from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +13,7 @@ from . import SubParsers
 
 if TYPE_CHECKING:
     from vramscope.engine.bus.feed import Feed
-    from vramscope.engine.settings import Settings
+    from vramscope.engine.replay.tape import Tape
 
 SUMMARY = "play a recording or memory traces in the live view"
 
@@ -51,42 +49,14 @@ def run(arguments: Namespace) -> int:
         InputFileError: The recording or the traces cannot be read.
         UsageError: What was asked for is not in such a file.
     """
-    from vramscope.engine.readers.series_format import is_database
-    from vramscope.engine.sampling.node import node_name
-    from vramscope.engine.sampling.trace_player import TracePlayer
-
-    from ..live import open_view
-
-    settings = read_settings(arguments)
-    speed, interval_s = read_speed(arguments), read_replay_interval(arguments)
-    capacity_bytes = read_capacity(arguments)
-    if arguments.path.is_file() and is_database(arguments.path):
-        return _play_recording(arguments, settings, speed, capacity_bytes)
-    if arguments.recorded_findings:
-        raise UsageError(
-            "--recorded-findings: memory traces hold no findings; expected a recording (*.vscope)"
-        )
-    # What is wrong with the files is told here and now, not by a hub that ends behind the screen.
-    TracePlayer(arguments.path, speed=speed, interval_s=interval_s, capacity_bytes=capacity_bytes)
-
-    def start_feed() -> "Feed":
-        from vramscope.engine.bus.attach import play
-
-        return play(arguments.path, speed=speed, interval_s=interval_s, capacity_bytes=capacity_bytes)
-
-    return open_view(start_feed, settings, config=getattr(arguments, "config", None), local_node=node_name())
-
-
-def _play_recording(
-    arguments: Namespace, settings: "Settings", speed: float, capacity_bytes: int | None
-) -> int:
-    from vramscope.engine.replay.tape import RecordingTape
     from vramscope.engine.sampling.node import node_name
 
     from ..live import open_view
 
-    # What is wrong with the file is told here and now, not by a thread behind the screen.
-    RecordingTape(arguments.path, capacity_bytes=capacity_bytes).close()
+    settings, speed = read_settings(arguments), read_speed(arguments)
+    open_tape = _choose_tape(arguments)
+    # What is wrong with the files is told here and now, not by a thread behind the screen.
+    open_tape().close()
 
     def start_feed() -> "Feed":
         from vramscope.engine.plugins import make_analyzers
@@ -94,10 +64,27 @@ def _play_recording(
         from vramscope.engine.replay.player import ReplayOptions
 
         return ReplayFeed(
-            lambda: RecordingTape(arguments.path, capacity_bytes=capacity_bytes),
+            open_tape,
             make_analyzers=lambda: make_analyzers().made,
             options=ReplayOptions(speed, arguments.recorded_findings),
         )
 
     config = getattr(arguments, "config", None)
     return open_view(start_feed, settings, config=config, local_node=node_name(), is_replay=True)
+
+
+def _choose_tape(arguments: Namespace) -> "Callable[[], Tape]":
+    """Return what opens the file or folder, by its content."""
+    from vramscope.engine.readers.series_format import is_database
+
+    path, capacity_bytes = arguments.path, read_capacity(arguments)
+    interval_s = read_replay_interval(arguments)
+    if path.is_file() and is_database(path):
+        from vramscope.engine.replay.tape import RecordingTape
+
+        return lambda: RecordingTape(path, capacity_bytes=capacity_bytes)
+    if arguments.recorded_findings:
+        raise UsageError("--recorded-findings: memory traces hold no findings; expected a recording")
+    from vramscope.engine.replay.trace_tape import TraceTape
+
+    return lambda: TraceTape(path, interval_s=interval_s, capacity_bytes=capacity_bytes)
