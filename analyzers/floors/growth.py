@@ -22,8 +22,6 @@ PHI = 0.1
 PHI_LASTING_S = 2400.0
 """Evidence of more than this many seconds needs a smaller share: that much less growth of an hour counts."""
 PHI_LEAST = 0.004
-YOUNG_S, PHI_YOUNG = 180.0, 0.2
-"""What ends so soon after the beginning of a life needs more: caches, libraries and loaders warm up."""
 LEAST_RISES = 5 / 7
 """Share of blocks that must have risen above the one before; growth by few steps is a curriculum."""
 MOST_IN_ONE = 0.5
@@ -71,12 +69,7 @@ def demand_share(window_s: float) -> float:
 
 
 def judge_growth(
-    blocks: Sequence[Block],
-    headroom_bytes: float,
-    record_bytes: int,
-    *,
-    is_pressed: bool = False,
-    is_young: bool = False,
+    blocks: Sequence[Block], headroom_bytes: float, record_bytes: int, *, is_pressed: bool = False
 ) -> Growth | None:
     """Return the growth of floors, or None where it is none, or one that is going to end.
 
@@ -84,13 +77,11 @@ def judge_growth(
         blocks: Consecutive blocks of one scale, eight or more.
         headroom_bytes: What is left above the floor and what steps take on top.
         record_bytes: Highest floor of such blocks before these; only what exceeds it is news.
-        is_young: Whether the life has just begun.
         is_pressed: Whether blocks are of peaks while the device refuses memory: less is then proof enough.
     """
     grown = blocks[-1].low - blocks[0].low
     window_s = blocks[-1].end_s - blocks[0].start_s
-    share = PHI_YOUNG if is_young else demand_share(window_s)
-    least = share * max(0.0, headroom_bytes)
+    least = demand_share(window_s) * max(0.0, headroom_bytes)
     if grown <= 0 or grown < least or blocks[-1].low - record_bytes < grown / 2:
         return None
     if not _is_steady(blocks, grown, PRESSED_CLARITY if is_pressed else LEAST_CLARITY):

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from .beat import Beat
 from .blocks import KEPT, Block, BlockPyramid, turn_over
-from .growth import PHI_LEAST, WINDOWS, YOUNG_S, Growth, judge_growth
+from .growth import PHI_LEAST, WINDOWS, Growth, judge_growth
 from .phase import RECENT, is_locked
 from .rate import Line, fit_curve
 
@@ -125,8 +125,7 @@ class FloorTrack:
         headroom = self.headroom_bytes
         if grown < PHI_LEAST * headroom:
             return None
-        is_young = window[-1].end_s - self.since_s < YOUNG_S
-        growth = judge_growth(window, headroom, record, is_young=is_young)
+        growth = judge_growth(window, headroom, record)
         return None if growth is None or self._may_be_phase(growth) else growth
 
     def _may_be_phase(self, growth: Growth) -> bool:
@@ -170,14 +169,7 @@ class FloorTrack:
         floor = self.floor_bytes or 0
         if self.limit_bytes is None:
             return float(floor)
-        room = self.limit_bytes - floor - self.amplitude_bytes
-        return float(room - self._stranded_bytes(floor + self.amplitude_bytes))
-
-    def _stranded_bytes(self, peak: int) -> int:
-        """Return what is free beside live blocks and of no use to steps that reach so high."""
-        if self.last is None or not self.last.split_bytes:
-            return 0
-        return min(self.last.split_bytes, max(0, self.last.reserved_bytes - peak))
+        return float(self.limit_bytes - floor - self.amplitude_bytes)
 
     @property
     def floor_bytes(self) -> int | None:
