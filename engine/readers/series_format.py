@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ..errors import InputFileError
 from ..units import TIB
+from .framework_log import HEAD_LINES, is_framework_log
 from .input_file import open_input_file, show_path
 from .nvidia_smi_header import guess_log_header, parse_log_header
 from .series_cells import is_skipped
@@ -17,7 +18,8 @@ from .text_lines import LineFile
 ACCEPTED = (
     "expected a series CSV (time_s,device,allocated_bytes,...), a log of nvidia-smi "
     "--query-gpu=timestamp,index,memory.used,memory.total --format=csv, a memory trace or the folder of a "
-    "run, a recording (*.vscope), what vramscope --json printed, or exported snapshots (JSON)"
+    "run, a recording (*.vscope), what vramscope --json printed, exported snapshots (JSON), or a log of "
+    "Megatron, torchtitan, DeepSpeed, nanotron or picotron with lines of memory"
 )
 _FIRST_KEY = re.compile(r'\s*\{\s*"([^"]{0,64})"')
 _DATABASE = b"SQLite format 3\0"
@@ -38,13 +40,15 @@ def recognize_series(path: Path) -> SeriesFormat:
         return "recording"
     file = LineFile(path)
     try:
-        lines = file.head_lines()
+        lines, head = file.head_lines(), file.head_lines(HEAD_LINES)
     finally:
         file.close()
     first = next(((number, line) for number, line in enumerate(lines, 1) if not is_skipped(line)), None)
     if first is None:
         raise InputFileError(f"{show_path(path)}: no line of data in it; its writer may not have finished")
     kind = _recognize_json("\n".join(lines)) or _recognize_lines(lines)
+    if kind is None and is_framework_log(head):
+        kind = "framework log"
     if kind is None:
         raise InputFileError(f"{show_path(path)}: {_describe_stranger(*first)}; {ACCEPTED}")
     return kind

@@ -10,7 +10,13 @@ from ..model import DeviceState
 from .input_file import show_path
 
 SeriesFormat = Literal[
-    "series CSV", "nvidia-smi log", "memory trace", "snapshot export", "status stream", "recording"
+    "series CSV",
+    "nvidia-smi log",
+    "memory trace",
+    "snapshot export",
+    "status stream",
+    "recording",
+    "framework log",
 ]
 MOST_DEVICES = 4096
 """A column that names more is no column of devices."""

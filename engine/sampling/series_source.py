@@ -6,6 +6,7 @@ from typing import Literal, Protocol
 
 from ..errors import UsageError
 from ..model import Sample
+from ..readers.framework_log import FrameworkLog
 from ..readers.nvidia_smi_log import NvidiaSmiLog
 from ..readers.series import SeriesFile
 from ..readers.series_format import recognize_series
@@ -121,6 +122,8 @@ def open_series(
         reader = SeriesFile(path)
     elif kind == "nvidia-smi log":
         reader = NvidiaSmiLog(path)
+    elif kind == "framework log":
+        reader = FrameworkLog(path)
     else:
         reader = SnapshotExport(path)
     return SeriesPlayer(reader, path, capacity_bytes=capacity_bytes, interval_s=interval_s)

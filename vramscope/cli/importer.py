@@ -136,7 +136,8 @@ class Importer:
         if len(sentences) > _SHOWN_NOTES:
             complain(f"{len(sentences) - _SHOWN_NOTES:,} more notes are in the recording", program=PROGRAM)
         size = format_bytes(self._output.stat().st_size)
-        counts = f"{self._count:,} samples of {len(self._devices):,} devices"
+        devices = "1 device" if len(self._devices) == 1 else f"{len(self._devices):,} devices"
+        counts = f"samples: {self._count:,}, of {devices}"
         complain(f"{counts}; {size} in {show_path(self._output)}", program=PROGRAM)
 
 

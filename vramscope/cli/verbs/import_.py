@@ -11,8 +11,8 @@ SUMMARY = (
 DESCRIPTION = """\
 Make a recording of files that other tools wrote; what each is, its content says: series CSV, logs of
 nvidia-smi, memory traces (files, or the folder of a run), exported snapshots (JSON), what `vramscope --json`
-printed, other recordings. Several files, as one a rank or device, are joined on one clock. The recording
-keeps what it was made of and what was left out."""
+printed, other recordings, logs of training frameworks with lines of memory. Several files, as one a rank or
+device, are joined on one clock. The recording keeps what it was made of and what was left out."""
 EPILOG = """\
 examples:
   vramscope import gpu.csv -o run.vscope
