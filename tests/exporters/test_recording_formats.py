@@ -215,3 +215,13 @@ def test_devices_of_one_label_on_two_nodes_each_get_a_figure(tmp_path: Path) -> 
         "memory_heatmap.png",
     }
     assert all(path.stat().st_size > 1000 for path in files)
+
+
+def test_a_reading_that_several_samples_hold_is_one_row() -> None:
+    ages = ((0, 0.0), (1, 1.0), (2, 2.0), (3, 0.5), (4, 1.75))
+    samples = [
+        Sample("node", at, 1.0 + at, 1.0, (DeviceSample("cpu", 0, age_s=age_s),)) for at, age_s in ages
+    ]
+    reader = RowReader(has_nodes=False)
+    assert [row.time_s for row in reader.rows(samples)] == [1.0, 3.5]
+    assert reader.late == 1, "the last is older than the one before"

@@ -62,3 +62,12 @@ def test_no_reading_is_lost_and_no_two_samples_are_of_one_time(tmp_path: Path) -
 def test_clocks_that_cannot_be_one_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputFileError, match=r"b: counts from a start of its own, .*a from 1970"):
         _join(tmp_path, a="1700000000,0,1\n", b="1,0,1\n")
+
+
+def test_what_was_read_when_the_next_sample_begins_belongs_to_that_one(tmp_path: Path) -> None:
+    _, samples = _join(
+        tmp_path,
+        other="0.5,0,1\n1.5,0,1\n2.5,0,1\n",
+        one="".join(f"{time},0,1\n" for time in (0, 0.5, 1, 2, 3, 4, 5)),
+    )
+    assert [(it.time_s, len(it.devices)) for it in samples[:2]] == [(0.0, 1), (0.5, 2)]
