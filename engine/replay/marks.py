@@ -26,12 +26,12 @@ class Marks:
         self._found: dict[str, ReplayMark] | None = None if self.all else {}
 
     def note(self, findings: Iterable[Finding]) -> None:
-        """Take note of findings; each is one mark, however often it is found."""
+        """Take note of findings that opened or changed; each is one mark, as it was when it opened."""
         if self._found is None:
             return
         before = len(self._found)
         for it in findings:
-            if it.id not in self._found and len(self._found) < MOST_FOUND:
+            if it.id not in self._found and before < MOST_FOUND:
                 self._found[it.id] = ReplayMark(it.opened_s, "finding", it.title, it.severity)
         if len(self._found) > before:
             self.all = tuple(sorted(self._found.values(), key=lambda mark: mark.time_s))

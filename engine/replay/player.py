@@ -174,7 +174,6 @@ class ReplayPlayer:
             self._show(self._next)
             self._head.note_shown(self._clock.monotonic_s())
             taken += 1
-        self._marks.note(self._verdicts.findings() if taken else ())
         return taken > 0
 
     def seek(self, time_s: float) -> None:
@@ -204,10 +203,9 @@ class ReplayPlayer:
                 return False
             played = msgspec.structs.replace(sample, seq=seq)
             history.add(played)
-            verdicts.observe(played)
+            self._marks.note(verdicts.observe(played))
         self._history.take_over(history)
         self._verdicts, self._shown, self._target = verdicts, msgspec.structs.replace(target, seq=seq), None
-        self._marks.note(verdicts.findings())
         self._upcoming = self._tape.samples(math.nextafter(target.time_s, math.inf))
         self._next = next(self._upcoming, None)
         return True
@@ -225,14 +223,13 @@ class ReplayPlayer:
         """Play one sample further."""
         played = msgspec.structs.replace(sample, seq=self._shown.seq + 1)
         self._history.add(played)
-        self._verdicts.observe(played)
+        self._marks.note(self._verdicts.observe(played))
         self._shown = played
         self._next = next(self._upcoming, None)
 
     def _play_on_to(self, time_s: float) -> None:
         while self._next is not None and self._next.time_s <= time_s:
             self._show(self._next)
-        self._marks.note(self._verdicts.findings())
         self._head.note_shown(self._clock.monotonic_s(), is_jump=True)
 
     def _jump(self, sample: Sample) -> None:

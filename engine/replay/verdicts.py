@@ -14,8 +14,8 @@ from ..recording import Told
 class Verdicts(Protocol):
     """Follows samples in order of time."""
 
-    def observe(self, sample: Sample) -> None:
-        """Take the next sample."""
+    def observe(self, sample: Sample) -> list[Finding]:
+        """Take the next sample and return the findings that are new or changed."""
         ...
 
     def findings(self) -> tuple[Finding, ...]:
@@ -47,11 +47,12 @@ class FoundVerdicts:
         """Why an analyzer was set aside."""
         return self._host.reason
 
-    def observe(self, sample: Sample) -> None:
-        """Take the next sample."""
-        self._findings.merge(self._host.observe(sample))
+    def observe(self, sample: Sample) -> list[Finding]:
+        """Take the next sample and return the findings that are new or changed."""
+        changed = self._findings.merge(self._host.observe(sample))
         self._assessments.merge(self._host.assess())
         self._assessments.observe(sample)
+        return changed
 
     def findings(self) -> tuple[Finding, ...]:
         """Return the findings as of the newest sample: open ones, and some that closed."""
@@ -76,14 +77,16 @@ class RecordedVerdicts:
         self._findings = FindingStore()
         self._assessments: tuple[Assessment, ...] = ()
 
-    def observe(self, sample: Sample) -> None:
-        """Take the next sample: what was said up to its time counts."""
+    def observe(self, sample: Sample) -> list[Finding]:
+        """Take the next sample: what was said up to its time counts; return what is new or changed."""
+        changed: list[Finding] = []
         until = bisect_right(self._times_s, sample.time_s)
         for told in self._told[self._heard : until]:
-            self._findings.merge(told.findings)
+            changed += self._findings.merge(told.findings)
             if told.assessments is not None:
                 self._assessments = told.assessments
         self._heard = max(self._heard, until)
+        return changed
 
     def findings(self) -> tuple[Finding, ...]:
         """Return the findings as of the newest sample: open ones, and some that closed."""

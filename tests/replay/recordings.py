@@ -12,7 +12,7 @@ from vramscope.engine.model import Analyzer, Sample
 from vramscope.engine.plugins import make_analyzers
 from vramscope.engine.recording import RecordingIdentity, RecordingWriter
 from vramscope.engine.replay.player import ReplayCommand, ReplayOptions, ReplayPlayer, Verb
-from vramscope.engine.replay.tape import RecordingTape
+from vramscope.engine.replay.tape import RecordingTape, Tape
 
 START_S = NOON_S + 1
 TICKS = 300
@@ -56,10 +56,10 @@ def record(path: Path, samples: Sequence[Sample] | None = None) -> Path:
 class Played:
     """A replay without a thread, with everything worked out after each command."""
 
-    def __init__(self, path: Path, options: ReplayOptions | None = None) -> None:
+    def __init__(self, played: Path | Tape, options: ReplayOptions | None = None) -> None:
         self.clock, self.history = SetClock(), History()
         self.player = ReplayPlayer(
-            RecordingTape(path),
+            RecordingTape(played) if isinstance(played, Path) else played,
             make_analyzers=fresh_analyzers,
             history=self.history,
             clock=self.clock,
