@@ -89,7 +89,7 @@ class GrowthTrack:
             growth = self.floors.judge_peaks(level, self.lost_bytes, is_pressed=True)
             if growth is None:
                 continue
-            proof = growth
+            proof: Growth | None = growth
             if not is_pressed:
                 proof = self.floors.judge_peaks(level, self.lost_bytes, is_pressed=False)
             is_believed = proof is not None and _is_near(proof, is_pressed=is_pressed)

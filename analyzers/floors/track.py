@@ -169,7 +169,14 @@ class FloorTrack:
         floor = self.floor_bytes or 0
         if self.limit_bytes is None:
             return float(floor)
-        return float(self.limit_bytes - floor - self.amplitude_bytes)
+        room = self.limit_bytes - floor - self.amplitude_bytes
+        return float(room - self._stranded_bytes(floor + self.amplitude_bytes))
+
+    def _stranded_bytes(self, peak: int) -> int:
+        """Return what is free beside live blocks and of no use to steps that reach so high."""
+        if self.last is None or not self.last.split_bytes:
+            return 0
+        return min(self.last.split_bytes, max(0, self.last.reserved_bytes - peak))
 
     @property
     def floor_bytes(self) -> int | None:
@@ -179,9 +186,16 @@ class FloorTrack:
 
     @property
     def amplitude_bytes(self) -> int:
-        """Most that steps took above their floor lately."""
+        """Most that steps took above their floor lately.
+
+        In the block within which the optimizer makes its state the floor rises once and for all: there the
+        next block tells it.
+        """
         blocks = self.pyramid.latest(self._floor_level, KEPT) or self.pyramid.latest(0, KEPT)
-        return max([block.high - block.low for block in blocks], default=0)
+        nexts = [*blocks[1:], *blocks[-1:]]
+        return max(
+            [at.high - max(at.low, next_.low) for at, next_ in zip(blocks, nexts, strict=True)], default=0
+        )
 
     @property
     def steps_per_s(self) -> float | None:

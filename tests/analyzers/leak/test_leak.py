@@ -163,3 +163,8 @@ def test_a_clock_that_is_set_back_hides_no_leak() -> None:
     run = list(steps([20 * GIB + 20 * MIB * tick for tick in range(900)]))
     late = [msgspec.structs.replace(sample, time_s=sample.time_s - 3600.0) for sample in run[60:]]
     assert {finding.kind for finding in _find([*run[:60], *late])} == {"leak"}
+
+
+def test_the_floor_before_the_optimizer_has_its_state_is_no_measure_of_a_step() -> None:
+    floors = [10 * GIB, *(30 * GIB + MIB * min(tick, 80) for tick in range(300))]
+    assert not _find(steps(floors, lambda step: 10.0 * GIB if step else 40.0 * GIB))
