@@ -167,4 +167,4 @@ def test_a_clock_that_is_set_back_hides_no_leak() -> None:
 
 def test_the_floor_before_the_optimizer_has_its_state_is_no_measure_of_a_step() -> None:
     floors = [10 * GIB, *(30 * GIB + MIB * min(tick, 80) for tick in range(300))]
-    assert not _find(steps(floors, lambda step: 10.0 * GIB if step else 40.0 * GIB))
+    assert not _find(steps(floors, lambda step: 45.0 * GIB))
