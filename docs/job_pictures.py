@@ -73,7 +73,7 @@ async def draw_device(feed: HubFeed, folder: Path) -> str:
     )
     async with app.run_test(size=SIZE) as pilot:
         await asyncio.sleep(STORY_S)
-        await pilot.press("enter")
+        await pilot.press("2")
         await asyncio.sleep(12.0)
         await pilot.pause()
         picture = app.export_screenshot(title="vramscope (a simulated device)")
