@@ -45,6 +45,7 @@ class Usable(NamedTuple):
 
 
 class _Reading(NamedTuple):
+    number: int
     time_s: float
     reserved_bytes: int
     """What was held; of a moment at which it grew, what was held before and was not enough."""
@@ -62,25 +63,22 @@ class UsableLimit:
     """
 
     def __init__(self) -> None:
-        self._newest = _Reading(0.0, 0, 0)
-        self._count = 0
+        self._newest = _Reading(0, 0.0, 0, 0)
         self._falls: deque[_Reading] = deque(maxlen=FALLS_KEPT)
-        self._fallen_at: deque[int] = deque(maxlen=FALLS_KEPT)
         self._growths: list[_Reading] = []
 
     def observe(self, time_s: float, reserved_bytes: int, split_bytes: int) -> None:
         """Take one reading of what is held, and of what is free beside live blocks; 0 where unknown."""
-        before = self._newest.reserved_bytes
-        self._count += 1
-        if reserved_bytes > before > 0:
-            self._growths.append(_Reading(time_s, before, self._newest.split_bytes))
-        elif reserved_bytes < FALLEN_SHARE * before:
-            self._falls.append(_Reading(time_s, reserved_bytes, split_bytes))
-            self._fallen_at.append(self._count)
+        before = self._newest
+        newest = _Reading(before.number + 1, time_s, reserved_bytes, split_bytes)
+        if reserved_bytes > before.reserved_bytes > 0:
+            self._growths.append(before._replace(time_s=time_s))
+        elif reserved_bytes < FALLEN_SHARE * before.reserved_bytes:
+            self._falls.append(newest)
             self._growths.clear()
         if len(self._growths) == 2 * KEPT:
             del self._growths[1::2]
-        self._newest = _Reading(time_s, reserved_bytes, split_bytes)
+        self._newest = newest
 
     def of(
         self,
@@ -88,7 +86,7 @@ class UsableLimit:
         since_s: float,
         now_s: float,
         peak_at: Callable[[float], float],
-        likeness: float,
+        uniformity: float,
     ) -> Usable:
         """Return how high live bytes can really go under a limit.
 
@@ -97,7 +95,7 @@ class UsableLimit:
             since_s: From when on reserved bytes tell of the growth in question.
             now_s: The present.
             peak_at: The peak of steps at a moment, in bytes.
-            likeness: How far steps are alike in what they take, from 0 to 1.
+            uniformity: How far steps are alike in what they take, from 0 to 1.
         """
         if not self._newest.reserved_bytes:
             return Usable(limit_bytes, LEAST_DOUBT * limit_bytes)
@@ -108,11 +106,11 @@ class UsableLimit:
         if self._newest.split_bytes:
             held = excess[-1]
             excess = [min(rest, float(it.split_bytes)) for it, rest in zip(readings, excess, strict=True)]
-            lost = likeness * excess[-1] + (1 - likeness) * median(excess[-SMOOTHED:])
-            sure = (1 + likeness) / 2
-            doubt = math.hypot(SPLIT_DOUBT * lost, (1 - likeness) * KEPT_DOUBT * (held - lost))
+            lost = uniformity * excess[-1] + (1 - uniformity) * median(excess[-SMOOTHED:])
+            sure = (1 + uniformity) / 2
+            doubt = math.hypot(SPLIT_DOUBT * lost, (1 - uniformity) * KEPT_DOUBT * (held - lost))
         else:
-            (lost, doubt), sure = self._guess(excess, likeness), likeness
+            (lost, doubt), sure = self._guess(excess, uniformity), uniformity
         slope = sure * _slope_of(list(zip(peaks, excess, strict=True)))
         more = max(0.0, limit_bytes - lost - peaks[-1]) * slope / (1 + slope)
         least = (LEAST_DOUBT if len(readings) > 1 else UNSEEN_DOUBT) * limit_bytes
@@ -133,22 +131,22 @@ class UsableLimit:
         rests = [fall.reserved_bytes - peak_at(fall.time_s) for fall in self._falls if fall.time_s >= since_s]
         if not rests:
             return Usable(limit_bytes, PEAK_DOUBT * limit_bytes)
-        is_often = len(rests) == FALLS_KEPT and self._count - self._fallen_at[0] <= OFTEN_WITHIN
+        is_often = len(rests) == FALLS_KEPT and self._newest.number - self._falls[0].number <= OFTEN_WITHIN
         lost = median(rests) + OFTEN_LOST * limit_bytes if is_often else min(rests)
         return Usable(int(limit_bytes - max(0.0, lost)), PEAK_DOUBT * limit_bytes)
 
-    def _guess(self, excess: Sequence[float], likeness: float) -> tuple[float, float]:
+    def _guess(self, excess: Sequence[float], uniformity: float) -> tuple[float, float]:
         """Return what is lost, and its error, where only what is reserved is known.
 
         Args:
             excess: What was held above the peak where it was not enough, and at last what is held so now.
-            likeness: How far steps are alike.
+            uniformity: How far steps are alike.
         """
         present, least = excess[-1], min(excess)
         alike = min(excess[-2:]) if len(excess) > 1 else 0.0
         unlike = least if self._falls else present - least
-        lost = likeness * alike + (1 - likeness) * unlike
-        return lost, math.hypot(likeness * LOST_DOUBT * alike, (1 - likeness) * GUESSED_DOUBT * present)
+        lost = uniformity * alike + (1 - uniformity) * unlike
+        return lost, math.hypot(uniformity * LOST_DOUBT * alike, (1 - uniformity) * GUESSED_DOUBT * present)
 
 
 def _slope_of(points: Sequence[tuple[float, float]]) -> float:

@@ -86,13 +86,12 @@ class GrowthTrack:
     def _begin_peaks(self, *, is_pressed: bool) -> None:
         """Begin with growth of peaks; or believe in it, once the end is near."""
         for level in range(self.completed):
-            growth = self.floors.judge_peaks(level, self.lost_bytes, is_pressed=True)
+            growth = self.floors.judge_peaks(level, self.lost_bytes, is_lenient=True)
             if growth is None:
                 continue
-            proof: Growth | None = growth
-            if not is_pressed:
-                proof = self.floors.judge_peaks(level, self.lost_bytes, is_pressed=False)
-            is_believed = proof is not None and _is_near(proof, is_pressed=is_pressed)
+            is_believed = _is_near(growth, is_pressed=is_pressed) and (
+                is_pressed or self.floors.judge_peaks(level, self.lost_bytes, is_lenient=False) is not None
+            )
             if self.episode is None or is_believed:
                 self._begin_with(level, growth, is_peak=True, is_believed=is_believed)
                 return

@@ -30,8 +30,8 @@ MOST_FALL = 0.1
 """Share of the growth that floors may fall back in between (garbage collection)."""
 MOST_BEND = 0.2
 """Share of the growth by which blocks may lie off the line through both ends."""
-LEAST_CLARITY, PRESSED_CLARITY = 12.0, 6.0
-"""How many times its own blur the growth must be; and that of peaks where the device refuses memory."""
+LEAST_CLARITY, LENIENT_CLARITY = 12.0, 6.0
+"""How many times its own blur the growth must be, and where less clear growth will do."""
 
 LEAST_FACTOR = 0.6
 """Rate of the second half, as a share of that of the first, below which growth is ending."""
@@ -69,7 +69,7 @@ def demand_share(window_s: float) -> float:
 
 
 def judge_growth(
-    blocks: Sequence[Block], headroom_bytes: float, record_bytes: int, *, is_pressed: bool = False
+    blocks: Sequence[Block], headroom_bytes: float, record_bytes: int, *, is_lenient: bool = False
 ) -> Growth | None:
     """Return the growth of floors, or None where it is none, or one that is going to end.
 
@@ -77,16 +77,16 @@ def judge_growth(
         blocks: Consecutive blocks of one scale, eight or more.
         headroom_bytes: What is left above the floor and what steps take on top.
         record_bytes: Highest floor of such blocks before these; only what exceeds it is news.
-        is_pressed: Whether blocks are of peaks while the device refuses memory: less is then proof enough.
+        is_lenient: Whether less clear growth will do, and whether it goes on is not asked.
     """
     grown = blocks[-1].low - blocks[0].low
     window_s = blocks[-1].end_s - blocks[0].start_s
     least = demand_share(window_s) * max(0.0, headroom_bytes)
     if grown <= 0 or grown < least or blocks[-1].low - record_bytes < grown / 2:
         return None
-    if not _is_steady(blocks, grown, PRESSED_CLARITY if is_pressed else LEAST_CLARITY):
+    if not _is_steady(blocks, grown, LENIENT_CLARITY if is_lenient else LEAST_CLARITY):
         return None
-    if not (_is_straight(blocks) if is_pressed else _goes_on(blocks, headroom_bytes)):
+    if not (_is_straight(blocks) if is_lenient else _goes_on(blocks, headroom_bytes)):
         return None
     rate = estimate_rate([(block.mid_s, block.low) for block in blocks])
     return Growth(tuple(blocks), rate, grown, headroom_bytes)

@@ -96,13 +96,13 @@ class FloorTrack:
         self._records.clear()
         self._news_since_s = time_s
 
-    def judge_peaks(self, level: int, lost_bytes: int, *, is_pressed: bool) -> Growth | None:
+    def judge_peaks(self, level: int, lost_bytes: int, *, is_lenient: bool) -> Growth | None:
         """Return how peaks grow at one scale, which has just completed a block; None where they do not.
 
         Args:
             level: The scale.
             lost_bytes: What they cannot use of the limit.
-            is_pressed: Whether the device refuses the allocator memory again and again.
+            is_lenient: Whether less clear growth will do, see `judge_growth`.
         """
         blocks = self.pyramid.latest(level, KEPT)
         found = blocks[-WINDOWS[0] :]
@@ -113,7 +113,7 @@ class FloorTrack:
             return None
         record = max([block.high for block in blocks[: -WINDOWS[0]]], default=0)
         window = [turn_over(block) for block in found]
-        return judge_growth(window, headroom, record, is_pressed=is_pressed)
+        return judge_growth(window, headroom, record, is_lenient=is_lenient)
 
     def _judge_window(self, blocks: Sequence[Block], count: int, record: int) -> Growth | None:
         window = blocks[-count:]

@@ -7,6 +7,7 @@ import msgspec
 
 from ...engine.model import Assessment, HeadroomEstimate, StepReading
 from ..subjects import Subject
+from ..visible_change import is_visible
 from .advisor import HeadroomAdvisor
 from .points import StepSize
 
@@ -121,10 +122,4 @@ def _is_other(told: HeadroomEstimate, newest: HeadroomEstimate) -> bool:
         (told.limit_bytes, newest.limit_bytes),
         (told.largest_seen, newest.largest_seen),
     )
-    return any(_differ(before, after) for before, after in pairs)
-
-
-def _differ(before: float | None, after: float | None) -> bool:
-    if before is None or after is None:
-        return before is not after
-    return abs(after - before) > SEEN_SHARE * abs(before)
+    return any(is_visible(before, after, SEEN_SHARE) for before, after in pairs)

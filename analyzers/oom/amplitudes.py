@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..floors.beat import Beat
 from ..floors.rate import Line
-from .hazard import Reach
+from .hazard import Amplitude
 
 KEPT = 192
 OLDER_ROUNDS, OLDER_KEPT = (8, 64), 24
@@ -61,7 +61,7 @@ class Amplitudes:
         reached = [float(high - floor) for _, high, _ in self._highs]
         return sorted(self._correct(reached, len(reached)), reverse=True)
 
-    def above_line(self, line: Line, onset_s: float) -> list[Reach]:
+    def above_line(self, line: Line, onset_s: float) -> list[Amplitude]:
         """Return how far rounds reached above a floor that rises since an onset, falling.
 
         Rounds long ago count by the most of some of them; the others of these are taken for usual ones.
@@ -76,9 +76,9 @@ class Amplitudes:
         )
         recent = sorted(reached[: len(self._highs)])
         others = sum(counts) - len(times)
-        found = [Reach(value, 1.0) for value in reached]
+        found = [Amplitude(value, 1.0) for value in reached]
         if others:
-            found.append(Reach(recent[len(recent) // 2], float(others)))
+            found.append(Amplitude(recent[len(recent) // 2], float(others)))
         return _thin(sorted(found, reverse=True))
 
     def _forget(self, time_s: float, high: int) -> None:
@@ -90,7 +90,7 @@ class Amplitudes:
                 gone = older.add(*gone, rounds)
             rounds = older.rounds
 
-    def likeness(self, line: Line, usual_bytes: float) -> float:
+    def uniformity(self, line: Line, usual_bytes: float) -> float:
         """Return how far steps are alike in what they take: 1 where they are, 0 where they differ much.
 
         A step that rises and falls about evenly is as likely to be met at any height. So of samples of steps
@@ -133,12 +133,12 @@ class Amplitudes:
         return [mean + short + kept * (value - mean) for value in reached]
 
 
-def _thin(found: Sequence[Reach]) -> list[Reach]:
+def _thin(found: Sequence[Amplitude]) -> list[Amplitude]:
     """Return amplitudes as fewer: the largest as they are, of the others some at a time as their middle."""
     thinned = list(found[:EXACT])
     for start in range(EXACT, len(found), TOGETHER):
         some = found[start : start + TOGETHER]
-        thinned.append(Reach(some[len(some) // 2].bytes, sum([reach.rounds for reach in some])))
+        thinned.append(Amplitude(some[len(some) // 2].bytes, sum([amplitude.rounds for amplitude in some])))
     return thinned
 
 

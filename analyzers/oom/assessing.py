@@ -2,6 +2,7 @@
 
 from ...engine.model import Assessment
 from ..subjects import Subject
+from ..visible_change import is_visible
 from .forecast import HORIZON_S, STEPS_AHEAD, Forecast
 from .levels import grade_assessment
 from .watch import Watch
@@ -11,8 +12,6 @@ SEEN_SHARE = 0.1
 SEEN_PROBABILITY = 0.05
 CONFIDENT_S = 600.0
 """Seconds of watching after which half of what can be known of a subject's habits is known."""
-
-
 SETTLED_S = 180.0
 """What has been watched for less may still turn out to grow."""
 
@@ -79,13 +78,7 @@ def is_other(told: Assessment, newest: Assessment) -> bool:
         (told.capacity_bytes, newest.capacity_bytes),
         (told.watched_s, newest.watched_s),
     )
-    return any(_differ(before, after) for before, after in pairs)
-
-
-def _differ(before: float | None, after: float | None) -> bool:
-    if before is None or after is None:
-        return before is not after
-    return abs(after - before) > SEEN_SHARE * abs(before)
+    return any(is_visible(before, after, SEEN_SHARE) for before, after in pairs)
 
 
 def _explain(watch: Watch, forecast: Forecast, watched_s: float) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..floors.rate import Line
-from .hazard import Passage, Reach, find_passage, sum_hazard
+from .hazard import Amplitude, Passage, find_passage, sum_hazard
 from .tail import probability_ahead
 
 HORIZON_S = 600.0
@@ -31,7 +31,7 @@ class Situation(NamedTuple):
     limit_doubt_bytes: float
     """Standard error of the limit."""
     floor_bytes: float
-    amplitudes: Sequence[Reach]
+    amplitudes: Sequence[Amplitude]
     """What rounds took above a floor that grows, falling; a round is a step, or a few samples."""
     recent: Sequence[float]
     """What recent rounds took above the floor as it stands, falling."""

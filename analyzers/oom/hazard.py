@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 
-class Reach(NamedTuple):
+class Amplitude(NamedTuple):
     """How far some rounds reached above their floor."""
 
     bytes: float
@@ -29,7 +29,7 @@ class Passage(NamedTuple):
     """90 % quantile."""
 
 
-def find_passage(amplitudes: Sequence[Reach], room: float, rise: float) -> Passage:
+def find_passage(amplitudes: Sequence[Amplitude], room: float, rise: float) -> Passage:
     """Return quantiles of the rounds until a step finds no room.
 
     Args:
@@ -37,17 +37,17 @@ def find_passage(amplitudes: Sequence[Reach], room: float, rise: float) -> Passa
         room: Capacity less the floor now, in bytes.
         rise: Bytes by which the floor rises a round, above 0.
     """
-    total = sum([reach.rounds for reach in amplitudes])
+    total = sum([amplitude.rounds for amplitude in amplitudes])
     found = [_walk(amplitudes, total, room, rise, -math.log(1 - share)) for share in (0.1, 0.5, 0.9)]
     return Passage(*found)
 
 
-def _walk(amplitudes: Sequence[Reach], total: float, room: float, rise: float, target: float) -> float:
+def _walk(amplitudes: Sequence[Amplitude], total: float, room: float, rise: float, target: float) -> float:
     """Return the rounds after which the hazards sum up to a target."""
     gathered = seen = 0.0
-    for at, reach in enumerate(amplitudes, 1):
-        seen += reach.rounds
-        top = min(room, reach.bytes)
+    for at, amplitude in enumerate(amplitudes, 1):
+        seen += amplitude.rounds
+        top = min(room, amplitude.bytes)
         if at == len(amplitudes):
             return (room - top) / rise
         bottom = min(room, amplitudes[at].bytes)
@@ -61,13 +61,13 @@ def _walk(amplitudes: Sequence[Reach], total: float, room: float, rise: float, t
     return 0.0
 
 
-def sum_hazard(amplitudes: Sequence[Reach], room: float, rise: float, rounds: float) -> float:
+def sum_hazard(amplitudes: Sequence[Amplitude], room: float, rise: float, rounds: float) -> float:
     """Return the probability of a passage within so many rounds."""
-    total, end = sum([reach.rounds for reach in amplitudes]), room - rise * rounds
+    total, end = sum([amplitude.rounds for amplitude in amplitudes]), room - rise * rounds
     gathered = seen = 0.0
-    for at, reach in enumerate(amplitudes, 1):
-        seen += reach.rounds
-        top = min(room, reach.bytes)
+    for at, amplitude in enumerate(amplitudes, 1):
+        seen += amplitude.rounds
+        top = min(room, amplitude.bytes)
         if top <= end:
             break
         if at == len(amplitudes):

@@ -6,7 +6,7 @@ from ..floors.episode import GrowthTrack
 from ..subjects import Subject
 from .amplitudes import Amplitudes
 from .forecast import Forecast, Situation, make_forecast
-from .hazard import Reach
+from .hazard import Amplitude
 from .pressed import Pressed
 
 LEAST_ROUNDS = 8
@@ -71,7 +71,7 @@ class Watch:
         """Most that live bytes can really take."""
         return None if self.reach is None else self.reach.limit_bytes
 
-    def _find_usable(self, time_s: float, above: list[Reach]) -> Usable | None:
+    def _find_usable(self, time_s: float, above: list[Amplitude]) -> Usable | None:
         """Return most that live bytes can really take, and how sure that is.
 
         Args:
@@ -89,9 +89,9 @@ class Watch:
         if episode.is_peak:
             return self.usable.of_peaks(limit, episode.onset_s, line.level_at)
         usual = above[min(RANK, len(above) - 1)].bytes if above else 0.0
-        likeness = self.amplitudes.likeness(line, usual)
+        uniformity = self.amplitudes.uniformity(line, usual)
         return self.usable.of(
-            limit, episode.onset_s, time_s, lambda at_s: line.level_at(at_s) + usual, likeness
+            limit, episode.onset_s, time_s, lambda at_s: line.level_at(at_s) + usual, uniformity
         )
 
     def _is_due(self, beat: Beat) -> bool:
@@ -108,7 +108,7 @@ class Watch:
         self._beats_ago, self._renewed_s = 0, beat.time_s
         if floor is None or round_s is None or len(self.amplitudes) < LEAST_ROUNDS:
             return
-        above = self._reach()
+        above = self._find_amplitudes()
         self.reach = reach = self._find_usable(beat.time_s, above)
         if reach is None:
             return
@@ -144,7 +144,7 @@ class Watch:
         episode = self.growth.episode
         return episode is not None and episode.is_peak and self.pressed.is_often(time_s)
 
-    def _reach(self) -> list[Reach]:
+    def _find_amplitudes(self) -> list[Amplitude]:
         """Return how far rounds reached above floors that grow, falling; nothing where they do not."""
         line, episode = self.growth.line, self.growth.episode
         if line is None or episode is None:

@@ -23,6 +23,13 @@ def take(plan: Plan, more_bytes: AnyFloats | Ints) -> Plan:
     return replace(plan, activation_bytes=plan.activation_bytes + np.asarray(more_bytes).astype(np.int64))
 
 
+def keep_portions(plan: Plan, portions: Floats, onset_s: float, bytes_per_s: float) -> Plan:
+    """Return the plan with so many portions of each step kept from an onset on, at a mean rate."""
+    begun = portions * (plan.ends_s > onset_s)
+    mean = float(np.mean(portions)) or 1.0
+    return hold(plan, np.cumsum(begun * plan.durations_s) * bytes_per_s / mean)
+
+
 def mark_every(plan: Plan, period_s: float, first_s: float = 0.0) -> Ints:
     """Return at each step how often an event of some period has happened by its end."""
     counts = np.floor((plan.ends_s - first_s) / period_s) + 1

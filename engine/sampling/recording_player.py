@@ -9,17 +9,16 @@ import msgspec
 
 from ..clock import Clock, SystemClock
 from ..errors import InputFileError, UsageError
-from ..model import DeviceSample, Sample
+from ..model import Sample
 from ..readers.input_file import show_path
 from ..readers.series_record import WALL_CLOCK_FROM_S, SeriesFormat
 from ..recording import Recording
-from ..units import format_bytes
+from .played_devices import PlayedDevices
 from .trace_player import IDLE_S, TAKE_LIMIT
 
 LONE_INTERVAL_S = 1.0
 """Length of a tick of a recording whose only sample does not tell it."""
 MOST_SPEED = 10_000.0
-_REAL_KINDS = frozenset({"gpu", "mig", "unified", "vgpu"})
 
 
 class RecordingPlayer:
@@ -74,11 +73,10 @@ class RecordingPlayer:
         others, late = self._others, self._late
         nodes = "1 other node" if others == 1 else f"{others:,} other nodes"
         damage = self.recording.damage.sentence
-        given = f"capacity {format_bytes(self._capacity_bytes)} is as given, not recorded"
         return (
             *((f"samples of {nodes} than {self.node} were left out",) if others else ()),
             *((f"samples not newer than the one before were left out: {late:,}",) if late else ()),
-            *((given,) if self._is_capacity_used else ()),
+            *self._devices.notes,
             *((damage,) if damage is not None else ()),
         )
 
@@ -132,17 +130,15 @@ class RecordingPlayer:
 
     def label(self, uuid: str) -> str:
         """Return a device as people call it."""
-        return self._devices[uuid].label
+        return self._devices.label(uuid)
 
     def real_uuid(self, uuid: str) -> str | None:
         """Return the UUID of a device of the driver, None where it was made up for a modelled one."""
-        return uuid if self._devices[uuid].kind in _REAL_KINDS else None
+        return self._devices.real_uuid(uuid)
 
     def _begin(self, capacity_bytes: int | None, interval_s: float | None) -> None:
-        self._capacity_bytes = capacity_bytes
-        self._is_capacity_used = False
+        self._devices = PlayedDevices(capacity_bytes)
         self._late = self._seq = 0
-        self._devices: dict[str, DeviceSample] = {}
         nodes = self.recording.nodes
         self._others = len(nodes) - 1
         span = self.recording.span
@@ -164,8 +160,7 @@ class RecordingPlayer:
     def _take_next(self, sample: Sample) -> Sample:
         """Return a sample as it is played, and look at the one after it: there may be none."""
         self._next = self._find_newer(sample.time_s)
-        devices = tuple(map(self._complete, sample.devices))
-        self._devices.update((device.uuid, device) for device in devices)
+        devices = self._devices.complete(sample.devices)
         interval_s = sample.interval_s if self._given_interval_s is None else self._given_interval_s
         played = msgspec.structs.replace(
             sample, seq=self._seq, devices=devices, interval_s=interval_s, is_last=self._next is None
@@ -179,11 +174,3 @@ class RecordingPlayer:
                 return sample
             self._late += 1
         return None
-
-    def _complete(self, device: DeviceSample) -> DeviceSample:
-        """Return a device with the capacity that was given, where none was recorded."""
-        if self._capacity_bytes is None or device.memory.total_bytes is not None:
-            return device
-        self._is_capacity_used = True
-        memory = msgspec.structs.replace(device.memory, total_bytes=self._capacity_bytes)
-        return msgspec.structs.replace(device, memory=memory)

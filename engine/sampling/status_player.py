@@ -10,15 +10,14 @@ from typing import Literal
 import msgspec
 
 from ..errors import InputFileError
-from ..model import DeviceSample, Sample
+from ..model import Sample
 from ..readers.series_record import WALL_CLOCK_FROM_S, SeriesFormat
 from ..readers.status_lines import KeptStatus, StatusLines
-from ..units import format_bytes
+from .played_devices import PlayedDevices
 from .series_player import LONE_INTERVAL_S
 
 HEAD_STATUSES = 64
 """Statuses at the beginning from which the length of a tick is told."""
-_REAL_KINDS = frozenset({"gpu", "mig", "unified", "vgpu"})
 
 
 class StatusPlayer:
@@ -47,21 +46,18 @@ class StatusPlayer:
         self.node = first.node
         self.clock: Literal["wall", "trace"] = "wall" if first.time >= WALL_CLOCK_FROM_S else "trace"
         self.interval_s = interval_s or _tell_interval(self._head) or LONE_INTERVAL_S
-        self._capacity_bytes = capacity_bytes
-        self._is_capacity_used = False
+        self._devices = PlayedDevices(capacity_bytes)
         self._late_count = 0
         self._other_count = 0
-        self._devices: dict[str, DeviceSample] = {}
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Sentences about what was left out; complete after the last sample."""
         late, other = self._late_count, self._other_count
-        given = f"capacity {format_bytes(self._capacity_bytes)} is as given, not recorded"
         return (
             *((f"statuses not newer than the one before were left out: {late:,}",) if late else ()),
             *((f"statuses of other nodes than {self.node} were left out: {other:,}",) if other else ()),
-            *((given,) if self._is_capacity_used else ()),
+            *self._devices.notes,
             *self._lines.notes,
         )
 
@@ -76,11 +72,11 @@ class StatusPlayer:
 
     def label(self, uuid: str) -> str:
         """Return a device as people call it."""
-        return self._devices[uuid].label
+        return self._devices.label(uuid)
 
     def real_uuid(self, uuid: str) -> str | None:
         """Return the UUID of a device of the driver, None where it was made up for a modelled one."""
-        return uuid if self._devices[uuid].kind in _REAL_KINDS else None
+        return self._devices.real_uuid(uuid)
 
     def samples(self) -> Iterator[Sample]:
         """Yield the samples in order of time; to be called once.
@@ -109,8 +105,7 @@ class StatusPlayer:
                 yield status
 
     def _convert(self, status: KeptStatus, seq: int) -> Sample:
-        devices = tuple(self._complete(device) for device in status.devices)
-        self._devices.update((device.uuid, device) for device in devices)
+        devices = self._devices.complete(status.devices)
         return Sample(
             status.node,
             seq,
@@ -122,14 +117,6 @@ class StatusPlayer:
             notes=status.notes,
             clock=self.clock,
         )
-
-    def _complete(self, device: DeviceSample) -> DeviceSample:
-        """Return a device with the capacity that was given, where it tells none."""
-        if self._capacity_bytes is None or device.memory.total_bytes is not None:
-            return device
-        self._is_capacity_used = True
-        memory = msgspec.structs.replace(device.memory, total_bytes=self._capacity_bytes)
-        return msgspec.structs.replace(device, memory=memory)
 
 
 def _tell_interval(head: list[KeptStatus]) -> float | None:

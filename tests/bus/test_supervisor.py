@@ -6,23 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.clocks import HandClock
 from vramscope.engine.bus.messages import WorkerReport
 from vramscope.engine.bus.supervisor import BACKOFF_S, SILENT_S, WorkerSupervisor
 
 from ..waiting import wait_until
-
-
-class HandClock:
-    """A clock that a test moves."""
-
-    def __init__(self) -> None:
-        self.now_s = 100.0
-
-    def wall_s(self) -> float:
-        return self.now_s
-
-    def monotonic_s(self) -> float:
-        return self.now_s
 
 
 class Starter:
@@ -47,7 +35,7 @@ FAILS = "import sys; sys.exit('cannot import the analyzers')"
 
 @pytest.fixture
 def clock() -> HandClock:
-    return HandClock()
+    return HandClock(100.0)
 
 
 def test_a_worker_that_ends_is_restarted_and_its_reason_told(clock: HandClock, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import msgspec
 
+from tests.clocks import HandClock
 from vramscope.engine.recording import Recording, RecordingIdentity
 from vramscope.engine.recording.series import KEEP_LOOK_S, RecordingSeries
 
@@ -59,18 +60,6 @@ def test_the_newest_file_of_a_series_is_continued(tmp_path: Path) -> None:
     again.close("stopped")
     with Recording(tmp_path / "run.0002.vscope") as recording:
         assert recording.identity.series == "a"
-
-
-class HandClock:
-    """A clock that a test turns."""
-
-    now_s = 0.0
-
-    def wall_s(self) -> float:
-        return self.now_s
-
-    def monotonic_s(self) -> float:
-        return self.now_s
 
 
 def test_old_files_of_the_series_go_and_all_others_stay(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 
+from tests.clocks import HandClock
 from tests.tui.canned import NODE, NOON_S, make_device, make_sample
 from vramscope.engine.bus.analyzer_host import AnalyzerHost
 from vramscope.engine.history import History
@@ -16,19 +17,6 @@ from vramscope.engine.replay.tape import RecordingTape, Tape
 
 START_S = NOON_S + 1
 TICKS = 300
-
-
-class SetClock:
-    """A clock that tests set."""
-
-    def __init__(self) -> None:
-        self.now_s = 0.0
-
-    def wall_s(self) -> float:
-        return self.now_s
-
-    def monotonic_s(self) -> float:
-        return self.now_s
 
 
 def grow(seq: int) -> Sample:
@@ -57,7 +45,7 @@ class Played:
     """A replay without a thread, with everything worked out after each command."""
 
     def __init__(self, played: Path | Tape, options: ReplayOptions | None = None) -> None:
-        self.clock, self.history = SetClock(), History()
+        self.clock, self.history = HandClock(), History()
         self.player = ReplayPlayer(
             RecordingTape(played) if isinstance(played, Path) else played,
             make_analyzers=fresh_analyzers,

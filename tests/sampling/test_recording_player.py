@@ -5,25 +5,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.clocks import HandClock
 from vramscope.engine.errors import InputFileError, UsageError
 from vramscope.engine.recording import RecordingWriter
 from vramscope.engine.sampling.recording_player import RecordingPlayer
 from vramscope.engine.sampling.series_source import open_series
 
 from ..recording.samples import GIB, IDENTITY, make_sample, write
-
-
-class HandClock:
-    """A clock that a test turns."""
-
-    def __init__(self) -> None:
-        self.now_s = 0.0
-
-    def wall_s(self) -> float:
-        return self.now_s
-
-    def monotonic_s(self) -> float:
-        return self.now_s
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.clocks import HandClock
 from tests.readers.traces import Row, rank_name, require_measured, trace, write_trace
 from vramscope.analyzers.capacity import CapacityAnalyzer
 from vramscope.analyzers.pressure import PressureAnalyzer
@@ -14,19 +15,6 @@ from vramscope.engine.errors import InputFileError, UsageError
 from vramscope.engine.model import Sample
 from vramscope.engine.sampling.trace_player import IDLE_S, TAKE_LIMIT, TracePlayer
 from vramscope.engine.units import GIB, MIB
-
-
-class HandClock:
-    """A clock that stands until it is moved."""
-
-    def __init__(self) -> None:
-        self.now_s = 1000.0
-
-    def wall_s(self) -> float:
-        return self.now_s
-
-    def monotonic_s(self) -> float:
-        return self.now_s
 
 
 def play(player: TracePlayer, clock: HandClock) -> list[Sample]:
@@ -50,7 +38,7 @@ SECOND = [[(0.15, 900.0, 10.0)], [(0.36, 910.0, 20.0)]]
 
 
 def test_ticks_carry_last_least_and_most_of_each_rank(tmp_path: Path) -> None:
-    clock = HandClock()
+    clock = HandClock(1000.0)
     first, second, third, last = play(TracePlayer(make_run(tmp_path, FIRST, SECOND), clock=clock), clock)
     assert [each.time_s for each in (first, second, third, last)] == [0.1, 0.2, 0.3, 0.4]
     assert [each.seq for each in (first, second, third, last)] == [0, 1, 2, 3]
@@ -69,14 +57,14 @@ def test_ticks_carry_last_least_and_most_of_each_rank(tmp_path: Path) -> None:
 
 
 def test_rank_before_its_first_sample_is_unmeasured(tmp_path: Path) -> None:
-    clock = HandClock()
+    clock = HandClock(1000.0)
     rank = play(TracePlayer(make_run(tmp_path, FIRST, SECOND), clock=clock), clock)[0].devices[1]
     assert (rank.memory.used_bytes, rank.allocator, rank.age_s, rank.step) == (None, None, None, None)
     assert rank.state == "ok"
 
 
 def test_tick_without_a_sample_keeps_the_last_value_and_says_how_old_it_is(tmp_path: Path) -> None:
-    clock = HandClock()
+    clock = HandClock(1000.0)
     rank = play(TracePlayer(make_run(tmp_path, FIRST, SECOND), clock=clock), clock)[2].devices[0]
     assert (rank.memory.used_bytes, rank.memory.used_min_bytes, rank.memory.used_max_bytes) == (
         690 * MIB,
@@ -87,7 +75,7 @@ def test_tick_without_a_sample_keeps_the_last_value_and_says_how_old_it_is(tmp_p
 
 
 def test_devices_are_ranks_with_coordinates_and_steps(tmp_path: Path) -> None:
-    clock = HandClock()
+    clock = HandClock(1000.0)
     last = play(TracePlayer(make_run(tmp_path / "run-7", FIRST, SECOND), clock=clock), clock)[-1]
     assert last.node == "run-7"
     assert [(each.index, each.kind, each.name) for each in last.devices] == [
@@ -102,7 +90,7 @@ def test_devices_are_ranks_with_coordinates_and_steps(tmp_path: Path) -> None:
 
 def test_uuid_is_of_the_run_and_the_rank_wherever_it_lies(tmp_path: Path) -> None:
     def uuids(folder: Path) -> list[str]:
-        clock = HandClock()
+        clock = HandClock(1000.0)
         return [each.uuid for each in play(TracePlayer(folder, clock=clock), clock)[0].devices]
 
     here, moved = uuids(make_run(tmp_path / "a", FIRST)), uuids(make_run(tmp_path / "b", FIRST))
@@ -113,7 +101,7 @@ def test_uuid_is_of_the_run_and_the_rank_wherever_it_lies(tmp_path: Path) -> Non
 
 
 def test_notes_say_what_the_figures_are_and_where_the_trace_ended(tmp_path: Path) -> None:
-    clock = HandClock()
+    clock = HandClock(1000.0)
     samples = play(TracePlayer(make_run(tmp_path / "run", FIRST), speed=10, clock=clock), clock)
     assert samples[0].notes == (
         "1 of 2 ranks are recorded here",
@@ -126,7 +114,7 @@ def test_notes_say_what_the_figures_are_and_where_the_trace_ended(tmp_path: Path
 
 
 def test_capacity_is_shown_only_when_it_was_given(tmp_path: Path) -> None:
-    clock = HandClock()
+    clock = HandClock(1000.0)
     player = TracePlayer(make_run(tmp_path, FIRST), capacity_bytes=GIB, clock=clock)
     first = play(player, clock)[0]
     memory = first.devices[0].memory
@@ -135,13 +123,13 @@ def test_capacity_is_shown_only_when_it_was_given(tmp_path: Path) -> None:
 
 
 def test_capacity_below_what_was_used_leaves_nothing_free(tmp_path: Path) -> None:
-    clock = HandClock()
+    clock = HandClock(1000.0)
     player = TracePlayer(make_run(tmp_path, FIRST), capacity_bytes=500 * MIB, clock=clock)
     assert play(player, clock)[0].devices[0].memory.free_bytes == 0
 
 
 def test_device_used_of_another_gpu_is_left_out_and_noted(tmp_path: Path) -> None:
-    clock = HandClock()
+    clock = HandClock(1000.0)
     sample = play(TracePlayer(make_run(tmp_path, [[(0.0, 697.0, 57000.0)]]), clock=clock), clock)[0]
     assert sample.devices[0].memory.used_bytes is None
     assert sample.devices[0].allocator is not None
@@ -150,7 +138,7 @@ def test_device_used_of_another_gpu_is_left_out_and_noted(tmp_path: Path) -> Non
 
 
 def test_rank_that_ended_long_before_the_others_is_stale(tmp_path: Path) -> None:
-    clock = HandClock()
+    clock = HandClock(1000.0)
     run = make_run(tmp_path, [[(0.1, 2.0, 1.0)]], [[(0.1, 2.0, 1.0), (3.0, 2.0, 1.0)]])
     samples = play(TracePlayer(run, clock=clock), clock)
     assert samples[8].devices[0].state == "ok"
@@ -161,7 +149,7 @@ def test_rank_that_ended_long_before_the_others_is_stale(tmp_path: Path) -> None
 
 
 def test_last_tick_of_a_rank_is_measured_however_long_it_is(tmp_path: Path) -> None:
-    clock = HandClock()
+    clock = HandClock(1000.0)
     run = make_run(tmp_path, [[(2.1, 900.0, 1.0), (3.0, 2.0, 1.0)]])
     (only,) = play(TracePlayer(run, interval_s=10.0, clock=clock), clock)
     rank = only.devices[0]
@@ -169,7 +157,7 @@ def test_last_tick_of_a_rank_is_measured_however_long_it_is(tmp_path: Path) -> N
 
 
 def test_rank_without_samples_is_stale_and_a_run_without_is_refused(tmp_path: Path) -> None:
-    clock = HandClock()
+    clock = HandClock(1000.0)
     run = make_run(tmp_path / "one", FIRST, [[]])
     silent = play(TracePlayer(run, clock=clock), clock)[0].devices[1]
     assert (silent.state, silent.memory.used_bytes) == ("stale", None)
@@ -179,7 +167,7 @@ def test_rank_without_samples_is_stale_and_a_run_without_is_refused(tmp_path: Pa
 
 @pytest.mark.parametrize("speed", [0.5, 1.0, 10.0])
 def test_speed_scales_the_waiting_and_not_the_figures(tmp_path: Path, speed: float) -> None:
-    clock = HandClock()
+    clock = HandClock(1000.0)
     player = TracePlayer(make_run(tmp_path, FIRST, SECOND), speed=speed, clock=clock)
     assert player.take() == []
     player.start()
@@ -194,7 +182,7 @@ def test_speed_scales_the_waiting_and_not_the_figures(tmp_path: Path, speed: flo
 
 
 def test_late_player_returns_what_is_due_in_order_and_in_chunks(tmp_path: Path) -> None:
-    clock = HandClock()
+    clock = HandClock(1000.0)
     rows = [(tick / 10, 2.0, 1.0) for tick in range(1, 201)]
     player = TracePlayer(make_run(tmp_path, [rows]), clock=clock)
     player.start()
@@ -205,7 +193,7 @@ def test_late_player_returns_what_is_due_in_order_and_in_chunks(tmp_path: Path) 
 
 
 def test_after_the_end_nothing_is_due_and_nobody_spins(tmp_path: Path) -> None:
-    clock = HandClock()
+    clock = HandClock(1000.0)
     player = TracePlayer(make_run(tmp_path, FIRST), clock=clock)
     play(player, clock)
     clock.now_s += 100
@@ -213,7 +201,7 @@ def test_after_the_end_nothing_is_due_and_nobody_spins(tmp_path: Path) -> None:
 
 
 def test_stopped_player_gives_nothing(tmp_path: Path) -> None:
-    clock = HandClock()
+    clock = HandClock(1000.0)
     player = TracePlayer(make_run(tmp_path, FIRST), clock=clock)
     player.start()
     player.stop()
@@ -221,7 +209,7 @@ def test_stopped_player_gives_nothing(tmp_path: Path) -> None:
 
 
 def test_starting_again_does_not_rewind(tmp_path: Path) -> None:
-    clock = HandClock()
+    clock = HandClock(1000.0)
     player = TracePlayer(make_run(tmp_path, FIRST), clock=clock)
     player.start()
     player.take()
@@ -231,7 +219,7 @@ def test_starting_again_does_not_rewind(tmp_path: Path) -> None:
 
 
 def test_trace_that_begins_late_plays_at_once(tmp_path: Path) -> None:
-    clock = HandClock()
+    clock = HandClock(1000.0)
     player = TracePlayer(make_run(tmp_path, [[(5000.02, 2.0, 1.0), (5000.2, 2.0, 1.0)]]), clock=clock)
     player.start()
     assert [each.time_s for each in player.take()] == [5000.1]
@@ -255,7 +243,7 @@ def test_senseless_settings_are_refused(tmp_path: Path, name: str, value: float)
 
 
 def test_file_of_one_rank_plays_alone(tmp_path: Path) -> None:
-    clock = HandClock()
+    clock = HandClock(1000.0)
     path = make_run(tmp_path, FIRST, SECOND) / rank_name(1, "_wd2_tp2_pp1")
     samples = play(TracePlayer(path, clock=clock), clock)
     assert [each.index for each in samples[0].devices] == [1]
@@ -271,7 +259,7 @@ def test_no_recorded_extreme_is_lost_whatever_the_tick(
     tmp_path: Path, times_s: list[float], interval_s: float
 ) -> None:
     rows = [(time_s, float(900 + index * 7 % 50), 1.0) for index, time_s in enumerate(times_s)]
-    clock = HandClock()
+    clock = HandClock(1000.0)
     player = TracePlayer(make_run(tmp_path, [rows]), interval_s=interval_s, clock=clock)
     memories = [each.devices[0].memory for each in play(player, clock)]
     measured = [memory for memory in memories if memory.used_max_bytes is not None]
@@ -283,7 +271,7 @@ def test_no_recorded_extreme_is_lost_whatever_the_tick(
 
 def test_measured_run_plays_whole_and_opens_no_finding() -> None:
     folder = require_measured("real_30b_pp4_tp2")
-    clock = HandClock()
+    clock = HandClock(1000.0)
     started_s = time.process_time()
     player = TracePlayer(folder, capacity_bytes=80 * GIB, clock=clock)
     assert time.process_time() - started_s < 0.15
@@ -299,7 +287,7 @@ def test_measured_run_plays_whole_and_opens_no_finding() -> None:
 
 
 def test_measured_run_would_not_fit_less_than_it_used() -> None:
-    clock = HandClock()
+    clock = HandClock(1000.0)
     player = TracePlayer(require_measured("real_30b_pp4_tp2"), capacity_bytes=60 * GIB, clock=clock)
     analyzer = CapacityAnalyzer()
     found = {f.id: f for sample in play(player, clock) for f in analyzer.observe(sample)}
@@ -308,7 +296,7 @@ def test_measured_run_would_not_fit_less_than_it_used() -> None:
 
 
 def test_simulated_run_plays_without_device_used() -> None:
-    clock = HandClock()
+    clock = HandClock(1000.0)
     samples = play(TracePlayer(require_measured("simulated_30b_pp4_tp2"), clock=clock), clock)
     last = samples[-1].devices
     assert {each.memory.used_bytes for each in last} == {None}

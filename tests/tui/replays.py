@@ -5,7 +5,8 @@ from pathlib import Path
 
 from textual.pilot import Pilot
 
-from tests.replay.recordings import SetClock, fresh_analyzers
+from tests.clocks import HandClock
+from tests.replay.recordings import fresh_analyzers
 from tests.tui.canned import NODE, UNICODE_COLOR, StillClock
 from vramscope.engine.replay.feed import ReplayFeed
 from vramscope.engine.replay.player import ReplayOptions
@@ -22,7 +23,7 @@ def make_replay(
 ) -> ReplayApp:
     """Return an application that replays a recording; its clock stands, so that nothing plays by itself."""
     feed = ReplayFeed(
-        lambda: RecordingTape(path), make_analyzers=fresh_analyzers, options=options, clock=SetClock()
+        lambda: RecordingTape(path), make_analyzers=fresh_analyzers, options=options, clock=HandClock()
     )
     return ReplayApp(
         feed,

@@ -10,24 +10,18 @@ from ..growth import (
     fit_steps,
     grow_evenly,
     hold,
+    keep_portions,
     leak_from,
     mark_every,
     take,
 )
-from ..job import Floats, Plan, Rng, draw_job, draw_log, plan_steps
+from ..job import Rng, draw_job, draw_log, plan_steps
 from ..run import Family, Scene
 from ..shape import FAST_SHAPES, LONG_SHAPES, SHORT_SHAPES, Shape
 from ..surroundings import Surroundings
 from ..truth import Leak
 
 HOURS_6 = 6 * 3600.0
-
-
-def _spread(plan: Plan, weights: Floats, onset_s: float, bytes_per_s: float) -> Plan:
-    """Let a leak grow by steps of unlike weight, at a mean rate."""
-    begun = weights * (plan.ends_s > onset_s)
-    mean = float(np.mean(weights)) or 1.0
-    return hold(plan, np.cumsum(begun * plan.durations_s) * bytes_per_s / mean)
 
 
 def run_grad_sample_kept(rng: Rng, span_s: float) -> Scene:
@@ -48,7 +42,7 @@ def run_growing_key_cache(rng: Rng, span_s: float) -> Scene:
     onset_s = draw_onset(rng, life_s)
     lengths = np.minimum(rng.lognormal(-1.2, 0.5, 30_011), 1.0)
     plan = fit_steps(rng, job, onset_s + draw_watch(rng, life_s), lengths)
-    return leak_from(_spread(plan, np.resize(lengths, len(plan.ends_s)), onset_s, rate), onset_s)
+    return leak_from(keep_portions(plan, np.resize(lengths, len(plan.ends_s)), onset_s, rate), onset_s)
 
 
 def run_retained_hooks(rng: Rng, span_s: float) -> Scene:
@@ -58,7 +52,7 @@ def run_retained_hooks(rng: Rng, span_s: float) -> Scene:
     onset_s = draw_onset(rng, life_s)
     plan = fit_steps(rng, job, onset_s + draw_watch(rng, life_s), rng.choice([0.4, 0.6, 0.8, 1.0], 20_011))
     weights = (rng.random(len(plan.ends_s)) < rng.uniform(0.05, 0.5)).astype(np.float64)
-    return leak_from(_spread(plan, weights, onset_s, rate), onset_s)
+    return leak_from(keep_portions(plan, weights, onset_s, rate), onset_s)
 
 
 def run_evaluated_with_grad(rng: Rng, span_s: float) -> Scene:
@@ -156,7 +150,7 @@ def run_minutes(rng: Rng, span_s: float) -> Scene:
     job = draw_job(rng, (0.1, 0.4))
     life_s, rate = draw_life(rng, job, 200, 1000)
     plan = fit_steps(rng, job, draw_watch(rng, life_s), rng.uniform(0.5, 1.0, 499))
-    return leak_from(_spread(plan, rng.exponential(1.0, len(plan.ends_s)), 0.0, rate), 0.0)
+    return leak_from(keep_portions(plan, rng.exponential(1.0, len(plan.ends_s)), 0.0, rate), 0.0)
 
 
 def run_host_queue(rng: Rng, span_s: float) -> Scene:

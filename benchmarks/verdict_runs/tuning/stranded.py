@@ -2,16 +2,20 @@
 
 import numpy as np
 
-from ..growth import draw_life, draw_onset, draw_watch, fit_steps, grow_evenly, hold, leak_from, take
-from ..job import Floats, Plan, Rng, draw_job
+from ..growth import (
+    draw_life,
+    draw_onset,
+    draw_watch,
+    fit_steps,
+    grow_evenly,
+    hold,
+    keep_portions,
+    leak_from,
+    take,
+)
+from ..job import Rng, draw_job
 from ..run import Family, Scene
 from ..shape import FAST_SHAPES, SHORT_SHAPES
-
-
-def _keep_portions(plan: Plan, portions: Floats, onset_s: float, bytes_per_s: float) -> Plan:
-    """Keep so many portions of each step, at a mean rate."""
-    begun = np.where(plan.ends_s > onset_s, portions, 0.0) * plan.durations_s
-    return hold(plan, np.cumsum(begun) * bytes_per_s / float(np.mean(portions)))
 
 
 def run_kept_outputs(rng: Rng, span_s: float) -> Scene:
@@ -21,7 +25,7 @@ def run_kept_outputs(rng: Rng, span_s: float) -> Scene:
     onset_s = draw_onset(rng, life_s)
     lengths = rng.triangular(0.1, 0.3, 1.0, 20_001)
     plan = fit_steps(rng, job, onset_s + draw_watch(rng, life_s), lengths)
-    return leak_from(_keep_portions(plan, np.resize(lengths, len(plan.ends_s)), onset_s, rate), onset_s)
+    return leak_from(keep_portions(plan, np.resize(lengths, len(plan.ends_s)), onset_s, rate), onset_s)
 
 
 def run_kept_now_and_then(rng: Rng, span_s: float) -> Scene:
@@ -31,7 +35,7 @@ def run_kept_now_and_then(rng: Rng, span_s: float) -> Scene:
     onset_s = draw_onset(rng, life_s)
     plan = fit_steps(rng, job, onset_s + draw_watch(rng, life_s), rng.choice([0.5, 0.75, 1.0], 10_007))
     portions = (rng.random(len(plan.ends_s)) < 1 / rng.integers(3, 30)).astype(np.float64)
-    return leak_from(_keep_portions(plan, portions, onset_s, rate), onset_s)
+    return leak_from(keep_portions(plan, portions, onset_s, rate), onset_s)
 
 
 def run_kept_in_minutes(rng: Rng, span_s: float) -> Scene:
@@ -39,7 +43,7 @@ def run_kept_in_minutes(rng: Rng, span_s: float) -> Scene:
     job = draw_job(rng, (0.1, 0.4))
     life_s, rate = draw_life(rng, job, 240, 1000)
     plan = fit_steps(rng, job, draw_watch(rng, life_s), rng.uniform(0.6, 1.0, 701))
-    return leak_from(_keep_portions(plan, rng.gamma(2.0, 1.0, len(plan.ends_s)), 0.0, rate), 0.0)
+    return leak_from(keep_portions(plan, rng.gamma(2.0, 1.0, len(plan.ends_s)), 0.0, rate), 0.0)
 
 
 def run_faster_and_faster(rng: Rng, span_s: float) -> Scene:

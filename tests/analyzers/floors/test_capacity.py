@@ -17,8 +17,8 @@ def _peak_at(time_s: float) -> float:
     return (30 + 0.1 * time_s) * GIB
 
 
-def _ask(usable: UsableLimit, likeness: float, now_s: float = 299.0) -> Usable:
-    return usable.of(LIMIT, 0.0, now_s, _peak_at, likeness)
+def _ask(usable: UsableLimit, uniformity: float, now_s: float = 299.0) -> Usable:
+    return usable.of(LIMIT, 0.0, now_s, _peak_at, uniformity)
 
 
 def _lost_gib(found: Usable) -> float:
@@ -28,7 +28,7 @@ def _lost_gib(found: Usable) -> float:
 def test_what_is_held_above_steps_that_are_alike_is_lost() -> None:
     usable = UsableLimit()
     _grow(usable, 4.0)
-    found = _ask(usable, likeness=1.0)
+    found = _ask(usable, uniformity=1.0)
     assert 3.8 < _lost_gib(found) < 4.2
     assert found.doubt_bytes < GIB
 
@@ -36,7 +36,7 @@ def test_what_is_held_above_steps_that_are_alike_is_lost() -> None:
 def test_the_cache_of_steps_that_differ_is_given_back_and_of_use() -> None:
     usable = UsableLimit()
     _grow(usable, 12.0)
-    found = _ask(usable, likeness=0.0)
+    found = _ask(usable, uniformity=0.0)
     assert _lost_gib(found) < 0.5
     assert found.doubt_bytes > 4 * GIB
 
@@ -44,13 +44,13 @@ def test_the_cache_of_steps_that_differ_is_given_back_and_of_use() -> None:
 def test_of_counted_free_blocks_only_those_are_lost() -> None:
     usable = UsableLimit()
     _grow(usable, 12.0, split=5.0)
-    assert 4.8 < _lost_gib(_ask(usable, likeness=0.0)) < 5.2
+    assert 4.8 < _lost_gib(_ask(usable, uniformity=0.0)) < 5.2
 
 
 def test_no_more_is_lost_than_is_held_above_the_peak() -> None:
     usable = UsableLimit()
     _grow(usable, 2.0, split=9.0)
-    assert 1.8 < _lost_gib(_ask(usable, likeness=0.0)) < 2.2
+    assert 1.8 < _lost_gib(_ask(usable, uniformity=0.0)) < 2.2
 
 
 def test_what_is_left_after_the_cache_was_given_back_is_lost() -> None:
@@ -58,7 +58,7 @@ def test_what_is_left_after_the_cache_was_given_back_is_lost() -> None:
     _grow(usable, 20.0)
     for at in range(300, 400):
         usable.observe(float(at), int((30 + 0.1 * at + 6) * GIB), 0)
-    assert 5.5 < _lost_gib(_ask(usable, likeness=0.0, now_s=399.0)) < 6.5
+    assert 5.5 < _lost_gib(_ask(usable, uniformity=0.0, now_s=399.0)) < 6.5
 
 
 def test_what_is_lost_more_and_more_is_continued_to_the_limit() -> None:
@@ -66,11 +66,11 @@ def test_what_is_lost_more_and_more_is_continued_to_the_limit() -> None:
     for at in range(300):
         usable.observe(float(at), int((30 + 0.1 * at + 2 + 0.02 * at) * GIB), 0)
     # held is 2 GiB above the peak and a fifth of what it rose; at the limit 30 + r + 2 + r / 5 = 80
-    assert 9.0 < _lost_gib(_ask(usable, likeness=1.0)) < 11.0
+    assert 9.0 < _lost_gib(_ask(usable, uniformity=1.0)) < 11.0
 
 
 def test_without_reserved_bytes_the_limit_stands() -> None:
-    assert _ask(UsableLimit(), likeness=1.0).limit_bytes == LIMIT
+    assert _ask(UsableLimit(), uniformity=1.0).limit_bytes == LIMIT
 
 
 def test_growing_peaks_lose_what_is_left_when_the_cache_was_given_back() -> None:
