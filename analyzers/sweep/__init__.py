@@ -1,0 +1,16 @@
+"""Sweeps over TP and PP: the state of every layout, and what the sweep as a whole says."""
+
+from .findings import find_all
+from .grid import make_grid
+from .model import STATES, CellState, Place, SweepCell, SweepFinding, SweepGrid
+
+__all__ = [
+    "STATES",
+    "CellState",
+    "Place",
+    "SweepCell",
+    "SweepFinding",
+    "SweepGrid",
+    "find_all",
+    "make_grid",
+]

@@ -1,0 +1,138 @@
+"""Reads the lists that a sweep keeps: which configurations were tried, which succeeded and which failed."""
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from ...errors import InputFileError
+from ..input_file import explain_refusal, read_input_file, show_name, show_path
+from .model import Outcome
+
+FOLDER_NAME = "CONFIG_SWEEP_WS{world size}_{model}_{date}_{time}"
+_FOLDER = re.compile(r"CONFIG_SWEEP_WS([0-9]{1,9})_(.+)_([0-9]{8}_[0-9]{6})")
+_LISTS: tuple[tuple[str, Outcome], ...] = (
+    ("config_combinations.log", "started"),
+    ("failed_configs.log", "failed"),
+    ("successful_configs.log", "success"),
+)
+"""In order of weight: what stands in a later list is so, whatever an earlier one says."""
+_LIMIT_BYTES = 64 << 20
+_TP, _PP, _DP = (re.compile(rf"\b{key}=([0-9]{{1,9}})\b") for key in ("TP", "PP", "DP"))
+_STATUS = re.compile(r"\(status: (-?[0-9]{1,9})\)")
+_SETTING = re.compile(r"^\s*(Number of Layers|Number of Attention Heads): *([0-9]{1,9})\s*$", re.MULTILINE)
+
+
+class FolderName(NamedTuple):
+    """What the name of a log folder says."""
+
+    world_size: int
+    model: str
+    date: str
+
+
+class LogEntry(NamedTuple):
+    """One configuration in the lists."""
+
+    outcome: Outcome
+    exit_status: int | None
+
+
+class SweepLogs(NamedTuple):
+    """The lists of one sweep."""
+
+    folder: Path
+    name: FolderName | None
+    entries: dict[tuple[int, int, int | None], LogEntry]
+    layers: int | None
+    heads: int | None
+    notes: list[str]
+
+
+def parse_folder_name(name: str) -> FolderName | None:
+    """Return what the name of a log folder says, None where it is no such name."""
+    match = _FOLDER.fullmatch(name)
+    return None if match is None else FolderName(int(match[1]), match[2], match[3])
+
+
+def read_logs(folder: Path) -> SweepLogs:
+    """Read the lists in a log folder, or in the newest of the log folders below it.
+
+    Raises:
+        InputFileError: The folder cannot be read, or there are no lists.
+    """
+    notes: list[str] = []
+    folder = _choose_folder(folder, notes)
+    entries: dict[tuple[int, int, int | None], LogEntry] = {}
+    for file_name, outcome in _LISTS:
+        path = folder / file_name
+        if path.exists():
+            _read_list(path, outcome, entries, notes)
+        elif outcome != "started":
+            notes.append(f"{show_name(folder)} has no {file_name}")
+    layers, heads = _read_settings(folder / "summary.log", notes)
+    name = parse_folder_name(folder.resolve().name)
+    return SweepLogs(folder, name, entries, layers, heads, notes)
+
+
+def _choose_folder(folder: Path, notes: list[str]) -> Path:
+    try:
+        names = {entry.name for entry in folder.iterdir()}
+    except OSError as error:
+        raise InputFileError(explain_refusal(folder, error)) from error
+    if names & {file_name for file_name, _ in _LISTS}:
+        return folder
+    sweeps = {name: found for name in names if (found := parse_folder_name(name)) is not None}
+    if not sweeps:
+        raise InputFileError(
+            f"{show_path(folder)}: no lists of a sweep in it; expected successful_configs.log and "
+            f"failed_configs.log, or folders {FOLDER_NAME} that hold them"
+        )
+    newest = max(sweeps, key=lambda name: (sweeps[name].date, name))
+    if len(sweeps) > 1:
+        notes.append(f"{len(sweeps):,} sweeps in {show_path(folder)}; {newest} is the newest and was taken")
+    return _choose_folder(folder / newest, notes)
+
+
+def _read_list(
+    path: Path, outcome: Outcome, entries: dict[tuple[int, int, int | None], LogEntry], notes: list[str]
+) -> None:
+    try:
+        text = read_input_file(path, _LIMIT_BYTES).decode("utf-8", "replace")
+    except InputFileError as error:
+        notes.append(str(error))
+        return
+    unread, both = [], 0
+    for number, line in enumerate(text.splitlines(), 1):
+        degrees = [match and int(match[1]) for match in (_TP.search(line), _PP.search(line))]
+        tp, pp = degrees
+        if not tp or not pp:
+            if "=" in line:
+                unread.append(number)
+            continue
+        dp, status = _DP.search(line), _STATUS.search(line)
+        layout = (tp, pp, int(dp[1]) if dp else None)
+        known = entries.get(layout)
+        both += known is not None and {known.outcome, outcome} == {"failed", "success"}
+        entries[layout] = LogEntry(outcome, int(status[1]) if status else None)
+    if unread:
+        notes.append(
+            f"{show_name(path)}: {len(unread):,} lines without TP= and PP= of at least 1 were left out, "
+            f"the first is line {unread[0]}"
+        )
+    if both:
+        notes.append(
+            f"{both:,} configurations are listed as failed and as successful; they count as successful"
+        )
+
+
+def _read_settings(path: Path, notes: list[str]) -> tuple[int | None, int | None]:
+    """Return the layers and the attention heads that a summary tells."""
+    if not path.exists():
+        return None, None
+    try:
+        text = read_input_file(path, _LIMIT_BYTES).decode("utf-8", "replace")
+    except InputFileError as error:
+        notes.append(str(error))
+        return None, None
+    told = {key: int(value) for key, value in _SETTING.findall(text)}
+    return told.get("Number of Layers"), told.get("Number of Attention Heads")

@@ -1,0 +1,69 @@
+"""Writes a heat map of a sweep with what belongs to it: PNG, PDF, SVG, CSV and a text that stands for it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..analyzers.sweep import SweepFinding, SweepGrid
+from ..engine.errors import OutputFileError
+from ..engine.readers.input_file import show_path
+from .figures.sweep import draw_sweep
+from .figures.sweep_page import SweepPage
+from .figures.sweep_style import SweepLook
+from .reports.writing import check_writable, write_whole
+from .sweep_report import encode_csv
+from .sweep_text import describe_figure
+
+_ENDINGS = (".png", ".pdf", ".svg", ".csv")
+TEXT_ENDING = ".alt.txt"
+
+
+def choose_base(output: Path) -> Path:
+    """Return the path that endings are put behind: a name that has one of them loses it."""
+    return output.with_name(output.name[:-4]) if output.name.lower().endswith(_ENDINGS) else output
+
+
+def prepare_output(output: Path) -> Path:
+    """Return the base of the files to write, in a folder that is there; one level is made.
+
+    Raises:
+        OutputFileError: The folder cannot be written to.
+    """
+    base = choose_base(output)
+    folder = base.parent
+    if not folder.exists() and folder.parent.is_dir():
+        try:
+            folder.mkdir()
+        except OSError as error:
+            raise OutputFileError(f"{show_path(folder)}: cannot be made: {error.strerror}") from error
+    check_writable(base.with_name(f"{base.name}.png"))
+    return base
+
+
+def write_heat_map(
+    grid: SweepGrid, findings: Sequence[SweepFinding], base: Path, look: SweepLook
+) -> tuple[SweepPage, tuple[Path, ...]]:
+    """Draw a sweep and write its files; return the figure and the files.
+
+    Args:
+        grid: The cells.
+        findings: What it says.
+        base: Their path without an ending.
+        look: Style, size and resolution.
+
+    Raises:
+        OutputFileError: A file cannot be written.
+    """
+    page = draw_sweep(grid, look)
+    contents = {
+        ".png": page.render("png"),
+        ".pdf": page.render("pdf"),
+        ".svg": page.render("svg"),
+        ".csv": encode_csv(grid),
+        TEXT_ENDING: describe_figure(grid, findings).encode(),
+    }
+    paths = []
+    for ending, data in contents.items():
+        path = base.with_name(f"{base.name}{ending}")
+        write_whole(data, path)
+        paths.append(path)
+    return page, tuple(paths)

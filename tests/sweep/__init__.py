@@ -1,0 +1,1 @@
+"""Tests of sweeps over parallel layouts."""

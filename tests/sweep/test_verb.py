@@ -1,0 +1,222 @@
+"""`vramscope heatmap` and `MemoryHeatmapVisualizer`: the original's command line, files and mistakes."""
+
+import csv
+import json
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import vramscope
+from vramscope.cli.application import run
+from vramscope.engine.errors import OutputFileError, UsageError
+
+from .original import name_trace, trace_text, write_original
+
+CELL_KEYS = ["tp", "pp", "dp", "state", "actual_gb", "theory_gb", "error_percent", "mispredicted"]
+
+
+@pytest.fixture
+def sweep(tmp_path: Path) -> list[str]:
+    memory_dir, log_dir = write_original(tmp_path)
+    return ["--memory-dir", str(memory_dir), "--log-dir", str(log_dir)]
+
+
+def test_the_command_line_of_the_original_writes_all_files_and_says_what_it_found(
+    sweep: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "visualization_outputs" / "memory_heatmap.v1.png"
+    assert run(["heatmap", *sweep, "--output", str(output), "--dpi", "100"]) == 0
+    printed, told = capsys.readouterr()
+    endings = ("png", "pdf", "svg", "csv", "alt.txt")
+    names = [f"memory_heatmap.v1.{ending}" for ending in endings]
+    assert sorted(path.name for path in output.parent.iterdir()) == sorted(names)
+    assert printed.splitlines()[0] == "24 layouts (8,192 GPUs): 6 ran, 6 out of memory, 12 failed"
+    assert printed.splitlines()[2:7] == [
+        "        PP 2      4      8     16     32     64",
+        "  TP 1   OOM    OOM    OOM    OOM    OOM    OOM",
+        "  TP 2  fail   fail   fail   fail   fail   57.3!",
+        "  TP 4  fail   fail   fail   fail   76.0!  29.1",
+        "  TP 8  fail   fail   fail   73.6!  38.4  [15.0]",
+    ]
+    assert printed.splitlines()[-5:] == [str(output.parent / name) for name in names]
+    assert "485B" in told
+    rows = list(csv.DictReader(output.with_suffix(".csv").read_text().splitlines()))
+    assert len(rows) == 24
+    (row,) = [row for row in rows if (row["tp"], row["pp"]) == ("2", "64")]
+    assert [row[key] for key in CELL_KEYS] == [
+        "2",
+        "64",
+        "64",
+        "ok",
+        "57.3405",
+        "136.918",
+        "138.7805",
+        "true",
+    ]
+    text = output.with_name("memory_heatmap.v1.alt.txt").read_text()
+    assert "TP 2, PP 64: ran, 57.3 GiB, predicted 136.9 GiB (+139 %), ruled out by the theory" in text
+    assert "TP 1, PP 2: out of memory: torch.OutOfMemoryError: CUDA out of memory." in text
+
+
+def test_layouts_of_several_dp_are_all_told_and_the_figure_says_what_it_shows(
+    sweep: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = name_trace(8, 64).replace("wd8192", "wd4096").replace("dp16", "dp8")
+    (Path(sweep[1]) / name).write_text(trace_text(20480.0))
+    assert run(["heatmap", *sweep, "--output", str(tmp_path / "x"), "--dpi", "50"]) == 0
+    printed, told = capsys.readouterr()
+    assert "38.4   20.0" in printed
+    assert "layouts that share TP and PP with another one: 1;" in told
+    assert "several world sizes: 4,096, 8,192" in told
+    assert len((tmp_path / "x.csv").read_text().splitlines()) == 26
+
+
+def test_a_grid_that_is_too_wide_for_the_terminal_is_left_to_the_figure(
+    sweep: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    assert run(["heatmap", *sweep, "--output", str(tmp_path / "x"), "--dpi", "50", "--ascii"]) == 0
+    printed = capsys.readouterr().out
+    assert "OOM" not in printed
+    assert "TP 8 x PP 64 needs least" in printed
+    assert all(len(line) <= 40 for line in printed.splitlines() if not line.startswith("/"))
+
+
+def test_json_has_cells_best_and_findings_and_loads_nothing_heavy(sweep: list[str]) -> None:
+    code = (
+        "import sys; from vramscope.cli.application import run; code = run(sys.argv[1:]);"
+        "heavy = [it for it in ('matplotlib', 'numpy', 'rich', 'textual', 'zmq') if it in sys.modules];"
+        "sys.exit(code or ' '.join(heavy) or 0)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "heatmap", *sweep, "--json"],
+        capture_output=True,
+        check=False,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    (line,) = done.stdout.splitlines()
+    report = json.loads(line)
+    assert report["schema"] == "vramscope.heatmap/1"
+    assert all(list(cell) == CELL_KEYS for cell in report["cells"])
+    states = [cell["state"] for cell in report["cells"]]
+    assert [states.count(state) for state in ("ok", "oom", "failed")] == [6, 6, 12]
+    assert [(cell["tp"], cell["pp"]) for cell in report["cells"] if cell["mispredicted"]] == [
+        (2, 64),
+        (4, 32),
+        (8, 16),
+    ]
+    assert (report["best"]["tp"], report["best"]["pp"], report["best"]["actual_gb"]) == (8, 64, 15.0)
+    assert {finding["kind"] for finding in report["findings"]} >= {"best", "trend", "failures", "prediction"}
+    assert report["skipped"] == []
+
+
+def test_a_batch_makes_three_variants_and_says_how_far_it_is(
+    sweep: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    batch = tmp_path / "sweep.toml"
+    batch.write_text(
+        f'memory_dir = "{sweep[1]}"\nlog_dir = "log"\noutput = "figures/heat"\nstyle = "original"\n'
+    )
+    assert run(["heatmap", "--batch", str(batch)]) == 0
+    told = capsys.readouterr().err
+    sizes = [
+        struct.unpack(">II", (tmp_path / "figures" / f"heat_{name}.png").read_bytes()[16:24])
+        for name in ("standard", "highres", "compact")
+    ]
+    assert sizes == [(2400, 800), (4800, 1600), (1800, 600)]
+    assert "3 of 3 figures drawn" in told
+
+
+def test_variants_of_a_batch_are_those_it_names(sweep: list[str], tmp_path: Path) -> None:
+    batch = tmp_path / "sweep.toml"
+    batch.write_text(
+        f'memory_dir = "{sweep[1]}"\noutput = "heat.png"\n[variants.talk]\nfigsize = [6, 3]\ndpi = 50\n'
+    )
+    assert run(["heatmap", "--batch", str(batch), "--json"]) == 0
+    assert sorted(path.name for path in tmp_path.glob("heat*.png")) == ["heat_talk.png"]
+    assert struct.unpack(">II", (tmp_path / "heat_talk.png").read_bytes()[16:24]) == (300, 150)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ('stile = "usenix"', "stile: unknown key; did you mean style?"),
+        ("[variants.a]\nDPI = 3", "variants.a.DPI: unknown key"),
+        ('[variants."../a"]\ndpi = 50', "expected a name of letters"),
+        ("max_memory = -1", "max_memory"),
+        ("style = ", "not TOML"),
+    ],
+)
+def test_mistakes_in_a_batch_are_named(
+    sweep: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str, words: str
+) -> None:
+    batch = tmp_path / "sweep.toml"
+    batch.write_text(f'memory_dir = "{sweep[1]}"\noutput = "x"\n{content}\n')
+    assert run(["heatmap", "--batch", str(batch)]) == 2
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--output", "x"], "--memory-dir is missing"),
+        (["--memory-dir", "."], "--output is missing"),
+        (["--memory-dir", ".", "--output", "no/such/x"], "no folder no/such"),
+        (["--memory-dir", "no-such", "--output", "x"], "no-such: cannot be read"),
+        (["--memory-dir", ".", "--output", "x"], "no memory trace in it"),
+        (
+            ["--memory-dir", ".", "--output", "x", "--max-memory", "much"],
+            "--max-memory much: expected a number",
+        ),
+        (["--memory-dir", ".", "--output", "x", "--figsize", "3", "nan"], "--figsize nan: expected a number"),
+        (["--batch", "x.toml", "--dpi", "300"], "--dpi does not go with --batch"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    told: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["heatmap", *words]) == 2
+    error = capsys.readouterr().err
+    assert told in error
+    assert error.count("\n") == 1
+
+
+def test_a_size_that_is_too_small_is_told(
+    sweep: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["heatmap", *sweep, "--output", str(tmp_path / "x"), "--figsize", "1", "1"]) == 2
+    assert "a figure of 1 x 1 in has no room" in capsys.readouterr().err
+    assert not list(tmp_path.glob("x*"))
+
+
+def test_broken_files_are_counted_and_listed(
+    sweep: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = next(Path(sweep[1]).iterdir())
+    broken.write_text(broken.read_text()[:50])
+    assert run(["heatmap", *sweep, "--output", str(tmp_path / "x"), "--dpi", "50"]) == 0
+    told = capsys.readouterr().err
+    assert "files left out: 1\n" in told
+    assert broken.name in told
+
+
+def test_the_class_returns_a_figure_that_a_notebook_shows(sweep: list[str], tmp_path: Path) -> None:
+    visualizer = vramscope.MemoryHeatmapVisualizer(sweep[1], Path(sweep[3]))
+    figure = visualizer.create_heatmap(tmp_path / "heat", max_memory=40, dpi=50)
+    assert figure._repr_png_().startswith(b"\x89PNG")  # type: ignore[attr-defined]
+    assert (tmp_path / "heat.pdf").is_file()
+    assert sum(cell.mispredicted for cell in visualizer.report(max_memory=40).cells) == 5
+    assert not visualizer.create_heatmap(style="original").get_size_inches()[0] < 8
+    with pytest.raises(UsageError, match="expected one of usenix, original"):
+        visualizer.create_heatmap(style="other")  # type: ignore[arg-type]
+    with pytest.raises(OutputFileError, match="no folder"):
+        visualizer.create_heatmap(tmp_path / "no" / "such" / "x")

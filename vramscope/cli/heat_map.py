@@ -1,0 +1,100 @@
+"""What `vramscope heatmap` does: reads a sweep, writes its figures, says what it tells."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from vramscope.engine.settings import Settings
+from vramscope.exporters.figures.sweep_style import SweepLook
+from vramscope.exporters.sweep_report import report_sweep
+from vramscope.exporters.sweep_text import describe_findings, describe_hidden, describe_skipped
+from vramscope.sweeps.loading import LoadedSweep, load_sweep
+
+from .counting import CountedProgress
+
+PROGRAM = "vramscope heatmap"
+
+
+class Variant(NamedTuple):
+    """One figure of a sweep."""
+
+    base: Path
+    look: SweepLook
+
+
+class HeatMapJob(NamedTuple):
+    """A sweep and the figures of it."""
+
+    memory_dir: Path
+    log_dir: Path | None
+    max_memory_gib: float
+    variants: tuple[Variant, ...]
+
+
+def draw_heat_map(job: HeatMapJob, settings: Settings, *, is_json: bool) -> None:
+    """Read a sweep, draw its figures and print what it says.
+
+    Args:
+        job: What to do.
+        settings: What the user set.
+        is_json: Print one JSON object in place of text.
+
+    Raises:
+        InputFileError: A folder cannot be read, or holds no sweep.
+        OutputFileError: A file cannot be written.
+    """
+    variants = _prepare(job.variants)
+    with CountedProgress(PROGRAM, "layouts read") as progress:
+        loaded = load_sweep(job.memory_dir, job.log_dir, job.max_memory_gib, on_progress=progress.show)
+    files = _draw_all(loaded, variants)
+    if is_json:
+        from vramscope.exporters.json_lines import write_line
+
+        write_line(
+            report_sweep(loaded.grid, loaded.findings, loaded.skipped, tuple(map(str, files))),
+            sys.stdout.buffer,
+        )
+        return
+    _print_findings(loaded, settings)
+    for line in (*loaded.grid.notes, *describe_hidden(loaded.grid), *describe_skipped(loaded.skipped)):
+        print(f"{PROGRAM}: {line}", file=sys.stderr)
+    for path in files:
+        _print(f"{path}\n", settings)
+
+
+def _prepare(variants: Sequence[Variant]) -> list[Variant]:
+    """Return the figures with the folder of each at hand, before anything is read."""
+    if not variants:
+        return []
+    from vramscope.exporters.sweep_files import prepare_output
+
+    return [variant._replace(base=prepare_output(variant.base)) for variant in variants]
+
+
+def _draw_all(loaded: LoadedSweep, variants: Sequence[Variant]) -> list[Path]:
+    if not variants:
+        return []
+    from vramscope.exporters.sweep_files import write_heat_map
+
+    files: list[Path] = []
+    with CountedProgress(PROGRAM, "figures drawn", is_eager=len(variants) > 1) as progress:
+        for done, variant in enumerate(variants):
+            progress.show(done, len(variants))
+            files += write_heat_map(loaded.grid, loaded.findings, variant.base, variant.look)[1]
+        progress.show(len(variants), len(variants))
+    return files
+
+
+def _print_findings(loaded: LoadedSweep, settings: Settings) -> None:
+    from .printing import choose_style
+
+    _print(describe_findings(loaded.grid, loaded.findings, choose_style(settings).width), settings)
+
+
+def _print(text: str, settings: Settings) -> None:
+    from vramscope.exporters.plain_text import make_ascii
+
+    from .printing import is_ascii
+
+    sys.stdout.write(make_ascii(text) if is_ascii(settings) else text)

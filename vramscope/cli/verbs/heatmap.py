@@ -1,0 +1,126 @@
+"""`vramscope heatmap`: a sweep over TP and PP as a figure, a table and what it says."""
+
+from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vramscope.engine.errors import UsageError
+
+from ..configuration import read_settings
+from ..parser_flags import build_look_flags
+from . import SubParsers
+
+if TYPE_CHECKING:
+    from ..heat_map import HeatMapJob
+
+SUMMARY = "draw a sweep over TP and PP: what fits, what does not, and how wrong the theory was"
+DESCRIPTION = """\
+Draw the peak memory of a sweep over tensor and pipeline parallel sizes: from the memory traces of what ran
+and the logs of what failed. Writes BASE.png, .pdf, .svg, .csv and .alt.txt; prints what the sweep says."""
+EPILOG = """\
+examples:
+  vramscope heatmap --memory-dir traces/485B --log-dir log/CONFIG_SWEEP_WS8192_485_20250726_012803 \\
+      --output heat
+  vramscope heatmap --memory-dir traces/485B --log-dir log --output heat --style original --dpi 300
+  vramscope heatmap --memory-dir traces/485B --log-dir log --json | jq .best
+  vramscope heatmap --batch sweep.toml
+
+GB in names and in --max-memory is 2^30 bytes; figures say GiB.
+exit codes: 0 done, 2 usage or a folder that cannot be read"""
+STYLES = ("usenix", "original")
+_LARGEST_IN, _LARGEST_DPI = 100.0, 2400
+_IN_BATCH = ("memory_dir", "log_dir", "max_memory", "output", "figsize", "dpi", "style")
+
+
+def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
+    """Add the verb's parser."""
+    parser = subparsers.add_parser(
+        "heatmap",
+        help=SUMMARY,
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=RawDescriptionHelpFormatter,
+        parents=[build_look_flags(), *common],
+        allow_abbrev=False,
+    )
+    sweep = parser.add_argument_group("sweep")
+    sweep.add_argument("--memory-dir", metavar="DIR", type=Path, help="folder of the memory traces")
+    sweep.add_argument("--log-dir", metavar="DIR", type=Path, help="folder of the sweep's logs")
+    sweep.add_argument("--max-memory", metavar="GIB", help="of a device (default 80)")
+    output = parser.add_argument_group("output")
+    output.add_argument("--output", metavar="BASE", type=Path, help="files to write, without their ending")
+    output.add_argument(
+        "--figsize", metavar=("W", "H"), nargs=2, help="inches (default: a column of the page)"
+    )
+    output.add_argument("--dpi", metavar="N", help="dots per inch of the PNG (default 600)")
+    output.add_argument("--style", choices=STYLES, help="look of the figure (default usenix)")
+    output.add_argument(
+        "--batch", metavar="FILE.toml", type=Path, help="draw all variants that a file describes"
+    )
+    output.add_argument("--json", action="store_true", default=SUPPRESS, help="print one JSON object")
+
+
+def run(arguments: Namespace) -> int:
+    """Read the sweep, draw it and say what it tells.
+
+    Raises:
+        UsageError: A flag has a value that cannot be used.
+        InputFileError: A folder cannot be read, or holds no sweep.
+        OutputFileError: A file cannot be written.
+    """
+    from ..heat_map import draw_heat_map
+
+    is_json = getattr(arguments, "json", False)
+    job = _read_batch(arguments) if arguments.batch is not None else _read_flags(arguments, is_json=is_json)
+    draw_heat_map(job, read_settings(arguments), is_json=is_json)
+    return 0
+
+
+def _read_batch(arguments: Namespace) -> "HeatMapJob":
+    given = [f"--{name.replace('_', '-')}" for name in _IN_BATCH if getattr(arguments, name) is not None]
+    if given:
+        raise UsageError(f"{given[0]} does not go with --batch: the file says it")
+    from ..heat_map_batch import read_batch
+
+    return read_batch(arguments.batch)
+
+
+def _read_flags(arguments: Namespace, *, is_json: bool) -> "HeatMapJob":
+    from vramscope.exporters.figures.sweep_style import SweepLook
+
+    from ..heat_map import HeatMapJob, Variant
+
+    if arguments.memory_dir is None:
+        raise UsageError("--memory-dir is missing; expected the folder of the memory traces")
+    if arguments.output is None and not is_json:
+        raise UsageError("--output is missing; expected the name of the files to write, without an ending")
+    max_memory_gib = _read_number("--max-memory", arguments.max_memory or "80", 0.001, 1e6)
+    look = SweepLook(
+        style=arguments.style or "usenix",
+        size_in=_read_size(arguments.figsize),
+        dpi=int(_read_number("--dpi", arguments.dpi or "600", 10, _LARGEST_DPI)),
+    )
+    variants = () if arguments.output is None else (Variant(arguments.output, look),)
+    return HeatMapJob(arguments.memory_dir, arguments.log_dir, max_memory_gib, variants)
+
+
+def _read_number(flag: str, text: str, least: float, most: float) -> float:
+    """Return the number that a flag was given.
+
+    Raises:
+        UsageError: It is none, or out of range.
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if not least <= value <= most:
+        raise UsageError(f"{flag} {text}: expected a number from {least:g} to {most:g}")
+    return value
+
+
+def _read_size(words: list[str] | None) -> tuple[float, float] | None:
+    if words is None:
+        return None
+    width, height = (_read_number("--figsize", word, 0.5, _LARGEST_IN) for word in words)
+    return width, height

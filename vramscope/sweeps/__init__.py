@@ -1,0 +1,1 @@
+"""Sweeps over parallel layouts, for programs and for the verbs."""
