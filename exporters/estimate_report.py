@@ -1,0 +1,102 @@
+"""An estimate as an object of `vramscope estimate --json`."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from ..analyzers.memory_theory import MemoryPart, RankMemory
+from ..analyzers.memory_theory.calibration import Calibration
+from ..analyzers.memory_theory.configs import TrainingRun
+
+SCHEMA = "vramscope.estimate/1"
+
+
+class MomentReport(msgspec.Struct, frozen=True, kw_only=True):
+    """One moment of a step."""
+
+    name: str
+    """`between steps`, `backward` or `loss`."""
+    total_bytes: int
+    parts: tuple[MemoryPart, ...]
+
+
+class StageReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a rank of one pipeline stage holds."""
+
+    stage: int
+    layers: tuple[int, ...]
+    """Layers it holds, from 0."""
+    parameters: int
+    in_flight: int
+    """Most pieces of forward work held at once."""
+    allocated_bytes: int
+    """Allocated between steps."""
+    peak_bytes: int
+    peak_moment: str
+    moments: tuple[MomentReport, ...]
+
+
+class EstimateReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The memory of a training run, stage by stage."""
+
+    schema: str = SCHEMA
+    theory: str = "vramscope"
+    run: TrainingRun
+    world_size: int
+    fullest_stage: int
+    """The stage with the greatest peak."""
+    allocated_bytes: int
+    """Of the fullest stage, between steps."""
+    peak_bytes: int
+    calibration: Calibration | None = None
+    """What the two figures above are shifted by; stages and parts are as the theory says."""
+    capacity_bytes: int | None = None
+    """Capacity it is held against, where one was given."""
+    does_fit: bool | None = None
+    """Whether the peak is within `FIT_SHARE` of the capacity; null without one."""
+    stages: tuple[StageReport, ...]
+
+
+FIT_SHARE = 0.9
+"""Share of the capacity up to which a job is called fitting: contexts, NCCL and gaps take their part too."""
+
+
+def build_estimate(
+    run: TrainingRun,
+    stages: Sequence[RankMemory],
+    capacity_bytes: int | None = None,
+    calibration: Calibration | None = None,
+) -> EstimateReport:
+    """Return an estimate as an object, shifted where a calibration is given."""
+    fullest = max(stages, key=lambda memory: memory.peak_bytes)
+    allocated, peak = fullest.allocated_bytes, fullest.peak_bytes
+    if calibration is not None:
+        allocated, peak = calibration.shift(allocated, peak)
+    fits = None if capacity_bytes is None else peak <= FIT_SHARE * capacity_bytes
+    return EstimateReport(
+        run=run,
+        world_size=run.layout.world_size,
+        fullest_stage=fullest.stage,
+        allocated_bytes=allocated,
+        peak_bytes=peak,
+        calibration=calibration,
+        capacity_bytes=capacity_bytes,
+        does_fit=fits,
+        stages=tuple(_report_stage(memory) for memory in stages),
+    )
+
+
+def _report_stage(memory: RankMemory) -> StageReport:
+    return StageReport(
+        stage=memory.stage,
+        layers=memory.layers,
+        parameters=memory.parameters,
+        in_flight=memory.in_flight,
+        allocated_bytes=memory.allocated_bytes,
+        peak_bytes=memory.peak_bytes,
+        peak_moment=memory.peak.name,
+        moments=tuple(
+            MomentReport(name=moment.name, total_bytes=moment.total_bytes, parts=moment.parts)
+            for moment in memory.moments
+        ),
+    )

@@ -1,0 +1,205 @@
+"""Configurations of other programs: the same model from each, and garbage refused in one line."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vramscope.analyzers.memory_theory import count_parameters
+from vramscope.analyzers.memory_theory.configs import Flags, read_megatron_run
+from vramscope.analyzers.memory_theory.configs.document import describe_config
+from vramscope.analyzers.memory_theory.configs.megatron import build_run
+from vramscope.analyzers.memory_theory.presets import PRESETS
+from vramscope.cli.case_batch import PREDICTED, predict_case
+from vramscope.engine.errors import InputFileError
+from vramscope.engine.readers.run_config import read_run_config
+
+HUGGING_FACE = {
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "intermediate_size": 11008,
+    "num_attention_heads": 32,
+    "num_hidden_layers": 32,
+    "num_key_value_heads": 32,
+    "tie_word_embeddings": False,
+    "vocab_size": 32000,
+}
+MEGATRON = {
+    "num-layers": 32,
+    "hidden-size": 4096,
+    "ffn-hidden-size": 11008,
+    "num-attention-heads": 32,
+    "seq-length": 4096,
+    "swiglu": True,
+    "normalization": "RMSNorm",
+    "position-embedding-type": "rope",
+    "disable-bias-linear": True,
+    "untie-embeddings-and-output-weights": True,
+    "padded-vocab-size": 32000,
+}
+ARGUMENTS = "".join(f"  {name.replace('-', '_')} {'.' * 20} {value}\n" for name, value in MEGATRON.items())
+GALVATRON = """\
+# as Galvatron writes it
+model_size: llama2-7b
+hidden_size: 4096
+num_layers: 32
+num_attention_heads: 32
+num_query_groups: null         # as many as heads
+ffn_hidden_size: 11008
+vocab_size: 32000
+normalization: RMSNorm
+gated_linear_unit: true
+position_embedding_type: rope
+add_bias_linear: false
+add_qkv_bias: false
+untie_embeddings_and_output_weights: true
+make_vocab_size_divisible_by: 128
+"""
+TORCHTITAN = """\
+[model]
+name = "llama2"
+flavor = "7B"
+[training]
+seq_len = 4096
+local_batch_size = 2
+[parallelism]
+data_parallel_shard_degree = 8
+tensor_parallel_degree = 2
+"""
+OLD_GALVATRON = {"dim": 4096, "n_layers": 32, "n_heads": 32, "vocab_size": 32000, "multiple_of": 256}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "kind"),
+    [
+        ("config.json", json.dumps(HUGGING_FACE), "hugging_face"),
+        ("arguments.json", json.dumps(MEGATRON), "megatron"),
+        (
+            "model_config.yaml",
+            "MODEL_ARGS:\n" + "".join(f"  --{n}: {v}\n" for n, v in MEGATRON.items()),
+            "megatron",
+        ),
+        ("train.log", "[rank0]: starting\n" + ARGUMENTS, "megatron"),
+        ("llama2-7b.yaml", GALVATRON, "galvatron"),
+        ("llama2-7b.json", json.dumps(OLD_GALVATRON), "galvatron"),
+        ("train.toml", TORCHTITAN, "torchtitan"),
+    ],
+)
+def test_every_format_gives_the_same_model(tmp_path: Path, name: str, text: str, kind: str) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    config = read_run_config(path)
+    assert config.kind == kind
+    shape = describe_config(config).shape
+    assert count_parameters(shape) == count_parameters(PRESETS["llama2-7b"])
+    assert (shape.kv_groups, shape.head_channels, shape.learned_positions) == (32, 128, 0)
+
+
+def test_torchtitan_shards_weights_over_its_data_ranks(tmp_path: Path) -> None:
+    path = tmp_path / "train.toml"
+    path.write_text(TORCHTITAN)
+    described = describe_config(read_run_config(path))
+    assert described.data == 8
+    flags = Flags(described.flags)
+    assert flags.get_count("micro-batch-size") == 2
+    run = build_run(described.shape, flags, world_size=16, gpu="h100", name="train.toml")
+    assert (run.setup.attention, run.setup.has_transformer_engine) == ("fused", False)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("a.json", '{"num_layers": 3,', "truncated"),
+        ("a.json", '{"num_layers" 3}', "line 1, column"),
+        ("a.json", '{"a": 1}', "describes no model"),
+        ("a.yaml", "hidden_size 3\n", "line 1: expected `name: value`"),
+        ("a.toml", "[model\n", "expected TOML"),
+        ("a.json", "", "empty"),
+    ],
+)
+def test_a_file_that_is_no_configuration_is_refused(tmp_path: Path, name: str, text: str, words: str) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(InputFileError, match=words) as caught:
+        read_run_config(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_flags_of_megatron_mean_what_its_defaults_say() -> None:
+    """GPT of 12 layers on eight ranks: what is not given has Megatron-LM's default."""
+    flags = Flags(
+        {
+            "--num-layers": 12,
+            "hidden_size": "512",
+            "num-attention-heads": 8,
+            "seq-length": 1024,
+            "max-position-embeddings": 1024,
+            "micro-batch-size": 4,
+            "global-batch-size": 40,
+            "tensor-model-parallel-size": 1,
+            "pipeline-model-parallel-size": 4,
+            "num-layers-per-virtual-pipeline-stage": 1,
+            "microbatch-group-size-per-virtual-pipeline-stage": 5,
+            "sequence-parallel": True,
+            "use-distributed-optimizer": True,
+            "bf16": True,
+        }
+    )
+    run = read_megatron_run(flags, world_size=8)
+    assert (run.shape.ffn, run.shape.vocab, run.shape.pad_vocab(1)) == (2048, 50257, 50304)
+    assert run.shape.is_tied
+    assert run.shape.has_linear_bias
+    assert run.shape.learned_positions == 1024
+    assert (run.layout.data, run.layout.virtual_stages, run.layout.is_sequence_parallel) == (2, 3, False)
+    assert (run.setup.micro_batches, run.setup.zero_stage, run.setup.micro_batch_group) == (5, 1, 5)
+    assert run.setup.has_hidden_dropout
+    assert run.setup.has_attention_mask
+
+
+def test_the_precision_aware_optimizer_keeps_half_a_master_weight() -> None:
+    flags = {**MEGATRON, "bf16": True, "use-precision-aware-optimizer": True, "exp-avg-dtype": "bf16"}
+    numbers = read_megatron_run(Flags(flags), world_size=1).setup.numbers
+    assert (numbers.weight_bytes, numbers.gradient_bytes) == (2, 4)
+    assert (numbers.master_bytes, numbers.moment_bytes) == (2, 6)
+
+
+JUNK = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-3, 9),
+    st.floats(),
+    st.text(max_size=6),
+    st.just([1]),
+    st.just(10**13),
+)
+NAMES = st.sampled_from(
+    [
+        *MEGATRON,
+        "tensor-model-parallel-size",
+        "pipeline-model-parallel-size",
+        "num-layers-per-virtual-pipeline-stage",
+        "num-experts",
+        "moe-layer-freq",
+        "expert-model-parallel-size",
+        "recompute-granularity",
+        "recompute-num-layers",
+        "pipeline-model-parallel-layout",
+        "multi-latent-attention",
+        "global-batch-size",
+    ]
+)
+
+
+@given(st.dictionaries(NAMES, JUNK, max_size=4), st.text(max_size=4))
+@settings(max_examples=200, deadline=None)
+def test_a_row_gives_figures_or_a_sentence_and_never_an_exception(
+    junk: dict[str, object], world_size: str
+) -> None:
+    arguments = json.dumps({**MEGATRON, **junk})
+    cells = predict_case({"case": "x", "world_size": world_size, "arguments": arguments})
+    allocated, peak, error = (cells[name] for name in PREDICTED)
+    assert bool(error) == (not allocated) == (not peak)
+    assert error or 0 < int(allocated) <= int(peak)
+    assert "\n" not in error

@@ -1,0 +1,217 @@
+"""What `vramscope estimate` works out of its flags and prints."""
+
+import math
+import sys
+from argparse import Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from vramscope.analyzers.memory_theory import estimate_as_fork, estimate_as_published, estimate_stages
+from vramscope.analyzers.memory_theory.configs import Flags, TrainingRun
+from vramscope.analyzers.memory_theory.configs.document import Described, describe_config, describe_preset
+from vramscope.analyzers.memory_theory.configs.megatron import build_run
+from vramscope.engine.errors import InputFileError, UsageError
+from vramscope.engine.units import format_bytes, parse_bytes
+
+from .configuration import read_settings
+
+if TYPE_CHECKING:
+    from vramscope.exporters.estimate_report import EstimateReport
+
+FLAGS = {
+    "tp": "tensor-model-parallel-size",
+    "pp": "pipeline-model-parallel-size",
+    "cp": "context-parallel-size",
+    "ep": "expert-model-parallel-size",
+    "etp": "expert-tensor-parallel-size",
+    "pieces": "num-virtual-stages-per-pipeline-rank",
+    "seq": "seq-length",
+    "mbs": "micro-batch-size",
+    "gbs": "global-batch-size",
+    "recompute_layers": "recompute-num-layers",
+    "attention": "attention-backend",
+}
+"""Flags of ours, and Megatron-LM's that they stand for."""
+_STRATEGIES = {2: "optim_grads", 3: "optim_grads_params"}
+DEFAULT_SEQUENCE = 4096
+"""Tokens of a sequence where nothing says; fewer where the model has fewer positions to learn."""
+
+
+class FormulaReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What another formula says, as one number."""
+
+    schema: str = "vramscope.estimate/1"
+    theory: str
+    run: TrainingRun
+    peak_bytes: int
+
+
+def print_estimate(arguments: Namespace) -> int:
+    """Print the estimate of one run.
+
+    Raises:
+        UsageError: A flag makes no sense, or the degrees cannot be.
+        InputFileError: The configuration cannot be read or understood.
+    """
+    _check_output(arguments)
+    run = read_run(arguments)
+    if arguments.theory != "vramscope":
+        _print_formula(arguments, run)
+        return 0
+    report = _estimate(arguments, run)
+    if arguments.figure is not None:
+        from vramscope.exporters.figures.estimate import draw_estimate
+
+        draw_estimate(report, arguments.figure)
+    if arguments.json:
+        from vramscope.exporters.json_lines import write_line
+
+        write_line(report, sys.stdout.buffer)
+        return 0
+    from vramscope.exporters.estimate_text import describe_estimate
+    from vramscope.exporters.plain_text import make_ascii
+
+    from .printing import choose_style
+
+    style = choose_style(read_settings(arguments))
+    text = describe_estimate(report, style.width)
+    sys.stdout.write(make_ascii(text) if style.is_ascii else text)
+    return 0
+
+
+def _check_output(arguments: Namespace) -> None:
+    """Refuse flags that do not go together.
+
+    Raises:
+        UsageError: Which, and what to do.
+    """
+    if arguments.output is not None:
+        raise UsageError("--output goes with --batch; redirect standard output to keep an estimate")
+    if arguments.table and arguments.json:
+        raise UsageError("--json does not go with --table: give one of both")
+    if arguments.figure is not None and arguments.figure.suffix not in (".pdf", ".png"):
+        raise UsageError(f"--figure {arguments.figure}: expected a name that ends in .pdf or .png")
+    if arguments.theory != "vramscope" and (arguments.calibration or arguments.capacity or arguments.figure):
+        raise UsageError(f"--calibration, --capacity and --figure do not go with --theory {arguments.theory}")
+
+
+def _estimate(arguments: Namespace, run: TrainingRun) -> "EstimateReport":
+    from vramscope.exporters.estimate_report import build_estimate
+
+    from .calibrating import read_calibration
+
+    capacity_bytes = parse_bytes(arguments.capacity) if arguments.capacity else None
+    calibration = None if arguments.calibration is None else read_calibration(arguments.calibration)
+    stages = estimate_stages(run.shape, run.layout, run.setup)
+    return build_estimate(run, stages, capacity_bytes, calibration)
+
+
+def _print_formula(arguments: Namespace, run: TrainingRun) -> None:
+    find = estimate_as_fork if arguments.theory == "megatron-fork" else _find_published
+    total = round(find(run.shape, run.layout, run.setup))
+    if arguments.json:
+        from vramscope.exporters.json_lines import write_line
+
+        write_line(FormulaReport(theory=arguments.theory, run=run, peak_bytes=total), sys.stdout.buffer)
+        return
+    name = "Megatron-LM's published formula" if arguments.theory == "megatron" else "the fork's formula"
+    sys.stdout.write(f"{run.name}: {format_bytes(total)} ({total / 2**20:.2f} MiB) by {name}, first stage\n")
+
+
+def _find_published(*run: object) -> float:
+    return estimate_as_published(*run)[1]  # type: ignore[arg-type]
+
+
+def read_run(arguments: Namespace) -> TrainingRun:
+    """Return the run that the flags and the configuration describe.
+
+    Raises:
+        UsageError: A flag makes no sense, or the degrees do not fit.
+        InputFileError: The configuration cannot be read or understood.
+    """
+    described = _describe(arguments.model)
+    flags = {name: value for name, value in described.flags.items() if value is not None}
+    flags |= _translate(arguments)
+    positions = described.shape.learned_positions or DEFAULT_SEQUENCE
+    flags.setdefault("seq-length", min(positions, DEFAULT_SEQUENCE))
+    world_size = _count_ranks(arguments, described, Flags(flags))
+    run = build_run(
+        described.shape,
+        _settle_batch(arguments, flags, world_size),
+        world_size=world_size,
+        gpu=arguments.gpu,
+        name=Path(arguments.model).name,
+    )
+    if arguments.schedule == "gpipe":
+        run = msgspec.structs.replace(run, setup=msgspec.structs.replace(run.setup, is_gpipe=True))
+    return run
+
+
+def _describe(model: str) -> Described:
+    path = Path(model)
+    if path.suffix in (".json", ".yaml", ".yml", ".toml", ".txt", ".log") or path.exists():
+        from vramscope.engine.readers.input_file import show_path
+        from vramscope.engine.readers.run_config import read_run_config
+
+        config = read_run_config(path)
+        try:
+            return describe_config(config)
+        except UsageError as error:
+            raise InputFileError(f"{show_path(path)}: {error}") from error
+    return describe_preset(model)
+
+
+def _translate(arguments: Namespace) -> dict[str, object]:
+    """Return the flags that were given here as Megatron-LM's."""
+    given = vars(arguments)
+    flags: dict[str, object] = {flag: given[name] for name, flag in FLAGS.items() if given[name] is not None}
+    if arguments.sp:
+        flags["sequence-parallel"] = True
+    if arguments.precision is not None:
+        flags |= {"bf16": arguments.precision == "bf16", "fp16": arguments.precision == "fp16"}
+    if arguments.zero is not None:
+        flags |= {
+            "use-torch-fsdp2": False,
+            "use-distributed-optimizer": arguments.zero == 1,
+            "use-megatron-fsdp": arguments.zero > 1,
+            "data-parallel-sharding-strategy": _STRATEGIES.get(arguments.zero, "no_shard"),
+        }
+    if arguments.recompute is not None:
+        is_block = arguments.recompute == "block"
+        flags["recompute-granularity"] = "full" if is_block else arguments.recompute
+        flags["recompute-method"] = "block" if is_block else "uniform"
+    return flags
+
+
+def _count_ranks(arguments: Namespace, described: Described, flags: Flags) -> int:
+    """Return the world size: as given, else the product of the degrees."""
+    if arguments.world_size is not None and arguments.dp is not None:
+        raise UsageError("--world-size does not go with --dp: one follows from the other")
+    if arguments.world_size is not None:
+        return int(arguments.world_size)
+    if arguments.dp is None and described.data is None and flags.has("world-size"):
+        return flags.get_count("world-size")
+    degrees = {name.upper(): flags.find_count(FLAGS[name], 1) for name in ("tp", "pp", "cp")}
+    degrees["DP"] = arguments.dp if arguments.dp is not None else described.data or 1
+    for name, degree in degrees.items():
+        if degree < 1:
+            raise UsageError(f"{name} is {degree}; expected a degree of at least 1")
+    return math.prod(degrees.values())
+
+
+def _settle_batch(arguments: Namespace, flags: dict[str, object], world_size: int) -> Flags:
+    """Return the flags with a global batch: as given, or of as many micro-batches as asked for or as PP."""
+    named = Flags(flags)
+    sequences = named.find_count("micro-batch-size", 1)
+    if sequences < 1:
+        raise UsageError(f"a micro-batch has {sequences} sequences; expected at least 1")
+    if named.has("global-batch-size") and arguments.micro_batches is None:
+        return named
+    degrees = [max(1, named.find_count(FLAGS[name], 1)) for name in ("tp", "pp", "cp")]
+    data = max(1, world_size // (degrees[0] * degrees[1] * degrees[2]))
+    count = arguments.micro_batches if arguments.micro_batches is not None else degrees[1]
+    if count < 1:
+        raise UsageError(f"--micro-batches {count}: expected at least 1")
+    return Flags({**flags, "global-batch-size": count * data * sequences})

@@ -1,0 +1,104 @@
+"""`vramscope estimate`: the memory of a training run, from sizes alone."""
+
+from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpFormatter, _ArgumentGroup
+from pathlib import Path
+
+from ..parser_flags import build_look_flags
+from . import SubParsers
+
+SUMMARY = "work out the memory of a training run from its sizes: each stage, each part"
+DESCRIPTION = """\
+Work out what every rank of a training run allocates: weights, gradients, master weights, optimizer,
+activations operation by operation, logits and loss, buffers, workspaces; between steps and at most.
+No GPU and no PyTorch is needed. What is outside PyTorch's allocator (CUDA context, NCCL) is not counted."""
+EPILOG = """\
+examples:
+  vramscope estimate --model llama2-7b --tp 2 --dp 4 --zero 1 --seq 4096 --capacity 80GiB
+  vramscope estimate --model config.json --tp 8 --pp 4 --sp --recompute full --json
+  vramscope estimate --batch cases.csv --output predicted.csv
+
+--model takes a name, config.json of Hugging Face, Megatron-LM's arguments (JSON, YAML or the list in its
+log), a configuration of Galvatron, or TOML of torchtitan; flags given here win over the file.
+exit codes: 0 estimated, 2 usage, a file that cannot be read, or degrees that cannot be"""
+COUNTS = {
+    "tp": "tensor-parallel ranks",
+    "pp": "pipeline stages",
+    "dp": "data-parallel ranks",
+    "cp": "context-parallel ranks",
+    "ep": "ranks that routed experts are spread over",
+    "etp": "ranks that share one expert",
+    "pieces": "pieces of the model on each pipeline rank (interleaved schedule)",
+    "world-size": "ranks, in place of --dp",
+}
+BATCH_COUNTS = {
+    "seq": "tokens of a sequence",
+    "mbs": "sequences of a micro-batch",
+    "gbs": "sequences of a step, over all ranks",
+    "micro-batches": "micro-batches of a step, in place of --gbs",
+    "recompute-layers": "layers of one checkpoint, or with block: recomputed layers",
+}
+
+
+def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
+    """Add the verb's parser."""
+    parser = subparsers.add_parser(
+        "estimate",
+        help=SUMMARY,
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=RawDescriptionHelpFormatter,
+        parents=[build_look_flags(), *common],
+        allow_abbrev=False,
+    )
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--model", metavar="NAME|FILE", help="the model: a name, or a configuration")
+    what.add_argument("--batch", metavar="FILE", type=Path, help="a CSV file of cases, one a row")
+    _add_counts(parser.add_argument_group("degrees of parallelism"), COUNTS)
+    batch = parser.add_argument_group("batch")
+    _add_counts(batch, BATCH_COUNTS)
+    _add_choices(parser.add_argument_group("training"))
+    output = parser.add_argument_group("output")
+    output.add_argument("--table", action="store_true", help="print it as text, the default")
+    output.add_argument("--json", action="store_true", default=SUPPRESS, help="print one JSON object")
+    output.add_argument("--output", "-o", metavar="FILE", type=Path, help="with --batch: where to write")
+    output.add_argument("--figure", metavar="FILE", type=Path, help="draw it as well, as .pdf or .png")
+    output.add_argument("--calibration", metavar="FILE", type=Path, help="shift by `vramscope calibrate`")
+    output.add_argument("--capacity", metavar="SIZE", help="say whether it fits, for example 80GiB")
+
+
+def _add_counts(group: _ArgumentGroup, counts: dict[str, str]) -> None:
+    for name, text in counts.items():
+        group.add_argument(f"--{name}", metavar="N", type=int, help=text)
+
+
+def _add_choices(group: _ArgumentGroup) -> None:
+    group.add_argument("--sp", action="store_true", help="split norms and dropout along the sequence")
+    group.add_argument("--zero", type=int, choices=(0, 1, 2, 3), help="what is sharded over data ranks")
+    group.add_argument("--precision", choices=("bf16", "fp16", "fp32"), help="bf16 has gradients in fp32")
+    group.add_argument("--recompute", choices=("none", "selective", "full", "block"), help="activations")
+    group.add_argument("--attention", choices=("fused", "flash", "unfused"), help="its kernel")
+    group.add_argument("--schedule", choices=("1f1b", "gpipe"), default="1f1b", help="of the pipeline")
+    group.add_argument("--gpu", choices=("a100", "h100", "h200", "b200", "gb200", "gb300"), default="h100")
+    group.add_argument(
+        "--theory",
+        choices=("vramscope", "megatron", "megatron-fork"),
+        default="vramscope",
+        help="ours, Megatron-LM's published formula, or that of the fork behind sweep traces",
+    )
+
+
+def run(arguments: Namespace) -> int:
+    """Estimate, and print or write it.
+
+    Raises:
+        UsageError: A flag makes no sense, or the degrees cannot be.
+        InputFileError: A file cannot be read or understood.
+        OutputFileError: The output cannot be written.
+    """
+    if arguments.batch is not None:
+        from ..case_batch import estimate_batch
+
+        return estimate_batch(arguments)
+    from ..estimating import print_estimate
+
+    return print_estimate(arguments)
