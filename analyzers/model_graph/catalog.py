@@ -1,0 +1,116 @@
+"""Models by name, each with the sizes its authors published.
+
+Decoders are the memory theory's. Models with an encoder, which that does not know, stand here.
+"""
+
+from difflib import get_close_matches
+
+from ...engine.errors import UsageError
+from ..memory_theory.presets import PRESETS
+from .architecture import Architecture
+
+_LONGEST = {
+    "gpt-0.3b": 1024,
+    "gpt-1.5b": 1024,
+    "gpt-2.7b": 2048,
+    "gpt-6.7b": 2048,
+    "gpt2": 1024,
+    "gpt2-medium": 1024,
+    "gpt2-large": 1024,
+    "gpt2-xl": 1024,
+    "gpt3-175b": 2048,
+    "llama2-7b": 4096,
+    "llama2-13b": 4096,
+    "llama2-70b": 4096,
+    "llama3-8b": 8192,
+    "llama3-70b": 8192,
+    "llama3-405b": 131072,
+    "llama3.2-1b": 131072,
+    "llama3.2-3b": 131072,
+    "mistral-7b": 8192,
+    "qwen2.5-7b": 32768,
+    "qwen2.5-32b": 32768,
+    "qwen2.5-72b": 32768,
+    "mixtral-8x7b": 32768,
+    "mixtral-8x22b": 32768,
+}
+"""Tokens of a sequence that decoders are planned for; their other sizes are among the presets."""
+
+
+def _take_preset(name: str) -> Architecture:
+    shape = PRESETS[name]
+    experts = shape.experts
+    return Architecture(
+        family="moe" if experts else "llama" if shape.is_gated else "gpt",
+        layers=shape.layers,
+        hidden=shape.hidden,
+        heads=shape.heads,
+        kv_heads=shape.kv_groups,
+        head_size=shape.head_channels,
+        intermediate=shape.ffn,
+        vocabulary=shape.vocab,
+        positions=_LONGEST[name],
+        has_biases=shape.has_linear_bias,
+        has_qkv_biases=shape.has_qkv_bias and not shape.has_linear_bias,
+        has_positions=shape.learned_positions > 0,
+        has_gate=shape.is_gated,
+        has_dropout=not shape.is_gated,
+        is_tied=shape.is_tied,
+        norm_size=2 if shape.has_norm_bias else 1,
+        experts=experts.experts if experts else 0,
+        experts_per_token=experts.top_k if experts else 0,
+    )
+
+
+def _make_t5(layers: int, hidden: int, heads: int, head_size: int, width: int) -> Architecture:
+    return Architecture(
+        family="t5",
+        layers=layers,
+        decoder_layers=layers,
+        hidden=hidden,
+        heads=heads,
+        head_size=head_size,
+        intermediate=width,
+        vocabulary=32128,
+        positions=512,
+        has_dropout=True,
+        is_tied=True,
+    )
+
+
+def _make_bert(layers: int, hidden: int, heads: int) -> Architecture:
+    return Architecture(
+        family="bert",
+        layers=layers,
+        hidden=hidden,
+        heads=heads,
+        vocabulary=30522,
+        positions=512,
+        has_biases=True,
+        has_positions=True,
+        has_dropout=True,
+        norm_size=2,
+    )
+
+
+MODELS: dict[str, Architecture] = {name: _take_preset(name) for name in _LONGEST} | {
+    "t5-small": _make_t5(6, 512, 8, 64, 2048),
+    "t5-large": _make_t5(24, 1024, 16, 64, 4096),
+    "t5-3b": _make_t5(24, 1024, 32, 128, 16384),
+    "bert-base": _make_bert(12, 768, 12),
+    "bert-large": _make_bert(24, 1024, 16),
+}
+
+
+def find_model(name: str) -> Architecture:
+    """Return a model by its name, in any case.
+
+    Raises:
+        UsageError: It is unknown; the text shows the nearest known names.
+    """
+    wanted = name.strip().lower()
+    if wanted in MODELS:
+        return MODELS[wanted]
+    nearest = get_close_matches(wanted, MODELS, n=3, cutoff=0.5)
+    known = f"did you mean {' or '.join(nearest)}?" if nearest else f"known are {', '.join(MODELS)}."
+    raise UsageError(f"unknown model {name!r}: {known} The path of its config.json does as well")

@@ -1,0 +1,179 @@
+"""`GraphAnalyzer`: partitions of a model graph, by every strategy, and the number of stages to use."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from ...engine.errors import UsageError
+from ..model_graph import STATE_BYTES, ModelGraph
+from .analysis import analyze_graph
+from .costs import list_activations, list_metric, list_states
+from .exact import split_exactly, split_in_flight
+from .recommendation import Device, judge_stages, recommend, recommend_as_original
+from .result import (
+    METRICS,
+    STRATEGIES,
+    GraphAnalysis,
+    Metric,
+    PartitionResult,
+    StageCount,
+    StageSearch,
+    Strategy,
+)
+from .rules import split_as_original, split_uniformly
+from .stages_of_graph import describe_partition, make_in_flight
+
+Rule = Literal["device-time", "legacy"]
+MICRO_BATCHES = 8
+
+
+class GraphAnalyzer:
+    """Partitions a graph and says what stands out in it.
+
+        analyzer = vramscope.GraphAnalyzer(vramscope.create_gpt_model_graph("gpt-1.5b"))
+        result = analyzer.partition_graph_balanced(num_stages=4, balance_metric="memory")
+
+    Args:
+        graph: The model.
+        micro_batches: Of one step; under 1F1B a stage holds the activations of several.
+        states: What is held for a parameter, a name of `STATE_BYTES`.
+
+    Raises:
+        UsageError: No micro-batch, or no such name.
+    """
+
+    def __init__(
+        self, graph: ModelGraph, *, micro_batches: int = MICRO_BATCHES, states: str = "mixed-adam"
+    ) -> None:
+        if micro_batches < 1:
+            raise UsageError(f"{micro_batches} micro-batches: a step has at least 1")
+        if states not in STATE_BYTES:
+            raise UsageError(f"states {states!r}: expected {', '.join(STATE_BYTES)}")
+        self.graph = graph
+        self.micro_batches = micro_batches
+        self._training = make_in_flight(states, micro_batches)
+
+    def partition_graph_balanced(
+        self,
+        num_stages: int = 4,
+        balance_metric: Metric = "memory",
+        strategy: Strategy = "exact",
+    ) -> PartitionResult:
+        """Return the layers in stages.
+
+        Args:
+            num_stages: How many.
+            balance_metric: What `exact` keeps even: bytes of weights, FLOPs, or parameters.
+            strategy: `exact` for the least maximum; `exact-1f1b` for the least maximum of what training
+            holds;
+                `uniform` and `balanced_*` for the rules of the original, which bring their own metric.
+
+        Raises:
+            UsageError: There are too few layers, a name is unknown, or activations are not known.
+        """
+        if strategy not in STRATEGIES:
+            raise UsageError(f"strategy {strategy!r}: expected {', '.join(STRATEGIES)}")
+        if balance_metric not in METRICS:
+            raise UsageError(f"balance metric {balance_metric!r}: expected {', '.join(METRICS)}")
+        metric = _metric_of(strategy, balance_metric)
+        bounds = self._split(num_stages, metric, strategy)
+        return describe_partition(self.graph, bounds, strategy, metric, self._training)
+
+    def compare_strategies(
+        self, num_stages: int, balance_metric: Metric = "memory"
+    ) -> dict[str, PartitionResult | str]:
+        """Return every strategy's partition; the reason where one has none."""
+        return {strategy: self._try(num_stages, balance_metric, strategy) for strategy in STRATEGIES}
+
+    def optimize_pipeline_stages(
+        self,
+        min_stages: int = 2,
+        max_stages: int = 8,
+        *,
+        balance_metric: Metric = "memory",
+        strategy: Strategy = "exact",
+        device: Device | None = None,
+        rule: Rule = "device-time",
+    ) -> StageSearch:
+        """Return how many stages to use, and what each number is worth.
+
+        Args:
+            min_stages: Least number to look at.
+            max_stages: Most.
+            balance_metric: What `exact` keeps even.
+            strategy: How layers are split.
+            device: What is assumed of devices and links.
+            rule: `device-time`, or `legacy` for the original's choice by its own partitions.
+
+        Raises:
+            UsageError: No number can be used.
+        """
+        if not 1 <= min_stages <= max_stages:
+            raise UsageError(f"{min_stages} to {max_stages} stages: expected at least 1, and the least first")
+        numbers = range(min_stages, max_stages + 1)
+        chosen: Strategy = "balanced_memory" if rule == "legacy" else strategy
+        return self.judge_stage_counts(numbers, balance_metric, chosen, device or Device(), rule)
+
+    def judge_stage_counts(
+        self,
+        numbers: Sequence[int],
+        balance_metric: Metric,
+        strategy: Strategy,
+        device: Device,
+        rule: Rule = "device-time",
+    ) -> StageSearch:
+        """Return what each of some numbers of stages is worth, and the best.
+
+        Raises:
+            UsageError: No number can be used.
+        """
+        results = {number: self._try(number, balance_metric, strategy) for number in numbers}
+        if rule == "legacy":
+            return recommend_as_original(results)
+        judged = {
+            number: StageCount(error=result)
+            if isinstance(result, str)
+            else judge_stages(self.graph, result, self._training.micro_batches, device)
+            for number, result in results.items()
+        }
+        return recommend(judged, device.capacity_bytes)
+
+    def analyze(self) -> GraphAnalysis:
+        """Return distributions of parameters, memory and compute, and the layer that has most of each."""
+        return analyze_graph(self.graph)
+
+    def _split(self, stages: int, metric: Metric, strategy: Strategy) -> tuple[int, ...]:
+        layers = self.graph.layers
+        if strategy == "uniform":
+            return split_uniformly(layers, stages)
+        if strategy == "exact":
+            return split_exactly(list_metric(layers, metric), stages).bounds
+        if strategy == "exact-1f1b":
+            return self._split_in_flight(stages)
+        return split_as_original(layers, list_metric(layers, metric), stages)
+
+    def _try(self, stages: int, metric: Metric, strategy: Strategy) -> PartitionResult | str:
+        try:
+            return self.partition_graph_balanced(stages, metric, strategy)
+        except UsageError as error:
+            return str(error)
+
+    def _split_in_flight(self, stages: int) -> tuple[int, ...]:
+        live = list_activations(self.graph.layers)
+        if live is None:
+            raise UsageError(
+                f"{self.graph.name}: the activations of its layers are not known, which exact-1f1b needs; "
+                "make the graph from a name or a configuration, or use exact"
+            )
+        kept = list_states(self.graph.layers, self._training)
+        return split_in_flight(kept, live, stages, self._training.micro_batches).bounds
+
+
+def _metric_of(strategy: Strategy, asked: Metric) -> Metric:
+    """Return what a strategy balances: its own metric where it has one."""
+    own: dict[Strategy, Metric] = {
+        "balanced_memory": "memory",
+        "balanced_compute": "compute",
+        "balanced_parameters": "parameters",
+        "exact-1f1b": "memory",
+    }
+    return own.get(strategy, asked)

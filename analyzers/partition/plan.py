@@ -1,0 +1,117 @@
+"""A plan: a model split by several strategies into several numbers of stages, and what is recommended."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import msgspec
+
+from ...engine.errors import UsageError
+from .graph_analyzer import GraphAnalyzer, Rule
+from .recommendation import Device
+from .result import GraphAnalysis, Metric, PartitionResult, StageSearch, Strategy
+
+PLAN_SCHEMA = "vramscope.plan/1"
+
+
+class Assumptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What times and capacities rest on; they are not measured."""
+
+    seq_length: int | None
+    """Tokens of a sequence; None for a saved graph, which does not tell."""
+    micro_batch: int | None
+    """Sequences of a micro-batch; None like the other."""
+    micro_batches: int
+    flops_per_s: float
+    link_bytes_per_s: float
+    capacity_bytes: int | None
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What `vramscope plan --json` prints."""
+
+    schema: str
+    model: str
+    analysis: GraphAnalysis
+    assumptions: Assumptions
+    searches: dict[str, StageSearch]
+    """By strategy; one that cannot be used at all is among `refused`."""
+    refused: dict[str, str]
+    """Why, by strategy."""
+    recommended_strategy: Strategy
+    recommended_stages: int
+    reason: str
+
+    @property
+    def recommended(self) -> PartitionResult:
+        """The partition that is recommended."""
+        found = self.searches[self.recommended_strategy].optimization_results[self.recommended_stages].result
+        assert found is not None  # noqa: S101 - a search recommends what it has a result of
+        return found
+
+
+def make_plan(
+    analyzer: GraphAnalyzer,
+    numbers: Sequence[int],
+    strategies: Sequence[Strategy],
+    *,
+    metric: Metric = "memory",
+    device: Device | None = None,
+    rule: Rule = "device-time",
+) -> Plan:
+    """Return the plan of a graph.
+
+    Args:
+        analyzer: Of the graph.
+        numbers: Of stages.
+        strategies: The first counts where several are worth the same.
+        metric, device, rule: As `GraphAnalyzer.optimize_pipeline_stages` has them.
+
+    Raises:
+        UsageError: No strategy can be used with any number; the text is the first one's reason.
+    """
+    assumed = device or Device()
+    judge = partial(analyzer.judge_stage_counts, numbers, metric, device=assumed, rule=rule)
+    searches, refused = _search(strategies, judge)
+    usable = [each for each in strategies if each in searches]
+    best = min(usable, key=lambda each: searches[each].best_score)
+    return Plan(
+        schema=PLAN_SCHEMA,
+        model=analyzer.graph.name,
+        analysis=analyzer.analyze(),
+        assumptions=_state_assumptions(analyzer, assumed),
+        searches=searches,
+        refused=refused,
+        recommended_strategy=best,
+        recommended_stages=searches[best].recommended_stages,
+        reason=searches[best].reason,
+    )
+
+
+def _state_assumptions(analyzer: GraphAnalyzer, device: Device) -> Assumptions:
+    batch = analyzer.graph.batch
+    return Assumptions(
+        seq_length=None if batch is None else batch.sequence,
+        micro_batch=None if batch is None else batch.sequences,
+        micro_batches=analyzer.micro_batches,
+        **device._asdict(),
+    )
+
+
+def _search(
+    strategies: Sequence[Strategy], judge: Callable[[Strategy], StageSearch]
+) -> tuple[dict[str, StageSearch], dict[str, str]]:
+    """Return what each strategy is worth, and why others cannot be used.
+
+    Raises:
+        UsageError: None can.
+    """
+    searches: dict[str, StageSearch] = {}
+    refused: dict[str, str] = {}
+    for strategy in strategies:
+        try:
+            searches[strategy] = judge(strategy)
+        except UsageError as error:
+            refused[strategy] = str(error)
+    if not searches:
+        raise UsageError(next(iter(refused.values()), "no strategy was given"))
+    return searches, refused

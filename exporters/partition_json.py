@@ -1,0 +1,36 @@
+"""A partition as JSON, in the shapes of llm_parallel_strategy's two files; MB in their keys is MiB."""
+
+import json
+
+from ..analyzers.partition import PartitionResult
+
+_SHAPE = ("total_stages", "balance_score", "max_memory_usage", "total_communication_cost")
+
+
+def encode_partition(result: PartitionResult) -> bytes:
+    """Return what `best_partition_strategy.json` holds."""
+    stages = [{name: getattr(it, name) for name in it.__struct_fields__} for it in result.partitions]
+    content = {"partitions": stages} | {name: getattr(result, name) for name in _SHAPE}
+    return json.dumps(content, indent=2).encode()
+
+
+def encode_pipeline_config(model: str, result: PartitionResult) -> bytes:
+    """Return what `pipeline_parallel_config.json` holds."""
+    content = {
+        "model_name": model,
+        "total_stages": result.total_stages,
+        "strategy": result.strategy,
+        "balance_score": result.balance_score,
+        "max_memory_per_stage": result.max_memory_usage,
+        "stages": [
+            {
+                "stage_id": stage.partition_id,
+                "layer_range": [stage.start_layer, stage.end_layer],
+                "memory_mb": stage.total_memory_mb,
+                "parameters": stage.total_parameters,
+                "compute_gflops": stage.total_compute_gflops,
+            }
+            for stage in result.partitions
+        ],
+    }
+    return json.dumps(content, indent=2).encode()

@@ -1,0 +1,140 @@
+"""A plan as tables: numbers of stages by strategy, the recommended stages, the layers that stand out."""
+
+from collections.abc import Iterator
+
+from ..analyzers.model_graph import MIB
+from ..analyzers.partition import Bottleneck, PartitionResult, Plan, StageCount
+from .plain_text import make_printable
+from .text_table import format_rows, wrap
+
+_HEADING = (
+    "stages",
+    "strategy",
+    "",
+    "weights MiB",
+    "training MiB",
+    "step ms",
+    "sent MiB",
+    "bubble",
+    "balance",
+)
+"""The last ones are left out where a line has no room for them."""
+_STAGE_HEADING = (
+    "stage",
+    "layers",
+    "blocks",
+    "weights MiB",
+    "training MiB",
+    "GFLOP",
+    "sent MiB",
+    "parameters",
+)
+UNKNOWN = "—"
+LEGACY_NOTE = (
+    "GFLOP as llm_parallel_strategy counts them: the embedding's figure is in FLOP, which the total adds up "
+    "all the same. Of a model by name, without --legacy, the matrix products are counted."
+)
+
+
+def describe_plan(plan: Plan, width: int) -> str:
+    """Return a plan as text.
+
+    Args:
+        plan: What was found.
+        width: Cells of a line.
+    """
+    lines = [*_describe_model(plan, width), ""]
+    lines += format_rows([_HEADING, *_list_rows(plan)], "rllrrrrrr", width)
+    lines += [line for sentence in _list_refusals(plan) for line in wrap(sentence, width)]
+    lines += ["", *_describe_recommended(plan, width)]
+    return "".join(f"{make_printable(line)}\n" for line in lines)
+
+
+def _describe_model(plan: Plan, width: int) -> Iterator[str]:
+    analysis = plan.analysis
+    yield from wrap(
+        f"{plan.model}: {analysis.total_layers} layers, {round(analysis.parameters.total):,} parameters, "
+        f"{analysis.memory_mb.total:,.2f} MiB of weights, {analysis.compute_gflops.total:,.1f} GFLOP forward",
+        width,
+    )
+    yield from wrap(
+        f"most memory: {_name(analysis.max_memory_layer)}; "
+        f"most compute: {_name(analysis.max_compute_layer)}; "
+        f"most parameters: {_name(analysis.max_parameter_layer)}",
+        width,
+    )
+
+
+def _name(layer: Bottleneck) -> str:
+    return f"{layer.name} ({layer.share:.1%})"
+
+
+def _list_refusals(plan: Plan) -> Iterator[str]:
+    for strategy, why in plan.refused.items():
+        yield f"{strategy}: {why}"
+    for strategy, search in plan.searches.items():
+        for number, count in search.optimization_results.items():
+            if count.error is not None:
+                yield f"{number} stages, {strategy}: {count.error}"
+
+
+def _list_rows(plan: Plan) -> Iterator[tuple[str, ...]]:
+    numbers = sorted({number for search in plan.searches.values() for number in search.optimization_results})
+    for number in numbers:
+        for strategy, search in plan.searches.items():
+            count = search.optimization_results[number]
+            is_best = (strategy, number) == (plan.recommended_strategy, plan.recommended_stages)
+            yield _describe_count(number, strategy, count, is_best=is_best)
+
+
+def _describe_count(number: int, strategy: str, count: StageCount, *, is_best: bool) -> tuple[str, ...]:
+    result = count.result
+    if result is None:
+        return (str(number), strategy, "", *[UNKNOWN] * 6)
+    note = "best" if is_best else "over" if count.fits is False else ""
+    return (
+        str(number),
+        strategy,
+        note,
+        f"{result.max_memory_usage:,.2f}",
+        UNKNOWN if result.training_bytes is None else f"{max(result.training_bytes) / MIB:,.0f}",
+        UNKNOWN if count.step_s is None else f"{1000 * count.step_s:,.1f}",
+        f"{result.total_communication_cost:,.2f}",
+        UNKNOWN if count.bubble_share is None else f"{count.bubble_share:.0%}",
+        f"{result.balance_score:.4f}",
+    )
+
+
+def _describe_recommended(plan: Plan, width: int) -> Iterator[str]:
+    result = plan.recommended
+    yield from wrap(
+        f"Recommended: {plan.recommended_stages} stages, {plan.recommended_strategy}: {plan.reason}", width
+    )
+    yield from format_rows([_STAGE_HEADING, *_list_stages(result)], "rlrrrrrr", width)
+    if plan.analysis.compute_gflops.by_type.get("embedding"):
+        yield from wrap(LEGACY_NOTE, width)
+    given = plan.assumptions
+    batch = "" if given.seq_length is None else f" of {given.micro_batch} x {given.seq_length:,} tokens"
+    over = "best: recommended. over: more than --capacity. " if given.capacity_bytes is not None else ""
+    yield from wrap(
+        f"{over}weights and training MiB: of the fullest stage. training MiB: weights, gradients, optimizer "
+        f"states, and activations in flight of {given.micro_batches} micro-batches{batch} (1F1B). "
+        f"step ms: computed for devices of {given.flops_per_s / 1e12:,.0f} TFLOP/s and links of "
+        f"{given.link_bytes_per_s / 1e9:,.0f} GB/s, not measured.",
+        width,
+    )
+
+
+def _list_stages(result: PartitionResult) -> Iterator[tuple[str, ...]]:
+    for number, stage in enumerate(result.partitions):
+        held = result.training_bytes
+        yield (
+            str(number),
+            f"{stage.start_layer}-{stage.end_layer}",
+            str(result.transformer_layers[number]),
+            f"{stage.total_memory_mb:,.2f}",
+            UNKNOWN if held is None else f"{held[number] / MIB:,.0f}",
+            f"{stage.total_compute_gflops:,.1f}",
+            f"{stage.communication_cost:,.2f}",
+            f"{stage.total_parameters:,}",
+        )

@@ -1,0 +1,109 @@
+"""`vramscope plan`: tables, JSON and files; what cannot be planned is refused in one line."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from .running import run
+
+ORIGINALS = {
+    "gpt_1.5b_model_graph.json": "216960e8705780ba89e0e69aa40ecb97f14cf977505bfcfbcb99c9dffba02e63",
+    "best_partition_strategy.json": "54d68c06b3098d1468a80e8dcda6aa64d5152379478a028cfedea8a56d68ebf0",
+    "pipeline_parallel_config.json": "4441cb5a4aa15ed629f593b238bf228debd38c31c6ac4da17e2629dc61c4291c",
+    "pipeline_strategy_report.txt": "47fe2e8a47ab0c9909188eb19e7ad43388817969337bd2499e2f6affaac3fdeb",
+}
+"""SHA-256 of the files that llm_parallel_strategy's authors published."""
+
+
+def test_the_table_says_what_each_number_of_stages_is_worth() -> None:
+    told = run("plan", "--model", "gpt-1.5b", "--stages", "2,4,6,8,60", COLUMNS="80")
+    assert told.code == 0, told.stderr
+    rows = [line.split() for line in told.stdout.splitlines() if " exact " in line]
+    assert [row[:2] for row in rows[:5]] == [[number, "exact"] for number in ("2", "4", "6", "8", "60")]
+    assert rows[0][2] == "best"
+    weights = [row[3 if row[2] == "best" else 2] for row in rows[:4]]
+    assert weights == ["3,119.54", "1,595.95", "1,054.80", "820.40"]
+    assert [row[-3] for row in rows[:4]] == ["500.4", "312.9", "251.2", "227.2"], (
+        "step ms, which is explained"
+    )
+    assert "8 micro-batches of 1 x 1,024 tokens" in " ".join(told.stdout.split())
+    assert "60 stages, exact: 60 stages for 51 layers" in told.stdout
+    assert "Recommended: 2 stages, exact: least device time of a step" in told.stdout
+    assert all(len(line) <= 80 for line in told.stdout.splitlines())
+
+
+def test_a_number_of_stages_beyond_the_capacity_is_marked_and_not_recommended() -> None:
+    told = run("plan", "--model", "gpt-1.5b", "--stages", "2,4", "--capacity", "12GiB", COLUMNS="80")
+    assert told.code == 0, told.stderr
+    rows = [line.split()[:3] for line in told.stdout.splitlines() if " exact " in line]
+    assert rows[:2] == [["2", "exact", "over"], ["4", "exact", "best"]]
+    assert "over: more than --capacity" in told.stdout
+
+
+def test_json_is_one_object_with_its_schema() -> None:
+    (plan,) = run("plan", "--model", "GPT2", "--stages", "2-3", "--strategy", "all", "--json").lines
+    assert plan["schema"] == "vramscope.plan/1"
+    assert list(plan["searches"]) == [
+        "uniform",
+        "balanced_memory",
+        "balanced_compute",
+        "balanced_parameters",
+        "exact",
+        "exact-1f1b",
+    ]
+    three = plan["searches"]["exact-1f1b"]["optimization_results"]["3"]
+    assert sum(three["result"]["transformer_layers"]) == 12
+    assert (three["fits"], plan["assumptions"]["capacity_bytes"]) == (None, None)
+    assert (plan["assumptions"]["seq_length"], plan["assumptions"]["micro_batch"]) == (1024, 1)
+
+
+def test_the_original_s_four_files_come_out_to_the_last_byte(tmp_path: Path) -> None:
+    folder = tmp_path / "plan"
+    told = run("plan", "--model", "gpt-1.5b", "--stages", "2-8", "--legacy", "-o", str(folder))
+    assert told.code == 0, told.stderr
+    written = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
+    assert written == ORIGINALS
+    assert "the embedding's figure is in FLOP" in told.stdout
+
+
+def test_files_of_the_exact_plan_hold_the_exact_split(tmp_path: Path) -> None:
+    told = run("plan", "--model", "gpt-1.5b", "--stages", "8", "-o", str(tmp_path))
+    assert told.code == 0, told.stderr
+    config = json.loads((tmp_path / "pipeline_parallel_config.json").read_text())
+    assert (config["strategy"], config["total_stages"]) == ("exact", 8)
+    assert round(config["max_memory_per_stage"], 2) == 820.40
+    assert config["stages"][0]["layer_range"] == [0, 4]
+    assert "EXACT:" in (tmp_path / "pipeline_strategy_report.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--model", "gtp-1.5b"], "unknown model 'gtp-1.5b': did you mean gpt-1.5b"),
+        (["--model", "gpt2", "--stages", "20"], "20 stages for 15 layers"),
+        (
+            ["--model", "gpt2", "--stages", "4-2"],
+            "--stages 4-2: expected 1 to 4,096, the smaller number first",
+        ),
+        (["--model", "gpt2", "--stages", "two"], "'two' is no number; expected for example 2,4,6,8 or 2-8"),
+        (["--model", "gpt2", "--strategy", "exakt"], "--strategy exakt: did you mean exact?"),
+        (["--model", "gpt2", "--metric", "speed"], "--metric speed: expected memory, compute, parameters"),
+        (["--model", "gpt2", "--micro-batches", "0"], "--micro-batches 0: expected a whole number"),
+        (["--model", "gpt2", "--seq-length", "9" * 5000], "expected a whole number of at least 1"),
+        (["--model", "gpt2", "--legacy", "--capacity", "8GiB"], "--capacity does not go with --legacy"),
+        (["--model", "gpt2", "--json", "--table"], "--json does not go with --table"),
+        (
+            ["--model", "llama3-8b", "--stages", "2", "--capacity", "8GiB"],
+            "no number of stages fits in 8,192 MiB",
+        ),
+        (["--model", "absent.json"], "absent.json"),
+    ],
+)
+def test_what_cannot_be_planned_is_refused_in_one_line(words: list[str], message: str) -> None:
+    told = run("plan", *words)
+    assert told.code == 2
+    assert message in told.stderr
+    assert told.stderr.count("\n") == 1
+    assert told.stdout == ""

@@ -1,0 +1,150 @@
+"""Configurations of Hugging Face and of both eras of Galvatron give the model they describe."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from vramscope import create_gpt_model_graph
+from vramscope.engine.errors import InputFileError, VramscopeError
+
+HUGGING_FACE = {
+    "gpt2-xl": {
+        "model_type": "gpt2",
+        "n_embd": 1600,
+        "n_layer": 48,
+        "n_head": 25,
+        "n_positions": 1024,
+        "vocab_size": 50257,
+    },
+    "llama3-8b": {
+        "model_type": "llama",
+        "hidden_size": 4096,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "intermediate_size": 14336,
+        "vocab_size": 128256,
+        "max_position_embeddings": 8192,
+        "tie_word_embeddings": False,
+        "torch_dtype": "bfloat16",
+    },
+    "qwen2.5-7b": {
+        "model_type": "qwen2",
+        "hidden_size": 3584,
+        "num_hidden_layers": 28,
+        "num_attention_heads": 28,
+        "num_key_value_heads": 4,
+        "intermediate_size": 18944,
+        "vocab_size": 152064,
+    },
+    "mixtral-8x7b": {
+        "model_type": "mixtral",
+        "hidden_size": 4096,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "intermediate_size": 14336,
+        "vocab_size": 32000,
+        "num_local_experts": 8,
+        "num_experts_per_tok": 2,
+    },
+    "t5-3b": {
+        "model_type": "t5",
+        "d_model": 1024,
+        "d_ff": 16384,
+        "d_kv": 128,
+        "num_layers": 24,
+        "num_heads": 32,
+        "vocab_size": 32128,
+    },
+    "bert-base": {
+        "model_type": "bert",
+        "hidden_size": 768,
+        "num_hidden_layers": 12,
+        "num_attention_heads": 12,
+        "intermediate_size": 3072,
+        "vocab_size": 30522,
+        "max_position_embeddings": 512,
+        "type_vocab_size": 2,
+    },
+}
+GALVATRON = {
+    "gpt-2.7b": {
+        "n_layer": 32,
+        "n_embd": 2560,
+        "n_head": 32,
+        "head_dim": 80,
+        "vocab_size": 50257,
+        "n_positions": 2048,
+    },
+    "llama2-7b": {
+        "dim": 4096,
+        "n_layers": 32,
+        "n_heads": 32,
+        "multiple_of": 256,
+        "norm_eps": 1e-6,
+        "vocab_size": 32000,
+    },
+}
+YAML = """\
+# a model of today's Galvatron
+model_size: gpt2-xl
+
+hidden_size: 1600
+num_layers: 48
+num_attention_heads: 25
+num_query_groups: null         # as many as heads
+ffn_hidden_size: 6400
+vocab_size: 50257
+seq_length: 1024
+normalization: LayerNorm
+gated_linear_unit: false
+position_embedding_type: learned_absolute
+add_bias_linear: true
+untie_embeddings_and_output_weights: false
+"""
+
+
+@pytest.mark.parametrize("name", [*HUGGING_FACE, *GALVATRON])
+def test_a_configuration_gives_the_model_of_that_name(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps((HUGGING_FACE | GALVATRON)[name]))
+    known = create_gpt_model_graph(name, seq_length=256)
+    assert create_gpt_model_graph(str(path), seq_length=256).layers == known.layers
+
+
+def test_galvatron_s_yaml_gives_the_model(tmp_path: Path) -> None:
+    path = tmp_path / "gpt2-xl.yaml"
+    path.write_text(YAML)
+    graph = create_gpt_model_graph(path)
+    assert (graph.name, graph.total_parameters) == ("gpt2-xl", 1_557_611_200)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("c.json", '{"model_type": "lama"}', "model_type 'lama' is not known: the nearest is llama"),
+        (
+            "c.json",
+            '{"model_type": "llama", "hidden_size": "big"}',
+            "hidden_size is 'big': expected an integer",
+        ),
+        ("c.json", '{"model_type": "llama"}', "no hidden: expected a key hidden_size or n_embd"),
+        ("c.json", "[]", "expected a JSON object"),
+        ("c.json", "{]", "not JSON"),
+        ("c.yaml", "layers:\n  - 3\n", "line 2: '- 3' is not `key: value`"),
+    ],
+)
+def test_a_configuration_of_nothing_known_is_refused(
+    name: str, content: str, words: str, tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    path.write_text(content)
+    with pytest.raises(InputFileError, match=words):
+        create_gpt_model_graph(path)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(VramscopeError, match=r"absent\.json"):
+        create_gpt_model_graph(tmp_path / "absent.json")

@@ -1,0 +1,183 @@
+"""What `vramscope plan` was asked for, the plan, and its files."""
+
+from argparse import Namespace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import NamedTuple, cast
+
+from vramscope.analyzers.model_graph import Figures
+from vramscope.analyzers.partition import (
+    METRICS,
+    STRATEGIES,
+    Device,
+    GraphAnalyzer,
+    Metric,
+    Plan,
+    Rule,
+    Strategy,
+    make_plan,
+)
+from vramscope.engine.errors import OutputFileError, UsageError
+from vramscope.engine.units import parse_bytes
+from vramscope.planning.model_graph import GPTModelGraph, create_gpt_model_graph
+
+MOST_STAGES = 4096
+MOST_DIGITS = 15
+"""Of a number on the command line."""
+LEGACY_STRATEGIES: tuple[Strategy, ...] = STRATEGIES[:4]
+
+
+class Request(NamedTuple):
+    """What was asked for."""
+
+    model: str
+    stages: tuple[int, ...]
+    strategies: tuple[Strategy, ...]
+    metric: Metric
+    seq_length: int | None
+    micro_batch: int
+    micro_batches: int
+    states: str
+    device: Device
+    is_legacy: bool
+
+
+class Planned(NamedTuple):
+    """A plan and the graph that it is of."""
+
+    graph: GPTModelGraph
+    plan: Plan
+
+
+def read_request(arguments: Namespace) -> Request:
+    """Return what the flags ask for.
+
+    Raises:
+        UsageError: A value cannot be used.
+    """
+    if arguments.json and arguments.table:
+        raise UsageError("--json does not go with --table: give one of both")
+    if arguments.legacy and arguments.capacity is not None:
+        raise UsageError(
+            "--capacity does not go with --legacy, whose choice knows no capacity: give one of both"
+        )
+    default = "all" if arguments.legacy else "exact"
+    capacity = arguments.capacity
+    return Request(
+        model=arguments.model,
+        stages=_read_stages(arguments.stages),
+        strategies=_read_strategies(arguments.strategy or default, is_legacy=arguments.legacy),
+        metric=cast("Metric", _read_name("--metric", arguments.metric, METRICS)),
+        seq_length=None
+        if arguments.seq_length is None
+        else _read_count("--seq-length", arguments.seq_length),
+        micro_batch=_read_count("--micro-batch", arguments.micro_batch),
+        micro_batches=_read_count("--micro-batches", arguments.micro_batches),
+        states=_read_name("--states", arguments.states, ("mixed-adam", "fp32-adam")),
+        device=Device(
+            flops_per_s=1e12 * _read_positive("--tflops", arguments.tflops),
+            link_bytes_per_s=1e9 * _read_positive("--link", arguments.link),
+            capacity_bytes=None if capacity is None else parse_bytes(capacity),
+        ),
+        is_legacy=arguments.legacy,
+    )
+
+
+def plan_model(request: Request) -> Planned:
+    """Return the plan of the model.
+
+    Raises:
+        UsageError: The model is unknown, or nothing can be done with it.
+        InputFileError: Its file cannot be read or understood.
+    """
+    figures: Figures = "legacy" if request.is_legacy else "counted"
+    graph = create_gpt_model_graph(
+        request.model, seq_length=request.seq_length, micro_batch=request.micro_batch, figures=figures
+    )
+    analyzer = GraphAnalyzer(graph, micro_batches=request.micro_batches, states=request.states)
+    rule: Rule = "legacy" if request.is_legacy else "device-time"
+    plan = make_plan(
+        analyzer,
+        request.stages,
+        request.strategies,
+        metric=request.metric,
+        device=request.device,
+        rule=rule,
+    )
+    return Planned(graph, plan)
+
+
+def write_plan(planned: Planned, folder: Path) -> list[Path]:
+    """Write the graph, the best partition, the configuration and the report into a folder; return the files.
+
+    Raises:
+        OutputFileError: The folder or a file cannot be written.
+    """
+    from vramscope.exporters.model_graph_json import encode_graph
+    from vramscope.exporters.partition_json import encode_partition, encode_pipeline_config
+    from vramscope.exporters.partition_report import describe_strategies
+    from vramscope.exporters.reports.writing import write_whole
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputFileError(f"{folder}: cannot be made: {error.strerror}; give another folder") from error
+    graph, plan = planned
+    best = plan.recommended
+    contents = {
+        f"{graph.name.replace('-', '_')}_model_graph.json": encode_graph(graph),
+        "best_partition_strategy.json": encode_partition(best),
+        "pipeline_parallel_config.json": encode_pipeline_config(graph.name, best),
+        "pipeline_strategy_report.txt": describe_strategies(plan).encode(),
+    }
+    for name, content in contents.items():
+        write_whole(content, folder / name)
+    return [folder / name for name in contents]
+
+
+def _read_stages(text: str) -> tuple[int, ...]:
+    numbers: dict[int, None] = {}
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        is_number = first.isdecimal() and (last.isdecimal() or not dash)
+        if not is_number or len(part) > MOST_DIGITS:
+            raise UsageError(
+                f"--stages {text}: {part.strip()!r} is no number; expected for example 2,4,6,8 or 2-8"
+            )
+        low, high = int(first), int(last) if dash else int(first)
+        if not 1 <= low <= high <= MOST_STAGES:
+            raise UsageError(f"--stages {text}: expected 1 to {MOST_STAGES:,}, the smaller number first")
+        numbers |= dict.fromkeys(range(low, high + 1))
+    return tuple(numbers)
+
+
+def _read_strategies(text: str, *, is_legacy: bool) -> tuple[Strategy, ...]:
+    known = LEGACY_STRATEGIES if is_legacy else STRATEGIES
+    if text == "all":
+        return known
+    names = [_read_name("--strategy", name.strip(), known) for name in text.split(",")]
+    return tuple(dict.fromkeys(cast("list[Strategy]", names)))
+
+
+def _read_name(flag: str, name: str, known: tuple[str, ...]) -> str:
+    if name not in known:
+        nearest = get_close_matches(name, known, n=1)
+        hint = f"did you mean {nearest[0]}?" if nearest else f"expected {', '.join(known)}"
+        raise UsageError(f"{flag} {name}: {hint}")
+    return name
+
+
+def _read_count(flag: str, text: str) -> int:
+    if not text.isdecimal() or len(text) > MOST_DIGITS or int(text) < 1:
+        raise UsageError(f"{flag} {text[:40]}: expected a whole number of at least 1 and a few digits")
+    return int(text)
+
+
+def _read_positive(flag: str, text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < 1e9:
+        raise UsageError(f"{flag} {text}: expected a number above 0")
+    return number

@@ -1,0 +1,127 @@
+"""`vramscope plan`: a model's layers in pipeline stages."""
+
+import sys
+from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..parser_flags import build_look_flags
+from . import SubParsers
+
+if TYPE_CHECKING:
+    from vramscope.analyzers.partition import Plan
+
+SUMMARY = "split a model's layers into pipeline stages: the exact optimum, and what it is worth"
+DESCRIPTION = """\
+Split the layers of a model into pipeline stages so that the fullest stage holds least, and say what each
+number of stages is worth: memory, bubble, communication. Nothing is run: the figures are computed."""
+EPILOG = """\
+examples:
+  vramscope plan --model gpt-1.5b --stages 2,4,6,8
+  vramscope plan --model llama3-8b --stages 2-8 --strategy exact-1f1b --capacity 80GiB --micro-batches 16
+  vramscope plan --model ./config.json --stages 4 --strategy all --json
+  vramscope plan --model gpt-1.5b --stages 2-8 --legacy -o plan
+
+strategies: exact (least maximum of the metric), exact-1f1b (least maximum of what training holds under 1F1B),
+  uniform, balanced_memory, balanced_compute, balanced_parameters (the rules of llm_parallel_strategy), all
+exit codes: 0 planned, 2 usage, a model or file that cannot be used, or a capacity that nothing meets"""
+
+
+def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
+    """Add the verb's parser."""
+    parser = subparsers.add_parser(
+        "plan",
+        help=SUMMARY,
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=RawDescriptionHelpFormatter,
+        parents=[build_look_flags(), *common],
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--model",
+        required=True,
+        metavar="NAME|FILE",
+        help="a known model, a config.json or YAML, a saved graph",
+    )
+    parser.add_argument("--stages", metavar="N,…|N-M", default="2-8", help="numbers of stages (default 2-8)")
+    parser.add_argument("--strategy", metavar="NAME,…", default=None, help="how layers are split (exact)")
+    parser.add_argument(
+        "--metric", metavar="NAME", default="memory", help="exact keeps even: memory, compute or parameters"
+    )
+    _add_training(parser)
+    _add_output(parser)
+
+
+def _add_training(parser: ArgumentParser) -> None:
+    group = parser.add_argument_group("training")
+    group.add_argument("--seq-length", metavar="N", help="tokens of a sequence (the longest of the model)")
+    group.add_argument("--micro-batch", metavar="N", default="1", help="sequences of a micro-batch (1)")
+    group.add_argument("--micro-batches", metavar="N", default="8", help="micro-batches of a step (8)")
+    group.add_argument(
+        "--states",
+        metavar="NAME",
+        default="mixed-adam",
+        help="mixed-adam (18 bytes a parameter) or fp32-adam (16)",
+    )
+    group.add_argument("--capacity", metavar="SIZE", help="memory of a device, for example 80GiB")
+    group.add_argument("--tflops", metavar="N", default="100", help="speed of a device, assumed (100)")
+    group.add_argument("--link", metavar="N", default="25", help="GB/s between stages, assumed (25)")
+
+
+def _add_output(parser: ArgumentParser) -> None:
+    group = parser.add_argument_group("output")
+    group.add_argument(
+        "--table", "--text", dest="table", action="store_true", help="print tables (the default)"
+    )
+    group.add_argument(
+        "--json", action="store_true", default=SUPPRESS, help="print one JSON object (vramscope.plan/1)"
+    )
+    group.add_argument(
+        "-o",
+        "--output",
+        metavar="DIR",
+        type=Path,
+        help="write model graph, best partition, pipeline configuration and report into this folder",
+    )
+    group.add_argument(
+        "--legacy",
+        action="store_true",
+        help="figures, strategies and choice of llm_parallel_strategy (its GFLOPs: the embedding's in FLOP)",
+    )
+
+
+def run(arguments: Namespace) -> int:
+    """Make the plan, print it and write its files.
+
+    Raises:
+        UsageError: A flag, name or size cannot be used, or nothing fits.
+        InputFileError: The model's file cannot be read or understood.
+        OutputFileError: A file cannot be written.
+    """
+    from ..planning import plan_model, read_request, write_plan
+
+    request = read_request(arguments)
+    planned = plan_model(request)
+    if arguments.output is not None:
+        for path in write_plan(planned, arguments.output):
+            print(f"vramscope plan: wrote {path}", file=sys.stderr)
+    _print(planned.plan, arguments)
+    return 0
+
+
+def _print(plan: "Plan", arguments: Namespace) -> None:
+    if arguments.json:
+        from vramscope.exporters.json_lines import write_line
+
+        write_line(plan, sys.stdout.buffer)
+        return
+    from vramscope.exporters.partition_table import describe_plan
+    from vramscope.exporters.plain_text import make_ascii
+
+    from ..configuration import read_settings
+    from ..printing import choose_style
+
+    style = choose_style(read_settings(arguments))
+    text = describe_plan(plan, style.width)
+    sys.stdout.write(make_ascii(text) if style.is_ascii else text)

@@ -1,0 +1,1 @@
+"""Model graphs and partitions for programs."""

@@ -1,0 +1,93 @@
+"""`GPTModelGraph` and `create_gpt_model_graph`: a model as a graph of layers, from a name or a file."""
+
+from pathlib import Path
+from typing import Self
+
+from vramscope.analyzers.model_graph import (
+    Architecture,
+    Batch,
+    DataType,
+    Figures,
+    ModelGraph,
+    find_model,
+    plan_layers,
+)
+from vramscope.analyzers.model_graph.config import read_architecture
+from vramscope.analyzers.model_graph.document import decode_graph
+from vramscope.engine.readers.input_file import read_input_file, show_path
+from vramscope.engine.readers.model_config import read_model_config
+from vramscope.exporters.model_graph_json import encode_graph
+from vramscope.exporters.reports.writing import write_whole
+
+LIMIT_BYTES = 256 << 20
+_SUFFIXES = (".json", ".yaml", ".yml")
+
+
+class GPTModelGraph(ModelGraph):
+    """A model as layers and what they hand on; `graph` is the NetworkX digraph.
+
+    graph = vramscope.create_gpt_model_graph("gpt-1.5b")
+    graph.save_to_json("gpt_1.5b_model_graph.json")
+    """
+
+    def save_to_json(self, path: str | Path) -> None:
+        """Write it in the shape of llm_parallel_strategy's `*_model_graph.json`.
+
+        Raises:
+            OutputFileError: It cannot be written.
+        """
+        write_whole(encode_graph(self), Path(path))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Return the graph that a file holds.
+
+        Raises:
+            InputFileError: It cannot be read, or holds no graph.
+            UsageError: Its graph has a cycle, falls into parts, or lacks layers.
+        """
+        shown = show_path(Path(path))
+        document = decode_graph(read_input_file(Path(path), LIMIT_BYTES), shown)
+        name = Path(path).stem.removesuffix("_model_graph")
+        return cls(list(document.nodes.values()), document.edges, document.config, name or shown)
+
+
+def create_gpt_model_graph(
+    model: str | Path | Architecture = "gpt-1.5b",
+    *,
+    seq_length: int | None = None,
+    micro_batch: int = 1,
+    data_type: DataType = "float32",
+    figures: Figures = "counted",
+) -> GPTModelGraph:
+    """Return the graph of a model.
+
+    Args:
+        model: A known name (`gpt-1.5b`, `llama3-8b`, …), its sizes, or the path of a `config.json` of Hugging
+            Face, a meta config or YAML file of Galvatron, or a saved graph, whose figures stay as they are.
+        seq_length: Tokens of a sequence; None for the longest the model is made for.
+        micro_batch: Sequences of a micro-batch.
+        data_type: Of weights and of what layers hand on.
+        figures: `legacy` for the original's `compute_flops`, which count the embedding in FLOP, not GFLOP.
+
+    Raises:
+        UsageError: The name is unknown (the text shows the nearest), or a size cannot be.
+        InputFileError: The file cannot be read or understood.
+    """
+    name = model.strip().lower() if isinstance(model, str) else "model"
+    if isinstance(model, Path) or (isinstance(model, str) and Path(model).suffix in _SUFFIXES):
+        path = Path(model)
+        config = read_model_config(path)
+        if "nodes" in config:
+            return GPTModelGraph.load(path)
+        name = path.stem if path.stem != "config" else path.absolute().parent.name
+        model = read_architecture(config, show_path(path))
+    layers, edges, written = plan_layers(
+        model, seq_length=seq_length, micro_batch=micro_batch, data_type=data_type, figures=figures
+    )
+    return GPTModelGraph(layers, edges, written, name, _find_batch(model, seq_length, micro_batch))
+
+
+def _find_batch(model: str | Architecture, seq_length: int | None, micro_batch: int) -> Batch:
+    sizes = find_model(model) if isinstance(model, str) else model
+    return Batch(sizes.positions if seq_length is None else seq_length, micro_batch)
