@@ -147,13 +147,21 @@ class MemoryMonitor:
                     is_new = watch.fold(samples)
                 if is_new:
                     self._react()
+                self._tend()
         except Exception as error:  # noqa: BLE001 - whatever it is, it must not reach the training
             self._tell(f"monitoring ended: {error or type(error).__name__}")
         finally:
             watch.stream.stop()
+            self._end()
 
     def _react(self) -> None:
         """Do what a class does after new samples, outside of the lock."""
+
+    def _tend(self) -> None:
+        """Do what a class does several times a second, new samples or not, outside of the lock."""
+
+    def _end(self) -> None:
+        """Do what a class does when a watch ends, on its thread."""
 
     def _take_finding(self, finding: Finding) -> None:
         """Take a finding that opened or closed, inside of the lock."""

@@ -1,0 +1,1 @@
+"""How evenly memory is used over the nodes of a job."""

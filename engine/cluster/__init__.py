@@ -1,0 +1,1 @@
+"""Memory of several nodes brought together at one of them."""

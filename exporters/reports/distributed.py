@@ -1,0 +1,290 @@
+"""The report of several nodes: how evenly memory is used, which node has most, and what threatens them."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Literal
+
+import msgspec
+
+from ...analyzers.balance.node_balance import (
+    BOTTLENECK_FACTOR,
+    UNEVEN_BELOW,
+    Scope,
+    find_bottlenecks,
+    measure_balance,
+)
+from ...engine.cluster.node_report import NodeDevice, NodeReport
+from ...engine.cluster.roll import NodeRoll
+from ...engine.units import GIB
+from .frame import ReportEvidence, ReportFinding, stamp_now
+
+DISTRIBUTED_SCHEMA: Final = "vramscope.distributed/1"
+METHOD = (
+    "Balance is 1 less the coefficient of variation of the used share of all devices; a bottleneck is a node "
+    f"whose devices are on average {BOTTLENECK_FACTOR} times as full as all. In sync means that a report of "
+    "every node is of this moment; a node without one for longer than the timeout is a communication error. "
+    "Events are errors that were foreseen or met, each told once, by the analyzers of its own node."
+)
+SyncStatus = Literal["in_sync", "out_of_sync", "communication_error", "unknown"]
+
+
+class DeviceShare(msgspec.Struct, frozen=True, kw_only=True):
+    """One device now, in GiB; None is unmeasured."""
+
+    total_gb: float | None
+    used_gb: float | None
+    free_gb: float | None
+    utilization_percent: float | None
+    """Share of time in which its processors worked."""
+    usage_ratio: float | None
+    """Share of its memory that is used, 0 to 1."""
+
+
+class NodeSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """All devices of a node; sums leave out what is not known."""
+
+    total_memory_gb: float | None
+    used_memory_gb: float | None
+    free_memory_gb: float | None
+    average_utilization: float | None
+
+
+class NodeDetails(msgspec.Struct, frozen=True, kw_only=True):
+    """One node now."""
+
+    node_id: str
+    timestamp: float
+    """Its own wall clock, in seconds since the epoch."""
+    devices: dict[str, DeviceShare]
+    node_summary: NodeSummary
+
+
+class NoNodeDetails(msgspec.Struct, frozen=True, kw_only=True):
+    """Nothing was seen of a node yet."""
+
+    error: str
+
+
+class MasterInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """The cluster, as the node that gathers sees it."""
+
+    cluster_id: str
+    master_node: str
+    total_nodes: int
+    active_nodes: int
+    inactive_nodes: int
+    active_node_list: list[str]
+    inactive_node_list: list[str]
+    left_node_list: list[str]
+    """Of the inactive ones those that ended their watch and said so."""
+    total_gpus: int
+    last_sync_time: float | None
+    """When the newest report of another node came, seconds since the epoch; None before the first."""
+    global_step: int | None
+    """The least step of the nodes that are there, as their probes count."""
+    memory_balance_ratio: float | None
+    sync_status: SyncStatus
+    bottleneck_nodes: list[str]
+    total_memory_usage_gb: float | None
+    refused_reports: int
+    """Reports of nodes beyond the most that one gathers."""
+    rejected_messages: int
+    """Messages that were no reports."""
+
+
+class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A node that reports to another, or to none."""
+
+    role: str
+    node_id: str
+    master_address: str | None
+    master_node: str | None
+    """Name of the node that answered; None where none has."""
+    is_connected: bool
+    """Whether the newest report was answered in time."""
+    last_answer_age_s: float | None
+    """Seconds since the newest answer; None where there was none."""
+    total_nodes: int | None
+    """Nodes that the other knows, as of that answer."""
+
+
+class MemoryAnalysis(msgspec.Struct, frozen=True, kw_only=True):
+    """How memory is used over the nodes that are there."""
+
+    memory_balance_ratio: float | None
+    sync_status: SyncStatus
+    bottleneck_nodes: list[str]
+    total_memory_usage_gb: float | None
+    global_step: int | None
+
+
+class ClusterOomEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """An error that was foreseen or met."""
+
+    timestamp: str
+    node_id: str
+    device_id: int | None
+    oom_type: Scope
+    affected_nodes: list[str]
+    recovery_actions: list[str]
+    kind: str
+    severity: str
+    title: str
+
+
+class DistributedReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What `DistributedMemoryMonitor.generate_distributed_report` returns."""
+
+    schema: Literal["vramscope.distributed/1"] = DISTRIBUTED_SCHEMA
+    timestamp: str
+    report_type: Literal["distributed_memory_monitoring"] = "distributed_memory_monitoring"
+    cluster_info: MasterInfo | WorkerInfo
+    node_details: NodeDetails | NoNodeDetails
+    nodes: dict[str, NodeDetails]
+    """Every node that is there, this one included."""
+    memory_analysis: MemoryAnalysis
+    oom_events: list[ClusterOomEvent]
+    recommendations: list[str]
+    method: str = METHOD
+    evidence: ReportEvidence
+    findings: tuple[ReportFinding, ...]
+
+
+def describe_node(report: NodeReport | None) -> NodeDetails | NoNodeDetails:
+    """Return a node as reports print it."""
+    if report is None:
+        return NoNodeDetails(error="No memory data available")
+    known = report.devices
+    return NodeDetails(
+        node_id=report.node_id,
+        timestamp=report.time_s,
+        devices={_key_of(it, known): _describe_device(it) for it in known},
+        node_summary=NodeSummary(
+            total_memory_gb=_sum_gib(known, lambda it: it.total_bytes),
+            used_memory_gb=_sum_gib(known, lambda it: it.used_bytes),
+            free_memory_gb=_sum_gib(known, lambda it: it.free_bytes),
+            average_utilization=_mean([it.utilization_percent for it in known]),
+        ),
+    )
+
+
+def describe_nodes(reports: Sequence[NodeReport]) -> dict[str, NodeDetails]:
+    """Return every node as reports print it, by its id."""
+    described = ((it.node_id, describe_node(it)) for it in reports)
+    return {node_id: it for node_id, it in described if isinstance(it, NodeDetails)}
+
+
+def analyze_nodes(reports: Sequence[NodeReport], sync_status: SyncStatus) -> MemoryAnalysis:
+    """Return how memory is used over some nodes."""
+    ratios = list_ratios(reports)
+    steps = [it.step for it in reports if it.step is not None]
+    return MemoryAnalysis(
+        memory_balance_ratio=measure_balance([ratio for its in ratios.values() for ratio in its]),
+        sync_status=sync_status,
+        bottleneck_nodes=list(find_bottlenecks(ratios)),
+        total_memory_usage_gb=_sum_gib(
+            [it for node in reports for it in node.devices], lambda it: it.used_bytes
+        ),
+        global_step=min(steps, default=None),
+    )
+
+
+def judge_sync(roll: NodeRoll, own_id: str) -> SyncStatus:
+    """Return whether the figures of all nodes are of one moment; unknown while there is no other node."""
+    if not set(roll.find("here", "late", "silent")) - {own_id}:
+        return "unknown"
+    if roll.find("silent"):
+        return "communication_error"
+    return "out_of_sync" if roll.find("late") else "in_sync"
+
+
+def list_ratios(reports: Sequence[NodeReport]) -> Mapping[str, list[float]]:
+    """Return the used share of each device whose figures are known, by node."""
+    return {
+        it.node_id: [ratio for device in it.devices if (ratio := device.usage_ratio) is not None]
+        for it in reports
+    }
+
+
+def recommend(
+    analysis: MemoryAnalysis, silent: Sequence[str], events: Sequence[ClusterOomEvent]
+) -> list[str]:
+    """Return what to do, in sentences; the gravest first."""
+    said = list(dict.fromkeys(f"{it.node_id}: {action}" for it in events for action in it.recovery_actions))
+    if silent:
+        said.append(f"Nothing was heard of {', '.join(silent)}: see whether the node and its watch still run")
+    if analysis.bottleneck_nodes:
+        said.append(
+            f"Bottleneck nodes detected: {', '.join(analysis.bottleneck_nodes)}; move load away from them"
+        )
+    if analysis.memory_balance_ratio is not None and analysis.memory_balance_ratio < UNEVEN_BELOW:
+        said.append("Memory usage is unbalanced across devices: redistribute layers or adjust batch sizes")
+    if not said and analysis.memory_balance_ratio is not None:
+        said.append("Memory usage is well balanced across the cluster")
+    return said
+
+
+def build_distributed(
+    info: MasterInfo | WorkerInfo,
+    own: NodeReport | None,
+    reports: Sequence[NodeReport],
+    analysis: MemoryAnalysis,
+    *,
+    events: Sequence[ClusterOomEvent],
+    recommendations: Sequence[str],
+    evidence: ReportEvidence,
+    findings: tuple[ReportFinding, ...],
+) -> DistributedReport:
+    """Return the report.
+
+    Args:
+        info: The cluster, or this node's place in it.
+        own: This node; None before its first sample.
+        reports: Every node that is there, this one included.
+        analysis: Of those nodes.
+        events: Errors that were foreseen or met, oldest first.
+        recommendations: What to do.
+        evidence: What the figures of this node rest on.
+        findings: Of this node.
+    """
+    return DistributedReport(
+        timestamp=stamp_now(),
+        cluster_info=info,
+        node_details=describe_node(own),
+        nodes=describe_nodes(reports),
+        memory_analysis=analysis,
+        oom_events=list(events),
+        recommendations=list(recommendations),
+        evidence=evidence,
+        findings=findings,
+    )
+
+
+def _key_of(device: NodeDevice, others: Sequence[NodeDevice]) -> str:
+    """Return its index, or its label where another device has the same index, as partitions of one GPU do."""
+    is_shared = sum(it.index == device.index for it in others) > 1
+    return device.label if is_shared else str(device.index)
+
+
+def _describe_device(device: NodeDevice) -> DeviceShare:
+    return DeviceShare(
+        total_gb=_to_gib(device.total_bytes),
+        used_gb=_to_gib(device.used_bytes),
+        free_gb=_to_gib(device.free_bytes),
+        utilization_percent=device.utilization_percent,
+        usage_ratio=device.usage_ratio,
+    )
+
+
+def _to_gib(value: int | None) -> float | None:
+    return None if value is None else value / GIB
+
+
+def _sum_gib(devices: Sequence[NodeDevice], pick: Callable[[NodeDevice], int | None]) -> float | None:
+    known = [value for it in devices if (value := pick(it)) is not None]
+    return sum(known) / GIB if known else None
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [it for it in values if it is not None]
+    return math.fsum(known) / len(known) if known else None

@@ -1,0 +1,1 @@
+"""Several nodes: who is there, and how even their memory is."""
