@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_BUILD_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet -c constraints.txt
 DEVICES ?= 8
 
-.PHONY: help run test check demo pretend bench bench-verdicts pictures clean
+.PHONY: help run test check demo pretend bench bench-verdicts fuzz pictures clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 24
@@ -38,6 +38,10 @@ bench: $(VENV)/.benched ## measure CPU, memory, start-up and latency beside nvit
 
 bench-verdicts: $(VENV)/.installed ## score leak and out-of-memory verdicts beside the rules of others (ARGS="--quick" passes on)
 	@$(BIN)/python -m benchmarks.verdicts $(ARGS)
+
+fuzz: $(VENV)/.tested ## fuzz the readers of files for a minute each, guided by coverage (ARGS="series --seconds 600")
+	@$(PIP) --editable '.[fuzz]'
+	@$(BIN)/python -m tests.fuzz $(ARGS)
 
 pictures: $(VENV)/.tested ## draw the pictures of the README from the program itself
 	@$(BIN)/python docs/pictures.py

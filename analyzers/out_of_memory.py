@@ -57,6 +57,8 @@ class OutOfMemoryAnalyzer:
 
     def _observe_followers(self, sample: Sample) -> Iterator[Finding]:
         """Yield the findings about devices on which another process trains by now."""
+        if not self._last_words and not any(track.is_open for track in self._tracks.values()):
+            return
         labels = {device.uuid: device.label for device in sample.devices}
         living = [rank for rank in sample.ranks if rank.state != "ended"]
         known = {(sample.node, *_identity(rank)) for rank in living}

@@ -48,7 +48,10 @@ class _NodeTrack:
         gap_s = max(GAP_S, GAP_TICKS * sample.interval_s)
         if not self._accept(sample.time_s, gap_s):
             return []
-        return [*self._observe_present(sample, gap_s), *self._observe_absent(sample, gap_s)]
+        present = [device for device in sample.devices if device.state not in ("lost", "ended")]
+        found = [*self._observe_present(sample, present, gap_s)]
+        absent = self.tracks.keys() - {device.uuid for device in present}
+        return [*found, *self._observe_absent(sample, sorted(absent), gap_s)] if absent else found
 
     def _accept(self, time_s: float, gap_s: float) -> bool:
         """Return whether a sample is newer than all before; a clock that was set back starts anew."""
@@ -61,8 +64,10 @@ class _NodeTrack:
         self._newest_s = time_s
         return True
 
-    def _observe_present(self, sample: Sample, gap_s: float) -> Iterator[Finding]:
-        for device in _present(sample):
+    def _observe_present(
+        self, sample: Sample, present: Sequence[DeviceSample], gap_s: float
+    ) -> Iterator[Finding]:
+        for device in present:
             track = self.tracks.get(device.uuid)
             if track is None:
                 track = self.tracks[device.uuid] = PressureTrack()
@@ -70,16 +75,12 @@ class _NodeTrack:
             if finding is not None:
                 yield finding
 
-    def _observe_absent(self, sample: Sample, gap_s: float) -> Iterator[Finding]:
+    def _observe_absent(self, sample: Sample, absent: Sequence[str], gap_s: float) -> Iterator[Finding]:
         lost = {device.uuid for device in sample.devices if device.state == "lost"}
-        for uuid in sorted(self.tracks.keys() - {device.uuid for device in _present(sample)}):
+        for uuid in absent:
             track = self.tracks[uuid]
             finding = track.observe_absence(sample.time_s, gap_s, is_lost=uuid in lost)
             if finding is not None:
                 yield finding
             if track.finding is None:
                 del self.tracks[uuid]
-
-
-def _present(sample: Sample) -> list[DeviceSample]:
-    return [device for device in sample.devices if device.state not in ("lost", "ended")]

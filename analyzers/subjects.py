@@ -15,20 +15,37 @@ SubjectKey = tuple[str, str, int | None, float | None]
 """Node, UUID of the device, and process id and start time where it is a process."""
 
 _NOTHING = AllocatorReading()
+_UNASKED = -1
+"""Stands for a limit that nobody has asked for yet."""
 
 
-class Subject(NamedTuple):
-    """One process, or one device, in one sample."""
+class Subject:
+    """One process, or one device, in one sample; what several analyzers ask is worked out once.
 
-    sample: Sample
-    device: DeviceSample | None
-    """The device it is on; None where the process could not be matched to one."""
-    rank: RankSample | None
-    """The process; None where the device as a whole is the subject."""
+    Args:
+        sample: The sample.
+        device: The device it is on; None where the process could not be matched to one.
+        rank: The process; None where the device as a whole is the subject.
+    """
+
+    __slots__ = ("_key", "_limit_bytes", "allocator", "device", "rank", "sample")
+
+    def __init__(self, sample: Sample, device: DeviceSample | None, rank: RankSample | None) -> None:
+        self.sample, self.device, self.rank = sample, device, rank
+        owner = device if rank is None else rank
+        self.allocator: AllocatorReading = (None if owner is None else owner.allocator) or _NOTHING
+        """What its allocator says; all None where nobody tells."""
+        self._key: SubjectKey | None = None
+        self._limit_bytes: int | None = _UNASKED
 
     @property
     def key(self) -> SubjectKey:
         """What tells it from others, for as long as it lives."""
+        if self._key is None:
+            self._key = self._make_key()
+        return self._key
+
+    def _make_key(self) -> SubjectKey:
         rank, uuid = self.rank, self.device_uuid or ""
         if rank is None:
             return self.sample.node, uuid, None, None
@@ -49,12 +66,6 @@ class Subject(NamedTuple):
         return "the device" if self.device is None else name_device(self.device)
 
     @property
-    def allocator(self) -> AllocatorReading:
-        """What its allocator says; all None where nobody tells."""
-        owner = self.rank if self.rank is not None else self.device
-        return (owner.allocator if owner is not None else None) or _NOTHING
-
-    @property
     def step(self) -> int | None:
         """Number of the newest step that ended, or of the step in progress where only that is recorded."""
         if self.rank is not None:
@@ -69,6 +80,11 @@ class Subject(NamedTuple):
         others keep theirs; at most what `set_per_process_memory_fraction` allows. Where the device does not
         tell what is free, its capacity: an upper bound.
         """
+        if self._limit_bytes == _UNASKED:
+            self._limit_bytes = self._find_limit()
+        return self._limit_bytes
+
+    def _find_limit(self) -> int | None:
         cap = self.rank.capacity_bytes if self.rank is not None else None
         known = [limit for limit in (cap, self._reachable_bytes()) if limit is not None]
         return min(known, default=None)
@@ -82,11 +98,28 @@ class Subject(NamedTuple):
         return reserved + memory.free_bytes
 
 
-def subjects_of(sample: Sample) -> Iterator[Subject]:
-    """Yield the living processes that have told of their memory, then the devices without any such process.
+class _Newest(NamedTuple):
+    sample: Sample | None
+    subjects: tuple[Subject, ...]
+
+
+_newest = _Newest(None, ())
+"""The sample that was asked about last: every analyzer of a host asks about each sample in turn."""
+
+
+def subjects_of(sample: Sample) -> tuple[Subject, ...]:
+    """Return the living processes that have told of their memory, then the devices without any such process.
 
     Devices that are not well, whose figures are old, are left out; so are ranks that are stale or have ended.
     """
+    global _newest  # noqa: PLW0603 - one answer is remembered; samples are frozen, so it stays true
+    newest = _newest
+    if newest.sample is not sample:
+        newest = _newest = _Newest(sample, tuple(_find_subjects(sample)))
+    return newest.subjects
+
+
+def _find_subjects(sample: Sample) -> Iterator[Subject]:
     devices = {device.uuid: device for device in sample.devices}
     inhabited = {rank.device_uuid for rank in sample.ranks if rank.state != "ended"}
     for rank in sample.ranks:

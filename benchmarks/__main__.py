@@ -31,9 +31,11 @@ from .budgets import (
 from .imports import format_imports, measure_imports
 from .latency import as_seconds, format_latencies, measure_latencies
 from .live_view import Steadiness, format_live_views, measure_live_views
+from .partition import as_partition_figures, format_partition, judge_partition, measure_partition
 from .probe_cost import format_probe_cost, judge_probe_cost, measure_probe_cost
 from .programs import find_nvitop, find_programs
 from .recording import format_recording, judge_recording, measure_recording
+from .replay import format_replay, measure_replay
 from .series_input import SAMPLES, as_series_figures, format_series, judge_series, measure_series
 from .simulated_device import format_simulation, judge_simulation, measure_simulation
 from .snapshot_reader import (
@@ -43,6 +45,8 @@ from .snapshot_reader import (
     measure_snapshot_reader,
 )
 from .start_up import format_start_up, measure_start_up
+from .sweep import as_sweep_figures, format_sweep, judge_sweep, measure_sweep
+from .trace_import import MEGABYTES, format_import, judge_import, measure_import
 
 RESULTS = Path(__file__).parent / "results"
 PARTS = (
@@ -56,6 +60,8 @@ PARTS = (
     "series",
     "allocator",
     "simulation",
+    "partition",
+    "sweep",
 )
 
 
@@ -108,6 +114,10 @@ def main() -> int:
         "allocator": add_allocator_model,
         "simulation": add_simulation,
         "recording": add_recording,
+        "replay": add_replay,
+        "import": add_import,
+        "partition": add_partition,
+        "sweep": add_sweep,
     }
     for name, measure in measures.items():
         if name in options.parts:
@@ -125,6 +135,9 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--devices", type=int, nargs="+", default=[8, 64], help="of the live view (8 64)")
     parser.add_argument("--runs", type=int, default=3, help="runs of which the median counts (3)")
     parser.add_argument("--samples", type=int, default=SAMPLES, help=f"of each series ({SAMPLES:,})")
+    parser.add_argument(
+        "--megabytes", type=float, default=MEGABYTES, help=f"of traces to import ({MEGABYTES:g})"
+    )
     parser.add_argument("--window", type=float, default=20.0, help="seconds of one steady window (20)")
     return parser.parse_args()
 
@@ -210,6 +223,31 @@ def add_recording(report: Report, options: argparse.Namespace) -> None:
     """Measure writing, opening and seeking a recording."""
     cost = measure_recording(6 * options.window)
     report.add("recording", format_recording(cost), asdict(cost), judge_recording(cost))
+
+
+def add_replay(report: Report, options: argparse.Namespace) -> None:
+    """Measure moving in a replay."""
+    cost = measure_replay(3 * options.runs)
+    report.add("replay", format_replay(cost), asdict(cost))
+
+
+def add_partition(report: Report, options: argparse.Namespace) -> None:
+    """Measure exact partitions."""
+    times, quality = measure_partition(2 * options.runs + 1)
+    figures = as_partition_figures(times, quality)
+    report.add("partition", format_partition(times, quality), figures, judge_partition(times))
+
+
+def add_sweep(report: Report, options: argparse.Namespace) -> None:
+    """Measure a sweep from its folders to its figure."""
+    cost = measure_sweep(options.runs)
+    report.add("sweep", format_sweep(cost), as_sweep_figures(cost), judge_sweep(cost))
+
+
+def add_import(report: Report, options: argparse.Namespace) -> None:
+    """Measure importing memory traces."""
+    runs = measure_import(options.megabytes, options.runs)
+    report.add("trace_import", format_import(runs), [asdict(run) for run in runs], judge_import(runs))
 
 
 def add_snapshot_reader(report: Report, options: argparse.Namespace) -> None:

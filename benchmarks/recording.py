@@ -24,7 +24,7 @@ from .machine import MIB, Machine
 from .measure.tables import format_number, format_table
 from .programs import find_vramscope
 
-DAY_S = 86_400
+DAY_S, HOUR_S = 86_400, 3600
 GIB = 1 << 30
 START_S = 1_700_000_000.0
 SEEKS = 400
@@ -44,6 +44,8 @@ class RecordingCost:
     """Bytes of a device-sample of pretend devices, without the tables of an empty recording."""
     noise_bytes: float
     """Bytes of a device-sample of the day, all included."""
+    hour_bytes: float
+    """Bytes of a sample of a single device for an hour of noise, all included."""
     peer_bytes: float
     open_s: float
     """Seconds until span, devices, findings and every minute of the day are there."""
@@ -81,6 +83,7 @@ def measure_recording(window_s: float, day_s: int = DAY_S) -> RecordingCost:
             day_mib=day.stat().st_size / MIB,
             pretend_bytes=_measure_pretend(folder, 64, window_s),
             noise_bytes=day.stat().st_size / device_samples,
+            hour_bytes=_measure_hour(folder / "hour.vscope"),
             peer_bytes=peer_bytes,
             open_s=_open(day),
             seek_p50_ms=walls_ms[SEEKS // 2],
@@ -98,6 +101,7 @@ def judge_recording(cost: RecordingCost) -> list[Budget]:
     return [
         Budget("recording: bytes of a device-sample, pretend", cost.pretend_bytes, 40, "B"),
         Budget("recording: bytes of a device-sample, noise", cost.noise_bytes, 40, "B"),
+        Budget("recording: bytes of a sample, one device, an hour", cost.hour_bytes, 40, "B"),
         Budget("recording: a day of 64 devices opens", cost.open_s, 1.0, "s"),
         Budget("recording: seek, p99", cost.seek_p99_ms / 1000, 0.05, "s"),
         Budget("recording: CPU of 1,024 devices, 128 nodes", cost.nodes_percent, 5.0, "%"),
@@ -110,6 +114,7 @@ def format_recording(cost: RecordingCost) -> str:
     rows = [
         ["pretend devices: bytes of a device-sample", format_number(cost.pretend_bytes, 1)],
         ["noise: bytes of a device-sample", format_number(cost.noise_bytes, 1)],
+        ["… of a single device for an hour, all included", format_number(cost.hour_bytes, 1)],
         ["JSON lines, gzip: bytes of a device-sample", format_number(cost.peer_bytes, 1)],
         [f"64 devices for {cost.day_s / 3600:g} h: MiB", format_number(cost.day_mib, 1)],
         ["… open, with every minute: s", format_number(cost.open_s, 3)],
@@ -171,6 +176,12 @@ def _write(path: Path, samples: Iterator[Sample]) -> float:
     started_s = time.process_time()
     writer.close()
     return cpu_s + time.process_time() - started_s
+
+
+def _measure_hour(path: Path) -> float:
+    """Return the bytes of a sample where there are few of them: what a file has anyway counts most."""
+    _write(path, (make_noise(1, tick) for tick in range(HOUR_S)))
+    return path.stat().st_size / HOUR_S
 
 
 def _measure_writer(folder: Path, *, nodes: int, devices: int, ticks: int) -> float:

@@ -173,7 +173,7 @@ class Watch:
 
     def observe(self, sample: Sample) -> Window | None:
         """Take a sample; return the windows where the rules shall be asked."""
-        subject = next(subjects_of(sample), None)
+        subject = next(iter(subjects_of(sample)), None)
         if subject is None:
             return None
         allocator, rank, time_s = subject.allocator, subject.rank, sample.time_s

@@ -2,13 +2,14 @@
 
 from pathlib import Path
 
-from vramscope.exporters.schema import render_status_schema
+from vramscope.exporters.schema import render_difference_schema, render_status_schema
 from vramscope.exporters.settings_page import render_settings_page
 
 DOCS = Path(__file__).resolve().parent
 
 if __name__ == "__main__":
     for name, text in {
+        "difference.schema.json": render_difference_schema(),
         "status.schema.json": render_status_schema(),
         "settings.md": render_settings_page(),
     }.items():

@@ -54,11 +54,19 @@ async def draw(name: str, devices: int, size: tuple[int, int]) -> Path:
 def main() -> int:
     """Draw every picture, or those named on the command line."""
     PICTURES.mkdir(exist_ok=True)
-    for name in sys.argv[1:] or [*SIZES, "job"]:
+    for name in sys.argv[1:] or [*SIZES, "job", "difference", "heatmap"]:
         if name == "job":
             from docs.job_pictures import draw_job
 
             print(*draw_job(PICTURES), sep="\n")
+        elif name == "difference":
+            from docs.difference_picture import draw_difference
+
+            print(asyncio.run(draw_difference(PICTURES)))
+        elif name == "heatmap":
+            from docs.sweep_picture import draw_sweep_pictures
+
+            print(*draw_sweep_pictures(PICTURES), sep="\n")
         else:
             devices, size = SIZES[name]
             print(asyncio.run(draw(name, devices, size)))

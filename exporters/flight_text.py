@@ -81,6 +81,7 @@ def _describe_shares(shares: DeviceShares, width: int) -> Iterator[str]:
         ("awaiting free", shares.awaiting_bytes, "freed, another stream may use it"),
         ("stranded", shares.stranded_bytes, "free between live blocks"),
         ("cached", shares.cached_bytes, "free, could be given back"),
+        ("no tensor", shares.unallocated_bytes, "reserved: cached or stranded"),
         ("other", shares.other_bytes, "context, libraries, other processes"),
         ("free", shares.free_bytes, "what the driver had"),
     ]

@@ -1,5 +1,6 @@
-"""Figures of a recording: each device's memory over time with its peak, and all devices as a heat map."""
+"""Figures of a recording: each device's memory over time, all devices as a heat map, and the peaks of all."""
 
+import math
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -12,9 +13,11 @@ from .figures import (
     CurveRecorder,
     DeviceFigure,
     Marker,
+    Peaks,
     make_heat_map,
     plot_heatmap,
     plot_memory_usage,
+    plot_peaks,
 )
 from .recording_rows import DeviceRow
 
@@ -86,7 +89,7 @@ class FigureRecorder:
             device.add(row)
 
     def write(self, findings: Sequence[Finding], folder: Path, *, subtitle: str) -> list[Path]:
-        """Draw every device and the heat map; return the files.
+        """Draw every device, the heat map and the peaks; return the files.
 
         Args:
             findings: To be marked.
@@ -115,7 +118,25 @@ class FigureRecorder:
                 subtitle=self._describe_peak(device.peak, subtitle),
             )
             written += plot_memory_usage(figure, folder)
-        return written + self._draw_heat_map(names, folder, subtitle)
+        return [
+            *written,
+            *self._draw_heat_map(names, folder, subtitle),
+            *self._draw_peaks(names, folder, subtitle),
+        ]
+
+    def _draw_peaks(self, names: dict[_Key, str], folder: Path, subtitle: str) -> list[Path]:
+        if not self._devices:
+            return []
+        devices = self._devices.values()
+        peaks = Peaks(
+            devices=tuple(names[key] for key in self._devices),
+            allocated=tuple(_find_most(device.allocated.curve()) for device in devices),
+            reserved=tuple(_find_most(device.reserved.curve()) for device in devices),
+            used=tuple(_find_most(device.used.curve()) for device in devices),
+            capacity=tuple(_find_most(device.capacity.curve()) for device in devices),
+            subtitle=subtitle,
+        )
+        return plot_peaks(peaks, folder)
 
     def _draw_heat_map(self, names: dict[_Key, str], folder: Path, subtitle: str) -> list[Path]:
         shares: dict[str, Curve] = {names[key]: it.share.curve() for key, it in self._devices.items()}
@@ -140,6 +161,10 @@ class FigureRecorder:
         moment = datetime.fromtimestamp(peak.time_s).astimezone() if self._clock == "wall" else None
         at = f"{peak.time_s:,.6g} s" if moment is None else f"{moment:%Y-%m-%d %H:%M:%S}"
         return f"peak {peak.of} {format_bytes(peak.size_bytes)} at {at}; {subtitle}"
+
+
+def _find_most(curve: Curve) -> int | None:
+    return max((round(value) for value in curve.high if not math.isnan(value)), default=None)
 
 
 def _find_load(row: DeviceRow) -> _Peak | None:

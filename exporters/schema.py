@@ -1,6 +1,8 @@
-"""The JSON Schema of the status object, made from the structs that are printed."""
+"""The JSON Schemas of what is printed as JSON, made from the structs themselves."""
 
 import json
+from collections.abc import Sequence
+from types import ModuleType
 from typing import Any
 
 import msgspec
@@ -8,12 +10,8 @@ import msgspec
 from ..engine.model import NodeStatus, assessment, device, finding, host, rank, status
 from .field_docs import read_field_docs
 
-_STRUCTS: dict[str, type[msgspec.Struct]] = {
-    name: value
-    for module in (assessment, device, finding, host, rank, status)
-    for name, value in vars(module).items()
-    if isinstance(value, type) and issubclass(value, msgspec.Struct)
-}
+_DRAFT = "https://json-schema.org/draft/2020-12/schema"
+_STATUS_MODULES = (assessment, device, finding, host, rank, status)
 
 
 def build_status_schema() -> dict[str, Any]:
@@ -22,21 +20,48 @@ def build_status_schema() -> dict[str, Any]:
     Every field is required because every field is always printed; what was not measured is null. A
     reader must accept fields it does not know: later versions may add some.
     """
-    schema = msgspec.json.schema(NodeStatus)
-    definitions: dict[str, dict[str, Any]] = schema.pop("$defs")
-    for name, definition in definitions.items():
-        _complete(definition, read_field_docs(_STRUCTS[name]))
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "vramscope.status/1",
-        "$ref": schema["$ref"],
-        "$defs": dict(sorted(definitions.items())),
-    }
+    return _build(NodeStatus, "vramscope.status/1", _STATUS_MODULES)
+
+
+def build_difference_schema() -> dict[str, Any]:
+    """Return the JSON Schema of `vramscope.difference/1`; as of the status, every field is required."""
+    from ..analyzers.comparison import RunDifference, model
+
+    return _build(RunDifference, model.DIFFERENCE_SCHEMA, (model,))
+
+
+def render_schema(schema: dict[str, Any]) -> str:
+    """Return a schema as the text of its file in `docs/`."""
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
 
 def render_status_schema() -> str:
     """Return the schema as the text of `docs/status.schema.json`."""
-    return json.dumps(build_status_schema(), indent=2, ensure_ascii=False) + "\n"
+    return render_schema(build_status_schema())
+
+
+def render_difference_schema() -> str:
+    """Return the schema as the text of `docs/difference.schema.json`."""
+    return render_schema(build_difference_schema())
+
+
+def _build(root: type[msgspec.Struct], title: str, modules: Sequence[ModuleType]) -> dict[str, Any]:
+    structs = {
+        name: value
+        for module in modules
+        for name, value in vars(module).items()
+        if isinstance(value, type) and issubclass(value, msgspec.Struct)
+    }
+    schema = msgspec.json.schema(root)
+    definitions: dict[str, dict[str, Any]] = schema.pop("$defs")
+    for name, definition in definitions.items():
+        _complete(definition, read_field_docs(structs[name]))
+    return {
+        "$schema": _DRAFT,
+        "title": title,
+        "$ref": schema["$ref"],
+        "$defs": dict(sorted(definitions.items())),
+    }
 
 
 def _complete(definition: dict[str, Any], docs: dict[str, str]) -> None:

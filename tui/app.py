@@ -14,11 +14,13 @@ from ..engine.bus.feed import Feed
 from ..engine.bus.snapshot import Snapshot
 from ..engine.clock import Clock
 from ..engine.errors import VramscopeError
+from ..engine.history import History
 from ..engine.model import DeviceSample
 from ..engine.settings import Settings, SortColumn
 from .alert_notices import AlertNotices
 from .bindings import APP_BINDINGS
 from .drawing.numbers import share_percent
+from .known_nodes import KnownNodes
 from .mailbox import SnapshotMailbox, is_same_picture
 from .process_rows import SortOrder
 from .process_signals import SignalPolicy
@@ -77,11 +79,13 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
         self._feed, self._settings, self._clock = feed, settings, clock
         self._save_settings, self._export_folder = save_settings, export_folder
         self._mailbox = SnapshotMailbox()
-        self._newest = self._received = self._shown = Snapshot()
+        self._newest = self._shown = Snapshot()
+        self._received: dict[str, Snapshot] = {}
+        self._known = KnownNodes()
         self._steps = RecentSteps()
         self._device: DeviceScreen | None = None
         self._alerts: AlertsScreen | None = None
-        self._notices = AlertNotices(settings.alerts, self.glyphs)
+        self._notices: dict[str, AlertNotices] = {}
         self._refused_number = 0
         self._is_paused = False
         self._skipped_at_start = 0
@@ -105,7 +109,8 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
 
     def _receive(self, snapshot: Snapshot) -> None:
         """Take a snapshot on the feed's own thread."""
-        before, self._received = self._received, snapshot
+        before = self._received.get(snapshot.node, Snapshot())
+        self._received[snapshot.node] = snapshot
         if is_same_picture(before, snapshot):
             self._mailbox.amend(snapshot)
         elif self._mailbox.put(snapshot):
@@ -123,27 +128,31 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
             self._handle_exception(error)
 
     def _draw_newest(self) -> None:
-        """Draw the newest snapshot, unless the figures are frozen or the terminal does not read."""
+        """Draw the newest snapshots, unless the figures are frozen or the terminal does not read."""
         if isinstance(self._driver, TerminalDriver) and self._driver.is_blocked:
             return
-        snapshot = self._mailbox.take()
-        if snapshot is None:
+        snapshots = self._mailbox.take()
+        if not snapshots:
             return
         if self._newest.sample is None:
             # What came before the first picture was late for nobody.
             self._skipped_at_start = self._mailbox.replaced
-        self._newest = snapshot
-        if snapshot.sample is not None:
-            self._steps.add(snapshot.sample)
-        self._tell_news(snapshot)
+        for snapshot in snapshots:
+            self._known.note(snapshot)
+            self._tell_news(snapshot)
+        self._newest = self._known.newest
+        if self._newest.sample is not None:
+            self._steps.add(self._newest.sample)
         if not self._is_paused:
             self._draw()
 
     def _tell_news(self, snapshot: Snapshot) -> None:
         """Say over the screen, and by the bell, what crossed a line; also while figures are frozen."""
-        news = self._notices.take(snapshot, self.size)
+        notices = self._notices.setdefault(snapshot.node, AlertNotices(self._settings.alerts, self.glyphs))
+        news = notices.take(snapshot, self.size)
+        whose = f"{snapshot.node}: " if snapshot.node not in ("", self._known.shown) else ""
         for toast in news.toasts:
-            self.notify(toast.text, severity=toast.severity, markup=False)
+            self.notify(f"{whose}{toast.text}", severity=toast.severity, markup=False)
         if news.rings_bell:
             self.bell()
         refused = snapshot.decision_refused
@@ -164,7 +173,29 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
     def _draw_on(self, screen: SnapshotScreen) -> None:
         with screen.drawn_at_once():
             screen.frames_skipped = self._mailbox.replaced - self._skipped_at_start
+            screen.place = self._known.place
             screen.snapshot = self._shown
+
+    def history_of(self, node: str) -> History:
+        """Return what was seen of a node; a feed that knows one node has one history."""
+        return self._feed.history
+
+    def action_step_node(self, places: int) -> None:
+        """Show the node that many places further, on the same screen."""
+        self.show_node(self._known.after(places))
+
+    def show_node(self, node: str) -> None:
+        """Show another node, on the same screen."""
+        if node == self._known.shown or node not in self._known.names:
+            return
+        self._known.shown = node
+        self._newest = self._known.newest
+        for screen in {self.live, self.node_screen, self.shown_screen}:
+            screen.follow(self.history_of(node))
+        devices = self._newest.sample.devices if self._newest.sample else ()
+        if self._device is not None and devices and self._device.uuid not in {it.uuid for it in devices}:
+            self._device.uuid = find_fullest(devices).uuid
+        self._draw()
 
     @property
     def shown_screen(self) -> SnapshotScreen:

@@ -98,6 +98,14 @@ APP_BINDINGS = [
 ]
 """Keys that work on every screen."""
 
+NODE_BINDINGS = [
+    bind("tab", "step_node(1)", "node-next", "next node", "Show the next node.", is_priority=True),
+    bind(
+        "shift+tab", "step_node(-1)", "node-before", "node before", "Show the node before.", is_priority=True
+    ),
+]
+"""Keys on every screen where there are several nodes; what `Tab` does elsewhere has another key as well."""
+
 LIST_BINDINGS = [
     bind("s", "choose_sort", "process-sort", "sort", "Choose the column to sort processes by.", shown_as="s"),
     bind(
@@ -147,9 +155,13 @@ LIVE_BINDINGS = [
         shown_as="Tab",
         is_priority=True,
     ),
+    bind("p", "switch_part", "view-switch", "switch", "Go from the devices to the processes and back."),
     bind("escape", "leave", "view-leave", "back", "Leave the processes, or drop the filter."),
 ]
 """Keys of the live screen."""
+
+_NEXT_RANK = "Show the next training process of the device, or the next device."
+_RANK_BEFORE = "Show the training process before this one, or the device before."
 
 DEVICE_BINDINGS = [
     *LIST_BINDINGS,
@@ -158,7 +170,7 @@ DEVICE_BINDINGS = [
         "step_rank(1)",
         "device-step",
         "next rank",
-        "Show the next training process of the device, or the next device.",
+        _NEXT_RANK,
         shown_as="Tab",
         is_priority=True,
     ),
@@ -167,9 +179,11 @@ DEVICE_BINDINGS = [
         "step_rank(-1)",
         "device-step-back",
         "rank before",
-        "Show the training process before this one, or the device before.",
+        _RANK_BEFORE,
         is_priority=True,
     ),
+    bind("full_stop", "step_rank(1)", "device-step", "next rank", _NEXT_RANK),
+    bind("comma", "step_rank(-1)", "device-step-back", "rank before", _RANK_BEFORE),
     bind(
         "p",
         "switch_part",
@@ -244,6 +258,8 @@ ALERT_BINDINGS = [
         "Select the alert before.",
         is_priority=True,
     ),
+    bind("full_stop", "step_alert(1)", "alerts-step", "next alert", "Select the next alert."),
+    bind("comma", "step_alert(-1)", "alerts-step-back", "alert before", "Select the alert before."),
     bind("escape", "leave", "view-leave", "back", "Go back: to the list, or out.", shown_as="Esc"),
 ]
 """Keys of the alerts screen."""

@@ -2,7 +2,7 @@
 
 from ..analyzers.flight_summary import DeviceShares, FlightSummary
 from ..analyzers.level_history import follow_samples
-from ..engine.model.flight_record import FlightRecord
+from ..engine.model.flight_record import OF_TEXT, FlightRecord
 from ..engine.model.segments import SegmentMap
 from ..engine.units import format_bytes
 from ..exporters.flight_text import describe_flight_record
@@ -29,7 +29,7 @@ def view_flight_record(record: FlightRecord, file: str, device: int | None = Non
     summary = summarize_flight(record, top=MOST_STACKS, device=device)
     return Inspected(
         file=file,
-        kind="flight record",
+        kind="out-of-memory text" if record.reason == OF_TEXT else "flight record",
         devices=(_view_device(record, summary),),
         report=describe_flight_record(record, width=REPORT_WIDTH, top=MOST_STACKS_OF_REPORT),
         is_simulated=record.process.is_simulated,
@@ -70,11 +70,16 @@ def _sum_used(shares: DeviceShares) -> int | None:
 
 def _split(shares: DeviceShares) -> tuple[BarPart, ...]:
     """Return what is used in its parts; those that are not there are left out, unknown ones are not."""
-    parts = (
-        BarPart("allocated", shares.allocated_bytes, "live"),
+    unallocated: tuple[BarPart, ...] = (
         BarPart("freed, awaited", shares.awaiting_bytes, "waiting"),
         BarPart("stranded", shares.stranded_bytes, "cached"),
         BarPart("cached", shares.cached_bytes, "releasable"),
+    )
+    if shares.unallocated_bytes is not None:
+        unallocated = (BarPart("no tensor", shares.unallocated_bytes, "releasable"),)
+    parts = (
+        BarPart("allocated", shares.allocated_bytes, "live"),
+        *unallocated,
         BarPart("context and others", shares.other_bytes, "outside"),
     )
     return tuple(part for part in parts if part.value_bytes != 0)

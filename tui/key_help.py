@@ -1,13 +1,17 @@
 """What the keys of a screen do, read from its bindings: the help and the palette say the same."""
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from textual.binding import Binding
 from textual.screen import Screen
 from textual.widget import Widget
 
+if TYPE_CHECKING:
+    from .terminal_app import TerminalApp
+
 GROUP_TITLES = {
     "replay": "Replay",
+    "node": "Nodes",
     "view": "View",
     "device": "Devices",
     "alerts": "Alerts",
@@ -54,12 +58,13 @@ def collect_keys(screen: Screen[object]) -> dict[str, list[KeyHelp]]:
         screen: The screen; bindings of the application and of its focusable widgets are included.
     """
     found: dict[str, KeyHelp] = {}
-    taken = {key for key, binding in screen.app._bindings if binding.priority}
-    for owner in (screen.app, screen, *screen.query("*")):
+    app = cast("TerminalApp", screen.app)
+    taken = {key for key, binding in app._bindings if binding.priority and app.offers(binding)}
+    for owner in (app, screen, *screen.query("*")):
         if isinstance(owner, Widget) and owner is not screen and not _has_keys_of_ours(owner):
             continue
         for key, binding in owner._bindings:
-            if owner is screen.app or key not in taken:
+            if app.offers(binding) and (owner is app or key not in taken):
                 _note(found, binding, screen)
     groups: dict[str, list[KeyHelp]] = {group: [] for group in GROUP_TITLES}
     for help_entry in found.values():

@@ -3,15 +3,17 @@
 import os
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..engine.bus.feed import Feed
-from ..engine.clock import Clock, SystemClock
+from ..engine.clock import SystemClock
 from ..engine.settings import Settings
 from .terminal import TerminalAbilities, read_abilities
 
 if TYPE_CHECKING:
+    from ..engine.launch.viewer_recording import ViewerRecording
     from .app import VramscopeApp
     from .shutdown import Shutdown
     from .terminal_app import TerminalApp
@@ -41,9 +43,9 @@ def run_app(
     settings: Settings,
     save_settings: Callable[[Mapping[str, object]], Path] | None = None,
     local_node: str | None = None,
-    clock: Clock | None = None,
     duration_s: float | None = None,
     is_replay: bool = False,
+    recording: "ViewerRecording | None" = None,
 ) -> int:
     """Show a feed until the user quits, and return the exit code: 0, or 128 and the signal that ended it.
 
@@ -52,9 +54,9 @@ def run_app(
         settings: What the user set.
         save_settings: Writes settings by name and returns the file; None where they cannot be kept.
         local_node: Name of the node whose processes can be signalled from here; None for any.
-        clock: Where time is read; None for this machine's clock.
         duration_s: Seconds after which the view ends by itself; None for never.
         is_replay: Whether the feed is a `ReplayFeed`, which is told where to go by keys.
+        recording: Begins and ends recordings of what is shown; None where none can be made.
 
     Raises:
         UsageError: Nothing can be drawn here.
@@ -64,11 +66,11 @@ def run_app(
     from .shutdown import Shutdown
 
     shutdown = Shutdown(lambda: app.call_later(app.exit))
-    app = _find_app(is_replay=is_replay)(
+    app = _find_app(recording, is_replay=is_replay)(
         feed,
         settings=settings,
         abilities=abilities,
-        clock=clock or SystemClock(),
+        clock=SystemClock(),
         signal_policy=SignalPolicy(settings.read_only, local_node, is_replay),
         save_settings=save_settings,
         on_exit_asked=shutdown.start_countdown,
@@ -76,12 +78,16 @@ def run_app(
     return run_to_end(app, shutdown, settings, duration_s=duration_s)
 
 
-def _find_app(*, is_replay: bool) -> "type[VramscopeApp]":
-    """Return the application to show; that of replays loads what reads recordings."""
+def _find_app(recording: "ViewerRecording | None", *, is_replay: bool) -> "Callable[..., VramscopeApp]":
+    """Return what makes the application to show; that of replays loads what reads recordings."""
     if is_replay:
         from .replay_app import ReplayApp
 
         return ReplayApp
+    if recording is not None:
+        from .live_app import LiveApp
+
+        return partial(LiveApp, recording=recording)
     from .app import VramscopeApp
 
     return VramscopeApp

@@ -1,4 +1,4 @@
-"""Between the feed's thread and the screen: room for one snapshot, the newest wins, the rest are counted."""
+"""Between the feed's thread and the screen: one snapshot a node, the newest wins, the others are counted."""
 
 import threading
 
@@ -8,11 +8,11 @@ from ..engine.bus.snapshot import Snapshot
 
 
 class SnapshotMailbox:
-    """Holds the newest snapshot until it is taken; memory stays bounded however slow the screen is."""
+    """Holds the newest snapshot of each node until they are taken; bounded however slow the screen is."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._newest: Snapshot | None = None
+        self._newest: dict[str, Snapshot] = {}
         self._replaced = 0
 
     @property
@@ -24,22 +24,22 @@ class SnapshotMailbox:
     def amend(self, snapshot: Snapshot) -> None:
         """Leave a snapshot that says nothing new: it replaces one that waits, and is not counted."""
         with self._lock:
-            if self._newest is not None:
-                self._newest = snapshot
+            if snapshot.node in self._newest:
+                self._newest[snapshot.node] = snapshot
 
     def put(self, snapshot: Snapshot) -> bool:
         """Leave a snapshot; return whether the box was empty, so that its owner must be told."""
         with self._lock:
-            was_empty = self._newest is None
-            self._newest = snapshot
-            self._replaced += not was_empty
+            was_empty = not self._newest
+            self._replaced += snapshot.node in self._newest
+            self._newest[snapshot.node] = snapshot
             return was_empty
 
-    def take(self) -> Snapshot | None:
-        """Return the newest snapshot and empty the box; None where it is empty."""
+    def take(self) -> tuple[Snapshot, ...]:
+        """Return the newest snapshot of each node that has one, and empty the box."""
         with self._lock:
-            newest, self._newest = self._newest, None
-            return newest
+            newest, self._newest = self._newest, {}
+            return tuple(newest.values())
 
 
 def is_same_picture(before: Snapshot, after: Snapshot) -> bool:

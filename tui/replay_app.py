@@ -2,16 +2,18 @@
 
 from typing import cast
 
+from textual.binding import Binding
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
 from ..engine.bus.snapshot import Snapshot
+from ..engine.history import History
 from ..engine.replay.feed import ReplayFeed
 from ..engine.replay.player import ReplayCommand, Verb
 from .app import VramscopeApp
 from .replay_bindings import REPLAY_BINDINGS
 
-REPLAY_ACTIONS = ("replay", "go_to", "pause")
+REPLAY_ACTIONS = ("replay", "go_to", "pause", "step_node")
 
 
 class ReplayApp(VramscopeApp, inherit_bindings=False):
@@ -19,6 +21,7 @@ class ReplayApp(VramscopeApp, inherit_bindings=False):
 
     BINDINGS = [*REPLAY_BINDINGS]
     _word_number = 0
+    _has_told_nodes = False
 
     @property
     def _player(self) -> ReplayFeed:
@@ -26,8 +29,24 @@ class ReplayApp(VramscopeApp, inherit_bindings=False):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Return whether an action makes sense now: in a dialog or a field its keys are something else."""
+        if action == "step_node" and self._known.place is None:
+            return False
         is_elsewhere = isinstance(self.screen, ModalScreen) or isinstance(self.focused, Input)
         return action not in REPLAY_ACTIONS or not is_elsewhere
+
+    def offers(self, binding: Binding) -> bool:
+        """Return whether help and palette tell of a key: nothing is signalled, and one node has no next."""
+        action = binding.action.split("(")[0]
+        return action != "signal" and (action != "step_node" or self._known.place is not None)
+
+    def history_of(self, node: str) -> History:
+        """Return what was played of a node."""
+        return self._player.history_of(node)
+
+    def show_node(self, node: str) -> None:
+        """Show another node, and have it worked out before the others."""
+        super().show_node(node)
+        self._player.look_at(self._known.shown)
 
     def action_replay(self, verb: str, count: float = 0) -> None:
         """Ask something of the replay."""
@@ -50,11 +69,22 @@ class ReplayApp(VramscopeApp, inherit_bindings=False):
 
         self.push_screen(GoToScreen(replay), go)
 
+    def _draw_newest(self) -> None:
+        """Draw the newest snapshots; say once how to get from node to node."""
+        super()._draw_newest()
+        place = self._known.place
+        if place is not None and not self._has_told_nodes:
+            self._has_told_nodes = True
+            self.notify(f"{place.total} nodes on one clock: Tab shows the next one.", timeout=5, markup=False)
+
     def _tell_news(self, snapshot: Snapshot) -> None:
         """Say over the screen what the replay has to say, and what crossed a line."""
         word = snapshot.replay.word if snapshot.replay is not None else None
         if word is not None and word.number != self._word_number:
             self._word_number = word.number
-            self.notify(word.text, timeout=4, markup=False)
+            is_elsewhere = word.node is not None and word.node != self._known.shown
+            self.notify(f"{word.node}: {word.text}" if is_elsewhere else word.text, timeout=4, markup=False)
+            if word.node is not None:
+                super().show_node(word.node)
         if snapshot.replay is None or not snapshot.replay.is_catching_up:
             super()._tell_news(snapshot)

@@ -1,6 +1,6 @@
 """The keys of a replay, on every screen; lists leave `j`, `k` and `g` to them, and go by arrows and Home."""
 
-from .bindings import APP_BINDINGS, bind
+from .bindings import APP_BINDINGS, NODE_BINDINGS, bind
 
 REPLAY_BINDINGS = [
     bind(
@@ -85,6 +85,7 @@ REPLAY_BINDINGS = [
         shown_as="L",
         is_priority=True,
     ),
+    *NODE_BINDINGS,
     *(binding for binding in APP_BINDINGS if binding.action != "pause"),
 ]
 """Keys of the application that shows a replay."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, cast
 
 from rich.console import Console
 from textual.app import App
+from textual.binding import Binding
 from textual.filter import LineFilter, Monochrome, NoColor
 
 from ..engine.settings import ThemeName
@@ -71,6 +72,10 @@ class TerminalApp(App[None], inherit_bindings=False):
     def on_terminal_gone(self) -> None:
         """End: nobody can see or press anything any more."""
         self.exit()
+
+    def offers(self, binding: Binding) -> bool:
+        """Return whether help and palette tell of a key: one that never does anything here is left out."""
+        return True
 
     def action_help(self) -> None:
         """Show the keys of the present screen."""

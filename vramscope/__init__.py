@@ -27,18 +27,30 @@ A program that watches its own memory:
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from vramscope.analyzers.model_graph import EdgeInfo, LayerNode
+    from vramscope.analyzers.partition import GraphAnalyzer
     from vramscope.engine.bus.client import connect
     from vramscope.engine.errors import VramscopeError
     from vramscope.engine.launch.in_code import attach, phase, step
+    from vramscope.memory.distributed_monitor import DistributedMemoryMonitor, DistributedRole
     from vramscope.memory.fragmentation_analyzer import FragmentationAnalyzer
     from vramscope.memory.leak_detector import MemoryLeakDetector
     from vramscope.memory.oom_detector import OOMDetector
     from vramscope.memory.profiler import MemoryProfiler
+    from vramscope.planning.model_graph import GPTModelGraph, create_gpt_model_graph
+    from vramscope.sweeps.heatmap_visualizer import MemoryHeatmapVisualizer
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "DistributedMemoryMonitor",
+    "DistributedRole",
+    "EdgeInfo",
     "FragmentationAnalyzer",
+    "GPTModelGraph",
+    "GraphAnalyzer",
+    "LayerNode",
+    "MemoryHeatmapVisualizer",
     "MemoryLeakDetector",
     "MemoryProfiler",
     "OOMDetector",
@@ -46,18 +58,27 @@ __all__ = [
     "__version__",
     "attach",
     "connect",
+    "create_gpt_model_graph",
     "phase",
     "step",
 ]
 
 _IN_MODULES = {
+    "DistributedMemoryMonitor": "vramscope.memory.distributed_monitor",
+    "DistributedRole": "vramscope.memory.distributed_monitor",
+    "EdgeInfo": "vramscope.analyzers.model_graph",
     "FragmentationAnalyzer": "vramscope.memory.fragmentation_analyzer",
+    "MemoryHeatmapVisualizer": "vramscope.sweeps.heatmap_visualizer",
+    "GPTModelGraph": "vramscope.planning.model_graph",
+    "GraphAnalyzer": "vramscope.analyzers.partition",
+    "LayerNode": "vramscope.analyzers.model_graph",
     "MemoryLeakDetector": "vramscope.memory.leak_detector",
     "MemoryProfiler": "vramscope.memory.profiler",
     "OOMDetector": "vramscope.memory.oom_detector",
     "VramscopeError": "vramscope.engine.errors",
     "attach": "vramscope.engine.launch.in_code",
     "connect": "vramscope.engine.bus.client",
+    "create_gpt_model_graph": "vramscope.planning.model_graph",
     "phase": "vramscope.engine.launch.in_code",
     "step": "vramscope.engine.launch.in_code",
 }

@@ -22,6 +22,7 @@ def advise(record: FlightRecord, shares: DeviceShares, kept: KeptMemory | None) 
     """
     yield from _advise_on_kept(kept)
     yield from _advise_on_fragmentation(record, shares)
+    yield from _advise_on_unallocated(record, shares)
     yield from _advise_on_streams(record, shares)
     yield from _advise_on_others(shares)
     yield from _advise_on_model(record, shares)
@@ -58,6 +59,23 @@ def _advise_on_fragmentation(record: FlightRecord, shares: DeviceShares) -> Iter
         f"{format_bytes(stranded)} are stranded between live blocks{fits}: "
         "PYTORCH_ALLOC_CONF=expandable_segments:True lets free pages be used elsewhere"
     )
+
+
+def _advise_on_unallocated(record: FlightRecord, shares: DeviceShares) -> Iterator[str]:
+    """Advise on what is reserved and holds no tensor, where no more is told of it."""
+    left, size = shares.unallocated_bytes, record.failure.size_bytes
+    if not left or size is None:
+        return
+    if left >= size:
+        yield (
+            f"{format_bytes(left)} were reserved and held no tensor, enough for the request if they were in "
+            "one piece: PYTORCH_ALLOC_CONF=expandable_segments:True lets free pages be used elsewhere"
+        )
+    else:
+        yield (
+            f"only {format_bytes(left)} were reserved and held no tensor, less than the request: "
+            "fragmentation is not what stood against it"
+        )
 
 
 def _advise_on_streams(record: FlightRecord, shares: DeviceShares) -> Iterator[str]:

@@ -20,6 +20,8 @@ class DeviceShares(msgspec.Struct, frozen=True):
     """Reserved and free, but in segments that something live holds."""
     cached_bytes: int | None = None
     """Reserved, free and not stranded."""
+    unallocated_bytes: int | None = None
+    """Reserved and not allocated, where it is not told what of it is awaiting, stranded or cached."""
     other_bytes: int | None = None
     """Used on the device beyond what is reserved: context and libraries, other processes."""
     free_bytes: int | None = None

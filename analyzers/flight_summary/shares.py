@@ -23,6 +23,7 @@ def share_device(record: FlightRecord) -> DeviceShares:
         awaiting_bytes=subtract(active, allocated),
         stranded_bytes=stranded,
         cached_bytes=subtract(subtract(reserved, active), stranded),
+        unallocated_bytes=subtract(reserved, allocated) if active is None and stranded is None else None,
         other_bytes=subtract(used, reserved),
         free_bytes=free,
         reserved_bytes=reserved,

@@ -1,7 +1,7 @@
 """Robust lines: the median of all pairwise slopes, and how far it can be trusted."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
@@ -47,6 +47,19 @@ class Line(NamedTuple):
         """Return where it stands at a moment, in bytes."""
         passed_s = time_s - self.at_s
         return self.at_bytes + self.bytes_per_s * passed_s + self.bend * passed_s**2 / 2
+
+    def measure_above(self, levels: Iterable[tuple[float, float]], since_s: float = -math.inf) -> list[float]:
+        """Return how far levels stand above it, in bytes.
+
+        Args:
+            levels: Seconds and bytes of each.
+            since_s: Before this it stands as it does then.
+        """
+        at_s, at_bytes, slope, half = self.at_s, self.at_bytes, self.bytes_per_s, self.bend / 2
+        passed = [((since_s if time_s < since_s else time_s) - at_s, level) for time_s, level in levels]
+        if not half:
+            return [level - (at_bytes + slope * passed_s) for passed_s, level in passed]
+        return [level - (at_bytes + slope * passed_s + half * passed_s**2) for passed_s, level in passed]
 
     def slope_at(self, time_s: float) -> float:
         """Return how steep it is at a moment, in bytes/s."""
@@ -120,12 +133,6 @@ def _find_bend(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
 
 def _scatter_about(line: Line, points: Sequence[tuple[float, float]]) -> float:
     return median([abs(level - line.level_at(at_s)) for at_s, level in points])
-
-
-def _rise_between(before: Line, after: Line) -> tuple[float, float]:
-    """Return by how much the slope rises a second from one line to the next, and the standard error."""
-    apart_s = after.at_s - before.at_s
-    return (after.bytes_per_s - before.bytes_per_s) / apart_s, math.hypot(before.error, after.error) / apart_s
 
 
 def estimate_rate(points: Sequence[tuple[float, float]]) -> float:

@@ -39,6 +39,8 @@ class FloorTrack:
         self.has_restarted = False
         """Whether the newest beat began a life anew."""
         self._limits: deque[int] = deque(maxlen=LIMITS_KEPT)
+        self._amplitude_bytes: int | None = None
+        """Until a block is completed, what steps took lately stays what it is."""
         self._begin(None)
 
     def observe(self, beat: Beat, limit_bytes: int | None) -> int:
@@ -64,6 +66,8 @@ class FloorTrack:
             self._recent.append(beat.low_bytes)
         self.steps += beat.steps
         completed = self.pyramid.add(beat)
+        if completed:
+            self._amplitude_bytes = None
         if completed and self._is_new_life():
             self._begin(beat)
             self.has_restarted = True
@@ -158,11 +162,6 @@ class FloorTrack:
             return None
         return fit_curve(points[:: -(-len(points) // MOST_POINTS)])
 
-    def floor_before(self, time_s: float) -> Block | None:
-        """Return the newest block that had ended by a moment; None where none is kept."""
-        before = [block for block in self.pyramid.mosaic() if block.end_s <= time_s]
-        return before[-1] if before else None
-
     @property
     def headroom_bytes(self) -> float:
         """What is left above the newest floor and what steps take on top; of an unknown limit, the floor."""
@@ -191,6 +190,11 @@ class FloorTrack:
         In the block within which the optimizer makes its state the floor rises once and for all: there the
         next block tells it.
         """
+        if self._amplitude_bytes is None:
+            self._amplitude_bytes = self._find_amplitude()
+        return self._amplitude_bytes
+
+    def _find_amplitude(self) -> int:
         blocks = self.pyramid.latest(self._floor_level, KEPT) or self.pyramid.latest(0, KEPT)
         nexts = [*blocks[1:], *blocks[-1:]]
         return max(
@@ -209,6 +213,7 @@ class FloorTrack:
     def _begin(self, beat: Beat | None) -> None:
         kind = "sample" if beat is None else beat.kind
         self.pyramid = BlockPyramid(BASES[kind])
+        self._amplitude_bytes = None
         self._least_s = LEAST_S[kind]
         self._floor_level = 0 if kind == "step" else AMPLITUDE_LEVEL
         self.since_s = 0.0 if beat is None else beat.time_s

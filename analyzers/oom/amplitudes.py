@@ -71,14 +71,12 @@ class Amplitudes:
         for older in self._older:
             times += older.kept
             counts += [older.rounds] * len(older.kept)
-        reached = self._correct(
-            [high - line.level_at(max(time_s, onset_s)) for time_s, high in times], len(self._highs)
-        )
+        reached = self._correct(line.measure_above(times, onset_s), len(self._highs))
         recent = sorted(reached[: len(self._highs)])
         others = sum(counts) - len(times)
-        found = [Amplitude(value, 1.0) for value in reached]
+        found = [(value, 1.0) for value in reached]
         if others:
-            found.append(Amplitude(recent[len(recent) // 2], float(others)))
+            found.append((recent[len(recent) // 2], float(others)))
         return _thin(sorted(found, reverse=True))
 
     def _forget(self, time_s: float, high: int) -> None:
@@ -101,7 +99,7 @@ class Amplitudes:
             usual_bytes: What the larger steps take above them.
         """
         usual = max(1.0, usual_bytes)
-        reached = sorted([(level - line.level_at(at_s)) / usual for at_s, level in self._levels])
+        reached = sorted([above / usual for above in line.measure_above(self._levels)])
         if self._is_sampled:
             near = sum([share >= TOP for share in reached]) / len(reached)
             return min(1.0, max(0.0, (near - FEW_NEAR) / (MANY_NEAR - FEW_NEAR)))
@@ -133,12 +131,12 @@ class Amplitudes:
         return [mean + short + kept * (value - mean) for value in reached]
 
 
-def _thin(found: Sequence[Amplitude]) -> list[Amplitude]:
+def _thin(found: Sequence[tuple[float, float]]) -> list[Amplitude]:
     """Return amplitudes as fewer: the largest as they are, of the others some at a time as their middle."""
-    thinned = list(found[:EXACT])
+    thinned = [Amplitude(*one) for one in found[:EXACT]]
     for start in range(EXACT, len(found), TOGETHER):
         some = found[start : start + TOGETHER]
-        thinned.append(Amplitude(some[len(some) // 2].bytes, sum([amplitude.rounds for amplitude in some])))
+        thinned.append(Amplitude(some[len(some) // 2][0], sum([rounds for _, rounds in some])))
     return thinned
 
 

@@ -68,7 +68,7 @@ def _name(subject: Subject) -> str:
 
 
 def _name_device(subject: Subject) -> str:
-    return subject._replace(rank=None).name
+    return Subject(subject.sample, subject.device, None).name
 
 
 def _word_title(subject: Subject, watch: Watch, forecast: Forecast) -> str:

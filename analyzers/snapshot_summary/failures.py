@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...engine.model.memory_snapshot import UNMEASURED, BlockState, TraceAction, TraceColumns
+from ...engine.model.trace_levels import round_up
 from .model import FailedRequest
 from .stack_groups import StackGrouper
-from .timeline import Timeline, round_up
+from .timeline import Timeline
 
 if TYPE_CHECKING:
     from .view import DeviceView, IntArray

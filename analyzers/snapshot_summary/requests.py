@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...engine.model.memory_snapshot import BlockState, TraceAction, TraceColumns
+from ...engine.model.trace_levels import round_up
 from ...engine.units import MIB
 from .model import RequestFit
-from .timeline import round_up
 
 if TYPE_CHECKING:
     from .view import DeviceView, IntArray

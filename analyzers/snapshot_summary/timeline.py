@@ -1,15 +1,12 @@
-"""Allocated and reserved after every event of a trace, anchored at the end.
-
-A trace is a ring: what was live before its oldest event is not in it. The final state of the segments is, so
-the levels are computed backwards from there.
-"""
+"""Allocated and reserved after every event of a trace, with their times, and what they span."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ...engine.model.memory_snapshot import BlockState, MemorySnapshot, TraceAction, TraceColumns
+from ...engine.model.memory_snapshot import BlockState, MemorySnapshot, TraceColumns
+from ...engine.model.trace_levels import FinalState, compute_levels
 from .model import MemoryLevels, TraceSpan
 
 if TYPE_CHECKING:
@@ -18,8 +15,6 @@ if TYPE_CHECKING:
 
     from .view import DeviceView, IntArray
 
-ROUNDING_BYTES = 512
-"""Blocks are multiples of this (`kMinBlockSize` of the caching allocator); traces have what was asked for."""
 CURVE_POINTS = 60
 
 
@@ -31,9 +26,7 @@ class Timeline:
     times_s: NDArray[np.float64] | None
     """Seconds since the epoch, never going back; None where the file has no times."""
     allocated_bytes: IntArray
-    """Live tensors: a block leaves when its tensor dies. A block that was freed since counts with what was
-    asked for, rounded up to 512 B, so that the level may lie below the allocator's own figure by the
-    remainders (each up to 1 MiB) that were not split off those."""
+    """Live tensors, as `TraceLevels` counts them."""
     reserved_bytes: IntArray
     start_allocated_bytes: int
     start_reserved_bytes: int
@@ -57,73 +50,24 @@ def build_timeline(trace: TraceColumns, view: DeviceView, levels: MemoryLevels) 
     """
     import numpy as np
 
-    action = np.asarray(trace.action)
-    size = np.asarray(trace.size_bytes)
-    rounded = _size_blocks(trace, view)
-    allocated = np.zeros(len(trace), dtype=np.int64)
-    _change(allocated, action, rounded, gains=[TraceAction.ALLOC], losses=[TraceAction.FREE_REQUESTED])
-    reserved = np.zeros(len(trace), dtype=np.int64)
-    gains = [TraceAction.SEGMENT_ALLOC, TraceAction.SEGMENT_MAP]
-    losses = [TraceAction.SEGMENT_FREE, TraceAction.SEGMENT_UNMAP]
-    _change(reserved, action, size, gains=gains, losses=losses)
-    after_allocated, start_allocated = _anchor(allocated, levels.allocated_bytes)
-    after_reserved, start_reserved = _anchor(reserved, levels.reserved_bytes)
+    is_live = view.state == int(BlockState.ALLOCATED)
+    final = FinalState(
+        live_address=view.address[is_live],
+        live_bytes=view.size_bytes[is_live],
+        allocated_bytes=levels.allocated_bytes,
+        reserved_bytes=levels.reserved_bytes,
+    )
+    computed = compute_levels(trace, final)
     time_us = np.asarray(trace.time_us)
     has_times = bool((time_us >= 0).all())
     return Timeline(
         device=trace.device,
         times_s=np.maximum.accumulate(time_us) / 1e6 if has_times else None,
-        allocated_bytes=after_allocated,
-        reserved_bytes=after_reserved,
-        start_allocated_bytes=start_allocated,
-        start_reserved_bytes=start_reserved,
+        allocated_bytes=computed.allocated_bytes,
+        reserved_bytes=computed.reserved_bytes,
+        start_allocated_bytes=computed.start_allocated_bytes,
+        start_reserved_bytes=computed.start_reserved_bytes,
     )
-
-
-def _size_blocks(trace: TraceColumns, view: DeviceView) -> IntArray:
-    """Return the sizes of the blocks of all events: as they are where they still live, else rounded up."""
-    import numpy as np
-
-    rounded = round_up(np.asarray(trace.size_bytes))
-    action, address = np.asarray(trace.action), np.asarray(trace.address)
-    allocs = np.flatnonzero(action == int(TraceAction.ALLOC))[::-1]
-    # Seen backwards, the first allocation at the address of a live block is the one that made it.
-    addresses, first = np.unique(address[allocs], return_index=True)
-    is_live = view.state == int(BlockState.ALLOCATED)
-    _, of_alloc, of_block = np.intersect1d(addresses, view.address[is_live], return_indices=True)
-    made = allocs[first[of_alloc]]
-    rounded[made] = np.maximum(rounded[made], view.size_bytes[is_live][of_block])
-    return rounded
-
-
-def round_up(size_bytes: IntArray) -> IntArray:
-    """Return sizes as the allocator rounds them."""
-    rounded: IntArray = (size_bytes + (ROUNDING_BYTES - 1)) // ROUNDING_BYTES * ROUNDING_BYTES
-    return rounded
-
-
-def _change(
-    change: IntArray,
-    action: NDArray[np.int8],
-    size: IntArray,
-    *,
-    gains: list[TraceAction],
-    losses: list[TraceAction],
-) -> None:
-    for signs, sign in ((gains, 1), (losses, -1)):
-        for code in signs:
-            chosen = action == int(code)
-            change[chosen] = sign * size[chosen]
-
-
-def _anchor(change: IntArray, final_bytes: int) -> tuple[IntArray, int]:
-    """Return the levels after each change of which the last is given, and the one before the first."""
-    import numpy as np
-
-    total = np.cumsum(change)
-    start = final_bytes - (int(total[-1]) if len(total) else 0)
-    # Remainders that were not split off can make the start a little less than nothing.
-    return np.maximum(total + start, 0), max(start, 0)
 
 
 def measure_span(trace: TraceColumns, timeline: Timeline) -> TraceSpan:

@@ -51,3 +51,5 @@ class Snapshot(msgspec.Struct, frozen=True):
     """What became of this viewer's newest decision, where it was refused."""
     replay: ReplayState | None = None
     """Where a replay is; None where the samples are of the present."""
+    node: str = ""
+    """Of which node it is, where its feed can tell of several; else empty."""

@@ -44,6 +44,8 @@ class Joined(msgspec.Struct, frozen=True):
 
     welcome: Welcome
     is_new_hub: bool
+    held: tuple[Sample, ...] = ()
+    """Samples in full that came while the answer was awaited, and are not newer than its own."""
 
 
 class Assessed(msgspec.Struct, frozen=True):
@@ -210,12 +212,14 @@ class HubStream:
             return
         is_new_hub = hub_id != self._hub_id or self._last_seq is None
         self._asked, self._hub_id = None, hub_id
-        found.append(Joined(welcome, is_new_hub))
         if not is_new_hub and self._last_seq is not None:
             self.samples_dropped += max(0, (welcome.history_first_seq or 0) - self._last_seq - 1)
         if welcome.sample is not None:
             last_seq = welcome.sample.seq if self._last_seq is None else self._last_seq
             self._last_seq = max(welcome.sample.seq, last_seq)
+        known_seq = -1 if self._last_seq is None else self._last_seq
+        held = tuple(sample for sample in self._pending if sample.seq <= known_seq)
+        found.append(Joined(welcome, is_new_hub, held))
         self._release(found)
 
     def _follow(self, sample: Sample, found: list[Event]) -> None:

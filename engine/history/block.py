@@ -1,6 +1,6 @@
 """History on the wire: what a hub hands to a late viewer, and the samples it can be turned back into."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 
@@ -15,7 +15,7 @@ from ..model import (
 )
 from ..model.device import DeviceKind
 from .rank_rows import RankHeader, ranks_of
-from .ring import ColumnRing
+from .ring import ColumnRing, Row
 
 HOST_KEY = "host"
 """Where the host's own memory stands among the devices of a ring."""
@@ -91,9 +91,13 @@ def samples_of(
     ranks: dict[str, RankHeader],
     node: str,
     clock: str,
+    *,
+    skipped: Callable[[Row], bool] | None = None,
 ) -> Iterator[Sample]:
-    """Yield the samples of a ring, oldest first, with the fields that the ring keeps."""
+    """Yield the samples of a ring, oldest first, with the fields that the ring keeps, but those skipped."""
     for position, row in ring.rows():
+        if skipped is not None and skipped(row):
+            continue
         devices = []
         for uuid, header in headers.items():
             state = ring.value(uuid, "state", position)

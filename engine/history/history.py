@@ -3,8 +3,9 @@
 Bounded: 3,600 ticks and 10,080 minutes; about 0.5 MiB when full for a device and the process on it.
 """
 
+import copy
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
 from ..errors import WireError
@@ -37,10 +38,21 @@ _BOUNDS = {
 
 
 class History:
-    """Everything seen of one node, bounded; safe to use from several threads."""
+    """Everything seen of one node, bounded; safe to use from several threads.
 
-    def __init__(self, fine_ticks: int = FINE_TICKS, coarse_ticks: int = COARSE_TICKS) -> None:
+    Args:
+        fine_ticks: Ticks that are kept.
+        coarse_ticks: Minutes that are kept.
+        keeps_ranks: Whether the figures of training processes are kept, for analyzers that are begun anew.
+    """
+
+    def __init__(
+        self, fine_ticks: int = FINE_TICKS, coarse_ticks: int = COARSE_TICKS, *, keeps_ranks: bool = True
+    ) -> None:
+        self._keeps_ranks = keeps_ranks
         self._lock = threading.RLock()
+        self.generation = 0
+        """How often it became another history: what was drawn of an earlier one says nothing of this."""
         self._fine = ColumnRing(fine_ticks)
         self._coarse = ColumnRing(coarse_ticks)
         self._minute: dict[str, dict[str, int]] = {}
@@ -75,7 +87,7 @@ class History:
             self._bound_modelled([device.uuid for device in sample.devices if device.kind == "simulated"])
             if sample.host is not None:
                 devices[HOST_KEY] = host_values_of(sample.host)
-            if sample.ranks:
+            if sample.ranks and self._keeps_ranks:
                 devices.update(self._note_ranks(sample.ranks, sample.time_s))
             self._fine.append(Row(sample.seq, sample.time_s, sample.interval_s), devices)
             for uuid, values in devices.items():
@@ -111,9 +123,17 @@ class History:
     def take_over(self, other: "History") -> None:
         """Become what another history is, which is not to be used any more; for who goes back in time."""
         with self._lock, other._lock:
-            own = self._lock
+            own, generation = self._lock, self.generation + 1
             self.__dict__.update(other.__dict__)
-            self._lock = own
+            self._lock, self.generation = own, generation
+
+    def copy(self) -> "History":
+        """Return another history that remembers the same; what is kept for drawing is made anew."""
+        other = History()
+        with self._lock:
+            kept = {name: it for name, it in self.__dict__.items() if name not in ("_lock", "_views")}
+            other.__dict__.update(copy.deepcopy(kept))
+        return other
 
     def block(self) -> HistoryBlock:
         """Return everything that is remembered, to hand to whoever attaches late."""
@@ -127,10 +147,16 @@ class History:
                 self._node, self._clock, headers, fine_ticks, fine, coarse_ticks, coarse, ranks
             )
 
-    def samples(self) -> Iterator[Sample]:
-        """Yield the samples still kept tick by tick, oldest first, with the fields that the ring keeps."""
+    def samples(self, *, skipped: Callable[[Row], bool] | None = None) -> Iterator[Sample]:
+        """Yield the samples still kept tick by tick, oldest first, with the fields that the ring keeps.
+
+        Args:
+            skipped: Tells which ticks are not wanted; they are not made.
+        """
         with self._lock:
-            yield from samples_of(self._fine, self._headers, self._ranks, self._node, self._clock)
+            yield from samples_of(
+                self._fine, self._headers, self._ranks, self._node, self._clock, skipped=skipped
+            )
 
     def columns(self, uuid: str, field: Field, end_s: float, bucket_s: float, count: int) -> HistoryColumns:
         """Return `count` buckets of `bucket_s` seconds; the last bucket holds `end_s`.

@@ -2,7 +2,14 @@
 
 from .analysis import Analyzer, Annotator, Assessor
 from .assessment import Assessment, RiskLevel
-from .device import DeviceKind, DeviceSample, DeviceState, MemoryReading, ProcessReading
+from .device import (
+    SIMULATED_TRACE,
+    DeviceKind,
+    DeviceSample,
+    DeviceState,
+    MemoryReading,
+    ProcessReading,
+)
 from .finding import SEVERITIES, Evidence, Finding, Severity, make_finding_id, order_findings
 from .headroom import HeadroomEstimate
 from .host import HostSample
@@ -21,6 +28,7 @@ from .status import STATUS_SCHEMA, HookStatus, HubStatus, NodeStatus, WorkerStat
 
 __all__ = [
     "SEVERITIES",
+    "SIMULATED_TRACE",
     "STATUS_SCHEMA",
     "AllocatorReading",
     "Analyzer",

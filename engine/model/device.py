@@ -14,6 +14,9 @@ DeviceKind = Literal["gpu", "mig", "unified", "vgpu", "trace", "simulated", "cpu
 """A whole GPU, a MIG instance, a GPU that shares the host's memory, a virtual GPU, a recorded rank,
 a modelled card of `vramscope run --simulate`, the host where ranks train on its processors."""
 
+SIMULATED_TRACE = "simulated"
+"""Name of a recorded rank that one GPU played in a simulation; of one that was measured it is `recorded`."""
+
 
 class MemoryReading(msgspec.Struct, frozen=True, gc=False):
     """Memory of one device in bytes; minimum and maximum span one published tick."""
@@ -78,6 +81,11 @@ class DeviceSample(msgspec.Struct, frozen=True, gc=False):
     rank: RankCoordinates | None = None
     step: int | None = None
     """Training step (iteration) in progress, where the source knows it."""
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether its figures are of a modelled card, or of a simulation that was recorded: not measured."""
+        return self.kind == "simulated" or (self.kind == "trace" and self.name == SIMULATED_TRACE)
 
     @property
     def label(self) -> str:

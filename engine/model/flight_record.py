@@ -5,6 +5,9 @@ import msgspec
 from .rank import ModelStateReading, RankCoordinates
 from .segments import LiveStack, Segment
 
+OF_TEXT = "text"
+"""`FlightRecord.reason` where nothing was recorded and only a text tells of the error."""
+
 
 class FlightProcess(msgspec.Struct, frozen=True):
     """The training process that failed."""

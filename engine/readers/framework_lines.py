@@ -1,7 +1,8 @@
 """Lines of memory that training frameworks print: what each says, in its framework's own units and words.
 
-Megatron-LM's `report_memory`, Megatron-Bridge, torchtitan's metrics, DeepSpeed's `see_memory_usage`, nanotron
-and picotron. Lines may have colours and what a launcher puts before them.
+Megatron-LM's `report_memory`, Megatron-Bridge, torchtitan's metrics, DeepSpeed's `see_memory_usage` and
+timers, nanotron, picotron, onnxruntime's training and NeMo. Lines may have colours and what a launcher puts
+before them.
 """
 
 import re
@@ -12,7 +13,8 @@ from ..units import GIB, MIB
 from .series_record import MOST_BYTES, RecordError, show_cell
 
 _GB = 10**9
-_COLOUR = re.compile(r"\x1b\[[0-9;]{0,16}m")
+COLOUR = re.compile(r"\x1b\[[0-9;]{0,16}m")
+"""An escape sequence that colours what follows it."""
 _NUMBER = r"(\d[\d.]{0,40})"
 _MEGATRON = re.compile(r"\[Rank (\d{1,9})\] ?(.{0,200}?) ?memory \((MB|GB)\) \| (.{1,2000})")
 _MEGATRON_STEP = re.compile(r"after (\d{1,15}) iterations")
@@ -22,6 +24,23 @@ _DEEPSPEED = re.compile(
 )
 _NANOTRON = re.compile(rf"\bMemory usage: {_NUMBER}MiB\. Peak allocated:? {_NUMBER}MiB")
 _PICOTRON = re.compile(rf"\bStep:\s*(\d{{1,15}})\s.{{0,400}}?\bMemory usage:\s*{_NUMBER}GB")
+_DEEPSPEED_TIMER = re.compile(
+    rf"\bglobal_step=(\d{{1,15}}), .{{0,200}}?\bMemAllocated={_NUMBER}GB, MaxMemAllocated={_NUMBER}GB"
+)
+_DEEPSPEED_USAGE = re.compile(
+    rf"\bmem_allocated: {_NUMBER} GB \| max_mem_allocated: {_NUMBER} GB \| cache_allocated: {_NUMBER} GB"
+)
+_ONNXRUNTIME = re.compile(
+    rf"\[(\d{{1,9}})/\d{{1,9}}\] step (\d{{1,15}}) memory \(MiB\) \| .{{0,200}}?"
+    rf"\| allocated: {_NUMBER} \| .{{0,100}}?\| cached: {_NUMBER}(?: |$)"
+)
+_NEMO = re.compile(rf"\bon_train_batch_end rank: (\d{{1,9}}) mem: {_NUMBER} / {_NUMBER}")
+_OOMPTIMIZER = re.compile(rf"\[CUDA RAM CURRENT: {_NUMBER}MB\] \[CUDA RAM MAX: {_NUMBER}MB\]")
+_BEFORE_RELEASE = re.compile(
+    r"\brank:(\d{1,9}), (?:Before|After) memory release - Allocated: (\d{1,18}), Reserved: (\d{1,18})"
+)
+_HINTS = ("emory", "mem", "MA ", "MemAllocated", "CUDA RAM")
+"""Words of which every line of memory has one; to look for them is much quicker than for the lines."""
 _RANK = re.compile(r"\[(?:rank ?|Rank |default)(\d{1,9})\]|^\s*(\d{1,9}): ")
 
 
@@ -41,9 +60,9 @@ def parse_memory_line(line: str) -> MemoryLine | None:
     Raises:
         RecordError: It is one, and a figure in it is none.
     """
-    if "emory" not in line and "MA " not in line:
+    if not any(map(line.__contains__, _HINTS)):
         return None
-    text = _COLOUR.sub("", line)
+    text = COLOUR.sub("", line)
     for pattern, parse in _PARSERS:
         match = pattern.search(text)
         if match is not None:
@@ -73,22 +92,44 @@ def _parse_megatron(match: re.Match[str]) -> MemoryLine:
 
 def _parse_torchtitan(match: re.Match[str]) -> MemoryLine:
     """What it calls memory is the most that was reserved since its line before."""
-    return MemoryLine(_find_rank(match.string), int(match[1]), reserved_bytes=_size(match[2], GIB))
+    return MemoryLine(find_rank(match.string), int(match[1]), reserved_bytes=_size(match[2], GIB))
 
 
 def _parse_deepspeed(match: re.Match[str]) -> MemoryLine:
     return MemoryLine(
-        _find_rank(match.string), allocated_bytes=_size(match[1], GIB), reserved_bytes=_size(match[3], GIB)
+        find_rank(match.string), allocated_bytes=_size(match[1], GIB), reserved_bytes=_size(match[3], GIB)
     )
 
 
 def _parse_nanotron(match: re.Match[str]) -> MemoryLine:
-    return MemoryLine(_find_rank(match.string), allocated_bytes=_size(match[1], MIB))
+    return MemoryLine(find_rank(match.string), allocated_bytes=_size(match[1], MIB))
 
 
 def _parse_picotron(match: re.Match[str]) -> MemoryLine:
     """What it calls memory usage is reserved, in 10^9 bytes."""
-    return MemoryLine(_find_rank(match.string), int(match[1]), reserved_bytes=_size(match[2], _GB))
+    return MemoryLine(find_rank(match.string), int(match[1]), reserved_bytes=_size(match[2], _GB))
+
+
+def _parse_deepspeed_timer(match: re.Match[str]) -> MemoryLine:
+    return MemoryLine(find_rank(match.string), int(match[1]), allocated_bytes=_size(match[2], GIB))
+
+
+def _parse_onnxruntime(match: re.Match[str]) -> MemoryLine:
+    """What it calls cached is reserved (`torch.cuda.memory_cached`, an older name)."""
+    return MemoryLine(int(match[1]), int(match[2]), _size(match[3], MIB), _size(match[4], MIB))
+
+
+def _parse_nemo(match: re.Match[str]) -> MemoryLine:
+    """The second figure is the most that was reserved since the start, not what is."""
+    return MemoryLine(int(match[1]), allocated_bytes=_size(match[2], GIB))
+
+
+def _parse_oomptimizer(match: re.Match[str]) -> MemoryLine:
+    return MemoryLine(find_rank(match.string), allocated_bytes=_size(match[1], MIB))
+
+
+def _parse_release(match: re.Match[str]) -> MemoryLine:
+    return MemoryLine(int(match[1]), allocated_bytes=_size(match[2], 1), reserved_bytes=_size(match[3], 1))
 
 
 _PARSERS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], MemoryLine]], ...] = (
@@ -97,10 +138,16 @@ _PARSERS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], MemoryLine]], .
     (_DEEPSPEED, _parse_deepspeed),
     (_NANOTRON, _parse_nanotron),
     (_PICOTRON, _parse_picotron),
+    (_ONNXRUNTIME, _parse_onnxruntime),
+    (_DEEPSPEED_TIMER, _parse_deepspeed_timer),
+    (_DEEPSPEED_USAGE, _parse_deepspeed),
+    (_NEMO, _parse_nemo),
+    (_OOMPTIMIZER, _parse_oomptimizer),
+    (_BEFORE_RELEASE, _parse_release),
 )
 
 
-def _find_rank(text: str) -> int | None:
+def find_rank(text: str) -> int | None:
     """Return the rank that a launcher or the program puts before a line."""
     match = _RANK.search(text[:200])
     return None if match is None else int(match[1] or match[2])

@@ -7,12 +7,16 @@ a line with none above it is left out, for no time is better than a guess.
 import re
 from collections.abc import Iterator
 from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
 
+from .framework_facts import FrameworkFacts
 from .framework_lines import MemoryLine, parse_memory_line
 from .input_file import show_path
+from .log_ooms import LogOom, LogOoms
+from .oom_text import MARK, OomText
 from .series_devices import SeriesDevices
-from .series_record import LeftOut, RecordError, SeriesFormat, SeriesRecord
+from .series_record import LeftOut, RecordError, SeriesDevice, SeriesFormat, SeriesRecord
 from .text_lines import LineFile
 
 HEAD_LINES = 1 << 15
@@ -21,12 +25,11 @@ _DATE_WITHIN = 120
 """Characters at the beginning of a line in which a date is that of the line."""
 _DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)[ T](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,6}))?")
 _AMERICAN_DATE = re.compile(r"(\d\d)/(\d\d)/(\d{4}) (\d\d):(\d\d):(\d\d)")
-_OUT_OF_MEMORY = re.compile(r"\b(?:CUDA|HIP|XPU) out of memory\. Tried to allocate")
 _EXPECTED = "expected a line with a date above it, such as [2025-07-26 02:46:53]"
 
 
 def is_framework_log(lines: list[str]) -> bool:
-    """Tell whether any line is one of memory of a framework that is known, though perhaps a damaged one."""
+    """Tell whether any line is one of memory, though perhaps a damaged one, or an out-of-memory error."""
     return any(map(_is_of_memory, lines))
 
 
@@ -46,8 +49,9 @@ class FrameworkLog:
         self._devices = SeriesDevices()
         self._left_out = LeftOut()
         self._time_s: float | None = None
-        self._ooms = 0
-        self._first_oom = 0
+        self._facts = FrameworkFacts()
+        self._ooms = LogOoms()
+        self._oom_counts: dict[str, int] = {}
 
     @property
     def read_share(self) -> float:
@@ -57,17 +61,19 @@ class FrameworkLog:
     @property
     def notes(self) -> tuple[str, ...]:
         """Sentences about what the figures are and what was left out; complete after the last record."""
-        which = "1 out-of-memory error is" if self._ooms == 1 else f"{self._ooms:,} out-of-memory errors are"
         return (
             "times are those of the newest date at or above each line of memory, in local time",
-            *((f"{which} in the text, the first at line {self._first_oom}",) if self._ooms else ()),
+            *self._ooms.notes,
+            *self._facts.notes,
             *self._left_out.notes(),
         )
 
     def explain_absence(self) -> str:
         """Return one line that says why there is no record at all, and what was expected."""
         first = self._left_out.first or _EXPECTED
-        return f"{show_path(self._path)}: no line of memory in it can be used; {first}"
+        hint = f"; the error at line {self._ooms.first_line:,} is explained by: vramscope inspect FILE"
+        told = hint if self._ooms.count else ""
+        return f"{show_path(self._path)}: no line of memory in it can be used; {first}{told}"
 
     def close(self) -> None:
         """Stop before the end."""
@@ -79,19 +85,18 @@ class FrameworkLog:
         Raises:
             InputFileError: The file is damaged so that it cannot be read on.
         """
-        for first, lines in self._lines.blocks():
-            for number, line in enumerate(lines, first):
-                yield from self._parse(number, line)
-        if self._lines.unfinished is not None:
-            yield from self._parse(self._lines.unfinished_number, self._lines.unfinished)
+        for number, line in self._lines.numbered_lines():
+            yield from self._parse(number, line)
 
     def _parse(self, number: int, line: str) -> Iterator[SeriesRecord]:
-        time_s = _find_time(line)
-        self._time_s = self._time_s if time_s is None else time_s
-        if _OUT_OF_MEMORY.search(line) is not None:
-            self._ooms += 1
-            self._first_oom = self._first_oom or number
+        date = _find_date(line)
+        if date is not None and (time_s := _read_date(date)) is not None:
+            self._time_s = time_s
+        self._facts.observe(number, line)
         try:
+            met = self._ooms.observe(number, line)
+            if met is not None and (device := self._find_failed(met)) is not None:
+                yield self._convert_error(number, device, met.said)
             said = parse_memory_line(line)
             if said is not None:
                 yield self._convert(number, said)
@@ -99,40 +104,82 @@ class FrameworkLog:
             self._left_out.add(error.kind, f"line {number}", str(error))
 
     def _convert(self, number: int, said: MemoryLine) -> SeriesRecord:
-        if self._time_s is None:
-            raise RecordError("time", f"no time is known of it; {_EXPECTED}")
-        label = "log" if said.rank is None else f"rank {said.rank}"
+        time_s, facts, rank = self._require_time(), self._facts, said.rank
+        label = "log" if rank is None else f"rank {rank}"
+        device = self._devices.identify(None, rank, label, facts.names.get(rank))
+        told = (self._oom_counts.get(device.uuid), facts.ooms.get(rank))
         return SeriesRecord(
             number,
-            self._time_s,
-            self._devices.identify(None, said.rank, label, None),
+            time_s,
+            device,
             allocated_bytes=said.allocated_bytes,
             reserved_bytes=said.reserved_bytes,
             used_bytes=said.used_bytes,
+            total_bytes=facts.totals.get(rank),
             step=said.step,
+            retries=facts.retries.get(rank),
+            ooms=max((count for count in told if count is not None), default=None),
         )
+
+    def _find_failed(self, met: LogOom) -> SeriesDevice | None:
+        """Return the device of an error: its rank's, else the only one of the log, else one by number."""
+        if met.rank is not None:
+            return self._devices.identify(None, met.rank, f"rank {met.rank}", None)
+        if self._devices.only is not None:
+            return self._devices.only
+        number = met.said.device
+        if number is None:
+            return None
+        if self._devices:
+            return self._devices.identify_apart(number, f"GPU {number} (rank unknown)")
+        return self._devices.identify(None, number, f"GPU {number}", None)
+
+    def _convert_error(self, number: int, device: SeriesDevice, said: OomText) -> SeriesRecord:
+        time_s = self._require_time()
+        count = self._oom_counts[device.uuid] = self._oom_counts.get(device.uuid, 0) + 1
+        return SeriesRecord(
+            number,
+            time_s,
+            device,
+            allocated_bytes=said.allocated_bytes,
+            reserved_bytes=said.reserved_bytes,
+            used_bytes=said.used_bytes,
+            total_bytes=said.total_bytes,
+            free_bytes=said.free_bytes,
+            ooms=count,
+        )
+
+    def _require_time(self) -> float:
+        if self._time_s is None:
+            raise RecordError("time", f"no time is known of it; {_EXPECTED}")
+        return self._time_s
 
 
 def _is_of_memory(line: str) -> bool:
     try:
-        return parse_memory_line(line) is not None
+        return parse_memory_line(line) is not None or MARK.search(line) is not None
     except RecordError:
         return True
 
 
-def _find_time(line: str) -> float | None:
-    """Return the first date of a line in seconds since the epoch, taken as local time."""
+def _find_date(line: str) -> tuple[str | None, ...] | None:
+    """Return the first date of a line: year, month, day, hour, minute, second, and parts of a second."""
     head = line[:_DATE_WITHIN]
     match = _DATE.search(head)
     if match is not None:
-        year, month, day, hour, minute, second = (int(text) for text in match.groups()[:6])
-        micros = int((match[7] or "0").ljust(6, "0"))
-    else:
-        match = _AMERICAN_DATE.search(head)
-        if match is None:
-            return None
-        month, day, year, hour, minute, second = (int(text) for text in match.groups())
-        micros = 0
+        return match.groups()
+    match = _AMERICAN_DATE.search(head)
+    return None if match is None else (match[3], match[1], match[2], *match.groups()[3:], None)
+
+
+@lru_cache(maxsize=64)
+def _read_date(date: tuple[str | None, ...]) -> float | None:
+    """Return a date in seconds since the epoch, taken as local time; None where there is no such day.
+
+    Many lines of a log have one date.
+    """
+    year, month, day, hour, minute, second = (int(text or 0) for text in date[:6])
+    micros = int((date[6] or "0").ljust(6, "0"))
     try:
         return datetime(year, month, day, hour, minute, second, micros).timestamp()
     except (ValueError, OverflowError):

@@ -8,6 +8,16 @@ from ..model import RankCoordinates
 
 NAME_EXAMPLE = "memory_trace_rank0_wd8_tp2_pp4_l40_bs1.json"
 _KEYS = "wd|tp|pp|dp|ep|expNum|exp|l|mbs|nmbs|gbs|bs|ts"
+_LAYOUT = {
+    "wd": ("wd",),
+    "tp": ("tp",),
+    "pp": ("pp",),
+    "dp": ("dp",),
+    "ep": ("ep", "exp"),
+    "experts": ("expNum",),
+    "layers": ("l",),
+    "micro-batch": ("mbs", "bs"),
+}
 _NAME = re.compile(rf"memory_trace_rank([0-9]{{1,9}})((?:_(?:{_KEYS})(?:[0-9]{{1,9}}|None))*)\.json")
 _TOKEN = re.compile(rf"_({_KEYS})([0-9]+|None)(?=_|$)")
 
@@ -28,6 +38,20 @@ class TraceName(msgspec.Struct, frozen=True):
     def run(self) -> tuple[tuple[str, int], ...]:
         """The numbers that all ranks of one run share, sorted by key."""
         return tuple(sorted((key, value) for key, value in self.numbers if key != "ts"))
+
+    @property
+    def is_simulated(self) -> bool | None:
+        """Whether one GPU played the rank, as the tracker of the simulation names its files; None if untold.
+
+        It writes the expert degree as `exp`; a real run writes `ep`, or nothing where it is 1.
+        """
+        return self.number("exp", "dp") is not None if self.numbers else None
+
+    @property
+    def layout(self) -> dict[str, int]:
+        """What a real run and its simulation must have in common, under one name for each."""
+        found = {key: self.number(*keys) for key, keys in _LAYOUT.items()}
+        return {key: value for key, value in found.items() if value is not None}
 
     @property
     def coordinates(self) -> RankCoordinates:

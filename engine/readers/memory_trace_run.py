@@ -1,7 +1,8 @@
 """Reader of one run's memory traces: a folder with one file per rank, or one file alone."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
@@ -32,6 +33,34 @@ class MemoryTraceRun(msgspec.Struct, frozen=True):
         return max((rank.times_s[-1] for rank in self.ranks if rank.times_s), default=0.0)
 
 
+class TraceFiles(msgspec.Struct, frozen=True):
+    """The files of one run, in order of rank."""
+
+    path: Path
+    paths: tuple[Path, ...]
+    notes: tuple[str, ...] = ()
+    """Sentences about files that were left out."""
+
+
+class RecordedRank(Protocol):
+    """What notes of a run are made from."""
+
+    @property
+    def name(self) -> TraceName:
+        """What the name of its file says."""
+        ...
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences about this rank."""
+        ...
+
+    @property
+    def is_device_foreign(self) -> bool:
+        """Whether device used cannot be that of the rank's own device."""
+        ...
+
+
 class _Candidate(msgspec.Struct, frozen=True):
     path: Path
     name: TraceName
@@ -44,15 +73,24 @@ def read_memory_trace_run(path: Path) -> MemoryTraceRun:
     Raises:
         InputFileError: There is no trace, a file is malformed, or the files are of different runs.
     """
+    files = find_trace_files(path)
+    ranks = tuple(map(read_memory_trace, files.paths))
+    return MemoryTraceRun(path, ranks, (*files.notes, *note_ranks(ranks)))
+
+
+def find_trace_files(path: Path) -> TraceFiles:
+    """Return the files of a run from its folder, or from the file of one rank.
+
+    Raises:
+        InputFileError: There is no trace, or the files are of different runs.
+    """
     if not path.is_dir():
         _check_presence(path)
-        trace = read_memory_trace(path)
-        return MemoryTraceRun(path, (trace,), tuple(_note_ranks((trace,))))
+        return TraceFiles(path, (path,))
     candidates, notes = _find_candidates(path)
     _check_one_run(path, candidates)
     newest, older = _choose_newest(candidates)
-    ranks = tuple(read_memory_trace(newest[rank].path) for rank in sorted(newest))
-    return MemoryTraceRun(path, ranks, (*notes, *older, *_note_ranks(ranks)))
+    return TraceFiles(path, tuple(newest[rank].path for rank in sorted(newest)), (*notes, *older))
 
 
 def _check_presence(path: Path) -> None:
@@ -118,7 +156,8 @@ def _choose_newest(candidates: list[_Candidate]) -> tuple[dict[int, _Candidate],
     return newest, notes
 
 
-def _note_ranks(ranks: tuple[MemoryTrace, ...]) -> Iterable[str]:
+def note_ranks(ranks: Sequence[RecordedRank]) -> Iterable[str]:
+    """Yield sentences about ranks that are absent, and figures that are not what they seem."""
     world_size = ranks[0].name.number("wd")
     if world_size is not None and len(ranks) < world_size:
         yield f"{len(ranks):,} of {world_size:,} ranks are recorded here"

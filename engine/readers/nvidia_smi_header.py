@@ -32,7 +32,7 @@ NAMES = {
 }
 """What the columns are called by nvidia-smi (`nvidia-smi --help-query-gpu`), and by us."""
 _COLUMN = re.compile(r"([a-z][a-z0-9_.]*)(?:\s*\[([A-Za-z%]*)\])?")
-_FIGURE = re.compile(r"\d+(?:\s*MiB)?")
+_FIGURE = re.compile(r"([0-9]{1,18})(?:\s*MiB)?")
 _MOST_BARE_INDEX = 1023
 
 
@@ -94,7 +94,7 @@ def guess_log_header(line: str) -> LogHeader | None:
 
 def _are_memory(cells: list[str]) -> bool:
     """Tell a used and a total: figures with or without MiB, used the lesser; or words for none."""
-    figures = [int(cell.split()[0]) for cell in cells if _FIGURE.fullmatch(cell)]
+    figures = [int(found[1]) for found in map(_FIGURE.fullmatch, cells) if found]
     if len(figures) == 2:
         return figures[0] <= figures[1]
     return all(_FIGURE.fullmatch(cell) or judge_cell(cell) is not None for cell in cells)

@@ -196,8 +196,16 @@ class SeriesFile:
 
     def _parse_unfinished(self, number: int, line: str) -> Iterator[SeriesRecord]:
         """Yield the record of a last line without a line end, unless its writer was cut off within it."""
-        before = "" if parse_series_header(self._line_before) else self._line_before
+        before = "" if _names_columns(self._line_before) else self._line_before
         if is_cut_off(line, before, self._header.separator, self._header.width):
             self._left_out.add("cut", f"line {number}", CUT_OFF)
             return
         yield from self._parse_run(iter([(number, line)]))
+
+
+def _names_columns(line: str) -> bool:
+    """Tell whether a line is a header, be it one that can be read or not."""
+    try:
+        return parse_series_header(line) is not None
+    except RecordError:
+        return True

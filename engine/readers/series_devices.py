@@ -15,6 +15,14 @@ class SeriesDevices:
         self._by_key: dict[str, SeriesDevice] = {}
         self._taken: set[int] = set()
 
+    def __bool__(self) -> bool:
+        return bool(self._by_key)
+
+    @property
+    def only(self) -> SeriesDevice | None:
+        """The device where there is one and no other, else None."""
+        return next(iter(self._by_key.values())) if len(self._by_key) == 1 else None
+
     def find(self, cell: str) -> SeriesDevice:
         """Return the device that a cell names.
 
@@ -39,9 +47,16 @@ class SeriesDevices:
             )
         return known
 
+    def identify_apart(self, number: int, label: str) -> SeriesDevice:
+        """Return a device of whose number there may be another one: nothing tells whether it is the same."""
+        if label not in self._by_key:
+            self._check_room(label)
+            self._by_key[label] = SeriesDevice(f"name-{label}", number, label, name=label)
+        return self._by_key[label]
+
     def describe_names(self) -> tuple[str, ...]:
         """Return a sentence with the indexes of devices that the input knows by name."""
-        named = [device for device in self._by_key.values() if device.label != str(device.index)]
+        named = [it for it in self._by_key.values() if it.label not in (str(it.index), it.name)]
         named = [device for device in named if not _NUMBERED.fullmatch(device.label)]
         if not named:
             return ()
@@ -52,11 +67,7 @@ class SeriesDevices:
     def _add(
         self, key: str, label: str, *, is_number: bool, index: int | None = None, name: str | None = None
     ) -> SeriesDevice:
-        if len(self._by_key) >= MOST_DEVICES:
-            raise RecordError(
-                "devices",
-                f"device {show_cell(label)} is one too many, expected at most {MOST_DEVICES:,} devices",
-            )
+        self._check_room(label)
         number = int(key) if is_number else self._next_index() if index is None else index
         if is_number and number in self._taken:
             raise RecordError(
@@ -69,6 +80,13 @@ class SeriesDevices:
         self._by_key[key] = device
         self._taken.add(number)
         return device
+
+    def _check_room(self, label: str) -> None:
+        if len(self._by_key) >= MOST_DEVICES:
+            raise RecordError(
+                "devices",
+                f"device {show_cell(label)} is one too many, expected at most {MOST_DEVICES:,} devices",
+            )
 
     def _next_index(self) -> int:
         return next(number for number in range(MOST_DEVICES + 1) if number not in self._taken)

@@ -8,22 +8,33 @@ from ..errors import InputFileError
 from ..units import TIB
 from .framework_log import HEAD_LINES, is_framework_log
 from .input_file import open_input_file, show_path
+from .internlm_log import BEGIN
 from .nvidia_smi_header import guess_log_header, parse_log_header
 from .series_cells import is_skipped
 from .series_header import parse_series_header
 from .series_record import RecordError, SeriesFormat, show_cell
 from .status_lines import find_status_schema
+from .stormlog_telemetry import is_stormlog_telemetry
 from .text_lines import LineFile
 
 ACCEPTED = (
     "expected a series CSV (time_s,device,allocated_bytes,...), a log of nvidia-smi "
     "--query-gpu=timestamp,index,memory.used,memory.total --format=csv, a memory trace or the folder of a "
-    "run, a recording (*.vscope), what vramscope --json printed, exported snapshots (JSON), or a log of "
-    "Megatron, torchtitan, DeepSpeed, nanotron or picotron with lines of memory"
+    "run, a recording (*.vscope), what vramscope --json printed, exported snapshots (JSON), a memory "
+    "snapshot, profiler trace or memory timeline of PyTorch, InternLM's memory.log, a report of Tiny-Torch, "
+    "telemetry of stormlog, or a log of Megatron, torchtitan, DeepSpeed, nanotron, picotron or onnxruntime "
+    "with lines of memory"
 )
 _FIRST_KEY = re.compile(r'\s*\{\s*"([^"]{0,64})"')
 _DATABASE = b"SQLite format 3\0"
 _SIZE_LIMIT_BYTES = 64 * TIB
+_PICKLE_MARKS = tuple(bytes((0x80, protocol)) for protocol in range(2, 6))
+_HEADER_LINES = 32
+"""Lines at the beginning of which one must be the header of a table."""
+_REPORT = re.compile(r'\s*\{\s*"(?:timestamp"|schema"\s*:\s*"vramscope\.(?:profile|oom|leak|fragment)/\d)')
+_DEVICES = re.compile(r'"(?:devices|node_details)"\s*:\s*\{')
+_EVENTS = re.compile(r'"traceEvents"\s*:\s*\[')
+_LISTS = re.compile(r"\s*\[\s*\[\s*[-\d\]]")
 _BINARY = ("\ufffd", "\0")
 """What the first character of a pickle becomes, read as text; and what no text has."""
 
@@ -40,14 +51,16 @@ def recognize_series(path: Path) -> SeriesFormat:
         return "recording"
     file = LineFile(path)
     try:
-        lines, head = file.head_lines(), file.head_lines(HEAD_LINES)
+        head, lines = file.head, file.head_lines(HEAD_LINES)
     finally:
         file.close()
+    if head.startswith(_PICKLE_MARKS):
+        return "memory snapshot"
     first = next(((number, line) for number, line in enumerate(lines, 1) if not is_skipped(line)), None)
     if first is None:
         raise InputFileError(f"{show_path(path)}: no line of data in it; its writer may not have finished")
-    kind = _recognize_json("\n".join(lines)) or _recognize_lines(lines)
-    if kind is None and is_framework_log(head):
+    kind = _recognize_json("\n".join(lines)) or _recognize_lines(lines[:_HEADER_LINES])
+    if kind is None and is_framework_log(lines):
         kind = "framework log"
     if kind is None:
         raise InputFileError(f"{show_path(path)}: {_describe_stranger(*first)}; {ACCEPTED}")
@@ -67,16 +80,28 @@ def is_database(path: Path) -> bool:
 def _recognize_json(text: str) -> SeriesFormat | None:
     if find_status_schema(text) is not None:
         return "status stream"
+    if is_stormlog_telemetry(text):
+        return "stormlog telemetry"
     key = _FIRST_KEY.match(text)
     if key is None:
-        return None
-    if key[1].isdecimal():
+        return "memory timeline" if _LISTS.match(text) else None
+    return _recognize_object(key[1], text)
+
+
+def _recognize_object(first_key: str, text: str) -> SeriesFormat | None:
+    if first_key.isdecimal():
         return "memory trace"
-    return "snapshot export" if key[1] in ("metadata", "snapshots") else None
+    if first_key in ("metadata", "snapshots"):
+        return "snapshot export"
+    if _REPORT.match(text) and _DEVICES.search(text):
+        return "memory report"
+    return "profiler trace" if _EVENTS.search(text) else None
 
 
 def _recognize_lines(lines: list[str]) -> SeriesFormat | None:
     for line in lines:
+        if line.strip() == BEGIN:
+            return "InternLM log"
         if _is_of(line, parse_series_header):
             return "series CSV"
         if _is_of(line, parse_log_header) or _is_of(line, guess_log_header):

@@ -6,7 +6,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from ..model import DeviceState
+from ..model import DeviceKind, DeviceState, RankCoordinates
 from .input_file import show_path
 
 SeriesFormat = Literal[
@@ -17,6 +17,12 @@ SeriesFormat = Literal[
     "status stream",
     "recording",
     "framework log",
+    "memory snapshot",
+    "memory timeline",
+    "profiler trace",
+    "InternLM log",
+    "memory report",
+    "stormlog telemetry",
 ]
 MOST_DEVICES = 4096
 """A column that names more is no column of devices."""
@@ -39,6 +45,8 @@ class SeriesDevice(msgspec.Struct, frozen=True):
     """As the input writes it: `0`, `cuda:1`, `node3/gpu2`."""
     is_uuid_real: bool = False
     name: str | None = None
+    kind: DeviceKind = "gpu"
+    """`simulated` where its figures were computed and not measured."""
 
 
 class SeriesRecord(msgspec.Struct, frozen=True, gc=False):
@@ -59,6 +67,16 @@ class SeriesRecord(msgspec.Struct, frozen=True, gc=False):
     power_w: float | None = None
     state: DeviceState = "ok"
     reason: str | None = None
+    allocated_max_bytes: int | None = None
+    """Most that was allocated since the record before; None where only the moment is known."""
+    used_max_bytes: int | None = None
+    """Most that was used since the record before; None where only the moment is known."""
+    active_bytes: int | None = None
+    retries: int | None = None
+    """Times so far that the device refused a segment and the cache was flushed."""
+    ooms: int | None = None
+    """Out-of-memory errors so far."""
+    rank: RankCoordinates | None = None
 
 
 class SeriesReader(Protocol):

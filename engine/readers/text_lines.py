@@ -1,32 +1,20 @@
 """Lines of a text file of any size: plain or gzip, any usual Unicode, in blocks of bounded size."""
 
 import codecs
-import gzip
-import zlib
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
-from typing import Protocol
 
 from ..errors import InputFileError
-from ..units import TIB
-from .input_file import lower_first, open_input_file, show_path
+from .input_file import show_path
+from .packed_file import PackedFile
 
-BLOCK_BYTES = 1 << 18
-"""Read at a time: what is held is a few of these, however long the file."""
 LONGEST_LINE = 1 << 16
 """Characters; a longer line is no record, and a file without line ends would otherwise be held whole."""
-_SIZE_LIMIT_BYTES = 64 * TIB
-_GZIP_MARK = b"\x1f\x8b"
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-
-
-class _Readable(Protocol):
-    def read(self, size: int, /) -> bytes: ...
 
 
 class LineFile:
@@ -47,28 +35,28 @@ class LineFile:
         """The last line where it has no line end; known once all blocks were read."""
         self.unfinished_number = 0
         """Number of that line, counted from 1."""
-        self.is_cut = False
-        """Whether compressed data end in the middle, as when their writer was killed."""
-        self._stack = ExitStack()
-        self._raw, self._size_bytes = self._stack.enter_context(open_input_file(path, _SIZE_LIMIT_BYTES))
-        mark = self._raw.read(2)
-        self._raw.seek(0)
-        self._file: _Readable = self._raw
-        if mark == _GZIP_MARK:
-            self._file = self._stack.enter_context(gzip.GzipFile(fileobj=self._raw))
-        self._head = self._read()
+        self._file = PackedFile(path)
+        self._head = self._file.read()
         self._decoder = self._choose_decoder()
+
+    @property
+    def head(self) -> bytes:
+        """The first bytes, unpacked, until lines are read."""
+        return self._head
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether compressed data end in the middle, as when their writer was killed."""
+        return self._file.is_cut
 
     @property
     def read_share(self) -> float:
         """Share of the file that was read so far, from 0 to 1."""
-        if self._raw.closed or not self._size_bytes:
-            return 1.0
-        return min(1.0, self._raw.tell() / self._size_bytes)
+        return self._file.read_share
 
     def close(self) -> None:
         """Close the file; reading to the end does so too."""
-        self._stack.close()
+        self._file.close()
 
     def head_lines(self, count: int = 32) -> list[str]:
         """Return the first lines, without reading on; what follows them is not lost."""
@@ -83,7 +71,7 @@ class LineFile:
         """
         number, rest = 1, ""
         try:
-            while data := self._head or self._read():
+            while data := self._head or self._file.read():
                 self._head = b""
                 lines = (rest + self._decoder.decode(data)).replace("\r\n", "\n").split("\n")
                 rest = lines.pop()
@@ -96,21 +84,16 @@ class LineFile:
         if rest.strip():
             self.unfinished, self.unfinished_number = rest, number
 
-    def _read(self) -> bytes:
-        try:
-            return self._file.read(BLOCK_BYTES)
-        except EOFError:
-            self.is_cut = True
-            return b""
-        except zlib.error as error:
-            raise self._explain_damage(error) from error
-        except OSError as error:
-            raise self._explain_damage(error) from error
+    def numbered_lines(self) -> Iterator[tuple[int, str]]:
+        """Yield every line with its number, counted from 1; the last one also where it has no line end.
 
-    def _explain_damage(self, error: Exception) -> InputFileError:
-        self.close()
-        reason = lower_first(str(error))
-        return InputFileError(f"{show_path(self.path)}: cannot be read on: {reason}; the file is damaged")
+        Raises:
+            InputFileError: A line is too long to be a record, or the compression is damaged.
+        """
+        for first, lines in self.blocks():
+            yield from enumerate(lines, first)
+        if self.unfinished is not None:
+            yield self.unfinished_number, self.unfinished
 
     def _choose_decoder(self) -> codecs.IncrementalDecoder:
         self._decoder_name = "utf-8"

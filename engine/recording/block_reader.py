@@ -28,7 +28,8 @@ class DamageCount:
     @property
     def total(self) -> Damage:
         """What was left out so far."""
-        return Damage(len(self._blocks), sum(self._blocks.values()), len(self._rows), self._is_tail_lost)
+        blocks = {number for _, number in self._blocks}
+        return Damage(len(blocks), sum(self._blocks.values()), len(self._rows), self._is_tail_lost)
 
     def add_block(self, part: str, number: int, samples: int) -> None:
         """Count a block of which a part cannot be read, with the samples that are missing."""

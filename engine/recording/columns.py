@@ -23,7 +23,9 @@ _ARRAY_16, _ARRAY_32 = 0xDC, 0xDD
 """First bytes of longer lists in MessagePack; of up to 15 values it is 0x90 and their number."""
 _LEAST_INT, _MOST_INT = -(1 << 63), (1 << 64) - 1
 """Integers that MessagePack can hold."""
-_POWERS = (1, 10, 100, 1000, 1_000_000)
+_POWERS = (1, 10, 100, 1000, 1_000_000, 1 << 22)
+"""Floats that are whole numbers of one over one of these are kept as integers; a file has its place here. The
+last is for times since 1970: between 2004 and 2038 every double is a whole number of 2^-22 s."""
 _EXACT = 1 << 53
 _FEW_SHARE = 8
 _CODES = {code for _, code in _WIDTHS}

@@ -55,6 +55,8 @@ class ContentWriter:
             self._put("writer", os.getpid())
             self._layout = self._find_layout()
             self._tick = self._find_last_tick()
+            self.continued_s = self._find_last_time()
+            """Time of the newest sample that was there before; None where there was none."""
             self._resume()
         except DAMAGES as error:
             raise InputFileError(
@@ -125,6 +127,12 @@ class ContentWriter:
         (rows,) = self._run("SELECT coalesce(max(tick), 0) FROM ticks").fetchone()
         (blocks,) = self._run("SELECT coalesce(max(last_tick), 0) FROM blocks").fetchone()
         return max(int(rows), int(blocks))
+
+    def _find_last_time(self) -> float | None:
+        rows = self._run("SELECT max(time_s) FROM ticks").fetchone()
+        blocks = self._run("SELECT max(end_s) FROM blocks INDEXED BY blocks_by_time").fetchone()
+        known = [float(time_s) for (time_s,) in (rows, blocks) if time_s is not None]
+        return max(known, default=None)
 
     def _resume(self) -> None:
         """Take over the rows that a killed writer left."""

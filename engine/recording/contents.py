@@ -128,8 +128,9 @@ class Damage(msgspec.Struct, frozen=True):
     @property
     def sentence(self) -> str | None:
         """What is missing, in one sentence; None where nothing is."""
-        parts = [f"{self.blocks:,} damaged blocks with {self.samples:,} samples"] if self.blocks else []
-        parts += [f"{self.rows:,} damaged rows"] if self.rows else []
+        blocks, rows = _count(self.blocks, "damaged block"), _count(self.rows, "damaged row")
+        parts = [f"{blocks} with {_count(self.samples, 'sample')}"] if self.blocks else []
+        parts += [rows] if self.rows else []
         parts += ["the newest seconds, whose file (-wal) cannot be opened"] if self.tail_lost else []
         return f"left out: {', '.join(parts)}" if parts else None
 
@@ -146,3 +147,7 @@ def describe_device(number: int, node: str, device: DeviceSample) -> RecordedDev
         device.name,
         device.memory.total_bytes,
     )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

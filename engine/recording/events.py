@@ -67,11 +67,29 @@ class EventFinder:
             why = "" if device.reason is None else f": {device.reason}"
             text = f"device {device.label} is {device.state}{why}"
             yield RecordingEvent("device_state", sample.time_s, sample.node, text, device_uuid=device.uuid)
+        ooms, ooms_before = _count_ooms(device), 0 if before is None else _count_ooms(before)
+        if ooms > ooms_before and not sample.ranks:
+            text = f"device {device.label} ran out of memory"
+            count = ooms - ooms_before
+            yield RecordingEvent(
+                "oom",
+                sample.time_s,
+                sample.node,
+                text,
+                device_uuid=device.uuid,
+                step=device.step,
+                count=count,
+            )
         if device.step is not None and before is not None and device.step != before.step and not sample.ranks:
             text = f"device {device.label} is at step {device.step}"
             yield RecordingEvent(
                 "step", sample.time_s, sample.node, text, device_uuid=device.uuid, step=device.step
             )
+
+
+def _count_ooms(device: DeviceSample) -> int:
+    """Return the errors that an imported file tells of a device; processes that report tell their own."""
+    return 0 if device.allocator is None else device.allocator.ooms or 0
 
 
 def _key(rank: RankSample) -> _RankKey:

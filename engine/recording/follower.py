@@ -1,100 +1,17 @@
 """Where a recording gets its samples from: the agent of this node, or this process itself."""
 
+import math
 import time
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING
 
-from ..clock import Clock, SystemClock
 from ..errors import SourceUnavailableError
-from ..model import Assessment, Finding, Sample
+from ..model import Sample
 from ..paths import locate_runtime_folder
+from .heard import Heard, Words
 
-SILENT_S = 2.0
-"""An agent that has not spoken for so long is looked for."""
-
-
-class Words(NamedTuple):
-    """What analyzers said after the newest sample."""
-
-    findings: tuple[Finding, ...] = ()
-    assessments: tuple[Assessment, ...] | None = None
-    """All that stand; None where none has changed."""
-
-
-Heard = Sample | Words
-
-
-class Follower(Protocol):
-    """Yields samples in full and what is said of them, in order."""
-
-    def hear(self, timeout_s: float) -> list[Heard]:
-        """Return what came since, waiting at most so long for it."""
-        ...
-
-    def close(self) -> None:
-        """End."""
-        ...
-
-
-class HubFollower:
-    """Follows the agent that serves a runtime folder; it stays as long as it is followed.
-
-    Args:
-        folder: The runtime folder.
-        clock: Injected in tests.
-    """
-
-    def __init__(self, folder: Path, *, clock: Clock | None = None) -> None:
-        from ..bus.stream import HubStream  # loads ZeroMQ, which a node without an agent does without
-
-        self._folder = folder
-        self._clock = clock or SystemClock()
-        self._began_s = self._clock.monotonic_s()
-        self._stream = HubStream(folder, is_viewer=True, clock=clock)
-        self._seen: tuple[int, float] | None = None
-        self.has_answered = False
-
-    @property
-    def lost(self) -> str | None:
-        """Why nothing comes any more; None while something may."""
-        from ..bus.lock import is_hub_alive
-
-        heard_s = self._began_s if self._stream.heard_s is None else self._stream.heard_s
-        if self._clock.monotonic_s() - heard_s < SILENT_S:
-            return None
-        if not is_hub_alive(self._folder):
-            return "the agent ended"
-        return None if self.has_answered else self._stream.refused or "the agent does not answer"
-
-    def hear(self, timeout_s: float) -> list[Heard]:
-        """Return what came since, waiting at most so long for it."""
-        from ..bus.stream import Assessed, Joined
-
-        heard: list[Heard] = []
-        for event in self._stream.events(timeout_s):
-            if isinstance(event, Joined):
-                welcome = event.welcome
-                heard += [] if welcome.sample is None else self._take(welcome.sample)
-                heard.append(Words(welcome.findings, welcome.assessments))
-            elif isinstance(event, Sample):
-                heard += self._take(event)
-            elif isinstance(event, Finding):
-                heard.append(Words((event,)))
-            elif isinstance(event, Assessed):
-                heard.append(Words((), event.assessments))
-        return heard
-
-    def close(self) -> None:
-        """Disconnect."""
-        self._stream.close()
-
-    def _take(self, sample: Sample) -> list[Heard]:
-        """Return a sample, unless it came before: an agent that is asked twice tells its newest again."""
-        key = (sample.seq, sample.time_s)
-        if key == self._seen:
-            return []
-        self._seen, self.has_answered = key, True
-        return [sample]
+if TYPE_CHECKING:
+    from .hub_follower import HubFollower
 
 
 class LocalFollower:
@@ -156,10 +73,21 @@ class NodeFollower:
         interval_s: Seconds from one sample to the next, where this process samples.
         memory_interval_s: Seconds between two readings of device memory, where this process samples.
         folder: Runtime folder of the agent; this user's own by default.
+        since_s: Where an agent runs from the start, what it remembers from after this time is told first.
     """
 
-    def __init__(self, *, interval_s: float, memory_interval_s: float, folder: Path | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        interval_s: float,
+        memory_interval_s: float,
+        folder: Path | None = None,
+        since_s: float = math.inf,
+    ) -> None:
         self._folder = folder or locate_runtime_folder()
+        self._since_s = since_s
+        self.remembered = self.missed = 0
+        """Samples that were told as an agent remembers them, and those that never arrived."""
         self._interval_s, self._memory_interval_s = interval_s, memory_interval_s
         self.sentences: list[str] = []
         """What changed about the source, for stderr."""
@@ -181,6 +109,7 @@ class NodeFollower:
         """Return what came since, waiting at most so long for it."""
         if self._hub is not None:
             heard = self._hub.hear(timeout_s)
+            self._count()
             lost = None if heard else self._hub.lost
             if lost is not None:
                 self.sentences.append(f"{lost}; sampling in this process until one answers")
@@ -205,11 +134,17 @@ class NodeFollower:
             if self._local is not None:
                 self.sentences.append("an agent runs; following it from here on")
             self._leave()
-            self._hub = HubFollower(self._folder)
+            self._open_hub()
         elif self._local is None:
             self._open_local()
 
+    def _open_hub(self) -> None:
+        from .hub_follower import HubFollower  # loads ZeroMQ, which a node without an agent does without
+
+        self._hub = HubFollower(self._folder, since_s=self._since_s)
+
     def _open_local(self) -> None:
+        self._since_s = math.inf  # what an agent remembers from then on is recorded already
         self._local = LocalFollower(interval_s=self._interval_s, memory_interval_s=self._memory_interval_s)
         self.sentences += self._local.notes
 
@@ -221,6 +156,22 @@ class NodeFollower:
             self.has_held_calls = self.has_held_calls or self._local.has_held_calls
         self._hub = self._local = None
 
+    def _count(self) -> None:
+        """Take over what the follower of the agent counts and says."""
+        if self._hub is not None:
+            self.remembered += self._hub.remembered
+            self.missed += self._hub.missed
+            self.sentences += self._hub.sentences
+            self._hub.remembered = self._hub.missed = 0
+            self._hub.sentences.clear()
+
     def _note_devices(self, heard: list[Heard]) -> None:
-        if not self.has_devices:
-            self.has_devices = any(isinstance(it, Sample) and (it.devices or it.ranks) for it in heard)
+        if self.has_devices:
+            return
+        samples = [it for it in heard if isinstance(it, Sample)]
+        self.has_devices = any(it.devices or it.ranks for it in samples)
+        if self._hub is not None and samples:
+            from .hub_follower import REMEMBERED_NOTE
+
+            why = (note for note in samples[-1].notes if note != REMEMBERED_NOTE)
+            self.failures = [SourceUnavailableError(note) for note in why]

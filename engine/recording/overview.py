@@ -51,15 +51,15 @@ def merge_figures(old: Figures | None, new: Figures) -> Figures:
     """Return the figures of both."""
     if old is None:
         return new
-    lows = [low for low in (old[1], new[1]) if low is not None]
-    highs = [high for high in (old[2], new[2]) if high is not None]
-    most = [each for each in (old[3], new[3]) if each is not None]
-    return (
-        old[0] + new[0],
-        min(lows, default=None),
-        max(highs, default=None),
-        max(most, default=None),
-    )
+    count, low, high, most = old
+    more, new_low, new_high, new_most = new
+    if new_low is not None and (low is None or new_low < low):
+        low = new_low
+    if new_high is not None and (high is None or new_high > high):
+        high = new_high
+    if new_most is not None and (most is None or new_most > most):
+        most = new_most
+    return count + more, low, high, most
 
 
 def pack_minute(minute: Minute) -> bytes:

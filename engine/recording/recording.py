@@ -128,9 +128,8 @@ class Recording:
         Raises:
             InputFileError: The file is damaged so that what follows cannot be found.
         """
-        ids = self._node_ids
-        chosen = list(ids.values()) if node is None else [ids[node]] if node in ids else []
-        walks = [self._samples.walk(number, *_span_of(start_s, end_s)) for number in chosen]
+        span_s = _span_of(start_s, end_s)
+        walks = [self._samples.walk(number, *span_s) for number in self._choose_nodes(node)]
         return (it.sample for it in heapq.merge(*walks, key=attrgetter("tick")))
 
     def sample_at(self, time_s: float, *, node: str | None = None) -> Sample | None:
@@ -147,21 +146,24 @@ class Recording:
         name = next(iter(ids), None) if node is None else node
         return self._samples.find(ids[name], time_s) if name in ids else None
 
-    def overview(self, start_s: float | None = None, end_s: float | None = None) -> list[OverviewMinute]:
+    def overview(
+        self, start_s: float | None = None, end_s: float | None = None, *, node: str | None = None
+    ) -> list[OverviewMinute]:
         """Return least and most of every device in every minute, in order of time; no block is read.
 
         Args:
             start_s: Only minutes that hold this time, or later ones.
             end_s: Only minutes that hold this time, or earlier ones.
+            node: Only those of this node.
 
         Raises:
             InputFileError: The file is damaged so that they cannot be found.
         """
         low, high = map(minute_of, _span_of(start_s, end_s))
         devices = {device.id: device for device in self.devices}
-        names = {number: name for name, number in self._node_ids.items()}
-        minutes = self._read_minutes(low, high)
-        for key, minute in self._fold_rows(devices).items():
+        names = {number: name for name, number in self._node_ids.items() if node in (None, name)}
+        minutes = self._read_minutes(low, high, names)
+        for key, minute in self._fold_rows(devices, names.values()).items():
             if low <= key[0] <= high:
                 minutes[key] = merge_minutes(minutes.get(key, {}), minute)
         return [
@@ -180,18 +182,21 @@ class Recording:
         query = "SELECT id, finding FROM findings ORDER BY opened_s LIMIT ?"
         return tuple(self._rows.structs("findings", Finding, query, MOST_FINDINGS))
 
-    def told(self, start_s: float | None = None, end_s: float | None = None) -> Iterator[Told]:
+    def told(
+        self, start_s: float | None = None, end_s: float | None = None, *, node: str | None = None
+    ) -> Iterator[Told]:
         """Yield what analyzers said, as they said it, node by node.
 
         Args:
             start_s: Only what was said at this time or later.
             end_s: Only what was said at this time or earlier.
+            node: Only what was said of this node.
 
         Raises:
             InputFileError: The file is damaged so that what follows cannot be found.
         """
         low, high = _span_of(start_s, end_s)
-        for number in self._node_ids.values():
+        for number in self._choose_nodes(node):
             for told in self._walk_told(number):
                 if low <= told.time_s <= high:
                     yield told
@@ -244,6 +249,10 @@ class Recording:
         )
         return {name: number for number, name in rows if isinstance(name, str)}
 
+    def _choose_nodes(self, node: str | None) -> list[int]:
+        ids = self._node_ids
+        return list(ids.values()) if node is None else [ids[node]] if node in ids else []
+
     def _read_identity(self) -> RecordingIdentity:
         query = "SELECT value FROM meta WHERE key = 'identity' AND length(value) < 1000000"
         rows = self._rows.all(query)
@@ -254,11 +263,13 @@ class Recording:
                 f"{show_path(self.path)}: damaged, it does not say of what it is; expected its identity"
             ) from error
 
-    def _read_minutes(self, low: int, high: int) -> dict[_MinuteKey, Minute]:
+    def _read_minutes(self, low: int, high: int, nodes: Collection[int]) -> dict[_MinuteKey, Minute]:
         query = "SELECT minute, node, figures FROM overview WHERE minute BETWEEN ? AND ? ORDER BY minute"
         minutes: dict[_MinuteKey, Minute] = {}
         left = MOST_FIGURES
         for minute, node, data in self._rows.blobs(query, low, high):
+            if node not in nodes:
+                continue
             try:
                 figures = minutes[minute, node] = unpack_minute(data)
             except DAMAGES:
@@ -272,11 +283,15 @@ class Recording:
                 )
         return minutes
 
-    def _fold_rows(self, devices: dict[int, RecordedDevice]) -> dict[_MinuteKey, Minute]:
+    def _fold_rows(
+        self, devices: dict[int, RecordedDevice], nodes: Collection[str]
+    ) -> dict[_MinuteKey, Minute]:
         """Return the minutes of the newest samples, which may not stand in the overview yet."""
         ids = {(device.node, device.uuid): device.id for device in devices.values()}
         minutes: dict[_MinuteKey, Minute] = {}
         for name, node in self._node_ids.items():
+            if name not in nodes:
+                continue
             builder = OverviewBuilder()
             for sample in self._samples.walk_rows(node):
                 builder.add(sample, [ids.get((name, device.uuid), -1) for device in sample.devices])

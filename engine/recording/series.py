@@ -74,6 +74,11 @@ class RecordingSeries:
         return self._writer.identity
 
     @property
+    def continued_s(self) -> float | None:
+        """Time of the newest sample that the present file had when it was opened; None where it had none."""
+        return self._writer.continued_s
+
+    @property
     def size_bytes(self) -> int:
         """Size of the file that is being written."""
         return self._writer.size_bytes

@@ -14,11 +14,13 @@ from ..model import Assessment, Finding, Sample
 from ..readers.input_file import show_path
 from .block import DAMAGES
 from .connection import (
+    KEPT_PAGE_BYTES,
     SQLITE_ERRORS,
     RecordingStoppedError,
     explain_write_error,
     open_for_reading,
     open_for_writing,
+    resize_pages,
 )
 from .content_writer import ContentWriter
 from .contents import EventKind, ImportedFile, RecordingEvent, RecordingIdentity, Told
@@ -27,6 +29,8 @@ from .file_system import find_file_system, is_network
 
 MOST_SAMPLE_BYTES = 16 << 20
 """As between an agent and its viewers: ten thousand devices."""
+SMALL_BYTES = 1 << 20
+"""Up to this size a file is written anew at its end, in smaller pages."""
 UNCOMMITTED_S = 0.5
 """How long a sample may wait to be committed while others arrive."""
 
@@ -85,6 +89,11 @@ class RecordingWriter:
     def identity(self) -> RecordingIdentity:
         """Of what the recording is."""
         return self._content.identity
+
+    @property
+    def continued_s(self) -> float | None:
+        """Time of the newest sample of a recording that is continued; None where there was none."""
+        return self._content.continued_s
 
     @property
     def size_bytes(self) -> int:
@@ -207,6 +216,8 @@ class RecordingWriter:
             self._sqlite.execute("PRAGMA busy_timeout = 200").fetchall()
             self._sqlite.executescript("PRAGMA incremental_vacuum")  # a cursor would free a single page
             self._sqlite.execute("PRAGMA journal_mode = DELETE").fetchall()
+            if self.size_bytes <= SMALL_BYTES:
+                resize_pages(self._sqlite, KEPT_PAGE_BYTES)
 
     @property
     def _sqlite(self) -> sqlite3.Connection:

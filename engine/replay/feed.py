@@ -4,6 +4,8 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 
+import msgspec
+
 from ..alerts.state import FindingDecision
 from ..bus.snapshot import Snapshot
 from ..clock import Clock, SystemClock
@@ -19,10 +21,10 @@ PATIENCE_S = 0.2
 
 
 class ReplayFeed:
-    """Plays a tape on a thread of its own; reading never holds up a screen.
+    """Plays tapes on a thread of its own; reading never holds up a screen.
 
     Args:
-        open_tape: Opens what is played, on that thread.
+        open_tapes: Opens what is played, on that thread: one tape a node.
         make_analyzers: Returns fresh analyzers.
         options: How it begins.
         clock: Injected in tests.
@@ -30,19 +32,21 @@ class ReplayFeed:
 
     def __init__(
         self,
-        open_tape: Callable[[], Tape],
+        open_tapes: Callable[[], Sequence[Tape]],
         *,
         make_analyzers: Callable[[], Sequence[Analyzer]],
         options: ReplayOptions | None = None,
         clock: Clock | None = None,
     ) -> None:
         self.history = History()
-        """What was played so far; safe to read from any thread."""
-        self._open_tape, self._make_analyzers = open_tape, make_analyzers
+        """What was played so far of the node that is told of first; safe to read from any thread."""
+        self._histories: dict[str, History] = {}
+        self._open_tapes, self._make_analyzers = open_tapes, make_analyzers
         self._options, self._clock = options, clock or SystemClock()
         self._called = threading.Condition()
         self._commands: deque[ReplayCommand] = deque(maxlen=MOST_COMMANDS)
         self._is_stopped = False
+        self._told: dict[str, object] = {}
         self._on_snapshot: Callable[[Snapshot], None] = lambda _: None
         self._thread = threading.Thread(target=self._run, name="replay-feed", daemon=True)
 
@@ -65,6 +69,15 @@ class ReplayFeed:
             self._commands.append(command)
             self._called.notify()
 
+    def history_of(self, node: str) -> History:
+        """Return what was played so far of a node; safe from any thread."""
+        with self._called:
+            return self._histories.setdefault(node, History() if self._histories else self.history)
+
+    def look_at(self, node: str) -> None:
+        """Say which node is looked at: it is worked out first, and stepped through by its own samples."""
+        self.command(ReplayCommand("node", text=node))
+
     def ask_segments(self, pid: int) -> None:
         """Ask for a segment map, of which a recording has none; a later snapshot says so."""
         self.command(ReplayCommand("segments", pid))
@@ -78,23 +91,22 @@ class ReplayFeed:
         return self._is_stopped or bool(self._commands)
 
     def _run(self) -> None:
+        tapes: Sequence[Tape] = ()
         try:
-            tape = self._open_tape()
-        except VramscopeError as error:
-            self._on_snapshot(Snapshot("lost", reason=str(error)))
-            return
-        try:
-            self._play(tape)
+            tapes = self._open_tapes()
+            self._play(tapes)
         except VramscopeError as error:
             self._on_snapshot(Snapshot("lost", reason=str(error)))
         finally:
-            tape.close()
+            for tape in tapes:
+                tape.close()
 
-    def _play(self, tape: Tape) -> None:
+    def _play(self, tapes: Sequence[Tape]) -> None:
+        self.history_of(min(tapes, key=lambda tape: tape.start_s).node)
         player = ReplayPlayer(
-            tape,
+            tapes,
             make_analyzers=self._make_analyzers,
-            history=self.history,
+            histories=self.history_of,
             clock=self._clock,
             options=self._options,
         )
@@ -102,13 +114,30 @@ class ReplayFeed:
         while not self._is_stopped:
             is_news = self._catch_up(player) or is_news
             if is_news:
-                self._on_snapshot(player.snapshot)
-            with self._called:
-                wait_s = player.wait_s
-                if not self._is_called and wait_s > 0:
-                    self._called.wait(min(wait_s, threading.TIMEOUT_MAX))
-            is_news = self._obey(player)
+                self._tell(player)
+            is_news = self._work_or_wait(player)
+            is_news = self._obey(player) or is_news
             is_news = player.advance() or is_news
+
+    def _tell(self, player: ReplayPlayer) -> None:
+        """Hand on what changed; where the replay is, with the node that is looked at alone."""
+        for at, snapshot in enumerate(player.snapshots):
+            is_catching_up = snapshot.replay is not None and snapshot.replay.is_catching_up
+            beside = msgspec.structs.replace(snapshot, replay=None), is_catching_up
+            news = snapshot if at == 0 else beside
+            if self._told.get(snapshot.node) != news:
+                self._told[snapshot.node] = news
+                self._on_snapshot(snapshot)
+
+    def _work_or_wait(self, player: ReplayPlayer) -> bool:
+        """Work out nodes that are not looked at while nothing is due; return whether one is done."""
+        if player.has_more_to_work_out and not player.is_catching_up:
+            return player.catch_up_others(lambda: self._is_called or player.wait_s <= 0)
+        with self._called:
+            wait_s = player.wait_s
+            if not self._is_called and wait_s > 0:
+                self._called.wait(min(wait_s, threading.TIMEOUT_MAX))
+        return False
 
     def _catch_up(self, player: ReplayPlayer) -> bool:
         """Work out the moment that was jumped to; show it alone where that takes long."""

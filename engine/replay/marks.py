@@ -14,33 +14,47 @@ MOST_FOUND = 10_000
 
 
 class Marks:
-    """The marks of a recording; where it has none, the findings that were found so far.
+    """The marks of recordings; of nodes that have none, the findings that were found so far.
 
     Args:
-        recorded: In order of time.
+        recorded: Those that are recorded.
     """
 
     def __init__(self, recorded: Iterable[ReplayMark]) -> None:
-        self.all = tuple(recorded)
-        """In order of time."""
-        self._found: dict[str, ReplayMark] | None = None if self.all else {}
+        self._recorded = tuple(recorded)
+        self._has_recorded = {mark.node for mark in self._recorded}
+        self.all = tuple(sorted(self._recorded, key=_place_of))
+        """In order of time, and of nodes at one time."""
+        self._found: dict[tuple[str, str], ReplayMark] = {}
 
-    def note(self, findings: Iterable[Finding]) -> None:
-        """Take note of findings that opened or changed; each is one mark, as it was when it opened."""
-        if self._found is None:
+    def note(self, node: str, findings: Iterable[Finding]) -> None:
+        """Take note of findings of a node that opened or changed; each is one mark, as it was then."""
+        if node in self._has_recorded:
             return
         before = len(self._found)
         for it in findings:
-            if it.id not in self._found and before < MOST_FOUND:
-                self._found[it.id] = ReplayMark(it.opened_s, "finding", it.title, it.severity)
+            if (node, it.id) not in self._found and before < MOST_FOUND:
+                mark = ReplayMark(it.opened_s, "finding", it.title, it.severity, node)
+                self._found[node, it.id] = mark
         if len(self._found) > before:
-            self.all = tuple(sorted(self._found.values(), key=lambda mark: mark.time_s))
+            self.all = tuple(sorted((*self._recorded, *self._found.values()), key=_place_of))
 
-    def next(self, time_s: float, direction: int) -> ReplayMark | None:
-        """Return the next mark after a moment, or the last one before it."""
+    def next(self, time_s: float, direction: int, node: str = "") -> ReplayMark | None:
+        """Return the next mark after a moment, or the last one before it.
+
+        Args:
+            time_s: The moment.
+            direction: 1 or -1.
+            node: The node that is looked at: marks of that moment at nodes that come after it are next.
+        """
+        place = time_s, node
         if direction > 0:
-            return next((mark for mark in self.all if mark.time_s > time_s), None)
-        return next((mark for mark in reversed(self.all) if mark.time_s < time_s), None)
+            return next((mark for mark in self.all if _place_of(mark) > place), None)
+        return next((mark for mark in reversed(self.all) if _place_of(mark) < place), None)
+
+
+def _place_of(mark: ReplayMark) -> tuple[float, str]:
+    return mark.time_s, mark.node
 
 
 def find_step(tape: Tape, time_s: float, direction: int) -> ReplayMark | None:
@@ -59,17 +73,28 @@ def find_step(tape: Tape, time_s: float, direction: int) -> ReplayMark | None:
         if found:
             return found[-1]
         reach_s *= 8
-    return None
+    return _find_first(tape, time_s)
+
+
+def _find_first(tape: Tape, time_s: float) -> ReplayMark | None:
+    """Return where the first iteration of a trace begins: before it there is none that could have ended."""
+    first = next(tape.samples(tape.start_s, tape.start_s), None) if tape.clock == "trace" else None
+    steps = {} if first is None else _read_steps(first)
+    if first is None or not steps or first.time_s >= time_s:
+        return None
+    return ReplayMark(first.time_s, "step", f"step {min(steps.values())}", node=first.node)
 
 
 def _walk_steps(samples: Iterable[Sample]) -> Iterator[ReplayMark]:
+    """Yield where a step was reached that no process or device was at before: the others follow it."""
     before: dict[object, int] | None = None
     for sample in samples:
         steps = _read_steps(sample)
         if before is not None:
-            ended = [step for key, step in steps.items() if before.get(key) != step]
+            others = set(before.values())
+            ended = [step for key, step in steps.items() if before.get(key) != step and step not in others]
             if ended:
-                yield ReplayMark(sample.time_s, "step", f"step {max(ended)}")
+                yield ReplayMark(sample.time_s, "step", f"step {max(ended)}", node=sample.node)
         before = steps
 
 

@@ -1,36 +1,35 @@
-"""A replay: jumps, plays and says what is found; does one thing after the other and never waits."""
+"""A replay: nodes on one clock that jump and play together; does one thing after the other, never waits."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Literal
 
 import msgspec
 
-from ..bus.findings import FindingStore
-from ..bus.snapshot import SegmentsRefused, Snapshot
+from ..bus.snapshot import Snapshot
 from ..clock import Clock
 from ..errors import UsageError
 from ..history import History
-from ..model import Analyzer, Finding, Sample
-from ..recording import Told
+from ..model import Analyzer
 from .marks import Marks, find_step
 from .moment import parse_moment
+from .node_player import NodePlayer
 from .playhead import Playhead
 from .state import ReplayState, ReplayWord
 from .tape import Tape, find_newest
-from .verdicts import FoundVerdicts, RecordedVerdicts, Verdicts
 
 NEAR_TICKS = 300
 """A moment that is no further ahead is played up to, without a new beginning."""
-ASK_EVERY = 32
-"""Samples between two looks at whether something newer was asked for."""
 TAKE_LIMIT = 64
 """Most samples that are played between two pictures."""
+MOST_CHECKPOINTS, CHECKPOINT_DEVICES = 8, 256
+"""Moments of a node whose state is kept, and devices of all of them together: about 0.2 MiB each."""
 NO_MAP = "a recording holds no segment maps"
 NO_DECISION = "Not kept: a replay has no agent that could keep what you decide about a finding."
 
-Verb = Literal["pause", "step", "speed", "skip", "go", "mark", "loop", "segments", "decide"]
+Verb = Literal["pause", "step", "speed", "skip", "go", "mark", "loop", "segments", "decide", "node"]
 
 
 class ReplayCommand(msgspec.Struct, frozen=True):
@@ -40,7 +39,7 @@ class ReplayCommand(msgspec.Struct, frozen=True):
     count: float = 0
     """Frames, doublings of the speed, seconds, marks, or a process id."""
     text: str = ""
-    """A moment, for `go`."""
+    """A moment, for `go`; the node that is looked at, for `node`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,68 +53,80 @@ class ReplayOptions:
 
 
 class ReplayPlayer:
-    """Plays a tape; use from one thread.
+    """Plays tapes of several nodes with one playhead; use from one thread.
 
-    After a jump graphs and verdicts are made of a window of ticks before the moment, fed to fresh analyzers
-    as to a worker that was started again, with the recorded findings that were open before it. So what is
-    found at a moment does not depend on how it was jumped to.
+    The node that is looked at is worked out first after a jump, and steps by its own samples.
 
     Args:
-        tape: What is played.
+        tapes: What is played: one a node, all of one clock.
         make_analyzers: Returns fresh analyzers.
-        history: What screens draw from; filled here.
+        histories: What screens draw from, by node; filled here.
         clock: Whose monotonic seconds drive the playing.
         options: How it begins.
     """
 
     def __init__(
         self,
-        tape: Tape,
+        tapes: Sequence[Tape],
         *,
         make_analyzers: Callable[[], Sequence[Analyzer]],
-        history: History,
+        histories: Callable[[str], History],
         clock: Clock,
         options: ReplayOptions | None = None,
     ) -> None:
-        self._options = options or ReplayOptions()
-        self._tape, self._make_analyzers, self._history, self._clock = tape, make_analyzers, history, clock
+        self._options, self._clock = options or ReplayOptions(), clock
         self._head = Playhead(self._options.speed)
         self._head.is_paused = self._options.is_paused
         self._is_looping = False
-        self._told: list[Told] = tape.told()
-        self._marks = Marks(tape.marks())
+        marks = chain.from_iterable(tape.marks() for tape in tapes)
+        self._marks = Marks(marks)
         self._word: ReplayWord | None = None
-        self._refused: dict[int, SegmentsRefused] = {}
-        self._upcoming: Iterator[Sample] = iter(())
-        self._next: Sample | None = None
-        (self._shown,) = find_newest(tape, tape.start_s, 1)
-        self._target: Sample | None = self._shown
-        self._verdicts = self._make_verdicts(-math.inf)
-        self._head.note_shown(clock.monotonic_s(), is_jump=True)
+        self._nodes = [
+            NodePlayer(
+                tape,
+                make_analyzers=make_analyzers,
+                history=histories(tape.node),
+                marks=self._marks,
+                is_as_recorded=self._options.is_as_recorded,
+                checkpoints=_share_checkpoints(tapes),
+            )
+            for tape in tapes
+        ]
+        self._start_s = min(tape.start_s for tape in tapes)
+        self._end_s = max(tape.end_s for tape in tapes)
+        self._seen = next(it for it in self._nodes if it.tape.start_s == self._start_s)
+        self._at_s = self._start_s
+        self._jump(self._start_s)
 
     @property
     def wait_s(self) -> float:
         """Seconds until something is to be done; 0 when something is."""
-        if self._target is not None:
+        if self._seen.is_catching_up:
             return 0.0
-        if self._head.is_paused or (self._next is None and not self._is_looping):
+        next_s = self._next_s
+        if self._head.is_paused or (next_s is None and (self.has_more_to_work_out or not self._is_looping)):
             return math.inf
-        gap_s = self._tape.interval_s if self._next is None else self._next.time_s - self._shown.time_s
+        gap_s = self._seen.tape.interval_s if next_s is None else next_s - self._at_s
         return self._head.wait_s(self._clock.monotonic_s(), gap_s)
 
     @property
     def is_catching_up(self) -> bool:
-        """Whether graphs and verdicts of the moment are still to be worked out."""
-        return self._target is not None
+        """Whether graphs and verdicts of the node that is looked at are still to be worked out."""
+        return self._seen.is_catching_up
+
+    @property
+    def has_more_to_work_out(self) -> bool:
+        """Whether those of any node are."""
+        return any(node.is_catching_up for node in self._nodes)
 
     @property
     def state(self) -> ReplayState:
         """Where the replay is."""
         return ReplayState(
-            self._tape.start_s,
-            self._tape.end_s,
-            self._shown.time_s,
-            self._tape.clock,
+            self._start_s,
+            self._end_s,
+            self._at_s,
+            self._seen.tape.clock,
             self._head.speed,
             self._head.is_paused,
             self._is_looping,
@@ -127,16 +138,14 @@ class ReplayPlayer:
 
     @property
     def snapshot(self) -> Snapshot:
-        """What screens draw."""
-        is_known = self._target is None
-        return Snapshot(
-            "live",
-            sample=self._shown,
-            findings=self._verdicts.findings() if is_known else (),
-            assessments=self._verdicts.assessments() if is_known else (),
-            segments_refused=tuple(self._refused.values()),
-            replay=self.state,
-        )
+        """What screens draw of the node that is looked at."""
+        return self._seen.tell(self.state)
+
+    @property
+    def snapshots(self) -> list[Snapshot]:
+        """What screens draw of each node, that which is looked at first."""
+        state = self.state
+        return [self._seen.tell(state), *(it.tell(state) for it in self._nodes if it is not self._seen)]
 
     def apply(self, command: ReplayCommand) -> None:
         """Do what was asked; what takes long is left to `catch_up`."""
@@ -151,40 +160,42 @@ class ReplayPlayer:
             case "step":
                 self._step(int(command.count))
             case "skip":
-                self.seek(self._shown.time_s + command.count)
+                self.seek(self._at_s + command.count)
             case "go":
                 self._go(command.text)
             case "mark":
                 self._go_to_mark(int(command.count))
             case "segments":
-                pid = int(command.count)
-                self._refused = {pid: SegmentsRefused(pid, NO_MAP)}
+                self._seen.refuse_segments(int(command.count), NO_MAP)
             case "decide":
                 self._say(NO_DECISION)
+            case "node":
+                self._look_at(command.text)
 
     def advance(self) -> bool:
         """Play the samples that are due, at most `TAKE_LIMIT`; return whether there were any."""
-        if self._target is not None:
+        if self.is_catching_up:
             return False
-        if self._next is None and self.wait_s <= 0:
-            self.seek(self._tape.start_s)
+        if self._next_s is None and self.wait_s <= 0:
+            self.seek(self._start_s)
             return True
         taken = 0
-        while self._next is not None and taken < TAKE_LIMIT and self.wait_s <= 0:
-            self._show(self._next)
+        while (next_s := self._next_s) is not None and taken < TAKE_LIMIT and self.wait_s <= 0:
+            self._play_to(next_s)
             self._head.note_shown(self._clock.monotonic_s())
             taken += 1
         return taken > 0
 
     def seek(self, time_s: float) -> None:
-        """Show the newest sample that is not after a moment; before all of them, the first."""
-        ahead_s = time_s - self._shown.time_s
-        if self._target is None and 0 <= ahead_s <= NEAR_TICKS * self._tape.interval_s:
-            self._play_on_to(time_s)
-            return
-        found = find_newest(self._tape, max(time_s, self._tape.start_s), 1)
-        if found:
-            self._jump(found[0])
+        """Show the newest samples that are not after a moment; before all of them, the first."""
+        time_s = min(max(time_s, self._start_s), self._end_s)
+        ahead_s = time_s - self._at_s
+        if not self.is_catching_up and 0 <= ahead_s <= NEAR_TICKS * self._seen.tape.interval_s:
+            while (next_s := self._next_s) is not None and next_s <= time_s:
+                self._play_to(next_s)
+            self._head.note_shown(self._clock.monotonic_s(), is_jump=True)
+        else:
+            self._jump(time_s)
 
     def catch_up(self, is_called: Callable[[], bool]) -> bool:
         """Work out graphs and verdicts of the moment that was jumped to; return whether that is done.
@@ -192,69 +203,67 @@ class ReplayPlayer:
         Args:
             is_called: Whether something newer was asked for; what was begun is then left.
         """
-        target = self._target
-        if target is None:
-            return True
-        start_s = target.time_s - self._tape.window_s
-        history, verdicts = History(), self._make_verdicts(start_s)
-        seq = 0
-        for seq, sample in enumerate(self._tape.samples(start_s, target.time_s)):
-            if seq % ASK_EVERY == 0 and is_called():
-                return False
-            played = msgspec.structs.replace(sample, seq=seq)
-            history.add(played)
-            self._marks.note(verdicts.observe(played))
-        self._history.take_over(history)
-        self._verdicts, self._shown, self._target = verdicts, msgspec.structs.replace(target, seq=seq), None
-        self._upcoming = self._tape.samples(math.nextafter(target.time_s, math.inf))
-        self._next = next(self._upcoming, None)
-        return True
+        return self._seen.catch_up(is_called) and self._follow(self._seen)
+
+    def catch_up_others(self, is_called: Callable[[], bool]) -> bool:
+        """Do so for another node; return whether it is done.
+
+        Args:
+            is_called: Whether something else is to be done meanwhile.
+        """
+        node = next((it for it in self._nodes if it.is_catching_up), self._seen)
+        if node.is_waiting:
+            node.jump(self._at_s)
+        return node.catch_up(is_called) and self._follow(node)
 
     def close(self) -> None:
-        """Close the file."""
-        self._tape.close()
+        """Close the files."""
+        for node in self._nodes:
+            node.tape.close()
 
-    def _make_verdicts(self, start_s: float) -> Verdicts:
-        if self._options.is_as_recorded:
-            return RecordedVerdicts(self._told)
-        return FoundVerdicts(self._make_analyzers(), _list_open(self._told, start_s))
+    @property
+    def _next_s(self) -> float | None:
+        """Time of the next sample of any node; None where there is none, or none is known."""
+        return min((it.next.time_s for it in self._nodes if it.next is not None), default=None)
 
-    def _show(self, sample: Sample) -> None:
-        """Play one sample further."""
-        played = msgspec.structs.replace(sample, seq=self._shown.seq + 1)
-        self._history.add(played)
-        self._marks.note(self._verdicts.observe(played))
-        self._shown = played
-        self._next = next(self._upcoming, None)
+    def _play_to(self, time_s: float) -> None:
+        for node in self._nodes:
+            node.play_to(time_s)
+        self._at_s = time_s
 
-    def _play_on_to(self, time_s: float) -> None:
-        while self._next is not None and self._next.time_s <= time_s:
-            self._show(self._next)
-        self._head.note_shown(self._clock.monotonic_s(), is_jump=True)
+    def _follow(self, node: NodePlayer) -> bool:
+        """Play a node on to where the others are by now."""
+        node.play_to(self._at_s)
+        return True
 
-    def _jump(self, sample: Sample) -> None:
-        self._shown = self._target = sample
+    def _jump(self, time_s: float) -> None:
+        """Show a moment; of a single node the newest sample before it tells the moment."""
+        self._seen.jump(time_s)
+        others = [node for node in self._nodes if node is not self._seen]
+        for node in others:
+            node.wait()
+        shown = self._seen.shown
+        self._at_s = time_s if others or shown is None else shown.time_s
         self._head.note_shown(self._clock.monotonic_s(), is_jump=True)
 
     def _step(self, frames: int) -> None:
-        """Go frames on or back, and stop there."""
+        """Go samples of the node that is looked at on or back, and stop there."""
         self._head.is_paused = True
+        tape = self._seen.tape
         if frames < 0:
-            self._jump(find_newest(self._tape, self._shown.time_s, 1 - frames)[0])
-        elif self._target is None:
-            for _ in range(frames):
-                if self._next is not None:
-                    self._show(self._next)
-        else:
-            later = self._tape.samples(math.nextafter(self._shown.time_s, math.inf))
-            for _, sample in zip(range(frames), later, strict=False):
-                self._jump(sample)
+            before = find_newest(tape, math.nextafter(self._at_s, -math.inf), -frames)
+            self._jump(before[0].time_s if before else self._start_s)
+            return
+        later = tape.samples(math.nextafter(self._at_s, math.inf))
+        found = [sample.time_s for _, sample in zip(range(frames), later, strict=False)]
+        if found:
+            self.seek(found[-1])
 
     def _toggle_pause(self, now_s: float) -> None:
         """Stop or go on; at the end, play from the start."""
-        if self._next is None and self._target is None:
+        if self._next_s is None and not self.has_more_to_work_out:
             self._head.is_paused = True
-            self.seek(self._tape.start_s)
+            self.seek(self._start_s)
         self._head.toggle_pause(now_s)
 
     def _go(self, text: str) -> None:
@@ -264,31 +273,31 @@ class ReplayPlayer:
             self._say(f"{error}.")
 
     def _go_to_mark(self, direction: int) -> None:
-        at_s, has_marks = self._shown.time_s, bool(self._marks.all)
-        mark = self._marks.next(at_s, direction) if has_marks else find_step(self._tape, at_s, direction)
+        at_s, has_marks, tape = self._at_s, bool(self._marks.all), self._seen.tape
+        found = self._marks.next(at_s, direction, tape.node)
+        mark = found if has_marks else find_step(tape, at_s, direction)
         if mark is None:
             what = "finding or out-of-memory error" if has_marks else "finding, out-of-memory error or step"
             self._say(f"No {what} {'after' if direction > 0 else 'before'} this moment.")
             return
-        kind = {"oom": "out of memory", "finding": "finding", "step": "step"}[mark.kind]
-        self._say(f"{kind}: {mark.text}")
-        self._jump_onto(mark.time_s)
-
-    def _jump_onto(self, time_s: float) -> None:
-        """Show the first sample from a moment on: what is told at the moment is told of that one."""
-        sample = next(self._tape.samples(time_s), None)
+        kind = {"oom": "out of memory: ", "finding": "finding: ", "step": ""}[mark.kind]
+        self._look_at(mark.node)
+        self._say(f"{kind}{mark.text}", node=self._seen.node)
+        # What is told at the moment is told of the first sample from then on.
+        sample = next(self._seen.tape.samples(mark.time_s), None)
         if sample is not None:
-            self._jump(sample)
+            self._jump(sample.time_s)
 
-    def _say(self, text: str) -> None:
-        self._word = ReplayWord((self._word.number if self._word else 0) + 1, text)
+    def _look_at(self, name: str) -> None:
+        self._seen = next((node for node in self._nodes if node.node == name), self._seen)
+        if self._seen.is_waiting:
+            self._seen.jump(self._at_s)
+
+    def _say(self, text: str, *, node: str | None = None) -> None:
+        self._word = ReplayWord((self._word.number if self._word else 0) + 1, text, node)
 
 
-def _list_open(told: Sequence[Told], until_s: float) -> tuple[Finding, ...]:
-    """Return the findings that were open at a moment, as they were told then."""
-    store = FindingStore()
-    for it in told:
-        if it.time_s >= until_s:
-            break
-        store.merge(it.findings)
-    return tuple(finding for finding in store.all() if finding.is_open)
+def _share_checkpoints(tapes: Sequence[Tape]) -> int:
+    """Return how many states of each node are kept, so that they are bounded together."""
+    devices = sum(len(first.devices) for tape in tapes for first in find_newest(tape, tape.start_s, 1))
+    return min(MOST_CHECKPOINTS, CHECKPOINT_DEVICES // max(1, devices))

@@ -1,10 +1,14 @@
 """What a viewer draws of a replay: where it is, how it plays, and what can be jumped to."""
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from ..model import Severity
+from .overview import ReplayOverview
+
+if TYPE_CHECKING:
+    from .trace_comparison import TraceComparison
 
 MarkKind = Literal["finding", "oom", "step"]
 
@@ -18,6 +22,8 @@ class ReplayMark(msgspec.Struct, frozen=True):
     text: str
     severity: Severity | None = None
     """Of a finding."""
+    node: str = ""
+    """Of which it is told."""
 
 
 class ReplayWord(msgspec.Struct, frozen=True):
@@ -26,16 +32,18 @@ class ReplayWord(msgspec.Struct, frozen=True):
     number: int
     """Another one for every word."""
     text: str
+    node: str | None = None
+    """The node that is to be shown with it; None leaves the one that is shown."""
 
 
 class ReplayState(msgspec.Struct, frozen=True):
     """A replay at one moment."""
 
     start_s: float
-    """Time of the first sample, in the samples' own clock."""
+    """Time of the first sample of all nodes, in the samples' own clock."""
     end_s: float
     position_s: float
-    """Time of the sample that is shown."""
+    """The moment that is shown: of a single node the time of its sample."""
     clock: Literal["wall", "trace"]
     speed: float
     is_paused: bool
@@ -48,3 +56,7 @@ class ReplayState(msgspec.Struct, frozen=True):
     """Findings and out-of-memory errors, in order of time."""
     word: ReplayWord | None = None
     """The newest thing to say."""
+    overview: ReplayOverview | None = None
+    """Memory of the node over the whole of its recording; None where that is not known, or not yet."""
+    comparison: "TraceComparison | None" = None
+    """The simulated run that stands beside this real one."""

@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -10,6 +10,12 @@ from ..model import Sample
 from ..recording import Told
 from ..sampling.trace_player import TracePlayer
 from .state import ReplayMark
+from .trace_comparison import compare_runs
+
+MOST_WHOLE_TICKS = 9000
+"""Of a run that is no longer all that is before a moment is fed to graphs and analyzers."""
+WINDOW_TICKS = 3600
+"""How many ticks are fed of a longer one, as of a recording."""
 
 
 class TraceTape:
@@ -19,6 +25,8 @@ class TraceTape:
         path: Folder of the run, or the file of one rank.
         interval_s: Length of one tick in seconds of the trace.
         capacity_bytes: Capacity of every device, which a trace does not record.
+        simulated: The run that simulates this one, to be shown beside it.
+        on_read: Called while the files are read with the share that was; what it raises ends the reading.
 
     Raises:
         InputFileError: There is no trace, it is malformed, or it holds no samples.
@@ -27,11 +35,28 @@ class TraceTape:
 
     clock: Literal["wall", "trace"] = "trace"
 
-    def __init__(self, path: Path, *, interval_s: float = 0.1, capacity_bytes: int | None = None) -> None:
-        self._player = TracePlayer(path, interval_s=interval_s, capacity_bytes=capacity_bytes)
+    def __init__(
+        self,
+        path: Path,
+        *,
+        interval_s: float = 0.1,
+        capacity_bytes: int | None = None,
+        simulated: Path | None = None,
+        on_read: Callable[[float], None] | None = None,
+    ) -> None:
+        self._player = TracePlayer(
+            path, interval_s=interval_s, capacity_bytes=capacity_bytes, on_read=on_read
+        )
+        self.node = self._player.node
         self.interval_s = interval_s
-        self.window_s = math.inf  # a run is short, and what it never fitted into is told for good
         self.start_s, self.end_s = self._player.span_s
+        # A run is short, and what it never fitted into is told for good; a long one cannot be fed whole.
+        is_long = self.end_s - self.start_s > MOST_WHOLE_TICKS * interval_s
+        self.window_s = WINDOW_TICKS * interval_s if is_long else math.inf
+        self.comparison = None if simulated is None else compare_runs(self._player, simulated)
+        """The simulated run beside this one."""
+        if self.comparison is not None:
+            self._player.add_note(f"simulated figures are of {self.comparison.simulated_name}")
 
     def samples(self, start_s: float, end_s: float = math.inf) -> Iterator[Sample]:
         """Yield the samples of a span, ends included, in order of time; the last of all has `is_last`."""
@@ -51,5 +76,8 @@ class TraceTape:
         """Return nothing: a trace tells no findings."""
         return []
 
+    def overview(self) -> None:
+        """Return None: a run is short enough for the graphs themselves."""
+
     def close(self) -> None:
-        """Do nothing: the run was read at once."""
+        """Do nothing: no file is held open by its name."""

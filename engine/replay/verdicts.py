@@ -1,5 +1,6 @@
 """What is said of the samples that play: found again by the analyzers, or as it was said then."""
 
+import copy
 from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Protocol
@@ -24,6 +25,10 @@ class Verdicts(Protocol):
 
     def assessments(self) -> tuple[Assessment, ...]:
         """Return how near each process is to running out of memory."""
+        ...
+
+    def copy(self) -> "Verdicts | None":
+        """Return others that go on from here by themselves; None where that cannot be."""
         ...
 
 
@@ -62,6 +67,13 @@ class FoundVerdicts:
         """Return how near each process is to running out of memory."""
         return self._assessments.all()
 
+    def copy(self) -> "FoundVerdicts | None":
+        """Return others that go on from here by themselves; None where an analyzer cannot be copied."""
+        try:
+            return copy.deepcopy(self)
+        except Exception:  # noqa: BLE001 - an analyzer of somebody else: the window before a moment is fed anew
+            return None
+
 
 class RecordedVerdicts:
     """Verdicts as they were said when the samples were recorded.
@@ -95,3 +107,9 @@ class RecordedVerdicts:
     def assessments(self) -> tuple[Assessment, ...]:
         """Return how near each process is to running out of memory."""
         return self._assessments
+
+    def copy(self) -> "RecordedVerdicts":
+        """Return others that go on from here by themselves."""
+        other = copy.copy(self)
+        other._findings = copy.deepcopy(self._findings)
+        return other

@@ -15,6 +15,8 @@ from .series_source import SampleSource
 
 _NODE_FORMATS: frozenset[SeriesFormat] = frozenset({"status stream", "recording"})
 """Formats that say of which node they are: their samples stay as they are."""
+_SAME_DEVICES: frozenset[SeriesFormat] = frozenset({"memory report"})
+"""Formats of which several files are moments of the same devices."""
 _MADE_UP = ("index-", "name-")
 _SHOWN_NAMES = 8
 
@@ -129,18 +131,20 @@ class _JoinedTick:
             self._place(number, it, each, end_s) for number, it in taken.items() for each in it.devices
         ]
         self._seq += 1
+        # Of two reports of one device within a tick the later one counts.
+        newest = {device.uuid: device for device in sorted(devices, key=lambda it: -(it.age_s or 0.0))}
         return Sample(
             self._node,
             self._seq - 1,
             end_s,
             self._interval_s,
-            tuple(sorted(devices, key=lambda device: device.index)),
+            tuple(sorted(newest.values(), key=lambda device: device.index)),
             notes=tuple(dict.fromkeys(chain.from_iterable(it.notes for it in taken.values()))),
             clock=self._clock,
         )
 
     def _place(self, number: int, sample: Sample, device: DeviceSample, end_s: float) -> DeviceSample:
-        key = number, device.uuid
+        key = -1 if self._sources[number].format in _SAME_DEVICES else number, device.uuid
         if key not in self._places:
             self._places[key] = self._choose_place(number, device)
         uuid, index = self._places[key]
@@ -150,7 +154,8 @@ class _JoinedTick:
 
     def _choose_place(self, number: int, device: DeviceSample) -> tuple[str, int]:
         uuid = device.uuid
-        if uuid.startswith(_MADE_UP) or uuid in self._uuids:
+        is_shared = self._sources[number].format in _SAME_DEVICES
+        if (uuid.startswith(_MADE_UP) and not is_shared) or uuid in self._uuids:
             uuid = f"name-{self._names[number]}/{self._sources[number].label(device.uuid)}"
         index = device.index
         if index in self._indexes:

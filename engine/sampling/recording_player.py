@@ -22,7 +22,7 @@ MOST_SPEED = 10_000.0
 
 
 class RecordingPlayer:
-    """Yields the samples of the first node of a recording, its findings left out to be found again.
+    """Yields the samples of the first node of a recording, or of all; findings are to be found again.
 
     Samples are numbered anew: those of a recording begin at 1 again where its agent was restarted. A sample
     that is not newer than the one before, because a clock was set back, is left out and counted.
@@ -33,6 +33,7 @@ class RecordingPlayer:
         capacity_bytes: Capacity of devices of which none was recorded.
         interval_s: Length of one tick in seconds of the recording, where the recorded one shall not count.
         clock: Whose monotonic seconds drive the playing.
+        has_all_nodes: Whether the samples of all nodes are played, in the order in which they were recorded.
 
     Raises:
         InputFileError: It is no recording, damaged beyond reading, or holds no samples.
@@ -49,6 +50,7 @@ class RecordingPlayer:
         capacity_bytes: int | None = None,
         interval_s: float | None = None,
         clock: Clock | None = None,
+        has_all_nodes: bool = False,
     ) -> None:
         if not (math.isfinite(speed) and 0.001 <= speed <= MOST_SPEED):
             raise UsageError(
@@ -56,6 +58,8 @@ class RecordingPlayer:
             )
         self.path = path
         self.recording = Recording(path)
+        self._has_all_nodes = has_all_nodes
+        self._newest_s: dict[str, float] = {}
         try:
             self._begin(capacity_bytes, interval_s)
         except BaseException:
@@ -140,10 +144,10 @@ class RecordingPlayer:
         self._devices = PlayedDevices(capacity_bytes)
         self._late = self._seq = 0
         nodes = self.recording.nodes
-        self._others = len(nodes) - 1
+        self._others = 0 if self._has_all_nodes else len(nodes) - 1
         span = self.recording.span
         self.node = nodes[0] if nodes else ""
-        self._recorded = self.recording.samples(node=self.node)
+        self._recorded = self.recording.samples(node=None if self._has_all_nodes else self.node)
         self._next = next(self._recorded, None)
         if self._next is None or span is None:
             damage = self.recording.damage.sentence
@@ -159,7 +163,8 @@ class RecordingPlayer:
 
     def _take_next(self, sample: Sample) -> Sample:
         """Return a sample as it is played, and look at the one after it: there may be none."""
-        self._next = self._find_newer(sample.time_s)
+        self._newest_s[sample.node] = sample.time_s
+        self._next = self._find_newer()
         devices = self._devices.complete(sample.devices)
         interval_s = sample.interval_s if self._given_interval_s is None else self._given_interval_s
         played = msgspec.structs.replace(
@@ -168,9 +173,10 @@ class RecordingPlayer:
         self._seq += 1
         return played
 
-    def _find_newer(self, time_s: float) -> Sample | None:
+    def _find_newer(self) -> Sample | None:
+        """Return the next sample that is newer than the one before of its node."""
         for sample in self._recorded:
-            if sample.time_s > time_s:
+            if sample.time_s > self._newest_s.get(sample.node, -math.inf):
                 return sample
             self._late += 1
         return None

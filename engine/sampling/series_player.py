@@ -20,6 +20,8 @@ HEAD_RECORDS = 4096
 LONE_INTERVAL_S = 1.0
 """Length of a tick where no device was seen twice."""
 
+_LEAST_INTERVAL_S = 1e-6
+
 
 class SeriesPlayer:
     """Yields the samples of one input; records of several devices at about one time are one sample.
@@ -116,7 +118,9 @@ def _tell_interval(head: list[SeriesRecord]) -> float | None:
     for record in head:
         times_s.setdefault(record.device.uuid, []).append(record.time_s)
     between = [later - earlier for times in times_s.values() for earlier, later in pairwise(times)]
-    return median(positive) if (positive := [each for each in between if each > 0]) else None
+    positive = [each for each in between if each > 0]
+    # Times of today leave less than a microsecond of a second to a float.
+    return max(round(median(positive), 6), _LEAST_INTERVAL_S) if positive else None
 
 
 def _is_other_pace(pace_s: float, interval_s: float) -> bool:

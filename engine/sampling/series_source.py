@@ -1,22 +1,36 @@
 """Opens what a person hands over as a series of samples, whichever of the known formats it is in."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal, Protocol
 
 from ..errors import UsageError
 from ..model import Sample
 from ..readers.framework_log import FrameworkLog
+from ..readers.internlm_log import InternlmLog
+from ..readers.memory_report import MemoryReport
+from ..readers.memory_timeline import MemoryTimeline
 from ..readers.nvidia_smi_log import NvidiaSmiLog
+from ..readers.profiler_trace import ProfilerTrace
 from ..readers.series import SeriesFile
 from ..readers.series_format import recognize_series
 from ..readers.series_record import SeriesFormat, SeriesReader
 from ..readers.snapshot_export import SnapshotExport
+from ..readers.stormlog_telemetry import StormlogTelemetry
 from .series_player import SeriesPlayer
 from .status_player import StatusPlayer
 from .trace_player import TracePlayer
 
 _LONGEST_INTERVAL_S = 86400.0
+_READERS: dict[SeriesFormat, Callable[[Path], SeriesReader]] = {
+    "series CSV": SeriesFile,
+    "nvidia-smi log": NvidiaSmiLog,
+    "framework log": FrameworkLog,
+    "snapshot export": SnapshotExport,
+    "InternLM log": InternlmLog,
+    "memory report": MemoryReport,
+    "stormlog telemetry": StormlogTelemetry,
+}
 
 
 class SampleSource(Protocol):
@@ -64,14 +78,23 @@ class TraceSource:
     format: SeriesFormat = "memory trace"
     clock: Literal["wall", "trace"] = "trace"
 
-    def __init__(self, path: Path, *, capacity_bytes: int | None, interval_s: float | None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        capacity_bytes: int | None,
+        interval_s: float | None,
+        on_read: Callable[[float], None] | None = None,
+    ) -> None:
         self.path = path
         self.interval_s = 0.1 if interval_s is None else interval_s
-        self._player = TracePlayer(path, interval_s=self.interval_s, capacity_bytes=capacity_bytes)
+        self._player = TracePlayer(
+            path, interval_s=self.interval_s, capacity_bytes=capacity_bytes, on_read=on_read
+        )
         self.node = self._player.node
         self.notes: tuple[str, ...] = self._player.notes
         self.read_share = 1.0
-        """Traces are read whole before they play."""
+        """Traces are read before they play."""
         self._labels: dict[str, str] = {}
 
     def samples(self) -> Iterator[Sample]:
@@ -92,16 +115,20 @@ class TraceSource:
 
 
 def open_series(
-    path: Path, *, capacity_bytes: int | None = None, interval_s: float | None = None
+    path: Path,
+    *,
+    capacity_bytes: int | None = None,
+    interval_s: float | None = None,
+    on_read: Callable[[float], None] | None = None,
 ) -> SampleSource:
-    """Open a series CSV, a log of nvidia-smi, memory traces, a recording, a kept stream, exported snapshots.
-
-    Which of them it is, its content says.
+    """Open a file of any format that is played as a series; which one it is, its content says.
 
     Args:
         path: A file, or the folder of a run of memory traces.
         capacity_bytes: Capacity of devices whose input does not tell it.
         interval_s: Length of one tick, where it shall not be told from the times.
+        on_read: Called with the share that was read, where much is read before the first sample; what it
+            raises ends the reading.
 
     Raises:
         InputFileError: It cannot be read, is none of these, or holds no record that can be used.
@@ -110,23 +137,29 @@ def open_series(
     _check_settings(capacity_bytes, interval_s)
     kind = recognize_series(path)
     if kind == "memory trace":
-        return TraceSource(path, capacity_bytes=capacity_bytes, interval_s=interval_s)
+        return TraceSource(path, capacity_bytes=capacity_bytes, interval_s=interval_s, on_read=on_read)
     if kind == "recording":
         from .recording_player import RecordingPlayer  # loads SQLite
 
         return RecordingPlayer(path, capacity_bytes=capacity_bytes, interval_s=interval_s)
     if kind == "status stream":
         return StatusPlayer(path, capacity_bytes=capacity_bytes, interval_s=interval_s)
-    reader: SeriesReader
-    if kind == "series CSV":
-        reader = SeriesFile(path)
-    elif kind == "nvidia-smi log":
-        reader = NvidiaSmiLog(path)
-    elif kind == "framework log":
-        reader = FrameworkLog(path)
-    else:
-        reader = SnapshotExport(path)
+    reader = _open_reader(kind, path, interval_s, on_read)
     return SeriesPlayer(reader, path, capacity_bytes=capacity_bytes, interval_s=interval_s)
+
+
+def _open_reader(
+    kind: SeriesFormat, path: Path, interval_s: float | None, on_read: Callable[[float], None] | None
+) -> SeriesReader:
+    if kind in _READERS:
+        return _READERS[kind](path)
+    if kind == "memory snapshot":
+        from ..readers.snapshot_series import SnapshotSeries  # loads the decoder
+
+        return SnapshotSeries(path, interval_s, on_read)
+    if kind == "profiler trace":
+        return ProfilerTrace(path, interval_s, on_read)
+    return MemoryTimeline(path, interval_s, on_read)
 
 
 def _check_settings(capacity_bytes: int | None, interval_s: float | None) -> None:

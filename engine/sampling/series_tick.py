@@ -70,6 +70,7 @@ class SeriesTick:
             uuid=device.uuid,
             index=device.index,
             name=device.name,
+            kind=device.kind,
             state=record.state,
             reason=record.reason,
             age_s=end_s - record.time_s,
@@ -78,27 +79,42 @@ class SeriesTick:
             utilization_percent=record.utilization_percent,
             temperature_c=record.temperature_c,
             power_w=record.power_w,
+            rank=record.rank,
             step=record.step,
         )
 
     def _read_memory(self, record: SeriesRecord, within: list[SeriesRecord] | None) -> MemoryReading:
-        used = least = most = record.used_bytes
+        used = least = record.used_bytes
+        most = _most_used(record)
         total = self._capacity_bytes if record.total_bytes is None else record.total_bytes
         free = record.free_bytes
         if free is None and total is not None and used is not None:
             free = max(0, total - used)
         if within is not None:
-            known = [each.used_bytes for each in within if each.used_bytes is not None]
-            least, most = min(known, default=None), max(known, default=None)
+            least = min((each.used_bytes for each in within if each.used_bytes is not None), default=None)
+            most = max((size for each in within if (size := _most_used(each)) is not None), default=None)
         return MemoryReading(total, used, free, least, most)
 
     def _read_allocator(self, record: SeriesRecord, within: list[SeriesRecord] | None) -> AllocatorReading:
-        most = record.allocated_bytes
+        most = _most_allocated(record)
         if within is not None:
-            most = max(
-                (each.allocated_bytes for each in within if each.allocated_bytes is not None), default=None
-            )
-        return AllocatorReading(record.allocated_bytes, most, record.reserved_bytes)
+            most = max((size for each in within if (size := _most_allocated(each)) is not None), default=None)
+        return AllocatorReading(
+            record.allocated_bytes,
+            most,
+            record.reserved_bytes,
+            active_bytes=record.active_bytes,
+            retries=record.retries,
+            ooms=record.ooms,
+        )
+
+
+def _most_allocated(record: SeriesRecord) -> int | None:
+    return record.allocated_bytes if record.allocated_max_bytes is None else record.allocated_max_bytes
+
+
+def _most_used(record: SeriesRecord) -> int | None:
+    return record.used_bytes if record.used_max_bytes is None else record.used_max_bytes
 
 
 def _index_of(record: SeriesRecord) -> int:

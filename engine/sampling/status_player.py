@@ -21,7 +21,7 @@ HEAD_STATUSES = 64
 
 
 class StatusPlayer:
-    """Yields the samples of a kept stream, each as it was, its findings left out to be found again.
+    """Yields the samples of the first node of a kept stream, each as it was; findings are to be found again.
 
     Args:
         path: The file.
@@ -44,6 +44,8 @@ class StatusPlayer:
             raise InputFileError(self._lines.explain_absence())
         first = self._head[0]
         self.node = first.node
+        self.has_all_nodes = False
+        """Whether the samples of all nodes are yielded, and not of the first alone."""
         self.clock: Literal["wall", "trace"] = "wall" if first.time >= WALL_CLOCK_FROM_S else "trace"
         self.interval_s = interval_s or _tell_interval(self._head) or LONE_INTERVAL_S
         self._devices = PlayedDevices(capacity_bytes)
@@ -94,14 +96,14 @@ class StatusPlayer:
             yield msgspec.structs.replace(held, is_last=True)
 
     def _in_order(self, statuses: Iterator[KeptStatus]) -> Iterator[KeptStatus]:
-        newest_s = -math.inf
+        newest_s: dict[str, float] = {}
         for status in statuses:
-            if status.node != self.node:
+            if status.node != self.node and not self.has_all_nodes:
                 self._other_count += 1
-            elif status.time <= newest_s:
+            elif status.time <= newest_s.get(status.node, -math.inf):
                 self._late_count += 1
             else:
-                newest_s = status.time
+                newest_s[status.node] = status.time
                 yield status
 
     def _convert(self, status: KeptStatus, seq: int) -> Sample:
@@ -120,5 +122,6 @@ class StatusPlayer:
 
 
 def _tell_interval(head: list[KeptStatus]) -> float | None:
-    between = [later.time - earlier.time for earlier, later in pairwise(head) if later.time > earlier.time]
+    own = [status for status in head if status.node == head[0].node]
+    between = [later.time - earlier.time for earlier, later in pairwise(own) if later.time > earlier.time]
     return median(between) if between else None

@@ -2,23 +2,23 @@
 
 import hashlib
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ..clock import Clock, SystemClock
 from ..errors import InputFileError, UsageError
-from ..model import DeviceSample, Sample
-from ..readers import MemoryTraceRun, read_memory_trace_run
+from ..model import Sample
 from ..readers.input_file import show_name, show_path
+from ..readers.memory_trace_pair import is_simulated_run
 from ..units import format_bytes
-from .trace_rank import TraceRank
+from .trace_fold import read_run_ticks
+from .trace_rank import TraceRank, name_device
+from .trace_ticks import TraceRunTicks, tick_of
 
 TAKE_LIMIT = 64
 """Most samples that one `take` returns; a player that is late catches up over several."""
 IDLE_S = 1.0
 """What `wait_s` says once nothing more will come."""
-_ROUNDING = 1e-6
-"""Share of a tick by which a sample may miss its tick's end through the rounding of decimal times."""
 
 
 class TracePlayer:
@@ -30,6 +30,7 @@ class TracePlayer:
         interval_s: Length of one tick in seconds of the trace.
         capacity_bytes: Capacity of every device, which a trace does not record.
         clock: Whose monotonic seconds drive the playing.
+        on_read: Called while the files are read with the share that was; what it raises ends the reading.
 
     Raises:
         InputFileError: There is no trace, it is malformed, or it holds no samples.
@@ -44,9 +45,10 @@ class TracePlayer:
         interval_s: float = 0.1,
         capacity_bytes: int | None = None,
         clock: Clock | None = None,
+        on_read: Callable[[float], None] | None = None,
     ) -> None:
         _check_settings(speed, interval_s, capacity_bytes)
-        run = _read_run(path)
+        run = _read_run(path, interval_s, on_read)
         self.interval_s = interval_s / speed
         """Seconds of the clock from one sample to the next."""
         self.run = run
@@ -60,7 +62,9 @@ class TracePlayer:
         self._last_tick = self._tick_of(run.end_s)
         self.node = show_name(path.resolve()) or "trace"
         """Name of the node that the run plays as."""
-        self._notes = (*run.notes, *_describe_run(run, self.node, speed, capacity_bytes))
+        self.is_simulated = bool(is_simulated_run(path, run.ranks[0].name))
+        """Whether one GPU played each rank in a simulation, as names tell."""
+        self._notes = (*run.notes, *self._describe(capacity_bytes))
         self._identity, self._capacity_bytes = _identify(run), capacity_bytes
         self._ranks = self._begin_ranks()
 
@@ -68,6 +72,15 @@ class TracePlayer:
     def notes(self) -> tuple[str, ...]:
         """Sentences about what the figures are and what was left out."""
         return self._notes
+
+    def add_note(self, sentence: str) -> None:
+        """Say something more about what the figures are."""
+        self._notes = (*self._notes, sentence)
+
+    @property
+    def uuids(self) -> dict[int, str]:
+        """The devices that ranks play as, by rank."""
+        return {rank.name.rank: name_device(self._identity, rank.name.rank) for rank in self.run.ranks}
 
     @property
     def span_s(self) -> tuple[float, float]:
@@ -113,25 +126,40 @@ class TracePlayer:
         end_s = (self._last_tick + 1) * self._tick_s
         self._tick = min(self._last_tick + 1, self._tick_of(min(asked, end_s)))
         self._seq = self._tick - self._first_tick
-        self._ranks = self._begin_ranks()
-        if self._seq:
-            for rank in self._ranks:
-                self._read(rank, round((self._tick - 1) * self._tick_s, 6))
+        self._ranks = self._begin_ranks(self._tick - 1)
 
     def stop(self) -> None:
         """End; nothing is due any more."""
         self._is_stopped = True
 
     def _tick_of(self, time_s: float) -> int:
-        """Return the tick that holds a time: tick k spans the seconds after (k - 1) up to k intervals."""
-        return math.ceil(time_s / self._tick_s - _ROUNDING)
+        return tick_of(time_s, self._tick_s)
 
-    def _begin_ranks(self) -> list[TraceRank]:
-        return [TraceRank(trace, self._identity, self._capacity_bytes) for trace in self.run.ranks]
+    def _begin_ranks(self, after_tick: int | None = None) -> list[TraceRank]:
+        run, identity, capacity_bytes = self.run, self._identity, self._capacity_bytes
+        is_simulated = self.is_simulated
+        return [
+            TraceRank(rank, run.rows, identity, capacity_bytes, after_tick, is_simulated=is_simulated)
+            for rank in run.ranks
+        ]
+
+    def _describe(self, capacity_bytes: int | None) -> tuple[str, ...]:
+        count = len(self.run.ranks)
+        pace = "" if self.speed == 1 else f", played {self.speed:g} times as fast"
+        capacity = (
+            "capacity was not recorded"
+            if capacity_bytes is None
+            else f"capacity {format_bytes(capacity_bytes)} is as given, not recorded"
+        )
+        made = "simulated, not measured: " if self.is_simulated else ""
+        return (
+            f"{made}recorded figures of {count:,} {'rank' if count == 1 else 'ranks'} from {self.node}{pace}",
+            f"used is device used (NVML), everything on the device; allocated is the rank's own; {capacity}",
+        )
 
     def _make_sample(self) -> Sample:
         end_s = round(self._tick * self._tick_s, 6)
-        devices = tuple(self._read(rank, end_s) for rank in self._ranks)
+        devices = tuple(rank.read(self._tick, end_s) for rank in self._ranks)
         notes, is_last = self._notes, self._tick == self._last_tick
         if is_last:
             notes = (f"trace ended at {self.run.end_s:.1f} s", *notes)
@@ -149,9 +177,6 @@ class TracePlayer:
         self._tick += 1
         return sample
 
-    def _read(self, rank: TraceRank, end_s: float) -> DeviceSample:
-        return rank.read(end_s, end_s + _ROUNDING * self._tick_s)
-
 
 def _check_settings(speed: float, interval_s: float, capacity_bytes: int | None) -> None:
     if not (math.isfinite(speed) and 0.001 <= speed <= 10_000):
@@ -166,34 +191,17 @@ def _check_settings(speed: float, interval_s: float, capacity_bytes: int | None)
         raise UsageError(f"capacity {capacity_bytes} bytes is out of range; expected a size such as 80GiB")
 
 
-def _read_run(path: Path) -> MemoryTraceRun:
-    run = read_memory_trace_run(path)
-    if not any(rank.times_s for rank in run.ranks):
+def _read_run(path: Path, interval_s: float, on_read: Callable[[float], None] | None) -> TraceRunTicks:
+    run = read_run_ticks(path, interval_s, on_read)
+    if not any(rank.samples for rank in run.ranks):
         raise InputFileError(f"{show_path(path)}: no samples in it; expected at least one to play")
     return run
 
 
-def _describe_run(
-    run: MemoryTraceRun, name: str, speed: float, capacity_bytes: int | None
-) -> tuple[str, ...]:
-    count = len(run.ranks)
-    pace = "" if speed == 1 else f", played {speed:g} times as fast"
-    capacity = (
-        "capacity was not recorded"
-        if capacity_bytes is None
-        else f"capacity {format_bytes(capacity_bytes)} is as given, not recorded"
-    )
-    return (
-        f"recorded figures of {count:,} {'rank' if count == 1 else 'ranks'} from {name}{pace}",
-        f"used is device used (NVML), everything on the device; allocated is the rank's own; {capacity}",
-    )
-
-
-def _identify(run: MemoryTraceRun) -> str:
+def _identify(run: TraceRunTicks) -> str:
     """Return a short name for a run that stays the same wherever its files lie."""
     digest = hashlib.sha256()
     for trace in run.ranks:
         digest.update(repr((trace.name.rank, trace.name.run)).encode())
-        digest.update(trace.times_s.tobytes())
-        digest.update(trace.allocated_bytes.tobytes())
+        digest.update(trace.digest)
     return digest.hexdigest()[:8]

@@ -3,6 +3,7 @@
 from .alerts import AlertEvent, AlertLevel, AlertSettings
 from .layers import LoadedSettings, load_settings
 from .model import SETTING_KEYS, Settings, SortColumn, ThemeName
+from .record import RecordSettings
 from .saving import save_settings
 
 __all__ = [
@@ -11,6 +12,7 @@ __all__ = [
     "AlertLevel",
     "AlertSettings",
     "LoadedSettings",
+    "RecordSettings",
     "Settings",
     "SortColumn",
     "ThemeName",

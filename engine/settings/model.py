@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from .alerts import AlertSettings
+from .record import RecordSettings
 
 ThemeName = Literal["dark", "light", "high-contrast", "mono"]
 """Colour themes of the screens."""
@@ -42,9 +43,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the process list is sorted the other way round."""
     alerts: AlertSettings = AlertSettings()
     """The table `[alerts]`."""
+    record: RecordSettings = RecordSettings()
+    """The table `[record]`."""
 
 
-TABLES: dict[str, type[msgspec.Struct]] = {"alerts": AlertSettings}
+TABLES: dict[str, type[msgspec.Struct]] = {"alerts": AlertSettings, "record": RecordSettings}
 """Fields of `Settings` that are tables in a file; their settings have keys such as `alerts.bell`."""
 
 

@@ -8,6 +8,7 @@ from ..errors import UsageError
 from ..units import parse_duration
 from .alerts import COMMAND_KEY, WEBHOOK_KEY
 from .model import SETTING_KEYS, TABLES, Settings
+from .record import RECORD_FOLDER_KEY
 
 _TYPES: dict[str, Any] = get_type_hints(Settings, include_extras=True) | {
     f"{table}.{field}": hint
@@ -17,6 +18,7 @@ _TYPES: dict[str, Any] = get_type_hints(Settings, include_extras=True) | {
 _OTHER_EXPECTATIONS = {
     COMMAND_KEY: "a program with its arguments, as one text or as a list",
     WEBHOOK_KEY: "an address that begins with http:// or https://",
+    RECORD_FOLDER_KEY: "a folder, in quotation marks",
 }
 _WORDS = {
     "1": True,
@@ -80,7 +82,7 @@ def _prepare(field: str, value: object) -> object:
         return _split_command(value)
     if isinstance(value, str) and _is_list(field):
         return [word.strip() for word in value.split(",") if word.strip()]
-    if isinstance(value, str) and not list_choices(field.removesuffix("_s")):
+    if isinstance(value, str) and field != RECORD_FOLDER_KEY and not list_choices(field.removesuffix("_s")):
         return _WORDS.get(value.strip().lower(), value)
     return value
 

@@ -5,7 +5,8 @@ from .fragmentation import plot_fragmentation
 from .heat_map import plot_heatmap
 from .heat_map_cells import make_heat_map
 from .memory_usage import plot_memory_usage
-from .model import DeviceFigure, FigureFormat, FragmentationFigure, HeatMap, Marker
+from .model import DeviceFigure, FigureFormat, FragmentationFigure, HeatMap, Marker, Peaks
+from .peaks import plot_peaks
 
 __all__ = [
     "Curve",
@@ -15,8 +16,10 @@ __all__ = [
     "FragmentationFigure",
     "HeatMap",
     "Marker",
+    "Peaks",
     "make_heat_map",
     "plot_fragmentation",
     "plot_heatmap",
     "plot_memory_usage",
+    "plot_peaks",
 ]

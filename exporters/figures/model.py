@@ -55,6 +55,23 @@ class FragmentationFigure(msgspec.Struct, frozen=True, kw_only=True):
     """What the title calls the device, as `rank 3`; without it `GPU` and its label."""
 
 
+class Peaks(msgspec.Struct, frozen=True, kw_only=True):
+    """The most that each device ever had, in bytes; None is unmeasured."""
+
+    devices: tuple[str, ...]
+    allocated: tuple[int | None, ...]
+    """One value a device, in their order; so are the others."""
+    reserved: tuple[int | None, ...]
+    used: tuple[int | None, ...]
+    capacity: tuple[int | None, ...]
+    subtitle: str = ""
+
+    def of(self, name: str) -> tuple[int | None, ...]:
+        """Return the values of one figure."""
+        values: tuple[int | None, ...] = getattr(self, name)
+        return values
+
+
 class HeatMap(msgspec.Struct, frozen=True, kw_only=True):
     """Devices over time, one value a cell; None is unmeasured."""
 

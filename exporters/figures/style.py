@@ -39,8 +39,11 @@ LINES = {
     "fragmentation": LineStyle("#0072b2"),
     "external": LineStyle("#d55e00", (0, (6, 2))),
     "internal": LineStyle("#767676", (0, (1.5, 1.5))),
+    "A": LineStyle("#0072b2"),
+    "B": LineStyle("#d55e00", (0, (6, 2))),
+    "B less A": LineStyle(INK, "solid", 1.0),
 }
-"""By what they show."""
+"""By what they show; `A` and `B` are two runs."""
 
 
 class MarkStyle(NamedTuple):

@@ -12,14 +12,16 @@ from vramscope.engine.model import Sample
 from vramscope.engine.recording import Recording
 
 from ..recording.samples import make_sample, write
+from ..waiting import wait_until
 from .running import REPOSITORY, run
+from .test_stream import running
 
 SERIES = "time_s,device,allocated_bytes,reserved_bytes,used_bytes,total_bytes,step\n"
 LOG = "timestamp, index, memory.used [MiB], memory.total [MiB]\n"
 TRACE_KEYS = ("timestamp_s", "reserved_memory_MB", "allocated_memory_MB")
 
 
-def _write_inputs(folder: Path) -> dict[str, Path]:
+def write_inputs(folder: Path) -> dict[str, Path]:
     """Write a small file of every format that is read; return them by format."""
     readings = [{"timestamp": 1.0 + at, "allocated": 5 << 20, "total": 80 << 30} for at in range(3)]
     trace = [dict(zip(TRACE_KEYS, (at / 10, 600.0, 500.0 + at), strict=True)) for at in range(3)]
@@ -39,7 +41,7 @@ def _write_inputs(folder: Path) -> dict[str, Path]:
 
 
 def test_every_format_becomes_a_recording_that_says_of_what_it_was_made(tmp_path: Path) -> None:
-    inputs = _write_inputs(tmp_path)
+    inputs = write_inputs(tmp_path)
     kept = run("export", str(inputs["recording"]), "--jsonl")
     inputs["status stream"] = tmp_path / "kept.jsonl"
     inputs["status stream"].write_text(kept.stdout)
@@ -80,7 +82,7 @@ def test_ranks_are_joined_and_what_comes_out_again_is_what_went_in(tmp_path: Pat
     done = run("import", *ranks, "-o", str(path))
     assert (done.code, done.stdout) == (0, ""), done.stderr
     assert "told apart by their files: rank0.csv/0 is 0, rank1.csv/0 is 1" in done.stderr
-    assert f"samples: 5, of 2 devices; 56 KiB in {path}" in done.stderr
+    assert f"samples: 5, of 2 devices; 20 KiB in {path}" in done.stderr
     assert path.stat().st_mode & 0o777 == 0o600
     outcome = run("export", str(path), "--csv", "-o", str(output), "--from", "+1s", "--to", "3.1")
     assert (outcome.code, outcome.stdout, outcome.stderr) == (0, "", "")
@@ -94,6 +96,16 @@ def test_ranks_are_joined_and_what_comes_out_again_is_what_went_in(tmp_path: Pat
     assert sorted(it.name for it in tmp_path.iterdir()) == ["rank0.csv", "rank1.csv", "run.csv", "run.vscope"]
     report = run("leak", "--input", str(path))
     assert report.code == 0, report.stderr
+
+
+def test_figures_go_into_a_folder_that_is_made_where_it_is_missing(tmp_path: Path) -> None:
+    path, folder = write_inputs(tmp_path)["recording"], tmp_path / "plots"
+    outcome = run("export", str(path), "--figure", "-o", str(folder))
+    assert outcome.code == 0, outcome.stderr
+    assert (folder / "memory_peaks.png").stat().st_size > 0
+    outcome = run("export", str(path), "--figure", "-o", str(tmp_path / "none" / "plots"))
+    assert (outcome.code, outcome.stderr.count("\n")) == (2, 1)
+    assert "cannot be made for figures: No such file or directory; name another folder" in outcome.stderr
 
 
 def _as_float(line: str) -> str:
@@ -119,6 +131,7 @@ def _as_float(line: str) -> str:
         (["export", "kept.vscope", "--csv", "--from", "noon"], "--from noon: expected seconds, +TIME after"),
         (["export", "kept.vscope", "--csv", "--to", "5"], "nothing of it lies between --from and --to"),
         (["export", "kept.vscope", "--parquet"], "--parquet: writes a binary file: name it with -o FILE"),
+        (["export", "kept.vscope", "--csv", "-o", "./kept.vscope"], "kept.vscope: is the recording itself"),
         (["export", "kept.vscope", "--parquet", "-o", "x.pq"], "pip install 'vramscope[parquet]'"),
     ],
     ids=" ".join,
@@ -126,7 +139,7 @@ def _as_float(line: str) -> str:
 def test_what_cannot_be_done_is_said_in_one_line_and_leaves_nothing(
     words: list[str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _write_inputs(tmp_path)
+    write_inputs(tmp_path)
     (tmp_path / "without").mkdir()
     (tmp_path / "without" / "pyarrow.py").write_text("raise ImportError")
     before = sorted(tmp_path.iterdir())
@@ -161,3 +174,15 @@ class _Interrupted(Importer):
         super()._note(number, sample)
         if self._count == 2_000:
             signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_an_export_that_is_ended_leaves_no_file_behind(number: signal.Signals, tmp_path: Path) -> None:
+    recording, out = tmp_path / "run.vscope", tmp_path / "out"
+    out.mkdir()
+    write(recording, [make_sample(tick, 16) for tick in range(4000)])
+    with running("export", str(recording), "--csv", "-o", str(out / "run.csv")) as process:
+        wait_until(lambda: any(it.stat().st_size for it in out.iterdir()), what="the first bytes")
+        process.send_signal(number)
+        assert process.wait(20) == 128 + number
+    assert list(out.iterdir()) == []

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from vramscope.engine.bus.client import connect
 from vramscope.engine.bus.lock import is_hub_alive
 from vramscope.engine.paths import locate_runtime_folder
 from vramscope.engine.recording import Recording
@@ -82,11 +83,34 @@ def test_what_a_killed_recording_holds_is_read_and_continued(
     assert report["evidence"]["samples"] == left
     with running("record", "-o", str(path), "--interval", "0.1") as process:
         wait_until(lambda: count(path) > left, what="a sample more", timeout_s=20)
-        process.terminate()
-        process.communicate(timeout=20)
+        process.send_signal(signal.SIGHUP)
+        _, said = process.communicate(timeout=20)
     assert process.returncode == 0
+    assert f"in {path}" in said.splitlines()[-1], "a terminal that hangs up ends it in order"
     with Recording(path) as recording:
         assert not recording.is_unfinished
+
+
+def test_a_recording_that_is_continued_has_no_hole_where_an_agent_remembers(
+    pretend_driver: PretendDriver, pretend_environment: dict[str, str], tmp_path: Path
+) -> None:
+    pretend_driver.add_device(used_bytes=10 * GIB)
+    path = tmp_path / "run.vscope"
+    with agent("--interval", "0.1"):
+        with running("record", "-o", str(path)) as process:
+            wait_until(lambda: count(path) >= 3, what="three samples", timeout_s=20)
+            process.kill()
+            process.wait()
+        last = read_seqs(path)[-1]
+        with connect() as client:
+            wait_until(lambda: (it := client.snapshot().sample) and it.seq > last + 5, what="more samples")
+        with running("record", "-o", str(path)) as process:
+            wait_until(lambda: len(set(read_seqs(path))) > last + 5, what="the samples between", timeout_s=20)
+            process.terminate()
+            _, said = process.communicate(timeout=20)
+    seqs = read_seqs(path)
+    assert seqs == list(range(seqs[0], seqs[-1] + 1))
+    assert "as the agent remembers them: " in said.splitlines()[-1]
 
 
 def test_without_a_device_the_code_says_why(tmp_path: Path) -> None:
@@ -96,6 +120,17 @@ def test_without_a_device_the_code_says_why(tmp_path: Path) -> None:
     assert "libnvidia-ml" in outcome.stderr.splitlines()[-1]
     with Recording(tmp_path / "run.vscope") as recording:
         assert all(sample.host is not None for sample in recording.samples())
+
+
+def test_without_a_device_the_reason_of_the_agent_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in no_library(tmp_path).items():
+        monkeypatch.setenv(name, value)
+    with agent():
+        outcome = run("record", "-o", str(tmp_path / "run.vscope"), "--duration", "0.5")
+    assert outcome.code == 4
+    assert "libnvidia-ml" in outcome.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize(
@@ -127,3 +162,8 @@ def count(path: Path) -> int:
 def find_kinds(path: Path) -> set[str]:
     with Recording(path) as recording:
         return {finding.kind for finding in recording.findings()}
+
+
+def read_seqs(path: Path) -> list[int]:
+    with Recording(path) as recording:
+        return [sample.seq for sample in recording.samples()]

@@ -213,6 +213,7 @@ def test_devices_of_one_label_on_two_nodes_each_get_a_figure(tmp_path: Path) -> 
         "gpu_other_0_memory_usage.png",
         "gpu_other_3_memory_usage.png",
         "memory_heatmap.png",
+        "memory_peaks.png",
     }
     assert all(path.stat().st_size > 1000 for path in files)
 

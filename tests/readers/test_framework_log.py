@@ -35,7 +35,25 @@ NANOTRON = (
 )
 PICOTRON = "[rank 2] Step: 5     | Loss: 10.1234 | Tokens/s: 1.2K | MFU: 12.34% | Memory usage:  12.34GB"
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.22 GiB."
-LINES = (MEGATRON, BRIDGE, TITAN, DEEPSPEED, NANOTRON, PICOTRON)
+TIMER = (
+    "[2023-01-01 12:00:00,123] [INFO] epoch=0/micro_step=10/global_step=7, RunningAvgSamplesPerSec=3.2, "
+    "CurrSamplesPerSec=3.1, MemAllocated=6.1GB, MaxMemAllocated=8.65GB"
+)
+USAGE = (
+    "time (ms) | fwd: 12.3 | mem_allocated: 1.2345 GB | max_mem_allocated: 2.0000 GB | "
+    "cache_allocated: 3.5000 GB | max_cache_allocated: 4.0000 GB"
+)
+ONNX = (
+    "[3/8] step 20 memory (MiB) | phase: pre_forward | allocated: 1866 | max allocated: 1900 | "
+    "cached: 1874 | max cached: 1880 | inactive: 8 | max inactive: 8"
+)
+NEMO = "on_train_batch_end rank: 2 mem: 12.34 / 15.6"
+OOMPTIMIZER = "[BEGIN step] [CUDA RAM CURRENT: 123.4MB] [CUDA RAM MAX: 456.7MB]"
+RELEASE = "rank:2, Before memory release - Allocated: 40699025920, Reserved: 42649780224"
+LINES = (
+    *(MEGATRON, BRIDGE, TITAN, DEEPSPEED, NANOTRON, PICOTRON),
+    *(TIMER, USAGE, ONNX, NEMO, OOMPTIMIZER, RELEASE),
+)
 
 
 @pytest.mark.parametrize(
@@ -48,10 +66,19 @@ LINES = (MEGATRON, BRIDGE, TITAN, DEEPSPEED, NANOTRON, PICOTRON)
         (f"4: {DEEPSPEED}", MemoryLine(4, None, round(6.1 * GIB), round(12.03 * GIB))),
         (NANOTRON, MemoryLine(None, None, round(123.45 * MIB))),
         (PICOTRON, MemoryLine(2, 5, None, 12_340_000_000)),
+        (TIMER, MemoryLine(None, 7, round(6.1 * GIB))),
+        (USAGE, MemoryLine(None, None, round(1.2345 * GIB), round(3.5 * GIB))),
+        (ONNX, MemoryLine(3, 20, 1866 * MIB, 1874 * MIB)),
+        (NEMO, MemoryLine(2, None, round(12.34 * GIB))),
+        (OOMPTIMIZER, MemoryLine(None, None, round(123.4 * MIB))),
+        (RELEASE, MemoryLine(2, None, 40699025920, 42649780224)),
         (OOM, None),
         ("Theoretical memory footprints: weight and optimizer=17138.10 MB", None),
     ],
-    ids=["megatron", "bridge", "torchtitan", "deepspeed", "srun", "nanotron", "picotron", "oom", "theory"],
+    ids=[
+        *("megatron", "bridge", "torchtitan", "deepspeed", "srun", "nanotron", "picotron"),
+        *("timer", "usage", "onnxruntime", "nemo", "oomptimizer", "release", "oom", "theory"),
+    ],
 )
 def test_a_line_says_what_its_framework_means(line: str, said: MemoryLine | None) -> None:
     assert parse_memory_line(line) == said
@@ -92,6 +119,32 @@ def test_ranks_are_devices_at_the_times_of_the_dates_above(tmp_path: Path) -> No
     assert "1 out-of-memory error is in the text, the first at line 7" in told
     assert "line 2: no time is known of it" in told
     assert "line 5: '1.2.3' is no figure of memory" in told
+
+
+def test_what_a_log_tells_beside_its_lines_of_memory_is_kept(tmp_path: Path) -> None:
+    path = write_lines(
+        tmp_path / "train.log",
+        "[rank1]:[titan] 2025-07-26 02:46:50,000 - root - INFO - CUDA capacity: NVIDIA H100 80GB HBM3 with "
+        "79.10GiB memory",
+        "Theoretical memory footprints: weight and optimizer=17138.10 MB, activation=1234.00 MB, "
+        "total=18372.10 MB",
+        "[rank1]:[titan] 2025-07-26 02:46:52,000 - root - WARN - \x1b[31m3 CUDA memory allocation retries.",
+        "[rank1]:[titan] 2025-07-26 02:46:52,000 - root - WARNING - 1 CUDA OOM errors thrown.",
+        TITAN,
+    )
+    source, samples = play(path)
+    device = samples[0].devices[0]
+    assert (device.index, device.name, device.memory.total_bytes) == (
+        1,
+        "NVIDIA H100 80GB HBM3",
+        round(79.1 * GIB),
+    )
+    assert device.allocator is not None
+    assert (device.allocator.retries, device.allocator.ooms) == (3, 1)
+    assert (
+        "line 2 tells a theoretical figure, which is left out: 16.7 GiB of weights and optimizer, "
+        "1.2 GiB of activations, 17.9 GiB in all"
+    ) in source.notes
 
 
 def test_a_log_without_a_date_is_refused_with_what_is_missing(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from vramscope.engine.errors import InputFileError
 from vramscope.engine.readers import MemoryTrace, read_memory_trace
-from vramscope.engine.readers import memory_trace as reader
+from vramscope.engine.readers import memory_trace_whole as reader
 from vramscope.engine.units import MIB
 
 from .traces import rank_name, require_measured, trace, write_trace

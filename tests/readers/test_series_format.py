@@ -77,9 +77,9 @@ def test_a_measured_run_plays_whole() -> None:
         (b"\n\n# nothing\n", "no line of data in it"),
         (
             pickle.dumps({"segments": []}),
-            "a binary file (a memory snapshot is opened by: vramscope inspect FILE)",
+            "neither segments nor events in it; nothing was allocated",
         ),
-        (b'{"timestamp": "x", "devices": {}}', "JSON that is no series"),
+        (b'{"schema": "x", "devices": {}}', "JSON that is no series"),
         (b"[1, 2]", "JSON that is no series"),
         (b"hello world\n", "line 1: 'hello world' is no header of a series; expected a series CSV"),
         (b"1.0,0,500\n2.0,0,600\n", "line 1: '1.0,0,500' is no header of a series; expected a series CSV"),

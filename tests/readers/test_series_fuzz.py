@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -23,6 +24,33 @@ STREAM = "".join(
     f'"memory":{{"total_bytes":900,"used_bytes":{tick}}}}}]}}\n'
     for tick in range(4)
 )
+EVENTS = ",".join(
+    f'{{"ph":"i","name":"[memory]","ts":{tick}000,"args":{{"Total Reserved":9,"Total Allocated":{tick},'
+    '"Bytes":5,"Device Id":0,"Device Type":1}}'
+    for tick in range(5)
+)
+TRACE = f'{{"schemaVersion":1,"traceEvents":[{EVENTS}],"baseTimeNanoseconds":17}}'
+TIMELINE = f"[[1000,2000,3000],[{','.join('[0,5,0,0,0,0,6,0,0]' for _ in range(3))}]]"
+CHANGES = "[[-1,1,5,0],[1000000,2,6,4],[2000000,4,-6,4],[3000000,2,7,5]]"
+STATES = "".join(
+    f"Memory State:\ntime: {tick}.5\n---summary---\ntotal_memory: 12.50 MB\nparams_memory: 7.00 MB\n\n"
+    for tick in range(4)
+)
+REPORT = (
+    '{"timestamp":"2025-06-23T10:30:00","devices":{"0":{"current_memory":{"allocated":5,"total":9},'
+    '"peak_memory":7},"1":{"gpu_memory":{"end_mb":3.5}}}}'
+)
+TELEMETRY = "".join(
+    f'{{"schema_version":2,"timestamp_ns":17506746{tick}0000000000,"device_id":0,"device_used_bytes":{tick}}}\n'
+    for tick in range(4)
+)
+FRAMEWORK = (
+    "[2025-07-26 02:46:53] [Rank 3] (after 2 iterations) memory (MB) | allocated: 10.5 | reserved: 28672.0\n"
+    "CUDA out of memory. Tried to allocate 1.22 GiB. GPU 0 has a total capacity of 79.15 GiB of which "
+    "17.88 MiB is free. Of the allocated memory 78.30 GiB is allocated by PyTorch, and 301.33 MiB is "
+    "reserved by PyTorch but unallocated.\n"
+)
+GOOD = [SERIES, LOG, EXPORT, STREAM, TRACE, TIMELINE, CHANGES, STATES, REPORT, TELEMETRY, FRAMEWORK]
 EDITS = st.lists(st.tuples(st.integers(0, 700), st.binary(max_size=4), st.integers(0, 8)), max_size=5)
 CELLS = st.one_of(
     st.sampled_from(
@@ -63,7 +91,7 @@ def check_sound(path: Path) -> list[Sample]:
 
 
 @fuzz
-@given(st.sampled_from([SERIES, LOG, EXPORT, STREAM]), EDITS)
+@given(st.sampled_from(GOOD), EDITS)
 def test_damaged_files_never_surprise(tmp_path: Path, good: str, edits: list[tuple[int, bytes, int]]) -> None:
     data = good.encode()
     for position, new, removed in edits:
@@ -71,6 +99,13 @@ def test_damaged_files_never_surprise(tmp_path: Path, good: str, edits: list[tup
     path = tmp_path / "input"
     path.write_bytes(data)
     check_sound(path)
+
+
+@pytest.mark.parametrize("good", GOOD)
+def test_what_is_damaged_below_is_good(tmp_path: Path, good: str) -> None:
+    path = tmp_path / "input"
+    path.write_text(good)
+    assert check_sound(path)
 
 
 @fuzz

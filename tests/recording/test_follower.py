@@ -1,6 +1,8 @@
 """A recording beside an agent has what the agent told, in full, and goes on without it."""
 
+import math
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -9,9 +11,12 @@ from vramscope.engine.bus.endpoints import endpoints_of
 from vramscope.engine.bus.lock import HubLock
 from vramscope.engine.bus.messages import WorkerReport
 from vramscope.engine.bus.wire import encode
+from vramscope.engine.history.history import FINE_TICKS
 from vramscope.engine.model import Assessment, Finding, Sample
 from vramscope.engine.paths import locate_runtime_folder, open_runtime_folder
-from vramscope.engine.recording.follower import Heard, NodeFollower, Words
+from vramscope.engine.recording.follower import NodeFollower
+from vramscope.engine.recording.heard import Heard, Words
+from vramscope.engine.recording.hub_follower import REMEMBERED_NOTE
 
 from ..bus.hubs import RunningHub
 from ..pretend_nvml.driver import PretendDriver
@@ -34,8 +39,8 @@ def report(folder: Path, hub_id: str, finding: Finding, assessment: Assessment) 
 class Listener:
     """Keeps all that a follower tells."""
 
-    def __init__(self) -> None:
-        self.follower = NodeFollower(interval_s=0.1, memory_interval_s=0.05)
+    def __init__(self, since_s: float = math.inf) -> None:
+        self.follower = NodeFollower(interval_s=0.1, memory_interval_s=0.05, since_s=since_s)
         self.heard: list[Heard] = []
 
     def hear(self) -> list[Sample]:
@@ -73,8 +78,8 @@ def test_samples_of_an_agent_are_heard_in_full_with_what_is_said_of_them(folder:
         running.producer.push(samples[3:])
         wait_until(lambda: listener.hear()[-1] == samples[-1], what="all samples")
         got = listener.hear()
-        assert got == samples[-len(got) :], "in order, none twice, to the last field"
-        assert len(got) >= 37
+        assert got[-36:] == samples[3:], "in order, none twice, to the last field"
+        assert [it.seq for it in got] == list(range(got[0].seq, 40))
         assert listener.follower._hub is not None
         listener.follower._hub._stream.ask()  # as after a gap: the agent tells its newest sample again
         wait_until(lambda: listener.hear() and isinstance(listener.heard[-1], Words), what="the answer")
@@ -85,6 +90,58 @@ def test_samples_of_an_agent_are_heard_in_full_with_what_is_said_of_them(folder:
         assert findings == [make_finding(1)]
         assert assessments[0] == make_assessment(1)
     listener.follower.close()
+
+
+def split(samples: list[Sample]) -> tuple[list[Sample], list[Sample]]:
+    """Return the samples that are as the agent remembers them, and the others."""
+    remembered = [it for it in samples if it.notes == (REMEMBERED_NOTE,)]
+    return remembered, [it for it in samples if not it.notes]
+
+
+@pytest.mark.parametrize("last", [3000, 6000])
+def test_what_a_slow_recording_missed_is_filled_from_the_agents_memory_and_the_rest_counted(
+    folder: Path, last: int
+) -> None:
+    samples = {tick: make_sample(tick) for tick in range(1, last + 1)}
+    with RunningHub(folder) as running:
+        running.producer.push([samples[1]])
+        listener = Listener()
+        wait_until(listener.hear, what="the first sample")
+        running.producer.push([samples[tick] for tick in range(2, last)])  # more than any queue holds
+        wait_until(lambda: running.hub._history.last_seq == last - 1, what="the agent to have told them")
+        running.producer.push([samples[last]])
+        wait_until(lambda: listener.hear()[-1].seq == last, what="the newest")
+        got = listener.hear()
+        missed = sum(after.seq - before.seq - 1 for before, after in pairwise(got))
+        remembered, full = split(got)
+        assert len(remembered) + len(full) == len(got) == last - missed
+        assert [it.seq for it in got] == sorted({it.seq for it in got})
+        assert all(samples[it.seq] == it for it in full), "what did arrive is there to the last field"
+        for sample in remembered:
+            original = samples[sample.seq]
+            assert sample.time_s == original.time_s
+            assert [it.memory for it in sample.devices] == [it.memory for it in original.devices]
+        follower = listener.follower
+        assert (follower.remembered, follower.missed) == (len(remembered), missed)
+        assert len(remembered) > 1000
+        assert (missed > 0) == (last > FINE_TICKS)
+        assert any("as the agent remembers them" in it for it in follower.sentences)
+        assert any("that the agent has forgotten: " in it for it in follower.sentences) == (missed > 0)
+    listener.follower.close()
+
+
+def test_a_recording_begins_with_what_the_agent_remembers_from_after_a_time(folder: Path) -> None:
+    samples = [make_sample(tick, 3) for tick in range(1, 701)]
+    with RunningHub(folder) as running:
+        running.producer.push(samples)
+        wait_until(lambda: running.hub._history.last_seq == 700, what="the agent to have told them")
+        for since_s, first in ((-math.inf, 1), (samples[499].time_s, 501), (math.inf, 700)):
+            listener = Listener(since_s)
+            wait_until(lambda: bool(listener.hear()) and listener.hear()[-1].seq == 700, what="the newest")  # noqa: B023
+            assert [it.seq for it in listener.hear()] == list(range(first, 701))
+            assert listener.hear()[-1] == samples[-1]
+            assert listener.follower.remembered == 700 - first
+            listener.follower.close()
 
 
 def find_kinds(sample: Sample) -> set[str]:

@@ -104,10 +104,11 @@ def check_read(path: Path) -> None:
 def test_a_damaged_block_costs_its_own_samples_and_is_counted(tmp_path: Path) -> None:
     path = tmp_path / "run.vscope"
     path.write_bytes(recorded())
-    change(path, "UPDATE blocks SET body = zeroblob(5000) WHERE id = 1")
+    change(path, "UPDATE blocks SET body = zeroblob(5000), told = 9, told_body = zeroblob(50) WHERE id = 1")
     with Recording(path) as recording:
         assert len(list(recording.samples())) == 610
-        assert recording.damage.sentence == "left out: 1 damaged blocks with 600 samples"
+        list(recording.told())
+        assert recording.damage.sentence == "left out: 1 damaged block with 600 samples"
 
 
 Change = Callable[[Path], None]

@@ -309,3 +309,18 @@ def test_a_link_that_is_put_in_the_place_of_the_file_is_not_written_through(
     with pytest.raises(OutputFileError, match="was replaced while it was opened"):
         RecordingWriter(path, IDENTITY)
     assert victim.read_bytes() == before
+
+
+def test_a_short_recording_is_small_and_is_continued_as_any_other(tmp_path: Path) -> None:
+    path = tmp_path / "run.vscope"
+    write(path, [make_sample(tick, 1) for tick in range(60)])
+    assert path.stat().st_size < 30_000, "the tables alone would be 56 KiB of SQLite's usual pages"
+    with Recording(path) as reader:
+        write(path, [make_sample(tick, 1) for tick in range(60, 120)])  # a reader is there at its end
+        assert reader.sample_count == 120
+    write(path, [make_sample(tick, 1) for tick in range(120, 180)])
+    with Recording(path) as reader:
+        assert [sample.seq for sample in reader.samples()] == list(range(180))
+        assert reader.damage.sentence is None
+    assert path.stat().st_size < 45_000
+    assert list(tmp_path.iterdir()) == [path]

@@ -13,7 +13,8 @@ from vramscope.engine.model import Analyzer, Sample
 from vramscope.engine.plugins import make_analyzers
 from vramscope.engine.recording import RecordingIdentity, RecordingWriter
 from vramscope.engine.replay.player import ReplayCommand, ReplayOptions, ReplayPlayer, Verb
-from vramscope.engine.replay.tape import RecordingTape, Tape
+from vramscope.engine.replay.recording_tape import RecordingTape
+from vramscope.engine.replay.tape import Tape
 
 START_S = NOON_S + 1
 TICKS = 300
@@ -44,16 +45,22 @@ def record(path: Path, samples: Sequence[Sample] | None = None) -> Path:
 class Played:
     """A replay without a thread, with everything worked out after each command."""
 
-    def __init__(self, played: Path | Tape, options: ReplayOptions | None = None) -> None:
-        self.clock, self.history = HandClock(), History()
+    def __init__(self, *played: Path | Tape, options: ReplayOptions | None = None) -> None:
+        self.clock = HandClock()
+        self.histories: dict[str, History] = {}
         self.player = ReplayPlayer(
-            RecordingTape(played) if isinstance(played, Path) else played,
+            [RecordingTape(it) if isinstance(it, Path) else it for it in played],
             make_analyzers=fresh_analyzers,
-            history=self.history,
+            histories=lambda node: self.histories.setdefault(node, History()),
             clock=self.clock,
             options=options,
         )
         self._settle()
+
+    @property
+    def history(self) -> History:
+        """What screens would draw of the node that is looked at."""
+        return self.histories[self.player.snapshot.node]
 
     @property
     def seconds(self) -> float:
@@ -85,3 +92,5 @@ class Played:
 
     def _settle(self) -> None:
         assert self.player.catch_up(lambda: False)
+        while self.player.has_more_to_work_out:
+            self.player.catch_up_others(lambda: False)

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from vramscope.engine.model import Finding
 from vramscope.engine.replay.player import ReplayOptions
-from vramscope.engine.replay.tape import RecordingTape
+from vramscope.engine.replay.recording_tape import RecordingTape
 
 from .recordings import START_S, TICKS, Played, grow, record
 
@@ -30,7 +30,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def played_through(path: Path) -> list[tuple[Finding, ...]]:
     """What is found at each sample where the recording plays from its start."""
-    played = Played(path, ReplayOptions(is_paused=True))
+    played = Played(path, options=ReplayOptions(is_paused=True))
     found = [played.player.snapshot.findings]
     for _ in range(1, TICKS):
         played.ask("step", 1)
@@ -46,7 +46,7 @@ def test_a_moment_is_the_same_by_any_path(
     played_through: list[tuple[Finding, ...]],
     path_of_jumps: list[tuple[str, float]],
 ) -> None:
-    played = Played(path, ReplayOptions(is_paused=True))
+    played = Played(path, options=ReplayOptions(is_paused=True))
     for verb, count in path_of_jumps:
         if verb == "go":
             played.ask("go", text=f"{count}s")
@@ -63,7 +63,7 @@ def test_a_moment_is_the_same_by_any_path(
 
 def test_recorded_findings_are_those_that_were_told(path: Path) -> None:
     found, told = (
-        Played(path, ReplayOptions(is_paused=True, is_as_recorded=is_it)) for is_it in (False, True)
+        Played(path, options=ReplayOptions(is_paused=True, is_as_recorded=is_it)) for is_it in (False, True)
     )
     for text in ("35%", "10s", "100%"):
         found.ask("go", text=text)
@@ -75,9 +75,9 @@ def test_recorded_findings_are_those_that_were_told(path: Path) -> None:
 def test_findings_of_before_the_window_are_handed_on(tmp_path: Path) -> None:
     samples = [
         msgspec.structs.replace(grow(129), time_s=START_S + seq, seq=seq, interval_s=0.05)
-        for seq in range(200)
+        for seq in range(240)
     ]
-    played = Played(record(tmp_path / "long.vscope", samples), ReplayOptions(is_paused=True))
+    played = Played(record(tmp_path / "long.vscope", samples), options=ReplayOptions(is_paused=True))
     played.ask("go", text="100%")  # the window is 180 s here: what opened at the start is out of it
     first = samples[0].time_s
     assert played.history.samples()
@@ -109,7 +109,7 @@ def test_playing_keeps_its_pace_through_gaps_pauses_and_loops(tmp_path: Path) ->
 
 
 def test_speeds_are_bounded_and_marks_are_visited_in_turn(path: Path) -> None:
-    played = Played(path, ReplayOptions(speed=3.0, is_paused=True))
+    played = Played(path, options=ReplayOptions(speed=3.0, is_paused=True))
     played.ask("speed", 1)
     assert played.player.state.speed == 4
     for direction, bound in ((9, 64), (-20, 0.25)):
@@ -132,6 +132,10 @@ def test_where_nothing_is_found_steps_are_visited(tmp_path: Path) -> None:
     assert not played.player.state.marks
     assert list(_visit(played, 1)) == [START_S + at for at in (40, 80, 120, 160)]
     assert list(_visit(played, -1)) == [START_S + at for at in (120, 80, 40)]
+    played.ask("mark", 1)
+    word = played.player.state.word
+    assert word is not None
+    assert word.text == "step 2"
 
 
 def test_a_clock_that_was_set_back_leaves_one_order_by_any_path(tmp_path: Path) -> None:
@@ -145,10 +149,10 @@ def test_a_clock_that_was_set_back_leaves_one_order_by_any_path(tmp_path: Path) 
 
 
 def test_something_newer_leaves_what_was_begun(path: Path) -> None:
-    played = Played(path, ReplayOptions(is_paused=True))
+    played = Played(path, options=ReplayOptions(is_paused=True))
     played.ask("go", text="270s")
     before = list(played.history.samples())
-    played.player.seek(START_S + 200)
+    played.player.seek(START_S + 140)
     looks = iter([False, False, True])
     assert not played.player.catch_up(lambda: next(looks))
     assert list(played.history.samples()) == before
@@ -166,3 +170,36 @@ def _visit(played: Played, direction: int) -> Iterator[float]:
         if played.player.state.position_s == before_s:
             return
         yield played.player.state.position_s
+
+
+@pytest.fixture(scope="module")
+def long_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Record more than a window, which is 180 s long here and begins every 30 s."""
+    samples = [
+        msgspec.structs.replace(grow(seq % 300), time_s=START_S + seq, seq=seq, interval_s=0.05)
+        for seq in range(500)
+    ]
+    return record(tmp_path_factory.mktemp("replay") / "long.vscope", samples)
+
+
+@settings(max_examples=10, deadline=None)
+@given(jumps=st.lists(st.tuples(st.integers(200, 499), st.lists(st.integers(1, 6), max_size=4)), max_size=3))
+@example(jumps=[(393, [1, 1, 1, 1])])  # over the beginning of another window, at 390
+def test_going_back_shows_the_same_whatever_was_kept(
+    long_path: Path, jumps: list[tuple[int, list[int]]]
+) -> None:
+    played = Played(long_path, options=ReplayOptions(is_paused=True))
+    for reached, steps_back in jumps:
+        played.ask("go", text="0s")
+        played.ask("go", text=f"{reached}s")
+        second = reached
+        for step_s in (0, *steps_back):
+            second -= step_s
+            played.ask("skip", -step_s)
+            anew = Played(long_path, options=ReplayOptions(is_paused=True))
+            anew.ask("go", text=f"{second}s")
+            assert played.sample == anew.sample
+            assert played.player.snapshot.findings == anew.player.snapshot.findings
+            kept = list(played.history.samples())
+            assert kept == list(anew.history.samples())
+            assert 180 <= kept[-1].time_s - kept[0].time_s <= 210

@@ -87,7 +87,7 @@ def test_damage_is_told_with_the_samples_that_are_left(path: Path) -> None:
     path.write_bytes(data)
     with pytest.raises(InputFileError) as refusal:
         open_series(path)
-    assert str(refusal.value) == f"{path}: no samples in it; left out: 1 damaged blocks with 10 samples"
+    assert str(refusal.value) == f"{path}: no samples in it; left out: 1 damaged block with 10 samples"
 
 
 def test_what_cannot_be_played_is_refused_in_one_line(path: Path, tmp_path: Path) -> None:

@@ -299,5 +299,7 @@ def test_simulated_run_plays_without_device_used() -> None:
     clock = HandClock(1000.0)
     samples = play(TracePlayer(require_measured("simulated_30b_pp4_tp2"), clock=clock), clock)
     last = samples[-1].devices
+    assert {(each.name, each.is_simulated) for each in last} == {("simulated", True)}
+    assert any(note.startswith("simulated, not measured: ") for note in samples[0].notes)
     assert {each.memory.used_bytes for each in last} == {None}
     assert all(each.allocator and (each.allocator.allocated_bytes or 0) > 50 * GIB for each in last)

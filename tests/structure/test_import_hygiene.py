@@ -56,6 +56,11 @@ def _run(*arguments: str) -> tuple[subprocess.CompletedProcess[str], set[str]]:
         pytest.param(("--once",), SCREEN | HEAVY, id="once"),
         # The doctor asks tui/terminal.py what could be drawn here; that file loads no Textual.
         pytest.param(("doctor", "--json"), {"textual"} | RICH | HEAVY, id="doctor as JSON"),
+        pytest.param(
+            ("plan", "--model", "gpt2", "--json"),
+            SCREEN | RICH | (HEAVY - {"networkx"}) | {"zmq", "pynvml", "psutil"},
+            id="plan as JSON",
+        ),
         pytest.param(("completion", "bash"), SCREEN | RICH | HEAVY, id="completion"),
         pytest.param(("no-such-verb",), SCREEN | RICH | HEAVY, id="usage error"),
     ],
@@ -106,7 +111,11 @@ def test_importing_and_exporting_loads_no_screen_no_driver_and_nothing_heavy(
 ) -> None:
     series, path = private_environment / "series.csv", private_environment / "run.vscope"
     series.write_text("time_s,device,allocated_bytes\n1,0,1048576\n2,0,1048576\n")
-    for words in (("import", str(series), "-o", str(path)), ("export", str(path), "--prometheus")):
+    for words in (
+        ("import", str(series), "-o", str(path)),
+        ("export", str(path), "--prometheus"),
+        ("diff", str(series), str(path), "--json"),
+    ):
         result, imported = _run(*words)
         assert result.returncode == 0, result.stderr
         assert "vramscope.engine.recording.recording" in imported

@@ -10,8 +10,8 @@ from tests.replay.recordings import fresh_analyzers
 from tests.tui.canned import NODE, UNICODE_COLOR, StillClock
 from vramscope.engine.replay.feed import ReplayFeed
 from vramscope.engine.replay.player import ReplayOptions
+from vramscope.engine.replay.recording_tape import RecordingTape
 from vramscope.engine.replay.state import ReplayState
-from vramscope.engine.replay.tape import RecordingTape
 from vramscope.engine.settings import Settings
 from vramscope.tui.process_signals import SignalPolicy
 from vramscope.tui.replay_app import ReplayApp
@@ -23,7 +23,7 @@ def make_replay(
 ) -> ReplayApp:
     """Return an application that replays a recording; its clock stands, so that nothing plays by itself."""
     feed = ReplayFeed(
-        lambda: RecordingTape(path), make_analyzers=fresh_analyzers, options=options, clock=HandClock()
+        lambda: [RecordingTape(path)], make_analyzers=fresh_analyzers, options=options, clock=HandClock()
     )
     return ReplayApp(
         feed,

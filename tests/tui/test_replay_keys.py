@@ -41,6 +41,10 @@ async def test_keys_move_in_time_on_every_screen(path: Path) -> None:
         assert bar.display
         assert bar.text.startswith("paused 2×")
         assert "loop" in bar.text
+        await press_until(pilot, ["g", *"100%", "enter"], lambda it: it.position_s == it.end_s)
+        assert bar.text.startswith("paused 2×"), "it begins again"
+        await press_until(pilot, ["L"], lambda it: not it.is_looping)
+        assert bar.text.startswith("ended"), "nothing plays any more"
 
 
 async def test_what_is_typed_is_no_key_and_what_is_no_moment_is_told(path: Path) -> None:

@@ -5,6 +5,8 @@ import threading
 import time
 from collections.abc import Callable
 
+import msgspec
+
 from tests.tui.canned import FakeFeed, make_app, make_snapshot
 from vramscope.engine.bus.snapshot import Snapshot
 from vramscope.tui.mailbox import SnapshotMailbox
@@ -47,15 +49,17 @@ async def test_a_thread_that_outruns_the_screen_loses_frames_and_counts_them() -
     assert feed.is_stopped
 
 
-def test_the_mailbox_holds_one_and_counts_the_rest() -> None:
+def test_the_mailbox_holds_one_a_node_and_counts_the_rest() -> None:
     mailbox = SnapshotMailbox()
     assert mailbox.put(make_snapshot(1, seq=1))
     assert not mailbox.put(make_snapshot(1, seq=2))
     assert not mailbox.put(make_snapshot(1, seq=3))
-    newest = mailbox.take()
-    assert newest is not None
+    other = msgspec.structs.replace(make_snapshot(1, seq=2), node="node07")
+    assert not mailbox.put(other)
+    newest, beside = mailbox.take()
     assert newest.sample is not None
     assert newest.sample.seq == 3
+    assert beside == other
     assert mailbox.replaced == 2
-    assert mailbox.take() is None
+    assert mailbox.take() == ()
     assert mailbox.put(make_snapshot(1, seq=4))

@@ -58,6 +58,8 @@ class Glyphs:
     """One cell for a device that is lost."""
     stale: str
     """One cell for a device whose figures are old."""
+    recording: str
+    """Before the word that says that the node is recorded."""
 
     def risk(self, level: str) -> str:
         """Return the glyph of a level of risk; an unknown word has the glyph of `unknown`."""
@@ -91,6 +93,7 @@ UNICODE = Glyphs(
     degree="°C",
     lost="×",
     stale="~",
+    recording="●",
 )
 """For terminals with a full font."""
 
@@ -121,5 +124,6 @@ ASCII = Glyphs(
     degree="C",
     lost="x",
     stale="~",
+    recording="*",
 )
 """For everything else: seven bits, no code above 126."""

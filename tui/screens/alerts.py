@@ -28,6 +28,7 @@ LEAST_LIST_ROWS = 6
 FILTER_HINT = "in kind, severity, device, text; Enter keeps, Esc clears"
 READ_ONLY = "this view was started with --read-only: nothing is decided from here"
 NOTHING_FOUND = "Nothing was found so far."
+NOTHING_FOUND_YET = "Nothing was found up to this moment."
 WHAT_WOULD_BE = (
     "Here stands what the analyzers find, with its evidence, how it was concluded and what to do: memory "
     "that runs out or will, leaks, fragmentation, memory held idle. It stays in the list after it closed."
@@ -70,6 +71,7 @@ class AlertsScreen(SnapshotScreen):
         yield self._filter
         yield self.list
         yield self.detail
+        yield self._overview
         yield self._time_bar
         yield self._keys
 
@@ -119,6 +121,8 @@ class AlertsScreen(SnapshotScreen):
     def _explain_absence(self, *, has_any: bool) -> tuple[str, ...]:
         if has_any:
             return (f"No alert matches “{self._filter_text}”; Esc shows all.",)
+        if self.snapshot.replay is not None:
+            return (NOTHING_FOUND_YET, "", WHAT_WOULD_BE)
         return (NOTHING_FOUND, "", WHAT_WOULD_BE, "", _describe_watch(self.snapshot.hub))
 
     def _rearrange(self) -> None:

@@ -64,6 +64,7 @@ class DeviceScreen(NodeScreen):
         yield self.page
         yield self._filter
         yield self.processes
+        yield self._overview
         yield self._time_bar
         yield self._keys
 
@@ -90,13 +91,14 @@ class DeviceScreen(NodeScreen):
         return collect_ranks(sample.ranks).get(self.uuid, ()) if sample else ()
 
     def _list_useless(self) -> tuple[str, ...]:
-        is_alone = len(self.ranks) <= 1 and len(self.devices) <= 1
+        is_alone = len(self.ranks) <= 1 and len(self.devices) <= 1 and self.place is None
         return (*super()._list_useless(), *(("step_rank",) if is_alone else ()))
 
     def _show(self) -> None:
         """Push the snapshot down to every part."""
         self._show_head()
-        self._keys.rename({"step_rank": "next rank" if len(self.ranks) > 1 else "next device"})
+        following = "next rank" if len(self.ranks) > 1 else "next device"
+        self._keys.rename({"step_rank": following if self.place is None else "next node"})
         shown = [device for device in self.devices if device.uuid == self.uuid]
         sample = self.snapshot.sample
         self.processes.show(shown, sample.ranks if sample else ())
@@ -142,7 +144,13 @@ class DeviceScreen(NodeScreen):
 
     def _rearrange(self) -> None:
         """Show the parts that fit; nothing is touched when they are those shown."""
-        situation = (self.size, self.processes.process_count, self._is_list_used(), self._has_list)
+        situation = (
+            self.size,
+            self._rows,
+            self.processes.process_count,
+            self._is_list_used(),
+            self._has_list,
+        )
         if situation == self._arranged_for:
             return
         self._arranged_for = situation

@@ -122,7 +122,8 @@ class InspectScreen(ThriftyScreen[None]):
             return
         self._facts.set_pieces(self._draw_facts(device))
         self._arrange(self.size.width, self.size.height)
-        self.stacks.show(device.stacks)
+        is_recorded = bool(device.segment_map.segments) or not device.whole.value_bytes
+        self.stacks.show(device.stacks, is_recorded=is_recorded)
         self.picture.show(device, self._describe_advice())
 
     def _describe_advice(self) -> tuple[str, ...]:

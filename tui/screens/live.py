@@ -50,6 +50,7 @@ class LiveScreen(NodeScreen):
         yield self._alerts
         yield self._notes
         yield self._host
+        yield self._overview
         yield self._time_bar
         yield self._keys
 
@@ -70,6 +71,7 @@ class LiveScreen(NodeScreen):
         devices = sample.devices if sample else ()
         has_devices = bool(devices) or sample is None
         self._show_head()
+        self._keys.rename({} if self.place is None else {"switch_part": "next node"})
         self.set_class(not has_devices, "-no-devices")
         if has_devices:
             self.devices.show(self.snapshot, self._history)
@@ -95,12 +97,12 @@ class LiveScreen(NodeScreen):
         sample = self.snapshot.sample
         devices = sample.devices if sample else ()
         needs = (self.processes.process_count, self._is_list_used(), self._is_filter_open)
-        situation = (width, height, len(devices), *needs, self._has_host(), self._has_notes())
+        situation = (width, height, self._rows, len(devices), *needs, self._has_host(), self._has_notes())
         if situation == self._arranged_for:
             return
         self._arranged_for = situation
         # The filter is a row that is there on demand: it is taken off before the others share.
-        room = height - self._is_filter_open - self._time_bar.display
+        room = self._rows - self._is_filter_open
         self._apply(arrange(room, self._needs(width)))
 
     def _apply(self, chosen: Arrangement) -> None:

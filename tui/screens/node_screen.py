@@ -48,8 +48,11 @@ class NodeScreen(SnapshotScreen):
         self._keys.hide(self._list_useless())
 
     def _list_useless(self) -> tuple[str, ...]:
-        """Return the actions that have nothing to act on."""
-        return () if self._has_list else PROCESS_ACTIONS
+        """Return the actions that have nothing to act on; the key of one may lead to another node."""
+        useless = () if self._has_list else PROCESS_ACTIONS
+        kept = () if self.place is None else ("switch_part",)
+        is_recorded = self.snapshot.replay is not None
+        return (*(it for it in useless if it not in kept), *(("signal",) if is_recorded else ()))
 
     @property
     def _is_filter_open(self) -> bool:

@@ -12,14 +12,20 @@ from ...engine.clock import Clock
 from ...engine.history import History
 from ..compositor import ThriftyScreen
 from ..drawing.glyphs import Glyphs
+from ..known_nodes import NodePlace
 from ..recent_count import RecentCount
+from ..widgets.comparison_words import judge_comparison
 from ..widgets.key_line import KeyLine
+from ..widgets.overview_line import OverviewLine
 from ..widgets.time_bar import TimeBar
 from ..widgets.title_line import TitleLine
-from ..widgets.verdict_line import VerdictLine, describe_trouble
+from ..widgets.verdict_line import VerdictLine, describe_silence, describe_trouble
 
 AGE_TICK_S = 1.0
 TIME_BAR_FROM_ROWS = 8
+OVERVIEW_FROM_ROWS = 24
+OVERVIEW_FROM_S = 1800.0
+"""Length of a replay from which the graphs show a part of it only."""
 WORKING_OUT = Verdict("unknown", Sentence((("Working out the verdict of this moment…", "Working it out…"),)))
 
 
@@ -30,6 +36,8 @@ class SnapshotScreen(ThriftyScreen[None]):
     """What is drawn."""
     frames_skipped: reactive[int] = reactive(0, repaint=False)
     """Snapshots that a newer one replaced before they were drawn."""
+    place: reactive[NodePlace | None] = reactive(None, repaint=False)
+    """Where the node stands among others; None where there is one."""
     paused_since_s: reactive[float | None] = reactive(None, repaint=False)
     """Time of the sample at which the figures were frozen, or None."""
 
@@ -39,9 +47,10 @@ class SnapshotScreen(ThriftyScreen[None]):
         self._arrived_s = clock.monotonic_s()
         self._skips = RecentCount()
         self._age_timer: Timer | None = None
-        self._title, self._verdict = TitleLine(id="title"), VerdictLine(glyphs, id="verdict")
+        self._title, self._verdict = TitleLine(glyphs, id="title"), VerdictLine(glyphs, id="verdict")
         self._time_bar, self._keys = TimeBar(glyphs, id="time-bar"), KeyLine(id="keys")
-        self._time_bar.display = False
+        self._overview = OverviewLine(glyphs, id="overview")
+        self._time_bar.display = self._overview.display = False
 
     def watch_snapshot(self) -> None:
         """Draw a new snapshot."""
@@ -54,45 +63,63 @@ class SnapshotScreen(ThriftyScreen[None]):
         if self.is_mounted:
             self._show_title()
 
+    def watch_place(self) -> None:
+        """Say in the title which node it is."""
+        if self.is_mounted:
+            self._show_title()
+
+    def follow(self, history: History) -> None:
+        """Draw from the history of another node from the next snapshot on."""
+        self._history = history
+
     def _show(self) -> None:
         """Push the snapshot down to every part."""
         raise NotImplementedError
 
     @property
     def _rows(self) -> int:
-        """Rows that are left for everything but the time bar."""
-        return self.size.height - self._time_bar.display
+        """Rows that are left for everything but the time bar and the overview."""
+        return self.size.height - self._time_bar.display - self._overview.display
 
     def _show_head(self) -> None:
         """Show the title and the verdict, and of a replay the time bar."""
         self._fit_time_bar()
         self._time_bar.show(self.snapshot.replay)
+        self._overview.show(self.snapshot.replay)
         self._show_title()
         self._show_verdict()
-        self._keep_age(is_needed=self.snapshot.connection == "lost")
+        is_ageing = self.snapshot.connection == "lost" and self.snapshot.replay is None
+        self._keep_age(is_needed=is_ageing)
 
     def _fit_time_bar(self) -> None:
-        """Show the bar of a replay where there is a row for it."""
-        self._time_bar.display = self.snapshot.replay is not None and self.size.height >= TIME_BAR_FROM_ROWS
+        """Show the bar of a replay, and of a long one its overview, where there is a row for each."""
+        replay, height = self.snapshot.replay, self.size.height
+        self._time_bar.display = replay is not None and height >= TIME_BAR_FROM_ROWS
+        is_long = replay is not None and replay.end_s - replay.start_s >= OVERVIEW_FROM_S
+        has_overview = replay is not None and replay.overview is not None
+        self._overview.display = is_long and has_overview and height >= OVERVIEW_FROM_ROWS
 
     def _show_title(self) -> None:
         skipped = self._skips.grow(self.frames_skipped, self._clock.monotonic_s())
-        self._title.show(self.snapshot, frames_skipped=skipped, paused_since_s=self.paused_since_s)
+        self._title.show(
+            self.snapshot, frames_skipped=skipped, paused_since_s=self.paused_since_s, place=self.place
+        )
 
     def _show_verdict(self) -> None:
         """Show the verdict, and before it how old the figures are where they are."""
-        snapshot = self.snapshot
+        snapshot, replay = self.snapshot, self.snapshot.replay
         silent_s = snapshot.silent_s
-        if silent_s is not None:
+        if silent_s is not None and replay is None:
             silent_s += self._clock.monotonic_s() - self._arrived_s
-        trouble = describe_trouble(snapshot.connection, silent_s, snapshot.reason)
+        describe = describe_trouble if replay is None else describe_silence
+        trouble = describe(snapshot.connection, silent_s, snapshot.reason)
         self.set_class(snapshot.connection == "lost", "-stale")
-        replay = snapshot.replay
         if replay is not None and replay.is_catching_up:
             self._verdict.show(WORKING_OUT, trouble)
             return
         verdict = summarize(snapshot.sample, snapshot.findings, self._history.peak, snapshot.assessments)
-        self._verdict.show(verdict, trouble)
+        compared = None if replay is None else replay.comparison
+        self._verdict.show(judge_comparison(verdict, compared), trouble)
 
     def _keep_age(self, *, is_needed: bool) -> None:
         """Count the age up while nothing arrives; no timer runs otherwise."""

@@ -3,6 +3,7 @@
 from ..drawing.glyphs import Glyphs
 from ..drawing.spans import Line, Span, fit_line, line_width
 from . import device_fields as fields
+from .comparison_words import comparison_fact
 from .device_view import DeviceView, SharedWidths
 
 ROOM_FOR_HISTORY = 72
@@ -81,6 +82,9 @@ def _identity(view: DeviceView, widths: SharedWidths, room: int, rows: int, glyp
     name_width = min(widths.name, max(0, free - RISK_WIDTH))
     named = fields.name(view, name_width, glyphs) if name_width > 4 else []
     left = [*start, *named, *special, Span("  "), *note]
+    if is_tight and view.comparison is not None:
+        told = comparison_fact(view.comparison, room - taken - line_width(left) - len(fields.GAP.text))
+        left += [fields.GAP, *told] if told else []
     return [*fit_line(left, room - taken, ellipsis=glyphs.ellipsis), Span(" "), *metrics] if metrics else left
 
 

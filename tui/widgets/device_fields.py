@@ -17,6 +17,7 @@ from ..drawing.numbers import (
     watts_text,
 )
 from ..drawing.spans import Line, Role, Span, fit_text, line_width
+from .comparison_words import comparison_fact
 from .device_view import DeviceView, SharedWidths, rank_role, rank_text
 from .rank_facts import allocator_facts, rank_facts
 
@@ -60,7 +61,8 @@ def kind_and_rank(view: DeviceView, widths: SharedWidths, *, is_long: bool = Tru
         width = widths.rank if is_long else widths.short_rank
         parts += [Span("  "), Span(rank_text(view, is_long=is_long).ljust(width), rank_role(view))]
     if view.device.kind == "trace" and is_long:
-        parts += [Span("  "), Span("recorded", "muted")]
+        made = Span("simulated", "text") if view.device.is_simulated else Span("recorded", "muted")
+        parts += [Span("  "), made]
     return parts
 
 
@@ -147,6 +149,7 @@ def facts(
         is_brief: Whether there is room for no more than the rate of a leak.
     """
     found: list[Line] = [] if view.leak is None else leak_facts(view.leak, is_brief=is_brief)
+    found += [] if view.comparison is None else [comparison_fact(view.comparison)]
     if view.ranks:
         found += rank_facts(view, widths, glyphs, has_gap=has_gap)
     elif has_gap:

@@ -8,6 +8,7 @@ from ...engine.history import History
 from ..drawing.glyphs import Glyphs
 from ..drawing.history_graph import Levels, dots_of, draw_history, history_levels
 from ..drawing.spans import Line
+from .device_levels import is_told_by_allocator, read_levels
 from .device_view import DeviceView
 
 TAIL = 4
@@ -45,6 +46,8 @@ class Span:
     """Length of a tick."""
     is_live: bool = False
     """Whether ticks are of now and not of a recording."""
+    moment: str | None = None
+    """The time at the right end in words; None where that is now."""
 
 
 WINDOWS_S = (
@@ -109,7 +112,7 @@ class DeviceGraphs:
         step = max(1, round(SHIFT_S / (2 * bucket_s))) if span.is_live else 1
         end = floor(span.now_s / (2 * bucket_s) / step) * step + step - 1
         tail_count = TAIL + 2 * (step - 1)
-        key = (history, shape, bucket_s, end, view.scale_bytes, view.fill_role)
+        key = (history, history.generation, shape, bucket_s, end, view.scale_bytes, view.fill_role)
         graph = self._graphs.get(view.device.uuid)
         known = graph if graph is not None and graph.key == key else None
         count = min(tail_count + 2, 2 * cells) if known else 2 * cells
@@ -131,9 +134,16 @@ class DeviceGraphs:
 
     def _levels(self, history: History, view: DeviceView, grid: "_Grid", interval_s: float) -> list[Levels]:
         """Return the newest buckets in dots; a tick that came late leaves no hole."""
-        columns = history.columns(view.device.uuid, "used", grid.end_s, grid.bucket_s, grid.bucket_count)
+        low, high = read_levels(
+            history,
+            view.device.uuid,
+            grid.end_s,
+            grid.bucket_s,
+            grid.bucket_count,
+            has_allocator=is_told_by_allocator(view.device, view.ranks),
+        )
         dots = dots_of(grid.rows, self._glyphs)
-        levels = history_levels(columns.minimum, columns.maximum, float(view.scale_bytes or 0), dots)
+        levels = history_levels(low, high, float(view.scale_bytes or 0), dots)
         if grid.bucket_s < 2 * interval_s:
             for index in range(1, len(levels) - 1):
                 if not levels[index][1] and levels[index - 1][1] and levels[index + 1][1]:

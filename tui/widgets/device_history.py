@@ -57,7 +57,7 @@ class DeviceHistory:
         ]
         steps = history.columns(view.device.uuid, "step", end_s, bucket_s, cells).last if cells else []
         marks = place_marks(steps, self._glyphs)
-        axis = time_axis(cells, cells * bucket_s, self._glyphs)
+        axis = time_axis(cells, cells * bucket_s, self._glyphs, span.moment)
         below = [[Span("  "), *_put_ticks(axis, marks, self._glyphs)], [Span("  "), *_write_marks(marks)]]
         return [*lines, *below][: max(0, size[1])]
 

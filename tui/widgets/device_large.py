@@ -23,7 +23,7 @@ def draw_large(
     width: int,
     rows: int,
     *,
-    window_s: float,
+    axis: Line,
     glyphs: Glyphs,
 ) -> list[Line]:
     """Return the lines of one device.
@@ -34,18 +34,18 @@ def draw_large(
         graph: History in the shape that `history_shape` names.
         width: Cells across.
         rows: Lines to fill.
-        window_s: Seconds that the graph spans.
+        axis: Time below the graph, as `time_axis` draws it.
         glyphs: Characters to draw with.
     """
     lines = [identity_line(view, widths, width, glyphs), memory_line(view, widths, width, glyphs)]
     found, _ = fields.join_facts(fields.facts(view, widths, glyphs), width - 2)
     lines.append([*fields.edge(view, glyphs), Span(" "), *found])
-    cells, graph_rows = history_shape(width, rows, widths)
+    _, graph_rows = history_shape(width, rows, widths)
     for number, row in enumerate(graph):
         scale = scale_label(view, number, graph_rows, glyphs)
         lines.append([*fields.edge(view, glyphs), Span(" "), *row, Span(scale, "faint")])
     if rows >= AXIS_ROWS:
-        lines.append([*fields.edge(view, glyphs), Span(" "), *time_axis(cells, window_s, glyphs)])
+        lines.append([*fields.edge(view, glyphs), Span(" "), *axis])
     return lines[:rows]
 
 
@@ -85,8 +85,16 @@ def scale_label(view: DeviceView, number: int, rows: int, glyphs: Glyphs) -> str
     return ""
 
 
-def time_axis(cells: int, window_s: float, glyphs: Glyphs) -> Line:
-    """Return a rule that says how long ago its left end was."""
-    left, right = f"{span_text(window_s)} ago ", " now"
+def time_axis(cells: int, window_s: float, glyphs: Glyphs, moment: str | None = None) -> Line:
+    """Return a rule that says how long ago its left end was.
+
+    Args:
+        cells: Its width.
+        window_s: Seconds from its left end to its right one.
+        glyphs: Characters to draw with.
+        moment: The moment at its right end; None where that is now.
+    """
+    left = f"{span_text(window_s)} {'ago' if moment is None else 'before'} "
+    right = f" {moment or 'now'}"
     rule = glyphs.rule * max(0, cells - len(left) - len(right))
     return [Span(left, "muted"), Span(rule, "faint"), Span(right, "muted")]

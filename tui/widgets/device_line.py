@@ -15,6 +15,7 @@ from ..drawing.numbers import (
 )
 from ..drawing.spans import Line, Role, Span, fit_text
 from . import device_fields as fields
+from .comparison_words import ERROR_CELLS, comparison_column
 from .device_view import DeviceView, SharedWidths, rank_role, rank_text
 
 MINIMUM_GAUGE = 8
@@ -39,6 +40,8 @@ class LineColumns:
     power: int = 0
     name: int = 0
     rank: int = 0
+    error: int = 0
+    """Of the simulation beside the run."""
     graph: int = 0
 
 
@@ -58,6 +61,7 @@ def choose_columns(width: int, widths: SharedWidths) -> LineColumns:
         "figures": 2 * widths.figures + 3,
         **({} if widths.has_ranks else {"rank": widths.rank + 2 if widths.rank else 0}),
         "word": 9,
+        "error": ERROR_CELLS + 2 if widths.has_comparison else 0,
         "temperature": metrics * (CELSIUS_WIDTH + 2),
         "power": metrics * (WATTS_WIDTH + 2),
         "name": widths.name + 1 if widths.name else 0,
@@ -167,4 +171,6 @@ def _state_columns(view: DeviceView, widths: SharedWidths, columns: LineColumns,
     if columns.rank:
         is_long = not view.ranks or columns.rank - 2 >= widths.rank
         line.append(Span("  " + rank_text(view, is_long=is_long).ljust(columns.rank - 2), rank_role(view)))
+    if columns.error and view.comparison is not None:
+        line += [Span("  "), *comparison_column(view.comparison)]
     return line

@@ -12,6 +12,7 @@ from ...engine.bus.snapshot import Snapshot
 from ...engine.history import History
 from ...engine.model import DeviceSample, Finding, RankSample, StepReading
 from ..drawing.glyphs import Glyphs
+from ..drawing.numbers import moment_text
 from ..drawing.spans import Line, Span, fit_line
 from . import device_fields as fields
 from .device_graphs import Span as TimeSpan
@@ -30,6 +31,7 @@ from .step_table import draw_steps
 
 LEAST_GRAPH_ROWS, LEAST_GRAPH_SHARE, MOST_GRAPH_SHARE = 5, 0.34, 0.45
 LEAST_MAP_ROWS = 6
+LEAST_CURVE_ROWS = 4
 LEAST_LIVE_S = 300.0
 """Shortest span of live history: of a shorter one every cell would move at every tick."""
 ROOMY_FROM_ROWS = 24
@@ -120,7 +122,8 @@ class DevicePage(LinePage):
         devices = snapshot.sample.devices if snapshot.sample else ()
         device = next((device for device in devices if device.uuid == self._content.uuid), None)
         if device is None:
-            return [self._fit([Span(" This device is gone; Esc leads back to the others.", "muted")], width)]
+            what = "This device is gone" if snapshot.sample else "There are no figures of this node here"
+            return [self._fit([Span(f" {what}; Esc leads back to the others.", "muted")], width)]
         lines = _Sections(self._content, device, width, height, self._glyphs).compose(
             self._history_graph, self._segments
         )
@@ -148,6 +151,7 @@ class _Sections:
         fixed = [
             self._absence(),
             self._findings(),
+            self._comparison(),
             self._forecast(rank),
             self._model(rank),
             self._steps(),
@@ -200,7 +204,9 @@ class _Sections:
         window_s = choose_window(
             max(seen_s, LEAST_LIVE_S) if is_live else seen_s, self._content.window_s, is_live=False
         )
-        return TimeSpan(now_s, window_s, interval_s, is_live)
+        is_replay = self._content.snapshot.replay is not None
+        moment = moment_text(now_s, sample.clock) if sample is not None and is_replay else None
+        return TimeSpan(now_s, window_s, interval_s, is_live, moment)
 
     def _absence(self) -> list[Line]:
         """Return how to get to allocator data where there is none."""
@@ -215,6 +221,16 @@ class _Sections:
             if finding.device_uuid == self._view.device.uuid
         ]
         return draw_findings(found, self._view.clock, self._width, self._glyphs)
+
+    def _comparison(self) -> list[Line]:
+        """Return the simulation of the rank that plays here, where one stands beside the run."""
+        if self._view.comparison is None:
+            return []
+        from .comparison_section import draw_comparison
+
+        rows = max(LEAST_CURVE_ROWS, self._height // 5)
+        step, size = self._view.device.step, (self._width, rows)
+        return draw_comparison(self._view.comparison, step, size, self._glyphs)
 
     def _as_of_now(self, finding: Finding) -> Finding:
         snapshot = self._content.snapshot

@@ -7,13 +7,14 @@ from ...engine.bus.snapshot import Snapshot
 from ...engine.history import History
 from ...engine.model import DeviceSample
 from ..drawing.glyphs import Glyphs
+from ..drawing.numbers import moment_text
 from ..drawing.spans import Line, Span, fit_line, fit_text
 from .device_compact import draw_compact
 from .device_compact import history_shape as compact_shape
 from .device_graphs import DeviceGraphs, bucket_length, choose_window
 from .device_graphs import Span as TimeSpan
 from .device_grid import draw_cell, draw_dots, fullest
-from .device_large import draw_large
+from .device_large import draw_large, time_axis
 from .device_large import history_shape as large_shape
 from .device_layout import Layout, Placement, arrange
 from .device_line import choose_columns, draw_line
@@ -91,6 +92,7 @@ class DevicePicture:
         if history is not self._history:
             self._history, self._window_s = history, 0.0
         is_live = sample is None or sample.clock == "wall"
+        is_replay = sample is not None and snapshot.replay is not None
         # The oldest tick of a window that is full is not looked for anew: it can only get older.
         if self._window_s < window_s:
             seen_s = max((history.span_s(view.device.uuid) for view in views), default=0.0)
@@ -100,7 +102,11 @@ class DevicePicture:
             graphs=self._graphs,
             history=history,
             span=TimeSpan(
-                now_s, min(self._window_s, window_s), sample.interval_s if sample else 1.0, is_live
+                now_s,
+                min(self._window_s, window_s),
+                sample.interval_s if sample else 1.0,
+                is_live,
+                moment_text(now_s, sample.clock) if sample is not None and is_replay else None,
             ),
             widths=measure_widths(views),
         )
@@ -212,8 +218,9 @@ class _Painter:
         if place.density == "large":
             cells = self._shape(place)[0]
             span_s = 2 * cells * bucket_length(self.span.window_s, max(1, cells), self.span.interval_s)
+            axis = time_axis(cells, span_s, self.glyphs, self.span.moment)
             return draw_large(
-                view, self.widths, graph, place.width, place.height, window_s=span_s, glyphs=self.glyphs
+                view, self.widths, graph, place.width, place.height, axis=axis, glyphs=self.glyphs
             )
         if place.density == "compact":
             return draw_compact(view, self.widths, graph, place.width, place.height, glyphs=self.glyphs)

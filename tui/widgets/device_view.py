@@ -1,7 +1,8 @@
 """What is drawn of one device, and the widths that all devices share so that columns line up."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import msgspec
 from rich.cells import cell_len
@@ -15,7 +16,11 @@ from ...engine.model import AllocatorReading, DeviceSample, DeviceState, RankSam
 from ...engine.units import GIB
 from ..drawing.numbers import share_percent
 from ..drawing.spans import Role
+from .device_levels import find_most, is_told_by_allocator
 from .rank_words import collect_ranks, name_coordinates, name_ranks, spell_label
+
+if TYPE_CHECKING:
+    from ...engine.replay.trace_comparison import RankComparison
 
 _FILLS: dict[str, Role] = {"medium": "fill-medium", "high": "fill-high", "critical": "fill-critical"}
 MODELLED = ("trace", "simulated", "cpu")
@@ -48,6 +53,8 @@ class DeviceView:
     """Whole seconds until memory is expected to run out; None where that is not foreseen."""
     leak: LeakWords | None = None
     """The gravest leak on it."""
+    comparison: "RankComparison | None" = None
+    """Its simulation, where one stands beside the run."""
 
     @property
     def allocator(self) -> AllocatorReading | None:
@@ -119,6 +126,8 @@ class SharedWidths:
     has_ranks: bool = False
     """Whether any training process reports through the probe."""
     has_leak: bool = False
+    has_comparison: bool = False
+    """Whether a simulation stands beside the run."""
 
 
 def build_views(
@@ -136,9 +145,9 @@ def build_views(
         selected: UUID of the selected device.
     """
     sample = snapshot.sample or Sample(node="", seq=0, time_s=0.0, interval_s=1.0)
-    peaks = {device.uuid: history.peak(device.uuid) for device in devices}
     ranks = collect_ranks(sample.ranks) if sample.ranks else {}
-    scale_bytes = _find_scale(devices, peaks)
+    seen = [_find_most(history, it, sample.time_s, ranks.get(it.uuid, ())) for it in devices]
+    scale_bytes = max(seen, default=0) or None
     risks = _assess_risks(snapshot, sample, devices)
     views = []
     for device in devices:
@@ -150,7 +159,7 @@ def build_views(
                 risk=risks[device.uuid],
                 state=state,
                 age_s=age_s,
-                peak=peaks[device.uuid],
+                peak=history.peak(device.uuid),
                 scale_bytes=device.memory.total_bytes or scale_bytes,
                 clock=sample.clock,
                 is_selected=device.uuid == selected,
@@ -160,7 +169,16 @@ def build_views(
                 leak=describe_leak(snapshot.findings, device.uuid),
             )
         )
-    return views
+    return _add_comparisons(views, snapshot)
+
+
+def _add_comparisons(views: list[DeviceView], snapshot: Snapshot) -> list[DeviceView]:
+    """Return the views with the simulation of each rank, where one stands beside the run."""
+    compared = None if snapshot.replay is None else snapshot.replay.comparison
+    if compared is None:
+        return views
+    found = {it.uuid: it for it in compared.ranks}
+    return [replace(view, comparison=found.get(view.device.uuid)) for view in views]
 
 
 def _assess_risks(snapshot: Snapshot, sample: Sample, devices: Sequence[DeviceSample]) -> dict[str, Risk]:
@@ -168,11 +186,13 @@ def _assess_risks(snapshot: Snapshot, sample: Sample, devices: Sequence[DeviceSa
     return {device.uuid: assess_risk(device, snapshot.findings, known) for device in devices}
 
 
-def _find_scale(devices: Sequence[DeviceSample], peaks: Mapping[str, tuple[int, float] | None]) -> int | None:
-    """Return the most that was seen on any device whose capacity nobody recorded."""
-    unbounded = [device for device in devices if device.memory.total_bytes is None]
-    seen = [(peaks[device.uuid] or (0, 0.0))[0] for device in unbounded]
-    return max([*seen, *map(_most, unbounded)], default=0) or None
+def _find_most(history: History, device: DeviceSample, now_s: float, ranks: Sequence[RankSample]) -> int:
+    """Return the most that was seen of a device whose capacity nobody recorded, 0 of any other."""
+    if device.memory.total_bytes is not None:
+        return 0
+    if is_told_by_allocator(device, ranks):
+        return max(_most(device), find_most(history, device.uuid, now_s))
+    return max(_most(device), (history.peak(device.uuid) or (0, 0.0))[0])
 
 
 def _explain(device: DeviceSample, ranks: Sequence[RankSample]) -> MemoryGap | None:
@@ -219,6 +239,7 @@ def measure_widths(views: Sequence[DeviceView]) -> SharedWidths:
         has_step=any(device.step is not None for device in devices),
         has_ranks=any(view.ranks for view in views),
         has_leak=any(view.leak is not None for view in views),
+        has_comparison=any(view.comparison is not None for view in views),
     )
 
 

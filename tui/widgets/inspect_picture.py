@@ -122,7 +122,8 @@ class InspectPicture(LinePage, can_focus=False):
     def _draw_map(self, device: InspectedDevice, width: int, rows: int) -> list[Line]:
         segments = device.segment_map.segments
         if not segments:
-            return [[Span(" no segments: nothing was reserved", "muted")]]
+            why = "the file has none" if device.whole.value_bytes else "nothing was reserved"
+            return [[Span(f" no segments: {why}", "muted")]]
         lines, cell_bytes = draw_segment_map(device.segment_map, width - 1, rows - 1, self._glyphs)
         left_out = device.segment_map.segments_left_out
         count = f"{len(segments):,}" + (f" of {len(segments) + left_out:,}" if left_out else "")

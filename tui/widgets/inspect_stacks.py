@@ -42,15 +42,16 @@ class InspectStacks(LinePage):
         self._glyphs = glyphs
         self._groups: tuple[StackGroup, ...] = ()
         self._selected = 0
+        self._is_recorded = True
 
     @property
     def selected(self) -> StackGroup | None:
         """The stack under the cursor."""
         return self._groups[self._selected] if self._groups else None
 
-    def show(self, groups: tuple[StackGroup, ...]) -> None:
-        """List stacks."""
-        self._groups, self._selected = groups, 0
+    def show(self, groups: tuple[StackGroup, ...], *, is_recorded: bool = True) -> None:
+        """List stacks; where there are none, either nothing is live or the file does not tell what is."""
+        self._groups, self._selected, self._is_recorded = groups, 0, is_recorded
         self.scroll_to(y=0, animate=False)
         self._draw()
 
@@ -94,7 +95,8 @@ class InspectStacks(LinePage):
     def _compose_lines(self, width: int, height: int) -> list[Line]:
         is_ascii = self._glyphs.name == "ascii"
         if not self._groups:
-            text = " nothing is live" if height else ""
+            text = " nothing is live" if self._is_recorded else " what was live is not in the file"
+            text = text if height else ""
             return [fit_line([Span(text, "muted")], width, is_ascii=is_ascii)]
         return [
             fit_line(

@@ -33,13 +33,23 @@ class TimeBar(OneLine):
     def _arrange(self) -> None:
         if self._replay is None or self.size.width <= 0:
             return
-        for left, right in _list_forms(self._replay):
-            room = self.size.width - measure_pieces([*left, *right]) - 2
-            if room >= LEAST_BAR_CELLS:
-                bar = draw_bar(self._replay, room, self._glyphs)
-                self.set_pieces([*left, Piece(" "), *bar, Piece(" "), *right])
-                return
-        self.set_pieces(_say_state(self._replay))
+        left, right, room = fit_bar(self._replay, self.size.width)
+        bar = [Piece(" "), *draw_bar(self._replay, room, self._glyphs), Piece(" ")] if room else []
+        self.set_pieces([*left, *bar, *right])
+
+
+def fit_bar(replay: ReplayState, width: int) -> tuple[list[Piece], list[Piece], int]:
+    """Return what stands left and right of the bar, with a blank between, and the cells of the bar.
+
+    Args:
+        replay: What is drawn.
+        width: Cells of all together; where they do not suffice there is no bar.
+    """
+    for left, right in _list_forms(replay):
+        room = width - measure_pieces([*left, *right]) - 2
+        if room >= LEAST_BAR_CELLS:
+            return left, right, room
+    return _say_state(replay), [], 0
 
 
 def draw_bar(replay: ReplayState, width: int, glyphs: Glyphs) -> list[Piece]:
@@ -94,11 +104,12 @@ def _list_forms(replay: ReplayState) -> Iterator[tuple[list[Piece], list[Piece]]
 
 
 def _say_state(replay: ReplayState) -> list[Piece]:
-    """Return whether it plays, how fast, and the moment."""
+    """Return whether it plays, how fast, and the moment; at the end, that nothing plays any more."""
     role: Role = "medium" if replay.is_paused else "accent"
     word = "paused" if replay.is_paused else "playing"
+    has_ended = replay.position_s >= replay.end_s and not replay.is_looping
     return [
-        Piece(f"{word} {replay.speed:g}×", role),
+        Piece("ended" if has_ended else f"{word} {replay.speed:g}×", role),
         Piece("  "),
         Piece(_format(replay.position_s, replay), "strong"),
     ]

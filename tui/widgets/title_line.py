@@ -8,8 +8,10 @@ from typing import NamedTuple
 from ...engine.bus.snapshot import Snapshot
 from ...engine.model import HubStatus, RankSample, Sample
 from ...engine.units import format_age
+from ..drawing.glyphs import Glyphs
 from ..drawing.numbers import count_text
 from ..drawing.spans import Role
+from ..known_nodes import NodePlace
 from .one_line import OneLine, Piece, join_pieces, measure_pieces
 from .rank_words import name_degrees
 
@@ -36,18 +38,38 @@ class TitleLine(OneLine):
     _snapshot: Snapshot | None = None
     _frames_skipped = 0
     _paused_since_s: float | None = None
+    _place: NodePlace | None = None
+    _recording: Fact | None = None
 
-    def show(self, snapshot: Snapshot, *, frames_skipped: int, paused_since_s: float | None) -> None:
+    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._glyphs = glyphs
+
+    def show(
+        self,
+        snapshot: Snapshot,
+        *,
+        frames_skipped: int,
+        paused_since_s: float | None,
+        place: NodePlace | None = None,
+    ) -> None:
         """Show a snapshot's title.
 
         Args:
             snapshot: The newest snapshot.
             frames_skipped: Snapshots of the last minute that a newer one replaced before they were drawn.
             paused_since_s: Time of the sample at which the figures were frozen, or None.
+            place: Where the node stands among others; None where there is one.
         """
-        self._snapshot = snapshot
+        self._snapshot, self._place = snapshot, place
         self._frames_skipped, self._paused_since_s = frames_skipped, paused_since_s
         self._arrange()
+
+    def tell_recording(self, fact: Fact | None) -> None:
+        """Say that the node is recorded; None for that it is not."""
+        if fact != self._recording:
+            self._recording = fact
+            self._arrange()
 
     def on_resize(self) -> None:
         """Choose anew what fits."""
@@ -58,7 +80,11 @@ class TitleLine(OneLine):
             return
         right = _describe_time(self._snapshot.sample, self._paused_since_s)
         room = self.size.width - measure_pieces(right) - 1
-        facts = list(_describe(self._snapshot, self._frames_skipped))
+        facts = [
+            *_describe_node(self._snapshot, self._place, self._glyphs),
+            *([] if self._recording is None else [self._recording]),
+            *_describe(self._snapshot, self._frames_skipped),
+        ]
         self.set_pieces(_fit(facts, room), right)
 
 
@@ -84,14 +110,22 @@ def format_time(time_s: float, clock: str) -> str:
     return f"{datetime.fromtimestamp(time_s):%H:%M:%S}"
 
 
+def _describe_node(snapshot: Snapshot, place: NodePlace | None, glyphs: Glyphs) -> Iterator[Fact]:
+    """Yield which node it is, and which other one has something graver."""
+    name = snapshot.sample.node if snapshot.sample else snapshot.node or "no figures yet"
+    yield Fact(name if place is None else f"{name} {place.number}/{place.total}", role="strong")
+    if place is not None and place.graver is not None:
+        yield Fact(f"{glyphs.risk(place.severity)} {place.graver}", role=place.severity)
+
+
 def _describe(snapshot: Snapshot, frames_skipped: int) -> Iterator[Fact]:
     """Yield what the title says, the gravest first."""
     sample, hub, is_lost = snapshot.sample, snapshot.hub, snapshot.connection == "lost"
-    yield Fact(sample.node if sample else "no figures yet", role="strong")
-    if is_lost:
+    if is_lost and snapshot.replay is None:
         yield Fact("hub lost", role="medium")
     if sample is not None and sample.clock == "trace":
-        yield Fact("recorded trace", "trace", "accent")
+        made = "simulated" if any(it.is_simulated for it in sample.devices) else "recorded"
+        yield Fact(f"{made} trace", made if made == "simulated" else "trace", "accent")
     elif snapshot.replay is not None:
         yield Fact("recording", role="accent")
     if sample is not None and sample.devices:

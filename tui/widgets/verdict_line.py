@@ -62,3 +62,20 @@ def describe_trouble(connection: str, silent_s: float | None, reason: str | None
     full = f"{short}, figures are stale"
     cause = f"{full}: {reason.rstrip('.')}" if reason else full
     return (cause, full, short)
+
+
+def describe_silence(connection: str, silent_s: float | None, reason: str | None) -> tuple[str, ...]:
+    """Return why a replay has no figures of a node at its moment, from the complete form to the shortest.
+
+    Args:
+        connection: As in `Snapshot.connection`; `connecting` before the first sample of the node.
+        silent_s: Seconds from its newest sample to the moment.
+        reason: What is known of the cause, in a few words.
+    """
+    if connection == "live" or (silent_s is None and reason is None):
+        return ()
+    if silent_s is None:
+        return (reason or "",)
+    age = format_age(silent_s)
+    short = f"no samples for {age}"
+    return (f"{reason or short}, its last figures are {age} old", f"{short}")

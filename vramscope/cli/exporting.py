@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO, Literal
 
-from vramscope.engine.errors import InputFileError, UsageError
+from vramscope.engine.errors import InputFileError, OutputFileError, UsageError
 from vramscope.engine.model import Sample
 from vramscope.engine.readers.input_file import show_name, show_path
 from vramscope.engine.readers.series_record import WALL_CLOCK_FROM_S
@@ -34,17 +34,21 @@ def export_recording(
     Args:
         path: The recording.
         kind: What to write.
-        output: The file; of figures the folder. None for standard output, and for figures the working folder.
+        output: The file; of figures the folder, which is made where it is missing. None for standard output,
+            and for figures the working folder.
         start: When to begin, as a person writes it; None for its beginning.
         end: When to end.
 
     Raises:
-        UsageError: A time makes no sense, or the format needs a file or a library.
+        UsageError: A time makes no sense, the output is the recording itself, or the format needs a file or
+            a library.
         InputFileError: It is no recording, or nothing of it lies between the times.
         OutputFileError: The file cannot be written.
     """
     if kind == "parquet" and output is None:
         raise UsageError("--parquet: writes a binary file: name it with -o FILE")
+    if output is not None and output.exists() and path.exists() and output.samefile(path):
+        raise UsageError(f"-o {show_path(output)}: is the recording itself; name another file")
     with Recording(path) as recording:
         span_s = recording.span
         if span_s is None:
@@ -134,9 +138,19 @@ def _draw(source: _Source, folder: Path) -> None:
     recorder = FigureRecorder(source.clock, GAP_TICKS * interval_s)
     recorder.record(source.rows.rows(source.samples()))
     subtitle = f"{source.samples_read:,} samples of {show_name(recording.path)}"
+    _make_folder(folder)
     files = recorder.write(recording.findings(), folder, subtitle=subtitle)
     source.progress.clear()
     complain(f"{len(files)} figures written to {show_path(folder)}", program=PROGRAM)
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise OutputFileError(
+            f"{show_path(folder)}: cannot be made for figures: {error.strerror}; name another folder with -o"
+        ) from error
 
 
 def _find_interval(source: _Source) -> float:

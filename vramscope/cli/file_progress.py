@@ -25,19 +25,20 @@ class FileProgress:
         self._due_s = time.monotonic() + QUIET_S
         self._is_shown = False
 
-    def show(self, share: float | None, samples: int) -> None:
+    def show(self, share: float | None, samples: int | None = None) -> None:
         """Tell how far it is, when that is due.
 
         Args:
             share: Of all that is to be read, from 0 to 1; None where nobody knows.
-            samples: Read so far.
+            samples: Read so far; None where they are counted later.
         """
         now_s = time.monotonic()
         if now_s < self._due_s:
             return
         self._due_s = now_s + self._every_s
-        part = "" if share is None else f"{100 * share:.0f} % read, "
-        line = f"{self._program}: {part}{samples:,} samples"
+        told = [] if share is None else [f"{100 * share:.0f} % read"]
+        told += [] if samples is None else [f"{samples:,} samples"]
+        line = f"{self._program}: {', '.join(told)}"
         if self._is_terminal:
             columns = shutil.get_terminal_size().columns
             _write(f"{_CLEAR}{line[: max(1, columns - 1)]}")

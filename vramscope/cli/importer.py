@@ -1,9 +1,10 @@
 """Makes one recording of files that other tools wrote."""
 
 import os
+import signal
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -13,9 +14,11 @@ from vramscope.engine.model import Sample
 from vramscope.engine.readers.input_file import show_name, show_path
 from vramscope.engine.readers.memory_trace_name import parse_trace_name
 from vramscope.engine.readers.memory_trace_run import FILE_PATTERN
+from vramscope.engine.readers.series_format import is_database
 from vramscope.engine.recording import ImportedFile, RecordingIdentity, RecordingWriter
 from vramscope.engine.sampling.joined_series import JoinedSeries
 from vramscope.engine.sampling.series_source import SampleSource, open_series
+from vramscope.engine.sampling.status_player import StatusPlayer
 from vramscope.engine.units import format_bytes
 from vramscope.exporters.reports.writing import check_writable
 
@@ -25,6 +28,7 @@ from .suite.interruption import Interruption
 
 PROGRAM = "vramscope import"
 MOST_FILES = 512
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _SHOWN_NOTES = 12
 _WITH_FINDINGS = ("status stream", "recording")
 _FOUND_AGAIN = "findings are left out, to be found again"
@@ -38,6 +42,7 @@ class Importer:
         output: The recording; must not be there.
         capacity_bytes: Memory of devices whose file does not tell it.
         interval_s: Length of one tick, where it shall not be told from the times.
+        told_by: What the line of progress begins with.
 
     Raises:
         UsageError: A file is given twice, or there are too many.
@@ -45,7 +50,13 @@ class Importer:
     """
 
     def __init__(
-        self, paths: Sequence[Path], output: Path, *, capacity_bytes: int | None, interval_s: float | None
+        self,
+        paths: Sequence[Path],
+        output: Path,
+        *,
+        capacity_bytes: int | None,
+        interval_s: float | None,
+        told_by: str = PROGRAM,
     ) -> None:
         _check_paths(paths)
         check_writable(output)
@@ -53,20 +64,24 @@ class Importer:
             raise OutputFileError(f"{show_path(output)}: is there already; name another file with -o")
         self._paths, self._output = paths, output
         self._capacity_bytes, self._interval_s = capacity_bytes, interval_s
+        self._told_by = told_by
         self._count = 0
         self._is_simulation_seen = [False for _ in paths]
         self._devices: set[tuple[str, str]] = set()
 
-    def run(self) -> None:
+    def run(self, *, is_quiet: bool = False) -> None:
         """Import the files, and say on stderr what was left out.
+
+        Args:
+            is_quiet: Leave that to whoever reads the recording, which keeps it.
 
         Raises:
             InputFileError: A file cannot be read or understood.
             OutputFileError: The recording cannot be written.
-            KeyboardInterrupt: Ctrl-C or SIGTERM; then nothing is written.
+            KeyboardInterrupt: Ctrl-C, SIGTERM or SIGHUP; then nothing is written.
         """
-        with ExitStack() as stack, Interruption() as interruption:
-            sources = [stack.enter_context(self._open(path)) for path in self._paths]
+        with ExitStack() as stack, Interruption(_ENDING) as interruption:
+            sources = [stack.enter_context(self._open(path, interruption)) for path in self._paths]
             joined = JoinedSeries(
                 list(zip(_name_files(self._paths), sources, strict=True)), self._output.stem
             )
@@ -75,15 +90,39 @@ class Importer:
             with _placing(self._output) as part, RecordingWriter(part, identity) as writer:
                 self._copy(joined, single, writer, interruption)
                 writer.note_imported(self._describe(sources, joined.notes))
-            self._tell(sources, (*joined.notes, *_describe_left_out(writer.left_out)))
+            if not is_quiet:
+                self._tell(sources, (*joined.notes, *_describe_left_out(writer.left_out)))
 
     @contextmanager
-    def _open(self, path: Path) -> "Iterator[SampleSource]":
-        source = open_series(path, capacity_bytes=self._capacity_bytes, interval_s=self._interval_s)
+    def _open(self, path: Path, interruption: Interruption) -> "Iterator[SampleSource]":
+        progress = FileProgress(self._told_by)
+
+        def follow(share: float) -> None:
+            if interruption.is_asked:
+                raise KeyboardInterrupt
+            progress.show(share)
+
+        try:
+            source = self._open_source(path, follow)
+        finally:
+            progress.clear()
         try:
             yield source
         finally:
             source.close()
+
+    def _open_source(self, path: Path, on_read: Callable[[float], None]) -> SampleSource:
+        capacity_bytes, interval_s = self._capacity_bytes, self._interval_s
+        if path.is_file() and is_database(path):
+            from vramscope.engine.sampling.recording_player import RecordingPlayer
+
+            return RecordingPlayer(
+                path, capacity_bytes=capacity_bytes, interval_s=interval_s, has_all_nodes=True
+            )
+        source = open_series(path, capacity_bytes=capacity_bytes, interval_s=interval_s, on_read=on_read)
+        if isinstance(source, StatusPlayer):
+            source.has_all_nodes = True
+        return source
 
     def _copy(
         self,
@@ -92,7 +131,7 @@ class Importer:
         writer: RecordingWriter,
         interruption: Interruption,
     ) -> None:
-        progress = FileProgress(PROGRAM)
+        progress = FileProgress(self._told_by)
         try:
             for number, sample in joined.samples() if single is None else _number(single):
                 if interruption.is_asked:
@@ -114,11 +153,9 @@ class Importer:
         described = []
         for number, (path, source) in enumerate(zip(self._paths, sources, strict=True)):
             again = (_FOUND_AGAIN,) if source.format in _WITH_FINDINGS else ()
-            is_simulated = (
-                self._is_simulation_seen[number]
-                if source.format in _WITH_FINDINGS
-                else _tell_simulation(path, source)
-            )
+            is_seen = self._is_simulation_seen[number]
+            is_told = source.format in _WITH_FINDINGS or is_seen
+            is_simulated = is_seen if is_told else _tell_simulation(path, source)
             own = (*source.notes, *again, *(notes if number == 0 else ()))
             described.append(ImportedFile(show_path(path), source.format, source.clock, is_simulated, own))
         return described
@@ -156,19 +193,18 @@ def _describe_left_out(count: int) -> tuple[str, ...]:
 
 
 def _is_simulated(sample: Sample) -> bool:
-    return any(it.kind == "simulated" for it in sample.devices) or any(it.is_simulated for it in sample.ranks)
+    return any(it.is_simulated for it in sample.devices) or any(it.is_simulated for it in sample.ranks)
 
 
 def _tell_simulation(path: Path, source: SampleSource) -> bool | None:
     """Return whether figures are of a simulation; None where the format does not tell."""
-    if source.format == "nvidia-smi log":
-        return False
+    if source.format in ("nvidia-smi log", "InternLM log"):
+        return source.format == "InternLM log"
     if source.format != "memory trace":
         return None
     paths = path.glob(FILE_PATTERN) if path.is_dir() else [path]
     name = next((name for it in paths if (name := parse_trace_name(it.name)) is not None), None)
-    # One GPU that plays each rank in turn writes the expert degree as exp, ranks of a real run as ep or not.
-    return None if name is None or not name.numbers else name.number("exp", "dp") is not None
+    return None if name is None else name.is_simulated
 
 
 def _check_paths(paths: Sequence[Path]) -> None:

@@ -1,16 +1,19 @@
 """The live view: from settings to the screens, with the agent started beside them where none runs."""
 
 from argparse import Namespace
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vramscope.engine.settings import Settings, save_settings
 
 from .configuration import read_settings
+from .diagnostics import complain
 
 if TYPE_CHECKING:
     from vramscope.engine.bus.feed import Feed
+    from vramscope.engine.launch.viewer_recording import ViewerRecording
 
 
 def show_live(arguments: Namespace) -> int:
@@ -30,7 +33,26 @@ def show_live(arguments: Namespace) -> int:
 
     from vramscope.engine.sampling.node import node_name
 
-    return open_view(start_feed, settings, config=config, local_node=node_name())
+    return open_view(
+        start_feed, settings, config=config, local_node=node_name(), recording=prepare_recording(settings)
+    )
+
+
+def prepare_recording(
+    settings: Settings, folder: Path | None = None, *, is_private: bool = False
+) -> "ViewerRecording":
+    """Return what begins and ends recordings in a view.
+
+    Args:
+        settings: Settings of this run.
+        folder: Runtime folder of the agent; this user's own by default.
+        is_private: The agent ends with the view, and so does the recording.
+    """
+    from vramscope.engine.launch.viewer_recording import ViewerRecording
+    from vramscope.engine.paths import locate_runtime_folder
+
+    output = Path(settings.record.folder).expanduser()
+    return ViewerRecording(folder or locate_runtime_folder(), output, is_private=is_private)
 
 
 def open_view(
@@ -41,6 +63,7 @@ def open_view(
     local_node: str | None,
     duration_s: float | None = None,
     is_replay: bool = False,
+    recording: "ViewerRecording | None" = None,
 ) -> int:
     """Show a feed until the view is quit; return the exit code.
 
@@ -51,21 +74,30 @@ def open_view(
         local_node: Name of the node whose processes run here.
         duration_s: Seconds after which the view ends by itself; None for never.
         is_replay: Whether the feed is a `ReplayFeed`.
+        recording: Begins and ends recordings of what is shown; None where none can be made.
 
     Raises:
         UsageError: Nothing can be drawn here.
     """
     from vramscope.tui.launch import check_terminal, run_app
 
-    def save(values: Mapping[str, object]) -> Path:
-        return save_settings(values, path=config)
-
     check_terminal(settings)
-    return run_app(
-        start_feed(),
-        settings=settings,
-        save_settings=save,
-        local_node=local_node,
-        duration_s=duration_s,
-        is_replay=is_replay,
-    )
+    try:
+        return run_app(
+            start_feed(),
+            settings=settings,
+            save_settings=partial(save_settings, path=config),
+            local_node=local_node,
+            duration_s=duration_s,
+            is_replay=is_replay,
+            recording=recording,
+        )
+    finally:
+        _leave_recording(recording)
+
+
+def _leave_recording(recording: "ViewerRecording | None") -> None:
+    """Say what becomes of a recording, now that the terminal is a terminal again."""
+    told = None if recording is None else recording.leave()
+    if told is not None:
+        complain(told)

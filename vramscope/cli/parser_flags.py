@@ -78,8 +78,8 @@ def add_replay_flags(parser: ArgumentParser, *, interval_flag: str, is_hidden: b
             interval_flag,
             "replay_interval",
             "TIME",
-            "100ms",
-            "from one sample to the next, in time of the trace (default 100ms)",
+            None,
+            "from one sample to the next, in time of what is played (default: as it is; 100ms of traces)",
         ),
     )
     for flag, name, metavar, default, text in flags:
@@ -121,12 +121,14 @@ def read_capacity(arguments: Namespace) -> int | None:
     return capacity_bytes
 
 
-def read_replay_interval(arguments: Namespace) -> float:
-    """Return the seconds of the trace from one sample to the next.
+def read_replay_interval(arguments: Namespace) -> float | None:
+    """Return the seconds of what is played from one sample to the next, or None where none were given.
 
     Raises:
         UsageError: It is not a duration.
     """
+    if arguments.replay_interval is None:
+        return None
     try:
         return parse_duration(arguments.replay_interval)
     except UsageError as error:

@@ -1,20 +1,28 @@
 """Records this node: from what an agent or the driver tells, into files, until it is told to end."""
 
+import math
 import os
 import shutil
+import signal
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vramscope import __version__
 from vramscope.engine.bus.lock import is_hub_alive
 from vramscope.engine.errors import VramscopeError
+from vramscope.engine.launch.recorder import BEGUN
 from vramscope.engine.model import Sample
 from vramscope.engine.paths import locate_runtime_folder
 from vramscope.engine.readers.input_file import show_path
 from vramscope.engine.recording import RecordingIdentity
+from vramscope.engine.recording.announcement import announce, refuse_second, withdraw
 from vramscope.engine.recording.follower import NodeFollower
+from vramscope.engine.recording.heard import Heard
+from vramscope.engine.recording.job_end import JobEnd
+from vramscope.engine.recording.job_view import JobView
 from vramscope.engine.recording.series import RecordingSeries
 from vramscope.engine.sampling.node import node_name
 from vramscope.engine.units import format_age, format_bytes
@@ -34,6 +42,7 @@ FIRST_WITHIN_S = 6.0
 PROGRESS_S = 1.0
 RATIO_FROM_SAMPLES = 10_000
 """Samples of devices from which it is told how many bytes each takes."""
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _CLEAR = "\r\x1b[K"
 
 
@@ -45,9 +54,12 @@ class Recorder:
         settings: Settings of this run.
         rotate_bytes: Size at which the next file begins; None for never.
         keep_s: Age at which a file of the series is deleted; None for never.
+        has_past: Begin with what the agent remembers from before.
+        job_end: When the job is over that is recorded; None where it is not of one job.
+        is_for_viewers: Let the viewers of this node know of it.
 
     Raises:
-        OutputFileError: The file cannot be written.
+        OutputFileError: The file cannot be written, or it is recorded for the viewers already.
         InputFileError: The file is there and is no recording.
     """
 
@@ -58,13 +70,27 @@ class Recorder:
         *,
         rotate_bytes: int | None = None,
         keep_s: float | None = None,
+        has_past: bool = False,
+        job_end: JobEnd | None = None,
+        is_for_viewers: bool = False,
     ) -> None:
+        self._job_end = job_end
+        self._job_view = None if job_end is None or job_end.job is None else JobView(job_end.job)
+        self._announced_in = locate_runtime_folder() if is_for_viewers else None
+        if self._announced_in is not None:
+            refuse_second(self._announced_in)
         # The file first: what is wrong with it is told before anything is sampled.
         identity = _identify(settings)
         self._series = RecordingSeries(path, identity, rotate_bytes=rotate_bytes, keep_s=keep_s)
+        past_s = -math.inf if has_past else math.inf
         self._follower = NodeFollower(
-            interval_s=settings.interval_s, memory_interval_s=settings.memory_interval_s
+            interval_s=settings.interval_s,
+            memory_interval_s=settings.memory_interval_s,
+            # Of a recording that is continued, what came since its last sample is missing.
+            since_s=past_s if self._series.continued_s is None else self._series.continued_s,
         )
+        if self._announced_in is not None:
+            announce(self._announced_in, path, time.time())
         self._node = identity.node
         self._told: list[int] = [0, 0]
         self._is_terminal = sys.stderr.isatty()
@@ -77,7 +103,7 @@ class Recorder:
         return self._follower.has_held_calls
 
     def run(self, duration_s: float | None) -> int:
-        """Record until the time is up, Ctrl-C or SIGTERM, and say what was; return the exit code.
+        """Record until the time is up, the job is over, or a signal says so; return the exit code.
 
         Args:
             duration_s: How long; None for until it is told to end.
@@ -85,10 +111,11 @@ class Recorder:
         Raises:
             OutputFileError: The disk is full; what was recorded until then can be read.
         """
-        complain(f"recording into {show_path(self._series.path)}; Ctrl-C ends it", program=PROGRAM)
+        end = "Ctrl-C ends it" if self._job_end is None else f"it ends with process {self._job_end.pid}"
+        complain(f"{BEGUN}{show_path(self._series.path)}; {end}", program=PROGRAM)
         reason = "it failed"
         try:
-            with Interruption() as interruption:
+            with Interruption(_ENDING) as interruption:
                 reason = self._follow(interruption, duration_s)
         finally:
             self._follower.close()
@@ -102,23 +129,34 @@ class Recorder:
             is_up = duration_s is not None and passed_s >= duration_s
             if is_up and (self._series.samples or passed_s >= FIRST_WITHIN_S):
                 return "the time is up"
+            if self._job_end is not None and self._job_end.is_over:
+                return "the job ended"
             left_s = TURN_S if duration_s is None or is_up else duration_s - passed_s
-            for heard in self._follower.hear(min(TURN_S, left_s)):
-                if isinstance(heard, Sample):
-                    self._node = heard.node
-                    self._series.append(heard)
-                else:
-                    self._series.tell(self._node, heard.findings, heard.assessments)
+            self._take(self._follower.hear(min(TURN_S, left_s)))
             self._tell_changes()
             self._series.flush()
             self._show_progress(passed_s)
         return "it was told to end"
+
+    def _take(self, told: list[Heard]) -> None:
+        """Hand on what was heard."""
+        for full in told:
+            heard = full if self._job_view is None else self._job_view.narrow(full)
+            if isinstance(heard, Sample):
+                self._node = heard.node
+                self._series.append(heard)
+                if self._job_end is not None:
+                    self._job_end.observe(heard)
+            else:
+                self._series.tell(self._node, heard.findings, heard.assessments)
 
     def _end(self, reason: str) -> None:
         """Close the file and say what is in it, whatever happened before."""
         try:
             self._series.close(reason)
         finally:
+            if self._announced_in is not None:
+                withdraw(self._announced_in)
             self._clear_progress()
             self._tell_changes(has_file=False)
             complain(self._summarize(), program=PROGRAM)
@@ -126,13 +164,18 @@ class Recorder:
     def _summarize(self) -> str:
         series = self._series
         files = "" if series.files == 1 else f" and {series.files - 1:,} before it"
-        left_out = f"; samples that no file can hold: {series.left_out:,}" if series.left_out else ""
         # The tables of a file that has only begun are more than what is in them.
         is_telling = series.device_samples >= RATIO_FROM_SAMPLES and series.written_bytes > 0
         each = f", {series.written_bytes / series.device_samples:.1f} bytes each" if is_telling else ""
+        counted = {
+            "as the agent remembers them": self._follower.remembered,
+            "never arrived": self._follower.missed,
+            "samples that no file can hold": series.left_out,
+        }
+        rest = "".join(f"; {words}: {count:,}" for words, count in counted.items() if count)
         return (
             f"{series.samples:,} samples, {series.device_samples:,} of devices{each}; "
-            f"{format_bytes(series.size_bytes)} in {show_path(series.path)}{files}{left_out}"
+            f"{format_bytes(series.size_bytes)} in {show_path(series.path)}{files}{rest}"
         )
 
     def _choose_code(self) -> int:
@@ -164,12 +207,15 @@ class Recorder:
             f"{format_bytes(self._series.size_bytes)}"
         )
         columns = shutil.get_terminal_size().columns
-        sys.stderr.write(f"{_CLEAR}{line[: max(1, columns - 1)]}")
-        sys.stderr.flush()
+        self._draw(f"{_CLEAR}{line[: max(1, columns - 1)]}")
 
     def _clear_progress(self) -> None:
         if self._is_terminal:
-            sys.stderr.write(_CLEAR)
+            self._draw(_CLEAR)
+
+    def _draw(self, text: str) -> None:
+        with suppress(OSError):  # a terminal that has hung up
+            sys.stderr.write(text)
             sys.stderr.flush()
 
 

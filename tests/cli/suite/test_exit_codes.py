@@ -152,3 +152,15 @@ def test_a_report_whose_folder_has_gone_is_not_lost(
     assert process.returncode == 2
     assert json.loads(printed)["devices"]["0"]["device_id"] == 0
     assert "the report is on standard output instead" in complaints
+
+
+def test_a_report_is_not_written_over_the_file_that_it_is_of(tmp_path: Path) -> None:
+    path = tmp_path / "run.csv"
+    path.write_text("time_s,device,used_bytes\n0,0,1\n1,0,2\n")
+    before = path.read_bytes()
+    outcome = run("leak", "--input", str(path), "--output", str(path))
+    assert (outcome.code, outcome.stderr) == (
+        2,
+        f"vramscope: {path}: is the file of --input; name another one\n",
+    )
+    assert path.read_bytes() == before

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -20,13 +21,16 @@ from vramscope.exporters.figures import (
     FragmentationFigure,
     HeatMap,
     Marker,
+    Peaks,
     fragmentation,
     heat_map,
     make_heat_map,
     memory_usage,
+    peaks,
     plot_fragmentation,
     plot_heatmap,
     plot_memory_usage,
+    plot_peaks,
 )
 from vramscope.exporters.figures.curve import Curve
 from vramscope.exporters.figures.style import DOTS_PER_INCH, WIDTH_IN
@@ -71,11 +75,23 @@ def small_heat_map() -> HeatMap:
     return make_heat_map(shares, unit="%", clock="trace")
 
 
+def some_peaks(**changes: object) -> Peaks:
+    peaks = Peaks(
+        devices=("0", "1"),
+        allocated=(10 * GIB, None),
+        reserved=(12 * GIB, None),
+        used=(13 * GIB, 9 * GIB),
+        capacity=(16 * GIB, None),
+    )
+    return msgspec.structs.replace(peaks, **changes)
+
+
 def plot_all(folder: Path) -> list[Path]:
     return [
         *plot_memory_usage(device_figure(), folder),
         *plot_fragmentation(fragmentation_figure(curve(0.1, 0.4, 0.2)), folder),
         *plot_heatmap(small_heat_map(), folder),
+        *plot_peaks(some_peaks(), folder),
     ]
 
 
@@ -88,7 +104,7 @@ def pages(monkeypatch: pytest.MonkeyPatch) -> "list[Figure]":
         drawn.append(page)
         return []
 
-    for module in (memory_usage, fragmentation, heat_map):
+    for module in (memory_usage, fragmentation, heat_map, peaks):
         monkeypatch.setattr(module, "save_page", keep)
     return drawn
 
@@ -118,8 +134,24 @@ def test_files_are_named_by_device_and_kind(tmp_path: Path) -> None:
         "gpu_3_fragmentation.pdf",
         "memory_heatmap.png",
         "memory_heatmap.pdf",
+        "memory_peaks.png",
+        "memory_peaks.pdf",
     ]
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
+
+
+def test_what_was_not_measured_has_no_bar_and_each_capacity_its_line(
+    pages: "list[Figure]", tmp_path: Path
+) -> None:
+    plot_peaks(some_peaks(), tmp_path)
+    axes = axes_of(pages[0])
+    widths = [[bar.get_width() for bar in container] for container in axes.containers]
+    assert widths == [[10.0], [12.0], [13.0, 9.0]]
+    assert [np.asarray(line.get_xdata()).tolist() for line in axes.lines] == [[16.0, 16.0]]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["0", "1"]
+    nothing = (None, None)
+    plot_peaks(some_peaks(allocated=nothing, reserved=nothing, used=nothing), tmp_path)
+    assert "not measured\nno figure of memory in this input" in texts_of(pages[1])
 
 
 def test_a_label_of_others_is_no_path(tmp_path: Path) -> None:
@@ -164,7 +196,7 @@ def test_bytes_are_the_same_in_any_process_and_under_any_settings(tmp_path: Path
             timeout=60,
         )
         written.append({path.name: path.read_bytes() for path in folder.iterdir()})
-    assert len(written[0]) == 6
+    assert len(written[0]) == 8
     assert written[0] == written[1]
 
 

@@ -18,6 +18,7 @@ LEAST_DISTANCE = 20.0
 DRAWN_TOGETHER = [
     ("allocated", "reserved", "used", "capacity"),
     ("fragmentation", "external", "internal"),
+    ("A", "B"),
 ]
 
 

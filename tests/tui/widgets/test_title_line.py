@@ -8,8 +8,9 @@ from tests.tui.canned import make_devices, make_hub, make_sample, make_snapshot
 from tests.tui.canned_ranks import make_job, make_on_processors, make_rank, make_simulated, with_ranks
 from vramscope.engine.bus.snapshot import Snapshot
 from vramscope.engine.model import WorkerStatus
+from vramscope.tui.drawing.glyphs import UNICODE
 from vramscope.tui.theme import default_variables
-from vramscope.tui.widgets.title_line import TitleLine
+from vramscope.tui.widgets.title_line import Fact, TitleLine
 
 
 class TitleApp(App[None]):
@@ -19,7 +20,7 @@ class TitleApp(App[None]):
         return default_variables()
 
     def compose(self) -> ComposeResult:
-        yield TitleLine()
+        yield TitleLine(UNICODE)
 
 
 async def title_of(snapshot: Snapshot, width: int = 200, skipped: int = 0) -> str:
@@ -130,3 +131,26 @@ async def test_the_job_is_named_with_its_ranks(snapshot: Snapshot, words: str) -
 
 async def test_a_narrow_title_keeps_the_job_without_its_degrees() -> None:
     assert "job gpt-30b (8 ranks) " in await title_of(with_ranks(*make_job(8)), 64)
+
+
+@pytest.mark.parametrize(
+    ("width", "beginning"),
+    [
+        (200, "vramscope  node03 · ● REC 1 h 05 m 12.0 MiB · 8 GPUs · "),
+        (48, "vramscope  node03 · ● REC · 8 GPUs  "),
+        (40, "vramscope  node03 · ● REC  "),
+        (28, "vramscope  node03"),
+    ],
+)
+async def test_a_recording_is_told_right_after_the_node(width: int, beginning: str) -> None:
+    app = TitleApp()
+    async with app.run_test(size=(width, 3)) as pilot:
+        title = app.query_one(TitleLine)
+        title.show(make_snapshot(8), frames_skipped=0, paused_since_s=None)
+        title.tell_recording(Fact("● REC 1 h 05 m 12.0 MiB", "● REC", "high"))
+        await pilot.pause()
+        assert title.text.startswith(beginning)
+        assert title.text.endswith("12:00:01")
+        title.tell_recording(None)
+        await pilot.pause()
+        assert "REC" not in title.text

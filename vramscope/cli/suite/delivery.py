@@ -24,8 +24,11 @@ def check_outputs(options: WatchOptions) -> None:
     Raises:
         OutputFileError: A report or the plots could not be written.
     """
-    if options.output is not None:
-        check_writable(options.output)
+    output, source = options.output, options.input
+    if output is not None:
+        check_writable(output)
+        if source is not None and output.exists() and source.exists() and output.samefile(source):
+            raise OutputFileError(f"{show_path(output)}: is the file of --input; name another one")
     elif options.has_plots:
         check_writable(Path("plot.part"))
     if options.archive is not None:

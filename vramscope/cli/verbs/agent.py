@@ -60,7 +60,7 @@ def run(arguments: Namespace) -> int:
             memory_interval_s=settings.memory_interval_s,
             replay=arguments.replay,
             speed=read_speed(arguments),
-            replay_interval_s=read_replay_interval(arguments),
+            replay_interval_s=read_replay_interval(arguments) or 0.1,
             capacity_bytes=read_capacity(arguments),
             leaves_with_viewers=arguments.leave_with_viewers,
             first_within_s=VIEWER_WITHIN_S if arguments.first_within is None else arguments.first_within,

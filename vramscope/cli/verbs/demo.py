@@ -55,7 +55,7 @@ def run(arguments: Namespace) -> int:
     from vramscope.engine.sampling.node import node_name
     from vramscope.tui.launch import check_terminal
 
-    from ..live import open_view
+    from ..live import open_view, prepare_recording
 
     settings = read_settings(arguments)
     duration_s, size_bytes = _read_duration(arguments), _read_size(arguments)
@@ -79,6 +79,7 @@ def run(arguments: Namespace) -> int:
             config=getattr(arguments, "config", None),
             local_node=node_name(),
             duration_s=duration_s,
+            recording=prepare_recording(settings, demonstration.runtime_dir, is_private=True),
         )
     finally:
         status = demonstration.end()

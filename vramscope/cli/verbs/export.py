@@ -59,8 +59,9 @@ def run(arguments: Namespace) -> int:
         OutputFileError: The file cannot be written.
     """
     from ..exporting import export_recording
+    from ..termination import unwinding_on_signals
 
-    export_recording(
-        arguments.file, arguments.export_format, arguments.output, start=arguments.start, end=arguments.end
-    )
+    kind, output = arguments.export_format, arguments.output
+    with unwinding_on_signals():
+        export_recording(arguments.file, kind, output, start=arguments.start, end=arguments.end)
     return 0

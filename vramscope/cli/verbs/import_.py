@@ -10,14 +10,17 @@ SUMMARY = (
 )
 DESCRIPTION = """\
 Make a recording of files that other tools wrote; what each is, its content says: series CSV, logs of
-nvidia-smi, memory traces (files, or the folder of a run), exported snapshots (JSON), what `vramscope --json`
-printed, other recordings, logs of training frameworks with lines of memory. Several files, as one a rank or
-device, are joined on one clock. The recording keeps what it was made of and what was left out."""
+nvidia-smi, memory traces (files, or the folder of a run), memory snapshots of PyTorch, traces of
+torch.profiler and its memory timelines, logs of training frameworks with lines of memory or out-of-memory
+errors, InternLM's memory.log, reports and exported snapshots (JSON) of Tiny-Torch and ours, telemetry of
+stormlog, what `vramscope --json` printed, other recordings. Several files, as one a rank or device, are
+joined on one clock. The recording keeps what it was made of and what was left out."""
 EPILOG = """\
 examples:
   vramscope import gpu.csv -o run.vscope
   vramscope import rank0.csv rank1.csv -o run.vscope
   vramscope import memory_traces/30b_pp4_tp2 --capacity 80GiB -o run.vscope
+  vramscope import snapshot.pickle --capacity 80GiB -o oom.vscope
 
 exit codes: 0 imported, 2 usage, or a file that cannot be read or written, 130 interrupted: nothing written"""
 

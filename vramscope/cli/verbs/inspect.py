@@ -5,9 +5,9 @@ from argparse import SUPPRESS, ArgumentParser, Namespace
 from pathlib import Path
 
 from vramscope.engine.errors import UsageError
-from vramscope.engine.settings import Settings
 
 from ..configuration import read_settings
+from ..drawing import can_draw
 from ..inspection import print_json, print_text
 from ..parser_flags import build_look_flags
 from . import SubParsers
@@ -15,7 +15,8 @@ from . import SubParsers
 SUMMARY = "open a PyTorch memory snapshot or a flight record: what held the memory, and why it ran out"
 DESCRIPTION = """\
 Show what a file of device memory says: a snapshot as torch.cuda.memory._dump_snapshot writes it (in any
-dialect, compressed or not), or a flight record that vramscope wrote at an out-of-memory error.
+dialect, compressed or not), a flight record that vramscope wrote at an out-of-memory error, or a text with
+such an error in it, as "CUDA out of memory. Tried to allocate ...".
 A terminal gets a screen; a pipe gets the text."""
 DEFAULT_TOP = 10
 MOST_TOP = 10_000
@@ -38,7 +39,7 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
         metavar="FILE",
         type=Path,
         nargs="?",
-        help="snapshot or flight record; without one the newest flight record",
+        help="snapshot, flight record or log; without one the newest flight record",
     )
     output = parser.add_argument_group("output")
     output.add_argument("--text", action="store_true", help="print the report, also in a terminal")
@@ -65,24 +66,13 @@ def run(arguments: Namespace) -> int:
     settings = read_settings(arguments)
     if arguments.json:
         print_json(path, top=top, device=device)
-    elif not arguments.text and _can_draw(settings):
+    elif not arguments.text and can_draw(settings):
         from vramscope.tui.inspect_app import inspect_file
 
         return inspect_file(path, settings=settings, device=device)
     else:
         print_text(path, top=top, device=device, settings=settings)
     return 0
-
-
-def _can_draw(settings: Settings) -> bool:
-    """Return whether there is a terminal for a screen; a poor one gets the text as a pipe does."""
-    from vramscope.tui.launch import check_terminal
-
-    try:
-        check_terminal(settings)
-    except UsageError:
-        return False
-    return True
 
 
 def _read_count(flag: str, text: str, least: int) -> int:

@@ -1,6 +1,6 @@
 """`vramscope record`: everything that is measured and concluded on this node, into a file."""
 
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from pathlib import Path
 
 from vramscope.engine.errors import UsageError
@@ -55,6 +55,12 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
         metavar="TIME",
         help="with --rotate: delete files whose newest sample is older, for example 7d",
     )
+    parser.add_argument(
+        "--with-past", action="store_true", help="begin with the hour that the agent remembers, if one runs"
+    )
+    parser.add_argument("--until-exit", metavar="PID", type=int, help="end when this process has ended")
+    parser.add_argument("--until-job", metavar="NAME", help=SUPPRESS)
+    parser.add_argument("--for-viewers", action="store_true", help=SUPPRESS)
 
 
 def run(arguments: Namespace) -> int:
@@ -65,6 +71,8 @@ def run(arguments: Namespace) -> int:
         OutputFileError: The file cannot be written.
         InputFileError: The file is there and is no recording.
     """
+    from vramscope.engine.recording.job_end import JobEnd
+
     from ..recorder import Recorder
 
     duration_s = _read_time("--duration", arguments.record_duration)
@@ -72,7 +80,16 @@ def run(arguments: Namespace) -> int:
     rotate_bytes = _read_rotate(arguments.rotate)
     if keep_s is not None and rotate_bytes is None:
         raise UsageError("--keep deletes whole files; give --rotate SIZE with it, for example --rotate 1GiB")
-    recorder = Recorder(arguments.output, read_settings(arguments), rotate_bytes=rotate_bytes, keep_s=keep_s)
+    pid = arguments.until_exit
+    recorder = Recorder(
+        arguments.output,
+        read_settings(arguments),
+        rotate_bytes=rotate_bytes,
+        keep_s=keep_s,
+        has_past=arguments.with_past,
+        job_end=None if pid is None else JobEnd(pid, arguments.until_job),
+        is_for_viewers=arguments.for_viewers,
+    )
     code = recorder.run(duration_s)
     if recorder.has_held_calls:
         leave_now(code)  # a thread hangs in the driver: the interpreter's own way out would wait for it

@@ -1,11 +1,9 @@
-"""`vramscope replay`: recordings and memory traces in the live view, played by this very process."""
+"""`vramscope replay`: what was recorded, by whatever tool, in the live view, played by this very process."""
 
-from argparse import ArgumentParser, Namespace
-from collections.abc import Callable
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-from vramscope.engine.errors import UsageError
 
 from ..configuration import read_settings
 from ..parser_flags import add_replay_flags, build_view_flags, read_capacity, read_replay_interval, read_speed
@@ -13,9 +11,25 @@ from . import SubParsers
 
 if TYPE_CHECKING:
     from vramscope.engine.bus.feed import Feed
-    from vramscope.engine.replay.tape import Tape
+    from vramscope.engine.settings import Settings
 
-SUMMARY = "play a recording or memory traces in the live view"
+    from ..replay_files import ReplayFiles
+
+SUMMARY = "play recordings, memory traces, logs and series of other tools in the live view"
+DESCRIPTION = """\
+Play in the live view what was recorded; what a file is, its content says: recordings of `vramscope record`,
+memory traces (files, or the folder of a run), memory snapshots, profiler traces and memory timelines of
+PyTorch, series CSV, logs of nvidia-smi and of training frameworks, and all else that `vramscope import`
+knows. Files of one rank or device each are joined."""
+EPILOG = """\
+examples:
+  vramscope replay run.vscope
+  vramscope replay gpu.csv --capacity 80GiB
+  vramscope replay rank0.csv rank1.csv
+  vramscope replay memory_traces/30b_pp4_tp2 --speed 10
+  vramscope replay memory_traces/30b_pp4_tp2 memory_traces_scaling/30b_pp4_tp2
+
+keys: space pause, [ ] one sample, j k 10 s, g go to a moment, n N next finding, + - speed, ? all of them"""
 
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
@@ -23,21 +37,28 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
     parser = subparsers.add_parser(
         "replay",
         help=SUMMARY,
-        description="Play in the live view what was recorded: a recording of `vramscope record`, or a folder "
-        "of memory traces (memory_trace_rank*.json, one a rank).",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=RawDescriptionHelpFormatter,
         parents=[build_view_flags(), *common],
         allow_abbrev=False,
     )
     parser.add_argument(
-        "path",
+        "paths",
         metavar="FILE|DIR",
         type=Path,
-        help="recording (*.vscope), folder of trace files, or the file of one rank",
+        nargs="+",
+        help="file, folder of memory traces, or folder of recordings (*.vscope)",
     )
     parser.add_argument(
         "--recorded-findings",
         action="store_true",
-        help="of a recording: show findings as they were recorded instead of finding them again",
+        help="of recordings: show findings as they were recorded instead of finding them again",
+    )
+    parser.add_argument(
+        "--compare",
+        action="store_true",
+        help="of a real run and its simulation: print the error of every rank, and leave",
     )
     add_replay_flags(parser, interval_flag="--interval")
 
@@ -46,45 +67,48 @@ def run(arguments: Namespace) -> int:
     """Play until the view is quit.
 
     Raises:
-        InputFileError: The recording or the traces cannot be read.
+        InputFileError: A file cannot be read, or is of no known format.
         UsageError: What was asked for is not in such a file.
+        OutputFileError: There is no room for what has to be imported first.
     """
     from vramscope.engine.sampling.node import node_name
 
     from ..live import open_view
+    from ..replay_files import ReplayFiles
 
     settings, speed = read_settings(arguments), read_speed(arguments)
-    open_tape = _choose_tape(arguments)
-    # What is wrong with the files is told here and now, not by a thread behind the screen.
-    open_tape().close()
+    files = ReplayFiles(
+        arguments.paths,
+        capacity_bytes=read_capacity(arguments),
+        interval_s=read_replay_interval(arguments),
+        is_as_recorded=arguments.recorded_findings,
+    )
+    if arguments.compare:
+        return _print_comparison(files, settings)
+    with ExitStack() as stack:
 
-    def start_feed() -> "Feed":
-        from vramscope.engine.plugins import make_analyzers
-        from vramscope.engine.replay.feed import ReplayFeed
-        from vramscope.engine.replay.player import ReplayOptions
+        def start_feed() -> "Feed":
+            from vramscope.engine.plugins import make_analyzers
+            from vramscope.engine.replay.feed import ReplayFeed
+            from vramscope.engine.replay.player import ReplayOptions
 
-        return ReplayFeed(
-            open_tape,
-            make_analyzers=lambda: make_analyzers().made,
-            options=ReplayOptions(speed, arguments.recorded_findings),
-        )
+            return ReplayFeed(
+                stack.enter_context(files.prepared()),
+                make_analyzers=lambda: make_analyzers().made,
+                options=ReplayOptions(speed, arguments.recorded_findings),
+            )
 
-    config = getattr(arguments, "config", None)
-    return open_view(start_feed, settings, config=config, local_node=node_name(), is_replay=True)
+        config = getattr(arguments, "config", None)
+        return open_view(start_feed, settings, config=config, local_node=node_name(), is_replay=True)
 
 
-def _choose_tape(arguments: Namespace) -> "Callable[[], Tape]":
-    """Return what opens the file or folder, by its content."""
-    from vramscope.engine.readers.series_format import is_database
+def _print_comparison(files: "ReplayFiles", settings: "Settings") -> int:
+    from vramscope.exporters.plain_text import make_ascii
+    from vramscope.exporters.trace_comparison_text import format_comparison
 
-    path, capacity_bytes = arguments.path, read_capacity(arguments)
-    interval_s = read_replay_interval(arguments)
-    if path.is_file() and is_database(path):
-        from vramscope.engine.replay.tape import RecordingTape
+    from ..printing import choose_style
 
-        return lambda: RecordingTape(path, capacity_bytes=capacity_bytes)
-    if arguments.recorded_findings:
-        raise UsageError("--recorded-findings: memory traces hold no findings; expected a recording")
-    from vramscope.engine.replay.trace_tape import TraceTape
-
-    return lambda: TraceTape(path, interval_s=interval_s, capacity_bytes=capacity_bytes)
+    style = choose_style(settings)
+    text = format_comparison(files.read_comparison(), style.width)
+    print(make_ascii(text) if style.is_ascii else text)
+    return 0

@@ -20,6 +20,7 @@ EPILOG = """\
 examples:
   vramscope run -- python train.py --lr 3e-4
   vramscope run -- torchrun --nproc-per-node 2 train.py
+  vramscope run --record=run.vscope -- python train.py
   vramscope run --simulate 24GiB -- python train.py      would it fit into 24 GiB? (no GPU needed)
 
 exit codes: those of the job, 128+signal; 125 vramscope failed, 126 CMD cannot be run, 127 CMD not found"""
@@ -40,6 +41,14 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
         allow_abbrev=False,
     )
     parser.add_argument("--job", metavar="NAME", help="name of the job (default: a short random one)")
+    parser.add_argument(
+        "--record",
+        metavar="FILE",
+        type=Path,
+        nargs="?",
+        const=Path(),
+        help="record the job from start to end; without =FILE into a file named by job and time",
+    )
     parser.add_argument("--no-hub", action="store_true", help="start no agent where none runs")
     device = parser.add_argument_group("simulated device")
     device.add_argument(
@@ -77,6 +86,8 @@ def run(arguments: Namespace) -> int:
     simulate = _prepare_device(arguments, job, folder, environment)
     if not arguments.no_hub and is_runnable(command, environment):
         _provide_hub(folder)
+    if arguments.record is not None and is_runnable(command, environment):
+        _record(folder, arguments.record, job)
     environment = make_environment(environment, runtime_dir=folder, job=job, simulate=simulate)
     error = become(command, environment)
     complain(f"cannot run {command[0]}: {error.strerror or error}")
@@ -91,6 +102,26 @@ def _provide_hub(folder: Path) -> None:
         find_or_start_hub(folder)
     except (VramscopeError, OSError) as error:
         complain(f"no agent could be started, so the job runs unwatched: {error}")
+
+
+def _record(folder: Path, path: Path, job: str) -> None:
+    """Let a process of its own record until this one, which becomes the job, has ended.
+
+    Raises:
+        OutputFileError: It cannot: that is told before the job begins.
+    """
+    import os
+    import time
+
+    from vramscope.engine.launch.recorder import name_recording, record_job
+    from vramscope.engine.paths import open_runtime_folder
+    from vramscope.engine.readers.input_file import show_path
+
+    open_runtime_folder(folder)
+    output = name_recording(Path.cwd(), job, time.time()) if path == Path() else path
+    late = record_job(folder, output, pid=os.getpid(), job=job)
+    told = late or f"recording into {show_path(output)} until the job has ended"
+    complain(told, program="vramscope run")
 
 
 def _prepare_device(arguments: Namespace, job: str, folder: Path, environ: dict[str, str]) -> str | None:

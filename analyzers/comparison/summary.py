@@ -1,0 +1,247 @@
+"""One run in bounded memory: the figures of every rank and device by step and by time."""
+
+from dataclasses import dataclass, field
+
+from ...engine.model import Finding, RankSample, Sample
+from ..device_names import name_device
+from ..subjects import Subject, subjects_of
+from .cells import Bins, Cell, StepLine
+
+MOST_CELLS = 1 << 16
+"""Of all subjects of a run together, by step, and as many by time."""
+MOST_BINS, LEAST_BINS = 2048, 64
+"""Of one subject."""
+MOST_SUBJECTS = 4096
+TIME_UNIT_S = 0.001
+"""A position in time; bins are powers of two of it."""
+MOST_FINDINGS = 4096
+MOST_TIME_S = 1e12
+"""Thirty thousand years: what a damaged file may have beyond is no time."""
+
+TrackKey = tuple[str, str, int | None, int]
+"""Node, UUID of the device, rank, and place among processes of the device that tell no rank; -1 for none."""
+
+
+@dataclass
+class Track:
+    """One rank or device of one run."""
+
+    key: TrackKey
+    name: str
+    label: str
+    """Label of its device, or empty."""
+    index: int
+    steps: StepLine
+    times: Bins
+    first_step: int | None = None
+    last_step: int | None = None
+    readings: int = 0
+    sampled_allocated: int = 0
+    """Readings of allocated bytes that do not tell the most since the one before."""
+    sampled_used: int = 0
+    has_step_floors: bool = False
+    """Whether steps told their own floors."""
+    ooms: int | None = None
+    first_oom_s: float | None = None
+    """Seconds since the start of the run at which the first out-of-memory error was seen."""
+
+    @property
+    def rank(self) -> int | None:
+        """Its rank, where it told one."""
+        return self.key[2]
+
+
+@dataclass
+class RunSummary:
+    """One run, as it is compared."""
+
+    tracks: list[Track]
+    findings: list[Finding]
+    start_s: float
+    """Time of the first sample, in the samples' own clock."""
+    end_s: float
+    samples: int
+    subjects_left_out: int = 0
+    notes: list[str] = field(default_factory=list)
+    is_simulated: bool = False
+    """Whether a device of it is modelled or of a simulation: its figures are not measured."""
+
+
+class RunSummarizer:
+    """Takes the samples of a run, in the order of recording."""
+
+    def __init__(self) -> None:
+        self._tracks: dict[TrackKey, Track] = {}
+        self._findings: dict[str, Finding] = {}
+        self._left_out: set[TrackKey] = set()
+        self._start_s: float | None = None
+        self._end_s = 0.0
+        self.samples_read = 0
+        self._is_simulated = False
+
+    def observe(self, sample: Sample) -> None:
+        """Take one sample; one with a time that can be none is left out."""
+        if not abs(sample.time_s) < MOST_TIME_S:
+            return
+        self.samples_read += 1
+        self._start_s = sample.time_s if self._start_s is None else min(self._start_s, sample.time_s)
+        self._end_s = max(self._end_s, sample.time_s) if self.samples_read > 1 else sample.time_s
+        self._is_simulated = self._is_simulated or any(it.is_simulated for it in sample.devices)
+        places: dict[tuple[str, str], int] = {}
+        for subject in subjects_of(sample):
+            self._take(subject, sample.time_s - self._start_s, places)
+        for rank in sample.ranks:
+            if rank.oom_s is not None:
+                self._note_oom(sample, rank, sample.time_s - self._start_s)
+
+    def note_finding(self, finding: Finding) -> None:
+        """Take the newest word on a finding; past the first few thousand others are left out."""
+        if finding.id in self._findings or len(self._findings) < MOST_FINDINGS:
+            self._findings[finding.id] = finding
+
+    def finish(self) -> RunSummary:
+        """Return the run; nothing can be added any more."""
+        tracks = _leave_best(list(self._tracks.values()))
+        start_s = self._start_s or 0.0
+        return RunSummary(
+            tracks,
+            sorted(self._findings.values(), key=lambda finding: finding.opened_s),
+            start_s,
+            max(start_s, self._end_s),
+            self.samples_read,
+            len(self._left_out),
+            is_simulated=self._is_simulated,
+        )
+
+    def _take(self, subject: Subject, since_s: float, places: dict[tuple[str, str], int]) -> None:
+        track = self._find_track(subject, places)
+        if track is None:
+            return
+        _note_errors(track, subject, since_s)
+        track.readings += 1
+        track.sampled_allocated += _is_allocated_sampled(subject)
+        track.has_step_floors |= subject.rank is not None and subject.rank.floor_min_bytes is not None
+        memory = None if subject.device is None else subject.device.memory
+        if memory is not None and memory.used_bytes is not None:
+            track.sampled_used += memory.used_max_bytes is None
+        track.times.add(int(since_s / TIME_UNIT_S), _read(subject, since_s))
+        step = subject.step
+        if step is not None and step >= 0:
+            track.steps.add(step, _read(subject, since_s))
+            track.first_step = step if track.first_step is None else min(track.first_step, step)
+            track.last_step = step if track.last_step is None else max(track.last_step, step)
+
+    def _note_oom(self, sample: Sample, rank: RankSample, since_s: float) -> None:
+        """Note an error of a rank, which may have ended with it."""
+        number = None if rank.coordinates is None else rank.coordinates.rank
+        place = (sample.node, rank.device_uuid or "", number)
+        for key, track in self._tracks.items():
+            if key[:3] == place and track.first_oom_s is None:
+                track.first_oom_s = since_s
+
+    def _find_track(self, subject: Subject, places: dict[tuple[str, str], int]) -> Track | None:
+        node, uuid = subject.sample.node, subject.device_uuid or ""
+        number, place = _rank_of(subject), -1
+        if number is None and subject.rank is not None:
+            place = places[node, uuid] = places.get((node, uuid), -1) + 1
+        key = (node, uuid, number, place)
+        track = self._tracks.get(key)
+        if track is None:
+            if len(self._tracks) >= MOST_SUBJECTS:
+                if len(self._left_out) < MOST_SUBJECTS:
+                    self._left_out.add(key)
+                return None
+            track = self._tracks[key] = self._begin(key, subject)
+        return track
+
+    def _begin(self, key: TrackKey, subject: Subject) -> Track:
+        most = max(LEAST_BINS, min(MOST_BINS, MOST_CELLS // (len(self._tracks) + 1)))
+        if most < MOST_BINS:
+            for other in self._tracks.values():
+                other.steps.bound(most)
+                other.times.bound(most)
+        device = subject.device
+        label, index = ("", 0) if device is None else (device.label, device.index)
+        return Track(key, _name(subject), label, index, StepLine(most), Bins(most))
+
+
+def _rank_of(subject: Subject) -> int | None:
+    if subject.rank is not None:
+        return None if subject.rank.coordinates is None else subject.rank.coordinates.rank
+    device = subject.device
+    return None if device is None or device.rank is None else device.rank.rank
+
+
+def _name(subject: Subject) -> str:
+    """Return what people call it: its rank, else its device, since process ids differ from run to run."""
+    number = _rank_of(subject)
+    if number is not None:
+        return f"rank {number}"
+    return subject.name if subject.device is None else name_device(subject.device)
+
+
+def _is_allocated_sampled(subject: Subject) -> bool:
+    """Return whether allocated bytes were read anew, without the most since the reading before."""
+    reading, owner = subject.allocator, subject.rank or subject.device
+    age_s = None if owner is None else owner.age_s
+    is_held = age_s is not None and age_s > subject.sample.interval_s
+    is_told = reading.allocated_max_bytes is not None
+    if subject.rank is not None:
+        is_told |= subject.rank.peak_max_bytes is not None
+    return reading.allocated_bytes is not None and not is_told and not is_held
+
+
+def _read(subject: Subject, since_s: float) -> Cell:
+    reading = subject.allocator
+    memory = None if subject.device is None else subject.device.memory
+    peak = _max(reading.allocated_max_bytes, reading.allocated_bytes)
+    floor = reading.allocated_bytes
+    cell = Cell(since_s, 1, reserved_bytes=reading.reserved_bytes)
+    if subject.rank is not None:
+        peak, floor = _read_steps(subject.rank, peak, floor, cell)
+    cell.peak_bytes, cell.floor_bytes = peak, floor
+    if reading.allocated_bytes is not None:
+        cell.allocated_sum, cell.allocated_count = reading.allocated_bytes, 1
+    if memory is not None and memory.used_bytes is not None:
+        cell.used_bytes = _max(memory.used_max_bytes, memory.used_bytes)
+        cell.used_sum, cell.used_count = memory.used_bytes, 1
+    return cell
+
+
+def _read_steps(
+    rank: RankSample, peak: int | None, floor: int | None, cell: Cell
+) -> tuple[int | None, int | None]:
+    """Take what the steps that ended within the tick said; the floor is theirs where they told any."""
+    if not rank.steps_within or rank.step is None:
+        return peak, None if rank.step is not None and rank.step.floor_bytes is not None else floor
+    if rank.step.duration_s is not None:
+        cell.duration_sum_s, cell.duration_count = rank.step.duration_s, 1
+    return _max(peak, rank.peak_max_bytes), floor if rank.floor_min_bytes is None else rank.floor_min_bytes
+
+
+def _note_errors(track: Track, subject: Subject, since_s: float) -> None:
+    ooms = subject.allocator.ooms
+    if ooms is None:
+        return
+    if track.first_oom_s is None and track.ooms is not None and ooms > track.ooms:
+        track.first_oom_s = since_s
+    track.ooms = ooms
+
+
+def _leave_best(tracks: list[Track]) -> list[Track]:
+    """Leave out a device as a whole where a process on it reports, and a process before it told its rank."""
+    best: dict[tuple[str, str], int] = {}
+    for track in tracks:
+        place = track.key[:2]
+        best[place] = max(best.get(place, 0), _grade(track))
+    return [track for track in tracks if _grade(track) == best[track.key[:2]]]
+
+
+def _grade(track: Track) -> int:
+    return 2 if track.rank is not None else 1 if track.key[3] >= 0 else 0
+
+
+def _max(one: int | None, other: int | None) -> int | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return one if one > other else other

@@ -1,0 +1,109 @@
+"""Bytes of a file of any size, plain or gzip, in chunks of bounded size."""
+
+import gzip
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Protocol
+
+from ..errors import InputFileError
+from ..units import TIB, format_bytes
+from .input_file import lower_first, open_input_file, show_path
+
+CHUNK_BYTES = 1 << 18
+"""Read at a time: what is held is a few of these, however long the file."""
+CUT_NOTE = "the compressed file ends in the middle; what was to follow is missing"
+_SIZE_LIMIT_BYTES = 64 * TIB
+_GZIP_MARK = b"\x1f\x8b"
+
+
+class _Readable(Protocol):
+    def read(self, size: int, /) -> bytes: ...
+
+
+class PackedFile:
+    """A file that is read once, from its beginning to its end; gzip is known by its first bytes.
+
+    Args:
+        path: A regular file.
+        on_read: Called with the share that was read before each piece; what it raises ends the reading.
+
+    Raises:
+        InputFileError: The file is absent, not readable, or not a regular file.
+    """
+
+    def __init__(self, path: Path, on_read: Callable[[float], None] | None = None) -> None:
+        self.path = path
+        self._on_read = on_read
+        self.is_cut = False
+        """Whether compressed data end in the middle, as when their writer was killed."""
+        self._stack = ExitStack()
+        self._raw, self._size_bytes = self._stack.enter_context(open_input_file(path, _SIZE_LIMIT_BYTES))
+        mark = self._raw.read(2)
+        self._raw.seek(0)
+        self._file: _Readable = self._raw
+        if mark == _GZIP_MARK:
+            self._file = self._stack.enter_context(gzip.GzipFile(fileobj=self._raw))
+
+    @property
+    def read_share(self) -> float:
+        """Share of the file that was read so far, from 0 to 1."""
+        if self._raw.closed or not self._size_bytes:
+            return 1.0
+        return min(1.0, self._raw.tell() / self._size_bytes)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._stack.close()
+
+    def read(self, size: int = CHUNK_BYTES) -> bytes:
+        """Return the next bytes, none at the end.
+
+        Raises:
+            InputFileError: The compression is damaged.
+        """
+        if self._on_read is not None:
+            self._on_read(self.read_share)
+        try:
+            return self._file.read(size)
+        except EOFError:
+            self.is_cut = True
+            return b""
+        except (OSError, zlib.error) as error:
+            self.close()
+            reason = lower_first(str(error))
+            raise InputFileError(
+                f"{show_path(self.path)}: cannot be read on: {reason}; the file is damaged"
+            ) from error
+
+    def chunks(self) -> Iterator[bytes]:
+        """Yield the bytes to the end, and close the file.
+
+        Raises:
+            InputFileError: The compression is damaged.
+        """
+        try:
+            while data := self.read():
+                yield data
+        finally:
+            self.close()
+
+
+def read_packed_file(path: Path, limit_bytes: int) -> bytes:
+    """Return the whole content of a file, plain or gzip.
+
+    Raises:
+        InputFileError: It cannot be read, or holds more than the limit.
+    """
+    file, parts, size_bytes = PackedFile(path), [], 0
+    for data in file.chunks():
+        size_bytes += len(data)
+        if size_bytes > limit_bytes:
+            file.close()
+            raise InputFileError(
+                f"{show_path(path)}: holds more than {format_bytes(limit_bytes)}, and this format is "
+                "read whole; split it"
+            )
+        parts.append(data)
+    return b"".join(parts)

@@ -1,0 +1,129 @@
+"""Follows an agent: its samples in full, and where some never arrived, as the agent remembers them."""
+
+import heapq
+import math
+from collections.abc import Iterator
+from itertools import chain, islice
+from operator import attrgetter
+from pathlib import Path
+
+import msgspec
+
+from ..bus.lock import is_hub_alive
+from ..bus.stream import Assessed, Event, HubStream, Joined
+from ..clock import Clock, SystemClock
+from ..history import History
+from ..history.ring import Row
+from ..model import Finding, Sample
+from .heard import Heard, Words
+
+SILENT_S = 2.0
+"""An agent that has not spoken for so long is looked for."""
+MOST_AT_ONCE = 256
+"""Of what is told at once: an hour of many devices need not be in memory whole."""
+REMEMBERED_NOTE = "as the agent remembers it: without processes, temperature and power"
+
+
+class HubFollower:
+    """Follows the agent that serves a runtime folder; it stays as long as it is followed.
+
+    Args:
+        folder: The runtime folder.
+        since_s: What the agent remembers from after this time is told first; infinity for nothing of it.
+        clock: Injected in tests.
+    """
+
+    def __init__(self, folder: Path, *, since_s: float = math.inf, clock: Clock | None = None) -> None:
+        self._folder, self._since_s = folder, since_s
+        self._clock = clock or SystemClock()
+        self._began_s = self._clock.monotonic_s()
+        self._stream = HubStream(folder, is_viewer=True, clock=clock)
+        self._newest_seq: int | None = None
+        self._due: Iterator[Heard] = iter(())
+        self.has_answered = False
+        self.remembered = 0
+        """Samples that were told as the agent remembers them."""
+        self.missed = 0
+        """Samples that never arrived, and that the agent has forgotten."""
+        self.sentences: list[str] = []
+        """What of this is news, for stderr."""
+
+    @property
+    def lost(self) -> str | None:
+        """Why nothing comes any more; None while something may."""
+        heard_s = self._began_s if self._stream.heard_s is None else self._stream.heard_s
+        if self._clock.monotonic_s() - heard_s < SILENT_S:
+            return None
+        if not is_hub_alive(self._folder):
+            return "the agent ended"
+        return None if self.has_answered else self._stream.refused or "the agent does not answer"
+
+    def hear(self, timeout_s: float) -> list[Heard]:
+        """Return what came since, waiting at most so long for it; a long past comes in several parts."""
+        heard = list(islice(self._due, MOST_AT_ONCE))
+        if not heard:
+            events = self._stream.events(timeout_s)
+            self._due = chain.from_iterable(map(self._tell, events))
+            heard = list(islice(self._due, MOST_AT_ONCE))
+        return heard
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._stream.close()
+
+    def _tell(self, event: Event) -> Iterator[Heard]:
+        if isinstance(event, Joined):
+            yield from self._join(event)
+        elif isinstance(event, Sample):
+            yield from self._take(event)
+        elif isinstance(event, Finding):
+            yield Words((event,))
+        elif isinstance(event, Assessed):
+            yield Words((), event.assessments)
+
+    def _join(self, joined: Joined) -> Iterator[Heard]:
+        """Yield what was missed, in full where it came meanwhile, and the agent's newest sample."""
+        welcome = joined.welcome
+        newest = () if welcome.sample is None else (welcome.sample,)
+        full = {sample.seq: sample for sample in (*joined.held, *newest)}
+        is_first = self._newest_seq is None
+        if joined.is_new_hub:
+            self._newest_seq = None
+        history = History()
+        history.extend(welcome.history)
+        remembered = history.samples(skipped=lambda row: row.seq in full or self._is_known(row))
+        count = 0
+        for sample in heapq.merge(remembered, full.values(), key=attrgetter("seq")):
+            count += sample.seq not in full
+            yield from self._take(sample, is_remembered=sample.seq not in full)
+        self._since_s = -math.inf  # all of an agent that follows this one is news
+        self._say_remembered(count, is_first=is_first)
+        yield Words(welcome.findings, welcome.assessments)
+
+    def _is_known(self, row: Row) -> bool:
+        """Return whether a tick that an agent remembers was told before, or is not asked for."""
+        return row.time_s <= self._since_s if self._newest_seq is None else row.seq <= self._newest_seq
+
+    def _take(self, sample: Sample, *, is_remembered: bool = False) -> Iterator[Heard]:
+        """Yield a sample, unless it came before: an agent that is asked twice tells its newest again."""
+        newest = self._newest_seq
+        if newest is not None and sample.seq <= newest:
+            return
+        missed = 0 if newest is None else sample.seq - newest - 1
+        self._newest_seq, self.has_answered = sample.seq, True
+        if missed:
+            self.missed += missed
+            self.sentences.append(f"samples that never arrived, and that the agent has forgotten: {missed:,}")
+        if is_remembered:
+            self.remembered += 1
+            yield msgspec.structs.replace(sample, notes=(*sample.notes, REMEMBERED_NOTE))
+        else:
+            yield sample
+
+    def _say_remembered(self, count: int, *, is_first: bool) -> None:
+        if count and is_first:
+            self.sentences.append(f"samples from before, as the agent remembers them: {count:,}")
+        elif count:
+            self.sentences.append(
+                f"samples that did not arrive, and are as the agent remembers them: {count:,}"
+            )

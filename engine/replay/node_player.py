@@ -1,0 +1,228 @@
+"""One node of a replay: any moment of its tape with graphs and verdicts; knows no pace and no other node."""
+
+import math
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+
+from ..bus.findings import FindingStore
+from ..bus.snapshot import SegmentsRefused, Snapshot
+from ..history import History
+from ..model import Analyzer, Finding, Sample
+from ..recording import Told
+from ..units import format_age
+from .catch_up import CatchUp, Checkpoint
+from .marks import Marks
+from .overview import ReplayOverview
+from .state import ReplayState
+from .tape import Tape, find_newest
+from .verdicts import FoundVerdicts, RecordedVerdicts, Verdicts
+
+SILENT_TICKS = 3.5
+"""Ticks without a sample after which a node is said to be silent, where others go on."""
+STARTS_IN_WINDOW = 6
+"""Windows begin at every sixth of one, so that moments near each other have the same."""
+
+
+class NodePlayer:
+    """Plays a tape; use from one thread.
+
+    After a jump graphs and verdicts are made of a window of ticks before the moment, fed to fresh analyzers
+    as to a worker that was started again, with the recorded findings that were open before it. Where the
+    window begins depends on the moment alone, so what is found does not depend on how it was jumped to; what
+    was worked out for a moment before, with the same window, is gone on from.
+
+    Args:
+        tape: What is played.
+        make_analyzers: Returns fresh analyzers.
+        history: What screens draw from; filled here.
+        marks: Told of what is found.
+        is_as_recorded: Show the findings that are recorded, and find none again.
+        checkpoints: Moments whose state is kept.
+    """
+
+    def __init__(
+        self,
+        tape: Tape,
+        *,
+        make_analyzers: Callable[[], Sequence[Analyzer]],
+        history: History,
+        marks: Marks,
+        is_as_recorded: bool = False,
+        checkpoints: int = 8,
+    ) -> None:
+        self.tape, self._make_analyzers, self._history, self._marks = tape, make_analyzers, history, marks
+        self._is_as_recorded, self._most_kept = is_as_recorded, checkpoints
+        self._told: list[Told] = tape.told()
+        self._kept: OrderedDict[tuple[float, float], Checkpoint] = OrderedDict()
+        self._refused: dict[int, SegmentsRefused] = {}
+        self.shown: Sample | None = None
+        """The newest sample that is not after the moment; None before the first."""
+        self.next: Sample | None = None
+        """The one after it; None at the end, and while the moment is being worked out."""
+        self._overview: ReplayOverview | None = None
+        self._has_overview = False
+        self.is_waiting = False
+        """Whether it is still to be told which moment to show."""
+        self._target: Sample | None = None
+        self._work: CatchUp | None = None
+        self._upcoming: Iterator[Sample] = iter(())
+        self._verdicts = self._make_verdicts(-math.inf)
+
+    @property
+    def node(self) -> str:
+        """Name of the node."""
+        return self.tape.node
+
+    @property
+    def is_catching_up(self) -> bool:
+        """Whether graphs and verdicts of the moment are still to be worked out."""
+        return self.is_waiting or self._target is not None
+
+    def tell(self, replay: ReplayState) -> Snapshot:
+        """Return what screens draw.
+
+        Args:
+            replay: Where the replay is.
+        """
+        state = msgspec.structs.replace(
+            replay,
+            is_catching_up=self.is_catching_up,
+            comparison=self.tape.comparison,
+            overview=self._overview,
+        )
+        if self.shown is None:
+            ahead = format_age(self.tape.start_s - replay.position_s)
+            return Snapshot(
+                "connecting", reason=f"its recording begins {ahead} later", replay=state, node=self.node
+            )
+        silent_s = replay.position_s - self.shown.time_s
+        is_silent = silent_s > SILENT_TICKS * self.tape.interval_s
+        return Snapshot(
+            "lost" if is_silent else "live",
+            reason=("its recording has ended" if self.shown.is_last else None) if is_silent else None,
+            silent_s=silent_s if is_silent else None,
+            sample=self.shown,
+            findings=() if self.is_catching_up else self._verdicts.findings(),
+            assessments=() if self.is_catching_up else self._verdicts.assessments(),
+            segments_refused=tuple(self._refused.values()),
+            replay=state,
+            node=self.node,
+        )
+
+    def refuse_segments(self, pid: int, reason: str) -> None:
+        """Say that there is no segment map of a process."""
+        self._refused = {pid: SegmentsRefused(pid, reason)}
+
+    def wait(self) -> None:
+        """Play nothing until `jump` tells which moment to show."""
+        self.is_waiting, self.next = True, None
+
+    def jump(self, time_s: float) -> None:
+        """Show the newest sample that is not after a moment; what is found there is left to `catch_up`."""
+        self.is_waiting = False
+        found = find_newest(self.tape, time_s, 1)
+        if not found:
+            self._begin_anew()
+        elif self.shown is None or self._target is not None or found[0].time_s != self.shown.time_s:
+            self.shown = self._target = found[0]
+            self._work, self.next, self._upcoming = None, None, iter(())
+        else:
+            self._look_ahead(math.nextafter(self.shown.time_s, math.inf))
+
+    def play_to(self, time_s: float) -> bool:
+        """Play what is due up to a moment; return whether there was anything."""
+        is_news = False
+        while self.next is not None and self.next.time_s <= time_s:
+            self._show(self.next)
+            is_news = True
+        return is_news
+
+    def catch_up(self, is_called: Callable[[], bool]) -> bool:
+        """Work out graphs and verdicts of the moment that was jumped to; return whether that is done.
+
+        Args:
+            is_called: Whether something else is to be done; what was begun is gone on with the next time.
+        """
+        target = self._target
+        if target is None:
+            return True
+        if self._work is None:
+            self._work = self._begin(target)
+        work = self._work
+        if not work.run(self._marks, is_called):
+            return False
+        for checkpoint in work.checkpoints:
+            self._keep(checkpoint)
+        reached = work.reached
+        self._history.take_over(reached.history)
+        self._verdicts, self._work, self._target = reached.verdicts, None, None
+        self.shown = msgspec.structs.replace(target, seq=reached.seq)
+        self._look_ahead(math.nextafter(target.time_s, math.inf))
+        if not self._has_overview:
+            self._overview, self._has_overview = self.tape.overview(), True
+        return True
+
+    def _begin_anew(self) -> None:
+        """Show nothing: the moment is before the first sample."""
+        self.shown = self._target = self._work = None
+        self._history.take_over(History(keeps_ranks=False))
+        self._verdicts = self._make_verdicts(-math.inf)
+        self._look_ahead(self.tape.start_s)
+
+    def _begin(self, target: Sample) -> CatchUp:
+        """Return what works a moment out, from the newest state before it that was kept."""
+        start_s = self._find_start(target.time_s)
+        kept = [key for key in self._kept if key[0] == start_s and key[1] <= target.time_s]
+        if kept:
+            nearest = max(kept)
+            self._kept.move_to_end(nearest)
+            begun = self._kept[nearest].copy()
+            if begun is not None:
+                return CatchUp(self.tape, target.time_s, begun, most_kept=self._most_kept)
+        fresh = Checkpoint(start_s, None, -1, History(keeps_ranks=False), self._make_verdicts(start_s))
+        return CatchUp(self.tape, target.time_s, fresh, most_kept=self._most_kept)
+
+    def _find_start(self, time_s: float) -> float:
+        """Return where the window of a moment begins."""
+        tape = self.tape
+        step_s = tape.window_s / STARTS_IN_WINDOW
+        before_s = time_s - tape.window_s - tape.start_s
+        if not math.isfinite(step_s) or before_s < 0:
+            return -math.inf
+        return tape.start_s + math.floor(before_s / step_s) * step_s
+
+    def _keep(self, checkpoint: Checkpoint) -> None:
+        self._kept[checkpoint.key] = checkpoint
+        self._kept.move_to_end(checkpoint.key)
+        while len(self._kept) > self._most_kept:
+            self._kept.popitem(last=False)
+
+    def _make_verdicts(self, start_s: float) -> Verdicts:
+        if self._is_as_recorded:
+            return RecordedVerdicts(self._told)
+        return FoundVerdicts(self._make_analyzers(), list_open(self._told, start_s))
+
+    def _look_ahead(self, start_s: float) -> None:
+        self._upcoming = self.tape.samples(start_s)
+        self.next = next(self._upcoming, None)
+
+    def _show(self, sample: Sample) -> None:
+        """Play one sample further."""
+        seq = -1 if self.shown is None else self.shown.seq
+        played = msgspec.structs.replace(sample, seq=seq + 1)
+        self._history.add(played)
+        self._marks.note(self.node, self._verdicts.observe(played))
+        self.shown = played
+        self.next = next(self._upcoming, None)
+
+
+def list_open(told: Sequence[Told], until_s: float) -> tuple[Finding, ...]:
+    """Return the findings that were open at a moment, as they were told then."""
+    store = FindingStore()
+    for it in told:
+        if it.time_s >= until_s:
+            break
+        store.merge(it.findings)
+    return tuple(finding for finding in store.all() if finding.is_open)

@@ -1,0 +1,268 @@
+"""What is fuzzed: each target takes bytes, reads them as the program would, and checks what comes of it.
+
+An input is handled well where it is read, or refused by an error with one line; everything else is a find.
+"""
+
+import atexit
+import io
+import pickle
+import shutil
+import tempfile
+import zlib
+from collections.abc import Callable, Iterable
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from vramscope.engine.errors import VramscopeError
+from vramscope.engine.model import Sample
+from vramscope.engine.readers.flight_record import read_flight_record
+from vramscope.engine.readers.memory_file import read_memory_file, recognize_memory_file
+from vramscope.engine.readers.memory_snapshot.decoder import decode
+from vramscope.engine.readers.memory_trace import read_memory_trace
+from vramscope.engine.readers.oom_text import parse_oom_text
+from vramscope.engine.recording import Recording
+from vramscope.engine.recording.block import (
+    DAMAGES,
+    BlockError,
+    Body,
+    TickedSample,
+    list_columns,
+    pack_samples,
+    pack_told,
+    unpack_samples,
+    unpack_told,
+)
+from vramscope.engine.recording.columns import pack_values, unpack_values
+from vramscope.engine.recording.contents import Told
+from vramscope.engine.sampling.series_source import open_series
+
+MOST_SAMPLES = 5000
+_CHOICES: dict[str, msgspec.msgpack.Decoder[list[Any]]] = {
+    "int": msgspec.msgpack.Decoder(list[int]),
+    "float": msgspec.msgpack.Decoder(list[float]),
+    "choice": msgspec.msgpack.Decoder(list[str]),
+}
+_COLUMNS: tuple[tuple[str, list[Any]], ...] = (
+    ("int", [1 << 40, 1 << 41, None, 7]),
+    ("float", [0.5, 1.25, 1.7e9, None]),
+    ("choice", ["a", "b", "a", None]),
+    ("int", [*range(300)][:200]),
+    ("float", [1.1, 2.3e-9, 5e300]),
+    ("choice", ["same"] * 9),
+)
+TRACE_NAME = "memory_trace_rank1_wd8_tp2_pp4_exp1_expNumNone_l40_bs1.json"
+
+
+class Target(NamedTuple):
+    """One thing that reads."""
+
+    run: Callable[[bytes], None]
+    seeds: Callable[[], Iterable[bytes]]
+    """Sound inputs to begin with."""
+    most_bytes: int = 1 << 16
+    memory_bytes: int | None = None
+    """What reading may take, where the program bounds it by the process that reads."""
+
+
+@cache
+def _folder() -> Path:
+    """Return a folder for the file that is read, one for each process."""
+    folder = Path(tempfile.mkdtemp(prefix="vramscope-fuzz-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def _put(name: str, data: bytes) -> Path:
+    path = _folder() / name
+    path.write_bytes(data)
+    return path
+
+
+def _check_samples(samples: Iterable[Sample]) -> None:
+    """Read samples and send them through the wire, which has to take them."""
+    for sample in islice(samples, MOST_SAMPLES):
+        msgspec.msgpack.decode(msgspec.msgpack.encode(sample), type=Sample)
+
+
+def _read_guarded(read: Callable[[], object]) -> None:
+    try:
+        read()
+    except VramscopeError as error:
+        if "\n" in str(error):
+            raise AssertionError(f"a refusal of more than a line: {error}") from error
+
+
+def read_recording(data: bytes) -> None:
+    """Read a recording whole."""
+    path = _put("run.vscope", data)
+
+    def read() -> None:
+        with Recording(path) as recording:
+            _check_samples(recording.samples())
+            span = recording.span
+            if span is not None:
+                recording.sample_at(span[0] / 2 + span[1] / 2)
+            recording.overview()
+            recording.findings()
+            list(recording.told())
+            list(recording.events(kinds=["step", "oom"]))
+
+    _read_guarded(read)
+
+
+def read_block(data: bytes) -> None:
+    """Read the columns of samples, as they are once they are decompressed."""
+    rows, raw = data[:1], data[1:]
+    body = Body(zlib.compress(raw, 1), len(raw), rows[0] if rows else 0)
+    try:
+        read = unpack_samples(body, list_columns())
+    except BlockError:
+        return
+    msgspec.msgpack.decode(msgspec.msgpack.encode(read), type=list[TickedSample])
+
+
+def read_column(data: bytes) -> None:
+    """Read one column of numbers, or of words."""
+    if len(data) < 3:
+        return
+    kind, count = ("int", "float", "choice")[data[0] % 3], data[1] + 256 * (data[2] % 4)
+    try:
+        read = unpack_values(data[3:], kind, count, _CHOICES[kind], is_optional=True)
+        values = list(islice(read, count + 1))
+    except DAMAGES:
+        return
+    assert len(values) == count
+    assert kind == "choice" or all(it is None or isinstance(it, int | float) for it in values)
+
+
+def read_told(data: bytes) -> None:
+    """Read the columns of what analyzers said."""
+    rows, raw = data[:1], data[1:]
+    body = Body(zlib.compress(raw, 1), len(raw), rows[0] if rows else 0)
+    try:
+        read = unpack_told(body, list_columns())
+    except BlockError:
+        return
+    msgspec.msgpack.decode(msgspec.msgpack.encode(read), type=list[Told])
+
+
+def read_series(data: bytes) -> None:
+    """Read a file in whatever format of series its content says that it is."""
+    path = _put("series.txt", data)
+    _read_guarded(lambda: _check_samples(open_series(path).samples()))
+
+
+def read_trace(data: bytes) -> None:
+    """Read a memory trace."""
+    path = _put(TRACE_NAME, data)
+    _read_guarded(lambda: read_memory_trace(path))
+
+
+def play_trace(data: bytes) -> None:
+    """Read a memory trace as `import` does: piece by piece."""
+    path = _put(TRACE_NAME, data)
+    _read_guarded(lambda: _check_samples(open_series(path).samples()))
+
+
+def read_memory(data: bytes) -> None:
+    """Read a file that explains memory, unless it is a snapshot: that is read in a process of its own."""
+    path = _put("memory.bin", data)
+
+    def read() -> None:
+        if recognize_memory_file(path) != "snapshot":
+            read_memory_file(path)
+
+    _read_guarded(read)
+
+
+def read_snapshot(data: bytes) -> None:
+    """Decode a memory snapshot as the process does that is made for it."""
+    reply = decode(io.BufferedReader(io.BytesIO(data)))
+    assert (reply.snapshot is None) == bool(reply.refusal or reply.is_out_of_memory)
+    assert reply.refusal is None or "\n" not in reply.refusal
+
+
+def read_flight(data: bytes) -> None:
+    """Read a flight record."""
+    path = _put("flight.json", data)
+    _read_guarded(lambda: read_flight_record(path))
+
+
+def read_oom_text(data: bytes) -> None:
+    """Read the words of an out-of-memory error."""
+    parse_oom_text(data.decode("utf-8", "replace"))
+
+
+def _seed_recording() -> Iterable[bytes]:
+    from tests.recording.test_hostile_files import recorded
+
+    return [recorded()]
+
+
+def _seed_block() -> Iterable[bytes]:
+    from tests.recording.samples import make_sample
+
+    for devices in (0, 1, 3):
+        rows = [TickedSample(tick, make_sample(tick, devices)) for tick in range(6)]
+        yield bytes([len(rows)]) + zlib.decompress(pack_samples(rows).data)
+
+
+def _seed_column() -> Iterable[bytes]:
+    for place, (kind, values) in enumerate(_COLUMNS):
+        yield bytes([place % 3, len(values), 0]) + pack_values(values, kind)
+
+
+def _seed_told() -> Iterable[bytes]:
+    from tests.recording.samples import make_assessment, make_finding
+
+    rows = [Told(tick, 1.5, (make_finding(tick),), (make_assessment(tick),)) for tick in range(4)]
+    yield bytes([len(rows)]) + zlib.decompress(pack_told(rows).data)
+
+
+def _seed_series() -> Iterable[bytes]:
+    from tests.readers.test_series_fuzz import GOOD
+
+    return [text.encode() for text in GOOD]
+
+
+def _seed_trace() -> Iterable[bytes]:
+    row = '{"timestamp_s": 0.5, "reserved_memory_MB": 600.0, "allocated_memory_MB": 500.0}'
+    yield f'{{"0": {{"samples": [{row}, {row}], "peak_allocated_MB": 502.0}}}}'.encode()
+
+
+def _seed_snapshot() -> Iterable[bytes]:
+    from tests.readers.snapshots import small_snapshot
+
+    return [pickle.dumps(small_snapshot(), protocol=protocol) for protocol in (2, 4)]
+
+
+def _seed_flight() -> Iterable[bytes]:
+    from tests.readers.flight_records import record
+
+    return [msgspec.json.encode(record())]
+
+
+def _seed_oom_text() -> Iterable[bytes]:
+    from tests.readers.test_series_fuzz import FRAMEWORK
+
+    return [FRAMEWORK.encode()]
+
+
+TARGETS = {
+    "recording": Target(read_recording, _seed_recording, 1 << 20),
+    "block": Target(read_block, _seed_block),
+    "column": Target(read_column, _seed_column),
+    "told": Target(read_told, _seed_told),
+    "series": Target(read_series, _seed_series),
+    "trace": Target(read_trace, _seed_trace),
+    "played-trace": Target(play_trace, _seed_trace),
+    "memory": Target(read_memory, lambda: [*_seed_flight(), *_seed_oom_text()]),
+    "snapshot": Target(read_snapshot, _seed_snapshot, memory_bytes=1 << 30),
+    "flight": Target(read_flight, _seed_flight),
+    "oom-text": Target(read_oom_text, _seed_oom_text),
+}
+"""By the name under which each is run, and under which its finds are kept."""

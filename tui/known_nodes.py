@@ -1,0 +1,92 @@
+"""The nodes that a feed tells of: the newest picture of each, and which of them is shown."""
+
+import re
+from typing import NamedTuple
+
+import msgspec
+
+from ..engine.bus.snapshot import Snapshot
+from ..engine.model import SEVERITIES, Severity
+from ..engine.replay.state import ReplayState
+
+_NOT_NAMED = SEVERITIES.index("low")
+"""What is no graver than this brings no other node to mind."""
+_DIGITS = re.compile(r"(\d+)")
+
+
+class NodePlace(NamedTuple):
+    """Where the node that is shown stands among all of them."""
+
+    number: int
+    total: int
+    graver: str | None = None
+    """A node that has something graver than the one that is shown."""
+    severity: Severity = "low"
+    """How grave that is."""
+
+
+class KnownNodes:
+    """Holds one snapshot a node; a feed that tells of one node only need not name it."""
+
+    def __init__(self) -> None:
+        self._newest: dict[str, Snapshot] = {}
+        self._replay: ReplayState | None = None
+        self.shown = ""
+        """Name of the node that is shown."""
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the nodes in the order in which people count: node2 comes before node10."""
+        return sorted(self._newest, key=_natural_order)
+
+    @property
+    def newest(self) -> Snapshot:
+        """The newest snapshot of the node that is shown, at the moment at which a replay is."""
+        snapshot = self._newest.get(self.shown, Snapshot())
+        if snapshot.replay is None or self._replay is None:
+            return snapshot
+        own = snapshot.replay
+        now = msgspec.structs.replace(
+            self._replay, is_catching_up=own.is_catching_up, comparison=own.comparison, overview=own.overview
+        )
+        return msgspec.structs.replace(snapshot, replay=now)
+
+    @property
+    def place(self) -> NodePlace | None:
+        """Where the shown node stands among all; None where there is no other."""
+        names = self.names
+        if len(names) < 2:
+            return None
+        graver, rank = None, max(_gravity(self._newest[self.shown]), _NOT_NAMED)
+        for name in names:
+            if (other := _gravity(self._newest[name])) > rank:
+                graver, rank = name, other
+        severity = SEVERITIES[rank] if graver is not None else "low"
+        return NodePlace(names.index(self.shown) + 1, len(names), graver, severity)
+
+    def note(self, snapshot: Snapshot) -> None:
+        """Take the newest snapshot of a node; one that names none is of the node that is shown."""
+        if not self._newest:
+            self.shown = snapshot.node
+        self._newest[snapshot.node or self.shown] = snapshot
+        self._replay = snapshot.replay or self._replay
+
+    def after(self, places: int) -> str:
+        """Return the node that many places further; after the last comes the first."""
+        names = self.names
+        return names[(names.index(self.shown) + places) % len(names)] if names else self.shown
+
+
+def _gravity(snapshot: Snapshot) -> int:
+    """Return how grave the gravest open finding is, by its place in `SEVERITIES`; -1 where there is none."""
+    found = (
+        SEVERITIES.index(finding.severity)
+        for finding in snapshot.findings
+        if finding.is_open and not snapshot.alerts.is_silent(finding)
+    )
+    return max(found, default=-1)
+
+
+def _natural_order(name: str) -> list[tuple[int, int, str]]:
+    parts = _DIGITS.split(name)
+    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts if part]

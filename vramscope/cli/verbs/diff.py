@@ -1,0 +1,130 @@
+"""`vramscope diff`: two runs side by side, where and when they part."""
+
+import sys
+from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vramscope.engine.errors import UsageError
+from vramscope.engine.settings import Settings
+
+from ..comparing import PROGRAM, compare_files, read_threshold
+from ..configuration import read_settings
+from ..drawing import can_draw
+from ..parser_flags import build_look_flags
+from . import SubParsers
+
+if TYPE_CHECKING:
+    from vramscope.analyzers.comparison import Comparison
+
+SUMMARY = "compare two recordings, or traces, series and logs: where and when they part"
+DESCRIPTION = """\
+Compare two runs step by step, rank by rank: from which step on they differ for good, by how much, in what,
+and what was found in one of them only. Each is a recording, or anything that `import` reads: memory traces, a
+series CSV, logs. Differences are B less A. A terminal gets a screen; a pipe gets the text."""
+EPILOG = """\
+examples:
+  vramscope diff yesterday.vscope today.vscope
+  vramscope diff base.vscope new.vscope --text --fail-on +5%
+  vramscope diff base.vscope new.vscope --figure difference.pdf
+
+--fail-on: 500MiB or 5% either way, +500MiB or +5% where B needs more; also where only B runs out of memory
+exit codes: 0 compared, 2 usage or a file that cannot be read, 3 they part by more than --fail-on"""
+EXIT_PARTED = 3
+
+
+def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
+    """Add the verb's parser."""
+    parser = subparsers.add_parser(
+        "diff",
+        help=SUMMARY,
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=RawDescriptionHelpFormatter,
+        parents=[build_look_flags(), *common],
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "a", metavar="A", type=Path, help="the run to compare with: a file, or a folder of traces"
+    )
+    parser.add_argument("b", metavar="B", type=Path, help="the run to compare")
+    output = parser.add_argument_group("output")
+    output.add_argument(
+        "--text", "--once", dest="text", action="store_true", help="print it, also in a terminal"
+    )
+    output.add_argument(
+        "--json", action="store_true", default=SUPPRESS, help="print one JSON object with its schema's name"
+    )
+    output.add_argument("--figure", metavar="FILE", type=Path, help="draw it as well, into a PDF or PNG file")
+    output.add_argument(
+        "--fail-on", metavar="SIZE|PERCENT", help="exit code 3 where they part by more, for example +5%%"
+    )
+
+
+def run(arguments: Namespace) -> int:
+    """Compare the runs.
+
+    Raises:
+        UsageError: A flag has a value that cannot be used.
+        InputFileError: A file cannot be read or understood.
+        OutputFileError: The figure cannot be written.
+    """
+    threshold, figure = read_threshold(arguments.fail_on), _check_figure(arguments.figure)
+    if arguments.json and arguments.text:
+        raise UsageError("--json does not go with --text: give one of both")
+    settings, code = read_settings(arguments), 0
+    comparison: Comparison | None = None
+    if arguments.json or arguments.text or figure is not None or not can_draw(settings):
+        comparison = _compare(arguments)
+        _print(comparison, settings, is_json=arguments.json)
+    else:
+        from vramscope.tui.difference_app import show_difference
+
+        code, comparison = show_difference(
+            lambda tell: compare_files(arguments.a, arguments.b, tell), settings=settings
+        )
+    if figure is not None and comparison is not None:
+        from vramscope.exporters.figures.difference import draw_difference
+
+        draw_difference(comparison, figure)
+    is_crossed = (
+        threshold is not None and comparison is not None and threshold.is_crossed(comparison.difference)
+    )
+    return EXIT_PARTED if is_crossed and code == 0 else code
+
+
+def _compare(arguments: Namespace) -> "Comparison":
+    from ..file_progress import FileProgress
+
+    progress = FileProgress(PROGRAM)
+    try:
+        return compare_files(arguments.a, arguments.b, progress.show)
+    finally:
+        progress.clear()
+
+
+def _print(comparison: "Comparison", settings: Settings, *, is_json: bool) -> None:
+    if is_json:
+        from vramscope.exporters.json_lines import write_line
+
+        write_line(comparison.difference, sys.stdout.buffer)
+        return
+    from vramscope.exporters.difference_text import describe_difference
+    from vramscope.exporters.plain_text import make_ascii
+
+    from ..printing import choose_style
+
+    style = choose_style(settings)
+    text = describe_difference(comparison, style.width)
+    sys.stdout.write(make_ascii(text) if style.is_ascii else text)
+
+
+def _check_figure(path: Path | None) -> Path | None:
+    """Return where the figure goes.
+
+    Raises:
+        UsageError: Its name does not say a format that is drawn.
+    """
+    if path is not None and path.suffix not in (".pdf", ".png"):
+        raise UsageError(f"--figure {path}: expected a name that ends in .pdf or .png")
+    return path
