@@ -30,7 +30,7 @@ def test_a_node_without_an_agent_is_recorded_until_the_time_is_up(
     assert f"in {path}" in last
     with Recording(path) as recording:
         samples = list(recording.samples())
-        assert 3 <= len(samples) <= 9
+        assert 1 <= len(samples) <= 9
         assert {sample.devices[0].memory.used_bytes for sample in samples} == {10 * GIB}
         assert recording.identity.interval_s == 0.2
         assert [it.text for it in recording.events()][-1] == "the time is up"
