@@ -30,6 +30,8 @@ class ClusterDevice(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     memory_bytes: int
     flops_per_s: float
     """Dense matrix products in 16 bits, at most."""
+    memory_bytes_per_s: float | None = None
+    """Of its own memory, at most; None where nobody tells."""
 
 
 class ClusterNode(msgspec.Struct, frozen=True, kw_only=True):
