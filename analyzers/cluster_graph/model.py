@@ -31,6 +31,8 @@ class ClusterDevice(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     flops_per_s: float
     """Dense matrix products in 16 bits, at most."""
     memory_bytes_per_s: float | None = None
+    """Bandwidth of its own memory; None where nobody tells."""
+    memory_bytes_per_s: float | None = None
     """Of its own memory, at most; None where nobody tells."""
 
 
@@ -47,11 +49,16 @@ class CollectiveTable(msgspec.Struct, frozen=True, kw_only=True):
     """Bandwidths that were measured with groups of devices, as Galvatron's profiler has them."""
 
     allreduce_bytes_per_s: Mapping[tuple[int, bool], float]
-    """By number of ranks, and whether they are consecutive: bytes of the tensor a second."""
+    """By number of ranks n, and whether they are consecutive: bus bandwidth as nccl-tests tells it, which is
+    2 (n - 1) / n of the tensor's bytes over the seconds that it took."""
     point_to_point_bytes_per_s: Mapping[int, float]
     """By number of pipeline stages."""
     overlap_slowdown: float | None = None
     """How much longer computing takes while something is sent (1.1: a tenth longer)."""
+    allreduce_s: Mapping[int, tuple[tuple[int, float], ...]] = {}
+    """By number of consecutive ranks: bytes of the tensor and seconds, the smaller tensors first."""
+    all_to_all_s: Mapping[int, tuple[tuple[int, float], ...]] = {}
+    """The same of an all-to-all."""
 
 
 class Cluster(msgspec.Struct, frozen=True, kw_only=True, dict=True):
