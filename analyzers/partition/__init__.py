@@ -16,6 +16,7 @@ from .result import (
     StageSearch,
     Strategy,
 )
+from .stage_memory import StageMemory
 
 __all__ = [
     "METRICS",
@@ -33,6 +34,7 @@ __all__ = [
     "Rule",
     "Split",
     "StageCount",
+    "StageMemory",
     "StageSearch",
     "Strategy",
     "make_plan",

@@ -20,6 +20,7 @@ from .result import (
     Strategy,
 )
 from .rules import split_as_original, split_uniformly
+from .stage_memory import StageMemory, list_stage_memory
 from .stages_of_graph import describe_partition, make_in_flight
 
 Rule = Literal["device-time", "legacy"]
@@ -140,6 +141,10 @@ class GraphAnalyzer:
     def analyze(self) -> GraphAnalysis:
         """Return distributions of parameters, memory and compute, and the layer that has most of each."""
         return analyze_graph(self.graph)
+
+    def split_memory(self, result: PartitionResult) -> tuple[StageMemory, ...]:
+        """Return what each stage of a partition of this graph holds while it trains, kind by kind."""
+        return list_stage_memory(self.graph, result, self._training)
 
     def _split(self, stages: int, metric: Metric, strategy: Strategy) -> tuple[int, ...]:
         layers = self.graph.layers

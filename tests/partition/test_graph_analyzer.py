@@ -138,3 +138,13 @@ def test_what_cannot_be_is_refused(analyzer: GraphAnalyzer) -> None:
         analyzer.partition_graph_balanced(4, strategy="exact-1f1b")
     with pytest.raises(UsageError, match="4 to 2 stages"):
         analyzer.optimize_pipeline_stages(4, 2)
+
+
+@pytest.mark.parametrize("stages", [1, 4, 8])
+def test_what_a_stage_holds_adds_up_by_kind(stages: int) -> None:
+    analyzer = GraphAnalyzer(create_gpt_model_graph("gpt-1.5b"), micro_batches=3)
+    result = analyzer.partition_graph_balanced(stages)
+    held = analyzer.split_memory(result)
+    assert tuple(stage.total_bytes for stage in held) == result.training_bytes
+    assert [stage.in_flight for stage in held] == [min(stages - number, 3) for number in range(stages)]
+    assert all(stage.optimizer_bytes == 6 * stage.weights_bytes for stage in held)

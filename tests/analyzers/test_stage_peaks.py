@@ -1,0 +1,54 @@
+"""What a stage of a running pipeline needed at most: by rank, by step, by job."""
+
+import msgspec
+
+from tests.tui.canned import make_sample
+from tests.tui.canned_ranks import make_allocator, make_job, make_rank
+from vramscope.analyzers.stage_peaks import StagePeaks
+from vramscope.engine.model import RankSample, Sample
+from vramscope.engine.units import GIB
+
+
+def sampled(*ranks: RankSample, seq: int = 1) -> Sample:
+    return msgspec.structs.replace(make_sample((), seq), ranks=ranks)
+
+
+def test_a_stage_has_the_peak_of_its_fullest_rank_and_keeps_it() -> None:
+    peaks = StagePeaks()
+    peaks.observe(sampled(*make_job(8)[1]))
+    lower = [msgspec.structs.replace(rank, step=None, allocator=None) for rank in make_job(8)[1]]
+    peaks.observe(sampled(*lower, seq=2))
+    stages = peaks.list_stages()
+    assert [(peak.stage, peak.ranks, peak.allocated_rank) for peak in stages] == [
+        (0, 2, 1),
+        (1, 2, 3),
+        (2, 2, 5),
+        (3, 2, 7),
+    ]
+    assert stages[0].allocated_bytes == 51 * GIB + GIB // 2
+    assert stages[0].reserved_bytes == 51 * GIB + int(6.8 * GIB)
+    assert not stages[0].is_simulated
+
+
+def test_the_peak_of_a_step_counts_where_no_sample_saw_it() -> None:
+    peaks = StagePeaks()
+    peaks.observe(sampled(make_rank(0, allocator=make_allocator(10.0))))
+    (stage,) = peaks.list_stages()
+    assert stage.allocated_bytes == 50 * GIB
+
+
+def test_ranks_without_a_pipeline_coordinate_and_figures_tell_nothing() -> None:
+    peaks = StagePeaks()
+    bare = make_rank(0, coordinates=None)
+    peaks.observe(sampled(bare))
+    assert peaks.list_stages() == ()
+    peaks.observe(sampled(make_rank(2, allocator=None, step=None)))
+    (stage,) = peaks.list_stages()
+    assert (stage.stage, stage.allocated_bytes, stage.reserved_bytes) == (1, None, None)
+
+
+def test_of_several_jobs_the_larger_one_is_told() -> None:
+    peaks = StagePeaks()
+    other = make_rank(9, pid=9, job="small", allocator=make_allocator(90.0))
+    peaks.observe(sampled(other, *make_job(8)[1]))
+    assert len(peaks.list_stages()) == 4
