@@ -45,7 +45,8 @@ class StagePeaks:
         seen.add((node, rank.pid, rank.started_s))
         stages = self._jobs.setdefault(rank.job, {})
         known = stages.get(stage) or StagePeak(stage=stage, ranks=0)
-        allocated, reserved = _peak_allocated(rank), rank.allocator and rank.allocator.reserved_bytes
+        reserved = None if rank.allocator is None else rank.allocator.reserved_bytes
+        allocated = _peak_allocated(rank)
         is_most = allocated is not None and allocated > (known.allocated_bytes or -1)
         stages[stage] = StagePeak(
             stage=stage,
@@ -66,15 +67,12 @@ class StagePeaks:
 
 def _peak_allocated(rank: RankSample) -> int | None:
     """Return the most that a rank is known to have had allocated: at a moment, or within a step."""
-    allocator, step = rank.allocator, rank.step
-    return _most(
-        (
-            allocator and allocator.allocated_bytes,
-            allocator and allocator.allocated_max_bytes,
-            rank.peak_max_bytes,
-            step and step.peak_bytes,
-        )
-    )
+    values = [rank.peak_max_bytes]
+    if rank.allocator is not None:
+        values += [rank.allocator.allocated_bytes, rank.allocator.allocated_max_bytes]
+    if rank.step is not None:
+        values.append(rank.step.peak_bytes)
+    return _most(values)
 
 
 def _most(values: Iterable[int | None]) -> int | None:
