@@ -2,17 +2,16 @@
 
 from collections.abc import Sequence
 
-from .activations import list_layer_activations
+from .layer_figures import RunFigures
 from .layout import ParallelLayout, check_layout, split_layers
 from .loss import count_batch, count_logits, count_loss, list_head_activations
 from .rank_memory import MemoryPart, Moment, RankMemory, make_parts
 from .saved import count_checkpoint, count_recomputed, list_held_activations
 from .schedule import count_in_flight
 from .shape import ModelShape, check_shape
-from .states import StateBytes, count_states
+from .states import StateBytes, count_states, sum_states
 from .training import TrainingSetup, check_setup
-from .transient import count_backward
-from .weights import WeightTensor, count_elements, list_layer_weights, list_stage_weights
+from .weights import count_elements, list_outside_weights
 from .workspaces import count_retained, count_shared_buffers, count_workspaces
 
 
@@ -25,7 +24,8 @@ def estimate_stages(
         UsageError: Degrees, sizes or numbers that cannot be; one line says which and why.
     """
     check_all(shape, layout, setup)
-    return tuple(_Stage(shape, layout, setup, stage).estimate() for stage in range(layout.pipeline))
+    run, pieces = RunFigures(shape, layout, setup), split_layers(shape.layers, layout)
+    return tuple(_Stage(run, stage, pieces[stage]).estimate() for stage in range(layout.pipeline))
 
 
 def estimate_stage(shape: ModelShape, layout: ParallelLayout, setup: TrainingSetup, stage: int) -> RankMemory:
@@ -35,7 +35,8 @@ def estimate_stage(shape: ModelShape, layout: ParallelLayout, setup: TrainingSet
         UsageError: Degrees, sizes or numbers that cannot be; one line says which and why.
     """
     check_all(shape, layout, setup)
-    return _Stage(shape, layout, setup, stage % layout.pipeline).estimate()
+    pieces = split_layers(shape.layers, layout)[stage]
+    return _Stage(RunFigures(shape, layout, setup), stage % layout.pipeline, pieces).estimate()
 
 
 def check_all(shape: ModelShape, layout: ParallelLayout, setup: TrainingSetup) -> None:
@@ -52,48 +53,53 @@ def check_all(shape: ModelShape, layout: ParallelLayout, setup: TrainingSetup) -
 class _Stage:
     """One pipeline rank, and what its moments have in common."""
 
-    def __init__(self, shape: ModelShape, layout: ParallelLayout, setup: TrainingSetup, stage: int) -> None:
-        self.shape, self.layout, self.setup, self.stage = shape, layout, setup, stage
-        self.pieces = split_layers(shape.layers, layout)[stage]
-        self.layers = [layer for piece in self.pieces for layer in piece]
-        self.is_first, self.is_last = stage == 0, stage == layout.pipeline - 1
-        self.weights = list_stage_weights(
-            shape, layout, self.layers, is_first=self.is_first, is_last=self.is_last
+    def __init__(self, run: RunFigures, stage: int, pieces: Sequence[range]) -> None:
+        self.run, self.stage, self.pieces = run, stage, pieces
+        self.shape, self.layout, self.setup = run.shape, run.layout, run.setup
+        self.layers = [layer for piece in pieces for layer in piece]
+        self.is_first, self.is_last = stage == 0, stage == run.layout.pipeline - 1
+        self.kinds = [
+            (run.find_figures(layer), count) for layer, count in run.count_kinds(self.layers).items()
+        ]
+        self.outside = list_outside_weights(
+            self.shape, self.layout, is_first=self.is_first, is_last=self.is_last
         )
-        self.states = count_states(self.weights, layout, setup)
-        self.in_flight = count_in_flight(layout, setup, stage)
+        self.in_flight = count_in_flight(self.layout, self.setup, stage)
 
     def estimate(self) -> RankMemory:
         """Return what the rank holds."""
+        states, libraries = self._list_states(), self._list_libraries()
+        # Copies of gradients come with the optimizer's step, and are gone when the next step begins.
+        common = [part for part in states if part.name != "gradient copies"]
+        common += [*libraries, *self._list_retained(1), *self._list_held()]
         ahead = self._list_predictions() if self.is_last else []
-        moments = [self._rest(), self._compute("backward", [*self._list_backward(), *ahead])]
+        rest = [*states, *libraries, *self._list_retained(len(self.pieces))]
+        moments = [Moment("between steps", tuple(rest))]
+        moments.append(Moment("backward", (*common, *self._list_backward(), *ahead)))
         if self.is_last:
-            moments.append(self._compute("loss", [*self._list_loss(), *ahead]))
+            moments.append(Moment("loss", (*common, *self._list_loss(), *ahead)))
         return RankMemory(
             stage=self.stage,
             layers=tuple(self.layers),
-            parameters=count_elements(self.weights),
+            parameters=count_elements(self.outside)
+            + sum(figures.parameters * count for figures, count in self.kinds),
             in_flight=self.in_flight,
             moments=tuple(moments),
         )
 
-    def _rest(self) -> Moment:
-        retained = count_retained(self.shape, self.layout, self.setup, len(self.pieces))
-        parts = [*_list_states(self.states), *self._list_libraries()]
-        parts += make_parts("communication", {"hidden states of neighbours": retained})
-        return Moment("between steps", tuple(parts))
+    def _list_states(self) -> list[MemoryPart]:
+        outside = count_states(self.outside, self.layout, self.setup)
+        states = sum_states([*((figures.states, count) for figures, count in self.kinds), (outside, 1)])
+        return _name_states(states)
 
-    def _compute(self, name: str, parts: Sequence[MemoryPart]) -> Moment:
-        """Return a moment within forward and backward: copies of gradients are not there yet."""
-        states = [part for part in _list_states(self.states) if part.name != "gradient copies"]
-        retained = count_retained(self.shape, self.layout, self.setup, 1)
-        shared = make_parts("communication", {"hidden states of neighbours": retained})
-        held = list_held_activations(
-            self.shape, self.layout, self.setup, self.pieces, self.in_flight, is_first=self.is_first
-        )
+    def _list_retained(self, pieces: int) -> list[MemoryPart]:
+        retained = count_retained(self.shape, self.layout, self.setup, pieces)
+        return make_parts("communication", {"hidden states of neighbours": retained})
+
+    def _list_held(self) -> list[MemoryPart]:
+        held = list_held_activations(self.run, self.pieces, self.in_flight, is_first=self.is_first)
         held["batch"] = count_batch(self.layout, self.setup) if self.is_first or self.is_last else 0
-        activations = make_parts("activations", held)
-        return Moment(name, (*states, *self._list_libraries(), *shared, *activations, *parts))
+        return make_parts("activations", held)
 
     def _list_loss(self) -> list[MemoryPart]:
         shape, layout, setup = self.shape, self.layout, self.setup
@@ -109,17 +115,15 @@ class _Stage:
         count = self.shape.predicted_tokens
         if not count:
             return []
-        layer = list_layer_activations(self.shape, self.layout, self.setup, self.shape.layers - 1)
         joined = 2 * count_checkpoint(self.shape, self.layout, self.setup)
-        size = count * (joined + sum(layer.values()))
+        size = count * (joined + self.run.find_figures(self.shape.layers - 1).saved_bytes)
         return make_parts("activations", {"layers of multi-token prediction": size})
 
     def _list_backward(self) -> list[MemoryPart]:
         if not self.layers:
             return []
-        shape, layout, setup = self.shape, self.layout, self.setup
-        again = count_recomputed(shape, layout, setup, self.pieces[-1])
-        gradients = count_backward(shape, layout, setup, self.layers[-1])
+        again = count_recomputed(self.run, self.pieces[-1])
+        gradients = self.run.find_figures(self.layers[-1]).backward_bytes
         return make_parts("activations", {"recomputed layers": again, "gradients of activations": gradients})
 
     def _list_libraries(self) -> list[MemoryPart]:
@@ -139,16 +143,13 @@ class _Stage:
         """
         if self.setup.zero_stage < 3:
             return 0
-        outside = [tensor for tensor in self.weights if tensor.part in ("embedding", "head")]
-        largest = max((tensor.elements for tensor in outside), default=0)
-        units = [count_elements(self._list_dense(layer)) for layer in self.layers]
-        return max(largest, 2 * max(units, default=0)) * self.setup.numbers.compute_bytes
-
-    def _list_dense(self, layer: int) -> list[WeightTensor]:
-        return list_layer_weights(self.shape, self.layout, layer)
+        tables = (tensor.elements for tensor in self.outside if tensor.part in ("embedding", "head"))
+        largest = max(tables, default=0)
+        unit = max((figures.parameters for figures, _ in self.kinds), default=0)
+        return max(largest, 2 * unit) * self.setup.numbers.compute_bytes
 
 
-def _list_states(states: StateBytes) -> list[MemoryPart]:
+def _name_states(states: StateBytes) -> list[MemoryPart]:
     sizes = {name.replace("_", " "): getattr(states, name) for name in states.__struct_fields__}
     rounding = {"rounding to 512 bytes": sizes.pop("rounding")}
     return [*make_parts("states", sizes), *make_parts("rounding", rounding)]

@@ -1,9 +1,9 @@
 """Activations that a pipeline rank holds at its fullest: layers, recompute, micro-batches in flight."""
 
-from collections import Counter
 from collections.abc import Sequence
 
-from .activations import count_tokens, list_layer_activations
+from .activations import count_tokens
+from .layer_figures import RunFigures
 from .layout import ParallelLayout
 from .loss import list_embedding_activations
 from .shape import ModelShape
@@ -11,33 +11,36 @@ from .training import TrainingSetup
 
 
 def list_held_activations(
-    shape: ModelShape,
-    layout: ParallelLayout,
-    setup: TrainingSetup,
-    pieces: Sequence[range],
-    in_flight: int,
-    *,
-    is_first: bool,
+    run: RunFigures, pieces: Sequence[range], in_flight: int, *, is_first: bool
 ) -> dict[str, int]:
     """Return the bytes that wait for backward on one pipeline rank, by operation.
 
+    Full recompute keeps the input of every checkpoint, s b h elements (Chen et al., arXiv 1604.06174), split
+    over the tensor ranks where norms are, or on demand; layers beyond `recomputed_layers` are kept whole.
+
     Args:
-        shape: The model.
-        layout: Degrees of parallelism.
-        setup: The run.
+        run: Model, degrees and setup.
         pieces: Layers of each piece of the rank.
         in_flight: Pieces of forward work held at once; they fill in the order of the interleaved schedule.
         is_first: Whether the first piece begins with the embedding.
     """
-    held: Counter[str] = Counter()
-    turns = _share_turns(in_flight, setup.micro_batch_group or layout.pipeline, len(pieces))
-    for piece, times in enumerate(turns):
-        for name, size in list_piece_activations(shape, layout, setup, pieces[piece]).items():
-            held[name] += times * size
+    turns = _share_turns(in_flight, run.setup.micro_batch_group or run.layout.pipeline, len(pieces))
+    checkpoints, kept = 0, dict[int, int]()
+    for layers, times in zip(pieces, turns, strict=True):
+        recomputed = _count_recomputed_layers(run.setup, len(layers))
+        checkpoints += times * -(-recomputed // run.setup.recompute_unit_layers)
+        for layer, count in run.count_kinds(layers[recomputed:]).items():
+            kept[layer] = kept.get(layer, 0) + times * count
+    held: dict[str, int] = {}
+    if checkpoints:
+        held["checkpoints"] = checkpoints * count_checkpoint(run.shape, run.layout, run.setup)
+    for layer, times in kept.items():
+        for name, size in run.find_figures(layer).saved.items():
+            held[name] = held.get(name, 0) + times * size
     if is_first:
-        for name, size in list_embedding_activations(shape, layout, setup).items():
-            held[name] += turns[0] * size
-    return dict(held)
+        for name, size in list_embedding_activations(run.shape, run.layout, run.setup).items():
+            held[name] = turns[0] * size
+    return held
 
 
 def _share_turns(in_flight: int, group: int, pieces: int) -> list[int]:
@@ -46,24 +49,11 @@ def _share_turns(in_flight: int, group: int, pieces: int) -> list[int]:
     return [rounds * group + min(group, max(0, rest - piece * group)) for piece in range(pieces)]
 
 
-def list_piece_activations(
-    shape: ModelShape, layout: ParallelLayout, setup: TrainingSetup, layers: Sequence[int]
-) -> dict[str, int]:
-    """Return the bytes that some layers save of one micro-batch.
-
-    Full recompute keeps the input of every checkpoint, s b h elements (Chen et al., arXiv 1604.06174), split
-    over the tensor ranks where norms are, or on demand; layers beyond `recomputed_layers` are kept whole.
-    """
-    saved: Counter[str] = Counter()
-    kept = layers
-    if setup.recompute == "full":
-        count = len(layers) if setup.recomputed_layers is None else min(setup.recomputed_layers, len(layers))
-        kept = layers[count:]
-        checkpoints = -(-count // setup.recompute_unit_layers)
-        saved["checkpoints"] = checkpoints * count_checkpoint(shape, layout, setup)
-    for layer in kept:
-        saved.update(list_layer_activations(shape, layout, setup, layer))
-    return dict(saved)
+def _count_recomputed_layers(setup: TrainingSetup, layers: int) -> int:
+    """Return how many of the layers of a piece are recomputed in full: the first ones."""
+    if setup.recompute != "full":
+        return 0
+    return layers if setup.recomputed_layers is None else min(setup.recomputed_layers, layers)
 
 
 def count_checkpoint(shape: ModelShape, layout: ParallelLayout, setup: TrainingSetup) -> int:
@@ -72,14 +62,10 @@ def count_checkpoint(shape: ModelShape, layout: ParallelLayout, setup: TrainingS
     return count_tokens(layout, setup) // shards * shape.hidden * setup.numbers.compute_bytes
 
 
-def count_recomputed(
-    shape: ModelShape, layout: ParallelLayout, setup: TrainingSetup, layers: Sequence[int]
-) -> int:
+def count_recomputed(run: RunFigures, layers: Sequence[int]) -> int:
     """Return the bytes that one checkpoint's layers save while their backward pass runs."""
-    if setup.recompute != "full" or not layers:
+    if not layers or _count_recomputed_layers(run.setup, len(layers)) < len(layers):
         return 0
-    is_last_recomputed = setup.recomputed_layers is None or setup.recomputed_layers >= len(layers)
-    if not is_last_recomputed:
-        return 0
-    unit = layers[-setup.recompute_unit_layers :]
-    return sum(sum(list_layer_activations(shape, layout, setup, layer).values()) for layer in unit)
+    unit = layers[-run.setup.recompute_unit_layers :]
+    kinds = run.count_kinds(unit)
+    return sum(run.find_figures(layer).saved_bytes * count for layer, count in kinds.items())

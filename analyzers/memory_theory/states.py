@@ -44,6 +44,12 @@ def count_states(weights: Sequence[WeightTensor], layout: ParallelLayout, setup:
     return total.as_bytes()
 
 
+def sum_states(shares: Sequence[tuple[StateBytes, int]]) -> StateBytes:
+    """Return the states of parts of a rank, each with how often it is there."""
+    names = StateBytes.__struct_fields__
+    return StateBytes(**{name: sum(getattr(part, name) * times for part, times in shares) for name in names})
+
+
 def share_states(parameters: int, ranks: int, stage: int, numbers: NumberFormat) -> float:
     """Return the bytes of model states a rank holds of one number of parameters under a ZeRO stage."""
     split = [ranks if stage >= least else 1 for least in (3, 2, 1, 1)]

@@ -95,12 +95,20 @@ def _list_norms(shape: ModelShape, count: int) -> list[WeightTensor]:
 def list_stage_weights(
     shape: ModelShape, layout: ParallelLayout, layers: list[int], *, is_first: bool, is_last: bool
 ) -> list[WeightTensor]:
-    """Return the parameters of one pipeline rank.
+    """Return the parameters of one pipeline rank: its layers, and what is outside of layers."""
+    weights = [tensor for layer in layers for tensor in list_layer_weights(shape, layout, layer)]
+    return weights + list_outside_weights(shape, layout, is_first=is_first, is_last=is_last)
+
+
+def list_outside_weights(
+    shape: ModelShape, layout: ParallelLayout, *, is_first: bool, is_last: bool
+) -> list[WeightTensor]:
+    """Return the parameters of one pipeline rank that belong to no layer of it.
 
     The embedding, V h / t, is on the first stage; the head, as large, on the last, tied or not: the last
     stage keeps a copy of a tied weight, unless it is the first. Learned positions are replicated.
     """
-    weights = [tensor for layer in layers for tensor in list_layer_weights(shape, layout, layer)]
+    weights: list[WeightTensor] = []
     rows = shape.pad_vocab(layout.tensor) // layout.tensor
     if is_first:
         weights.append(WeightTensor("embedding", rows * shape.hidden))

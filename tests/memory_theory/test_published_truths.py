@@ -13,6 +13,7 @@ from vramscope.analyzers.memory_theory import (
     share_states,
     split_layers,
 )
+from vramscope.analyzers.memory_theory.layer_figures import RunFigures
 from vramscope.analyzers.memory_theory.presets import PRESETS
 from vramscope.analyzers.memory_theory.saved import list_held_activations
 from vramscope.analyzers.memory_theory.schedule import count_in_flight
@@ -91,7 +92,7 @@ def hold(shape: ModelShape, layout: ParallelLayout, setup: TrainingSetup) -> int
     """Return what the first stage holds of tensors that the paper counts: no statistics in fp32."""
     pieces = split_layers(shape.layers, layout)[0]
     in_flight = count_in_flight(layout, setup, 0)
-    held = list_held_activations(shape, layout, setup, pieces, in_flight, is_first=False)
+    held = list_held_activations(RunFigures(shape, layout, setup), pieces, in_flight, is_first=False)
     return sum(size for name, size in held.items() if name != "norm statistics")
 
 
