@@ -6,7 +6,7 @@ takes a run of starts to a run of ends, unless a layer that it cannot hold alone
 breaks.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
 from .stage import Stage
@@ -24,9 +24,14 @@ def reach_forward(stages: Sequence[Stage], most: int) -> list[Runs]:
     """
     reached: list[Runs] = [[range(1)]]
     for stage in stages:
-        starts = (run for wide in reached[-1] for run in _split_at_blockers(stage, wide, most))
-        reached.append(_join(range(run.start + 1, stage.reach(run[-1], most) + 1) for run in starts))
+        reached.append(reach_on(stage, reached[-1], most))
     return reached
+
+
+def reach_on(stage: Stage, starts: Runs, most: int) -> Runs:
+    """Return where a stage can end that begins in some runs of positions."""
+    parts = (part for run in starts for part in _split_at_blockers(stage, run, most))
+    return join_runs(range(part.start + 1, stage.reach(part[-1], most) + 1) for part in parts)
 
 
 def reach_backward(stages: Sequence[Stage], most: int) -> list[Runs]:
@@ -39,7 +44,7 @@ def reach_backward(stages: Sequence[Stage], most: int) -> list[Runs]:
             for wide in reached[-1]
             for run in _split_at_blockers(stage, range(wide.start - 1, wide.stop - 1), most)
         )
-        reached.append(_join(range(stage.reach_back(run.start + 1, most), run.stop) for run in lasts))
+        reached.append(join_runs(range(stage.reach_back(run.start + 1, most), run.stop) for run in lasts))
     return reached[::-1]
 
 
@@ -64,8 +69,8 @@ def _split_at_blockers(stage: Stage, run: range, most: int) -> Iterator[range]:
             yield range(left + 1, right)
 
 
-def _join(runs: Iterator[range]) -> Runs:
-    """Return runs that begin in order with those that touch made one."""
+def join_runs(runs: Iterable[range]) -> Runs:
+    """Return runs that begin in order with those that touch made one, and empty ones left out."""
     joined: Runs = []
     for run in runs:
         if joined and run.start <= joined[-1].stop:
