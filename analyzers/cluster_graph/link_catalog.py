@@ -77,7 +77,7 @@ def parse_bandwidth(text: str) -> float:
         )
     number, prefix, binary, unit = match.groups()
     base = 1024 if binary else 1000
-    value = float(number) * base ** _FACTORS[prefix.lower()] / (1 if unit == "B" else 8)
+    value = float(number) * float(base ** _FACTORS[prefix.lower()]) / (1 if unit == "B" else 8)
     if not 0 < value <= MOST_BYTES_PER_S:
         raise UsageError(f"a bandwidth of {text[:60]}: expected above 0 and at most 100 TB/s")
     return value

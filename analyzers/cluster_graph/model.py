@@ -31,8 +31,6 @@ class ClusterDevice(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     flops_per_s: float
     """Dense matrix products in 16 bits, at most."""
     memory_bytes_per_s: float | None = None
-    """Bandwidth of its own memory; None where nobody tells."""
-    memory_bytes_per_s: float | None = None
     """Of its own memory, at most; None where nobody tells."""
 
 
