@@ -19,18 +19,20 @@ from .measure.tables import format_number, format_table
 
 LAYER_BYTES = 30_723_200 * 4
 VOCABULARY_BYTES = 80_411_200 * 4
-PEERS_AT_MOST = 10_000_000
-"""Stages times the square of layers that the peers are given: that often they look at a pair of layers."""
+PEER_LIMIT_S = 5.0
+"""CPU seconds after which a peer is stopped."""
 INSTANCES = 60
 Splitter = Callable[[Sequence[int], int], int]
 """Returns the cost of the dearest stage."""
+Watch = Callable[[], None]
+"""Called now and then by a peer; raises `_OutOfTimeError` where it has taken too long."""
 _Prefix = tuple[float, float, int]
 """Dearest stage, cheapest stage and last cut of the layers before a position."""
 
 
 @dataclass(frozen=True)
 class PartitionTime:
-    """CPU time of one split: of the exact one the quickest of some runs."""
+    """CPU time of one split: of the exact one the quickest of some runs; None of a peer that was stopped."""
 
     what: str
     layers: int
@@ -77,16 +79,18 @@ def measure_partition(runs: int) -> tuple[list[PartitionTime], PartitionQuality]
     return [_measure(what, costs, stages, runs) for what, costs, stages in rows], _compare(source)
 
 
+class _OutOfTimeError(Exception):
+    """A peer took longer than it may."""
+
+
 def _measure(what: str, costs: Sequence[int], stages: int, runs: int) -> PartitionTime:
-    is_small = stages * len(costs) ** 2 <= PEERS_AT_MOST
-    exact_ms = min(_time(_split, costs, stages) for _ in range(runs))
     return PartitionTime(
         what=what,
         layers=len(costs),
         stages=stages,
-        exact_ms=exact_ms,
-        programme_ms=_time(_split_by_programme, costs, stages) if is_small else None,
-        spread_ms=_time(_split_by_spread, costs, stages) if is_small else None,
+        exact_ms=min(_time(_split, costs, stages) for _ in range(runs)),
+        programme_ms=_time_peer(_split_by_programme, costs, stages),
+        spread_ms=_time_peer(_split_by_spread, costs, stages),
     )
 
 
@@ -94,6 +98,26 @@ def _time(split: Splitter, costs: Sequence[int], stages: int) -> float:
     start = time.process_time()
     split(costs, stages)
     return 1000.0 * (time.process_time() - start)
+
+
+def _time_peer(
+    split: Callable[[Sequence[int], int, Watch], int], costs: Sequence[int], stages: int
+) -> float | None:
+    """Return the milliseconds of a peer; None where it was stopped."""
+    end_s = time.process_time() + PEER_LIMIT_S
+
+    def watch() -> None:
+        if time.process_time() > end_s:
+            raise _OutOfTimeError
+
+    try:
+        return _time(lambda row, count: split(row, count, watch), costs, stages)
+    except _OutOfTimeError:
+        return None
+
+
+def _go_on() -> None:
+    """Watch nothing."""
 
 
 def _compare(source: random.Random) -> PartitionQuality:
@@ -113,25 +137,30 @@ def _split(costs: Sequence[int], stages: int) -> int:
     return split_exactly(costs, stages).maximum
 
 
-def _split_by_programme(costs: Sequence[int], stages: int) -> int:
+def _split_by_programme(costs: Sequence[int], stages: int, watch: Watch = _go_on) -> int:
     """Return the least maximum by the recursion over last cuts, without any shortcut."""
     before = list(accumulate(costs, initial=0))
     best: list[float] = [0.0, *[math.inf] * len(costs)]
     for _ in range(stages):
-        best = [math.inf] + [
-            min(max(best[cut], before[end] - before[cut]) for cut in range(end))
-            for end in range(1, len(before))
-        ]
+        row = [math.inf]
+        for end in range(1, len(before)):
+            watch()
+            row.append(min(max(best[cut], before[end] - before[cut]) for cut in range(end)))
+        best = row
     return int(best[-1])
 
 
-def _split_by_spread(costs: Sequence[int], stages: int) -> int:
+def _split_by_spread(costs: Sequence[int], stages: int, watch: Watch = _go_on) -> int:
     """Return the dearest stage where the recursion keeps the least difference of dearest and cheapest."""
     before = list(accumulate(costs, initial=0))
     kept: list[_Prefix | None] = [(0.0, math.inf, 0), *[None] * len(costs)]
     tables = []
     for _ in range(stages):
-        kept = [None, *(_keep_least_spread(before, kept, end) for end in range(1, len(before)))]
+        row: list[_Prefix | None] = [None]
+        for end in range(1, len(before)):
+            watch()
+            row.append(_keep_least_spread(before, kept, end))
+        kept = row
         tables.append(kept)
     bounds = [len(costs)]
     for table in reversed(tables):
@@ -162,8 +191,8 @@ def format_partition(times: Sequence[PartitionTime], quality: PartitionQuality) 
             f"{it.layers:,}",
             f"{it.stages:,}",
             format_number(it.exact_ms, 3),
-            format_number(it.programme_ms),
-            format_number(it.spread_ms),
+            _show_peer(it.programme_ms),
+            _show_peer(it.spread_ms),
         )
         for it in times
     ]
@@ -172,6 +201,10 @@ def format_partition(times: Sequence[PartitionTime], quality: PartitionQuality) 
         f"{table}\nDeepSpeed's rule: {quality.worse} of {quality.instances} random rows worse, "
         f"by up to {quality.worst_percent:.1f} %"
     )
+
+
+def _show_peer(milliseconds: float | None) -> str:
+    return f"not done in {PEER_LIMIT_S:g} s" if milliseconds is None else format_number(milliseconds)
 
 
 def as_partition_figures(times: Sequence[PartitionTime], quality: PartitionQuality) -> dict[str, object]:
@@ -184,8 +217,10 @@ def judge_partition(times: Sequence[PartitionTime]) -> list[Budget]:
     limits = {
         ("random", 2_048): 1.0,
         ("identical", 2_048): 1.0,
+        ("model", 2_048): 1.0,
         ("random", 100_000): 100.0,
         ("identical", 100_000): 1000.0,
+        ("model", 100_000): 1000.0,
     }
     return [
         Budget(

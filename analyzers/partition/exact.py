@@ -17,7 +17,7 @@ from ...engine.errors import UsageError
 from .least_maximum import find_least_maximum, find_windows
 from .reachable import ends_at, reach_backward, reach_forward
 from .stage import Stage, check_stages, make_room, make_stage
-from .tie_break import break_tie
+from .tie_break import break_tie, break_tie_of_alike
 
 
 class Split(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,7 +58,7 @@ def split_exactly(costs: Sequence[int], stages: int) -> Split:
     stage = make_stage(costs if unit == 1 else [cost // unit for cost in costs])
     most = find_least_maximum(stage.before, stage.most_of_one, stages)
     windows = find_windows(stage.before, stages, most)
-    bounds = break_tie([stage] * stages, windows, most)
+    bounds = break_tie_of_alike(stage, windows, most)
     before = stage.before
     return Split(
         bounds=bounds,

@@ -8,6 +8,7 @@ answer; every probe moves its bound to a cost that some stage really has.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from operator import sub
 
 
 def find_least_maximum(before: Sequence[int], most_of_one: int, stages: int) -> int:
@@ -40,16 +41,15 @@ def _probe(before: Sequence[int], stages: int, most: int) -> tuple[bool, int]:
     layer after it: below that every stage ends where it ended here.
     """
     layers, total, position, at = len(before) - 1, before[-1], 0, 0
-    dearest, least_beyond = 0, total
+    starts, beyond = [0], []
     for _ in range(stages):
         position = bisect_right(before, at + most, position) - 1
         if position >= layers:
-            return True, max(dearest, total - at)
-        cost, beyond = before[position] - at, before[position + 1] - at
-        dearest = max(dearest, cost)
-        least_beyond = min(least_beyond, beyond)
+            return True, max(map(sub, (*starts[1:], total), starts))
         at = before[position]
-    return False, least_beyond
+        starts.append(at)
+        beyond.append(before[position + 1])
+    return False, min(map(sub, beyond, starts))
 
 
 def find_windows(before: Sequence[int], stages: int, most: int) -> list[range]:

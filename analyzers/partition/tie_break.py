@@ -9,11 +9,16 @@ Integers have any size in Python: squares of bytes are exact.
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import pairwise
+from typing import cast
 
+from .alike_layers import choose_even_ends, find_stops, share_evenly
 from .stage import Stage
 
-_Values = list[int | None]
+_Values = Sequence[int | None]
 """Least sum of squares from each start of a window on; None where no split exists."""
+_FEW = 64
+"""Starts times ends up to which trying all is quicker than keeping a queue."""
 
 
 def break_tie(stages: Sequence[Stage], windows: Sequence[range], most: int) -> tuple[int, ...]:
@@ -25,25 +30,65 @@ def break_tie(stages: Sequence[Stage], windows: Sequence[range], most: int) -> t
             alone.
         most: Limit on the cost of each stage; some split within the windows keeps to it.
     """
+    return _choose(stages, windows, most, range(len(stages) + 1))
+
+
+def break_tie_of_alike(stage: Stage, windows: Sequence[range], most: int) -> tuple[int, ...]:
+    """Return the same where all stages pay alike: quickly, where many layers cost the same.
+
+    Args:
+        stage: What each of them pays.
+        windows: As `find_windows` has them: from each start some split exists.
+        most: As above.
+    """
+    return _choose([stage] * (len(windows) - 1), windows, most, find_stops(stage.costs, windows))
+
+
+def _choose(
+    stages: Sequence[Stage], windows: Sequence[range], most: int, stops: Sequence[int]
+) -> tuple[int, ...]:
+    """Return where the stages begin, of which those between two stops share layers of one cost evenly."""
     values: _Values = [0]
     choices: list[list[int]] = []
-    for number in range(len(stages) - 1, -1, -1):
-        starts, ends = windows[number], windows[number + 1]
-        if len(starts) == len(ends) == 1:
-            values, ends_chosen = _take_only_one(stages[number], starts[0], ends[0], values)
+    hops = list(pairwise(stops))
+    for first, after in reversed(hops):
+        starts, ends, stage = windows[first], windows[after], stages[first]
+        if after > first + 1:
+            known, cost = cast("Sequence[int]", values), stage.costs[starts.start]
+            values, chosen = choose_even_ends(after - first, cost, starts, ends, known, most)
+        elif len(starts) == 1 or len(starts) * len(ends) <= _FEW:
+            values, chosen = _try_ends(stage, starts, ends, values, most)
         else:
-            values, ends_chosen = _choose_ends(stages[number], starts, ends, values, most)
-        choices.append(ends_chosen)
+            values, chosen = _choose_ends(stage, starts, ends, values, most)
+        choices.append(chosen)
     bounds = [0]
-    for number, chosen in enumerate(reversed(choices)):
-        bounds.append(chosen[bounds[-1] - windows[number].start])
+    for (first, after), chosen in zip(hops, reversed(choices), strict=True):
+        end = chosen[bounds[-1] - windows[first].start]
+        if after > first + 1:
+            bounds += share_evenly(bounds[-1], end, after - first)[:-1]
+        bounds.append(end)
     return tuple(bounds)
 
 
-def _take_only_one(stage: Stage, start: int, end: int, values: _Values) -> tuple[_Values, list[int]]:
-    value = values[0]
-    cost = stage.before[end] - stage.before[start]
-    return [None if value is None else value + cost * cost], [end]
+def _try_ends(
+    stage: Stage, starts: range, ends: range, values: _Values, most: int
+) -> tuple[_Values, list[int]]:
+    """Return what `_choose_ends` does, by trying all."""
+    before, first, last = stage.before, ends.start, ends[-1]
+    best_values: list[int | None] = []
+    best_ends: list[int] = []
+    for start in starts:
+        best, chosen, at = None, first, before[start]
+        for end in range(max(first, start + 1), min(last, stage.reach(start, most)) + 1):
+            value = values[end - first]
+            if value is not None:
+                cost = before[end] - at
+                total = value + cost * cost
+                if best is None or total < best:
+                    best, chosen = total, end
+        best_values.append(best)
+        best_ends.append(chosen)
+    return best_values, best_ends
 
 
 def _choose_ends(
@@ -54,7 +99,7 @@ def _choose_ends(
     lost = [stage.lose(each, most, starts) for each in ends]
     queue = _Queue(before, starts)
     queued, since, add = queue.ends, queue.since, queue.add
-    best_values: _Values = []
+    best_values: list[int | None] = []
     best_ends: list[int] = []
     head = 0
     for start in reversed(starts):

@@ -17,8 +17,12 @@ COSTS = st.one_of(
 
 @st.composite
 def rows_of_layers(draw: st.DrawFn, most: int) -> tuple[list[int], int]:
-    """Costs of layers, all of one kind or mixed, and a number of stages for them."""
+    """Costs of layers, all of one kind, mixed or in runs as models have them, and a number of stages."""
     count = draw(st.integers(1, most))
+    if draw(st.booleans()):
+        runs = draw(st.lists(st.tuples(COSTS, st.integers(1, most)), min_size=1, max_size=5))
+        costs = [cost for cost, times in runs for _ in range(times)][:most]
+        return costs, draw(st.integers(1, min(len(costs), 12)))
     kind = draw(st.sampled_from([COSTS, st.just(5), st.integers(0, 3), st.integers(1, 2**40)]))
     return draw(st.lists(kind, min_size=count, max_size=count)), draw(st.integers(1, min(count, 9)))
 
@@ -110,7 +114,15 @@ def test_what_cannot_be_split_is_refused(costs: list[int], stages: int, words: s
         split_exactly(costs, stages)
 
 
-@pytest.mark.parametrize("costs", [[0, 0, 0, 0, 0, 0, 1, 3, 3, 3], [4] * 11, [2, 2, 2, 2, 3]])
+@pytest.mark.parametrize(
+    "costs",
+    [
+        [0, 0, 0, 0, 0, 0, 1, 3, 3, 3],
+        [4] * 11,
+        [2, 2, 2, 2, 3],
+        [*[3] * 5, *[5] * 7, *[7] * 8, *[5] * 5],  # even shares of the sevens would exceed the least maximum
+    ],
+)
 def test_layers_that_are_alike_or_nearly_are_split_as_others(costs: list[int]) -> None:
     for stages in range(1, len(costs) + 1):
         assert split_exactly(costs, stages).bounds == split_by_programme(costs, stages)
