@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from ...engine.errors import UsageError
 from .layer_figures import RunFigures
 from .layout import ParallelLayout, check_layout, split_layers
 from .loss import count_batch, count_logits, count_loss, list_head_activations
@@ -48,6 +49,11 @@ def check_all(shape: ModelShape, layout: ParallelLayout, setup: TrainingSetup) -
     check_shape(shape)
     check_setup(setup)
     check_layout(shape, layout, setup.seq_length)
+    if 0 < shape.learned_positions < setup.seq_length:
+        raise UsageError(
+            f"a sequence has {setup.seq_length} tokens, and the model learns {shape.learned_positions} "
+            f"positions; choose a sequence of {shape.learned_positions} tokens at most"
+        )
 
 
 class _Stage:

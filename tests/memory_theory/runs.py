@@ -50,7 +50,7 @@ def runs(draw: st.DrawFn) -> Run:
         ffn=draw(st.sampled_from([256, 1024])),
         vocab=draw(st.integers(100, 9000)),
         vocab_multiple=128,
-        learned_positions=draw(st.sampled_from([0, 512])),
+        learned_positions=draw(st.sampled_from([0, 2048])),
         is_gated=draw(st.booleans()),
         is_tied=draw(st.booleans()),
         has_linear_bias=draw(st.booleans()),

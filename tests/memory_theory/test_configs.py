@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from vramscope.analyzers.memory_theory import count_parameters
 from vramscope.analyzers.memory_theory.configs import Flags, read_megatron_run
 from vramscope.analyzers.memory_theory.configs.document import describe_config
+from vramscope.analyzers.memory_theory.configs.hugging_face import flag_hugging_face
 from vramscope.analyzers.memory_theory.configs.megatron import build_run
+from vramscope.analyzers.memory_theory.configs.megatron_shape import read_shape
 from vramscope.analyzers.memory_theory.presets import PRESETS
 from vramscope.cli.case_batch import PREDICTED, predict_case
 from vramscope.engine.errors import InputFileError
@@ -95,6 +97,69 @@ def test_every_format_gives_the_same_model(tmp_path: Path, name: str, text: str,
     shape = describe_config(config).shape
     assert count_parameters(shape) == count_parameters(PRESETS["llama2-7b"])
     assert (shape.kv_groups, shape.head_channels, shape.learned_positions) == (32, 128, 0)
+
+
+NEOX = {"model_type": "gpt_neox", "hidden_size": 6144, "intermediate_size": 24576, "num_attention_heads": 64}
+QWEN3 = {"model_type": "qwen3_moe", "hidden_size": 2048, "num_attention_heads": 32, "vocab_size": 151936}
+DEEPSEEK = {
+    "model_type": "deepseek_v3",
+    "hidden_size": 7168,
+    "num_attention_heads": 128,
+    "vocab_size": 129280,
+}
+LATENT = {"q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64}
+
+
+@pytest.mark.parametrize(
+    ("config", "parameters"),
+    [
+        ({**NEOX, "num_hidden_layers": 44, "vocab_size": 50432}, 20_554_567_680),
+        (
+            {
+                "model_type": "gemma",
+                "hidden_size": 2048,
+                "intermediate_size": 16384,
+                "num_attention_heads": 8,
+                "num_hidden_layers": 18,
+                "num_key_value_heads": 1,
+                "vocab_size": 256000,
+            },
+            2_506_172_416,
+        ),
+        (
+            {
+                **QWEN3,
+                "moe_intermediate_size": 768,
+                "num_experts": 128,
+                "num_experts_per_tok": 8,
+                "num_hidden_layers": 48,
+                "num_key_value_heads": 4,
+                "decoder_sparse_step": 1,
+            },
+            30_532_122_624,
+        ),
+        (
+            {
+                **DEEPSEEK,
+                **LATENT,
+                "intermediate_size": 18432,
+                "moe_intermediate_size": 2048,
+                "n_routed_experts": 256,
+                "n_shared_experts": 1,
+                "num_experts_per_tok": 8,
+                "num_hidden_layers": 61,
+                "first_k_dense_replace": 3,
+                "v_head_dim": 128,
+            },
+            671_026_404_352,
+        ),
+    ],
+    ids=["gpt-neox-20b", "gemma-2b", "qwen3-30b-a3b", "deepseek-v3"],
+)
+def test_families_of_hugging_face_have_the_parameters_of_their_checkpoints(
+    config: dict[str, object], parameters: int
+) -> None:
+    assert count_parameters(read_shape(Flags(flag_hugging_face(config)))) == parameters
 
 
 def test_torchtitan_shards_weights_over_its_data_ranks(tmp_path: Path) -> None:

@@ -104,9 +104,19 @@ def test_a_sequence_is_no_longer_than_the_positions_that_the_model_learns() -> N
         assert report["run"]["setup"]["seq_length"] == tokens
 
 
-def test_a_size_that_a_configuration_lacks_is_named_with_its_file(tmp_path: Path) -> None:
-    config = tmp_path / "config.json"
-    config.write_text('{"num_hidden_layers": 4}')
-    outcome = run("estimate", "--model", str(config))
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({"num_hidden_layers": 4}, "config.json: hidden_size is not given"),
+        ({"model_type": "mamba", "hidden_size": 64}, "config.json: model_type 'mamba' cannot be estimated"),
+    ],
+)
+def test_what_a_configuration_lacks_is_named_with_its_file(
+    tmp_path: Path, config: dict[str, object], words: str
+) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config))
+    outcome = run("estimate", "--model", str(path))
     assert outcome.code == 2
-    assert "config.json: hidden-size is not given" in outcome.stderr
+    assert words in outcome.stderr
+    assert outcome.stderr.count("\n") == 1

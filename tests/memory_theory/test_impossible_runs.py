@@ -32,6 +32,17 @@ def test_an_impossible_degree_is_named(model: str, degrees: dict[str, object], w
     assert "\n" not in str(caught.value)
 
 
+def test_a_sequence_longer_than_the_positions_is_refused_and_rotary_ones_have_no_end() -> None:
+    with pytest.raises(
+        UsageError, match="has 4096 tokens, and the model learns 1024 positions; choose a"
+    ) as caught:
+        estimate_stages(PRESETS["gpt2-xl"], ParallelLayout(), SETUP)
+    assert "\n" not in str(caught.value)
+    assert estimate_stages(
+        PRESETS["llama2-7b"], ParallelLayout(), msgspec.structs.replace(SETUP, seq_length=131072)
+    )
+
+
 def test_a_misspelt_model_gets_the_nearest_name() -> None:
     with pytest.raises(UsageError, match="did you mean llama2-7b"):
         find_preset("lama2-7b")

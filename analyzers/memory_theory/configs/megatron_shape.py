@@ -28,7 +28,6 @@ def read_shape(flags: Flags) -> ModelShape:
     heads = flags.get_count("num-attention-heads")
     _check_sizes(layers, heads)
     groups = flags.find_count("num-query-groups", heads) if _is_grouped(flags) else heads
-    has_positions = flags.find_word("position-embedding-type", "learned_absolute") == "learned_absolute"
     positions = flags.find_count("max-position-embeddings", flags.find_count("seq-length", 0))
     has_bias = not flags.is_on("disable-bias-linear")
     ffn = _read_ffn(flags, hidden)
@@ -41,7 +40,7 @@ def read_shape(flags: Flags) -> ModelShape:
         ffn=ffn,
         vocab=_read_vocab(flags),
         vocab_multiple=1 if flags.has("padded-vocab-size") else _read_multiple(flags),
-        learned_positions=positions if has_positions else 0,
+        learned_positions=positions if _has_positions(flags) else 0,
         is_gated=flags.is_on("swiglu"),
         is_tied=not flags.is_on("untie-embeddings-and-output-weights"),
         has_linear_bias=has_bias,
@@ -59,6 +58,13 @@ def _check_sizes(layers: int, heads: int) -> None:
         raise UsageError(f"num-layers is {layers}; expected 1 to {MOST_LAYERS:,}")
     if heads < 1:
         raise UsageError(f"num-attention-heads is {heads}; expected at least 1")
+
+
+def _has_positions(flags: Flags) -> bool:
+    """Return whether positions are learned: the default; two older flags turn them off as well."""
+    if flags.is_on("use-rotary-position-embeddings") or flags.is_on("no-position-embedding"):
+        return False
+    return flags.find_word("position-embedding-type", "learned_absolute") == "learned_absolute"
 
 
 def _read_multiple(flags: Flags) -> int:
