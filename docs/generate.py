@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from vramscope.exporters.schema import render_difference_schema, render_status_schema
+from vramscope.exporters.schema import render_difference_schema, render_status_schema, render_sweep_schema
 from vramscope.exporters.settings_page import render_settings_page
 
 DOCS = Path(__file__).resolve().parent
@@ -11,6 +11,7 @@ if __name__ == "__main__":
     for name, text in {
         "difference.schema.json": render_difference_schema(),
         "status.schema.json": render_status_schema(),
+        "sweep.schema.json": render_sweep_schema(),
         "settings.md": render_settings_page(),
     }.items():
         (DOCS / name).write_text(text, encoding="utf-8")

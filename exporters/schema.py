@@ -30,6 +30,15 @@ def build_difference_schema() -> dict[str, Any]:
     return _build(RunDifference, model.DIFFERENCE_SCHEMA, (model,))
 
 
+def build_sweep_schema() -> dict[str, Any]:
+    """Return the JSON Schema of `vramscope.sweep/1`; every field is required, what is unknown is null."""
+    from . import sweep_index_report, sweep_report
+
+    return _build(
+        sweep_index_report.IndexReport, sweep_index_report.SCHEMA, (sweep_index_report, sweep_report)
+    )
+
+
 def render_schema(schema: dict[str, Any]) -> str:
     """Return a schema as the text of its file in `docs/`."""
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
@@ -43,6 +52,11 @@ def render_status_schema() -> str:
 def render_difference_schema() -> str:
     """Return the schema as the text of `docs/difference.schema.json`."""
     return render_schema(build_difference_schema())
+
+
+def render_sweep_schema() -> str:
+    """Return the schema as the text of `docs/sweep.schema.json`."""
+    return render_schema(build_sweep_schema())
 
 
 def _build(root: type[msgspec.Struct], title: str, modules: Sequence[ModuleType]) -> dict[str, Any]:

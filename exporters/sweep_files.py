@@ -1,12 +1,14 @@
 """Writes a heat map of a sweep with what belongs to it: PNG, PDF, SVG, CSV and a text that stands for it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ..analyzers.sweep import SweepFinding, SweepGrid
+from ..analyzers.sweep.index import IndexedSweep
 from ..engine.errors import OutputFileError
 from ..engine.readers.input_file import show_path
 from .figures.sweep import draw_sweep
+from .figures.sweep_multiples import draw_multiples
 from .figures.sweep_page import SweepPage
 from .figures.sweep_style import SweepLook
 from .reports.writing import check_writable, write_whole
@@ -54,16 +56,33 @@ def write_heat_map(
         OutputFileError: A file cannot be written.
     """
     page = draw_sweep(grid, look)
-    contents = {
-        ".png": page.render("png"),
-        ".pdf": page.render("pdf"),
-        ".svg": page.render("svg"),
-        ".csv": encode_csv(grid),
-        TEXT_ENDING: describe_figure(grid, findings).encode(),
-    }
+    contents = {".csv": encode_csv(grid), TEXT_ENDING: describe_figure(grid, findings).encode()}
+    return page, _write(page, contents, base)
+
+
+def write_multiples(sweeps: Sequence[IndexedSweep], base: Path, look: SweepLook) -> tuple[Path, ...]:
+    """Draw several sweeps as one figure and write its files, and a text that stands for it; return them.
+
+    Args:
+        sweeps: One panel each.
+        base: Path of the files without an ending.
+        look: Size and resolution.
+
+    Raises:
+        UsageError: There is none, or there are too many.
+        OutputFileError: A file cannot be written.
+    """
+    page = draw_multiples(sweeps, look)
+    told = (f"{sweep.name}\n{describe_figure(sweep.grid, sweep.findings)}" for sweep in sweeps)
+    return _write(page, {TEXT_ENDING: "\n".join(told).encode()}, base)
+
+
+def _write(page: SweepPage, others: Mapping[str, bytes], base: Path) -> tuple[Path, ...]:
+    """Write a figure in every format, and what goes with it."""
+    contents = {".png": page.render("png"), ".pdf": page.render("pdf"), ".svg": page.render("svg"), **others}
     paths = []
     for ending, data in contents.items():
         path = base.with_name(f"{base.name}{ending}")
         write_whole(data, path)
         paths.append(path)
-    return page, tuple(paths)
+    return tuple(paths)

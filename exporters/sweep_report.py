@@ -126,9 +126,14 @@ def report_sweep(
             for it in findings
         ),
         notes=grid.notes,
-        skipped=tuple(SkippedReport(show_path(it.path), it.reason) for it in skipped),
+        skipped=tuple(map(report_skipped, skipped)),
         files=files,
     )
+
+
+def report_skipped(file: SkippedFile) -> SkippedReport:
+    """Return a file that was left out as it is reported."""
+    return SkippedReport(show_path(file.path), file.reason)
 
 
 def encode_csv(grid: SweepGrid) -> bytes:

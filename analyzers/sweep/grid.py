@@ -23,6 +23,7 @@ def make_grid(sweep: Sweep, capacity_bytes: int) -> SweepGrid:
         world_size=sweep.world_size,
         layers=sweep.layers,
         heads=sweep.heads,
+        is_simulated=sweep.is_simulated,
         notes=sweep.notes,
     )
 

@@ -75,6 +75,8 @@ class SweepGrid(msgspec.Struct, frozen=True, kw_only=True):
     world_size: int | None = None
     layers: int | None = None
     heads: int | None = None
+    is_simulated: bool | None = None
+    """Whether one GPU played each rank; None where nobody tells."""
     notes: tuple[str, ...] = ()
 
     @property

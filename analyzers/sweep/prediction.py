@@ -1,8 +1,9 @@
 """How good the theory is: its signed errors, what it ruled out wrongly, which of its parts is to blame."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from statistics import median
+from typing import NamedTuple
 
 from .model import SweepCell, SweepFinding, SweepGrid
 from .parts import split_theory
@@ -14,27 +15,44 @@ _LEAST_GAIN = 1.5
 _LEAST_CELLS = 3
 
 
+class PredictionErrors(NamedTuple):
+    """How much more the theory said than was measured, in percent of that."""
+
+    least: float
+    typical: float
+    """The median."""
+    most: float
+    layouts: int
+    """Of how many."""
+
+
+def measure_errors(cells: Iterable[SweepCell]) -> PredictionErrors | None:
+    """Return how far the theory is from what was measured, None where nothing can be compared."""
+    errors = [cell.error_percent for cell in cells if cell.error_percent is not None]
+    return PredictionErrors(min(errors), median(errors), max(errors), len(errors)) if errors else None
+
+
 def describe_prediction(grid: SweepGrid) -> Iterator[SweepFinding]:
     """Yield how far the theory is from what was measured, and why."""
     cells = [cell for cell in grid.measured if cell.error_percent is not None]
-    if not cells:
+    errors = measure_errors(cells)
+    if errors is None:
         return
-    errors = [cell.error_percent or 0.0 for cell in cells]
     yield SweepFinding("prediction", _describe_errors(errors), list_places(cells))
     yield from _describe_misses(grid)
     yield from _describe_pp(cells)
-    if max(map(abs, errors)) >= _LEAST_ERROR_PERCENT:
+    if max(-errors.least, errors.most) >= _LEAST_ERROR_PERCENT:
         yield from _blame(cells)
 
 
-def _describe_errors(errors: list[float]) -> str:
-    low, high, typical = min(errors), max(errors), median(errors)
-    number = count(len(errors), "layout")
+def _describe_errors(errors: PredictionErrors) -> str:
+    low, typical, high, layouts = errors
+    number = count(layouts, "layout")
     if low > 0 or high < 0:
         way = "too high" if low > 0 else "too low"
         small, large = sorted((abs(low), abs(high)))
         return (
-            f"the theory is {way} in {'all ' if len(errors) > 1 else ''}{number}: by {small:.0f} to "
+            f"the theory is {way} in {'all ' if layouts > 1 else ''}{number}: by {small:.0f} to "
             f"{large:.0f} %, {abs(typical):.0f} % in the middle"
         )
     return (

@@ -24,11 +24,11 @@ def draw_sweep(grid: SweepGrid, look: SweepLook | None = None) -> SweepPage:
     look = look or SweepLook()
     with hold_settings(look.style):
         page = draw_original(grid, look) if look.style == "original" else draw_usenix(grid, look)
-        _settle(page)
+        settle(page)
     return page
 
 
-def _settle(page: SweepPage) -> None:
+def settle(page: SweepPage) -> None:
     """Lay the page out once: every format has the same layout, and none costs another one.
 
     Raises:

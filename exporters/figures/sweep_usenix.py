@@ -67,15 +67,21 @@ def _draw_memory(axes: "Axes", drawn: DrawnGrid, grid: SweepGrid, *, lines: int,
     has_theory = lines > 1 and any(cell.theory_bytes is not None for cell in values)
     title = f"Peak memory, GiB{': measured, below it predicted' if has_theory else ''}"
     axes.set_title(f"(a) {title}" if is_lettered else title)
-    _add_bar(axes, mesh, [capacity_gib * step / 4 for step in range(5)], "neither")
+    add_bar(axes, mesh, [capacity_gib * step / 4 for step in range(5)], "neither")
     if lines:
-        _write_words(axes, drawn, without)
+        write_words(axes, drawn, without)
         for cell in values:
-            _write_values(axes, drawn, cell, mesh, has_theory=has_theory)
+            write_values(axes, drawn, cell, mesh, has_theory=has_theory)
 
 
-def _write_values(
-    axes: "Axes", drawn: DrawnGrid, cell: SweepCell, mesh: "QuadMesh", *, has_theory: bool
+def write_values(
+    axes: "Axes",
+    drawn: DrawnGrid,
+    cell: SweepCell,
+    mesh: "QuadMesh",
+    *,
+    has_theory: bool,
+    size_pt: float = _VALUE_PT,
 ) -> None:
     """Write what was measured, and below it, smaller, what was predicted."""
     row, column = drawn.at(cell)
@@ -84,7 +90,7 @@ def _write_values(
     theory = cell.theory_bytes if has_theory else None
     at = row + (0.5 if theory is None else 0.36)
     axes.text(
-        column + 0.5, at, f"{value:.1f}", ha="center", va="center_baseline", color=ink, fontsize=_VALUE_PT
+        column + 0.5, at, f"{value:.1f}", ha="center", va="center_baseline", color=ink, fontsize=size_pt
     )
     if theory is not None:
         axes.text(
@@ -98,7 +104,7 @@ def _write_values(
         )
 
 
-def _write_words(axes: "Axes", drawn: DrawnGrid, cells: list[SweepCell]) -> None:
+def write_words(axes: "Axes", drawn: DrawnGrid, cells: list[SweepCell]) -> None:
     """Write the word of each state on a light ground, so that its texture does not disturb."""
     for cell in cells:
         row, column = drawn.at(cell)
@@ -128,7 +134,7 @@ def _draw_error(axes: "Axes", drawn: DrawnGrid, *, is_annotated: bool) -> None:
     frame_grid(axes, drawn, has_columns_named=True)
     axes.set_title("(b) Error of the prediction, % of what was measured")
     is_cut = any(abs(value) > limit for value in values.values())
-    _add_bar(axes, mesh, [-limit, -limit / 2, 0.0, limit / 2, limit], "both" if is_cut else "neither")
+    add_bar(axes, mesh, [-limit, -limit / 2, 0.0, limit / 2, limit], "both" if is_cut else "neither")
     if not is_annotated:
         return
     for cell, value in values.items():
@@ -144,9 +150,20 @@ def _draw_error(axes: "Axes", drawn: DrawnGrid, *, is_annotated: bool) -> None:
         )
 
 
-def _add_bar(axes: "Axes", mesh: "QuadMesh", ticks: list[float], extend: str) -> None:
-    """Draw the scale of the colours beside a panel."""
-    bar = axes.figure.colorbar(mesh, ax=axes, pad=0.015, aspect=14, fraction=0.06, extend=extend)
+def add_bar(
+    axes: "Axes | list[Axes]",
+    mesh: "QuadMesh",
+    ticks: list[float],
+    extend: str,
+    *,
+    aspect: float = 14,
+    label: str = "",
+) -> None:
+    """Draw the scale of the colours beside a panel, or beside several that share it."""
+    first = axes[0] if isinstance(axes, list) else axes
+    bar = first.figure.colorbar(mesh, ax=axes, pad=0.015, aspect=aspect, fraction=0.06, extend=extend)
     bar.set_ticks(ticks, labels=[f"{tick:.0f}".replace("-", "−") for tick in ticks])
     bar.ax.tick_params(labelsize=LEAST_TEXT_PT, length=1.5, width=0.4, pad=1.0)
+    if label:
+        bar.set_label(label)
     bar.outline.set_linewidth(0.4)

@@ -1,6 +1,5 @@
 """Puts the traces and the logs of a sweep together: one configuration a parallel layout."""
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -10,9 +9,10 @@ from ..input_file import show_name, show_path
 from .configuration_log import find_configuration_logs, read_configuration_log
 from .logs import LogEntry, SweepLogs, read_logs
 from .model import ConfigurationLog, SkippedFile, Sweep, SweepConfiguration, SweepTrace
+from .names import find_model_in_name, is_same_model
+from .pairing import FolderPair
 from .traces import Layout, TraceFile, TraceRun, find_traces, group_runs, read_run
 
-_MODEL_IN_FOLDER = re.compile(r"([0-9]+(?:[.,][0-9]+)?[bt])(?=_|$)", re.IGNORECASE)
 _COUNTED = (("wd", "world sizes"), ("l", "numbers of layers"))
 
 
@@ -41,17 +41,50 @@ def read_sweep(
             f"{show_path(memory_dir)}: no memory trace in it; expected files such as "
             "memory_trace_rank0_wd8192_tp2_pp64_dp64_….json"
         )
+    return _read_found(memory_dir, files, skipped, logs, on_progress)
+
+
+def read_pair(
+    pair: FolderPair, *, on_progress: Callable[[int, int], object] = lambda done, total: None
+) -> Sweep:
+    """Return the sweep of folders that were found to belong together.
+
+    Args:
+        pair: Its traces, its logs, or both.
+        on_progress: Told how many configurations are read, and of how many.
+
+    Raises:
+        InputFileError: The folder of the logs cannot be read.
+    """
+    traces = pair.traces
+    if traces is None:
+        return _read_found(None, [], [], pair.logs, on_progress)
+    return _read_found(traces.path, traces.files, list(traces.skipped), pair.logs, on_progress)
+
+
+def _read_found(
+    memory_dir: Path | None,
+    files: list[TraceFile],
+    skipped: list[SkippedFile],
+    logs: SweepLogs | None,
+    on_progress: Callable[[int, int], object],
+) -> Sweep:
     reading = _Reading(skipped, on_progress)
     configurations = reading.join(files, logs)
+    told = [] if memory_dir is None else _compare(memory_dir, files, logs)
+    times_ns = [file.modified_ns for file in files]
+    times_ns += [logs.modified_ns] if logs is not None and logs.modified_ns is not None else []
     return Sweep(
         memory_dir=memory_dir,
         log_dir=None if logs is None else logs.folder,
+        is_simulated=_find_simulated(files),
+        modified_ns=max(times_ns, default=None),
         model=_find_model(memory_dir, logs),
         world_size=_find_most_common("wd", files) or _world_size_of(logs),
         layers=_find_most_common("l", files) or (None if logs is None else logs.layers),
         heads=None if logs is None else logs.heads,
         configurations=configurations,
-        notes=(*_compare(memory_dir, files, logs), *(() if logs is None else logs.notes), *reading.notes),
+        notes=(*told, *(() if logs is None else logs.notes), *reading.notes),
         skipped=tuple(sorted(skipped, key=lambda it: str(it.path))),
     )
 
@@ -80,6 +113,11 @@ class _Reading:
         doubles = sum(map(_is_double, runs.values()))
         if doubles:
             self.notes.append(f"layouts with several traces: {doubles:,}; the newest of each was taken")
+        late = sum(it.trace is not None and it.trace.iteration > 0 for it in found)
+        if late:
+            self.notes.append(
+                f"layouts whose first iteration tells no peak: {late:,}; the first one that does was taken"
+            )
         return tuple(found)
 
     def _read_trace(self, runs: list[TraceRun]) -> SweepTrace | None:
@@ -139,13 +177,18 @@ def _world_size_of(logs: SweepLogs | None) -> int | None:
     return None if logs is None or logs.name is None else logs.name.world_size
 
 
-def _find_model(memory_dir: Path, logs: SweepLogs | None) -> str | None:
+def _find_simulated(files: list[TraceFile]) -> bool | None:
+    """Return whether one GPU played each rank, None where the names do not tell or do not agree."""
+    told = {file.name.is_simulated for file in files}
+    return told.pop() if len(told) == 1 else None
+
+
+def _find_model(memory_dir: Path | None, logs: SweepLogs | None) -> str | None:
     """Return the model of the logs, None where the folder of the traces is named for another."""
     if logs is None or logs.name is None:
         return None
-    told = _MODEL_IN_FOLDER.match(memory_dir.resolve().name)
-    is_same = told is None or _normalize(told[1]) == _normalize(logs.name.model)
-    return logs.name.model if is_same else None
+    told = None if memory_dir is None else find_model_in_name(memory_dir)
+    return logs.name.model if told is None or is_same_model(told, logs.name.model) else None
 
 
 def _compare(memory_dir: Path, files: list[TraceFile], logs: SweepLogs | None) -> Iterable[str]:
@@ -169,8 +212,3 @@ def _compare(memory_dir: Path, files: list[TraceFile], logs: SweepLogs | None) -
             yield f"the traces are of {world_size:,} GPUs and the logs of {logs.name.world_size:,}"
     if layers is not None and logs.layers is not None and layers != logs.layers:
         yield f"the traces are of a model of {layers:,} layers and the logs of one of {logs.layers:,}"
-
-
-def _normalize(model: str) -> str:
-    """Return a size label so that `485B`, `485b` and `485` are one."""
-    return model.upper().replace(",", ".").removesuffix("B")

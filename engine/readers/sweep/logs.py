@@ -16,6 +16,8 @@ _LISTS: tuple[tuple[str, Outcome], ...] = (
     ("successful_configs.log", "success"),
 )
 """In order of weight: what stands in a later list is so, whatever an earlier one says."""
+LIST_NAMES = frozenset(name for name, _ in _LISTS)
+"""Files by which a folder is known to be that of a sweep's logs."""
 _LIMIT_BYTES = 64 << 20
 _TP, _PP, _DP = (re.compile(rf"\b{key}=([0-9]{{1,9}})\b") for key in ("TP", "PP", "DP"))
 _STATUS = re.compile(r"\(status: (-?[0-9]{1,9})\)")
@@ -46,6 +48,12 @@ class SweepLogs(NamedTuple):
     layers: int | None
     heads: int | None
     notes: list[str]
+    modified_ns: int | None = None
+    """When the newest list was written."""
+
+    def list_outcome(self, outcome: Outcome) -> set[tuple[int, int, int | None]]:
+        """Return the configurations of one outcome."""
+        return {layout for layout, entry in self.entries.items() if entry.outcome == outcome}
 
 
 def parse_folder_name(name: str) -> FolderName | None:
@@ -63,15 +71,25 @@ def read_logs(folder: Path) -> SweepLogs:
     notes: list[str] = []
     folder = _choose_folder(folder, notes)
     entries: dict[tuple[int, int, int | None], LogEntry] = {}
+    written_ns: list[int] = []
     for file_name, outcome in _LISTS:
         path = folder / file_name
         if path.exists():
             _read_list(path, outcome, entries, notes)
+            written_ns += _find_modified(path)
         elif outcome != "started":
             notes.append(f"{show_name(folder)} has no {file_name}")
     layers, heads = _read_settings(folder / "summary.log", notes)
     name = parse_folder_name(folder.resolve().name)
-    return SweepLogs(folder, name, entries, layers, heads, notes)
+    return SweepLogs(folder, name, entries, layers, heads, notes, max(written_ns, default=None))
+
+
+def _find_modified(path: Path) -> list[int]:
+    """Return when a file was written, nothing where it has gone meanwhile."""
+    try:
+        return [path.stat().st_mtime_ns]
+    except OSError:
+        return []
 
 
 def _choose_folder(folder: Path, notes: list[str]) -> Path:
@@ -79,7 +97,7 @@ def _choose_folder(folder: Path, notes: list[str]) -> Path:
         names = {entry.name for entry in folder.iterdir()}
     except OSError as error:
         raise InputFileError(explain_refusal(folder, error)) from error
-    if names & {file_name for file_name, _ in _LISTS}:
+    if names & LIST_NAMES:
         return folder
     sweeps = {name: found for name in names if (found := parse_folder_name(name)) is not None}
     if not sweeps:

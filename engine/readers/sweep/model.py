@@ -10,7 +10,7 @@ Outcome = Literal["success", "failed", "started"]
 
 
 class SweepTrace(msgspec.Struct, frozen=True, gc=False):
-    """Iteration 0 of the rank of a configuration that held most."""
+    """The rank of a configuration that held most: its first iteration that tells a peak."""
 
     path: Path
     rank: int
@@ -20,6 +20,8 @@ class SweepTrace(msgspec.Struct, frozen=True, gc=False):
     peak_allocated_bytes: int | None = None
     theoretical_bytes: int | None = None
     static_bytes: int | None = None
+    iteration: int = 0
+    """Number of the iteration that the figures are of."""
 
 
 class ConfigurationLog(msgspec.Struct, frozen=True, gc=False):
@@ -61,8 +63,13 @@ class SkippedFile(msgspec.Struct, frozen=True):
 class Sweep(msgspec.Struct, frozen=True, kw_only=True):
     """All configurations of a sweep, in order of TP, PP and DP."""
 
-    memory_dir: Path
+    memory_dir: Path | None = None
+    """Folder of the traces; None where there are logs alone."""
     log_dir: Path | None = None
+    is_simulated: bool | None = None
+    """Whether the names of all traces tell that one GPU played each rank; None where they do not tell."""
+    modified_ns: int | None = None
+    """When the newest trace, or list, was written."""
     model: str | None = None
     """The size label in the name of the log folder, such as `485`; None where the traces tell another."""
     world_size: int | None = None

@@ -1,7 +1,7 @@
 """Finds the traces of a sweep and reads from each what was logged once: peak, theory and static memory."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -81,25 +81,32 @@ def find_traces(folder: Path) -> tuple[list[TraceFile], list[SkippedFile]]:
 
 
 def _scan(folder: Path) -> tuple[list[TraceFile], list[SkippedFile]]:
-    found, skipped = [], []
     with os.scandir(folder) as entries:
-        for entry in entries:
-            if not (entry.name.startswith(_PREFIX) and entry.name.endswith(_SUFFIX)):
-                continue
-            name, path = parse_trace_name(entry.name), folder / entry.name
-            if name is None:
-                skipped.append(SkippedFile(path, "its name is not that of a memory trace"))
-                continue
-            try:
-                status = entry.stat()
-            except OSError as error:
-                skipped.append(SkippedFile(path, _shorten(path, explain_refusal(path, error))))
-                continue
-            file = TraceFile(path, name, status.st_mtime_ns, status.st_size)
-            if file.layout is None:
-                skipped.append(SkippedFile(path, "its name tells no TP and PP of at least 1"))
-            else:
-                found.append(file)
+        return take_traces(folder, entries)
+
+
+def take_traces(
+    folder: Path, entries: Iterable[os.DirEntry[str]]
+) -> tuple[list[TraceFile], list[SkippedFile]]:
+    """Return the traces among the entries of a folder, and what looks like one and is none."""
+    found, skipped = [], []
+    for entry in entries:
+        if not (entry.name.startswith(_PREFIX) and entry.name.endswith(_SUFFIX)):
+            continue
+        name, path = parse_trace_name(entry.name), folder / entry.name
+        if name is None:
+            skipped.append(SkippedFile(path, "its name is not that of a memory trace"))
+            continue
+        try:
+            status = entry.stat()
+        except OSError as error:
+            skipped.append(SkippedFile(path, _shorten(path, explain_refusal(path, error))))
+            continue
+        file = TraceFile(path, name, status.st_mtime_ns, status.st_size)
+        if file.layout is None:
+            skipped.append(SkippedFile(path, "its name tells no TP and PP of at least 1"))
+        else:
+            found.append(file)
     return found, skipped
 
 
@@ -143,12 +150,13 @@ def read_run(run: TraceRun, skipped: list[SkippedFile]) -> SweepTrace | None:
 def _read_newest(files: list[TraceFile], skipped: list[SkippedFile]) -> Iterator[SweepTrace]:
     for file in files:
         try:
-            record = _read_first_iteration(file)
+            number, record = _read_iteration(file)
             yield SweepTrace(
                 path=file.path,
                 rank=file.name.rank,
                 ranks=1,
                 modified_ns=file.modified_ns,
+                iteration=number,
                 peak_allocated_bytes=logged_bytes(record.peak_allocated_MB),
                 theoretical_bytes=logged_bytes(record.theoretical_memory_MB),
                 static_bytes=logged_bytes(record.static_memory_MB),
@@ -159,16 +167,19 @@ def _read_newest(files: list[TraceFile], skipped: list[SkippedFile]) -> Iterator
         return
 
 
-def _read_first_iteration(file: TraceFile) -> LoggedRecord:
-    """Return what was logged once in the first iteration.
+def _read_iteration(file: TraceFile) -> tuple[int, LoggedRecord]:
+    """Return what was logged once in the first iteration that tells a peak, and its number.
+
+    The first iteration where none tells one.
 
     Raises:
         InputFileError: The file cannot be read or understood.
         ValueError: It has no iteration.
     """
     if file.size_bytes > MOST_WHOLE_BYTES:
-        logged = (batch.logged for batch in stream_trace(file.path) if batch.logged is not None)
-        return next(logged, None) or LoggedRecord()
+        return _choose(
+            (batch.index, batch.logged) for batch in stream_trace(file.path) if batch.logged is not None
+        )
     data = read_input_file(file.path, MOST_WHOLE_BYTES)
     try:
         iterations = _DECODER.decode(data)
@@ -177,7 +188,17 @@ def _read_first_iteration(file: TraceFile) -> LoggedRecord:
     numbered = {int(key): value for key, value in iterations.items() if key.isdecimal()}
     if not numbered:
         raise ValueError("no iteration in it; expected an object of iterations by their number")
-    return numbered[min(numbered)]
+    return _choose((number, numbered[number]) for number in sorted(numbered))
+
+
+def _choose(iterations: Iterable[tuple[int, LoggedRecord]]) -> tuple[int, LoggedRecord]:
+    """Return the first iteration that tells a peak, else the very first; what follows is not read."""
+    first: tuple[int, LoggedRecord] | None = None
+    for number, record in iterations:
+        if logged_bytes(record.peak_allocated_MB) is not None:
+            return number, record
+        first = first or (number, record)
+    return first or (0, LoggedRecord())
 
 
 def _place(data: bytes, message: str) -> str:

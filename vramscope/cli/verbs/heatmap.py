@@ -8,6 +8,7 @@ from vramscope.engine.errors import UsageError
 
 from ..configuration import read_settings
 from ..parser_flags import build_look_flags
+from ..sweep_flags import read_number
 from . import SubParsers
 
 if TYPE_CHECKING:
@@ -94,33 +95,18 @@ def _read_flags(arguments: Namespace, *, is_json: bool) -> "HeatMapJob":
         raise UsageError("--memory-dir is missing; expected the folder of the memory traces")
     if arguments.output is None and not is_json:
         raise UsageError("--output is missing; expected the name of the files to write, without an ending")
-    max_memory_gib = _read_number("--max-memory", arguments.max_memory or "80", 0.001, 1e6)
+    max_memory_gib = read_number("--max-memory", arguments.max_memory or "80", 0.001, 1e6)
     look = SweepLook(
         style=arguments.style or "usenix",
         size_in=_read_size(arguments.figsize),
-        dpi=int(_read_number("--dpi", arguments.dpi or "600", 10, _LARGEST_DPI)),
+        dpi=int(read_number("--dpi", arguments.dpi or "600", 10, _LARGEST_DPI)),
     )
     variants = () if arguments.output is None else (Variant(arguments.output, look),)
     return HeatMapJob(arguments.memory_dir, arguments.log_dir, max_memory_gib, variants)
 
 
-def _read_number(flag: str, text: str, least: float, most: float) -> float:
-    """Return the number that a flag was given.
-
-    Raises:
-        UsageError: It is none, or out of range.
-    """
-    try:
-        value = float(text)
-    except ValueError:
-        value = float("nan")
-    if not least <= value <= most:
-        raise UsageError(f"{flag} {text}: expected a number from {least:g} to {most:g}")
-    return value
-
-
 def _read_size(words: list[str] | None) -> tuple[float, float] | None:
     if words is None:
         return None
-    width, height = (_read_number("--figsize", word, 0.5, _LARGEST_IN) for word in words)
+    width, height = (read_number("--figsize", word, 0.5, _LARGEST_IN) for word in words)
     return width, height

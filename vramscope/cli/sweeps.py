@@ -1,0 +1,105 @@
+"""What `vramscope sweep` does without a screen: the table, the JSON object and the figure of an index."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from vramscope.analyzers.sweep.index import SweepIndex, sort_sweeps
+from vramscope.analyzers.sweep.index_filter import filter_sweeps
+from vramscope.engine.settings import Settings
+from vramscope.sweeps.indexing import Progress, index_sweeps
+
+from .counting import CountedProgress
+
+PROGRAM = "vramscope sweep"
+
+
+class SweepJob(NamedTuple):
+    """Which sweeps are wanted."""
+
+    roots: Sequence[Path]
+    max_memory_gib: float
+    filter_text: str
+
+
+class WantedSweeps(NamedTuple):
+    """The sweeps that are wanted, of those that were found."""
+
+    chosen: SweepIndex
+    found: int
+
+
+def find_wanted(job: SweepJob, on_progress: Progress = lambda done, total: None) -> WantedSweeps:
+    """Return the sweeps that a job asks for, by name.
+
+    Args:
+        job: Folders, capacity and filter.
+        on_progress: Told how many configurations are read, and of how many.
+
+    Raises:
+        UsageError: The filter is none.
+        InputFileError: A folder cannot be read, or there is no sweep in any.
+    """
+    filter_sweeps((), job.filter_text)  # what is wrong with it is told before anything is read
+    index = index_sweeps(job.roots, job.max_memory_gib, on_progress=on_progress)
+    wanted = filter_sweeps(sort_sweeps(index.sweeps, "sweep"), job.filter_text)
+    return WantedSweeps(SweepIndex(tuple(wanted), index.notes), len(index.sweeps))
+
+
+def print_sweeps(job: SweepJob, settings: Settings, *, output: Path | None, is_json: bool) -> None:
+    """Read the sweeps, draw them where that is asked for, and print what they are.
+
+    Args:
+        job: Folders, capacity and filter.
+        settings: What the user set.
+        output: Name of the files of the figure; None for none.
+        is_json: Print one JSON object in place of the table.
+
+    Raises:
+        UsageError: The filter is none, or lets nothing pass that could be drawn.
+        InputFileError: A folder cannot be read, or there is no sweep in any.
+        OutputFileError: A file cannot be written.
+    """
+    base = None if output is None else _prepare(output)
+    with CountedProgress(PROGRAM, "layouts read") as progress:
+        wanted = find_wanted(job, progress.show)
+    files = () if base is None else _draw(wanted, base)
+    if is_json:
+        from vramscope.exporters.json_lines import write_line
+        from vramscope.exporters.sweep_index_report import report_index
+
+        report = report_index(
+            wanted.chosen, job.max_memory_gib, found=wanted.found, files=tuple(map(str, files))
+        )
+        write_line(report, sys.stdout.buffer)
+        return
+    _print_table(wanted, settings)
+    for note in wanted.chosen.notes:
+        print(f"{PROGRAM}: {note}", file=sys.stderr)
+    for path in files:
+        print(path)
+
+
+def _prepare(output: Path) -> Path:
+    from vramscope.exporters.sweep_files import prepare_output
+
+    return prepare_output(output)
+
+
+def _draw(wanted: WantedSweeps, base: Path) -> tuple[Path, ...]:
+    from vramscope.exporters.figures.sweep_style import SweepLook
+    from vramscope.exporters.sweep_files import write_multiples
+
+    return write_multiples(wanted.chosen.sweeps, base, SweepLook())
+
+
+def _print_table(wanted: WantedSweeps, settings: Settings) -> None:
+    from vramscope.exporters.plain_text import make_ascii
+    from vramscope.exporters.sweep_index_text import describe_index
+
+    from .printing import choose_style
+
+    style = choose_style(settings)
+    text = describe_index(wanted.chosen, style.width, found=wanted.found)
+    sys.stdout.write(make_ascii(text) if style.is_ascii else text)

@@ -1,0 +1,76 @@
+"""`vramscope sweep`: every sweep over TP and PP in some folders, as a screen, a table or a figure."""
+
+from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from pathlib import Path
+
+from ..configuration import read_settings
+from ..parser_flags import build_look_flags
+from ..sweep_flags import read_number
+from . import SubParsers
+
+SUMMARY = "list sweeps over TP and PP, tell what fits, draw them side by side"
+DESCRIPTION = """\
+Find every sweep in folders of memory traces, of logs, or trees of both; tell of each what fits, what is best
+and how wrong the theory was. Traces and logs are put together by model and world size, or by what they hold;
+it says how."""
+EPILOG = """\
+examples:
+  vramscope sweep memory_traces_scaling log
+  vramscope sweep . --filter 'model=485B gpus>=1024 state=oom'
+  vramscope sweep . --json | jq '.sweeps[] | [.name, .best.actual_gb]'
+  vramscope sweep . --output sweeps
+
+GB in names of keys and in --max-memory is 2^30 bytes; tables and figures say GiB.
+exit codes: 0 done, 2 usage, or a folder that cannot be read or holds no sweep"""
+
+
+def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
+    """Add the verb's parser."""
+    parser = subparsers.add_parser(
+        "sweep",
+        help=SUMMARY,
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=RawDescriptionHelpFormatter,
+        parents=[build_look_flags(), *common],
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "folders", metavar="DIR", type=Path, nargs="+", help="folder of traces, of logs, or a tree of both"
+    )
+    sweep = parser.add_argument_group("sweep")
+    sweep.add_argument("--max-memory", metavar="GIB", help="of a device (default 80)")
+    sweep.add_argument(
+        "--filter",
+        metavar="WORDS",
+        default="",
+        help="only these: model=485B, gpus=8192 (or >=, <=), state=oom, words of the name",
+    )
+    output = parser.add_argument_group("output")
+    output.add_argument("--table", action="store_true", help="print the table, also in a terminal")
+    output.add_argument("--json", action="store_true", default=SUPPRESS, help="print one JSON object")
+    output.add_argument(
+        "--output", metavar="BASE", type=Path, help="draw them as small multiples: BASE.pdf, .svg and .png"
+    )
+
+
+def run(arguments: Namespace) -> int:
+    """Show the sweeps, or print them.
+
+    Raises:
+        UsageError: A flag has a value that cannot be used.
+        InputFileError: A folder cannot be read, or there is no sweep in any.
+        OutputFileError: A file cannot be written.
+    """
+    from vramscope.engine.errors import UsageError
+
+    from ..sweeps import SweepJob, print_sweeps
+
+    is_json = getattr(arguments, "json", False)
+    if is_json and arguments.table:
+        raise UsageError("--json does not go with --table: give one of both")
+    settings = read_settings(arguments)
+    max_memory_gib = read_number("--max-memory", arguments.max_memory or "80", 0.001, 1e6)
+    job = SweepJob(arguments.folders, max_memory_gib, arguments.filter)
+    print_sweeps(job, settings, output=arguments.output, is_json=is_json)
+    return 0
