@@ -66,7 +66,7 @@ def run_app(
     from .shutdown import Shutdown
 
     shutdown = Shutdown(lambda: app.call_later(app.exit))
-    app = _find_app(recording, is_replay=is_replay)(
+    app = _find_app(feed, recording, is_replay=is_replay)(
         feed,
         settings=settings,
         abilities=abilities,
@@ -78,10 +78,17 @@ def run_app(
     return run_to_end(app, shutdown, settings, duration_s=duration_s)
 
 
-def _find_app(recording: "ViewerRecording | None", *, is_replay: bool) -> "Callable[..., VramscopeApp]":
+def _find_app(
+    feed: Feed, recording: "ViewerRecording | None", *, is_replay: bool
+) -> "Callable[..., VramscopeApp]":
     """Return what makes the application to show; that of replays loads what reads recordings."""
     if is_replay:
+        from ..engine.replay.playlist_feed import PlaylistFeed
+        from .playlist_app import PlaylistApp
         from .replay_app import ReplayApp
+
+        if isinstance(feed, PlaylistFeed):
+            return PlaylistApp
 
         return ReplayApp
     if recording is not None:

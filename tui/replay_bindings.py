@@ -1,4 +1,4 @@
-"""The keys of a replay, on every screen; lists leave `j`, `k` and `g` to them, and go by arrows and Home."""
+"""The keys of replays, on every screen; lists leave `j`, `k` and `g` to them, and go by arrows and Home."""
 
 from .bindings import APP_BINDINGS, NODE_BINDINGS, bind
 
@@ -89,3 +89,48 @@ REPLAY_BINDINGS = [
     *(binding for binding in APP_BINDINGS if binding.action != "pause"),
 ]
 """Keys of the application that shows a replay."""
+
+_IN_PLAYLIST = [
+    bind(
+        "j",
+        "replay('turn', 1)",
+        "replay-next-run",
+        "next config",
+        "Go to the next configuration of the sweep that has a trace.",
+        shown_as="j",
+        is_priority=True,
+    ),
+    bind(
+        "k",
+        "replay('turn', -1)",
+        "replay-run-before",
+        "config before",
+        "Go to the configuration before, to the nearest that has a trace.",
+        shown_as="k",
+        is_priority=True,
+    ),
+    bind(
+        "left_curly_bracket",
+        "replay('skip', -10)",
+        "replay-back",
+        "−10s",
+        "Go back 10 s.",
+        shown_as="{",
+        is_priority=True,
+    ),
+    bind(
+        "right_curly_bracket",
+        "replay('skip', 10)",
+        "replay-on",
+        "+10s",
+        "Go on 10 s.",
+        shown_as="}",
+        is_priority=True,
+    ),
+]
+
+PLAYLIST_BINDINGS = [
+    *_IN_PLAYLIST,
+    *(binding for binding in REPLAY_BINDINGS if binding.key not in ("j", "k")),
+]
+"""Keys where several runs play one after the other: `j` and `k` go from one to another."""

@@ -93,6 +93,21 @@ def find_trace_files(path: Path) -> TraceFiles:
     return TraceFiles(path, tuple(newest[rank].path for rank in sorted(newest)), (*notes, *older))
 
 
+def find_run_beside(path: Path) -> TraceFiles:
+    """Return the file of one rank with those of the same run beside it, in a folder that may hold other runs.
+
+    Raises:
+        InputFileError: The folder cannot be read.
+    """
+    name = parse_trace_name(path.name)
+    candidates = [] if name is None else _find_candidates(path.parent)[0]
+    newest, notes = _choose_newest([it for it in candidates if name is not None and it.name.run == name.run])
+    found = {rank: candidate.path for rank, candidate in newest.items()}
+    if name is not None:
+        found[name.rank] = path
+    return TraceFiles(path.parent, tuple(found[rank] for rank in sorted(found)) or (path,), tuple(notes))
+
+
 def _check_presence(path: Path) -> None:
     try:
         path.stat()

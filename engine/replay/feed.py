@@ -87,37 +87,57 @@ class ReplayFeed:
         self.command(ReplayCommand("decide"))
 
     @property
+    def _is_left(self) -> bool:
+        """Whether what plays is to be played no further."""
+        return self._is_stopped
+
+    def _wait_s(self, player: ReplayPlayer) -> float:
+        """Return the seconds until something is to be done; 0 when something is."""
+        return player.wait_s
+
+    def _advance(self, player: ReplayPlayer) -> bool:
+        """Play what is due; return whether there was anything."""
+        return player.advance()
+
+    @property
     def _is_called(self) -> bool:
         return self._is_stopped or bool(self._commands)
 
     def _run(self) -> None:
-        tapes: Sequence[Tape] = ()
         try:
-            tapes = self._open_tapes()
-            self._play(tapes)
+            self._play_all()
         except VramscopeError as error:
             self._on_snapshot(Snapshot("lost", reason=str(error)))
+
+    def _play_all(self) -> None:
+        """Play everything, until the feed is stopped."""
+        self._play(self._open_tapes(), self._options)
+
+    def _play(self, tapes: Sequence[Tape], options: ReplayOptions | None) -> None:
+        """Play tapes until they are left, and close them."""
+        try:
+            self._play_on(tapes, options)
         finally:
             for tape in tapes:
                 tape.close()
 
-    def _play(self, tapes: Sequence[Tape]) -> None:
+    def _play_on(self, tapes: Sequence[Tape], options: ReplayOptions | None) -> None:
         self.history_of(min(tapes, key=lambda tape: tape.start_s).node)
         player = ReplayPlayer(
             tapes,
             make_analyzers=self._make_analyzers,
             histories=self.history_of,
             clock=self._clock,
-            options=self._options,
+            options=options,
         )
         is_news = True
-        while not self._is_stopped:
+        while not self._is_left:
             is_news = self._catch_up(player) or is_news
             if is_news:
                 self._tell(player)
             is_news = self._work_or_wait(player)
             is_news = self._obey(player) or is_news
-            is_news = player.advance() or is_news
+            is_news = self._advance(player) or is_news
 
     def _tell(self, player: ReplayPlayer) -> None:
         """Hand on what changed; where the replay is, with the node that is looked at alone."""
@@ -134,7 +154,7 @@ class ReplayFeed:
         if player.has_more_to_work_out and not player.is_catching_up:
             return player.catch_up_others(lambda: self._is_called or player.wait_s <= 0)
         with self._called:
-            wait_s = player.wait_s
+            wait_s = self._wait_s(player)
             if not self._is_called and wait_s > 0:
                 self._called.wait(min(wait_s, threading.TIMEOUT_MAX))
         return False

@@ -17,7 +17,7 @@ from .marks import Marks, find_step
 from .moment import parse_moment
 from .node_player import NodePlayer
 from .playhead import Playhead
-from .state import ReplayState, ReplayWord
+from .state import ReplayPart, ReplayState, ReplayWord
 from .tape import Tape, find_newest
 
 NEAR_TICKS = 300
@@ -29,7 +29,8 @@ MOST_CHECKPOINTS, CHECKPOINT_DEVICES = 8, 256
 NO_MAP = "a recording holds no segment maps"
 NO_DECISION = "Not kept: a replay has no agent that could keep what you decide about a finding."
 
-Verb = Literal["pause", "step", "speed", "skip", "go", "mark", "loop", "segments", "decide", "node"]
+Verb = Literal["pause", "step", "speed", "skip", "go", "mark", "loop", "segments", "decide", "node", "turn"]
+"""`turn` goes to another of several runs: it is for `PlaylistFeed`, a player has one run."""
 
 
 class ReplayCommand(msgspec.Struct, frozen=True):
@@ -37,7 +38,7 @@ class ReplayCommand(msgspec.Struct, frozen=True):
 
     verb: Verb
     count: float = 0
-    """Frames, doublings of the speed, seconds, marks, or a process id."""
+    """Frames, doublings of the speed, seconds, marks, runs, or a process id."""
     text: str = ""
     """A moment, for `go`; the node that is looked at, for `node`."""
 
@@ -50,6 +51,11 @@ class ReplayOptions:
     is_as_recorded: bool = False
     """Show the findings that are recorded, and find none again."""
     is_paused: bool = False
+    is_looping: bool = False
+    part: ReplayPart | None = None
+    """Which of several runs it is."""
+    word: ReplayWord | None = None
+    """What is to be said first; one that was said already is not said again."""
 
 
 class ReplayPlayer:
@@ -77,10 +83,10 @@ class ReplayPlayer:
         self._options, self._clock = options or ReplayOptions(), clock
         self._head = Playhead(self._options.speed)
         self._head.is_paused = self._options.is_paused
-        self._is_looping = False
+        self._is_looping = self._options.is_looping
         marks = chain.from_iterable(tape.marks() for tape in tapes)
         self._marks = Marks(marks)
-        self._word: ReplayWord | None = None
+        self._word = self._options.word
         self._nodes = [
             NodePlayer(
                 tape,
@@ -120,6 +126,11 @@ class ReplayPlayer:
         return any(node.is_catching_up for node in self._nodes)
 
     @property
+    def is_at_end(self) -> bool:
+        """Whether nothing follows the moment that is shown, and all of it is worked out."""
+        return self._next_s is None and not self.has_more_to_work_out
+
+    @property
     def state(self) -> ReplayState:
         """Where the replay is."""
         return ReplayState(
@@ -134,6 +145,7 @@ class ReplayPlayer:
             self._options.is_as_recorded,
             self._marks.all,
             self._word,
+            part=self._options.part,
         )
 
     @property
@@ -168,7 +180,7 @@ class ReplayPlayer:
             case "segments":
                 self._seen.refuse_segments(int(command.count), NO_MAP)
             case "decide":
-                self._say(NO_DECISION)
+                self.say(NO_DECISION)
             case "node":
                 self._look_at(command.text)
 
@@ -216,6 +228,15 @@ class ReplayPlayer:
             node.jump(self._at_s)
         return node.catch_up(is_called) and self._follow(node)
 
+    def say(self, text: str, *, node: str | None = None) -> None:
+        """Say something once.
+
+        Args:
+            text: What.
+            node: The node that is to be shown with it; None leaves the one that is shown.
+        """
+        self._word = ReplayWord((self._word.number if self._word else 0) + 1, text, node)
+
     def close(self) -> None:
         """Close the files."""
         for node in self._nodes:
@@ -261,7 +282,7 @@ class ReplayPlayer:
 
     def _toggle_pause(self, now_s: float) -> None:
         """Stop or go on; at the end, play from the start."""
-        if self._next_s is None and not self.has_more_to_work_out:
+        if self.is_at_end:
             self._head.is_paused = True
             self.seek(self._start_s)
         self._head.toggle_pause(now_s)
@@ -270,7 +291,7 @@ class ReplayPlayer:
         try:
             self.seek(parse_moment(text, self.state))
         except UsageError as error:
-            self._say(f"{error}.")
+            self.say(f"{error}.")
 
     def _go_to_mark(self, direction: int) -> None:
         at_s, has_marks, tape = self._at_s, bool(self._marks.all), self._seen.tape
@@ -278,11 +299,11 @@ class ReplayPlayer:
         mark = found if has_marks else find_step(tape, at_s, direction)
         if mark is None:
             what = "finding or out-of-memory error" if has_marks else "finding, out-of-memory error or step"
-            self._say(f"No {what} {'after' if direction > 0 else 'before'} this moment.")
+            self.say(f"No {what} {'after' if direction > 0 else 'before'} this moment.")
             return
         kind = {"oom": "out of memory: ", "finding": "finding: ", "step": ""}[mark.kind]
         self._look_at(mark.node)
-        self._say(f"{kind}{mark.text}", node=self._seen.node)
+        self.say(f"{kind}{mark.text}", node=self._seen.node)
         # What is told at the moment is told of the first sample from then on.
         sample = next(self._seen.tape.samples(mark.time_s), None)
         if sample is not None:
@@ -292,9 +313,6 @@ class ReplayPlayer:
         self._seen = next((node for node in self._nodes if node.node == name), self._seen)
         if self._seen.is_waiting:
             self._seen.jump(self._at_s)
-
-    def _say(self, text: str, *, node: str | None = None) -> None:
-        self._word = ReplayWord((self._word.number if self._word else 0) + 1, text, node)
 
 
 def _share_checkpoints(tapes: Sequence[Tape]) -> int:

@@ -36,6 +36,31 @@ class ReplayWord(msgspec.Struct, frozen=True):
     """The node that is to be shown with it; None leaves the one that is shown."""
 
 
+class ReplayPart(msgspec.Struct, frozen=True, kw_only=True):
+    """The one that plays of several runs that follow one another, such as the configurations of a sweep."""
+
+    number: int
+    """Its place among those that can be played, counted from 1."""
+    total: int
+    name: str
+    """Such as `TP 8 PP 64`."""
+    state: str
+    """What became of it, in a word or two."""
+    peak_bytes: int | None = None
+    """Most that was allocated, on the rank that held most."""
+    theoretical_bytes: int | None = None
+    """What a formula said that it would be."""
+    static_bytes: int | None = None
+    """Parameters, gradients and optimizer states, where they were logged."""
+
+    @property
+    def error(self) -> float | None:
+        """How much more the theory says than was held, as a share; None where either is unknown."""
+        if not self.peak_bytes or self.theoretical_bytes is None:
+            return None
+        return self.theoretical_bytes / self.peak_bytes - 1
+
+
 class ReplayState(msgspec.Struct, frozen=True):
     """A replay at one moment."""
 
@@ -60,3 +85,5 @@ class ReplayState(msgspec.Struct, frozen=True):
     """Memory of the node over the whole of its recording; None where that is not known, or not yet."""
     comparison: "TraceComparison | None" = None
     """The simulated run that stands beside this real one."""
+    part: ReplayPart | None = None
+    """Which of several runs it is; None where there is one."""

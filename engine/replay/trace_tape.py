@@ -2,11 +2,12 @@
 
 import copy
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
 from ..model import Sample
+from ..readers.memory_trace_run import TraceFiles
 from ..recording import Told
 from ..sampling.trace_player import TracePlayer
 from .state import ReplayMark
@@ -22,10 +23,12 @@ class TraceTape:
     """Plays a run tick by tick, from any tick on; what is found in it is not recorded.
 
     Args:
-        path: Folder of the run, or the file of one rank.
+        path: Folder of the run, the file of one rank, or the files of one run.
         interval_s: Length of one tick in seconds of the trace.
         capacity_bytes: Capacity of every device, which a trace does not record.
         simulated: The run that simulates this one, to be shown beside it.
+        node: Name of the node that the run plays as; None for that of its folder or file.
+        notes: Sentences that are told with those of the files.
         on_read: Called while the files are read with the share that was; what it raises ends the reading.
 
     Raises:
@@ -37,16 +40,20 @@ class TraceTape:
 
     def __init__(
         self,
-        path: Path,
+        path: Path | TraceFiles,
         *,
         interval_s: float = 0.1,
         capacity_bytes: int | None = None,
         simulated: Path | None = None,
+        node: str | None = None,
+        notes: Sequence[str] = (),
         on_read: Callable[[float], None] | None = None,
     ) -> None:
         self._player = TracePlayer(
-            path, interval_s=interval_s, capacity_bytes=capacity_bytes, on_read=on_read
+            path, interval_s=interval_s, capacity_bytes=capacity_bytes, node=node, on_read=on_read
         )
+        for note in notes:
+            self._player.add_note(note)
         self.node = self._player.node
         self.interval_s = interval_s
         self.start_s, self.end_s = self._player.span_s

@@ -11,7 +11,7 @@ from ..readers.input_file import explain_refusal
 from ..readers.memory_trace import read_trace_name
 from ..readers.memory_trace_name import TraceName
 from ..readers.memory_trace_records import mebibytes
-from ..readers.memory_trace_run import find_trace_files, note_ranks
+from ..readers.memory_trace_run import TraceFiles, find_trace_files, note_ranks
 from ..readers.memory_trace_spans import TraceSpan, TraceSpans
 from ..readers.memory_trace_stream import stream_trace
 from ..readers.memory_trace_whole import SIZE_LIMIT_BYTES, read_whole
@@ -21,12 +21,12 @@ from .trace_ticks import ROUNDING, RankTicks, TraceIterations, TraceRunTicks, ti
 
 
 def read_run_ticks(
-    path: Path, interval_s: float, on_read: Callable[[float], None] | None = None
+    path: Path | TraceFiles, interval_s: float, on_read: Callable[[float], None] | None = None
 ) -> TraceRunTicks:
-    """Read a run from its folder, or from the file of one rank, in bounded memory.
+    """Read a run from its folder, the file of one rank or files that were found, in bounded memory.
 
     Args:
-        path: The folder or file.
+        path: The folder or file, or the files of one run.
         interval_s: Length of one tick in seconds of the trace.
         on_read: Called now and then with the share that was read; what it raises ends the reading.
 
@@ -34,11 +34,11 @@ def read_run_ticks(
         InputFileError: There is no trace, a file is malformed, or the files are of different runs.
         OutputFileError: The rows are too many for memory, and there is no room for them on disk.
     """
-    files = find_trace_files(path)
+    files = find_trace_files(path) if isinstance(path, Path) else path
     progress = _Progress(files.paths, on_read)
     rows = TraceRows()
     ranks = tuple(_read_rank(file, rows, interval_s, progress) for file in files.paths)
-    return TraceRunTicks(path, ranks, rows, interval_s, (*files.notes, *note_ranks(ranks)))
+    return TraceRunTicks(files.path, ranks, rows, interval_s, (*files.notes, *note_ranks(ranks)))
 
 
 class _Progress:

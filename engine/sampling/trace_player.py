@@ -10,6 +10,7 @@ from ..errors import InputFileError, UsageError
 from ..model import Sample
 from ..readers.input_file import show_name, show_path
 from ..readers.memory_trace_pair import is_simulated_run
+from ..readers.memory_trace_run import TraceFiles
 from ..units import format_bytes
 from .trace_fold import read_run_ticks
 from .trace_rank import TraceRank, name_device
@@ -25,11 +26,12 @@ class TracePlayer:
     """Yields a recorded run tick by tick, as fast as it was measured or at a chosen speed.
 
     Args:
-        path: Folder of the run, or the file of one rank.
+        path: Folder of the run, the file of one rank, or the files of one run.
         speed: Seconds of the trace per second of the clock.
         interval_s: Length of one tick in seconds of the trace.
         capacity_bytes: Capacity of every device, which a trace does not record.
         clock: Whose monotonic seconds drive the playing.
+        node: Name of the node that the run plays as; None for that of its folder or file.
         on_read: Called while the files are read with the share that was; what it raises ends the reading.
 
     Raises:
@@ -39,12 +41,13 @@ class TracePlayer:
 
     def __init__(
         self,
-        path: Path,
+        path: Path | TraceFiles,
         *,
         speed: float = 1.0,
         interval_s: float = 0.1,
         capacity_bytes: int | None = None,
         clock: Clock | None = None,
+        node: str | None = None,
         on_read: Callable[[float], None] | None = None,
     ) -> None:
         _check_settings(speed, interval_s, capacity_bytes)
@@ -60,9 +63,10 @@ class TracePlayer:
         self._seq = 0
         self._first_tick = self._tick = self._tick_of(run.start_s)
         self._last_tick = self._tick_of(run.end_s)
-        self.node = show_name(path.resolve()) or "trace"
+        folder = path if isinstance(path, Path) else path.path
+        self.node = node or show_name(folder.resolve()) or "trace"
         """Name of the node that the run plays as."""
-        self.is_simulated = bool(is_simulated_run(path, run.ranks[0].name))
+        self.is_simulated = bool(is_simulated_run(folder, run.ranks[0].name))
         """Whether one GPU played each rank in a simulation, as names tell."""
         self._notes = (*run.notes, *self._describe(capacity_bytes))
         self._identity, self._capacity_bytes = _identify(run), capacity_bytes
@@ -191,10 +195,13 @@ def _check_settings(speed: float, interval_s: float, capacity_bytes: int | None)
         raise UsageError(f"capacity {capacity_bytes} bytes is out of range; expected a size such as 80GiB")
 
 
-def _read_run(path: Path, interval_s: float, on_read: Callable[[float], None] | None) -> TraceRunTicks:
+def _read_run(
+    path: Path | TraceFiles, interval_s: float, on_read: Callable[[float], None] | None
+) -> TraceRunTicks:
     run = read_run_ticks(path, interval_s, on_read)
     if not any(rank.samples for rank in run.ranks):
-        raise InputFileError(f"{show_path(path)}: no samples in it; expected at least one to play")
+        named = path if isinstance(path, Path) else path.paths[0]
+        raise InputFileError(f"{show_path(named)}: no samples in it; expected at least one to play")
     return run
 
 

@@ -17,6 +17,7 @@ from ..recent_count import RecentCount
 from ..widgets.comparison_words import judge_comparison
 from ..widgets.key_line import KeyLine
 from ..widgets.overview_line import OverviewLine
+from ..widgets.part_words import judge_part
 from ..widgets.time_bar import TimeBar
 from ..widgets.title_line import TitleLine
 from ..widgets.verdict_line import VerdictLine, describe_silence, describe_trouble
@@ -118,8 +119,9 @@ class SnapshotScreen(ThriftyScreen[None]):
             self._verdict.show(WORKING_OUT, trouble)
             return
         verdict = summarize(snapshot.sample, snapshot.findings, self._history.peak, snapshot.assessments)
-        compared = None if replay is None else replay.comparison
-        self._verdict.show(judge_comparison(verdict, compared), trouble)
+        if replay is not None:
+            verdict = judge_part(judge_comparison(verdict, replay.comparison), replay.part)
+        self._verdict.show(verdict, trouble)
 
     def _keep_age(self, *, is_needed: bool) -> None:
         """Count the age up while nothing arrives; no timer runs otherwise."""

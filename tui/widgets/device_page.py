@@ -25,6 +25,7 @@ from .forecast_section import choose_assessment, draw_forecast
 from .gap_section import draw_gap, gap_parts
 from .line_page import LinePage
 from .model_section import draw_model
+from .part_words import draw_part
 from .rank_words import name_rank
 from .segment_section import SegmentQuestion, SegmentSection, draw_stacks
 from .step_table import draw_steps
@@ -151,6 +152,7 @@ class _Sections:
         fixed = [
             self._absence(),
             self._findings(),
+            self._part(),
             self._comparison(),
             self._forecast(rank),
             self._model(rank),
@@ -221,6 +223,11 @@ class _Sections:
             if finding.device_uuid == self._view.device.uuid
         ]
         return draw_findings(found, self._view.clock, self._width, self._glyphs)
+
+    def _part(self) -> list[Line]:
+        """Return what is known of the run that plays, where it is one of several."""
+        replay = self._content.snapshot.replay
+        return draw_part(None if replay is None else replay.part)
 
     def _comparison(self) -> list[Line]:
         """Return the simulation of the rank that plays here, where one stands beside the run."""

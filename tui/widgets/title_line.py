@@ -13,6 +13,7 @@ from ..drawing.numbers import count_text
 from ..drawing.spans import Role
 from ..known_nodes import NodePlace
 from .one_line import OneLine, Piece, join_pieces, measure_pieces
+from .part_words import name_part
 from .rank_words import name_degrees
 
 MANY_FRAMES = 5
@@ -111,7 +112,11 @@ def format_time(time_s: float, clock: str) -> str:
 
 
 def _describe_node(snapshot: Snapshot, place: NodePlace | None, glyphs: Glyphs) -> Iterator[Fact]:
-    """Yield which node it is, and which other one has something graver."""
+    """Yield which node it is, and which other one has something graver; of several runs, which one it is."""
+    if snapshot.replay is not None and snapshot.replay.part is not None:
+        for at, (text, short) in enumerate(name_part(snapshot.replay.part)):
+            yield Fact(text, short, "text" if at else "strong")
+        return
     name = snapshot.sample.node if snapshot.sample else snapshot.node or "no figures yet"
     yield Fact(name if place is None else f"{name} {place.number}/{place.total}", role="strong")
     if place is not None and place.graver is not None:

@@ -1,0 +1,81 @@
+"""What `vramscope replay` does with a folder of a sweep: finds out that it is one, and plays it."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vramscope.engine.errors import UsageError
+from vramscope.engine.readers.input_file import show_path
+from vramscope.engine.readers.memory_trace_pair import is_simulated_run
+from vramscope.engine.readers.sweep.traces import find_traces
+from vramscope.engine.settings import Settings
+from vramscope.engine.units import GIB
+
+from .replay_files import PROGRAM, list_recordings
+from .sweep_replay import SweepReplayOptions, play_cells
+
+if TYPE_CHECKING:
+    from vramscope.sweeps.loading import LoadedSweep
+
+_ANY_GIB = 80.0
+"""Capacity that a sweep is judged by where none was given; of the replay it decides nothing."""
+
+
+def find_sweep(paths: Sequence[Path], log_dir: Path | None) -> Path | None:
+    """Return the folder of traces of several configurations; None where something else was named.
+
+    A real run beside the simulation of it is none, be it of one configuration or of several.
+
+    Args:
+        paths: What was named.
+        log_dir: Folder of the logs of a sweep, with which any folder of traces is one.
+
+    Raises:
+        UsageError: There are logs of a sweep, and not one folder of traces.
+        InputFileError: The folder cannot be read.
+    """
+    folder = paths[0] if len(paths) == 1 and paths[0].is_dir() else None
+    if log_dir is not None and (folder is None or list_recordings(folder)):
+        raise UsageError(f"--log-dir {show_path(log_dir)}: expected one folder of memory traces beside it")
+    if folder is None or list_recordings(folder):
+        return None
+    if log_dir is not None:
+        return folder
+    files = find_traces(folder)[0]
+    sides = {is_simulated_run(file.path.parent, file.name) for file in files}
+    return folder if len({file.layout for file in files}) > 1 and len(sides) == 1 else None
+
+
+def replay_sweep(
+    memory_dir: Path,
+    log_dir: Path | None,
+    options: SweepReplayOptions,
+    *,
+    settings: Settings,
+    config: Path | None,
+) -> int:
+    """Play the configurations of a sweep until the view is quit; return the exit code.
+
+    Raises:
+        InputFileError: A folder cannot be read, or no configuration has a trace that can be.
+        UsageError: Nothing can be drawn here.
+    """
+    from vramscope.exporters.sweep_text import describe_skipped
+    from vramscope.sweeps.loading import load_sweep
+
+    from .counting import CountedProgress
+
+    capacity_gib = _ANY_GIB if options.capacity_bytes is None else options.capacity_bytes / GIB
+    with CountedProgress(PROGRAM, "layouts read") as progress:
+        loaded = load_sweep(memory_dir, log_dir, capacity_gib, on_progress=progress.show)
+    for line in (*loaded.grid.notes, *describe_skipped(loaded.skipped)):
+        print(f"{PROGRAM}: {line}", file=sys.stderr)
+    options = options._replace(notes=(*options.notes, *_note(loaded)))
+    return play_cells(loaded.grid.cells, 0, settings=settings, config=config, options=options)[0]
+
+
+def _note(loaded: "LoadedSweep") -> tuple[str, ...]:
+    """Return the sentences about files that were left out of a sweep, as the notes of a trace have them."""
+    left_out = (f"left out of the sweep: {file.path.name}: {file.reason}" for file in loaded.skipped)
+    return (*loaded.grid.notes, *left_out)
