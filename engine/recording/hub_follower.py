@@ -86,12 +86,13 @@ class HubFollower:
         welcome = joined.welcome
         newest = () if welcome.sample is None else (welcome.sample,)
         full = {sample.seq: sample for sample in (*joined.held, *newest)}
+        first = min(full, default=math.inf)
         is_first = self._newest_seq is None
         if joined.is_new_hub:
             self._newest_seq = None
         history = History()
         history.extend(welcome.history)
-        remembered = history.samples(skipped=lambda row: row.seq in full or self._is_known(row))
+        remembered = history.samples(skipped=lambda row: row.seq in full or self._is_known(row, first))
         count = 0
         for sample in heapq.merge(remembered, full.values(), key=attrgetter("seq")):
             count += sample.seq not in full
@@ -100,9 +101,15 @@ class HubFollower:
         self._say_remembered(count, is_first=is_first)
         yield Words(welcome.findings, welcome.assessments)
 
-    def _is_known(self, row: Row) -> bool:
-        """Return whether a tick that an agent remembers was told before, or is not asked for."""
-        return row.time_s <= self._since_s if self._newest_seq is None else row.seq <= self._newest_seq
+    def _is_known(self, row: Row, first: float) -> bool:
+        """Return whether a tick that an agent remembers was told before, or is not asked for.
+
+        What lies between two samples that are told in full is always asked for: it may still be on its way
+        when the newest is there.
+        """
+        if self._newest_seq is not None:
+            return row.seq <= self._newest_seq
+        return row.time_s <= self._since_s and row.seq < first
 
     def _take(self, sample: Sample, *, is_remembered: bool = False) -> Iterator[Heard]:
         """Yield a sample, unless it came before: an agent that is asked twice tells its newest again."""

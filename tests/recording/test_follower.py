@@ -9,14 +9,16 @@ import pytest
 
 from vramscope.engine.bus.endpoints import endpoints_of
 from vramscope.engine.bus.lock import HubLock
-from vramscope.engine.bus.messages import WorkerReport
+from vramscope.engine.bus.messages import Welcome, WorkerReport
+from vramscope.engine.bus.stream import HubStream, Joined
 from vramscope.engine.bus.wire import encode
+from vramscope.engine.history import History
 from vramscope.engine.history.history import FINE_TICKS
-from vramscope.engine.model import Assessment, Finding, Sample
+from vramscope.engine.model import Assessment, Finding, HubStatus, Sample
 from vramscope.engine.paths import locate_runtime_folder, open_runtime_folder
 from vramscope.engine.recording.follower import NodeFollower
 from vramscope.engine.recording.heard import Heard, Words
-from vramscope.engine.recording.hub_follower import REMEMBERED_NOTE
+from vramscope.engine.recording.hub_follower import REMEMBERED_NOTE, HubFollower
 
 from ..bus.hubs import RunningHub
 from ..pretend_nvml.driver import PretendDriver
@@ -96,6 +98,26 @@ def split(samples: list[Sample]) -> tuple[list[Sample], list[Sample]]:
     """Return the samples that are as the agent remembers them, and the others."""
     remembered = [it for it in samples if it.notes == (REMEMBERED_NOTE,)]
     return remembered, [it for it in samples if not it.notes]
+
+
+def test_what_is_still_on_its_way_when_the_agent_answers_is_not_left_out(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second, third = (make_sample(tick, 3) for tick in range(1, 4))
+    history = History()
+    for sample in (first, second, third):
+        history.add(sample)
+    hub = HubStatus(hub_id="hub", pid=1, version="1", started_s=0.0, interval_s=1.0)
+    welcome = Welcome(1, third, (), hub, history.block())
+    follower = HubFollower(folder)
+    answers = iter([[Joined(welcome, is_new_hub=True, held=(first,)), second]])
+    monkeypatch.setattr(HubStream, "events", lambda *_: next(answers))
+    heard = [it for it in follower.hear(0.0) if isinstance(it, Sample)]
+    follower.close()
+    assert [it.seq for it in heard] == [1, 2, 3]
+    assert heard[::2] == [first, third]
+    assert REMEMBERED_NOTE in heard[1].notes
+    assert (follower.remembered, follower.missed) == (1, 0)
 
 
 @pytest.mark.parametrize("last", [3000, 6000])

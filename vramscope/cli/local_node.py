@@ -30,6 +30,12 @@ class LocalNode:
         self._findings: dict[str, Finding] = {}
         self._assessments = AssessmentStore()
         self._notes: list[str] = []
+        self._answers_until_s = 0.0
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether it is known why there is no device, or the driver has been silent for too long."""
+        return bool(self._producer.failures) or time.monotonic() >= self._answers_until_s
 
     @property
     def exit_code(self) -> int:
@@ -45,6 +51,7 @@ class LocalNode:
 
     def start(self) -> None:
         """Begin to read on threads of its own."""
+        self._answers_until_s = time.monotonic() + ANSWERS_WITHIN_S
         self._producer.start()
 
     def stop(self) -> None:
@@ -57,9 +64,8 @@ class LocalNode:
         Args:
             meanwhile: Called once between the two.
         """
-        end_s = time.monotonic() + ANSWERS_WITHIN_S
         samples = self._await_samples(None)
-        while not (samples[-1].devices or self._producer.failures) and time.monotonic() < end_s:
+        while not (samples[-1].devices or self.is_decided):
             samples = self._await_samples(None)
         self._analyzers().observe(samples[-1])
         meanwhile()

@@ -31,8 +31,6 @@ class Observer:
     """
 
     def __init__(self, *, interval_s: float, memory_interval_s: float) -> None:
-        self.sentences: list[str] = []
-        """What was looked for and not found, for stderr."""
         self._interval_s = interval_s
         self._memory_interval_s = memory_interval_s
         self._client: Client | None = None
@@ -40,6 +38,20 @@ class Observer:
         self._due_s: float | None = None
         self._shown: tuple[int, float] | None = None
         self._has_devices = False
+        self._is_without_devices = False
+        self._news: list[str] = []
+
+    @property
+    def sentences(self) -> list[str]:
+        """What was looked for and not found, for stderr; it grows."""
+        if self._local is not None and self._is_without_devices and self._local.is_decided:
+            self._news += [text for text in self._local.sentences if text not in self._news]
+        return self._news
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether it is known if there is a device, and if not, why."""
+        return self._has_devices or self._local is None or self._local.is_decided
 
     @property
     def exit_code(self) -> int:
@@ -80,7 +92,7 @@ class Observer:
             if end_s is not None and time.monotonic() >= end_s:
                 return None
             reason = self._client.snapshot(timeout_s=0.0).reason or "the agent is gone"
-            self.sentences.append(f"{reason}; sampling in this process from here on")
+            self._news.append(f"{reason}; sampling in this process from here on")
             self._leave_agent()
         status = self._open_local(interval_s=self._interval_s).next(end_s)
         return None if status is None else self._noted(status)
@@ -101,7 +113,7 @@ class Observer:
             try:
                 self._client = connect(folder, timeout_s=AGENT_ANSWERS_WITHIN_S)
             except HubUnreachableError as error:
-                self.sentences.append(f"{error}; sampling in this process instead")
+                self._news.append(f"{error}; sampling in this process instead")
             else:
                 return
         self._open_local(interval_s=interval_s)
@@ -160,7 +172,5 @@ class Observer:
 
     def _noted(self, status: "NodeStatus") -> "NodeStatus":
         self._has_devices = self._has_devices or bool(status.devices or status.ranks)
-        if self._local is not None and not status.devices:
-            new = [text for text in self._local.sentences if text not in self.sentences]
-            self.sentences += new
+        self._is_without_devices = not status.devices
         return status

@@ -72,12 +72,15 @@ def _print_stream(observer: Observer, duration_s: float | None) -> int:
 
 
 def _follow(observer: Observer, end_s: float | None) -> "Iterator[NodeStatus]":
+    """Yield a status an interval; when the time is up, one more as long as nobody knows what is missing."""
     while True:
-        timeout_s = None if end_s is None else max(0.0, end_s - time.monotonic())
-        status = observer.next(timeout_s)
-        if status is None:
+        left_s = None if end_s is None else end_s - time.monotonic()
+        is_over = left_s is not None and left_s <= 0
+        if is_over and observer.is_decided:
             return
-        yield status
+        status = observer.next(None if is_over else left_s)
+        if status is not None:
+            yield status
 
 
 def _print_json(observer: Observer) -> int:
