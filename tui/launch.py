@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ..engine.bus.feed import Feed
 from ..engine.clock import SystemClock
 from ..engine.settings import Settings
-from .terminal import TerminalAbilities, read_abilities
+from .terminal import HEADLESS_ADVICE, TerminalAbilities, read_abilities
 
 if TYPE_CHECKING:
     from ..engine.launch.viewer_recording import ViewerRecording
@@ -19,11 +19,12 @@ if TYPE_CHECKING:
     from .terminal_app import TerminalApp
 
 
-def check_terminal(settings: Settings) -> TerminalAbilities:
+def check_terminal(settings: Settings, advice: str = HEADLESS_ADVICE) -> TerminalAbilities:
     """Return what the terminal around this process can show; cheap, so call it before anything is started.
 
     Args:
         settings: What the user set.
+        advice: What to use where nothing can be drawn.
 
     Raises:
         UsageError: Nothing can be drawn here; the text says what to use instead.
@@ -34,6 +35,7 @@ def check_terminal(settings: Settings) -> TerminalAbilities:
         is_output_tty=os.isatty(1),
         ascii_choice=settings.ascii,
         color_choice=settings.color,
+        advice=advice,
     )
 
 

@@ -11,6 +11,7 @@ ColorDepth = Literal["none", "16", "256", "truecolor"]
 """Colours a terminal shows; `none` leaves bold, dim and reverse."""
 
 HEADLESS_ADVICE = "use `vramscope --once` for a table or `vramscope --json` for scripts"
+RECORDED_ADVICE = "use `vramscope export FILE --jsonl` for its figures or `vramscope profile --input FILE`"
 
 _ASCII_TERMINALS = ("linux", "vt", "ansi", "cons25", "sun", "wyse")
 """Terminal families whose fonts have neither braille nor eighth blocks."""
@@ -39,6 +40,7 @@ def read_abilities(
     is_output_tty: bool,
     ascii_choice: bool | None = None,
     color_choice: bool | None = None,
+    advice: str = HEADLESS_ADVICE,
 ) -> TerminalAbilities:
     """Return what the terminal can show.
 
@@ -48,11 +50,12 @@ def read_abilities(
         is_output_tty: Whether standard output is a terminal.
         ascii_choice: What the user chose about ASCII; None to go by the terminal.
         color_choice: What the user chose about colour; None to go by the terminal and NO_COLOR.
+        advice: What to use where nothing can be drawn.
 
     Raises:
         UsageError: Nothing can be drawn here; the text says what to use instead.
     """
-    _require_terminal(env.get("TERM", ""), is_input_tty, is_output_tty)
+    _require_terminal(env.get("TERM", ""), is_input_tty, is_output_tty, advice)
     term = env["TERM"].lower()
     reason = (
         _ascii_reason(env, term) if ascii_choice is None else "ASCII was asked for" if ascii_choice else ""
@@ -75,15 +78,15 @@ def _ascii_reason(env: Mapping[str, str], term: str) -> str:
     return ""
 
 
-def _require_terminal(term: str, is_input_tty: bool, is_output_tty: bool) -> None:
+def _require_terminal(term: str, is_input_tty: bool, is_output_tty: bool, advice: str) -> None:
     """Refuse what cannot be drawn on."""
     if not is_output_tty:
-        raise UsageError(f"standard output is not a terminal; {HEADLESS_ADVICE}")
+        raise UsageError(f"standard output is not a terminal; {advice}")
     if not is_input_tty:
-        raise UsageError(f"standard input is not a terminal, so no key would arrive; {HEADLESS_ADVICE}")
+        raise UsageError(f"standard input is not a terminal, so no key would arrive; {advice}")
     if term.lower() in {"", "dumb", "unknown"}:
         found = f"TERM={term}" if term else "TERM is not set, which"
-        raise UsageError(f"{found} cannot place the cursor; {HEADLESS_ADVICE}, or set TERM=xterm-256color")
+        raise UsageError(f"{found} cannot place the cursor; {advice}, or set TERM=xterm-256color")
 
 
 def _locale(env: Mapping[str, str]) -> str:

@@ -2,10 +2,13 @@
 
 import json
 import signal
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from vramscope.cli.exporting import export_recording
 from vramscope.cli.importer import Importer
 from vramscope.engine.errors import InputFileError, OutputFileError
 from vramscope.engine.model import Sample
@@ -149,6 +152,16 @@ def test_what_cannot_be_done_is_said_in_one_line_and_leaves_nothing(
     assert told in outcome.stderr
     assert outcome.stderr.count("\n") == 1
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_recording_of_which_nothing_is_left_is_no_export(tmp_path: Path) -> None:
+    path, output = tmp_path / "run.vscope", tmp_path / "run.csv"
+    write(path, [make_sample(tick) for tick in range(3)])
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript("UPDATE blocks SET body = x'00'; UPDATE ticks SET sample = x'00'")
+    with pytest.raises(InputFileError, match=r"run\.vscope: nothing of it can be exported: left out: .*3 "):
+        export_recording(path, "csv", output, start=None, end=None)
+    assert not output.exists()
 
 
 def test_an_import_that_does_not_end_leaves_nothing(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def test_a_node_without_an_agent_is_recorded_until_the_time_is_up(
     assert not is_hub_alive(locate_runtime_folder()), "it starts nothing"
     refused = run("replay", str(path))
     assert refused.code == 2
-    assert "standard output is not a terminal" in refused.stderr
+    assert "standard output is not a terminal; use `vramscope export FILE" in refused.stderr
     report = run("leak", "--input", str(path))
     assert report.code == 0
     assert '"format": "recording"' in report.stdout

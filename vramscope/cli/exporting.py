@@ -88,13 +88,20 @@ class _Source:
             )
 
     def samples(self) -> Iterator[Sample]:
-        """Yield them, and tell how far it is."""
+        """Yield them, and tell how far it is.
+
+        Raises:
+            InputFileError: None of them can be read.
+        """
         length_s = self.end_s - self.start_s
         for sample in self.recording.samples(self.start_s, self.end_s):
             yield sample
             self.samples_read += 1
             share = (sample.time_s - self.start_s) / length_s if length_s > 0 else None
             self.progress.show(share, self.samples_read)
+        damage = self.recording.damage.sentence
+        if not self.samples_read and damage is not None:
+            raise InputFileError(f"{show_path(self.recording.path)}: nothing of it can be exported: {damage}")
 
     def notes(self, kind: ExportFormat) -> Iterator[str]:
         """Yield sentences about what was left out or may be taken for something else."""

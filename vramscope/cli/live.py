@@ -80,8 +80,9 @@ def open_view(
         UsageError: Nothing can be drawn here.
     """
     from vramscope.tui.launch import check_terminal, run_app
+    from vramscope.tui.terminal import HEADLESS_ADVICE, RECORDED_ADVICE
 
-    check_terminal(settings)
+    check_terminal(settings, RECORDED_ADVICE if is_replay else HEADLESS_ADVICE)
     try:
         return run_app(
             start_feed(),

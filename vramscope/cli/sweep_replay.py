@@ -102,10 +102,11 @@ def play_cells(
     """
     from vramscope.engine.sampling.node import node_name
     from vramscope.tui.launch import check_terminal
+    from vramscope.tui.terminal import RECORDED_ADVICE
 
     from .live import open_view
 
-    check_terminal(settings)
+    check_terminal(settings, RECORDED_ADVICE)
     playlist = Playlist(list_entries(cells), open_with(options, name_sweep(cells)))
     first = open_first(playlist, at)
     feed = _make_feed(playlist, first, at, options)
