@@ -22,6 +22,7 @@ from .bindings import APP_BINDINGS
 from .drawing.numbers import share_percent
 from .known_nodes import KnownNodes
 from .mailbox import SnapshotMailbox, is_same_picture
+from .overlay_app import OverlayApp
 from .process_rows import SortOrder
 from .process_signals import SignalPolicy
 from .recent_steps import RecentSteps
@@ -29,7 +30,6 @@ from .screens.live import LiveScreen
 from .screens.node_screen import NodeScreen
 from .screens.snapshot_screen import SnapshotScreen
 from .terminal import TerminalAbilities
-from .terminal_app import TerminalApp
 from .terminal_driver import TerminalDriver
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ SaveSettings = Callable[[Mapping[str, object]], Path]
 """Writes settings by their names and returns the file."""
 
 
-class VramscopeApp(TerminalApp, inherit_bindings=False):
+class VramscopeApp(OverlayApp, inherit_bindings=False):
     """Shows what a feed tells; holds no figures but the newest snapshot.
 
     Args:
@@ -209,6 +209,7 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
 
     def action_show_live(self) -> None:
         """Go back to the live screen, with the device selected that was shown."""
+        self.leave_overlay()
         while self.screen is not self.live:
             self.pop_screen()
         self._alerts = None
@@ -220,6 +221,7 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
 
     def action_show_device(self) -> None:
         """Show the selected device in full, or else the fullest; of an alert, the device it is about."""
+        self.leave_overlay()
         if self._alerts is not None:
             uuid = self._alerts.selected_device
             self.action_leave_alerts()
@@ -239,6 +241,7 @@ class VramscopeApp(TerminalApp, inherit_bindings=False):
 
     def action_show_alerts(self) -> None:
         """Show every finding."""
+        self.leave_overlay()
         if self._alerts is None:
             from .screens.alerts import AlertsScreen
 
