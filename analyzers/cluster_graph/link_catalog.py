@@ -20,6 +20,8 @@ MOST_BYTES_PER_S = 1e14
 """A hundred times the fastest link there is: beyond, a unit was mistaken."""
 
 _BANDWIDTH = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)(b|bit)\s*(?:/\s*s|ps)\s*$", re.IGNORECASE)
+_LATENCY = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(ns|us|µs|μs|ms|s)\s*$", re.IGNORECASE)
+_PER_SECOND = {"ns": 1e9, "us": 1e6, "µs": 1e6, "μs": 1e6, "ms": 1e3, "s": 1.0}
 _FACTORS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
@@ -64,12 +66,16 @@ def find_link(name: str) -> Link:
     return find_by_name(LINKS, name, "link", "(or give a bandwidth such as 25 GB/s)")
 
 
-def parse_bandwidth(text: str) -> float:
+def parse_bandwidth(text: str | float) -> float:
     """Return the bytes a second in `25 GB/s`, `200 Gb/s` or `200 Gbit/s`: a small b is a bit.
+
+    Args:
+        text: With its unit; a number alone is in GB/s.
 
     Raises:
         UsageError: It is no bandwidth, or none that a link can have.
     """
+    text = text if isinstance(text, str) else f"{text:f} GB/s"
     match = _BANDWIDTH.match(text)
     if match is None:
         raise UsageError(
@@ -81,3 +87,17 @@ def parse_bandwidth(text: str) -> float:
     if not 0 < value <= MOST_BYTES_PER_S:
         raise UsageError(f"a bandwidth of {text[:60]}: expected above 0 and at most 100 TB/s")
     return value
+
+
+def parse_latency(text: str | float) -> float:
+    """Return the seconds in `5 us` or `0.1 ms`; a number alone is in seconds.
+
+    Raises:
+        UsageError: It is no latency, or one of a second and more.
+    """
+    text = text if isinstance(text, str) else f"{text:.12f} s"
+    match = _LATENCY.match(text)
+    seconds = float(match.group(1)) / _PER_SECOND[match.group(2).lower()] if match else 1.0
+    if not seconds < 1:
+        raise UsageError(f"latency {text[:60]!r}: expected less than a second, for example 5 us")
+    return seconds

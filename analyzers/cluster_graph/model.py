@@ -57,6 +57,8 @@ class CollectiveTable(msgspec.Struct, frozen=True, kw_only=True):
     """By number of consecutive ranks: bytes of the tensor and seconds, the smaller tensors first."""
     all_to_all_s: Mapping[int, tuple[tuple[int, float], ...]] = {}
     """The same of an all-to-all."""
+    measured_on: str | None = None
+    """Cluster that it is of, for example `2 nodes of 8 devices`."""
 
 
 class Cluster(msgspec.Struct, frozen=True, kw_only=True, dict=True):

@@ -29,7 +29,8 @@ def parse_short_form(text: str) -> Cluster:
     match = _SHORT.match(text.strip())
     if match is None:
         raise UsageError(
-            f"cluster {text[:60]!r}: expected for example 128x8xh100: nodes, devices of each, name"
+            f"cluster {text[:60]!r} is no file; expected one, or for example 128x8xh100: nodes, devices of "
+            "each, name"
         )
     nodes, devices, name, network = match.groups()
     counts = int(nodes or 1), int(devices)

@@ -1,0 +1,137 @@
+"""Cluster files: nodes, devices and links as a person writes them, in TOML, JSON or YAML.
+
+What the keys mean is `docs/cluster-file.md`; names of devices and links are looked up by whoever builds the
+cluster (`analyzers/cluster_graph/building.py`).
+"""
+
+import re
+import tomllib
+from difflib import get_close_matches
+from pathlib import Path
+
+import msgspec
+
+from ..errors import InputFileError
+from .input_file import locate_byte, read_input_file, show_path
+from .plain_yaml import read_yaml
+from .yaml_scalars import YamlError
+
+LIMIT_BYTES = 4 << 20
+
+_PLACE = re.compile(r" - at `([^`]*)`$")
+_UNKNOWN = re.compile(r"unknown field `([^`]*)`")
+
+
+class _Keys(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Keys of one table; others are refused."""
+
+
+class LinkEntry(_Keys, frozen=True, kw_only=True):
+    """A link by its figures."""
+
+    bandwidth: str | float
+    """With its unit, or in GB/s."""
+    latency: str | float | None = None
+    """With its unit, or in seconds."""
+    kind: str | None = None
+
+
+class DeviceEntry(_Keys, frozen=True, kw_only=True):
+    """Devices of one kind in a node."""
+
+    device: str | None = None
+    """By name; without it memory and tflops are needed."""
+    count: int = 1
+    memory: str | int | None = None
+    """With its unit, or in bytes."""
+    tflops: float | None = None
+    memory_bandwidth: str | float | None = None
+    kind: str | None = None
+
+
+class NodeEntry(_Keys, frozen=True, kw_only=True):
+    """Nodes that are alike."""
+
+    name: str | None = None
+    names: tuple[str, ...] | None = None
+    count: int | None = None
+    devices: int | tuple[DeviceEntry, ...] = 1
+    device: str | None = None
+    memory: str | int | None = None
+    tflops: float | None = None
+    memory_bandwidth: str | float | None = None
+    kind: str | None = None
+    link: str | LinkEntry | None = None
+    """Between two devices of a node."""
+
+
+class OwnLinkEntry(_Keys, frozen=True, kw_only=True):
+    """A link of their own between two nodes, or between two devices (`node:index`)."""
+
+    between: tuple[str, str]
+    link: str | LinkEntry
+
+
+class ClusterEntry(_Keys, frozen=True, kw_only=True):
+    """A whole cluster file."""
+
+    nodes: tuple[NodeEntry, ...]
+    name: str | None = None
+    network: str | LinkEntry | None = None
+    links: tuple[OwnLinkEntry, ...] = ()
+    galvatron: str | None = None
+    """Folder of Galvatron's hardware profiles, from the cluster file's own folder."""
+
+
+_TABLES = (ClusterEntry, NodeEntry, DeviceEntry, LinkEntry, OwnLinkEntry)
+_KNOWN = tuple(dict.fromkeys(name for table in _TABLES for name in table.__struct_fields__))
+
+
+def read_cluster_file(path: Path) -> ClusterEntry:
+    """Return what a cluster file says, as it stands.
+
+    Raises:
+        InputFileError: It cannot be read, or its keys and values are not those of a cluster file; the text
+            says where, what was expected, and which key comes nearest.
+    """
+    data = read_input_file(path, LIMIT_BYTES)
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputFileError(
+            f"{show_path(path)}: {locate_byte(data, error.start)}: not UTF-8; expected TOML, JSON or YAML"
+        ) from None
+    content = _parse(path, text)
+    try:
+        return msgspec.convert(content, ClusterEntry)
+    except msgspec.ValidationError as error:
+        raise InputFileError(f"{show_path(path)}: {_explain(str(error))}") from None
+
+
+def _parse(path: Path, text: str) -> object:
+    suffix = path.suffix.lower()
+    try:
+        if suffix == ".json" or (suffix != ".toml" and text.lstrip().startswith("{")):
+            return msgspec.json.decode(text)
+        return read_yaml(text) if suffix in (".yaml", ".yml") else tomllib.loads(text)
+    except msgspec.DecodeError as error:
+        found = re.search(r"byte (\d+)", str(error))
+        place = f"{locate_byte(text.encode(), int(found.group(1)))}: " if found else ""
+        raise InputFileError(f"{show_path(path)}: {place}{error}; expected JSON") from None
+    except YamlError as error:
+        raise InputFileError(f"{show_path(path)}: {error}; expected YAML") from None
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise InputFileError(f"{show_path(path)}: {error}; expected TOML") from None
+
+
+def _explain(message: str) -> str:
+    """Return msgspec's words with the key in front, and the nearest key where one is not known."""
+    place = _PLACE.search(message)
+    key = place.group(1).removeprefix("$").removeprefix(".") if place else ""
+    words = _PLACE.sub("", message).replace("Object contains", "").replace(" | null", "").strip()
+    unknown = _UNKNOWN.search(words)
+    if unknown is not None:
+        near = get_close_matches(unknown.group(1), _KNOWN, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(_KNOWN)}"
+        words = f"unknown key {unknown.group(1)!r}: {hint}"
+    return f"{key or 'the file'}: {words[:1].lower()}{words[1:]}"
