@@ -1,12 +1,16 @@
 """Runs that play one after the other: which can be, and what is told of those that cannot."""
 
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
+from tests.cli.running import environment
+from tests.cli.terminals import TerminalRun
 from tests.sweep.original import name_trace, trace_text, write_original
 from vramscope.analyzers.sweep import SweepCell
+from vramscope.cli.application import run
 from vramscope.cli.replay_sweep import find_sweep
 from vramscope.cli.sweep_replay import DEFAULT_OPTIONS, list_entries, name_sweep, open_first, open_with
 from vramscope.engine.errors import InputFileError, UsageError
@@ -121,3 +125,30 @@ def test_real_runs_beside_their_simulations_are_no_sweep(tmp_path: Path) -> None
             (tmp_path / side / name).write_text(trace_text(1.0))
     assert find_sweep([tmp_path], None) is None
     assert find_sweep([tmp_path / "memory_traces"], None) == tmp_path / "memory_traces"
+
+
+def test_the_verb_opens_a_sweep_and_tells_what_has_no_trace(tmp_path: Path) -> None:
+    memory_dir, log_dir = write_original(tmp_path)
+    (memory_dir / name_trace(8, 64)).write_text("{")
+    command = [sys.executable, "-m", "vramscope", "replay", str(memory_dir), "--log-dir", str(log_dir)]
+    with TerminalRun(command, environment(TERM="xterm-256color", COLUMNS="120", LINES="30")) as screen:
+        screen.wait_for(b"ran out of memory: no trace.")
+        screen.wait_for(b"TP 2 PP 64")
+        screen.type(b"q")
+        assert screen.wait_for_end() == 0
+        assert b"files left out: 1" in screen.shown
+
+
+def test_a_sweep_that_cannot_be_played_is_told_in_words(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    memory_dir, log_dir = write_original(tmp_path)
+    assert run(["replay", str(memory_dir), "--compare"]) == 2
+    assert "--compare: " in (told := capsys.readouterr().err)
+    assert "holds traces of a sweep; name the folder of one run" in told
+    for path in memory_dir.iterdir():
+        path.write_text("{")
+    assert run(["replay", str(memory_dir), "--log-dir", str(log_dir)]) == 2
+    told = capsys.readouterr().err
+    assert "files left out: 6" in told
+    assert "no configuration of the sweep has a trace that can be played. TP 1 PP 2, TP 1 PP 4" in told

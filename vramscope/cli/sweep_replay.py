@@ -101,12 +101,9 @@ def play_cells(
         UsageError: Nothing can be drawn here.
     """
     from vramscope.engine.sampling.node import node_name
-    from vramscope.tui.launch import check_terminal
-    from vramscope.tui.terminal import RECORDED_ADVICE
 
     from .live import open_view
 
-    check_terminal(settings, RECORDED_ADVICE)
     playlist = Playlist(list_entries(cells), open_with(options, name_sweep(cells)))
     first = open_first(playlist, at)
     feed = _make_feed(playlist, first, at, options)
