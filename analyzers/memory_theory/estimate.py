@@ -40,6 +40,14 @@ def estimate_stage(shape: ModelShape, layout: ParallelLayout, setup: TrainingSet
     return _Stage(RunFigures(shape, layout, setup), stage % layout.pipeline, pieces).estimate()
 
 
+def estimate_pieces(run: RunFigures, stage: int, pieces: Sequence[range]) -> RankMemory:
+    """Return the memory of a rank of one pipeline stage, from 0, that holds some runs of layers.
+
+    For searches that ask thousands of times: nothing is checked, and `run` keeps what its layers hold.
+    """
+    return _Stage(run, stage, pieces).estimate()
+
+
 def check_all(shape: ModelShape, layout: ParallelLayout, setup: TrainingSetup) -> None:
     """Refuse what cannot be.
 
