@@ -144,7 +144,7 @@ def _size_uneven_stages(layers: int, layout: ParallelLayout) -> list[int]:
         raise UsageError(
             f"{rest} layers remain for {middle} middle stages; choose other sizes of the first and last stage"
         )
-    per_rank += [rest // middle] * middle
+    per_rank += [rest // middle] * middle if middle else []
     per_rank += [ends[1]] if ends[1] is not None else []
     if any(size % pieces for size in per_rank):
         raise UsageError(
