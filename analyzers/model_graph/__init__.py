@@ -4,7 +4,7 @@ from .architecture import Architecture, Family
 from .catalog import MODELS, find_model
 from .chain import Figures
 from .graph import ModelGraph, plan_layers
-from .layer import MIB, STATE_BYTES, DataType, EdgeInfo, LayerNode, StateBytes
+from .layer import MIB, STATE_BYTES, DataType, EdgeInfo, LayerNode, LayerType, StateBytes
 from .sizes import Batch
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "Family",
     "Figures",
     "LayerNode",
+    "LayerType",
     "ModelGraph",
     "StateBytes",
     "find_model",

@@ -19,7 +19,10 @@ from vramscope.analyzers.partition import (
 )
 from vramscope.engine.errors import OutputFileError, UsageError
 from vramscope.engine.units import parse_bytes
+from vramscope.exporters.plan_outputs import take_partition
 from vramscope.planning.model_graph import GPTModelGraph, create_gpt_model_graph
+
+from .plan_outputs import Outputs, encode_outputs
 
 MOST_STAGES = 4096
 MOST_DIGITS = 15
@@ -43,10 +46,11 @@ class Request(NamedTuple):
 
 
 class Planned(NamedTuple):
-    """A plan and the graph that it is of."""
+    """A plan, the graph that it is of, and what was asked for."""
 
     graph: GPTModelGraph
     plan: Plan
+    request: Request
 
 
 def read_request(arguments: Namespace) -> Request:
@@ -104,11 +108,11 @@ def plan_model(request: Request) -> Planned:
         device=request.device,
         rule=rule,
     )
-    return Planned(graph, plan)
+    return Planned(graph, plan, request)
 
 
 def write_plan(planned: Planned, folder: Path) -> list[Path]:
-    """Write the graph, the best partition, the configuration and the report into a folder; return the files.
+    """Write the graph, the best partition, its configurations and the report into a folder; return the files.
 
     Raises:
         OutputFileError: The folder or a file cannot be written.
@@ -122,17 +126,27 @@ def write_plan(planned: Planned, folder: Path) -> list[Path]:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OutputFileError(f"{folder}: cannot be made: {error.strerror}; give another folder") from error
-    graph, plan = planned
+    graph, plan = planned.graph, planned.plan
     best = plan.recommended
     contents = {
         f"{graph.name.replace('-', '_')}_model_graph.json": encode_graph(graph),
         "best_partition_strategy.json": encode_partition(best),
         "pipeline_parallel_config.json": encode_pipeline_config(graph.name, best),
         "pipeline_strategy_report.txt": describe_strategies(plan).encode(),
+        **encode_planned(planned).contents,
     }
     for name, content in contents.items():
         write_whole(content, folder / name)
     return [folder / name for name in contents]
+
+
+def encode_planned(planned: Planned) -> Outputs:
+    """Return what frameworks can be told of the plan; with --legacy nothing: its files are the original's."""
+    if planned.request.is_legacy:
+        return Outputs({}, [])
+    request = planned.request
+    best = planned.plan.recommended
+    return encode_outputs(take_partition(planned.graph, best, request.micro_batch, request.micro_batches))
 
 
 def _read_stages(text: str) -> tuple[int, ...]:
