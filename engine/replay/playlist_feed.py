@@ -70,18 +70,17 @@ class PlaylistFeed(ReplayFeed):
 
     def _hold_s(self, player: ReplayPlayer) -> float:
         """Return the seconds until the next run begins by itself; infinity where it does not."""
-        state, now_s = player.state, self._clock.monotonic_s()
-        if not player.is_at_end or state.is_paused or state.is_looping:
+        if not player.is_at_end or (state := player.state).is_paused or state.is_looping:
             self._ended_s = None
             return math.inf
+        now_s = self._clock.monotonic_s()
         self._ended_s = now_s if self._ended_s is None else self._ended_s
         has_more = self._playlist.find(self.index + 1, 1) is not None
         return self._ended_s + HOLD_S - now_s if has_more else math.inf
 
     def _tell_rest(self, player: ReplayPlayer) -> bool:
         """At the end of the last run say once what became of those after it."""
-        is_last = self._playlist.find(self.index + 1, 1) is None
-        if self._has_told_rest or not is_last or not player.is_at_end:
+        if self._has_told_rest or not player.is_at_end or self._playlist.find(self.index + 1, 1) is not None:
             return False
         self._has_told_rest = True
         rest = self._playlist.describe_passed(range(self.index + 1, len(self._playlist)))
