@@ -1,7 +1,8 @@
 """Models by name: the sizes that their makers publish in config.json.
 
 `gpt-…` are those of Galvatron 2.4: no biases, no positions, a head of its own. `gpt2…` and `gpt3-…` are
-OpenAI's, which have biases and positions, and a head that is the embedding.
+OpenAI's, which have biases and positions, and a head that is the embedding. DeepSeek-V3 is without the layer
+that predicts a further token.
 """
 
 from ...engine.errors import UsageError
@@ -81,21 +82,64 @@ def _mixtral(layers: int, hidden: int, heads: int, ffn: int, vocab: int) -> Mode
     )
 
 
-def _deepseek_v2_lite() -> ModelShape:
+def _qwen3(
+    layers: int, hidden: int, heads: int, groups: int, ffn: int, *, expert_ffn: int = 0, is_tied: bool = False
+) -> ModelShape:
+    """Return a model of Qwen3 (arXiv 2505.09388, tables 1 and 2); its experts are in all layers."""
     return ModelShape(
-        layers=27,
-        hidden=2048,
-        heads=16,
-        kv_groups=16,
+        layers=layers,
+        hidden=hidden,
+        heads=heads,
+        kv_groups=groups,
         head_channels=128,
-        ffn=10944,
-        vocab=102400,
+        ffn=ffn,
+        vocab=151936,
+        is_gated=True,
+        is_tied=is_tied,
+        has_query_key_norm=True,
+        experts=ExpertShape(experts=128, top_k=8, ffn=expert_ffn, is_expert_layer=(True,) * layers)
+        if expert_ffn
+        else None,
+    )
+
+
+def _deepseek(
+    layers: int,
+    hidden: int,
+    heads: int,
+    ffn: int,
+    vocab: int,
+    *,
+    query_rank: int | None,
+    dense: int,
+    experts: int,
+    top_k: int,
+    expert_ffn: int,
+    shared: int,
+) -> ModelShape:
+    """Return a model of DeepSeek (arXiv 2405.04434 and 2412.19437): latent attention, first layers dense."""
+    return ModelShape(
+        layers=layers,
+        hidden=hidden,
+        heads=heads,
+        kv_groups=heads,
+        head_channels=128,
+        ffn=ffn,
+        vocab=vocab,
         is_gated=True,
         experts=ExpertShape(
-            experts=64, top_k=6, ffn=1408, shared_ffn=2816, is_expert_layer=(False,) + (True,) * 26
+            experts=experts,
+            top_k=top_k,
+            ffn=expert_ffn,
+            shared_ffn=shared * expert_ffn,
+            is_expert_layer=(False,) * dense + (True,) * (layers - dense),
         ),
         latent=LatentAttention(
-            query_rank=None, key_value_rank=512, head_channels=128, rope_channels=64, value_channels=128
+            query_rank=query_rank,
+            key_value_rank=512,
+            head_channels=128,
+            rope_channels=64,
+            value_channels=128,
         ),
     )
 
@@ -124,7 +168,53 @@ PRESETS = {
     "qwen2.5-7b": _qwen(28, 3584, 28, 4, 18944),
     "qwen2.5-32b": _qwen(64, 5120, 40, 8, 27648),
     "qwen2.5-72b": _qwen(80, 8192, 64, 8, 29568),
-    "deepseek-v2-lite": _deepseek_v2_lite(),
+    "qwen3-0.6b": _qwen3(28, 1024, 16, 8, 3072, is_tied=True),
+    "qwen3-1.7b": _qwen3(28, 2048, 16, 8, 6144, is_tied=True),
+    "qwen3-4b": _qwen3(36, 2560, 32, 8, 9728, is_tied=True),
+    "qwen3-8b": _qwen3(36, 4096, 32, 8, 12288),
+    "qwen3-14b": _qwen3(40, 5120, 40, 8, 17408),
+    "qwen3-32b": _qwen3(64, 5120, 64, 8, 25600),
+    "qwen3-30b-a3b": _qwen3(48, 2048, 32, 4, 6144, expert_ffn=768),
+    "qwen3-235b-a22b": _qwen3(94, 4096, 64, 4, 12288, expert_ffn=1536),
+    "deepseek-v2-lite": _deepseek(
+        27,
+        2048,
+        16,
+        10944,
+        102400,
+        query_rank=None,
+        dense=1,
+        experts=64,
+        top_k=6,
+        expert_ffn=1408,
+        shared=2,
+    ),
+    "deepseek-v2": _deepseek(
+        60,
+        5120,
+        128,
+        12288,
+        102400,
+        query_rank=1536,
+        dense=1,
+        experts=160,
+        top_k=6,
+        expert_ffn=1536,
+        shared=2,
+    ),
+    "deepseek-v3": _deepseek(
+        61,
+        7168,
+        128,
+        18432,
+        129280,
+        query_rank=1536,
+        dense=3,
+        experts=256,
+        top_k=8,
+        expert_ffn=2048,
+        shared=1,
+    ),
 }
 """Shapes by name."""
 

@@ -5,6 +5,7 @@ from typing import Literal
 import msgspec
 
 from ...engine.errors import UsageError
+from ..memory_theory import ExpertShape, LatentAttention
 
 Family = Literal["gpt", "llama", "moe", "t5", "bert"]
 
@@ -41,8 +42,11 @@ class Architecture(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the head uses the weights of the embedding."""
     norm_size: int = 1
     """Vectors of one norm: 1 of RMSNorm, 2 of LayerNorm with bias."""
-    experts: int = 0
-    experts_per_token: int = 0
+    has_query_key_norm: bool = False
+    """Whether queries and keys are normalized, head by head."""
+    experts: ExpertShape | None = None
+    latent: LatentAttention | None = None
+    """Sizes of latent attention, which has no heads of keys and values of its own."""
 
     @property
     def groups(self) -> int:
@@ -53,6 +57,14 @@ class Architecture(msgspec.Struct, frozen=True, kw_only=True):
     def head_width(self) -> int:
         """Width of one head."""
         return self.head_size or self.hidden // self.heads
+
+    @property
+    def mixtures(self) -> tuple[bool, ...]:
+        """Whether the MLP of each block is a mixture of experts; of an encoder-decoder none is."""
+        if self.experts is None:
+            return (False,) * self.layers
+        told = self.experts.is_expert_layer[: self.layers]
+        return told + told[-1:] * (self.layers - len(told))
 
     @property
     def width(self) -> int:
@@ -73,9 +85,10 @@ def check_architecture(model: Architecture, what: str) -> Architecture:
     for name in ("layers", "decoder_layers"):
         if getattr(model, name) > MOST_LAYERS:
             raise UsageError(f"{what}: {name} is {getattr(model, name)}, expected at most {MOST_LAYERS:,}")
-    for name in model.__struct_fields__[1:]:
-        if getattr(model, name) > LARGEST:
-            raise UsageError(f"{what}: {name} is {getattr(model, name)}, expected at most {LARGEST:,}")
+    for name in model.__struct_fields__:
+        size = getattr(model, name)
+        if isinstance(size, int) and size > LARGEST:
+            raise UsageError(f"{what}: {name} is {size}, expected at most {LARGEST:,}")
     sizes = ("layers", "hidden", "heads", "vocabulary", "positions")
     for name in sizes:
         if getattr(model, name) < 1:
@@ -86,8 +99,15 @@ def check_architecture(model: Architecture, what: str) -> Architecture:
         raise UsageError(
             f"{what}: {model.heads} heads do not divide into {model.groups} groups of keys and values"
         )
-    if model.experts and not 1 <= model.experts_per_token <= model.experts:
-        raise UsageError(
-            f"{what}: {model.experts_per_token} experts a token of {model.experts}: expected 1 to all"
-        )
+    if model.experts is not None:
+        _check_experts(model.experts, what)
     return model
+
+
+def _check_experts(experts: ExpertShape, what: str) -> None:
+    if not 1 <= experts.top_k <= experts.experts:
+        raise UsageError(f"{what}: {experts.top_k} experts a token of {experts.experts}: expected 1 to all")
+    if not 1 <= experts.ffn * experts.experts + experts.shared_ffn <= LARGEST:
+        raise UsageError(
+            f"{what}: experts of a width of {experts.ffn}: expected at least 1, and {LARGEST:,} in all"
+        )

@@ -6,6 +6,7 @@ Decoders are the memory theory's. Models with an encoder, which that does not kn
 from difflib import get_close_matches
 
 from ...engine.errors import UsageError
+from ..memory_theory import ModelShape
 from ..memory_theory.presets import PRESETS
 from .architecture import Architecture
 
@@ -33,15 +34,30 @@ _LONGEST = {
     "qwen2.5-72b": 32768,
     "mixtral-8x7b": 32768,
     "mixtral-8x22b": 32768,
+    "qwen3-0.6b": 40960,
+    "qwen3-1.7b": 40960,
+    "qwen3-4b": 40960,
+    "qwen3-8b": 40960,
+    "qwen3-14b": 40960,
+    "qwen3-32b": 40960,
+    "qwen3-30b-a3b": 40960,
+    "qwen3-235b-a22b": 40960,
+    "deepseek-v2-lite": 163840,
+    "deepseek-v2": 163840,
+    "deepseek-v3": 163840,
 }
 """Tokens of a sequence that decoders are planned for; their other sizes are among the presets."""
 
 
-def _take_preset(name: str) -> Architecture:
-    shape = PRESETS[name]
-    experts = shape.experts
+def take_shape(shape: ModelShape, positions: int) -> Architecture:
+    """Return a decoder of the memory theory as a model to plan for; further predicted tokens are left out.
+
+    Args:
+        shape: The decoder.
+        positions: Longest sequence it is made for.
+    """
     return Architecture(
-        family="moe" if experts else "llama" if shape.is_gated else "gpt",
+        family="moe" if shape.experts else "llama" if shape.is_gated else "gpt",
         layers=shape.layers,
         hidden=shape.hidden,
         heads=shape.heads,
@@ -49,7 +65,7 @@ def _take_preset(name: str) -> Architecture:
         head_size=shape.head_channels,
         intermediate=shape.ffn,
         vocabulary=shape.vocab,
-        positions=_LONGEST[name],
+        positions=positions,
         has_biases=shape.has_linear_bias,
         has_qkv_biases=shape.has_qkv_bias and not shape.has_linear_bias,
         has_positions=shape.learned_positions > 0,
@@ -57,8 +73,9 @@ def _take_preset(name: str) -> Architecture:
         has_dropout=not shape.is_gated,
         is_tied=shape.is_tied,
         norm_size=2 if shape.has_norm_bias else 1,
-        experts=experts.experts if experts else 0,
-        experts_per_token=experts.top_k if experts else 0,
+        has_query_key_norm=shape.has_query_key_norm,
+        experts=shape.experts,
+        latent=shape.latent,
     )
 
 
@@ -93,7 +110,9 @@ def _make_bert(layers: int, hidden: int, heads: int) -> Architecture:
     )
 
 
-MODELS: dict[str, Architecture] = {name: _take_preset(name) for name in _LONGEST} | {
+MODELS: dict[str, Architecture] = {
+    name: take_shape(PRESETS[name], longest) for name, longest in _LONGEST.items()
+} | {
     "t5-small": _make_t5(6, 512, 8, 64, 2048),
     "t5-large": _make_t5(24, 1024, 16, 64, 4096),
     "t5-3b": _make_t5(24, 1024, 32, 128, 16384),

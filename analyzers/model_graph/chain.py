@@ -62,13 +62,14 @@ def build_edges(model: Architecture, recipe: Recipe) -> list[EdgeInfo]:
 
 def _list_parts(model: Architecture, recipe: Recipe) -> Iterator[_Part]:
     batch = recipe.batch
-    block, norm = size_block(model, batch), size_norm(model, batch)
+    norm = size_norm(model, batch)
     yield _Part("embedding", "word_embeddings", size_embedding(model, batch))
     if model.decoder_layers:
         yield from _list_t5_blocks(model, batch)
     else:
-        for number in range(model.layers):
-            yield _Part("transformer_block", f"transformer_block_{number}", block)
+        sizes = {kind: size_block(model, batch, is_mixture=kind) for kind in {*model.mixtures}}
+        for number, is_mixture in enumerate(model.mixtures):
+            yield _Part("transformer_block", f"transformer_block_{number}", sizes[is_mixture])
     if model.family != "bert":
         yield _Part("layer_norm", "final_layer_norm", norm)
     head = size_head(model, batch)

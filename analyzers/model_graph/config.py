@@ -5,8 +5,13 @@ from difflib import get_close_matches
 
 import msgspec
 
-from ...engine.errors import InputFileError
+from ...engine.errors import InputFileError, UsageError
+from ..memory_theory import ExpertShape
+from ..memory_theory.configs import Flags
+from ..memory_theory.configs.hugging_face import FAMILIES, flag_hugging_face
+from ..memory_theory.configs.megatron_shape import read_shape
 from .architecture import Architecture, Family, check_architecture
+from .catalog import take_shape
 
 _KEYS: dict[str, tuple[str, ...]] = {
     "hidden": ("hidden_size", "n_embd", "d_model", "dim"),
@@ -33,7 +38,7 @@ _FAMILIES: dict[str, Family] = {
     "t5": "t5",
     "bert": "bert",
 }
-"""By `model_type`."""
+"""By `model_type`; further decoders are read by the memory theory."""
 POSITIONS = 2048
 """Where a configuration names no longest sequence."""
 
@@ -49,6 +54,9 @@ def read_architecture(config: Mapping[str, object], what: str) -> Architecture:
         InputFileError: Its kind is unknown, or a size is missing or of the wrong type.
         UsageError: A size cannot be.
     """
+    kind = config.get("model_type")
+    if isinstance(kind, str) and kind in FAMILIES and kind not in _FAMILIES:
+        return check_architecture(_read_decoder(config, what), what)
     family = _find_family(config, what)
     sizes = {field: _find_size(config, names, what) for field, names in (_KEYS | _OPTIONAL).items()}
     for field, names in _KEYS.items():
@@ -67,18 +75,40 @@ def read_architecture(config: Mapping[str, object], what: str) -> Architecture:
         head_size=told.get("head_size", 0),
         intermediate=told.get("intermediate", 0) or _round_width(config, told["hidden"]),
         decoder_layers=told.get("decoder_layers", told["layers"]) if family == "t5" else 0,
-        experts=told.get("experts", 0),
-        experts_per_token=told.get("experts_per_token", 0),
     )
+    count = told.get("experts", 0)
+    if family == "moe" and count:
+        experts = ExpertShape(
+            experts=count,
+            top_k=told.get("experts_per_token", 0),
+            ffn=model.width,
+            is_expert_layer=(True,),
+        )
+        model = msgspec.structs.replace(model, experts=experts)
     return check_architecture(_switch(model, config), what)
+
+
+def _read_decoder(config: Mapping[str, object], what: str) -> Architecture:
+    """Return a decoder that the memory theory knows.
+
+    Raises:
+        InputFileError: A size is missing, no number, or cannot be.
+    """
+    try:
+        shape = read_shape(Flags(flag_hugging_face(config)))
+    except UsageError as error:
+        raise InputFileError(f"{what}: {error}") from None
+    positions = _find_size(config, _OPTIONAL["positions"], what) or POSITIONS
+    return take_shape(shape, positions)
 
 
 def _find_family(config: Mapping[str, object], what: str) -> Family:
     type_ = config.get("model_type")
     if isinstance(type_, str):
         if type_ not in _FAMILIES:
-            nearest = get_close_matches(type_, _FAMILIES, n=1)
-            hint = f"the nearest is {nearest[0]}" if nearest else f"known are {', '.join(_FAMILIES)}"
+            known = dict.fromkeys((*_FAMILIES, *FAMILIES))
+            nearest = get_close_matches(type_, known, n=1)
+            hint = f"the nearest is {nearest[0]}" if nearest else f"known are {', '.join(known)}"
             raise InputFileError(f"{what}: model_type {type_!r} is not known: {hint}")
         return _FAMILIES[type_]
     if {"num_local_experts", "num_experts"} & config.keys():

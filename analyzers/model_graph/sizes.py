@@ -9,6 +9,7 @@ taken as one fused kernel that keeps gate, up and their product.
 
 from typing import NamedTuple
 
+from ..memory_theory import ExpertShape
 from .architecture import Architecture
 
 RELATIVE_BUCKETS = 32
@@ -37,15 +38,20 @@ class Batch(NamedTuple):
         return self.sequence * self.sequences
 
 
-def size_block(model: Architecture, batch: Batch, *, has_cross_attention: bool = False) -> Size:
+def size_block(
+    model: Architecture, batch: Batch, *, is_mixture: bool = False, has_cross_attention: bool = False
+) -> Size:
     """Return the size of one transformer block.
 
     Args:
         model: The model.
         batch: The micro-batch.
+        is_mixture: Whether its MLP is a mixture of experts.
         has_cross_attention: Whether it attends to an encoder as well, whose sequence is as long.
     """
-    attention, mlp = _size_attention(model, batch), _size_mlp(model, batch)
+    attention = _size_attention(model, batch) if model.latent is None else _size_latent(model, batch)
+    experts = model.experts if is_mixture else None
+    mlp = _size_mlp(model, batch, model.width) if experts is None else _size_mixture(model, batch, experts)
     times = 2 if has_cross_attention else 1
     norms = 1 + times
     return Size(
@@ -62,19 +68,52 @@ def _size_attention(model: Architecture, batch: Batch) -> Size:
     biases += model.hidden if model.has_biases else 0
     scores = 4 * batch.sequence * queries
     kept = 2 * model.hidden + 4 * queries + 4 * keys + (model.hidden if model.has_dropout else 0)
-    return Size(matrices + biases, batch.tokens * (2 * matrices + scores), batch.tokens * kept)
+    norms = 2 * model.head_width if model.has_query_key_norm else 0
+    if norms:
+        kept += 2 * (queries + keys)
+    return Size(matrices + biases + norms, batch.tokens * (2 * matrices + scores), batch.tokens * kept)
 
 
-def _size_mlp(model: Architecture, batch: Batch) -> Size:
-    matrices = (3 if model.has_gate else 2) * model.hidden * model.width
-    biases = model.width + model.hidden if model.has_biases else 0
-    used = model.experts_per_token if model.experts else 1
-    router = model.hidden * model.experts
-    kept = 2 * model.hidden + used * (6 if model.has_gate else 4) * model.width
+def _size_latent(model: Architecture, batch: Batch) -> Size:
+    """Return the size of latent attention as training runs it: queries, keys and values are expanded.
+
+    DeepSeek-V2, arXiv 2405.04434, section 2.1. Kept are its input, the compressed rows before and after their
+    norms, queries, keys, values, and what attention gives.
+    """
+    latent, heads = model.latent, model.heads
+    assert latent is not None  # noqa: S101 - the caller looked
+    query = heads * (latent.head_channels + latent.rope_channels)
+    value, rank = heads * latent.value_channels, latent.query_rank or 0
+    compressed = latent.key_value_rank + latent.rope_channels
+    matrices = (rank or model.hidden) * query + model.hidden * (rank + compressed + value)
+    matrices += latent.key_value_rank * (heads * latent.head_channels + value)
+    scores = 2 * batch.sequence * (query + value)
+    kept = 2 * model.hidden + 4 * rank + 2 * (compressed + latent.key_value_rank) + 4 * query + 4 * value
+    norms = rank + latent.key_value_rank
+    return Size(matrices + norms, batch.tokens * (2 * matrices + scores), batch.tokens * kept)
+
+
+def _size_mlp(model: Architecture, batch: Batch, width: int) -> Size:
+    matrices = (3 if model.has_gate else 2) * model.hidden * width
+    biases = width + model.hidden if model.has_biases else 0
+    kept = 2 * model.hidden + (6 if model.has_gate else 4) * width
     kept += model.hidden if model.has_dropout else 0
+    return Size(matrices + biases, batch.tokens * 2 * matrices, batch.tokens * kept)
+
+
+def _size_mixture(model: Architecture, batch: Batch, experts: ExpertShape) -> Size:
+    """Return the size of a router, its experts, and the one that all tokens share, which may be wider.
+
+    Every token goes through `top_k` experts; which ones, the sizes do not depend on.
+    """
+    routed = _size_mlp(model, batch, experts.ffn)
+    router = model.hidden * experts.experts
+    width = (6 if model.has_gate else 4) * (experts.top_k * experts.ffn + experts.shared_ffn)
+    kept = 2 * model.hidden + width + (model.hidden if model.has_dropout else 0)
+    shared = _size_mlp(model, batch, experts.shared_ffn) if experts.shared_ffn else Size(0, 0, 0)
     return Size(
-        max(model.experts, 1) * (matrices + biases) + router,
-        batch.tokens * 2 * (used * matrices + router),
+        experts.experts * routed.parameters + router + shared.parameters,
+        experts.top_k * routed.forward_flops + batch.tokens * 2 * router + shared.forward_flops,
         batch.tokens * kept,
     )
 

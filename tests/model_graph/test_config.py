@@ -8,7 +8,7 @@ import pytest
 from vramscope import create_gpt_model_graph
 from vramscope.engine.errors import InputFileError, VramscopeError
 
-HUGGING_FACE = {
+HUGGING_FACE: dict[str, dict[str, object]] = {
     "gpt2-xl": {
         "model_type": "gpt2",
         "n_embd": 1600,
@@ -67,6 +67,43 @@ HUGGING_FACE = {
         "vocab_size": 30522,
         "max_position_embeddings": 512,
         "type_vocab_size": 2,
+    },
+}
+HUGGING_FACE |= {
+    "qwen3-30b-a3b": {
+        "model_type": "qwen3_moe",
+        "hidden_size": 2048,
+        "num_hidden_layers": 48,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 4,
+        "head_dim": 128,
+        "intermediate_size": 6144,
+        "moe_intermediate_size": 768,
+        "num_experts": 128,
+        "num_experts_per_tok": 8,
+        "decoder_sparse_step": 1,
+        "vocab_size": 151936,
+        "tie_word_embeddings": False,
+    },
+    "deepseek-v3": {
+        "model_type": "deepseek_v3",
+        "hidden_size": 7168,
+        "num_hidden_layers": 61,
+        "num_attention_heads": 128,
+        "num_key_value_heads": 128,
+        "intermediate_size": 18432,
+        "moe_intermediate_size": 2048,
+        "n_routed_experts": 256,
+        "n_shared_experts": 1,
+        "num_experts_per_tok": 8,
+        "first_k_dense_replace": 3,
+        "q_lora_rank": 1536,
+        "kv_lora_rank": 512,
+        "qk_nope_head_dim": 128,
+        "qk_rope_head_dim": 64,
+        "v_head_dim": 128,
+        "num_nextn_predict_layers": 1,
+        "vocab_size": 129280,
     },
 }
 GALVATRON = {
@@ -130,6 +167,7 @@ def test_galvatron_s_yaml_gives_the_model(tmp_path: Path) -> None:
             '{"model_type": "llama", "hidden_size": "big"}',
             "hidden_size is 'big': expected an integer",
         ),
+        ("c.json", '{"model_type": "deepseek_v3"}', r"c\.json: num_hidden_layers is not given"),
         ("c.json", '{"model_type": "llama"}', "no hidden: expected a key hidden_size or n_embd"),
         ("c.json", "[]", "expected a JSON object"),
         ("c.json", "{]", "not JSON"),
