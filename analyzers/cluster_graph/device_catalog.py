@@ -2,9 +2,9 @@
 
 Speed is that of dense matrix products in bfloat16 with sums in float32, without sparsity (float16 on V100 and
 T4, which have no bfloat16); bandwidth is that of the device's own memory. Both are from the vendors' data
-sheets: NVIDIA's of V100 (2020), T4, A100 (2022), H100, H20 (2023), H200, HGX B200, GB200 NVL72 (2024), A10,
-A40, RTX A6000, L4, L40, L40S, and its white papers of GA102, AD102 and RTX Blackwell for GeForce; AMD's of
-MI250X (2021), MI300X (2023), MI325X (2024). Memory is what the driver reports as total, which is less than
+sheets: NVIDIA's of V100 (2020), T4, A100 (2022), H100, GH200, H20 (2023), H200, HGX B200, GB200 NVL72 (2024),
+A10, A40, RTX A6000, L4, L40, L40S, and its white papers of GA102, AD102 and RTX Blackwell for GeForce; AMD's
+of MI250X (2021), MI300X (2023), MI325X (2024). Memory is what the driver reports as total, which is less than
 the data sheet says where ECC or firmware keep some.
 
 The network is one port for each device, as in the vendors' systems: DGX-1 (4 x EDR for 8 devices), DGX A100
@@ -61,8 +61,11 @@ DEVICES: Mapping[str, DeviceModel] = {
     "a100-pcie-80gb": DeviceModel("A100 PCIe 80GB", 81920, 312, 1935, "pcie4"),
     "h100": DeviceModel("H100 80GB", 81559, 989.4, 3350, "nvlink4", "ib-ndr"),
     "h100-pcie": DeviceModel("H100 PCIe 80GB", 81559, 756, 2000, "pcie5"),
+    "h100-nvl": DeviceModel("H100 NVL 94GB", 95830, 835.5, 3938, "pcie5"),
+    "gh200": DeviceModel("GH200 96GB", 97871, 989.4, 4000, "nvlink4", "ib-ndr"),
     "h20": DeviceModel("H20 96GB", 97871, 148, 4000, "nvlink4", "ib-ndr"),
     "h200": DeviceModel("H200 141GB", 143771, 989.4, 4800, "nvlink4", "ib-ndr"),
+    "h200-nvl": DeviceModel("H200 NVL 141GB", 143771, 835.5, 4800, "pcie5"),
     "b200": DeviceModel("B200 180GB", 183359, 2250, 8000, "nvlink5", "ib-ndr"),
     "gb200": DeviceModel("GB200 186GB", 189471, 2500, 8000, "nvlink5", "ib-ndr"),
     "l4": DeviceModel("L4", 23034, 60.5, 300, "pcie4"),

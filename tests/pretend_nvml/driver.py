@@ -184,6 +184,17 @@ class PretendDevice:
         self.raw.generation += 1
         self.raw.present = 1
 
+    def link(self, version: int, remotes: Sequence[int | None]) -> None:
+        """Give it lanes of NVLink.
+
+        Args:
+            version: As NVML numbers it; 6 is NVLink 4.
+            remotes: For each lane the number of the device at its other end; None for a switch.
+        """
+        self.raw.nvlink_version = version
+        for lane, remote in enumerate(remotes):
+            self.raw.nvlink_remotes[lane] = 1 if remote is None else 2 + remote
+
     def add_instance(self, used_bytes: int, total_bytes: int = 10 * GIB, slices: int = 1) -> Instance:
         """Switch MIG mode on and add an instance to it.
 

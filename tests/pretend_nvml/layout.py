@@ -9,6 +9,7 @@ from typing import ClassVar
 MAX_DEVICES = 128
 MAX_INSTANCES = 7
 MAX_PROCESSES = 32
+MAX_LANES = 18
 MAGIC = 0x4C4D564E
 NOT_AVAILABLE = 2**64 - 1
 """NVML_VALUE_NOT_AVAILABLE: what NVML writes as used memory where it cannot tell."""
@@ -38,6 +39,8 @@ class FunctionClass(IntEnum):
     ENCODER = 18
     PROCESS_UTILIZATION = 19
     OTHER = 20
+    NVLINK = 21
+    TOPOLOGY = 22
 
 
 class Memory(ctypes.Structure):
@@ -139,6 +142,9 @@ class Device(ctypes.Structure):
     addressing_mode: int
     mig_supported: int
     mig_enabled: int
+    nvlink_version: int
+    numa_node: int
+    nvlink_remotes: ctypes.Array[ctypes.c_uint32]
     processes: Processes
     instances: ctypes.Array[Instance]
     _fields_: ClassVar = [
@@ -154,6 +160,8 @@ class Device(ctypes.Structure):
         *((name, ctypes.c_uint32) for name in ("power_mw", "power_limit_mw", "fan_percent")),
         *((name, ctypes.c_uint32) for name in ("virtualization_mode", "addressing_mode")),
         *((name, ctypes.c_uint32) for name in ("mig_supported", "mig_enabled")),
+        *((name, ctypes.c_uint32) for name in ("nvlink_version", "numa_node")),
+        ("nvlink_remotes", ctypes.c_uint32 * MAX_LANES),
         ("processes", Processes),
         ("instances", Instance * MAX_INSTANCES),
     ]

@@ -21,6 +21,7 @@
 #define MAX_DEVICES 128
 #define MAX_INSTANCES 7
 #define MAX_PROCESSES 32
+#define MAX_LANES 18
 #define MAGIC 0x4C4D564Eu
 #define HANDLE_TAG 0x4E5600000000ull
 #define NOT_APPLICABLE 0xFFFFFFFFu
@@ -35,7 +36,7 @@ enum {
 enum {
     MEMORY, UTILIZATION, TEMPERATURE, POWER, COMPUTE_PROCESSES, GRAPHICS_PROCESSES, MPS_PROCESSES,
     NAME, UUID, PCI, FAN, CLOCK, PERFORMANCE_STATE, ECC, ADDRESSING_MODE, MIG, VIRTUALIZATION, BAR1,
-    ENCODER, PROCESS_UTILIZATION, OTHER, CLASS_COUNT = 32
+    ENCODER, PROCESS_UTILIZATION, OTHER, NVLINK, TOPOLOGY, CLASS_COUNT = 32
 };
 
 typedef struct {
@@ -77,6 +78,8 @@ typedef struct {
     uint32_t gpu_percent, memory_percent, temperature_c, power_mw, power_limit_mw, fan_percent;
     uint32_t virtualization_mode, addressing_mode;
     uint32_t mig_supported, mig_enabled;
+    uint32_t nvlink_version, numa_node;
+    uint32_t nvlink_remotes[MAX_LANES]; /* of each lane: 0 is none, 1 a switch, 2 + n the device n */
     Processes processes;
     Instance instances[MAX_INSTANCES];
 } Device;
@@ -657,3 +660,56 @@ EXPORT nvmlDeviceGetAttributes_v2(Handle handle, Attributes *out) {
     return SUCCESS;
 }
 EXPORT nvmlDeviceGetAttributes(Handle handle, Attributes *out) { return nvmlDeviceGetAttributes_v2(handle, out); }
+
+/* --- what links devices --- */
+
+/* The remote of a lane; NOT_SUPPORTED where the device has no lanes at all. */
+static int find_remote(Handle handle, unsigned lane, uint32_t *remote) {
+    Target target;
+    int code = enter_whole(handle, NVLINK, &target);
+    if (code) return code;
+    if (!target.device->nvlink_version) return NOT_SUPPORTED;
+    if (lane >= MAX_LANES) return INVALID_ARGUMENT;
+    *remote = target.device->nvlink_remotes[lane];
+    return SUCCESS;
+}
+
+EXPORT nvmlDeviceGetNvLinkState(Handle handle, unsigned lane, unsigned *is_active) {
+    uint32_t remote;
+    int code = find_remote(handle, lane, &remote);
+    if (code == SUCCESS) *is_active = remote != 0;
+    return code;
+}
+
+EXPORT nvmlDeviceGetNvLinkVersion(Handle handle, unsigned lane, unsigned *version) {
+    uint32_t remote;
+    int code = find_remote(handle, lane, &remote);
+    if (code == SUCCESS) *version = state->devices[((uintptr_t)handle >> 8) & 0xFF].nvlink_version;
+    return code;
+}
+
+EXPORT nvmlDeviceGetNvLinkRemoteDeviceType(Handle handle, unsigned lane, int *type) {
+    uint32_t remote;
+    int code = find_remote(handle, lane, &remote);
+    if (code == SUCCESS && !remote) return NOT_SUPPORTED;
+    if (code == SUCCESS) *type = remote == 1 ? 2 : 0;
+    return code;
+}
+
+EXPORT nvmlDeviceGetNvLinkRemotePciInfo_v2(Handle handle, unsigned lane, PciInfo *out) {
+    uint32_t remote;
+    int code = find_remote(handle, lane, &remote);
+    if (code) return code;
+    memset(out, 0, sizeof *out);
+    if (remote < 2) return remote ? SUCCESS : NOT_SUPPORTED;
+    memcpy(out->bus_id, state->devices[remote - 2].bus_id, sizeof out->bus_id);
+    return SUCCESS;
+}
+
+EXPORT nvmlDeviceGetTopologyCommonAncestor(Handle handle, Handle other, int *level) {
+    Target first, second;
+    int code = enter_whole(handle, TOPOLOGY, &first);
+    if (code == SUCCESS) code = enter_whole(other, TOPOLOGY, &second);
+    if (code == SUCCESS) *level = first.device->numa_node == second.device->numa_node ? 20 : 50;
+    return code;
+}

@@ -25,13 +25,16 @@ def read_cluster(cluster: str | Path) -> Cluster:
     Args:
         cluster: A cluster file (TOML, JSON or YAML), or a short form: `128x8xh100` is nodes, devices of each
             and their name, `16x8xl40s:ib-hdr` names the network too, `a100-80gb@FOLDER` takes the bandwidths
-            from the hardware profiles of Galvatron in a folder.
+            from the hardware profiles of Galvatron in a folder, `local` is this machine.
 
     Raises:
         UsageError: The text is none of these, or names what is not known.
+        SourceUnavailableError: `local`, and the driver does not tell of any device.
         InputFileError: The file cannot be read or understood.
     """
     text = str(cluster)
+    if text == "local":
+        return _read_local()
     device, at, folder = text.partition("@")
     if at and device.lower() in DEVICES:
         return make_measured_cluster(read_galvatron_hardware(Path(folder)), device, text)
@@ -39,6 +42,14 @@ def read_cluster(cluster: str | Path) -> Cluster:
     if not path.exists() and (is_short_form(text) or not (path.suffix or "/" in text)):
         return parse_short_form(text)
     return _read_path(path)
+
+
+def _read_local() -> Cluster:
+    from vramscope.analyzers.cluster_graph.local import make_local_cluster
+    from vramscope.engine.sampling.node import node_name
+    from vramscope.engine.sources.nvml.topology import read_topology
+
+    return make_local_cluster(read_topology(), node_name())
 
 
 def _read_path(path: Path) -> Cluster:
