@@ -6,7 +6,7 @@ from collections.abc import Callable
 POLL_S = 0.01
 
 
-def wait_until(predicate: Callable[[], object], timeout_s: float = 10.0, what: str = "the condition") -> None:
+def wait_until(predicate: Callable[[], object], timeout_s: float = 30.0, what: str = "the condition") -> None:
     """Return as soon as the predicate is true; fail when it is still false at the deadline.
 
     Args:

@@ -99,7 +99,7 @@ def test_decisions_outlive_the_agent(
         client.decide(FindingDecision("acknowledge", finding.id))
         wait_until(lambda: client.snapshot(0.05).alerts.acknowledged, what="the decision")
         process.terminate()
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
     with agent("--interval", "0.2"), connect() as client:
         again = wait_for_finding(client)
         assert again.id != finding.id
@@ -118,7 +118,7 @@ def test_an_agent_that_ends_says_what_it_could_not_deliver(
         with agent("--interval", "0.2") as process, connect():
             wait_until(lambda: receiver.requests, 30.0, "the request that hangs")
             process.terminate()
-            _, said = process.communicate(timeout=20)
+            _, said = process.communicate(timeout=60)
             assert process.returncode == 0
     assert "alerts that may not have been delivered: 1 for the webhook" in said
     assert "s3cret" not in said

@@ -42,7 +42,7 @@ def until(client: Client, condition: Callable[[Snapshot], object]) -> Snapshot:
         found.append(client.snapshot(timeout_s=0.05))
         return bool(condition(found[-1]))
 
-    wait_until(is_met, 20.0, "the viewer's picture")
+    wait_until(is_met, 60.0, "the viewer's picture")
     return found[-1]
 
 
@@ -169,7 +169,7 @@ def test_a_hook_that_hangs_delays_no_sample(private_environment: Path) -> None:
         ):
             running.producer.push([make_sample(1)])
             report(make_finding(), make_finding("oom"))
-            wait_until(lambda: receiver.requests, 20.0, "the request that hangs")
+            wait_until(lambda: receiver.requests, 60.0, "the request that hangs")
             for seq in range(2, 20):
                 running.producer.push([make_sample(seq)])
                 until(client, lambda s, seq=seq: s.sample and s.sample.seq == seq)  # type: ignore[misc]

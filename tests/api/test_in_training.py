@@ -18,7 +18,7 @@ import torch
 import vramscope
 
 def wait(condition):
-    end = time.monotonic() + 40
+    end = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < end, "waited in vain"
         time.sleep(0.02)

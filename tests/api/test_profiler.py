@@ -24,7 +24,7 @@ def wait_for_snapshots(profiler: vramscope.MemoryProfiler, count: int) -> None:
         report: Any = profiler.generate_report()
         return "0" in report["devices"] and report["devices"]["0"]["statistics"]["num_snapshots"] >= count
 
-    wait_until(taken, 20.0, f"{count} snapshots")
+    wait_until(taken, 60.0, f"{count} snapshots")
 
 
 def test_a_program_reports_what_it_used(pretend_nvml: PretendDriver, tmp_path: Path) -> None:
@@ -34,9 +34,9 @@ def test_a_program_reports_what_it_used(pretend_nvml: PretendDriver, tmp_path: P
         assert profiler.is_monitoring
         wait_for_snapshots(profiler, 3)
         device.set_memory(70 * GIB)
-        wait_until(lambda: profiler.get_current_status()[0]["current_used"] == 70 * GIB, 20.0, "the rise")
+        wait_until(lambda: profiler.get_current_status()[0]["current_used"] == 70 * GIB, 60.0, "the rise")
         device.set_memory(10 * GIB)
-        wait_until(lambda: profiler.get_current_status()[0]["current_used"] == 10 * GIB, 20.0, "the fall")
+        wait_until(lambda: profiler.get_current_status()[0]["current_used"] == 10 * GIB, 60.0, "the fall")
     assert not profiler.is_monitoring
     status = profiler.get_current_status()
     assert status[0] == {
@@ -89,7 +89,7 @@ def test_only_the_devices_asked_for_are_watched(pretend_nvml: PretendDriver) -> 
     for _ in range(3):
         pretend_nvml.add_device(used_bytes=GIB)
     with vramscope.MemoryProfiler(devices=[1], sampling_interval=0.05) as profiler:
-        wait_until(lambda: profiler.devices, 20.0, "a device")
+        wait_until(lambda: profiler.devices, 60.0, "a device")
     assert profiler.devices == [1]
 
 
@@ -127,7 +127,7 @@ def test_a_plot_is_written_where_it_was_asked_for(
 def test_without_a_device_the_report_is_empty_and_says_why(pretend_nvml: PretendDriver) -> None:
     pretend_nvml.raw.init_error = 9
     with vramscope.MemoryProfiler(sampling_interval=0.05) as profiler:
-        wait_until(lambda: _notes(profiler), 20.0, "the reason")
+        wait_until(lambda: _notes(profiler), 60.0, "the reason")
     report: Any = profiler.generate_report()
     assert report["devices"] == {}
     assert "NVIDIA driver not loaded" in _notes(profiler)[0]

@@ -2,7 +2,6 @@
 
 import ctypes
 import os
-import time
 from pathlib import Path
 
 import pytest
@@ -109,7 +108,6 @@ def test_a_process_that_ends_meanwhile_is_told(tmp_path: Path, payload: Path) ->
     with running(f"print('ready')\n{BUSY}", tmp_path) as target:
         target.wait_for("ready")
         found = _look_into(target)
-    begun_s = time.monotonic()
-    with pytest.raises(AttachRefusedError, match=f"could not reach process {found.pid}"):
+    with pytest.raises(AttachRefusedError, match=f"could not reach process {found.pid}") as refused:
         gdb.inject(found, payload)
-    assert time.monotonic() - begun_s < gdb.ANSWERS_WITHIN_S
+    assert "did not answer within" not in str(refused.value), "it is told as soon as gdb knows"

@@ -99,7 +99,7 @@ def _run_without_rights(*arguments: str) -> Outcome:
         timeout=60,
         check=False,
     )
-    return Outcome(done.returncode, done.stdout, done.stderr, 0.0)
+    return Outcome(done.returncode, done.stdout, done.stderr)
 
 
 def test_a_process_of_another_user_is_refused() -> None:

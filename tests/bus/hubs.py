@@ -74,5 +74,5 @@ class RunningHub:
 
     def __exit__(self, *_: object) -> None:
         self.hub.stop()
-        self.thread.join(timeout=5)
+        self.thread.join(timeout=60)
         assert not self.thread.is_alive()

@@ -43,7 +43,7 @@ def test_a_worker_that_ends_is_restarted_and_its_reason_told(clock: HandClock, t
     supervisor = WorkerSupervisor(tmp_path, clock, start=starter)
     supervisor.poll()
     assert supervisor.status().state == "starting"
-    starter.processes[0].wait(timeout=10)
+    starter.processes[0].wait(timeout=60)
     supervisor.poll()
     assert supervisor.status().state == "restarting"
     assert supervisor.status().reason == "cannot import the analyzers"
@@ -61,7 +61,7 @@ def test_a_worker_that_keeps_failing_is_called_failed_and_tried_ever_less_often(
     supervisor = WorkerSupervisor(tmp_path, clock, start=starter)
     for _ in range(len(BACKOFF_S) + 1):
         supervisor.poll()
-        starter.processes[-1].wait(timeout=10)
+        starter.processes[-1].wait(timeout=60)
         supervisor.poll()
         clock.now_s += BACKOFF_S[-1]
     assert supervisor.status().state == "failed"

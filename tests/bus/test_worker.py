@@ -35,7 +35,7 @@ class RunningWorker:
 
     def __exit__(self, *_: object) -> None:
         self.worker.stop()
-        self.thread.join(timeout=5)
+        self.thread.join(timeout=60)
         assert not self.thread.is_alive()
 
 

@@ -43,7 +43,7 @@ def test_a_signal_ends_the_program_and_leaves_time_to_tidy(number: signal.Signal
         assert process.stdout is not None
         assert process.stdout.readline() == "up\n"
         process.send_signal(number)
-        assert process.wait(timeout=10) == 128 + number
+        assert process.wait(timeout=60) == 128 + number
         assert process.stdout.read() == "tidied\n"
 
 

@@ -197,5 +197,5 @@ def test_an_export_that_is_ended_leaves_no_file_behind(number: signal.Signals, t
     with running("export", str(recording), "--csv", "-o", str(out / "run.csv")) as process:
         wait_until(lambda: any(it.stat().st_size for it in out.iterdir()), what="the first bytes")
         process.send_signal(number)
-        assert process.wait(20) == 128 + number
+        assert process.wait(60) == 128 + number
     assert list(out.iterdir()) == []

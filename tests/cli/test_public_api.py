@@ -49,7 +49,7 @@ def test_a_program_follows_the_agent_of_its_node(
     pretend_driver: PretendDriver, pretend_environment: dict[str, str]
 ) -> None:
     device = pretend_driver.add_device()
-    with agent("--interval", "0.1"), vramscope.connect(timeout_s=10.0) as client:
+    with agent("--interval", "0.1"), vramscope.connect(timeout_s=30.0) as client:
         samples = client.samples()
         wait_until(lambda: next(samples).devices, what="a device")
         assert next(samples).devices[0].uuid == device.uuid

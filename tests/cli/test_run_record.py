@@ -60,7 +60,7 @@ def test_a_job_of_two_ranks_is_recorded_to_its_end_also_when_it_is_killed(tmp_pa
         for each in tree:
             with suppress(psutil.NoSuchProcess):
                 each.kill()
-        _, said = process.communicate(timeout=20)
+        _, said = process.communicate(timeout=60)
     assert said.startswith(f"vramscope run: recording into {path} until the job has ended\n")
     wait_until(lambda: is_whole(path), 30.0, "the end of the recording")
     with Recording(path) as recording:

@@ -202,7 +202,7 @@ def test_a_ctrl_c_that_falls_into_the_record_reaches_the_program_and_not_the_all
     def fail_to_allocate() -> None:
         tell_out_of_memory(0, 1, 2, 3)
         returned.append("to the allocator")
-        wait_until(lambda: False, 10, "the interrupt")
+        wait_until(lambda: False, 60.0, "the interrupt")
 
     with pytest.raises(KeyboardInterrupt):
         fail_to_allocate()

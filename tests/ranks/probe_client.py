@@ -164,7 +164,7 @@ class ProbeClient:
         self._socket.close()
         if self._child is not None and self._child.stdin is not None:
             self._child.stdin.close()
-            self._child.wait(10.0)
+            self._child.wait(60)
 
     def __enter__(self) -> "ProbeClient":
         return self

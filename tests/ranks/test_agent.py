@@ -22,16 +22,16 @@ def running_agent(*arguments: str, **variables: str) -> Iterator[Path]:
     folder = locate_runtime_folder()
     try:
         wait_until(lambda: is_hub_alive(folder), what="the agent to take its folder")
-        with connect(timeout_s=10.0) as client:
+        with connect(timeout_s=30.0) as client:
             wait_until(lambda: client.snapshot(0.05).sample, what="the first sample")
         yield folder
     finally:
         process.terminate()
-        process.communicate(timeout=10)
+        process.communicate(timeout=60)
 
 
 def _wait_for_ranks(count: int) -> None:
-    with connect(timeout_s=10.0) as client:
+    with connect(timeout_s=30.0) as client:
 
         def has_ranks() -> bool:
             sample = client.snapshot(0.05).sample

@@ -51,7 +51,7 @@ def test_a_job_is_seen_from_the_inside_and_goes_on_when_let_go(tmp_path: Path) -
         try:
             rank = _check_rank(see(client, _has_trained, "the job to train", timeout_s=START_WITHIN_S))
             _check_map(client, rank)
-            client.detach(rank.pid, timeout_s=20.0)
+            client.detach(rank.pid, timeout_s=60.0)
             ended = see(client, lambda s: any(r.state == "ended" for r in _ranks(s)), "the rank to end")
             assert _ranks(ended)[0].reason == "its probe was detached"
             assert job.poll() is None
@@ -86,7 +86,7 @@ def _check_rank(snapshot: Snapshot) -> RankSample:
 def _check_map(client: Client, rank: RankSample) -> None:
     """Ask for the segments of a rank and hold them against its readings."""
     client.ask_segments(rank.pid)
-    asked = see(client, lambda s: s.segment_maps or s.segments_refused, "the map", timeout_s=20.0)
+    asked = see(client, lambda s: s.segment_maps or s.segments_refused, "the map", timeout_s=60.0)
     assert asked.segments_refused == ()
     (found,) = asked.segment_maps
     assert (found.pid, found.device_uuid, found.segments_left_out) == (rank.pid, rank.device_uuid, 0)

@@ -48,5 +48,5 @@ def test_an_agent_takes_the_words_that_a_job_starts_it_with(tmp_path: Path) -> N
         probe.send(make_hello(), make_readings(MIB))
         with Client(folder) as client:
             see_ranks(client)
-    assert agent.wait(timeout=15) == 0
+    assert agent.wait(timeout=60) == 0
     assert agent.communicate() == ("", "")

@@ -189,6 +189,6 @@ def test_a_process_of_another_user_is_turned_away(private_environment: Path) -> 
             assert process.stdout is not None
             assert process.stdout.readline() == b"connected\n"
             roll = bench.tick()
-            answer, _ = process.communicate(b"\n", timeout=10)
+            answer, _ = process.communicate(b"\n", timeout=60)
     assert answer == b"b''\n"
     assert roll.notes == (TURNED_AWAY,)

@@ -156,7 +156,7 @@ def agent_imports(private_environment: Path) -> Iterator[set[str]]:
         yield _imported(written())
     finally:
         agent.send_signal(signal.SIGTERM)
-        agent.wait(10.0)
+        agent.wait(60)
 
 
 def test_agent_and_worker_load_no_screen_and_no_numpy(agent_imports: set[str]) -> None:

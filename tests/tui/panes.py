@@ -12,7 +12,7 @@ from ..cli.running import REPOSITORY
 from ..components import require
 from ..waiting import wait_until
 
-DEADLINE_S = 25.0
+DEADLINE_S = 60.0
 PROGRAM = f"{sys.executable} -m vramscope"
 
 

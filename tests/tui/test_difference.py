@@ -91,7 +91,7 @@ async def test_how_far_the_reading_is_can_be_seen_and_left(tmp_path: Path) -> No
 
     def read(tell: Callable[[float | None, int], object]) -> Comparison:
         tell(0.25, 1234)
-        held.wait(20)
+        held.wait(60)
         raise AssertionError("nobody waits for it")
 
     app = make_app(read, tmp_path)

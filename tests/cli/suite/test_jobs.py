@@ -114,11 +114,11 @@ def test_tracking_names_the_line_that_keeps_memory(job: "subprocess.Popen[bytes]
     try:
         said = next(line for line in process.stderr if "most that grew is kept by" in line)
         process.send_signal(signal.SIGINT)
-        printed, _ = process.communicate(timeout=20)
+        printed, _ = process.communicate(timeout=60)
     finally:
         process.kill()
     assert f"process {job.pid}: most that grew is kept by remember() at train.py:8" in said
-    tracking = report_of(Outcome(0, printed, "", 0.0), "leak")["tracking"]
+    tracking = report_of(Outcome(0, printed, ""), "leak")["tracking"]
     assert (tracking["active"], tracking["pids"]) == (True, [job.pid])
     source = tracking["sources"][0]
     assert (source["line"], source["function"]) == (8, "remember")
