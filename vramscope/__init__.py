@@ -35,8 +35,10 @@ if TYPE_CHECKING:
     from vramscope.memory.distributed_monitor import DistributedMemoryMonitor, DistributedRole
     from vramscope.memory.fragmentation_analyzer import FragmentationAnalyzer
     from vramscope.memory.leak_detector import MemoryLeakDetector
+    from vramscope.memory.module_profiler import SimpleMemoryProfiler, initialize_llm_profile
     from vramscope.memory.oom_detector import OOMDetector
     from vramscope.memory.profiler import MemoryProfiler
+    from vramscope.planning.clusters import read_cluster
     from vramscope.planning.model_graph import GPTModelGraph, create_gpt_model_graph
     from vramscope.sweeps.heatmap_visualizer import MemoryHeatmapVisualizer
 
@@ -54,12 +56,15 @@ __all__ = [
     "MemoryLeakDetector",
     "MemoryProfiler",
     "OOMDetector",
+    "SimpleMemoryProfiler",
     "VramscopeError",
     "__version__",
     "attach",
     "connect",
     "create_gpt_model_graph",
+    "initialize_llm_profile",
     "phase",
+    "read_cluster",
     "step",
 ]
 
@@ -75,11 +80,14 @@ _IN_MODULES = {
     "MemoryLeakDetector": "vramscope.memory.leak_detector",
     "MemoryProfiler": "vramscope.memory.profiler",
     "OOMDetector": "vramscope.memory.oom_detector",
+    "SimpleMemoryProfiler": "vramscope.memory.module_profiler",
     "VramscopeError": "vramscope.engine.errors",
     "attach": "vramscope.engine.launch.in_code",
     "connect": "vramscope.engine.bus.client",
     "create_gpt_model_graph": "vramscope.planning.model_graph",
+    "initialize_llm_profile": "vramscope.memory.module_profiler",
     "phase": "vramscope.engine.launch.in_code",
+    "read_cluster": "vramscope.planning.clusters",
     "step": "vramscope.engine.launch.in_code",
 }
 """Public names and where they live."""

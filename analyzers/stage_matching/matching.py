@@ -52,18 +52,21 @@ def match_stages(
     best = _find_first(workload, groups) or _find_any(workload)
     if best is None:
         raise UsageError(_explain_capacities(memory, groups, activations, micro_batches))
-    best, bound = _improve(workload, best)
+    return _report(workload, groups, *_improve(workload, best))
+
+
+class _Candidate(NamedTuple):
+    kinds: tuple[int, ...]
+    split: Split
+
+
+def _report(workload: Workload, groups: Sequence[StageDevice], best: _Candidate, bound: int) -> Matching:
     return Matching(
         order=_name_groups(workload, groups, best.kinds),
         split=best.split,
         optimality="exact" if bound >= best.split.maximum else "heuristic",
         gap=max(0.0, best.split.maximum / bound - 1) if bound else 0.0,
     )
-
-
-class _Candidate(NamedTuple):
-    kinds: tuple[int, ...]
-    split: Split
 
 
 def _improve(workload: Workload, best: _Candidate) -> tuple[_Candidate, int]:
