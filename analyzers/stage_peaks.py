@@ -1,6 +1,7 @@
 """What each pipeline stage of a running job was measured to need at most."""
 
 from collections.abc import Iterable
+from typing import Literal
 
 import msgspec
 
@@ -13,7 +14,7 @@ class StagePeak(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     stage: int
     """Pipeline coordinate, from 0."""
     ranks: int
-    """Processes of the stage that were seen."""
+    """Ranks of the stage that were seen."""
     allocated_bytes: int | None = None
     """Most bytes of live tensors on one rank."""
     reserved_bytes: int | None = None
@@ -24,25 +25,42 @@ class StagePeak(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Whether a rank trains on a modelled card, so that its figures are not a device's."""
 
 
+class JobStages(msgspec.Struct, frozen=True, kw_only=True):
+    """The stages of one job, as far as its ranks were seen."""
+
+    stages: tuple[StagePeak, ...] = ()
+    """In order; those of which no rank was seen are left out."""
+    pipeline: int | None = None
+    """How many stages the job has; None where ranks of it were not seen."""
+    since_s: float | None = None
+    """Time from which on it is watched."""
+    clock: Literal["wall", "trace"] = "wall"
+    """Which clock that time is of."""
+
+
 class StagePeaks:
     """Keeps the peaks of the stages of every job whose ranks tell their pipeline coordinate."""
 
     def __init__(self) -> None:
         self._jobs: dict[str | None, dict[int, StagePeak]] = {}
-        self._seen: dict[tuple[str | None, int], set[tuple[str, int, float | None]]] = {}
-        self.since_s: float | None = None
-        """Time of the first sample."""
+        self._seen: dict[tuple[str | None, int], set[int]] = {}
+        self._world_sizes: dict[str | None, int | None] = {}
+        self._since_s: float | None = None
+        self._clock: Literal["wall", "trace"] = "wall"
 
     def observe(self, sample: Sample) -> None:
         """Take a sample; one with ranks that tell no pipeline coordinate changes nothing."""
-        self.since_s = sample.time_s if self.since_s is None else min(self.since_s, sample.time_s)
+        self._since_s = sample.time_s if self._since_s is None else min(self._since_s, sample.time_s)
+        self._clock = sample.clock
         for rank in sample.ranks:
-            if rank.coordinates is not None and rank.coordinates.pp is not None:
-                self._note(sample.node, rank, rank.coordinates.pp, rank.coordinates.rank)
+            where = rank.coordinates
+            if where is not None and where.pp is not None:
+                self._world_sizes[rank.job] = where.world_size
+                self._note(rank, where.pp, where.rank)
 
-    def _note(self, node: str, rank: RankSample, stage: int, number: int) -> None:
+    def _note(self, rank: RankSample, stage: int, number: int) -> None:
         seen = self._seen.setdefault((rank.job, stage), set())
-        seen.add((node, rank.pid, rank.started_s))
+        seen.add(number)
         stages = self._jobs.setdefault(rank.job, {})
         known = stages.get(stage) or StagePeak(stage=stage, ranks=0)
         reserved = None if rank.allocator is None else rank.allocator.reserved_bytes
@@ -57,12 +75,22 @@ class StagePeaks:
             is_simulated=known.is_simulated or rank.is_simulated,
         )
 
-    def list_stages(self) -> tuple[StagePeak, ...]:
-        """Return the stages of the job of which most ranks were seen, in order; none where no rank tells."""
+    def tell(self) -> JobStages:
+        """Return the stages of the job of which most ranks were seen; none where no rank tells its own."""
         if not self._jobs:
-            return ()
-        fullest = max(self._jobs.values(), key=lambda stages: sum(peak.ranks for peak in stages.values()))
-        return tuple(fullest[stage] for stage in sorted(fullest))
+            return JobStages(since_s=self._since_s, clock=self._clock)
+        job = max(self._jobs, key=self._count_ranks)
+        stages = tuple(self._jobs[job][stage] for stage in sorted(self._jobs[job]))
+        is_whole = self._count_ranks(job) == self._world_sizes[job]
+        return JobStages(
+            stages=stages,
+            pipeline=stages[-1].stage + 1 if is_whole else None,
+            since_s=self._since_s,
+            clock=self._clock,
+        )
+
+    def _count_ranks(self, job: str | None) -> int:
+        return sum(peak.ranks for peak in self._jobs[job].values())
 
 
 def _peak_allocated(rank: RankSample) -> int | None:

@@ -12,9 +12,11 @@ if TYPE_CHECKING:
 GROUP_TITLES = {
     "replay": "Replay",
     "node": "Nodes",
+    "sweep": "Sweeps",
     "view": "View",
     "device": "Devices",
     "alerts": "Alerts",
+    "plan": "Plan",
     "page": "Page",
     "process": "Processes",
     "stack": "Stacks",

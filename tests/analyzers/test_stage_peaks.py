@@ -18,7 +18,9 @@ def test_a_stage_has_the_peak_of_its_fullest_rank_and_keeps_it() -> None:
     peaks.observe(sampled(*make_job(8)[1]))
     lower = [msgspec.structs.replace(rank, step=None, allocator=None) for rank in make_job(8)[1]]
     peaks.observe(sampled(*lower, seq=2))
-    stages = peaks.list_stages()
+    told = peaks.tell()
+    stages = told.stages
+    assert told.pipeline == 4
     assert [(peak.stage, peak.ranks, peak.allocated_rank) for peak in stages] == [
         (0, 2, 1),
         (1, 2, 3),
@@ -33,7 +35,7 @@ def test_a_stage_has_the_peak_of_its_fullest_rank_and_keeps_it() -> None:
 def test_the_peak_of_a_step_counts_where_no_sample_saw_it() -> None:
     peaks = StagePeaks()
     peaks.observe(sampled(make_rank(0, allocator=make_allocator(10.0))))
-    (stage,) = peaks.list_stages()
+    (stage,) = peaks.tell().stages
     assert stage.allocated_bytes == 50 * GIB
 
 
@@ -41,14 +43,15 @@ def test_ranks_without_a_pipeline_coordinate_and_figures_tell_nothing() -> None:
     peaks = StagePeaks()
     bare = make_rank(0, coordinates=None)
     peaks.observe(sampled(bare))
-    assert peaks.list_stages() == ()
+    assert peaks.tell().stages == ()
     peaks.observe(sampled(make_rank(2, allocator=None, step=None)))
-    (stage,) = peaks.list_stages()
+    (stage,) = peaks.tell().stages
     assert (stage.stage, stage.allocated_bytes, stage.reserved_bytes) == (1, None, None)
+    assert peaks.tell().pipeline is None, "seven ranks of eight were not seen"
 
 
 def test_of_several_jobs_the_larger_one_is_told() -> None:
     peaks = StagePeaks()
     other = make_rank(9, pid=9, job="small", allocator=make_allocator(90.0))
     peaks.observe(sampled(other, *make_job(8)[1]))
-    assert len(peaks.list_stages()) == 4
+    assert len(peaks.tell().stages) == 4

@@ -60,6 +60,12 @@ class Glyphs:
     """One cell for a device whose figures are old."""
     recording: str
     """Before the word that says that the node is recorded."""
+    limit: str
+    """Where the capacity stands on a bar that may go beyond it."""
+    measured: str
+    """Where the measured peak of allocated bytes stands on the bar of what was planned."""
+    measured_reserved: str
+    """Where that of reserved bytes stands."""
 
     def risk(self, level: str) -> str:
         """Return the glyph of a level of risk; an unknown word has the glyph of `unknown`."""
@@ -94,6 +100,9 @@ UNICODE = Glyphs(
     lost="×",
     stale="~",
     recording="●",
+    limit="┃",
+    measured="▼",
+    measured_reserved="▽",
 )
 """For terminals with a full font."""
 
@@ -125,5 +134,8 @@ ASCII = Glyphs(
     lost="x",
     stale="~",
     recording="*",
+    limit="|",
+    measured="v",
+    measured_reserved="V",
 )
 """For everything else: seven bits, no code above 126."""

@@ -5,6 +5,8 @@ from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpForm
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vramscope.engine.errors import UsageError
+
 from ..parser_flags import build_look_flags
 from . import SubParsers
 
@@ -21,10 +23,14 @@ examples:
   vramscope plan --model llama3-8b --stages 2-8 --strategy exact-1f1b --capacity 80GiB --micro-batches 16
   vramscope plan --model ./config.json --stages 4 --strategy all --json
   vramscope plan --model gpt-1.5b --stages 2-8 --legacy -o plan
+  vramscope plan --model llama3-8b --strategy all --capacity 80GiB --screen
 
 strategies: exact (least maximum of the metric), exact-1f1b (least maximum of what training holds under 1F1B),
   uniform, balanced_memory, balanced_compute, balanced_parameters (the rules of llm_parallel_strategy), all
 exit codes: 0 planned, 2 usage, a model or file that cannot be used, or a capacity that nothing meets"""
+
+ON_SCREEN = "exact,exact-1f1b,uniform,balanced_memory,balanced_compute,balanced_parameters"
+"""Strategies that the screen shows unless others were asked for; of two alike the first counts."""
 
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
@@ -78,11 +84,16 @@ def _add_output(parser: ArgumentParser) -> None:
         "--json", action="store_true", default=SUPPRESS, help="print one JSON object (vramscope.plan/1)"
     )
     group.add_argument(
+        "--screen",
+        action="store_true",
+        help="show it on a screen: bars under the capacity, compare two plans",
+    )
+    group.add_argument(
         "-o",
         "--output",
         metavar="DIR",
         type=Path,
-        help="write model graph, best partition, pipeline configuration and report into this folder",
+        help="write graph, best partition, report and the files of training frameworks into this folder",
     )
     group.add_argument(
         "--legacy",
@@ -99,15 +110,40 @@ def run(arguments: Namespace) -> int:
         InputFileError: The model's file cannot be read or understood.
         OutputFileError: A file cannot be written.
     """
-    from ..planning import plan_model, read_request, write_plan
+    from ..planning import encode_planned, plan_model, read_request, write_plan
 
+    if arguments.screen and arguments.strategy is None:
+        arguments.strategy = ON_SCREEN
     request = read_request(arguments)
+    if arguments.screen:
+        from ..configuration import read_settings
+        from ..plan_screen import show_stages
+
+        _refuse_with_screen(arguments)
+        return show_stages(request, read_settings(arguments))
     planned = plan_model(request)
     if arguments.output is not None:
         for path in write_plan(planned, arguments.output):
             print(f"vramscope plan: wrote {path}", file=sys.stderr)
+        for sentence in encode_planned(planned).left_out:
+            print(f"vramscope plan: {sentence}", file=sys.stderr)
     _print(planned.plan, arguments)
     return 0
+
+
+def _refuse_with_screen(arguments: Namespace) -> None:
+    """Refuse what prints or writes: on the screen `E` exports.
+
+    Raises:
+        UsageError: Such a flag was given.
+    """
+    for flag, is_given in (
+        ("--json", arguments.json),
+        ("--table", arguments.table),
+        ("--output", arguments.output is not None),
+    ):
+        if is_given:
+            raise UsageError(f"{flag} does not go with --screen: on the screen, E writes the files")
 
 
 def _print(plan: "Plan", arguments: Namespace) -> None:

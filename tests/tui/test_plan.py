@@ -1,0 +1,189 @@
+"""The Plan screen: what it shows of a plan, its keys and its pictures; look at those when they change."""
+
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+
+from vramscope.analyzers.partition import Device
+from vramscope.analyzers.stage_peaks import JobStages, StagePeak
+from vramscope.cli.plan_screen import present_stages
+from vramscope.cli.planning import Request
+from vramscope.engine.errors import UsageError
+from vramscope.engine.settings import Settings
+from vramscope.engine.units import GIB
+from vramscope.tui.plan_app import PlanApp
+from vramscope.tui.planned import Planned
+from vramscope.tui.terminal import TerminalAbilities
+
+from .canned import StillClock
+from .test_inspect import until
+
+SnapCompare = Callable[..., bool]
+JOB = JobStages(
+    stages=tuple(
+        StagePeak(stage=stage, ranks=1, allocated_bytes=int(size * GIB), reserved_bytes=10 * GIB)
+        for stage, size in enumerate((9.9, 8.5, 8.0, 7.5))
+    ),
+    pipeline=4,
+)
+"""A job of four stages, the first of which needs more than was planned."""
+
+
+@pytest.fixture(scope="module")
+def planned() -> Planned:
+    return present_stages(
+        Request(
+            model="gpt-1.5b",
+            stages=(2, 4),
+            strategies=("exact", "exact-1f1b", "uniform"),
+            metric="memory",
+            seq_length=None,
+            micro_batch=1,
+            micro_batches=8,
+            states="mixed-adam",
+            device=Device(capacity_bytes=11 * GIB),
+            is_legacy=False,
+        )
+    )
+
+
+def make_plan_app(
+    make: Callable[[], Planned], folder: Path | None = None, abilities: TerminalAbilities | None = None
+) -> PlanApp:
+    return PlanApp(
+        make,
+        model="gpt-1.5b",
+        settings=Settings(),
+        abilities=abilities or TerminalAbilities(),
+        clock=StillClock(),
+        export_folder=folder,
+        driver_class=None,
+    )
+
+
+def shown(app: PlanApp) -> str:
+    return "\n".join(strip.text for strip in app.screen._compositor.render_strips())
+
+
+Press = Callable[..., Awaitable[str]]
+
+
+@asynccontextmanager
+async def opened(app: PlanApp, size: tuple[int, int] = (120, 32)) -> AsyncIterator[Press]:
+    """Give what presses keys and returns what is then on the screen."""
+    async with app.run_test(size=size) as pilot:
+        await until(pilot, lambda: app.view.candidate)
+
+        async def press(*keys: str) -> str:
+            await pilot.press(*keys)
+            await pilot.pause()
+            return shown(app)
+
+        yield press
+
+
+async def test_the_plan_its_stages_and_their_layers_are_driven_by_keys(planned: Planned) -> None:
+    async with opened(make_plan_app(lambda: planned)) as press:
+        text = await press()
+        assert "Use 4 stages, exact: least device time of a step" in text
+        assert "4 of 6" in text, "the cursor begins at what is recommended"
+        assert "most memory: word_embeddings (4.9%)" in text
+        assert "9.3 GiB" in text
+        text = await press("home")
+        assert "2 stages, exact beside what is recommended: fullest stage +6.9 GiB (+74.2 %)" in text
+        assert "5.2 GiB over" in text, "a stage that does not fit says by how much, in words"
+        text = await press("c", "end")
+        assert "4 stages, uniform beside 2 stages, exact (c): fullest stage -6.2 GiB (-38.1 %)" in text
+        text = await press("c", "c", "enter", "j", "enter")
+        assert "stage 1: its layers" in text
+        assert "transformer_block_12 transformer block" in text
+        text = await press("escape", "escape", "a")
+        assert "how parameters, float32 weights and forward compute are spread" in text
+        assert "4 of 6" not in await press("escape", "home")
+
+
+async def test_plans_are_filtered_sorted_read_and_exported(planned: Planned, tmp_path: Path) -> None:
+    app = make_plan_app(lambda: planned, tmp_path)
+    async with opened(app) as press:
+        assert "1 of 2, 4 filtered out" in await press("slash", *"1f1b", "enter")
+        text = await press("slash", "escape", "greater_than_sign", "greater_than_sign", "I", "home")
+        assert "by strategy, inverted · 1 of 6" in text
+        assert app.view.candidate is not None
+        assert app.view.candidate.name == "2 stages, uniform"
+        assert "Recommended: 4 stages, exact" in await press("i")
+        await press("escape", "E")
+    (folder,) = tmp_path.iterdir()
+    assert {
+        "gpt_1.5b_model_graph.json",
+        "best_partition_strategy.json",
+        "pipeline_parallel_config.json",
+        "pipeline_strategy_report.txt",
+        "plan.svg",
+        "plan.txt",
+    } <= {path.name for path in folder.iterdir()}
+
+
+async def test_what_a_job_needs_is_drawn_beside_a_plan_of_as_many_stages(planned: Planned) -> None:
+    app = make_plan_app(lambda: planned)
+    async with opened(app, (160, 32)) as press:
+        app.view.measure(JOB)
+        text = await press()
+        assert "measured 9.9 GiB, +612 MiB (+6.4 %), reserved 10.0 GiB" in text
+        assert "4 of 4 stages measured" in text
+        assert "▼" in text
+        text = await press("home")
+        assert "the job that runs has 4 stages: choose a plan of as many" in text
+        assert "▼" not in text
+
+
+async def test_a_plan_that_takes_long_can_be_left_and_one_that_cannot_be_says_why() -> None:
+    held = threading.Event()
+
+    def wait() -> Planned:
+        held.wait(60)
+        raise AssertionError("nobody waits for it")
+
+    app = make_plan_app(wait)
+    async with app.run_test(size=(40, 10)) as pilot:
+        await until(pilot, lambda: "planning gpt-1.5b: 0 s; q leaves" in shown(app))
+        await pilot.press("q")
+        await until(pilot, lambda: not app.is_running)
+    held.set()
+    assert app.refusal is None
+
+    def refuse() -> Planned:
+        raise UsageError("no number of stages fits")
+
+    app = make_plan_app(refuse)
+    async with app.run_test(size=(40, 10)) as pilot:
+        await until(pilot, lambda: not app.is_running)
+    assert str(app.refusal) == "no number of stages fits"
+
+
+LOOKS = {
+    "80x24-ascii": ((80, 24), TerminalAbilities(is_ascii=True, color_depth="16"), ("home",)),
+    "120x32": ((120, 32), TerminalAbilities(), ()),
+    "200x50-compared": ((200, 50), TerminalAbilities(), ("c", "end")),
+    "40x10-mono": ((40, 10), TerminalAbilities(color_depth="none"), ()),
+}
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_pictures(look: str, planned: Planned, snap_compare: SnapCompare) -> None:
+    size, abilities, keys = LOOKS[look]
+
+    async def prepare(pilot: Pilot[None]) -> None:
+        app = pilot.app
+        assert isinstance(app, PlanApp)
+        await until(pilot, lambda: app.view.candidate)
+        app.view.measure(JOB)
+        await pilot.press(*keys)
+        app.clear_notifications()
+        await pilot.pause()
+
+    app = make_plan_app(lambda: planned, abilities=abilities)
+    assert snap_compare(app, terminal_size=size, run_before=prepare)

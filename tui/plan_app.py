@@ -1,0 +1,106 @@
+"""`vramscope plan --screen`: the plan is made on a thread, and shown when it is there."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from textual.screen import Screen
+
+from ..engine.clock import Clock, SystemClock
+from ..engine.settings import Settings
+from .inspect_bindings import INSPECT_APP_BINDINGS
+from .launch import check_terminal
+from .planned import Planned
+from .reading_app import ReadingApp
+from .screens.plan import PlanScreen
+from .terminal import TerminalAbilities
+from .terminal_driver import TerminalDriver
+
+if TYPE_CHECKING:
+    from textual.driver import Driver
+
+
+class PlanApp(ReadingApp[Planned], inherit_bindings=False):
+    """Shows a plan.
+
+    Args:
+        make: Makes the plan; called on a thread of its own.
+        model: What is planned, for whoever waits.
+        settings: What the user set.
+        abilities: What the terminal can show.
+        clock: Where time is read.
+        export_folder: Where exports go; None for the current folder.
+        on_exit_asked: Called when the application begins to end.
+        driver_class: Driver of the terminal; None for Textual's own.
+    """
+
+    BINDINGS = [binding for binding in INSPECT_APP_BINDINGS if binding.id != "view-export"]
+
+    def __init__(
+        self,
+        make: Callable[[], Planned],
+        *,
+        model: str,
+        settings: Settings,
+        abilities: TerminalAbilities,
+        clock: Clock,
+        export_folder: Path | None = None,
+        on_exit_asked: Callable[[], object] = lambda: None,
+        driver_class: "type[Driver] | None" = TerminalDriver,
+    ) -> None:
+        super().__init__(
+            make,
+            settings=settings,
+            abilities=abilities,
+            clock=clock,
+            export_folder=export_folder,
+            on_exit_asked=on_exit_asked,
+            driver_class=driver_class,
+        )
+        self._model, self._began_s = model, clock.monotonic_s()
+
+    def get_default_screen(self) -> Screen[None]:
+        """Return the screen of a plan."""
+        self.view = PlanScreen(self.glyphs, self._clock, export_folder=self._export_folder)
+        return self.view
+
+    @property
+    def report(self) -> str | None:
+        """What is shown, as text; None while there is nothing."""
+        return self.view.report or None
+
+    def tell_progress(self) -> None:
+        """Say for how long the plan is being made."""
+        passed_s = self._clock.monotonic_s() - self._began_s
+        self.view.wait(f"planning {self._model}: {passed_s:.0f} s; q leaves")
+
+    def show(self, found: Planned) -> None:
+        """Show the plan."""
+        self.view.show(found)
+
+
+def show_plan(make: Callable[[], Planned], *, model: str, settings: Settings) -> int:
+    """Show a plan until the user quits, and return the exit code.
+
+    Args:
+        make: Makes the plan; called on a thread of its own.
+        model: What is planned, for whoever waits.
+        settings: What the user set.
+
+    Raises:
+        UsageError: Nothing can be drawn here, or the plan cannot be made.
+        InputFileError: The model's file cannot be read or understood.
+    """
+    from .shutdown import Shutdown
+
+    abilities = check_terminal(settings)
+    shutdown = Shutdown(lambda: app.call_later(app.exit))
+    app = PlanApp(
+        make,
+        model=model,
+        settings=settings,
+        abilities=abilities,
+        clock=SystemClock(),
+        on_exit_asked=shutdown.start_countdown,
+    )
+    return app.run_reading(shutdown, settings)

@@ -1,0 +1,178 @@
+"""What is to say of a candidate besides its bars: why, where the time of a step goes, what bars mean."""
+
+from ...analyzers.comparison.words import say_percent, say_signed
+from ...analyzers.stage_peaks import JobStages
+from ...engine.units import format_bytes
+from ..drawing.glyphs import Glyphs
+from ..drawing.numbers import moment_text
+from ..drawing.planned_bar import KINDS, show_kind
+from ..drawing.spans import Line, Role, Span, fit_line, line_width
+from ..drawing.stacked_bar import Part, draw_stacked_bar
+from ..planned import Candidate, StepPart
+from .line_page import LinePage
+
+LEAST_BAR_CELLS = 8
+NANOSECONDS = 1_000_000_000
+
+
+class PlanFacts(LinePage, can_focus=False):
+    """Tells of one candidate, or of two that are compared, in as many lines as it has.
+
+    Args:
+        glyphs: Characters to draw with.
+    """
+
+    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._glyphs = glyphs
+        self._candidate: Candidate | None = None
+        self._best: Candidate | None = None
+        self._other: Candidate | None = None
+        self._job = JobStages()
+
+    def show(
+        self, candidate: Candidate | None, best: Candidate, other: Candidate | None, job: JobStages
+    ) -> None:
+        """Tell of a candidate.
+
+        Args:
+            candidate: The one under the cursor; None where no line is listed.
+            best: The one that is recommended.
+            other: What it is held against, or None.
+            job: The stages of the job that runs.
+        """
+        self._candidate, self._best, self._other, self._job = candidate, best, other, job
+        self._draw()
+
+    def _compose_lines(self, width: int, height: int) -> list[Line]:
+        candidate, glyphs = self._candidate, self._glyphs
+        if candidate is None:
+            return []
+        lines = [self._say(candidate), self._draw_step(candidate, width), self._draw_legend(candidate)]
+        is_ascii = glyphs.name == "ascii"
+        return [
+            fit_line([Span(" "), *line], width, is_ascii=is_ascii, ellipsis=glyphs.ellipsis)
+            for line in lines[:height]
+        ]
+
+    def _say(self, candidate: Candidate) -> Line:
+        name = Span(candidate.name, "strong")
+        if self._other is not None:
+            return [name, Span(f" beside {self._other.name} (c): {say_apart(candidate, self._other)}")]
+        told = describe_job(candidate, self._job)
+        if told:
+            return [name, Span(f": {told}")]
+        if candidate.reason or self._best is None:
+            return [name, Span(f": {candidate.reason}")]
+        return [name, Span(f" beside what is recommended: {say_apart(candidate, self._best)}")]
+
+    def _draw_step(self, candidate: Candidate, width: int) -> Line:
+        """Return the time of a step as a bar of its parts, each named with its figure."""
+        step_s, glyphs = candidate.step_s, self._glyphs
+        if not step_s:
+            return [Span("time of a step: not estimated", "muted")]
+        looks = _style_parts(candidate.step_parts, glyphs)
+        names: Line = []
+        for part, glyph, role in looks:
+            names += [Span("  "), Span(glyph, role), Span(f" {part.name} ", "muted")]
+            names.append(Span(show_duration(part.duration_s)))
+        lead: Line = [Span("step ", "muted"), Span(show_duration(step_s), "strong"), Span(" est. ", "muted")]
+        cells = width - 2 - line_width(lead) - line_width(names)
+        if cells < LEAST_BAR_CELLS:
+            return [*lead, *names]
+        # The bar draws whole numbers of anything: here they are nanoseconds.
+        parts = [
+            Part(part.name, round(part.duration_s * NANOSECONDS), glyph, role) for part, glyph, role in looks
+        ]
+        bar = draw_stacked_bar(parts, round(step_s * NANOSECONDS), min(cells, 40), glyphs)
+        return [*lead, *bar, *names]
+
+    def _draw_legend(self, candidate: Candidate) -> Line:
+        """Return what the characters of the bars stand for."""
+        stages, glyphs = candidate.stages, self._glyphs
+        found = {kind.kind for stage in stages for kind in stage.kinds if kind.size_bytes}
+        line: Line = []
+        for kind in KINDS:
+            if kind in found:
+                glyph, role = show_kind(kind, glyphs)
+                line += [Span(glyph, role), Span(f" {kind} ", "muted")]
+        capacities = {stage.capacity_bytes for stage in stages} - {None}
+        if capacities:
+            told = f" {format_bytes(max(each or 0 for each in capacities))}" if len(capacities) == 1 else ""
+            line += [Span(" "), Span(glyphs.limit, "strong"), Span(f" capacity{told}", "muted")]
+        else:
+            line.append(Span(" no capacity given", "muted"))
+        if self._other is None and is_comparable(candidate, self._job):
+            line += [Span("  "), Span(glyphs.measured, "strong"), Span(" allocated ", "muted")]
+            line += [Span(glyphs.measured_reserved, "strong"), Span(" reserved, peaks of the job", "muted")]
+        return line
+
+
+def is_comparable(candidate: Candidate, job: JobStages) -> bool:
+    """Return whether the stages of a running job can be those of a candidate."""
+    if not job.stages or not candidate.stages:
+        return False
+    if job.pipeline is not None:
+        return job.pipeline == len(candidate.stages)
+    return job.stages[-1].stage < len(candidate.stages)
+
+
+def describe_job(candidate: Candidate, job: JobStages) -> str:
+    """Return what was measured of a running job, or why it says nothing of a candidate."""
+    if not job.stages:
+        return ""
+    if not is_comparable(candidate, job):
+        stages = job.pipeline or job.stages[-1].stage + 1
+        return f"the job that runs has {stages} stages: choose a plan of as many to see what it needs"
+    found = [
+        (peak.allocated_bytes, candidate.stages[peak.stage].peak_bytes)
+        for peak in job.stages
+        if peak.allocated_bytes is not None
+    ]
+    word = "modelled" if any(peak.is_simulated for peak in job.stages) else "measured"
+    since = "" if job.since_s is None else f" since {moment_text(job.since_s, job.clock)}"
+    if not found or any(planned is None for _, planned in found):
+        return f"{len(found)} of {len(candidate.stages)} stages {word}{since}"
+    most = max(found, key=lambda pair: abs(pair[0] - (pair[1] or 0)))
+    apart = say_signed(most[0] - (most[1] or 0))
+    return f"{len(found)} of {len(candidate.stages)} stages {word}{since}: {apart} beside the plan at most"
+
+
+def say_apart(candidate: Candidate, other: Candidate) -> str:
+    """Return what the first needs more or less than the second."""
+    told: list[str] = []
+    if candidate.peak_bytes is not None and other.peak_bytes:
+        apart = candidate.peak_bytes - other.peak_bytes
+        share = say_percent(100.0 * apart / other.peak_bytes)
+        told.append(f"fullest stage {say_signed(apart)} ({share})")
+    if candidate.step_s is not None and other.step_s:
+        apart_s = candidate.step_s - other.step_s
+        sign = "+" if apart_s > 0 else "-" if apart_s < 0 else ""
+        share = say_percent(100.0 * apart_s / other.step_s)
+        told.append(f"step {sign}{show_duration(abs(apart_s))} ({share}), estimated")
+    return ", ".join(told) or "nothing to compare"
+
+
+def show_duration(duration_s: float) -> str:
+    """Return a duration in the unit that suits it: `312.9 ms`, `1.24 s`."""
+    return f"{1000 * duration_s:,.1f} ms" if duration_s < 1 else f"{duration_s:,.2f} s"
+
+
+def _style_parts(parts: tuple[StepPart, ...], glyphs: Glyphs) -> list[tuple[StepPart, str, Role]]:
+    """Return each part with its character and role: computing is solid, waiting is empty."""
+    styles: list[tuple[str, Role]] = [
+        (glyphs.cached, "accent"),
+        (glyphs.hatched, "text"),
+        (glyphs.others, "muted"),
+        (glyphs.rest, "muted"),
+        (glyphs.unattributed, "muted"),
+    ]
+    styled: list[tuple[StepPart, str, Role]] = []
+    for part in parts:
+        if part.name == "compute":
+            styled.append((part, glyphs.full, "fill"))
+        elif part.name == "bubble":
+            styled.append((part, glyphs.band, "band"))
+        else:
+            styled.append((part, *(styles.pop(0) if styles else (glyphs.rest, "muted"))))
+    return styled
