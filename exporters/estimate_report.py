@@ -15,7 +15,7 @@ class MomentReport(msgspec.Struct, frozen=True, kw_only=True):
     """One moment of a step."""
 
     name: str
-    """`between steps`, `backward` or `loss`."""
+    """`between steps`, `backward`, `loss`, or with sharded gradients `reduction`."""
     total_bytes: int
     parts: tuple[MemoryPart, ...]
 

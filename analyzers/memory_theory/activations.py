@@ -10,6 +10,7 @@ parallelism.
 """
 
 from .expert_activations import list_expert_activations
+from .kept_operations import list_kept_operations
 from .layout import ParallelLayout
 from .shape import ModelShape
 from .training import TrainingSetup
@@ -34,6 +35,30 @@ def list_layer_activations(
         setup: The run; its `recompute` decides what is dropped. `full` is the caller's business.
         layer: Which layer, from 0.
     """
+    if setup.recompute == "operations":
+        own, beyond = list_kept_operations(shape, layout, setup, layer, count_tokens(layout, setup))
+        return {name: size for name, size in (own | beyond).items() if size}
+    saved = list_operations(shape, layout, setup, layer)
+    dropped = _name_dropped(setup)
+    return {name: size for name, size in saved.items() if name not in dropped}
+
+
+def list_recomputed_activations(
+    shape: ModelShape, layout: ParallelLayout, setup: TrainingSetup, layer: int
+) -> dict[str, int]:
+    """Return the bytes that are dropped in one layer and back for its backward pass, by operation."""
+    saved = list_operations(shape, layout, setup, layer)
+    if setup.recompute == "operations":
+        own, _ = list_kept_operations(shape, layout, setup, layer, count_tokens(layout, setup))
+        return {"operations": max(0, sum(saved.values()) - sum(own.values()))}
+    dropped = _name_dropped(setup)
+    return {name: size for name, size in saved.items() if name in dropped}
+
+
+def list_operations(
+    shape: ModelShape, layout: ParallelLayout, setup: TrainingSetup, layer: int
+) -> dict[str, int]:
+    """Return the bytes that one layer would save of one micro-batch without any recompute, by operation."""
     tokens = count_tokens(layout, setup)
     own = tokens // layout.norm_shards
     saved = {
@@ -49,7 +74,7 @@ def list_layer_activations(
     else:
         saved |= _list_mlp(shape, layout, setup, tokens)
     saved["MLP dropout"] = own * shape.hidden if setup.has_hidden_dropout else 0
-    return _drop_recomputed(saved, setup)
+    return {name: size for name, size in saved.items() if size}
 
 
 def _list_attention(
@@ -98,9 +123,11 @@ def _list_core(
 def _list_mlp(shape: ModelShape, layout: ParallelLayout, setup: TrainingSetup, tokens: int) -> dict[str, int]:
     """Return what a dense MLP saves: its input, what enters the activation function, and what leaves it."""
     inner = tokens * shape.ffn // layout.tensor
+    gate = 0 if setup.fuses_gate or not shape.is_gated else inner * setup.numbers.compute_bytes
     return {
         "MLP input": tokens // layout.norm_shards * shape.hidden * _input_bytes(setup),
         "activation function input": inner * (2 if shape.is_gated else 1) * setup.numbers.compute_bytes,
+        "activation function of the gate": gate,
         "activation function output": inner * _input_bytes(setup),
     }
 
@@ -118,13 +145,22 @@ RECOMPUTED = {
         "attention output in kernel",
     ),
     "layernorm": ("attention input", "MLP input", "router input"),
-    "mlp": ("MLP input", "activation function input", "activation function output"),
-    "moe_act": ("expert output of activation", "expert weighted output"),
+    "mlp": (
+        "MLP input",
+        "activation function input",
+        "activation function of the gate",
+        "activation function output",
+    ),
+    "moe_act": ("expert gate", "expert output of activation", "expert weighted output"),
     "moe": (
+        "router scores",
         "expert input",
         "expert input of activation",
+        "expert gate",
         "expert output of activation",
         "expert weighted output",
+        "shared expert input of activation",
+        "shared expert output of activation",
     ),
     "shared_experts": ("shared expert input of activation", "shared expert output of activation"),
     "mla_up_proj": ("query, key, value",),
@@ -132,8 +168,7 @@ RECOMPUTED = {
 """What each recomputed module no longer saves; names of modules as in Megatron-LM's --recompute-modules."""
 
 
-def _drop_recomputed(saved: dict[str, int], setup: TrainingSetup) -> dict[str, int]:
+def _name_dropped(setup: TrainingSetup) -> set[str]:
     if setup.recompute != "selective":
-        return {name: size for name, size in saved.items() if size}
-    dropped = {name for module in setup.recomputed_modules for name in RECOMPUTED.get(module, ())}
-    return {name: size for name, size in saved.items() if size and name not in dropped}
+        return set()
+    return {name for module in setup.recomputed_modules for name in RECOMPUTED.get(module, ())}

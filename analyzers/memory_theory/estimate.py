@@ -1,6 +1,6 @@
 """The memory of every pipeline stage of a training run, from sizes alone."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ...engine.errors import UsageError
 from .layer_figures import RunFigures
@@ -12,6 +12,7 @@ from .schedule import count_in_flight
 from .shape import ModelShape, check_shape
 from .states import StateBytes, count_states, sum_states
 from .training import TrainingSetup, check_setup
+from .unsharded import count_gathered, count_head_reduction, count_layer_reduction, count_whole_gradients
 from .weights import count_elements, list_outside_weights
 from .workspaces import count_retained, count_shared_buffers, count_workspaces
 
@@ -78,28 +79,36 @@ class _Stage:
         self.outside = list_outside_weights(
             self.shape, self.layout, is_first=self.is_first, is_last=self.is_last
         )
+        inside = sum(figures.parameters * count for figures, count in self.kinds)
+        self.parameters = inside + count_elements(self.outside)
         self.in_flight = count_in_flight(self.layout, self.setup, stage)
 
     def estimate(self) -> RankMemory:
         """Return what the rank holds."""
-        states, libraries = self._list_states(), self._list_libraries()
-        # Copies of gradients come with the optimizer's step, and are gone when the next step begins.
-        common = [part for part in states if part.name != "gradient copies"]
-        common += [*libraries, *self._list_retained(1), *self._list_held()]
-        ahead = self._list_predictions() if self.is_last else []
-        rest = [*states, *libraries, *self._list_retained(len(self.pieces))]
-        moments = [Moment("between steps", tuple(rest))]
-        moments.append(Moment("backward", (*common, *self._list_backward(), *ahead)))
-        if self.is_last:
-            moments.append(Moment("loss", (*common, *self._list_loss(), *ahead)))
         return RankMemory(
             stage=self.stage,
             layers=tuple(self.layers),
-            parameters=count_elements(self.outside)
-            + sum(figures.parameters * count for figures, count in self.kinds),
+            parameters=self.parameters,
             in_flight=self.in_flight,
-            moments=tuple(moments),
+            moments=tuple(self._list_moments()),
         )
+
+    def _list_moments(self) -> Iterator[Moment]:
+        states, libraries, gathered = self._list_states(), self._list_libraries(), self._list_gathered()
+        kept = gathered if self.setup.keeps_gathered_weights else []
+        rest = [*states, *libraries, *kept, *self._list_retained(len(self.pieces))]
+        yield Moment("between steps", tuple(rest))
+        # Copies of gradients come with the optimizer's step, and are gone when the next step begins.
+        common = [part for part in states if part.name != "gradient copies"]
+        common += [*libraries, *gathered, *self._list_waiting(), *self._list_retained(1)]
+        held = self._find_held()
+        saved = make_parts("activations", held)
+        ahead = self._list_predictions() if self.is_last else []
+        yield Moment("backward", (*common, *saved, *self._list_backward(), *ahead))
+        if self.setup.zero_stage >= 2 and self.layers:
+            yield Moment("reduction", (*common, *self._list_reduction(held)))
+        if self.is_last:
+            yield Moment("loss", (*common, *saved, *self._list_loss(), *ahead))
 
     def _list_states(self) -> list[MemoryPart]:
         outside = count_states(self.outside, self.layout, self.setup)
@@ -110,10 +119,19 @@ class _Stage:
         retained = count_retained(self.shape, self.layout, self.setup, pieces)
         return make_parts("communication", {"hidden states of neighbours": retained})
 
-    def _list_held(self) -> list[MemoryPart]:
+    def _find_held(self) -> dict[str, int]:
         held = list_held_activations(self.run, self.pieces, self.in_flight, is_first=self.is_first)
         held["batch"] = count_batch(self.layout, self.setup) if self.is_first or self.is_last else 0
-        return make_parts("activations", held)
+        return held
+
+    def _list_reduction(self, held: dict[str, int]) -> list[MemoryPart]:
+        """Return what is there when backward of the last layer ends: its gradients, not its activations."""
+        figures = self.run.find_figures(self.layers[-1])
+        left = dict(held)
+        if self.setup.recompute != "full":
+            left |= {name: held[name] - size for name, size in figures.saved.items()}
+        reduced = {"whole gradients of a layer": count_layer_reduction(figures.parameters, self.setup)}
+        return [*make_parts("activations", left), *make_parts("communication", reduced)]
 
     def _list_loss(self) -> list[MemoryPart]:
         shape, layout, setup = self.shape, self.layout, self.setup
@@ -134,33 +152,32 @@ class _Stage:
         return make_parts("activations", {"layers of multi-token prediction": size})
 
     def _list_backward(self) -> list[MemoryPart]:
+        reduced = {"whole gradient of the head": count_head_reduction(self.outside, self.setup)}
+        reduction = make_parts("communication", reduced)
         if not self.layers:
-            return []
-        again = count_recomputed(self.run, self.pieces[-1])
-        gradients = self.run.find_figures(self.layers[-1]).backward_bytes
-        return make_parts("activations", {"recomputed layers": again, "gradients of activations": gradients})
+            return reduction
+        sizes = {
+            "recomputed layers": count_recomputed(self.run, self.pieces[-1]),
+            "gradients of activations": self.run.find_figures(self.layers[-1]).backward_bytes,
+        }
+        return [*make_parts("activations", sizes), *reduction]
 
     def _list_libraries(self) -> list[MemoryPart]:
-        buffers = {
-            "shared buffers": count_shared_buffers(
-                self.shape, self.layout, self.setup, has_head=self.is_last
-            ),
-            "gathered weights": self._count_gathered(),
-        }
+        size = count_shared_buffers(self.shape, self.layout, self.setup, has_head=self.is_last)
         workspaces = {"workspaces": count_workspaces(self.setup)}
-        return [*make_parts("communication", buffers), *make_parts("libraries", workspaces)]
+        return [
+            *make_parts("communication", {"shared buffers": size}),
+            *make_parts("libraries", workspaces),
+        ]
 
-    def _count_gathered(self) -> int:
-        """Return bytes of whole weights under ZeRO-3: the largest of the embedding, and two layers.
+    def _list_gathered(self) -> list[MemoryPart]:
+        largest = max((figures.parameters for figures, _ in self.kinds), default=0)
+        size = count_gathered(self.outside, largest, self.parameters, self.setup)
+        return make_parts("communication", {"gathered weights": size})
 
-        They count between steps too: the run of Megatron-FSDP that was measured keeps them.
-        """
-        if self.setup.zero_stage < 3:
-            return 0
-        tables = (tensor.elements for tensor in self.outside if tensor.part in ("embedding", "head"))
-        largest = max(tables, default=0)
-        unit = max((figures.parameters for figures, _ in self.kinds), default=0)
-        return max(largest, 2 * unit) * self.setup.numbers.compute_bytes
+    def _list_waiting(self) -> list[MemoryPart]:
+        size = count_whole_gradients(self.parameters, self.setup)
+        return make_parts("communication", {"whole gradients of the stage": size})
 
 
 def _name_states(states: StateBytes) -> list[MemoryPart]:

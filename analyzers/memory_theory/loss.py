@@ -22,13 +22,14 @@ def count_loss(shape: ModelShape, layout: ParallelLayout, setup: TrainingSetup) 
 
     One of T V / t logits costs 2 bytes, and 4 for its softmax in fp32, which is kept for backward and turned
     there into a gradient of 2 bytes beside it. Compiled: 4 more, for exponentials in a tensor of their own.
-    In place: 2, the gradient replaces the logit. (Megatron-LM, core/tensor_parallel/cross_entropy.py and
-    core/fusions/; Transformer Engine, cross_entropy.)
+    In place: 2, the gradient replaces the logit. Eager: 12, three tensors in fp32 when PyTorch's own cross
+    entropy runs backward: logarithms, their gradient and that of the logits. (Megatron-LM,
+    core/tensor_parallel/cross_entropy.py and core/fusions/; Transformer Engine, cross_entropy.)
     """
     logits = count_logits(shape, layout, setup)
     size = setup.numbers.compute_bytes
     plain = size + 4 if size < 4 else 8
-    per_logit = {"plain": plain, "compiled": plain + 4, "in_place": size}[setup.loss]
+    per_logit = {"plain": plain, "compiled": plain + 4, "in_place": size, "eager": 12}[setup.loss]
     kept = 4 if setup.loss != "in_place" else size
     deferred = setup.deferred_gradients * size
     return logits * (per_logit + shape.predicted_tokens * kept + deferred)

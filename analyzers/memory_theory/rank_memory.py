@@ -16,7 +16,7 @@ class Moment(msgspec.Struct, frozen=True):
     """One moment of a training step."""
 
     name: str
-    """`between steps`, `forward`, `loss` or `backward`."""
+    """`between steps`, `backward`, `loss`, or `reduction`: of a layer's gradients to their shards."""
     parts: tuple[MemoryPart, ...]
 
     @property

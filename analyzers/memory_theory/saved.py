@@ -50,9 +50,11 @@ def _share_turns(in_flight: int, group: int, pieces: int) -> list[int]:
 
 
 def _count_recomputed_layers(setup: TrainingSetup, layers: int) -> int:
-    """Return how many of the layers of a piece are recomputed in full: the first ones."""
+    """Return how many of the layers of a piece are recomputed in full: the first ones, or every n-th."""
     if setup.recompute != "full":
         return 0
+    if setup.recompute_every > 1:
+        return layers // setup.recompute_every
     return layers if setup.recomputed_layers is None else min(setup.recomputed_layers, layers)
 
 
@@ -64,7 +66,8 @@ def count_checkpoint(shape: ModelShape, layout: ParallelLayout, setup: TrainingS
 
 def count_recomputed(run: RunFigures, layers: Sequence[int]) -> int:
     """Return the bytes that one checkpoint's layers save while their backward pass runs."""
-    if not layers or _count_recomputed_layers(run.setup, len(layers)) < len(layers):
+    recomputed = _count_recomputed_layers(run.setup, len(layers))
+    if not recomputed or (run.setup.recompute_every == 1 and recomputed < len(layers)):
         return 0
     unit = layers[-run.setup.recompute_unit_layers :]
     kinds = run.count_kinds(unit)

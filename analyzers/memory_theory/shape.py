@@ -63,6 +63,8 @@ class ModelShape(msgspec.Struct, frozen=True, kw_only=True):
     has_query_key_norm: bool = False
     experts: ExpertShape | None = None
     latent: LatentAttention | None = None
+    has_masked_head: bool = False
+    """BERT: two token types, and in front of the head a projection, a norm and a pooler."""
     predicted_tokens: int = 0
     """Extra layers for multi-token prediction, on the last stage."""
 
@@ -103,15 +105,27 @@ class ModelShape(msgspec.Struct, frozen=True, kw_only=True):
         return -(-self.vocab // multiple) * multiple
 
 
+_SIZES = ("layers", "hidden", "heads", "kv_groups", "head_channels", "ffn", "vocab", "vocab_multiple")
+
+
 def check_shape(shape: ModelShape) -> None:
     """Refuse sizes that no model has.
 
     Raises:
-        UsageError: A size is not positive, or groups do not divide the heads.
+        UsageError: A size is out of its range, or groups do not divide the heads.
     """
-    for name in ("layers", "hidden", "heads", "kv_groups", "head_channels", "ffn", "vocab", "vocab_multiple"):
-        if getattr(shape, name) < 1:
-            raise UsageError(f"the model's {name} is {getattr(shape, name)}; expected at least 1")
+    for name in _SIZES:
+        _check_least(f"the model's {name}", getattr(shape, name), 1)
+    for name in ("learned_positions", "predicted_tokens"):
+        _check_least(f"the model's {name}", getattr(shape, name), 0)
+    if shape.experts is not None:
+        for name in ("experts", "top_k", "ffn"):
+            _check_least(f"{name} of the mixture", getattr(shape.experts, name), 1)
+        _check_least("shared_ffn of the mixture", shape.experts.shared_ffn, 0)
+    if shape.latent is not None:
+        for name in shape.latent.__struct_fields__:
+            size = getattr(shape.latent, name)
+            _check_least(f"{name} of latent attention", 1 if size is None else size, 1)
     if shape.layers > MOST_LAYERS:
         raise UsageError(f"the model has {shape.layers:,} layers; expected at most {MOST_LAYERS:,}")
     if shape.heads % shape.kv_groups:
@@ -119,3 +133,8 @@ def check_shape(shape: ModelShape) -> None:
             f"{shape.heads} heads do not divide into {shape.kv_groups} groups of keys and values; "
             "choose a divisor of the heads"
         )
+
+
+def _check_least(what: str, size: int, least: int) -> None:
+    if size < least:
+        raise UsageError(f"{what} is {size}; expected at least {least}")

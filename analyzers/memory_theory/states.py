@@ -71,10 +71,14 @@ class _Sum:
         self._add("gradients", tensor, numbers.gradient_bytes, ranks if stage >= 2 else 1, is_one_buffer=True)
         shards = ranks if stage >= 1 else 1
         self._add("master_weights", tensor, numbers.master_bytes, shards)
-        self._add("optimizer", tensor, numbers.moment_bytes // 2, shards, copies=2)
+        moments = numbers.moment_bytes
+        if tensor.is_matrix and numbers.matrix_moment_bytes is not None:
+            moments = numbers.matrix_moment_bytes
+        self._add("optimizer", tensor, moments // 2, shards, copies=2)
         self._add("gradient_copies", tensor, numbers.gradient_copy_bytes, shards)
         if setup.is_fp8 and tensor.is_matrix:
-            self._add("fp8_copies", tensor, 1, 1, copies=1 if setup.has_fp8_weights else 2)
+            # The weight itself is one of the copies where it is kept in fp8.
+            self._add("fp8_copies", tensor, 1, 1, copies=setup.fp8_copies - setup.has_fp8_weights)
 
     def _add(
         self,

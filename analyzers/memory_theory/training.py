@@ -6,9 +6,9 @@ import msgspec
 
 from ...engine.errors import UsageError
 
-Recompute = Literal["none", "selective", "full"]
+Recompute = Literal["none", "selective", "operations", "full"]
 Attention = Literal["fused", "flash", "unfused"]
-Loss = Literal["plain", "compiled", "in_place"]
+Loss = Literal["plain", "compiled", "in_place", "eager"]
 Gpu = Literal["a100", "h100", "h200", "b200", "gb200", "gb300"]
 
 GPUS: tuple[Gpu, ...] = ("a100", "h100", "h200", "b200", "gb200", "gb300")
@@ -26,6 +26,8 @@ class NumberFormat(msgspec.Struct, frozen=True, kw_only=True):
     master_bytes: int
     moment_bytes: int
     """Both moments of Adam together."""
+    matrix_moment_bytes: int | None = None
+    """Of matrices inside of layers, where their optimizer keeps other moments (Muon: one); None: as above."""
     gradient_copy_bytes: int = 0
     """A second gradient in fp32 from the optimizer's step until the next step begins (fp16)."""
     compute_bytes: int = 2
@@ -51,6 +53,10 @@ class TrainingSetup(msgspec.Struct, frozen=True, kw_only=True):
     numbers: NumberFormat = BF16
     zero_stage: int = 0
     """0: nothing sharded over data ranks; 1: master weights and moments; 2: gradients too; 3: weights too."""
+    keeps_gathered_weights: bool = False
+    """Whether whole weights of stage 3 stay between steps (Megatron-FSDP), and not for backward alone."""
+    keeps_stage_whole: bool = False
+    """Whether stage 3 shards only between steps: all weights and gradients of a rank are whole within one."""
     optimizer_instances: int = 1
     """Groups of data ranks that each hold a whole set of shards."""
     attention: Attention = "fused"
@@ -61,6 +67,8 @@ class TrainingSetup(msgspec.Struct, frozen=True, kw_only=True):
     recompute: Recompute = "none"
     recomputed_modules: tuple[str, ...] = ("core_attn",)
     """With `selective`: which parts, by Megatron-LM's names."""
+    recompute_every: int = 1
+    """With `full`: one of so many layers is recomputed, the others are kept whole."""
     recompute_unit_layers: int = 1
     """With `full`: layers of one checkpoint (uniform)."""
     recomputed_layers: int | None = None
@@ -76,12 +84,22 @@ class TrainingSetup(msgspec.Struct, frozen=True, kw_only=True):
     """All forward passes before the first backward pass."""
     micro_batch_group: int | None = None
     """Interleaved schedule: micro-batches that a piece runs in a row; None: as many as PP."""
+    fuses_gate: bool = True
+    """Whether the two halves of a gated MLP meet in one kernel; if not, one more of them is kept."""
+    expert_capacity: float | None = None
+    """Rows that each expert is padded to, as a multiple of an even share; None: as many as come."""
+    gathers_experts_input: bool = False
+    """Whether every rank of an expert group gets all tokens of the group, in a buffer that stays."""
     has_transformer_engine: bool = False
+    engine_workspaces: int = 1
+    """Workspaces that Transformer Engine keeps: one, more for grouped products and for overlap."""
     is_deterministic: bool = False
     """Whether cuBLAS is bound to deterministic workspaces (CUBLAS_WORKSPACE_CONFIG=:4096:8)."""
     is_fp8: bool = False
     """Whether linear layers compute in fp8 and keep their inputs so."""
     has_fp8_weights: bool = False
+    fp8_copies: int = 2
+    """Copies of a matrix in fp8, in rows and in columns; one where the GPU multiplies either way."""
     gpu: Gpu = "h100"
 
 
@@ -91,7 +109,13 @@ def check_setup(setup: TrainingSetup) -> None:
     Raises:
         UsageError: A number is out of its range.
     """
-    for name in ("seq_length", "micro_batch_size", "micro_batches", "recompute_unit_layers"):
+    for name in (
+        "seq_length",
+        "micro_batch_size",
+        "micro_batches",
+        "recompute_unit_layers",
+        "recompute_every",
+    ):
         if getattr(setup, name) < 1:
             raise UsageError(f"{name.replace('_', ' ')} is {getattr(setup, name)}; expected at least 1")
     if setup.micro_batch_group is not None and setup.micro_batch_group < 1:

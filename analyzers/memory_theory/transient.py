@@ -1,12 +1,13 @@
 """What backward needs for a moment beyond what was saved: gradients of activations and of one weight."""
 
-from .activations import count_tokens, list_layer_activations
+from .activations import count_tokens, list_layer_activations, list_recomputed_activations
+from .expert_activations import count_expert_rows
 from .layout import ParallelLayout
 from .shape import ModelShape
 from .training import TrainingSetup
 from .weights import list_layer_weights
 
-_MLP_NAMES = ("MLP", "activation function", "expert", "router", "shared expert")
+_MLP_NAMES = ("MLP", "activation function", "expert", "router", "shared expert", "operations")
 
 
 def count_backward(shape: ModelShape, layout: ParallelLayout, setup: TrainingSetup, layer: int) -> int:
@@ -14,26 +15,43 @@ def count_backward(shape: ModelShape, layout: ParallelLayout, setup: TrainingSet
 
     First the MLP: gradient of its output, T h, gathered where norms are split; gradient of the second
     projection's input, and of the first one's output once that input is freed; one weight gradient unless it
-    is added in place. Then unfused attention: two gradients of the scores, with the MLP's share freed.
+    is added in place. Experts have the gradient of their rows, R h, besides. Then unfused attention: two
+    gradients of the scores, with the MLP's share freed. What is recomputed selectively is back when its part
+    runs.
     """
     tokens, size = count_tokens(layout, setup), setup.numbers.compute_bytes
     gathered = tokens * shape.hidden * size if layout.is_sequence_parallel and layout.tensor > 1 else 0
     output = tokens // layout.norm_shards * shape.hidden * size + gathered
-    saved = list_layer_activations(shape, layout, setup, layer)
-    inner = _count_inner(shape, layout, tokens, layer) * size
+    inner = _count_inner(shape, layout, setup, layer) * size
     wide = 2 if shape.is_gated else 1
+    again = list_recomputed_activations(shape, layout, setup, layer)
     mlp = output + max(inner + _count_weight_gradient(shape, layout, setup, layer), inner * wide)
-    freed = sum(value for name, value in saved.items() if name.startswith(_MLP_NAMES))
+    mlp += _count_expert_rows(shape, layout, setup, layer) * size + _sum_mlp(again)
     scores = 0
     if setup.attention == "unfused":
         scores = 2 * tokens * setup.seq_length * shape.heads // layout.tensor * size
-    return max(mlp, output + scores - freed)
+    freed = _sum_mlp(list_layer_activations(shape, layout, setup, layer))
+    return max(mlp, output + scores + sum(again.values()) - _sum_mlp(again) - freed)
 
 
-def _count_inner(shape: ModelShape, layout: ParallelLayout, tokens: int, layer: int) -> int:
+def _sum_mlp(saved: dict[str, int]) -> int:
+    return sum(size for name, size in saved.items() if name.startswith(_MLP_NAMES))
+
+
+def _count_inner(shape: ModelShape, layout: ParallelLayout, setup: TrainingSetup, layer: int) -> int:
+    """Return the elements between the two projections of an MLP, or of a rank's experts."""
+    tokens = count_tokens(layout, setup)
     if not shape.is_expert_layer(layer) or shape.experts is None:
         return tokens * shape.ffn // layout.tensor
-    return tokens * shape.experts.top_k * shape.experts.ffn // layout.tensor
+    rows = count_expert_rows(shape.experts, layout, setup, tokens)
+    return rows * shape.experts.ffn // layout.expert_shards
+
+
+def _count_expert_rows(shape: ModelShape, layout: ParallelLayout, setup: TrainingSetup, layer: int) -> int:
+    """Return the elements of the rows that left a rank's experts, 0 for a dense layer."""
+    if not shape.is_expert_layer(layer) or shape.experts is None:
+        return 0
+    return count_expert_rows(shape.experts, layout, setup, count_tokens(layout, setup)) * shape.hidden
 
 
 def _count_weight_gradient(

@@ -112,8 +112,9 @@ def list_outside_weights(
     rows = shape.pad_vocab(layout.tensor) // layout.tensor
     if is_first:
         weights.append(WeightTensor("embedding", rows * shape.hidden))
-        if shape.learned_positions:
-            weights.append(WeightTensor("embedding", shape.learned_positions * shape.hidden))
+        positions = shape.learned_positions + 2 * shape.has_masked_head
+        if positions:
+            weights.append(WeightTensor("embedding", positions * shape.hidden))
     if not is_last:
         return weights
     if not (is_first and shape.is_tied):
@@ -121,7 +122,19 @@ def list_outside_weights(
     if shape.predicted_tokens and not is_first and not shape.is_tied:
         weights.append(WeightTensor("embedding", rows * shape.hidden))
     weights += _list_norms(shape, 1)
+    if shape.has_masked_head:
+        weights += _list_masked_head(shape, rows)
     return weights + _list_predictions(shape, layout)
+
+
+def _list_masked_head(shape: ModelShape, rows: int) -> list[WeightTensor]:
+    """Return BERT's projection before its head, the pooler, and the classes of next sentences.
+
+    All but the head's bias are replicated (Megatron-LM, core/models/bert/).
+    """
+    hidden = shape.hidden
+    dense = [WeightTensor("head", hidden * hidden, 2), WeightTensor("head", hidden, 2)]
+    return [*dense, *_list_norms(shape, 1), WeightTensor("head", rows), WeightTensor("head", 2 * hidden + 2)]
 
 
 def _list_predictions(shape: ModelShape, layout: ParallelLayout) -> list[WeightTensor]:

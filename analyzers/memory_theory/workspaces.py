@@ -30,7 +30,7 @@ def count_workspaces(setup: TrainingSetup) -> int:
     is_ampere = setup.gpu == "a100"
     gemm = AMPERE_WORKSPACE_BYTES if is_ampere and not setup.is_deterministic else HOPPER_WORKSPACE_BYTES
     engine = ENGINE_AMPERE_BYTES if is_ampere else ENGINE_HOPPER_BYTES
-    return GEMM_THREADS * gemm + (engine if setup.has_transformer_engine else 0)
+    return GEMM_THREADS * gemm + (setup.engine_workspaces * engine if setup.has_transformer_engine else 0)
 
 
 def count_retained(shape: ModelShape, layout: ParallelLayout, setup: TrainingSetup, pieces: int) -> int:
@@ -50,14 +50,18 @@ def count_shared_buffers(
 ) -> int:
     """Return bytes of buffers that Megatron-LM keeps for all layers.
 
-    With sequence parallelism the head gathers its input, s b h / CP elements. Attention of Megatron's own
-    kernels writes its scores, b a s^2 / (TP x CP) elements, into one buffer.
+    With sequence parallelism the head gathers its input, s b h / CP elements; the all-gather dispatcher the
+    tokens of all ranks of an expert group, s b h EP e / (CP t), into the same one. Attention of Megatron's
+    own kernels writes its scores, b a s^2 / (TP x CP) elements, into one buffer.
     """
     tokens = setup.seq_length * setup.micro_batch_size // layout.context
     compute_bytes = setup.numbers.compute_bytes
     gathered = 0
     if has_head and layout.is_sequence_parallel and layout.tensor > 1:
         gathered = tokens * shape.hidden * compute_bytes
+    group = layout.expert * layout.expert_shards
+    if setup.gathers_experts_input and shape.experts is not None and group > 1:
+        gathered = max(gathered, tokens // layout.norm_shards * group * shape.hidden * compute_bytes)
     if setup.has_transformer_engine or setup.attention != "unfused":
         return gathered
     scores = setup.seq_length * tokens * shape.heads // layout.tensor * compute_bytes

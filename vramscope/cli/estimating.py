@@ -11,6 +11,7 @@ import msgspec
 from vramscope.analyzers.memory_theory import estimate_as_fork, estimate_as_published, estimate_stages
 from vramscope.analyzers.memory_theory.configs import Flags, TrainingRun
 from vramscope.analyzers.memory_theory.configs.document import Described, describe_config, describe_preset
+from vramscope.analyzers.memory_theory.configs.flags import MICRO_BATCHES
 from vramscope.analyzers.memory_theory.configs.megatron import build_run
 from vramscope.engine.errors import InputFileError, UsageError
 from vramscope.engine.units import format_bytes, parse_bytes
@@ -207,11 +208,11 @@ def _settle_batch(arguments: Namespace, flags: dict[str, object], world_size: in
     sequences = named.find_count("micro-batch-size", 1)
     if sequences < 1:
         raise UsageError(f"a micro-batch has {sequences} sequences; expected at least 1")
-    if named.has("global-batch-size") and arguments.micro_batches is None:
+    if arguments.micro_batches is None and (named.has("global-batch-size") or named.has(MICRO_BATCHES)):
         return named
     degrees = [max(1, named.find_count(FLAGS[name], 1)) for name in ("tp", "pp", "cp")]
     data = max(1, world_size // (degrees[0] * degrees[1] * degrees[2]))
     count = arguments.micro_batches if arguments.micro_batches is not None else degrees[1]
     if count < 1:
         raise UsageError(f"--micro-batches {count}: expected at least 1")
-    return Flags({**flags, "global-batch-size": count * data * sequences})
+    return Flags({**flags, MICRO_BATCHES: None, "global-batch-size": count * data * sequences})

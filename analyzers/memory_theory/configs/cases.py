@@ -6,8 +6,8 @@ from collections.abc import Mapping
 import msgspec
 
 from ....engine.errors import UsageError
-from ..training import Gpu
-from .flags import Flags
+from ..training import GPUS, Gpu
+from .flags import BERT, Flags
 from .megatron import read_megatron_run
 from .run import TrainingRun
 
@@ -31,6 +31,8 @@ COLUMNS = {
     "vocab_size": "vocab-size",
 }
 """Columns that stand for a flag."""
+NOT_MODELLED = ("t5", "multimodal", "vlm", "hybrid", "mamba", "retro")
+"""Beginnings of families that are no plain stack of layers."""
 DEFAULT_WORLD_SIZE = 8
 """Ranks of a case that does not say: one node."""
 _RESHARD = re.compile(r"reshard_(\d+)x(\d+)x(\d+|None)")
@@ -51,11 +53,16 @@ def read_case(row: Mapping[str, str]) -> TrainingRun:
     Raises:
         UsageError: What of the row is missing or impossible.
     """
+    family = row.get("family", "").lower()
+    if family.startswith(NOT_MODELLED):
+        raise UsageError(f"models of the family {family!r} cannot be estimated; expected gpt, moe or bert")
     flags = _read_flags(row)
     world_size = Flags({"world_size": row.get("world_size") or None}).find_count(
         "world-size", DEFAULT_WORLD_SIZE
     )
-    gpu: Gpu = "a100" if "a100" in row.get("platform", "").lower() else "h100"
+    platform = row.get("platform", "").lower()
+    # The longest name that fits: gb200 is no b200.
+    gpu: Gpu = max((name for name in GPUS if name in platform), key=len, default="h100")
     return read_megatron_run(
         flags,
         world_size=world_size,
@@ -67,6 +74,7 @@ def read_case(row: Mapping[str, str]) -> TrainingRun:
 
 def _read_flags(row: Mapping[str, str]) -> Flags:
     columns: dict[str, object] = {flag: row[column] for column, flag in COLUMNS.items() if row.get(column)}
+    columns[BERT] = row.get("family", "").lower().startswith("bert")
     if row.get("kv_groups"):
         columns |= {"group-query-attention": True, "num-query-groups": row["kv_groups"]}
     text = (row.get("arguments") or "").strip()
@@ -77,7 +85,8 @@ def _read_flags(row: Mapping[str, str]) -> Flags:
     except msgspec.DecodeError as error:
         raise UsageError(f"arguments are not a JSON object of flags: {error}") from None
     # A size that a tokenizer decides is no flag; the table may know it nevertheless.
-    return Flags({"vocab-size": columns.get("vocab-size"), **given, **_read_second_run(row)})
+    known = {name: columns.get(name) for name in ("vocab-size", BERT)}
+    return Flags({**known, **given, **_read_second_run(row)})
 
 
 def _read_second_run(row: Mapping[str, str]) -> dict[str, object]:

@@ -9,7 +9,14 @@ from .megatron_setup import read_setup
 from .megatron_shape import read_shape
 from .run import TrainingRun
 
-NOT_MODELLED = ("hybrid-override-pattern", "is-hybrid-model", "hybrid-layer-pattern", "encoder-num-layers")
+NOT_MODELLED = (
+    "hybrid-override-pattern",
+    "is-hybrid-model",
+    "hybrid-layer-pattern",
+    "decoder-num-layers",
+    "experimental-attention-variant",
+    "linear-attention-freq",
+)
 """Flags of models that are not a plain stack of decoder layers."""
 
 
@@ -31,6 +38,10 @@ def read_megatron_run(
     for other in NOT_MODELLED:
         if flags.is_on(other):
             raise UsageError(f"{other} is set: only stacks of decoder layers with attention can be estimated")
+    if "mamba" in flags.find_word("spec", ""):
+        raise UsageError(
+            "spec names Mamba layers: only stacks of decoder layers with attention can be estimated"
+        )
     shape = read_shape(flags)
     deterministic = is_deterministic or flags.is_on("deterministic-mode")
     return build_run(shape, flags, world_size=world_size, gpu=gpu, is_deterministic=deterministic, name=name)

@@ -52,8 +52,9 @@ def read_layout(flags: Flags, shape: ModelShape, world_size: int) -> ParallelLay
 def _count_pieces(flags: Flags, layers: int, pipeline: int) -> int:
     if pipeline == 1:
         return 1
-    if flags.has("num-virtual-stages-per-pipeline-rank"):
-        return flags.get_count("num-virtual-stages-per-pipeline-rank")
+    for name in ("num-virtual-stages-per-pipeline-rank", "virtual-pipeline-model-parallel-size"):
+        if flags.has(name):
+            return flags.get_count(name)
     if not flags.has("num-layers-per-virtual-pipeline-stage"):
         return 1
     size = flags.get_count("num-layers-per-virtual-pipeline-stage")

@@ -4,7 +4,7 @@ import re
 
 from ....engine.errors import UsageError
 from ..shape import MOST_LAYERS, ExpertShape, LatentAttention, ModelShape
-from .flags import Flags
+from .flags import BERT, Flags
 
 VOCABS = {
     "gpt2bpetokenizer": 50257,
@@ -24,12 +24,12 @@ def read_shape(flags: Flags) -> ModelShape:
     Raises:
         UsageError: A size is missing or no whole number.
     """
-    layers, hidden = flags.get_count("num-layers"), flags.get_count("hidden-size")
+    layers, hidden = flags.get_count("num-layers", "encoder-num-layers"), flags.get_count("hidden-size")
     heads = flags.get_count("num-attention-heads")
     _check_sizes(layers, heads)
     groups = flags.find_count("num-query-groups", heads) if _is_grouped(flags) else heads
     positions = flags.find_count("max-position-embeddings", flags.find_count("seq-length", 0))
-    has_bias = not flags.is_on("disable-bias-linear")
+    has_bias = not flags.is_off("add-bias-linear")
     ffn = _read_ffn(flags, hidden)
     return ModelShape(
         layers=layers,
@@ -41,7 +41,7 @@ def read_shape(flags: Flags) -> ModelShape:
         vocab=_read_vocab(flags),
         vocab_multiple=1 if flags.has("padded-vocab-size") else _read_multiple(flags),
         learned_positions=positions if _has_positions(flags) else 0,
-        is_gated=flags.is_on("swiglu"),
+        is_gated=flags.is_on("swiglu") or flags.is_on("quick-geglu"),
         is_tied=not flags.is_on("untie-embeddings-and-output-weights"),
         has_linear_bias=has_bias,
         has_qkv_bias=has_bias or flags.is_on("add-qkv-bias"),
@@ -50,6 +50,7 @@ def read_shape(flags: Flags) -> ModelShape:
         experts=_read_experts(flags, layers, ffn),
         latent=_read_latent(flags),
         predicted_tokens=flags.find_count("mtp-num-layers", 0),
+        has_masked_head=flags.is_on(BERT),
     )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from ....engine.errors import UsageError
-from .flags import PYTORCH, Flags
+from .flags import MICRO_BATCHES, PYTORCH, RECOMPUTE_EVERY, Flags
 from .hugging_face import flag_plain_training
 
 _DEGREES = {
@@ -30,21 +30,73 @@ def name_torchtitan_model(config: Mapping[str, object]) -> str:
 def flag_torchtitan(config: Mapping[str, object]) -> dict[str, object]:
     """Return layout and batch as flags; weights are sharded by fully_shard unless replicated."""
     training, degrees = _read_section(config, "training"), _read_section(config, "parallelism")
-    mode = _read_section(config, "activation-checkpoint").find_word("mode", "none")
     flags: dict[str, object] = {
         flag: degrees.find_count(name, 1) for flag, name in _DEGREES.items() if degrees.has(name)
     }
     flags |= {
         "seq-length": training.find_count("seq-len", 2048),
-        "micro-batch-size": training.find_count("local-batch-size", training.find_count("batch-size", 8)),
+        **_flag_batch(training, degrees),
+        **_flag_stages(degrees),
         "sequence-parallel": True,
         "use-torch-fsdp2": True,
         "transformer-impl": PYTORCH,
         "attention-backend": "fused",
-        "recompute-granularity": "full" if mode == "full" else "",
+        **_flag_checkpoints(_read_section(config, "activation-checkpoint")),
         **flag_plain_training(),
     }
     return flags
+
+
+def _flag_batch(training: Flags, degrees: Flags) -> dict[str, object]:
+    """Return the batch: through a pipeline, a rank's sequences go one by one unless told otherwise."""
+    sequences = training.find_count("local-batch-size", training.find_count("batch-size", 8))
+    if degrees.find_count("pipeline-parallel-degree", 1) == 1:
+        return {"micro-batch-size": sequences}
+    size = max(1, degrees.find_count("pipeline-parallel-microbatch-size", 1))
+    return {"micro-batch-size": size, MICRO_BATCHES: max(1, sequences // size)}
+
+
+def _flag_stages(degrees: Flags) -> dict[str, object]:
+    """Return how layers are split: one less in first and last stage by default; two pieces if interleaved.
+
+    (torchtitan, torchtitan/config/job_config.py and distributed/pipeline_parallel.py.)
+    """
+    if degrees.find_count("pipeline-parallel-degree", 1) == 1:
+        return {}
+    is_interleaved = degrees.find_word("pipeline-parallel-schedule", "1f1b").startswith("interleaved")
+    return {
+        "account-for-embedding-in-pipeline-split": _is_less(degrees, "first"),
+        "account-for-loss-in-pipeline-split": _is_less(degrees, "last"),
+        "num-virtual-stages-per-pipeline-rank": 2 if is_interleaved else 1,
+    }
+
+
+def _is_less(degrees: Flags, stage: str) -> bool:
+    return degrees.find_count(f"pipeline-parallel-{stage}-stage-less-layers", 1) > 0
+
+
+def _flag_checkpoints(section: Flags) -> dict[str, object]:
+    """Return which activations are worked out again (torchtitan/distributed/activation_checkpoint.py).
+
+    `full`: every layer. `selective`: single operations (`op`), or every n-th layer as the option says, every
+    second one without an option. A memory budget is left to the compiler, and counted as none.
+
+    Raises:
+        UsageError: The mode or its option is none of these.
+    """
+    mode = section.find_word("mode", "selective")
+    if mode in ("none", "memory_budget"):
+        return {}
+    option = section.find_word("selective-ac-option", "2")
+    if mode == "full" or (mode == "selective" and option.isdigit()):
+        every = 1 if mode == "full" else max(1, int(option))
+        return {"recompute-granularity": "full", RECOMPUTE_EVERY: every}
+    if mode == "selective" and option == "op":
+        return {"recompute-granularity": "operations"}
+    raise UsageError(
+        f"[activation_checkpoint] mode {mode!r} with option {option!r} is unknown; expected none, full, "
+        "or selective with op or a number of layers"
+    )
 
 
 def count_torchtitan_data(config: Mapping[str, object]) -> int | None:

@@ -30,6 +30,7 @@ COUNTS = {
     "pieces": "pieces of the model on each pipeline rank (interleaved schedule)",
     "world-size": "ranks, in place of --dp",
 }
+RECOMPUTE = ("none", "selective", "operations", "full", "block")
 BATCH_COUNTS = {
     "seq": "tokens of a sequence",
     "mbs": "sequences of a micro-batch",
@@ -75,7 +76,7 @@ def _add_choices(group: _ArgumentGroup) -> None:
     group.add_argument("--sp", action="store_true", help="split norms and dropout along the sequence")
     group.add_argument("--zero", type=int, choices=(0, 1, 2, 3), help="what is sharded over data ranks")
     group.add_argument("--precision", choices=("bf16", "fp16", "fp32"), help="bf16 has gradients in fp32")
-    group.add_argument("--recompute", choices=("none", "selective", "full", "block"), help="activations")
+    group.add_argument("--recompute", choices=RECOMPUTE, help="activations")
     group.add_argument("--attention", choices=("fused", "flash", "unfused"), help="its kernel")
     group.add_argument("--schedule", choices=("1f1b", "gpipe"), default="1f1b", help="of the pipeline")
     group.add_argument("--gpu", choices=("a100", "h100", "h200", "b200", "gb200", "gb300"), default="h100")
