@@ -1,5 +1,6 @@
 """One plan of all degrees at once: data, pipeline and tensor parallelism, under each device's memory."""
 
+from ..time_model import StepTime
 from .model import (
     JOINT_PLAN_SCHEMA,
     JointAssumptions,
@@ -7,15 +8,18 @@ from .model import (
     JointPlan,
     JointStage,
     PrunedCount,
-    StepTime,
 )
+from .options import JointOptions
+from .search import plan_jointly
 
 __all__ = [
     "JOINT_PLAN_SCHEMA",
     "JointAssumptions",
     "JointConfiguration",
+    "JointOptions",
     "JointPlan",
     "JointStage",
     "PrunedCount",
     "StepTime",
+    "plan_jointly",
 ]

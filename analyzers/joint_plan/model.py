@@ -3,32 +3,9 @@
 import msgspec
 
 from ..memory_theory import ParallelLayout, RankMemory, TrainingSetup
+from ..time_model import StepTime
 
 JOINT_PLAN_SCHEMA = "vramscope.joint-plan/1"
-
-
-class StepTime(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Where the seconds of one training step go, as the time model has them; they add up to `total_s`."""
-
-    compute_s: float
-    """Matrix products of the slowest stage, all its micro-batches, recomputation included."""
-    tensor_s: float
-    """Collectives between tensor-parallel ranks that nothing hides."""
-    pipeline_s: float
-    """Transfers between stages that nothing hides."""
-    bubble_s: float
-    """Waiting while the pipeline fills and drains."""
-    data_s: float
-    """Collectives of gradients and weights between data-parallel ranks that nothing hides."""
-    optimizer_s: float
-    """Reading and writing the states once."""
-
-    @property
-    def total_s(self) -> float:
-        """Seconds of a step."""
-        return (
-            self.compute_s + self.tensor_s + self.pipeline_s + self.bubble_s + self.data_s + self.optimizer_s
-        )
 
 
 class JointStage(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +20,8 @@ class JointStage(msgspec.Struct, frozen=True, kw_only=True):
     """Of the smallest of these devices, as far as a plan may fill it."""
     memory: RankMemory
     compute_s: float
-    """Seconds of one micro-batch, forward and backward, on the slowest of these devices."""
+    """Seconds of one micro-batch, forward and backward, its tensor ranks' collectives included, on the
+    slowest of these devices."""
 
 
 class JointConfiguration(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,159 @@
+"""One candidate in full: the layers of its stages, its time, and where it runs."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from ...engine.errors import UsageError
+from ..cluster_graph import Cluster
+from ..memory_theory import ModelShape, ParallelLayout, estimate_stages
+from ..stage_matching import StageDevice, match_stages
+from ..time_model import StepTime
+from .balance import TICKS_PER_S, balance_layers
+from .pricing import Order, Pricing
+from .room import StageRooms
+from .space import Candidate
+
+
+class Evaluation(NamedTuple):
+    """A candidate that fits."""
+
+    candidate: Candidate
+    layout: ParallelLayout
+    """With the layers of each stage."""
+    order: Order
+    time: StepTime
+    stage_s: tuple[float, ...]
+    """Of one micro-batch, forward and backward."""
+    gap: float | None = 0.0
+    """How much slower than in the best order of devices its slowest stage is at most; None: nobody knows."""
+
+
+def _get_seconds(found: Evaluation) -> float:
+    return found.time.total_s
+
+
+class Evaluator:
+    """Finds the best split of candidates, and the best order of devices where these differ.
+
+    Args:
+        shape: The model.
+        cluster: Where it is trained.
+        pricing: Times on it.
+        memory_share: Of each device's memory that a plan may fill.
+    """
+
+    def __init__(self, shape: ModelShape, cluster: Cluster, pricing: Pricing, memory_share: float) -> None:
+        self._shape, self._cluster, self._pricing = shape, cluster, pricing
+        self._memory = [int(device.memory_bytes * memory_share) for device in cluster.devices]
+
+    def evaluate(self, candidate: Candidate) -> Evaluation | None:
+        """Return the fastest way to run a candidate; None where some rank has too little memory.
+
+        Where devices differ, two orders are tried: the natural one, and those of most memory first, as the
+        first stages have most in flight.
+        """
+        found = [self._evaluate_in(candidate, order) for order in self._list_orders(candidate.layout)]
+        return min((each for each in found if each is not None), key=_get_seconds, default=None)
+
+    def match(self, found: Evaluation) -> Evaluation:
+        """Return a candidate, its stages matched to the devices where that is faster, and how exactly."""
+        if self._cluster.is_uniform or found.layout.pipeline == 1 or found.layout.virtual_stages > 1:
+            return found
+        matched = self._match(found.candidate)
+        if matched is None:
+            return found._replace(gap=None)
+        order, gap = matched
+        other = self._evaluate_in(found.candidate, order)
+        return min(found, other or found, key=_get_seconds)._replace(gap=gap)
+
+    def _list_orders(self, layout: ParallelLayout) -> list[Order]:
+        if self._cluster.is_uniform or layout.pipeline == 1:
+            return [()]
+        capacities = self.list_capacities(layout)
+        largest = tuple(sorted(range(layout.pipeline), key=lambda stage: -capacities[stage]))
+        return [()] if largest == tuple(range(layout.pipeline)) else [(), largest]
+
+    def list_capacities(self, layout: ParallelLayout, order: Order = ()) -> tuple[int, ...]:
+        """Return what the smallest device of each stage may hold."""
+        places = self._pricing.place(layout, order)
+        return tuple(min(self._memory[at] for at in own) for own in places)
+
+    def _evaluate_in(self, candidate: Candidate, order: Order) -> Evaluation | None:
+        """Return a candidate on devices in one order."""
+        counts = self._split(candidate, order)
+        if counts is None:
+            return None
+        layout = candidate.layout
+        if layout.virtual_stages == 1 and layout.pipeline > 1:
+            layout = msgspec.structs.replace(layout, stage_layers=counts)
+        if self._has_unlike_layers() and not self._holds(candidate, layout, order):
+            return None
+        time, stage_s = self._pricing.time_step(candidate, layout, order)
+        return Evaluation(candidate, layout, order, time, stage_s)
+
+    def _split(self, candidate: Candidate, order: Order) -> Sequence[int] | None:
+        layout = candidate.layout
+        rooms = StageRooms(self._shape, candidate, self.list_capacities(layout, order))
+        if layout.virtual_stages > 1 or layout.pipeline == 1:
+            even = (self._shape.layers // layout.pipeline,) * layout.pipeline
+            return even if rooms.fits(even) else None
+        prices = self._pricing.list_prices(candidate, order)
+        counts = balance_layers(prices, None)
+        if rooms.fits(counts):
+            return counts
+        most = rooms.count_layers()
+        return None if most is None else balance_layers(prices, most)
+
+    def _has_unlike_layers(self) -> bool:
+        experts = self._shape.experts
+        return experts is not None and len({*experts.is_expert_layer}) > 1
+
+    def _holds(self, candidate: Candidate, layout: ParallelLayout, order: Order) -> bool:
+        capacities = self.list_capacities(layout, order)
+        memory = estimate_stages(self._shape, layout, candidate.setup)
+        return all(rank.peak_bytes <= most for rank, most in zip(memory, capacities, strict=True))
+
+    def _match(self, candidate: Candidate) -> tuple[Order, float] | None:
+        """Return the order of devices by the time and memory of layers, and its gap; None where there is
+        none.
+
+        What a stage holds beside its layers is taken off every device, as of the first stage.
+        """
+        layout, setup = candidate.layout, candidate.setup
+        capacities = self.list_capacities(layout)
+        rooms = StageRooms(self._shape, candidate, capacities)
+        kept, live, beside = _measure_layers(rooms, layout.pipeline, setup.micro_batches)
+        prices = self._pricing.list_prices(candidate)[0]
+        speeds = [each.flops_per_s for each in self._pricing.find_speeds(layout)]
+        groups = [
+            StageDevice(max(1, round(speed / 1e9)), max(0, most - beside))
+            for speed, most in zip(speeds, capacities, strict=True)
+        ]
+        costs = [round(seconds * TICKS_PER_S) for seconds in prices.layer_s]
+        costs[0] += round(prices.embedding_s * TICKS_PER_S)
+        costs[-1] += round(prices.head_s * TICKS_PER_S)
+        layers = len(costs)
+        try:
+            found = match_stages(
+                costs,
+                [kept] * layers,
+                groups,
+                activations=[live] * layers,
+                micro_batches=setup.micro_batches,
+            )
+        except UsageError:
+            return None
+        return found.order, found.gap
+
+
+def _measure_layers(rooms: StageRooms, stages: int, micro_batches: int) -> tuple[int, int, int]:
+    """Return the bytes of a layer whatever is in flight, of each micro-batch in flight, and beside all
+    layers."""
+    first = rooms.find_peak(0, 2) - rooms.find_peak(0, 1)
+    last = rooms.find_peak(stages - 1, 2) - rooms.find_peak(stages - 1, 1)
+    in_flight = min(stages, micro_batches)
+    live = max(0, (first - last) // (in_flight - 1)) if in_flight > 1 else 0
+    kept = max(0, last - live)
+    return kept, live, max(0, rooms.find_peak(0, 1) - kept - in_flight * live)

@@ -1,0 +1,49 @@
+"""Seconds of a step of one given configuration."""
+
+from collections.abc import Sequence
+
+from ..cluster_graph import Cluster
+from ..memory_theory import ModelShape, ParallelLayout, TrainingSetup, check_all, split_layers
+from .assumptions import TimeAssumptions
+from .device import DeviceSpeed, describe_speed
+from .groups import find_groups, place_stages
+from .prices import LayerPrices, time_stage
+from .step import StepTime, add_up_step
+
+
+def estimate_step(
+    shape: ModelShape,
+    layout: ParallelLayout,
+    setup: TrainingSetup,
+    cluster: Cluster,
+    assumptions: TimeAssumptions | None = None,
+) -> StepTime:
+    """Return where the seconds of a step go.
+
+    Args:
+        shape: The model.
+        layout: Degrees; no more ranks than the cluster has devices, which are taken from the first on.
+        setup: Batch, ZeRO stage, recomputation.
+        cluster: Devices and links.
+        assumptions: What the times rest on.
+
+    Raises:
+        UsageError: Degrees, sizes or numbers that cannot be; one line says which and why.
+    """
+    check_all(shape, layout, setup)
+    assumed = assumptions or TimeAssumptions()
+    stages = place_stages(layout)
+    groups = find_groups(cluster, layout, stages, assumed)
+    pieces = split_layers(shape.layers, layout)
+    times = []
+    for number, own in enumerate(stages):
+        device = find_slowest(cluster, own)
+        prices = LayerPrices(shape, layout, setup, device, groups[number], assumed)
+        times.append(time_stage(prices, layout, setup, groups[number], assumed, number, pieces[number]))
+    return add_up_step(times, layout, setup, assumed.factor)
+
+
+def find_slowest(cluster: Cluster, positions: Sequence[int]) -> DeviceSpeed:
+    """Return the peaks of the slowest of some devices."""
+    device = min((cluster.devices[at] for at in positions), key=lambda each: each.flops_per_s)
+    return describe_speed(device)

@@ -1,0 +1,112 @@
+"""What layers cost a rank of some stage: each kind of layer is timed once, a stage is counts of kinds."""
+
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+
+from ..memory_theory import ModelShape, ParallelLayout, TrainingSetup
+from ..memory_theory.weights import list_layer_weights, list_outside_weights
+from .assumptions import TimeAssumptions
+from .collectives import Ring
+from .data_time import Parameters, count_parameters_of, time_gradients, time_optimizer
+from .device import DeviceSpeed
+from .groups import StageGroups
+from .layer_time import LayerTime, PassTime, StageClock
+from .step import StageTime
+
+
+class LayerPrices:
+    """Seconds and parameters of layers on one kind of device, by what a stage has of them.
+
+    Args:
+        shape: The model.
+        layout: Its tensor, context and expert ranks.
+        setup: Its micro-batch and recomputation.
+        device: Peaks of a rank.
+        groups: Its tensor, context and expert rings.
+        assumptions: What the times rest on.
+    """
+
+    def __init__(
+        self,
+        shape: ModelShape,
+        layout: ParallelLayout,
+        setup: TrainingSetup,
+        device: DeviceSpeed,
+        groups: StageGroups,
+        assumptions: TimeAssumptions,
+    ) -> None:
+        self._shape, self._layout = shape, layout
+        self._clock = StageClock(shape, layout, setup, device, groups, assumptions)
+        self.bytes_per_s = device.memory_bytes_per_s * assumptions.bandwidth_share
+        """Of the device's memory, as far as kernels reach it."""
+        order = [shape.is_expert_layer(layer) for layer in range(shape.layers)]
+        kinds = {kind: order.index(kind) for kind in (False, True) if kind in order}
+        self._times = {kind: self._clock.time_layer(layer) for kind, layer in kinds.items()}
+        self._sizes = {
+            kind: count_parameters_of(list_layer_weights(shape, layout, layer))
+            for kind, layer in kinds.items()
+        }
+        self._experts_before = list(accumulate(order, initial=0))
+        self.layer_s = [self._times[kind].both.total_s for kind in order]
+        """Of each layer of the model, both passes of one micro-batch."""
+        self.model_s = sum(self.layer_s)
+        """Of all layers."""
+        self._embedding, self._head = self._clock.time_embedding(), self._clock.time_head()
+        self.embedding_s, self.head_s = self._embedding.both.total_s, self._head.both.total_s
+        """Both passes of one micro-batch."""
+
+    def time_work(self, layers: Sequence[range], *, is_first: bool, is_last: bool) -> LayerTime:
+        """Return the seconds of one micro-batch on a stage that holds some runs of layers."""
+        parts = [(self._times[kind], count) for kind, count in self._count(layers)]
+        parts += [(self._embedding, int(is_first)), (self._head, int(is_last))]
+        return LayerTime(
+            _add_up((time.forward, count) for time, count in parts),
+            _add_up((time.backward, count) for time, count in parts),
+        )
+
+    def count_parameters(self, layers: Sequence[range], *, is_first: bool, is_last: bool) -> Parameters:
+        """Return the parameters of a rank of such a stage."""
+        outside = list_outside_weights(self._shape, self._layout, is_first=is_first, is_last=is_last)
+        total = count_parameters_of(outside)
+        for kind, count in self._count(layers):
+            total = total.plus(self._sizes[kind].times(count))
+        return total
+
+    def time_handover(self, following: Ring) -> float:
+        """Return the seconds in which hidden states go to the next stage."""
+        return self._clock.time_handover(following)
+
+    def _count(self, layers: Sequence[range]) -> list[tuple[bool, int]]:
+        """Return how many layers there are of each kind: without experts, and with."""
+        experts = sum(self._experts_before[run.stop] - self._experts_before[run.start] for run in layers)
+        dense = sum(len(run) for run in layers) - experts
+        return [(kind, count) for kind, count in ((False, dense), (True, experts)) if count]
+
+
+def time_stage(
+    prices: LayerPrices,
+    layout: ParallelLayout,
+    setup: TrainingSetup,
+    groups: StageGroups,
+    assumptions: TimeAssumptions,
+    stage: int,
+    layers: Sequence[range],
+) -> StageTime:
+    """Return the seconds of a stage, from 0, that holds some runs of layers."""
+    is_first, is_last = stage == 0, stage == layout.pipeline - 1
+    work = prices.time_work(layers, is_first=is_first, is_last=is_last)
+    parameters = prices.count_parameters(layers, is_first=is_first, is_last=is_last)
+    return StageTime(
+        work,
+        prices.time_handover(groups.following),
+        time_gradients(parameters, setup, groups, assumptions, work.both.total_s),
+        time_optimizer(parameters, layout, setup, prices.bytes_per_s),
+    )
+
+
+def _add_up(parts: Iterable[tuple[PassTime, int]]) -> PassTime:
+    counted = list(parts)
+    return PassTime(
+        sum(count * part.kernels_s for part, count in counted),
+        sum(count * part.sent_s for part, count in counted),
+    )
