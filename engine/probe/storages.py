@@ -43,6 +43,11 @@ class StorageBytes:
         """Return the bytes under a name, or the default where nothing was counted under it."""
         return self._bytes.get(name, default)
 
+    def flatten(self, tensor: Tensor) -> list[Tensor]:
+        """Return the tensors of one piece that a tensor is made of: itself, or those inside a wrapper."""
+        parts = self._list_parts(tensor)
+        return [tensor] if parts is None else [piece for part in parts for piece in self.flatten(part)]
+
     def _count(self, tensor: Tensor) -> int | None:
         parts = self._list_parts(tensor)
         if parts is not None:
@@ -53,13 +58,13 @@ class StorageBytes:
         except (NotImplementedError, RuntimeError):
             # As of MKL-DNN: its memory is not PyTorch's to tell.
             return None
-        key = self._identify(tensor, storage)
+        key = self.identify(tensor, storage)
         if key in self._met:
             return 0
         self._met.add(key)
         return int(storage.nbytes())
 
-    def _identify(self, tensor: Tensor, storage: Storage) -> Foreign:
+    def identify(self, tensor: Tensor, storage: Storage) -> Foreign:
         """Return what tells a storage from others: its address, and its own object where it has no memory.
 
         To ask a fake one for its address makes PyTorch warn. It lies on the device `meta`, or on a simulated

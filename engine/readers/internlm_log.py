@@ -2,7 +2,7 @@
 
 Its figures are computed from the shapes of tensors and not measured, so its device is called simulated: no
 fragmentation, no workspace, and gradients count as if they were always there. Times count from the making of
-the profiler. Layouts by layer are passed over.
+the profiler. Layouts by layer are passed over here; `module_memory/log.py` reads them.
 """
 
 import re
@@ -36,7 +36,7 @@ _NAMES = {
     "activation": "activations",
 }
 _EXPECTED = 'expected "Memory State:", a time and a total_memory in MB'
-_COMPUTED = "figures are computed from the shapes of tensors by InternLM's profiler, not measured"
+COMPUTED_NOTE = "figures are computed from the shapes of tensors by InternLM's profiler, not measured"
 
 
 class InternlmLog:
@@ -58,7 +58,7 @@ class InternlmLog:
         self._left_out = LeftOut()
         self._state: _State | None = None
         self._largest = (-1, "")
-        self._rank = _read_rank(path)
+        self._rank = read_rank(path)
         number = 0 if self._rank is None else self._rank.rank
         label = "0" if self._rank is None else f"rank {number}"
         self._device = SeriesDevice(f"index-{number}", number, label, kind="simulated")
@@ -73,7 +73,7 @@ class InternlmLog:
         """Sentences about what the figures are and what was left out; complete after the last record."""
         size, parts = self._largest
         return (
-            _COMPUTED,
+            COMPUTED_NOTE,
             *((f"at the largest total of {format_bytes(size)}: {parts}",) if parts else ()),
             *((CUT_NOTE,) if self._lines.is_cut else ()),
             *self._left_out.notes(),
@@ -167,7 +167,8 @@ def _read_size(figure: str) -> int | None:
         return None
 
 
-def _read_rank(path: Path) -> RankCoordinates | None:
+def read_rank(path: Path) -> RankCoordinates | None:
+    """Return what the name of the folder says that a file lies in, as `rank3_dp1_tp1`; None for another."""
     match = _FOLDER.fullmatch(path.absolute().parent.name)
     if match is None:
         return None

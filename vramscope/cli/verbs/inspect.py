@@ -3,6 +3,7 @@
 import sys
 from argparse import SUPPRESS, ArgumentParser, Namespace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vramscope.engine.errors import UsageError
 
@@ -12,11 +13,15 @@ from ..inspection import print_json, print_text
 from ..parser_flags import build_look_flags
 from . import SubParsers
 
+if TYPE_CHECKING:
+    from vramscope.engine.settings import Settings
+
 SUMMARY = "open a PyTorch memory snapshot or a flight record: what held the memory, and why it ran out"
 DESCRIPTION = """\
 Show what a file of device memory says: a snapshot as torch.cuda.memory._dump_snapshot writes it (in any
 dialect, compressed or not), a flight record that vramscope wrote at an out-of-memory error, or a text with
-such an error in it, as "CUDA out of memory. Tried to allocate ...".
+such an error in it, as "CUDA out of memory. Tried to allocate ...". Of a profile by module (memory.log) the
+tables of `vramscope modules` are printed.
 A terminal gets a screen; a pipe gets the text."""
 DEFAULT_TOP = 10
 MOST_TOP = 10_000
@@ -64,7 +69,9 @@ def run(arguments: Namespace) -> int:
         raise UsageError("--json does not go with --text: give one of both")
     path = arguments.file or _find_newest()
     settings = read_settings(arguments)
-    if arguments.json:
+    if _is_module_memory(path):
+        _show_modules(path, settings, is_json=arguments.json)
+    elif arguments.json:
         print_json(path, top=top, device=device)
     elif not arguments.text and can_draw(settings):
         from vramscope.tui.inspect_app import inspect_file
@@ -73,6 +80,27 @@ def run(arguments: Namespace) -> int:
     else:
         print_text(path, top=top, device=device, settings=settings)
     return 0
+
+
+def _is_module_memory(path: Path) -> bool:
+    """Tell whether a file is a profile by module; what cannot be read is for its own reader to refuse."""
+    from vramscope.engine.errors import InputFileError
+    from vramscope.engine.readers.module_memory import is_module_memory
+
+    try:
+        return is_module_memory(path)
+    except InputFileError:
+        return False
+
+
+def _show_modules(path: Path, settings: "Settings", *, is_json: bool) -> None:
+    from ..modules import print_modules, print_modules_as_json
+
+    if is_json:
+        print_modules_as_json(path)
+        return
+    print_modules(path, settings, depth=2)
+    print("vramscope: charts and more levels are with `vramscope modules`", file=sys.stderr)
 
 
 def _read_count(flag: str, text: str, least: int) -> int:

@@ -1,0 +1,20 @@
+"""Memory by module: trees of bytes out of a profile, where they lie in a drawing, what figures differ in."""
+
+from .breakdown import Breakdown, KindBreakdown, make_breakdown
+from .differences import explain_differences
+from .icicle_layout import IcicleCell, lay_out_icicle
+from .tree import Basis, BreakdownNode, choose_basis, find_node, size_of
+
+__all__ = [
+    "Basis",
+    "Breakdown",
+    "BreakdownNode",
+    "IcicleCell",
+    "KindBreakdown",
+    "choose_basis",
+    "explain_differences",
+    "find_node",
+    "lay_out_icicle",
+    "make_breakdown",
+    "size_of",
+]

@@ -1,0 +1,117 @@
+"""Bytes by path: what the shapes of tensors come to, beside what their storages hold."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..foreign import Foreign, Tensor
+from ..storages import StorageBytes
+
+REST = "(rest of shared storages)"
+"""Path of bytes in storages of several tensors that belong to none of them, as padding."""
+
+
+class Extent(NamedTuple):
+    """Where a tensor of one piece lies."""
+
+    storage: Foreign
+    """Equal for tensors that share one."""
+    storage_bytes: int
+    first: int
+    """Offset of its first byte in the storage."""
+    size_bytes: int
+    """What its shape comes to."""
+
+
+class Pieces:
+    """Finds the storages behind tensors, also of sparse and wrapped ones."""
+
+    def __init__(self) -> None:
+        self._storages = StorageBytes()
+
+    def locate(self, tensor: Tensor) -> list[Extent] | None:
+        """Return the extents of a tensor, or None where one of its pieces has no storage."""
+        found = []
+        for piece in self._storages.flatten(tensor):
+            try:
+                storage = piece.untyped_storage()
+            except (NotImplementedError, RuntimeError):
+                return None
+            item_bytes = int(piece.element_size())
+            first, size_bytes = int(piece.storage_offset()) * item_bytes, int(piece.numel()) * item_bytes
+            identity = self._storages.identify(piece, storage)
+            found.append(Extent(identity, int(storage.nbytes()), first, size_bytes))
+        return found
+
+    def measure_shape(self, tensor: Tensor) -> int:
+        """Return element size times elements; of a wrapper, as DTensor, those of the pieces on this rank."""
+        pieces = self._storages.flatten(tensor)
+        return sum(int(piece.element_size()) * int(piece.numel()) for piece in pieces)
+
+
+class Ledger:
+    """Bytes by path, computed and measured; each storage is counted once.
+
+    Args:
+        pieces: Finds the storages.
+    """
+
+    def __init__(self, pieces: Pieces) -> None:
+        self.computed: dict[str, int] = {}
+        """What shapes come to, in the order of adding."""
+        self.measured: dict[str, int | None] = {}
+        """What storages hold; None where a tensor has none that PyTorch could tell of."""
+        self._pieces = pieces
+        self._holders: dict[Foreign, dict[tuple[int, int], str]] = {}
+        self._sizes: dict[Foreign, int] = {}
+
+    def add(self, path: str, tensor: Tensor | None, shape_of: Tensor | None = None) -> None:
+        """Count a tensor under a path.
+
+        Args:
+            path: Names joined by dots.
+            tensor: What holds the memory; None for nothing.
+            shape_of: The tensor whose shape counts, where it is another one.
+        """
+        shaped = tensor if shape_of is None else shape_of
+        self.computed[path] = self.computed.get(path, 0) + self._pieces.measure_shape(shaped)
+        self.measured.setdefault(path, 0)
+        extents = [] if tensor is None else self._pieces.locate(tensor)
+        if extents is None:
+            self.measured[path] = None
+            return
+        for extent in extents:
+            self._sizes[extent.storage] = extent.storage_bytes
+            holders = self._holders.setdefault(extent.storage, {})
+            holders.setdefault((extent.first, extent.size_bytes), path)
+
+    def close(self) -> None:
+        """Share out the storages among the tensors in them, once all were added."""
+        for storage, holders in self._holders.items():
+            left_bytes = self._sizes[storage]
+            path = next(iter(holders.values()))
+            if len(holders) > 1:
+                left_bytes = self._share_out(holders, left_bytes)
+                path = f"{path.split('.')[0]}.{REST}"
+            if left_bytes:
+                self._take(path, left_bytes)
+        self._holders.clear()
+
+    def select(self, root: str) -> tuple[dict[str, int], dict[str, int | None]]:
+        """Return computed and measured bytes of the paths that begin with a root."""
+        computed = {path: size for path, size in self.computed.items() if path.split(".", 1)[0] == root}
+        measured = {path: size for path, size in self.measured.items() if path.split(".", 1)[0] == root}
+        return computed, measured
+
+    def _share_out(self, holders: dict[tuple[int, int], str], left_bytes: int) -> int:
+        """Give each tensor of a storage its extent; return what is left."""
+        for (_, size_bytes), path in holders.items():
+            taken = min(size_bytes, left_bytes)
+            self._take(path, taken)
+            left_bytes -= taken
+        return left_bytes
+
+    def _take(self, path: str, size_bytes: int) -> None:
+        before = self.measured.get(path, 0)
+        if before is not None:
+            self.measured[path] = before + size_bytes

@@ -1,0 +1,141 @@
+"""The files of a profile: `memory.log` in the grammar of InternLM, and the exact bytes as JSON lines."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+LOG_NAME = "memory.log"
+EXACT_NAME = "module_memory.jsonl"
+SCHEMA = "vramscope.modules/1"
+_MIB = 1 << 20
+_SUMMARY = ("params", "grads", "os_params", "os_state", "activation")
+
+Computed = Mapping[str, int]
+Measured = Mapping[str, "int | None"]
+
+
+class Kind(NamedTuple):
+    """One kind of memory at one moment."""
+
+    computed_bytes: int
+    measured_bytes: int | None
+    computed: Computed
+    """Own bytes by path, in the order of the tree."""
+    measured: Measured
+
+
+class Moment(NamedTuple):
+    """What is written at one point."""
+
+    tag: str
+    time_s: float
+    """Since the profile began."""
+    kinds: Mapping[str, Kind]
+    """By name; `activation` is what lives now, its layout and `activation_peak` what lived at the most."""
+    layouts: tuple[str, ...]
+    """Kinds whose trees are written too."""
+    allocated_bytes: int | None
+    """What the allocator of the device says; None where there is none."""
+
+
+class ProfileFiles:
+    """Appends moments to both files, whole, so that an interrupted run keeps what it had.
+
+    Args:
+        folder: Made where it is missing.
+        header: What the file of exact bytes says of the process.
+    """
+
+    def __init__(self, folder: str, header: Mapping[str, Any]) -> None:
+        self.folder = folder
+        self._header = header
+        os.makedirs(folder, exist_ok=True)  # noqa: PTH103 - folders come as text, from a program
+
+    def write(self, moment: Moment, *, is_first: bool) -> None:
+        """Write a moment; the first one begins the files anew.
+
+        Raises:
+            OSError: They cannot be written.
+        """
+        line = _encode(_describe_exactly(moment))
+        if is_first:
+            line = _encode({"schema": SCHEMA, **self._header}) + line
+        mode = "w" if is_first else "a"
+        for name, text in ((LOG_NAME, render_state(moment)), (EXACT_NAME, line)):
+            path = os.path.join(self.folder, name)  # noqa: PTH118
+            with open(path, mode, encoding="utf-8") as file:  # noqa: PTH123
+                file.write(text)
+
+
+def render_state(moment: Moment) -> str:
+    """Return a moment as `memory.log` has it: computed bytes in MiB, to two decimals."""
+    kinds = moment.kinds
+    total = sum(kinds[kind].computed_bytes for kind in _SUMMARY)
+    parts = ", ".join(f"{kind}_memory: {_show(kinds[kind].computed_bytes)} MB" for kind in _SUMMARY)
+    lines = [
+        "Memory State:",
+        f"time: {moment.time_s}",
+        "---summary---",
+        f"total_memory: {_show(total)} MB",
+        parts,
+    ]
+    if moment.layouts:
+        lines.append("---Layout---")
+    for kind in moment.layouts:
+        lines.append(f"{'activation_base' if kind == 'activation' else kind}_layout:")
+        lines.extend(_render_layout(kinds[kind].computed))
+    return "\n".join(lines) + "\n\n"
+
+
+def _render_layout(computed: Computed) -> Iterator[str]:
+    """Yield the lines of the trees in a layout: each node before its children, in the order of the paths."""
+    own: dict[str, int] = {}
+    total: dict[str, int] = {}
+    children: dict[str, list[str]] = {"": []}
+    for path, size_bytes in computed.items():
+        node = ""
+        for name in path.split("."):
+            parent, node = node, f"{node}.{name}" if node else name
+            if node not in children:
+                children[node] = []
+                children[parent].append(node)
+            total[node] = total.get(node, 0) + size_bytes
+        own[path] = own.get(path, 0) + size_bytes
+    pending = children[""][::-1]
+    while pending:
+        node = pending.pop()
+        yield f"layer: {node}, layer_mem: {_show(own.get(node, 0))} MB, total_mem: {_show(total[node])} MB"
+        pending.extend(reversed(children[node]))
+
+
+def _describe_exactly(moment: Moment) -> dict[str, Any]:
+    kinds = {
+        name: {"computed_bytes": kind.computed_bytes, "measured_bytes": kind.measured_bytes}
+        for name, kind in moment.kinds.items()
+    }
+    layouts = {name: list(_list_entries(moment.kinds[name])) for name in moment.layouts}
+    return {
+        "tag": moment.tag,
+        "time_s": moment.time_s,
+        "allocated_bytes": moment.allocated_bytes,
+        "kinds": kinds,
+        "layouts": layouts,
+    }
+
+
+def _list_entries(kind: Kind) -> Iterator[list[Any]]:
+    """Yield path, computed and measured bytes; measured is None where it cannot be told."""
+    absent = None if kind.measured_bytes is None and not kind.measured else 0
+    for path in dict.fromkeys([*kind.computed, *kind.measured]):
+        yield [path, kind.computed.get(path, 0), kind.measured.get(path, absent)]
+
+
+def _encode(value: Mapping[str, Any]) -> str:
+    return json.dumps(value, separators=(",", ":")) + "\n"
+
+
+def _show(size_bytes: int) -> str:
+    return f"{size_bytes / _MIB:.2f}"

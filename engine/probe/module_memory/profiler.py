@@ -1,0 +1,198 @@
+"""Memory by module over a few training steps: the tensors of a model, weighed and written down."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from ..foreign import Foreign, Module, Optimizer, Tensor
+from .ledger import Pieces
+from .memory_log import Kind, Moment, ProfileFiles
+from .model_ledgers import ROOTS, list_model_storages, weigh_model
+from .module_watch import ModuleWatch, find_place
+from .saved_tensors import SavedTensors
+
+LAYOUTS = ("params", "grads", "os_params", "os_state", "activation")
+"""Kinds that have a tree, in the order of `memory.log`."""
+
+
+class ModuleMemoryProfiler:
+    """Follows a model for some steps of its training, or of its use.
+
+    Args:
+        model: A module; a `ModuleList` of several is taken for the chunks of an interleaved pipeline.
+        optimizer: Of PyTorch; None where nothing is trained.
+        log_folder: Where the files go.
+        total_steps: Steps after which all layouts are written and the profile ends.
+        header: What the file of exact bytes says of the process.
+        tag: Name of the first moment.
+
+    Raises:
+        OSError: The files cannot be written.
+    """
+
+    def __init__(
+        self,
+        model: Module,
+        optimizer: Optimizer | None,
+        log_folder: str,
+        total_steps: int = 5,
+        *,
+        header: Mapping[str, Any] | None = None,
+        tag: str = "creation",
+    ) -> None:
+        self.model, self.optimizer = model, optimizer
+        self.is_running = True
+        self.steps = 0
+        """Steps that were counted so far."""
+        self.error: OSError | None = None
+        """Why the files could not be written on, in a hook of the training, where it ended the profile."""
+        self._total_steps = total_steps
+        self._began_s = time.monotonic()
+        self._pieces = Pieces()
+        self._device = _find_device(model)
+        is_simulated = (
+            hasattr(sys.modules["torch"].cuda, "_vramscope_simulated") and self._device.type == "cuda"
+        )
+        described = {"device": str(self._device), "is_simulated": is_simulated}
+        self._files = ProfileFiles(log_folder, {**(header or {}), **described})
+        self._stack: list[str] = []
+        self._saved = SavedTensors(self._pieces, self._device.type, partial(find_place, self._stack))
+        self._has_saved = False
+        self._bases: dict[str, Mapping[str, int]] = {}
+        self._output_bytes = self._largest_output_bytes = 0
+        self._saved.model_storages = list_model_storages(model, self._pieces)
+        self.write_moment(tag, ("params", "grads", "os_params"), is_first=True)
+        self.watches = self._watch_chunks()
+        self._has_saved = self._saved.start()
+
+    @property
+    def log_folder(self) -> str:
+        """Where the files go."""
+        return self._files.folder
+
+    def end_step(self) -> None:
+        """Count a step; the last one writes all layouts and takes every hook away.
+
+        Raises:
+            OSError: The files cannot be written.
+        """
+        if not self.is_running:
+            return
+        self.steps += 1
+        self._saved.note_peak()
+        is_last = self.steps >= self._total_steps
+        try:
+            self.write_moment(f"step {self.steps}", LAYOUTS if is_last else ("os_state",))
+        finally:
+            if is_last:
+                self.close()
+
+    def write_moment(self, tag: str, layouts: tuple[str, ...], *, is_first: bool = False) -> None:
+        """Weigh everything now and write it down.
+
+        Args:
+            tag: Name of the moment.
+            layouts: Kinds whose trees are written too.
+            is_first: Begin the files anew.
+
+        Raises:
+            OSError: The files cannot be written.
+        """
+        moment = Moment(
+            tag,
+            time.monotonic() - self._began_s,
+            self._weigh(),
+            tuple(kind for kind in LAYOUTS if kind in layouts),
+            _read_allocated(self._device),
+        )
+        self._files.write(moment, is_first=is_first)
+
+    def close(self) -> None:
+        """Take every hook away; the files stay as they are."""
+        self.is_running = False
+        self._saved.stop()
+        for watch in self.watches:
+            watch.close()
+
+    def _watch_chunks(self) -> list[ModuleWatch]:
+        modules = sys.modules["torch"].nn.ModuleList
+        is_chunked = isinstance(self.model, modules) and len(self.model) > 1
+        chunks = list(self.model) if is_chunked else [self.model]
+        return [
+            ModuleWatch(
+                chunk,
+                f"activations_{number}",
+                self._stack,
+                self._pieces,
+                self._after_forward,
+                self._after_backward,
+            )
+            for number, chunk in enumerate(chunks)
+        ]
+
+    def _after_forward(self, watch: ModuleWatch) -> None:
+        is_new = watch.root not in self._bases
+        if is_new:
+            self._bases[watch.root] = dict(watch.outputs)
+        base_bytes = sum(self._bases[watch.root].values())
+        self._output_bytes += base_bytes
+        self._largest_output_bytes = max(self._largest_output_bytes, self._output_bytes)
+        self._note(f"forward of {watch.root}", ("activation",) if is_new else ())
+        if not sys.modules["torch"].is_grad_enabled():
+            # Nothing waits for a backward pass that would take it away again.
+            self._output_bytes -= base_bytes
+
+    def _after_backward(self, watch: ModuleWatch) -> None:
+        self._output_bytes -= sum(self._bases[watch.root].values())
+        self._note(f"backward of {watch.root}", ())
+
+    def _note(self, tag: str, layouts: tuple[str, ...]) -> None:
+        """Write a moment from within the training, which goes on where that fails."""
+        self._saved.note_peak()
+        try:
+            self.write_moment(tag, layouts)
+        except OSError as error:
+            self.error = error
+            self.close()
+
+    def _weigh(self) -> dict[str, Kind]:
+        ledger = weigh_model(self.model, self.optimizer, self._pieces)
+        kinds = {}
+        for name, root in ROOTS.items():
+            computed, measured = ledger.select(root)
+            kinds[name] = _make_kind({root: 0, **computed}, {root: 0, **measured})
+        return {**kinds, **self._weigh_activations()}
+
+    def _weigh_activations(self) -> dict[str, Kind]:
+        computed = {path: size for base in self._bases.values() for path, size in base.items()}
+        computed = {**dict.fromkeys(self._bases, 0), **computed}
+        live_bytes = peak_bytes = None
+        if self._has_saved:
+            live_bytes, peak_bytes = self._saved.live_bytes, self._saved.peak_bytes
+        return {
+            "activation": Kind(self._output_bytes, live_bytes, computed, self._saved.peak_by_place),
+            "activation_peak": Kind(self._largest_output_bytes, peak_bytes, {}, {}),
+        }
+
+
+def _make_kind(computed: Mapping[str, int], measured: Mapping[str, int | None]) -> Kind:
+    known = [size for size in measured.values() if size is not None]
+    measured_bytes = sum(known) if len(known) == len(measured) else None
+    return Kind(sum(computed.values()), measured_bytes, computed, measured)
+
+
+def _find_device(model: Module) -> Foreign:
+    tensor: Tensor = next(model.parameters(), None)
+    return sys.modules["torch"].device("cpu") if tensor is None else tensor.device
+
+
+def _read_allocated(device: Foreign) -> int | None:
+    """Return what the allocator of a device says, without making a context."""
+    cuda = sys.modules["torch"].cuda
+    if device.type != "cuda" or not cuda.is_initialized():
+        return None
+    return int(cuda.memory_allocated(device))

@@ -1,0 +1,76 @@
+"""The torch profiler over one step of a training, as InternLM sets it up, for TensorBoard."""
+
+from __future__ import annotations
+
+import os
+import time
+from importlib import import_module
+
+from ..foreign import Foreign
+from .rank_folders import is_traced, name_trace_folder
+
+JOB_VARIABLES = ("JOB_NAME", "SLURM_JOB_NAME", "VRAMSCOPE_JOB")
+_SKIPPED, _WAITED, _WARMED_UP, _TRACED = 3, 1, 1, 1
+STEPS_TO_TRACE = _SKIPPED + _WAITED + _WARMED_UP + _TRACED
+"""Steps that a training must make until its trace is written."""
+
+
+class NoProfile:
+    """Stands where a profiler would, and does nothing."""
+
+    def __enter__(self) -> NoProfile:
+        """Begin."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """End."""
+
+    def start(self) -> None:
+        """Begin."""
+
+    def stop(self) -> None:
+        """End."""
+
+    def step(self) -> None:
+        """Count a step."""
+
+
+def initialize_llm_profile(
+    profiling: bool = False, start_time: str | None = None, *, job_name: str | None = None
+) -> Foreign:
+    """Return a context manager whose `step()` is called once a training step.
+
+    Of the first steps three are skipped, one is waited for, one warms up, and one is traced, into
+    `{job_name}/{start_time}/traces/rank{}_dp{}_tp{}_pp{}`. Only the first rank of its data and tensor
+    parallel groups is traced; elsewhere, and without `profiling`, nothing is done.
+
+    Args:
+        profiling: Whether to trace at all.
+        start_time: Name of the run's folder; by default the time now, as `Sep08_11-00-51`.
+        job_name: Name of the job's folder; by default that of the environment, else `train`.
+    """
+    if not profiling or not is_traced():
+        return NoProfile()
+    return make_profile(name_trace_folder(name_run(start_time, job_name)))
+
+
+def make_profile(folder: str) -> Foreign:
+    """Return the torch profiler that writes its trace into a folder."""
+    profiler = import_module("torch.profiler")
+    return profiler.profile(
+        activities=profiler.supported_activities(),
+        schedule=profiler.schedule(
+            skip_first=_SKIPPED, wait=_WAITED, warmup=_WARMED_UP, active=_TRACED, repeat=1
+        ),
+        on_trace_ready=profiler.tensorboard_trace_handler(folder),
+        profile_memory=True,
+        with_stack=True,
+        with_modules=True,
+    )
+
+
+def name_run(start_time: str | None = None, job_name: str | None = None) -> str:
+    """Return the folder of a run: its job's name, and when it began."""
+    named = next((os.environ[name] for name in JOB_VARIABLES if os.environ.get(name)), "train")
+    began = time.strftime("%b%d_%H-%M-%S") if start_time is None else start_time
+    return os.path.join(job_name or named, began)  # noqa: PTH118

@@ -1,0 +1,105 @@
+"""Reader of `module_memory.jsonl`: a header, and a moment a line, as `SimpleMemoryProfiler` writes them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from ...errors import InputFileError
+from ...model import RankCoordinates
+from ...model.module_memory import KindBytes, MemoryMoment, ModuleMemory
+from ..input_file import show_path
+from ..internlm_log import read_rank
+from ..packed_file import CUT_NOTE
+from ..series_record import MOST_BYTES, MOST_SECONDS, LeftOut
+from ..text_lines import LineFile
+
+SCHEMA = "vramscope.modules/1"
+SCHEMA_MARK = b'"schema":"vramscope.modules/'
+MOST_DEPTH = 64
+"""Names in a path; the deepest models have a dozen."""
+_LONGEST_LINE = 1 << 26
+
+
+class _Header(RankCoordinates, frozen=True, kw_only=True):
+    """The first line."""
+
+    rank: int | None = None  # type: ignore[assignment] # a process that is no rank has none
+    schema: str = ""
+    device: str | None = None
+    is_simulated: bool = False
+
+
+_HEADERS = msgspec.json.Decoder(_Header)
+_MOMENTS = msgspec.json.Decoder(MemoryMoment)
+
+
+def read_exact(path: Path) -> ModuleMemory:
+    """Read the moments of a profile; lines that cannot be used are counted in a note.
+
+    Raises:
+        InputFileError: The file cannot be read, is of another version, or has no moment in it.
+    """
+    file, left_out = LineFile(path, longest_line=_LONGEST_LINE), LeftOut()
+    lines = file.numbered_lines()
+    header = _read_header(path, next(lines, (1, ""))[1])
+    moments = tuple(_read_moments(lines, left_out))
+    if not moments:
+        raise InputFileError(
+            f"{show_path(path)}: no moment in it can be used; {left_out.first or 'it is empty'}"
+        )
+    return ModuleMemory(
+        format="module memory",
+        rank=_find_rank(path, header),
+        device=header.device,
+        is_simulated=header.is_simulated,
+        moments=moments,
+        notes=(*((CUT_NOTE,) if file.is_cut else ()), *left_out.notes()),
+    )
+
+
+def _find_rank(path: Path, header: _Header) -> RankCoordinates | None:
+    """Return where the process stood, by its own words or by the name of its folder."""
+    if header.rank is None:
+        return read_rank(path)
+    return RankCoordinates(**{name: getattr(header, name) for name in RankCoordinates.__struct_fields__})
+
+
+def _read_header(path: Path, line: str) -> _Header:
+    try:
+        header = _HEADERS.decode(line)
+    except (msgspec.DecodeError, UnicodeEncodeError) as error:
+        raise InputFileError(
+            f"{show_path(path)}: line 1: {error}; expected the header of {SCHEMA}"
+        ) from error
+    if header.schema != SCHEMA:
+        raise InputFileError(
+            f"{show_path(path)}: line 1: schema is {header.schema!a}; this vramscope reads {SCHEMA}"
+        )
+    return header
+
+
+def _read_moments(lines: Iterator[tuple[int, str]], left_out: LeftOut) -> Iterator[MemoryMoment]:
+    for number, line in lines:
+        if not line.strip():
+            continue
+        try:
+            moment = _MOMENTS.decode(line)
+        except (msgspec.DecodeError, UnicodeEncodeError) as error:
+            left_out.add("syntax", f"line {number}", str(error))
+            continue
+        if _is_plausible(moment):
+            yield moment
+        else:
+            left_out.add("figures", f"line {number}", "a size, time or path out of range")
+
+
+def _is_plausible(moment: MemoryMoment) -> bool:
+    kinds = [*moment.kinds.values(), KindBytes(moment.allocated_bytes)]
+    sizes = [size for kind in kinds for size in (kind.computed_bytes, kind.measured_bytes)]
+    for entries in moment.layouts.values():
+        sizes += [size for entry in entries for size in (entry.computed_bytes, entry.measured_bytes)]
+        if any(entry.path.count(".") >= MOST_DEPTH for entry in entries):
+            return False
+    is_timely = -MOST_SECONDS < moment.time_s < MOST_SECONDS
+    return is_timely and all(size is None or -MOST_BYTES < size < MOST_BYTES for size in sizes)

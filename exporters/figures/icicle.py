@@ -1,0 +1,128 @@
+"""Figure of memory by module: an icicle, whose rows are levels and whose lengths are bytes."""
+
+import math
+from collections.abc import Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from ...analyzers.breakdown import Basis, BreakdownNode, IcicleCell, lay_out_icicle
+from ...engine.units import GIB, MIB, format_bytes
+from ..reports.writing import write_whole
+from .canvas import open_page, show_text
+from .frame import say_unmeasured, title_axes
+from .style import DOTS_PER_INCH, INK, PAPER
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+IcicleFormat = Literal["pdf", "svg", "png"]
+FORMATS: tuple[IcicleFormat, ...] = ("pdf", "svg", "png")
+MOST_DEPTH = 8
+_ROW_IN, _FRAME_IN = 0.34, 1.1
+_SHADES = ("#56b4e9", "#e69f00", "#009e73", "#f0e442", "#cc79a7", "#d55e00", "#80b8d8", "#b3b3b3")
+"""Of Okabe and Ito (Color Universal Design, 2008); only neighbours are told apart by them."""
+_METADATA: dict[IcicleFormat, dict[str, None]] = {
+    "png": {"Software": None},
+    "pdf": {"Creator": None, "Producer": None, "CreationDate": None},
+    "svg": {"Creator": None, "Date": None},
+}
+_LETTER_SHARE = 0.008
+"""Width of a letter as a share of the figure's; of the font that is used, rather more than less."""
+
+
+def draw_icicle(title: str, subtitle: str, tree: BreakdownNode, basis: Basis, path: Path) -> None:
+    """Draw a tree; the same bytes every time.
+
+    Args:
+        title: What is drawn.
+        subtitle: Whose figures these are.
+        tree: The tree; its root is the top row.
+        basis: The figure that lengths show.
+        path: The file, whose name ends in `.pdf`, `.svg` or `.png`.
+
+    Raises:
+        OutputFileError: It cannot be written.
+    """
+    cells = lay_out_icicle(tree, basis, MOST_DEPTH)
+    rows = 1 + max((cell.depth for cell in cells), default=0)
+    kind: IcicleFormat = next(each for each in FORMATS if path.suffix == f".{each}")
+    with open_page(_FRAME_IN + _ROW_IN * max(rows, 3)) as page:
+        import matplotlib as mpl
+
+        mpl.rcParams["svg.hashsalt"] = "vramscope"
+        axes = page.add_subplot()
+        title_axes(axes, show_text(title), show_text(subtitle))
+        if cells:
+            _draw_cells(axes, cells)
+            _frame(axes, rows, cells[0].size_bytes)
+        else:
+            say_unmeasured(axes, "the tree holds no bytes")
+        buffer = BytesIO()
+        page.savefig(buffer, format=kind, dpi=DOTS_PER_INCH, metadata=_METADATA[kind])
+    write_whole(buffer.getvalue(), path)
+
+
+def _draw_cells(axes: "Axes", cells: Sequence[IcicleCell]) -> None:
+    branches = {
+        name: place for place, name in enumerate(dict.fromkeys(it.path[0] for it in cells if it.path))
+    }
+    for number, cell in enumerate(cells):
+        width = cell.end - cell.start
+        shade = (
+            PAPER if not cell.path else _lighten(_SHADES[branches[cell.path[0]] % len(_SHADES)], cell, number)
+        )
+        axes.broken_barh(
+            [(cell.start, width)],
+            (cell.depth, 1),
+            facecolors=shade,
+            edgecolors=INK if not cell.path else PAPER,
+            linewidth=0.5,
+        )
+        text = _fit(cell, width)
+        if text:
+            axes.text(
+                cell.start + width / 2,
+                cell.depth + 0.5,
+                text,
+                ha="center",
+                va="center",
+                fontsize=6.5,
+                color=INK,
+            )
+
+
+def _fit(cell: IcicleCell, width: float) -> str:
+    """Return what there is room for: name and bytes, the name, its beginning, or nothing."""
+    letters = int(width / _LETTER_SHARE)
+    name, size = show_text(cell.name), format_bytes(cell.size_bytes)
+    if len(name) + len(size) + 2 <= letters:
+        return f"{name}  {size}"
+    if len(name) <= letters:
+        return name
+    return f"{name[: letters - 1]}…" if letters >= 4 and "$" not in name else ""
+
+
+def _lighten(shade: str, cell: IcicleCell, number: int) -> tuple[float, float, float]:
+    light = min(0.75, 0.15 * (cell.depth - 1) + 0.08 * (number % 2))
+    red, green, blue = (int(shade[place : place + 2], 16) / 255 for place in (1, 3, 5))
+    return red + (1 - red) * light, green + (1 - green) * light, blue + (1 - blue) * light
+
+
+def _frame(axes: "Axes", rows: int, total_bytes: int) -> None:
+    axes.set_ylim(rows, 0)
+    axes.set_yticks([])
+    axes.grid(visible=False)
+    axes.spines["left"].set_visible(False)
+    unit, name = (GIB, "GiB") if total_bytes >= GIB else (MIB, "MiB")
+    step = _choose_step(total_bytes / unit)
+    ticks = [number * step for number in range(int(total_bytes / unit / step) + 1)]
+    axes.set_xlim(0, 1)
+    axes.set_xticks([tick * unit / total_bytes for tick in ticks], [f"{tick:g}" for tick in ticks])
+    axes.set_xlabel(name)
+
+
+def _choose_step(total: float) -> float:
+    """Return a round step that makes five to ten ticks."""
+    magnitude = 10.0 ** math.floor(math.log10(total))
+    return next(each * magnitude for each in (0.1, 0.2, 0.5, 1.0) if total / (each * magnitude) <= 10)

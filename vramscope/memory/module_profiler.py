@@ -1,0 +1,118 @@
+"""`SimpleMemoryProfiler`: parameters, gradients, optimizer and activations by module, over a few steps."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from vramscope.engine.errors import OutputFileError, UsageError
+from vramscope.engine.probe.foreign import Module, Optimizer
+from vramscope.engine.probe.module_memory.memory_log import EXACT_NAME
+from vramscope.engine.probe.module_memory.profiler import LAYOUTS, ModuleMemoryProfiler
+from vramscope.engine.probe.module_memory.rank_folders import describe_rank, name_memory_folder
+from vramscope.engine.probe.module_memory.torch_trace import initialize_llm_profile
+from vramscope.engine.readers.input_file import show_path
+
+__all__ = ["SimpleMemoryProfiler", "initialize_llm_profile"]
+
+_OPTIONS = ("params", "grads", "os_params", "os_state", "activation_base")
+
+
+class SimpleMemoryProfiler:
+    """Writes what a model holds by module: parameters, gradients, optimizer and activations.
+
+        profiler = SimpleMemoryProfiler(model, optimizer, "memory_trace/rank0_dp0_tp0", total_steps=5)
+        for batch in batches:
+            train(batch)
+            profiler.step()
+
+    Into the folder go `memory.log`, whose figures are computed from the shapes of tensors, and
+    `module_memory.jsonl` with exact bytes, computed and measured; after the last step the charts too.
+
+    Args:
+        model: A module; a `ModuleList` of several is taken for the chunks of an interleaved pipeline.
+        optimizer: Of PyTorch; None where nothing is trained.
+        log_folder: Made where it is missing; by default `memory_trace/rank{}_dp{}_tp{}`.
+        total_steps: Steps after which the charts are drawn and the profile ends.
+
+    Raises:
+        UsageError: `total_steps` is not above zero.
+        OutputFileError: The folder cannot be written to.
+    """
+
+    def __init__(
+        self,
+        model: Module,
+        optimizer: Optimizer | None = None,
+        log_folder: str | Path | None = None,
+        total_steps: int = 5,
+    ) -> None:
+        if total_steps < 1:
+            raise UsageError(f"total_steps={total_steps}: expected a number of steps above zero")
+        self.log_folder = Path(name_memory_folder() if log_folder is None else log_folder)
+        with _telling(self.log_folder):
+            self._profiler = ModuleMemoryProfiler(
+                model, optimizer, str(self.log_folder), total_steps, header=describe_rank()
+            )
+
+    @property
+    def is_running(self) -> bool:
+        """Whether steps are still followed."""
+        return self._profiler.is_running
+
+    def point(self, with_options: str = "", create: bool = False, *, tag: str = "point") -> None:
+        """Write what is held now.
+
+        Args:
+            with_options: Trees to write, joined by commas: `params`, `grads`, `os_params`, `os_state`,
+                `activation_base`; or `all`.
+            create: Begin the files anew.
+            tag: Name of the moment.
+
+        Raises:
+            UsageError: An option has another name.
+            OutputFileError: The files cannot be written.
+        """
+        given = [option.strip() for option in with_options.split(",") if option.strip()]
+        for option in given:
+            if option != "all" and option not in _OPTIONS:
+                raise UsageError(f"with_options: unknown {option!r}; expected {', '.join(_OPTIONS)} or all")
+        chosen = tuple(option.removesuffix("_base") for option in given)
+        with _telling(self.log_folder):
+            self._profiler.write_moment(tag, LAYOUTS if "all" in given else chosen, is_first=create)
+
+    def step(self) -> None:
+        """Count a step of the optimizer; the last one writes every tree and draws the charts.
+
+        Raises:
+            OutputFileError: The files could not be written, now or since the last step.
+        """
+        if not self._profiler.is_running and self._profiler.error is None:
+            return
+        with _telling(self.log_folder):
+            error, self._profiler.error = self._profiler.error, None
+            if error is not None:
+                raise error
+            self._profiler.end_step()
+        if not self._profiler.is_running:
+            self._draw()
+
+    def close(self) -> None:
+        """End the profile before its last step; what was written stays, and no chart is drawn."""
+        self._profiler.close()
+
+    def _draw(self) -> None:
+        from vramscope.analyzers.breakdown import make_breakdown
+        from vramscope.engine.readers.module_memory import read_module_memory
+        from vramscope.exporters.pages.sunburst_files import write_sunbursts
+
+        memory = read_module_memory(self.log_folder / EXACT_NAME)
+        write_sunbursts(memory, make_breakdown(memory), self.log_folder)
+
+
+@contextmanager
+def _telling(folder: Path) -> Iterator[None]:
+    """Make what the operating system refuses an error that says what and where."""
+    try:
+        yield
+    except OSError as error:
+        raise OutputFileError(f"{show_path(folder)}: cannot be written: {error.strerror or error}") from error
