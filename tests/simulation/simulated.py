@@ -13,7 +13,7 @@ from tests.warm_torch.starter import run_warm
 
 MIB = 1 << 20
 GIB = 1 << 30
-TIMEOUT_S = 110
+TIMEOUT_S = 240
 
 BOOT = """
 import importlib.util, json, os, runpy, sys

@@ -47,7 +47,7 @@ async def press_until(
     app = pilot.app
     assert isinstance(app, ReplayApp)
     await pilot.press(*keys)
-    for _ in range(2000):
+    for _ in range(6000):
         replay = replay_of(app)
         if replay is not None and not replay.is_catching_up and is_there(replay):
             await pilot.pause()

@@ -55,7 +55,7 @@ def make_inspect_app(
 
 
 async def until(pilot: Pilot[None], condition: Callable[[], object]) -> None:
-    for _ in range(400):
+    for _ in range(2400):
         await pilot.pause(0.025)
         if condition():
             return

@@ -55,7 +55,7 @@ def _make_app(paths: list[Path]) -> ReplayApp:
 async def _wait_for(pilot: Pilot[None], *texts: str) -> None:
     app = pilot.app
     assert isinstance(app, ReplayApp)
-    for _ in range(2000):
+    for _ in range(6000):
         if all(text in shown_text(app) for text in texts):
             return
         await pilot.pause(0.01)
