@@ -30,44 +30,60 @@ def read_setup(flags: Flags, layout: ParallelLayout, gpu: Gpu, *, is_determinist
     """
     micro_batch = flags.find_count("micro-batch-size", 1)
     implementation = flags.find_word("transformer-impl", "transformer_engine")
-    has_engine, is_local = implementation not in ("local", PYTORCH), implementation == "local"
-    recompute = _read_recompute(flags)
-    block = recompute == "full" and flags.find_word("recompute-method", "") == "block"
-    recomputed = flags.find_count("recompute-num-layers", 1)
     micro_batches = _count_micro_batches(flags, layout, micro_batch)
-    return TrainingSetup(
+    setup = TrainingSetup(
         seq_length=flags.get_count("seq-length"),
         micro_batch_size=micro_batch,
         micro_batches=micro_batches,
         numbers=_read_numbers(flags),
         zero_stage=_read_stage(flags),
         keeps_gathered_weights=_is_megatron_fsdp(flags),
-        keeps_stage_whole=flags.find_word("transformer-impl", "") == PYTORCH and layout.pipeline > 1,
+        keeps_stage_whole=implementation == PYTORCH and layout.pipeline > 1,
         optimizer_instances=flags.find_count("num-distributed-optimizer-instances", 1),
-        attention=_read_attention(flags, gpu, is_local=is_local, is_deterministic=is_deterministic),
+        attention=_read_attention(
+            flags, gpu, is_local=implementation == "local", is_deterministic=is_deterministic
+        ),
         has_attention_dropout=flags.find_number("attention-dropout", 0.1) > 0,
         has_hidden_dropout=flags.find_number("hidden-dropout", 0.1) > 0,
         has_attention_mask=not flags.is_off("create-attention-mask-in-dataloader"),
+        loss=_read_loss(flags),
+        deferred_gradients=_count_deferred(flags, micro_batches),
+        micro_batch_group=_read_group(flags),
+        has_transformer_engine=implementation not in ("local", PYTORCH),
+        is_deterministic=is_deterministic,
+        gpu=gpu,
+    )
+    return _add_kernels(_add_recompute(setup, flags), flags, layout)
+
+
+def _add_recompute(setup: TrainingSetup, flags: Flags) -> TrainingSetup:
+    """Return the setup with what of its activations is recomputed."""
+    recompute = _read_recompute(flags)
+    block = recompute == "full" and flags.find_word("recompute-method", "") == "block"
+    recomputed = flags.find_count("recompute-num-layers", 1)
+    return msgspec.structs.replace(
+        setup,
         recompute=recompute,
         recomputed_modules=flags.find_words("recompute-modules", ("core_attn",)),
         recompute_every=flags.find_count(RECOMPUTE_EVERY, 1),
         recompute_unit_layers=1 if block else recomputed,
         recomputed_layers=recomputed if block else None,
         is_checkpoint_sharded=flags.is_on("distribute-saved-activations"),
-        loss=_read_loss(flags),
-        deferred_gradients=_count_deferred(flags, micro_batches),
+    )
+
+
+def _add_kernels(setup: TrainingSetup, flags: Flags, layout: ParallelLayout) -> TrainingSetup:
+    """Return the setup with how its kernels compute: fused or not, in fp8, experts together."""
+    return msgspec.structs.replace(
+        setup,
         fuses_gradients=not flags.is_off("gradient-accumulation-fusion"),
         fuses_gate=not flags.is_off("bias-swiglu-fusion"),
         expert_capacity=_read_capacity(flags),
         gathers_experts_input=flags.find_word("moe-token-dispatcher-type", "allgather") == "allgather",
-        micro_batch_group=_read_group(flags),
-        has_transformer_engine=has_engine,
         engine_workspaces=_count_workspaces(flags, layout),
-        is_deterministic=is_deterministic,
         is_fp8=flags.has("fp8-format") or flags.is_on("fp8") or flags.is_on("fp8-hybrid"),
         has_fp8_weights=flags.is_on("fp8-param-gather") or flags.is_on("fp8-param"),
-        fp8_copies=_count_fp8_copies(flags, gpu),
-        gpu=gpu,
+        fp8_copies=_count_fp8_copies(flags, setup.gpu),
     )
 
 
