@@ -1,26 +1,31 @@
 """What each pipeline stage of a running job was measured to need at most."""
 
-from collections.abc import Iterable
-from typing import Literal
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple
 
 import msgspec
 
-from ..engine.model import RankSample, Sample
+from ..engine.model import RankCoordinates, RankSample, Sample
 
 
 class StagePeak(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The most that any rank of one stage had at once, since it is watched. None means unmeasured."""
+    """The most that one stage had at once, since it is watched. None means unmeasured."""
 
     stage: int
     """Pipeline coordinate, from 0."""
     ranks: int
     """Ranks of the stage that were seen."""
+    tensor_ranks: int = 1
+    """Ranks that its layers are split over, as far as they were seen."""
     allocated_bytes: int | None = None
     """Most bytes of live tensors on one rank."""
     reserved_bytes: int | None = None
     """Most bytes in segments of one rank's allocator."""
-    allocated_rank: int | None = None
-    """The rank that had most allocated."""
+    whole_allocated_bytes: int | None = None
+    """Peaks of live tensors of all tensor ranks of one copy of the stage, added up; None where copies cannot
+    be told apart."""
+    whole_reserved_bytes: int | None = None
+    """The same of segments."""
     is_simulated: bool = False
     """Whether a rank trains on a modelled card, so that its figures are not a device's."""
 
@@ -38,12 +43,22 @@ class JobStages(msgspec.Struct, frozen=True, kw_only=True):
     """Which clock that time is of."""
 
 
+class _RankPeak(NamedTuple):
+    """The most that one rank had, and which part of its stage it is."""
+
+    tensor: int
+    copy: tuple[int | None, int | None]
+    """Data and context coordinate: ranks of one copy of a stage share them."""
+    allocated_bytes: int | None
+    reserved_bytes: int | None
+    is_simulated: bool
+
+
 class StagePeaks:
     """Keeps the peaks of the stages of every job whose ranks tell their pipeline coordinate."""
 
     def __init__(self) -> None:
-        self._jobs: dict[str | None, dict[int, StagePeak]] = {}
-        self._seen: dict[tuple[str | None, int], set[int]] = {}
+        self._jobs: dict[str | None, dict[int, dict[int, _RankPeak]]] = {}
         self._world_sizes: dict[str | None, int | None] = {}
         self._since_s: float | None = None
         self._clock: Literal["wall", "trace"] = "wall"
@@ -56,23 +71,18 @@ class StagePeaks:
             where = rank.coordinates
             if where is not None and where.pp is not None:
                 self._world_sizes[rank.job] = where.world_size
-                self._note(rank, where.pp, where.rank)
+                self._note(rank, where, where.pp)
 
-    def _note(self, rank: RankSample, stage: int, number: int) -> None:
-        seen = self._seen.setdefault((rank.job, stage), set())
-        seen.add(number)
-        stages = self._jobs.setdefault(rank.job, {})
-        known = stages.get(stage) or StagePeak(stage=stage, ranks=0)
+    def _note(self, rank: RankSample, where: RankCoordinates, stage: int) -> None:
+        ranks = self._jobs.setdefault(rank.job, {}).setdefault(stage, {})
+        known = ranks.get(where.rank)
         reserved = None if rank.allocator is None else rank.allocator.reserved_bytes
-        allocated = _peak_allocated(rank)
-        is_most = allocated is not None and allocated > (known.allocated_bytes or -1)
-        stages[stage] = StagePeak(
-            stage=stage,
-            ranks=len(seen),
-            allocated_bytes=allocated if is_most else known.allocated_bytes,
-            reserved_bytes=_most((known.reserved_bytes, reserved)),
-            allocated_rank=number if is_most else known.allocated_rank,
-            is_simulated=known.is_simulated or rank.is_simulated,
+        ranks[where.rank] = _RankPeak(
+            tensor=where.tp or 0,
+            copy=(where.dp, where.cp),
+            allocated_bytes=_most((known.allocated_bytes if known else None, _peak_allocated(rank))),
+            reserved_bytes=_most((known.reserved_bytes if known else None, reserved)),
+            is_simulated=rank.is_simulated,
         )
 
     def tell(self) -> JobStages:
@@ -80,7 +90,7 @@ class StagePeaks:
         if not self._jobs:
             return JobStages(since_s=self._since_s, clock=self._clock)
         job = max(self._jobs, key=self._count_ranks)
-        stages = tuple(self._jobs[job][stage] for stage in sorted(self._jobs[job]))
+        stages = tuple(_add_up(stage, ranks) for stage, ranks in sorted(self._jobs[job].items()))
         is_whole = self._count_ranks(job) == self._world_sizes[job]
         return JobStages(
             stages=stages,
@@ -90,7 +100,30 @@ class StagePeaks:
         )
 
     def _count_ranks(self, job: str | None) -> int:
-        return sum(peak.ranks for peak in self._jobs[job].values())
+        return sum(map(len, self._jobs[job].values()))
+
+
+def _add_up(stage: int, ranks: Mapping[int, _RankPeak]) -> StagePeak:
+    copies: dict[tuple[int | None, int | None], list[_RankPeak]] = {}
+    for peak in ranks.values():
+        copies.setdefault(peak.copy, []).append(peak)
+    tensor_ranks = len({peak.tensor for peak in ranks.values()})
+    whole = [parts for parts in copies.values() if len(parts) == tensor_ranks]
+    is_told_apart = len(whole) == len(copies)
+    return StagePeak(
+        stage=stage,
+        ranks=len(ranks),
+        tensor_ranks=tensor_ranks,
+        allocated_bytes=_most(peak.allocated_bytes for peak in ranks.values()),
+        reserved_bytes=_most(peak.reserved_bytes for peak in ranks.values()),
+        whole_allocated_bytes=_most(_sum([it.allocated_bytes for it in parts]) for parts in whole)
+        if is_told_apart
+        else None,
+        whole_reserved_bytes=_most(_sum([it.reserved_bytes for it in parts]) for parts in whole)
+        if is_told_apart
+        else None,
+        is_simulated=any(peak.is_simulated for peak in ranks.values()),
+    )
 
 
 def _peak_allocated(rank: RankSample) -> int | None:
@@ -105,3 +138,9 @@ def _peak_allocated(rank: RankSample) -> int | None:
 
 def _most(values: Iterable[int | None]) -> int | None:
     return max((value for value in values if value is not None), default=None)
+
+
+def _sum(values: Sequence[int | None]) -> int | None:
+    """Return the sum; None where a value is unmeasured."""
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None

@@ -81,6 +81,8 @@ class Candidate:
     stages: tuple[PlannedStage, ...] = ()
     reason: str = ""
     """Why it stands where it does, or why it cannot be."""
+    tensor: int = 1
+    """Tensor ranks that each stage is split over: its figures are of one of them."""
     step_parts: tuple[StepPart, ...] = ()
     """Where the time of a step goes, as estimated; empty where that is not known."""
 

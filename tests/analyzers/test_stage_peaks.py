@@ -5,7 +5,7 @@ import msgspec
 from tests.tui.canned import make_sample
 from tests.tui.canned_ranks import make_allocator, make_job, make_rank
 from vramscope.analyzers.stage_peaks import StagePeaks
-from vramscope.engine.model import RankSample, Sample
+from vramscope.engine.model import RankCoordinates, RankSample, Sample
 from vramscope.engine.units import GIB
 
 
@@ -21,14 +21,12 @@ def test_a_stage_has_the_peak_of_its_fullest_rank_and_keeps_it() -> None:
     told = peaks.tell()
     stages = told.stages
     assert told.pipeline == 4
-    assert [(peak.stage, peak.ranks, peak.allocated_rank) for peak in stages] == [
-        (0, 2, 1),
-        (1, 2, 3),
-        (2, 2, 5),
-        (3, 2, 7),
+    assert [(peak.stage, peak.ranks, peak.tensor_ranks) for peak in stages] == [
+        (stage, 2, 2) for stage in range(4)
     ]
     assert stages[0].allocated_bytes == 51 * GIB + GIB // 2
     assert stages[0].reserved_bytes == 51 * GIB + int(6.8 * GIB)
+    assert stages[0].whole_allocated_bytes == 102 * GIB, "50.5 GiB on one tensor rank, 51.5 on the other"
     assert not stages[0].is_simulated
 
 
@@ -55,3 +53,16 @@ def test_of_several_jobs_the_larger_one_is_told() -> None:
     other = make_rank(9, pid=9, job="small", allocator=make_allocator(90.0))
     peaks.observe(sampled(other, *make_job(8)[1]))
     assert len(peaks.tell().stages) == 4
+
+
+def test_copies_of_a_stage_are_told_apart_or_nothing_is_said_of_a_whole_one() -> None:
+    where = [RankCoordinates(rank, 4, tp=rank % 2, pp=0, dp=rank // 2) for rank in range(4)]
+    apart = StagePeaks()
+    apart.observe(sampled(*(make_rank(each.rank, coordinates=each) for each in where)))
+    (stage,) = apart.tell().stages
+    assert stage.whole_allocated_bytes == (52 + 53 + 1) * GIB, "the fuller copy"
+    alike = StagePeaks()
+    untold = [msgspec.structs.replace(each, dp=None) for each in where]
+    alike.observe(sampled(*(make_rank(each.rank, coordinates=each) for each in untold)))
+    (stage,) = alike.tell().stages
+    assert (stage.whole_allocated_bytes, stage.allocated_bytes) == (None, 53 * GIB + GIB // 2)

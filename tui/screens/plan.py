@@ -11,6 +11,7 @@ from ...analyzers.stage_peaks import JobStages
 from ...engine.clock import Clock
 from ...engine.errors import OutputFileError
 from ..drawing.glyphs import Glyphs
+from ..measured_stages import MatchedJob, match_job
 from ..plan_bindings import PLAN_BINDINGS
 from ..plan_export import export_plan
 from ..planned import Candidate, Planned, PlannedTable
@@ -18,7 +19,7 @@ from ..widgets.cursor_list import CursorList
 from ..widgets.key_line import KeyLine
 from ..widgets.one_line import OneLine, Piece
 from ..widgets.plan_details import PlanDetails
-from ..widgets.plan_facts import PlanFacts, is_comparable
+from ..widgets.plan_facts import PlanFacts
 from ..widgets.plan_stages import PlanStages, StagesView, find_scale
 from .inspect_text import TextScreen
 from .plan_listing import PlanListing
@@ -127,13 +128,13 @@ class PlanScreen(PlanListing):
         if plan is None or not self._has_begun:
             return
         self._draw_lines(plan)
-        job = self._job
+        job = MatchedJob() if candidate is None else match_job(candidate, self._job)
         self._facts.show(candidate, plan.candidates[plan.best], self._other, job)
         if candidate is None:
             return
         other = self._other
         shown = [candidate] if other is None else [candidate, other]
-        measured = job.stages if other is None and is_comparable(candidate, job) else ()
+        measured = job.stages if other is None else ()
         scale = find_scale(shown, plan.most_bytes, measured)
         self.stages.show(StagesView(candidate, scale, other, measured))
         self._draw_below()

@@ -1,13 +1,12 @@
 """What is to say of a candidate besides its bars: why, where the time of a step goes, what bars mean."""
 
 from ...analyzers.comparison.words import say_percent, say_signed
-from ...analyzers.stage_peaks import JobStages
 from ...engine.units import format_bytes
 from ..drawing.glyphs import Glyphs
-from ..drawing.numbers import moment_text
 from ..drawing.planned_bar import KINDS, show_kind
 from ..drawing.spans import Line, Role, Span, fit_line, line_width
 from ..drawing.stacked_bar import Part, draw_stacked_bar
+from ..measured_stages import MatchedJob
 from ..planned import Candidate, StepPart
 from .line_page import LinePage
 
@@ -28,10 +27,10 @@ class PlanFacts(LinePage, can_focus=False):
         self._candidate: Candidate | None = None
         self._best: Candidate | None = None
         self._other: Candidate | None = None
-        self._job = JobStages()
+        self._job = MatchedJob()
 
     def show(
-        self, candidate: Candidate | None, best: Candidate, other: Candidate | None, job: JobStages
+        self, candidate: Candidate | None, best: Candidate, other: Candidate | None, job: MatchedJob
     ) -> None:
         """Tell of a candidate.
 
@@ -39,7 +38,7 @@ class PlanFacts(LinePage, can_focus=False):
             candidate: The one under the cursor; None where no line is listed.
             best: The one that is recommended.
             other: What it is held against, or None.
-            job: The stages of the job that runs.
+            job: What the job that runs says of it.
         """
         self._candidate, self._best, self._other, self._job = candidate, best, other, job
         self._draw()
@@ -59,9 +58,8 @@ class PlanFacts(LinePage, can_focus=False):
         name = Span(candidate.name, "strong")
         if self._other is not None:
             return [name, Span(f" beside {self._other.name} (c): {say_apart(candidate, self._other)}")]
-        told = describe_job(candidate, self._job)
-        if told:
-            return [name, Span(f": {told}")]
+        if self._job.sentence:
+            return [name, Span(f": {self._job.sentence}")]
         if candidate.reason or self._best is None:
             return [name, Span(f": {candidate.reason}")]
         return [name, Span(f" beside what is recommended: {say_apart(candidate, self._best)}")]
@@ -102,40 +100,10 @@ class PlanFacts(LinePage, can_focus=False):
             line += [Span(" "), Span(glyphs.limit, "strong"), Span(f" capacity{told}", "muted")]
         else:
             line.append(Span(" no capacity given", "muted"))
-        if self._other is None and is_comparable(candidate, self._job):
+        if self._other is None and self._job.stages:
             line += [Span("  "), Span(glyphs.measured, "strong"), Span(" allocated ", "muted")]
             line += [Span(glyphs.measured_reserved, "strong"), Span(" reserved, peaks of the job", "muted")]
         return line
-
-
-def is_comparable(candidate: Candidate, job: JobStages) -> bool:
-    """Return whether the stages of a running job can be those of a candidate."""
-    if not job.stages or not candidate.stages:
-        return False
-    if job.pipeline is not None:
-        return job.pipeline == len(candidate.stages)
-    return job.stages[-1].stage < len(candidate.stages)
-
-
-def describe_job(candidate: Candidate, job: JobStages) -> str:
-    """Return what was measured of a running job, or why it says nothing of a candidate."""
-    if not job.stages:
-        return ""
-    if not is_comparable(candidate, job):
-        stages = job.pipeline or job.stages[-1].stage + 1
-        return f"the job that runs has {stages} stages: choose a plan of as many to see what it needs"
-    found = [
-        (peak.allocated_bytes, candidate.stages[peak.stage].peak_bytes)
-        for peak in job.stages
-        if peak.allocated_bytes is not None
-    ]
-    word = "modelled" if any(peak.is_simulated for peak in job.stages) else "measured"
-    since = "" if job.since_s is None else f" since {moment_text(job.since_s, job.clock)}"
-    if not found or any(planned is None for _, planned in found):
-        return f"{len(found)} of {len(candidate.stages)} stages {word}{since}"
-    most = max(found, key=lambda pair: abs(pair[0] - (pair[1] or 0)))
-    apart = say_signed(most[0] - (most[1] or 0))
-    return f"{len(found)} of {len(candidate.stages)} stages {word}{since}: {apart} beside the plan at most"
 
 
 def say_apart(candidate: Candidate, other: Candidate) -> str:

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...analyzers.comparison.words import say_percent, say_signed
-from ...analyzers.stage_peaks import StagePeak
+from ...analyzers.comparison.words import say_signed
 from ...engine.units import format_bytes
 from ..drawing.glyphs import Glyphs
 from ..drawing.planned_bar import Mark, draw_planned_bar
 from ..drawing.spans import Line, Role, Span, fit_line, fit_text, right_text
+from ..measured_stages import MeasuredStage, say_measured
 from ..plan_bindings import PLAN_LIST_BINDINGS
 from ..planned import Candidate, PlannedStage
 from .cursor_list import CursorList
@@ -28,7 +28,7 @@ class StagesView:
     """Bytes at the right end of every bar."""
     other: Candidate | None = None
     """What it is held against."""
-    measured: tuple[StagePeak, ...] = ()
+    measured: tuple[MeasuredStage, ...] = ()
     """The stages of a running job that is cut into as many."""
 
 
@@ -122,10 +122,10 @@ class PlanStages(CursorList):
             for number, (stage, (words, role)) in enumerate(zip(stages, told, strict=True))
         ]
 
-    def _describe(self, stage: PlannedStage, peak: StagePeak | None, room: int) -> tuple[str, Role]:
+    def _describe(self, stage: PlannedStage, peak: MeasuredStage | None, room: int) -> tuple[str, Role]:
         """Return what was measured, or by how much the stage is over its capacity."""
-        if peak is not None and peak.allocated_bytes is not None:
-            told = describe_measured(stage, peak)
+        if peak is not None:
+            told = say_measured(stage, peak)
             return told[0 if room >= WIDE_CELLS else 1 if room >= NARROW_CELLS else 2], "strong"
         if stage.is_over:
             over = (stage.peak_bytes or 0) - (stage.capacity_bytes or 0)
@@ -150,14 +150,16 @@ class PlanStages(CursorList):
             told = "same" if sizes[0] == sizes[1] else say_signed(sizes[0] - sizes[1])
         return [*line, Span(right_text(told, DIFFERENCE_CELLS, self._glyphs.ellipsis), "strong")]
 
-    def _draw_bar(self, stage: PlannedStage, peak: StagePeak | None, scale_bytes: int, cells: int) -> Line:
+    def _draw_bar(
+        self, stage: PlannedStage, peak: MeasuredStage | None, scale_bytes: int, cells: int
+    ) -> Line:
         glyphs = self._glyphs
         marks: list[Mark] = []
         if stage.capacity_bytes is not None:
             marks.append(Mark(stage.capacity_bytes, glyphs.limit, "critical" if stage.is_over else "strong"))
         if peak is not None and peak.reserved_bytes is not None:
             marks.append(Mark(peak.reserved_bytes, glyphs.measured_reserved, "strong"))
-        if peak is not None and peak.allocated_bytes is not None:
+        if peak is not None:
             marks.append(Mark(peak.allocated_bytes, glyphs.measured, "strong"))
         return draw_planned_bar(stage.kinds, scale_bytes, cells, glyphs, marks)
 
@@ -167,23 +169,12 @@ class PlanStages(CursorList):
         return [Span(" "), Span(right_text(text, SIZE_CELLS, self._glyphs.ellipsis), role)]
 
 
-def describe_measured(stage: PlannedStage, peak: StagePeak) -> tuple[str, str, str]:
-    """Return what a running job's stage had allocated at most, beside the plan: ever more briefly."""
-    allocated = peak.allocated_bytes or 0
-    word = "modelled" if peak.is_simulated else "measured"
-    text = f"{word} {format_bytes(allocated)}"
-    reserved = "" if peak.reserved_bytes is None else f", reserved {format_bytes(peak.reserved_bytes)}"
-    if not stage.peak_bytes:
-        return f"{text}{reserved}", text, format_bytes(allocated)
-    difference = allocated - stage.peak_bytes
-    share = say_percent(100.0 * difference / stage.peak_bytes)
-    return f"{text}, {say_signed(difference)} ({share}){reserved}", f"{text} {share}", share
-
-
-def find_scale(candidates: Sequence[Candidate], least_bytes: int, measured: Sequence[StagePeak] = ()) -> int:
+def find_scale(
+    candidates: Sequence[Candidate], least_bytes: int, measured: Sequence[MeasuredStage] = ()
+) -> int:
     """Return the bytes at the right end of bars: all that they show fits below it."""
     sizes = [least_bytes]
     sizes += [sum(kind.size_bytes for kind in stage.kinds) for each in candidates for stage in each.stages]
     for peak in measured:
-        sizes += [size for size in (peak.allocated_bytes, peak.reserved_bytes) if size is not None]
+        sizes += [peak.allocated_bytes, peak.reserved_bytes or 0]
     return max(sizes)
