@@ -8,7 +8,10 @@ from typing import Literal
 
 import msgspec
 
-LayerType = Literal["embedding", "transformer_block", "layer_norm", "output_head", "attention", "mlp"]
+LayerType = Literal[
+    "embedding", "transformer_block", "layer_norm", "output_head", "attention", "mlp", "module"
+]
+"""`module` is ours: what a traced model has besides."""
 DataType = Literal["float32", "bfloat16", "float16"]
 MIB = 1 << 20
 BYTES_OF: dict[DataType, int] = {"float32": 4, "bfloat16": 2, "float16": 2}

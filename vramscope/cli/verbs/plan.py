@@ -9,9 +9,12 @@ from vramscope.engine.errors import UsageError
 
 from ..parser_flags import build_look_flags
 from . import SubParsers
+from .plan_joint_flags import add_joint_flags
 
 if TYPE_CHECKING:
     from vramscope.analyzers.partition import Plan
+
+    from ..planning import Planned
 
 SUMMARY = "split a model's layers into pipeline stages: the exact optimum, and what it is worth"
 DESCRIPTION = """\
@@ -24,6 +27,8 @@ examples:
   vramscope plan --model ./config.json --stages 4 --strategy all --json
   vramscope plan --model gpt-1.5b --stages 2-8 --legacy -o plan
   vramscope plan --model llama3-8b --strategy all --capacity 80GiB --screen
+  vramscope plan --model llama3-8b --micro-batches 16 --measured run.vscope --measured-split 8,8,8,8
+  vramscope plan --model gpt3-175b --cluster 128x8xh100 --global-batch 1536
 
 strategies: exact (least maximum of the metric), exact-1f1b (least maximum of what training holds under 1F1B),
   uniform, balanced_memory, balanced_compute, balanced_parameters (the rules of llm_parallel_strategy), all
@@ -55,7 +60,9 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
     parser.add_argument(
         "--metric", metavar="NAME", default="memory", help="exact keeps even: memory, compute or parameters"
     )
+    add_joint_flags(parser)
     _add_training(parser)
+    _add_measured(parser)
     _add_output(parser)
 
 
@@ -73,6 +80,18 @@ def _add_training(parser: ArgumentParser) -> None:
     group.add_argument("--capacity", metavar="SIZE", help="memory of a device, for example 80GiB")
     group.add_argument("--tflops", metavar="N", default="100", help="speed of a device, assumed (100)")
     group.add_argument("--link", metavar="N", default="25", help="GB/s between stages, assumed (25)")
+
+
+def _add_measured(parser: ArgumentParser) -> None:
+    group = parser.add_argument_group("a job that ran, or runs")
+    group.add_argument(
+        "--measured",
+        metavar="FILE|live",
+        help="hold the plan against what the stages of a recorded job needed, and plan again",
+    )
+    group.add_argument(
+        "--measured-split", metavar="N,…", help="transformer blocks of each stage of that job (as planned)"
+    )
 
 
 def _add_output(parser: ArgumentParser) -> None:
@@ -95,6 +114,8 @@ def _add_output(parser: ArgumentParser) -> None:
         type=Path,
         help="write graph, best partition, report and the files of training frameworks into this folder",
     )
+    group.add_argument("--figure", metavar="FILE", type=Path, help="draw the stages (.pdf, .png, .svg)")
+    group.add_argument("--graph-figure", metavar="FILE", type=Path, help="draw the layers, alike ones once")
     group.add_argument(
         "--legacy",
         action="store_true",
@@ -110,11 +131,17 @@ def run(arguments: Namespace) -> int:
         InputFileError: The model's file cannot be read or understood.
         OutputFileError: A file cannot be written.
     """
-    from ..planning import encode_planned, plan_model, read_request, write_plan
+    from ..plan_figures import check_figures
+    from ..planning import plan_model, read_request
 
+    check_figures(arguments)
     if arguments.screen and arguments.strategy is None:
         arguments.strategy = ON_SCREEN
     request = read_request(arguments)
+    if arguments.measured is not None or arguments.measured_split is not None:
+        from ..plan_feedback import print_feedback
+
+        return print_feedback(request, arguments)
     if arguments.screen:
         from ..configuration import read_settings
         from ..plan_screen import show_stages
@@ -122,13 +149,28 @@ def run(arguments: Namespace) -> int:
         _refuse_with_screen(arguments)
         return show_stages(request, read_settings(arguments))
     planned = plan_model(request)
-    if arguments.output is not None:
-        for path in write_plan(planned, arguments.output):
-            print(f"vramscope plan: wrote {path}", file=sys.stderr)
-        for sentence in encode_planned(planned).left_out:
-            print(f"vramscope plan: {sentence}", file=sys.stderr)
+    _write(planned, arguments)
     _print(planned.plan, arguments)
     return 0
+
+
+def _write(planned: "Planned", arguments: Namespace) -> None:
+    """Write the files that were asked for, and say which."""
+    from ..plan_figures import draw_figures
+    from ..joint_planning import plan_jointly_and_print, refuse_joint_flags
+
+    if arguments.cluster is not None:
+        return plan_jointly_and_print(arguments)
+    refuse_joint_flags(arguments)
+    from ..planning import encode_planned, write_plan
+
+    paths, left_out = [], []
+    if arguments.output is not None:
+        paths = write_plan(planned, arguments.output)
+        left_out = encode_planned(planned).left_out
+    paths += draw_figures(planned, arguments)
+    for sentence in (*(f"wrote {path}" for path in paths), *left_out):
+        print(f"vramscope plan: {sentence}", file=sys.stderr)
 
 
 def _refuse_with_screen(arguments: Namespace) -> None:
@@ -141,6 +183,8 @@ def _refuse_with_screen(arguments: Namespace) -> None:
         ("--json", arguments.json),
         ("--table", arguments.table),
         ("--output", arguments.output is not None),
+        ("--figure", arguments.figure is not None),
+        ("--graph-figure", arguments.graph_figure is not None),
     ):
         if is_given:
             raise UsageError(f"{flag} does not go with --screen: on the screen, E writes the files")

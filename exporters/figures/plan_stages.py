@@ -1,0 +1,134 @@
+"""Figure of a plan: what each stage holds, kind by kind, under the capacity; a panel for each strategy."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ...analyzers.partition import GraphAnalyzer, Plan, StageMemory, Strategy
+from ...engine.errors import UsageError
+from ...engine.units import GIB, format_bytes
+from .canvas import show_text
+from .estimate import SHARES
+from .style import LINES, PAPER
+from .sweep import settle
+from .sweep_page import SweepPage, hold_settings, open_sweep_page
+from .sweep_style import COLUMN_IN, DPI, TEXT_IN
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MOST_STAGES = 256
+_SHARES = SHARES[:4]
+"""Weights, gradients, optimizer, activations."""
+_PANEL_IN, _KEY_IN, _MOST_COLUMNS = 1.35, 0.62, 3
+_Panel = tuple[Strategy, tuple[StageMemory, ...]]
+
+
+def draw_stages(plan: Plan, analyzer: GraphAnalyzer) -> SweepPage:
+    """Return the figure: the recommended number of stages, by every strategy of the plan that has it.
+
+    Args:
+        plan: What was found.
+        analyzer: Of the same graph, with the micro-batches and states of the plan.
+
+    Raises:
+        UsageError: There are more stages than a figure can show.
+    """
+    if plan.recommended_stages > MOST_STAGES:
+        raise UsageError(
+            f"a figure shows at most {MOST_STAGES} stages, and the plan has {plan.recommended_stages}; "
+            "choose fewer with --stages"
+        )
+    panels = _list_panels(plan, analyzer)
+    columns = min(len(panels), _MOST_COLUMNS)
+    rows = -(-len(panels) // columns)
+    width_in = COLUMN_IN if columns == 1 else TEXT_IN
+    with hold_settings("usenix"):
+        page = open_sweep_page("usenix", (width_in, rows * _PANEL_IN + _KEY_IN), DPI)
+        grid = page.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
+        for axes, panel in zip(grid.flat, panels, strict=False):
+            _draw_panel(axes, panel, plan)
+        for axes in grid.flat[len(panels) :]:
+            axes.set_axis_off()
+        page.suptitle(show_text(_describe(plan)), fontsize=7.5)
+        page.supylabel("GiB, computed", fontsize=7.5)
+        for axes in grid[-1]:
+            axes.set_xlabel("stage")
+        page.legend(
+            *grid.flat[0].get_legend_handles_labels(),
+            loc="outside lower center",
+            ncols=5,
+            columnspacing=0.8,
+            handlelength=2.0,
+            handletextpad=0.4,
+        )
+        settle(page)
+    return page
+
+
+def _list_panels(plan: Plan, analyzer: GraphAnalyzer) -> list[_Panel]:
+    """Return what each strategy's stages hold, the recommended one first."""
+    order = sorted(plan.searches, key=lambda each: each != plan.recommended_strategy)
+    panels: list[_Panel] = []
+    for name in order:
+        result = plan.searches[name].optimization_results[plan.recommended_stages].result
+        if result is not None:
+            panels.append((result.strategy, analyzer.split_memory(result)))
+    return panels
+
+
+def _draw_panel(axes: "Axes", panel: _Panel, plan: Plan) -> None:
+    strategy, stages = panel
+    ends = [0.0] * len(stages)
+    for share, sizes in zip(_SHARES, _split_by_kind(stages), strict=True):
+        heights = [size / GIB for size in sizes]
+        axes.bar(
+            range(len(stages)),
+            heights,
+            bottom=ends,
+            width=0.78,
+            color=share.colour,
+            hatch=share.hatch * 2,
+            edgecolor=PAPER,
+            linewidth=0.3,
+            label=share.label,
+        )
+        ends = [end + height for end, height in zip(ends, heights, strict=True)]
+    capacity = plan.assumptions.capacity_bytes
+    if capacity is not None:
+        style = LINES["capacity"]
+        label = f"capacity {format_bytes(capacity)}"
+        axes.axhline(capacity / GIB, color=style.colour, linestyle=style.dashes, linewidth=0.9, label=label)
+    is_best = strategy == plan.recommended_strategy
+    axes.set_title(
+        f"{strategy}{' (recommended)' if is_best else ''}: at most {max(ends):,.1f} GiB",
+        fontweight="bold" if is_best else "normal",
+    )
+    _frame(axes, len(stages))
+
+
+def _frame(axes: "Axes", stages: int) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=9, integer=True, min_n_ticks=1))
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=4))
+    axes.set_xlim(-0.6, stages - 0.4)
+    axes.tick_params(length=2)
+    axes.margins(y=0.08)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _split_by_kind(stages: Sequence[StageMemory]) -> list[list[int]]:
+    """Return bytes by kind and stage, in the order of `_SHARES`; 0 activations where none are known."""
+    return [
+        [stage.weights_bytes for stage in stages],
+        [stage.gradients_bytes for stage in stages],
+        [stage.optimizer_bytes for stage in stages],
+        [stage.activations_bytes or 0 for stage in stages],
+    ]
+
+
+def _describe(plan: Plan) -> str:
+    batches = f"{plan.assumptions.micro_batches} micro-batches, 1F1B"
+    if plan.recommended.training_bytes is None:
+        batches = "without activations, which are not known"
+    return f"{plan.model} in {plan.recommended_stages} stages, {batches}"
