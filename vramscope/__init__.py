@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from vramscope.memory.oom_detector import OOMDetector
     from vramscope.memory.profiler import MemoryProfiler
     from vramscope.planning.clusters import read_cluster
+    from vramscope.planning.joint import plan_cluster
     from vramscope.planning.model_graph import GPTModelGraph, create_gpt_model_graph
     from vramscope.sweeps.heatmap_visualizer import MemoryHeatmapVisualizer
 
@@ -64,6 +65,7 @@ __all__ = [
     "create_gpt_model_graph",
     "initialize_llm_profile",
     "phase",
+    "plan_cluster",
     "read_cluster",
     "step",
 ]
@@ -87,6 +89,7 @@ _IN_MODULES = {
     "create_gpt_model_graph": "vramscope.planning.model_graph",
     "initialize_llm_profile": "vramscope.memory.module_profiler",
     "phase": "vramscope.engine.launch.in_code",
+    "plan_cluster": "vramscope.planning.joint",
     "read_cluster": "vramscope.planning.clusters",
     "step": "vramscope.engine.launch.in_code",
 }

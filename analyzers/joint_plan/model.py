@@ -65,13 +65,15 @@ class JointAssumptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JointPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What `vramscope plan --cluster --json` prints."""
+    """The fastest configurations of a model on a cluster, and what became of the others."""
 
     schema: str
     model: str
     cluster: str
     devices: int
     assumptions: JointAssumptions
+    model_flops: float
+    """Of the model in one step, nothing recomputed."""
     configurations: tuple[JointConfiguration, ...]
     """The fastest that fit, the fastest first."""
     considered: int

@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Iterable
 
 from ..cluster_graph import Cluster
-from ..memory_theory import ModelShape
+from ..memory_theory import ModelShape, TrainingSetup
 from ..memory_theory.shape import check_shape
-from ..time_model import TimeAssumptions
+from ..time_model import TimeAssumptions, count_model_flops
 from .evaluation import Evaluation, Evaluator
 from .explanation import explain
 from .least_memory import refuse_limits
@@ -61,6 +61,7 @@ def plan_jointly(
         cluster=cluster.name,
         devices=len(cluster.devices),
         assumptions=_describe_assumptions(options, assumed),
+        model_flops=search.count_flops(),
         configurations=tuple(explain(search.describe(found))),
         considered=search.space.considered,
         pruned=search.list_pruned(),
@@ -102,6 +103,12 @@ class _Search:
         if not kept:
             refuse_limits(self._shape, self._cluster, self._options, candidates, self.evaluator)
         return kept[: self._options.top]
+
+    def count_flops(self) -> float:
+        """Return the FLOPs of the model in one step."""
+        options = self._options
+        setup = TrainingSetup(seq_length=options.seq_length, micro_batch_size=1, attention=options.attention)
+        return count_model_flops(self._shape, setup, options.global_batch)
 
     def list_pruned(self) -> tuple[PrunedCount, ...]:
         """Return how many configurations were left out, by reason, the most frequent first."""

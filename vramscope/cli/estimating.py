@@ -10,11 +10,12 @@ import msgspec
 
 from vramscope.analyzers.memory_theory import estimate_as_fork, estimate_as_published, estimate_stages
 from vramscope.analyzers.memory_theory.configs import Flags, TrainingRun
-from vramscope.analyzers.memory_theory.configs.document import Described, describe_config, describe_preset
+from vramscope.analyzers.memory_theory.configs.document import Described
 from vramscope.analyzers.memory_theory.configs.flags import MICRO_BATCHES
 from vramscope.analyzers.memory_theory.configs.megatron import build_run
-from vramscope.engine.errors import InputFileError, UsageError
+from vramscope.engine.errors import UsageError
 from vramscope.engine.units import format_bytes, parse_bytes
+from vramscope.planning.described_model import describe_model
 
 from .configuration import read_settings
 
@@ -132,7 +133,7 @@ def read_run(arguments: Namespace) -> TrainingRun:
         UsageError: A flag makes no sense, or the degrees do not fit.
         InputFileError: The configuration cannot be read or understood.
     """
-    described = _describe(arguments.model)
+    described = describe_model(arguments.model)
     flags = {name: value for name, value in described.flags.items() if value is not None}
     flags |= _translate(arguments)
     positions = described.shape.learned_positions or DEFAULT_SEQUENCE
@@ -148,20 +149,6 @@ def read_run(arguments: Namespace) -> TrainingRun:
     if arguments.schedule == "gpipe":
         run = msgspec.structs.replace(run, setup=msgspec.structs.replace(run.setup, is_gpipe=True))
     return run
-
-
-def _describe(model: str) -> Described:
-    path = Path(model)
-    if path.suffix in (".json", ".yaml", ".yml", ".toml", ".txt", ".log") or path.exists():
-        from vramscope.engine.readers.input_file import show_path
-        from vramscope.engine.readers.run_config import read_run_config
-
-        config = read_run_config(path)
-        try:
-            return describe_config(config)
-        except UsageError as error:
-            raise InputFileError(f"{show_path(path)}: {error}") from error
-    return describe_preset(model)
 
 
 def _translate(arguments: Namespace) -> dict[str, object]:

@@ -9,7 +9,7 @@ from vramscope.engine.errors import UsageError
 
 from ..parser_flags import build_look_flags
 from . import SubParsers
-from .plan_joint_flags import add_joint_flags
+from .plan_joint_flags import add_joint_flags, refuse_joint_flags
 
 if TYPE_CHECKING:
     from vramscope.analyzers.partition import Plan
@@ -131,6 +131,11 @@ def run(arguments: Namespace) -> int:
         InputFileError: The model's file cannot be read or understood.
         OutputFileError: A file cannot be written.
     """
+    if arguments.cluster is not None:
+        from ..joint_planning import plan_jointly_and_print
+
+        return plan_jointly_and_print(arguments)
+    refuse_joint_flags(arguments)
     from ..plan_figures import check_figures
     from ..planning import plan_model, read_request
 
@@ -157,11 +162,6 @@ def run(arguments: Namespace) -> int:
 def _write(planned: "Planned", arguments: Namespace) -> None:
     """Write the files that were asked for, and say which."""
     from ..plan_figures import draw_figures
-    from ..joint_planning import plan_jointly_and_print, refuse_joint_flags
-
-    if arguments.cluster is not None:
-        return plan_jointly_and_print(arguments)
-    refuse_joint_flags(arguments)
     from ..planning import encode_planned, write_plan
 
     paths, left_out = [], []

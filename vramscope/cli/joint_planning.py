@@ -1,0 +1,148 @@
+"""What `vramscope plan --cluster` was asked for, the plan, and how it is printed."""
+
+import sys
+from argparse import Namespace
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+from vramscope.analyzers.joint_plan import JointPlan
+from vramscope.analyzers.joint_plan.options import RECOMPUTES
+from vramscope.analyzers.memory_theory.training import Recompute
+from vramscope.engine.errors import UsageError
+from vramscope.exporters.joint_plan_report import report_joint_plan
+from vramscope.planning.joint import plan_cluster
+
+from .configuration import read_settings
+
+MOST_DIGITS = 9
+"""Of a number on the command line."""
+OF_STAGES = ("strategy", "capacity", "legacy", "screen")
+"""Flags of plans by stages that say nothing here."""
+
+
+def plan_jointly_and_print(arguments: Namespace) -> int:
+    """Plan, print, and write files.
+
+    Raises:
+        UsageError: A flag cannot be used, or nothing fits.
+        InputFileError: A file cannot be read or understood.
+        OutputFileError: A file cannot be written.
+    """
+    plan = make_joint_plan(arguments)
+    if arguments.output is not None:
+        for line in write_outputs(plan, arguments.output):
+            print(f"vramscope plan: {line}", file=sys.stderr)
+    report = report_joint_plan(plan)
+    if arguments.json:
+        from vramscope.exporters.json_lines import write_line
+
+        write_line(report, sys.stdout.buffer)
+        return 0
+    from vramscope.exporters.joint_plan_table import describe_joint_plan
+    from vramscope.exporters.plain_text import make_ascii
+
+    from .printing import choose_style
+
+    style = choose_style(read_settings(arguments))
+    text = describe_joint_plan(report, style.width)
+    sys.stdout.write(make_ascii(text) if style.is_ascii else text)
+    return 0
+
+
+def make_joint_plan(arguments: Namespace) -> JointPlan:
+    """Return the plan that the flags ask for.
+
+    Raises:
+        UsageError: A flag cannot be used, or nothing fits.
+        InputFileError: A file cannot be read or understood.
+    """
+    _check(arguments)
+    options: dict[str, Any] = {
+        "seq_length": _read(arguments, "seq_length", _read_count),
+        "max_tensor": _read(arguments, "max_tp", _read_count),
+        "max_micro_batch": _read(arguments, "max_micro_batch", _read_count),
+        "context": _read(arguments, "cp", _read_count),
+        "zero_stages": _read(arguments, "zero", _read_stages),
+        "recomputes": _read(arguments, "recompute", _read_recomputes),
+        "memory_share": _read(arguments, "memory_share", _read_share),
+        "top": _read(arguments, "top", _read_count),
+        "efficiency": _read(arguments, "efficiency", _read_share),
+        "measured_times": arguments.calibrate_time,
+    }
+    return plan_cluster(
+        arguments.model,
+        arguments.cluster,
+        global_batch=_read_count("--global-batch", arguments.global_batch),
+        **{name: value for name, value in options.items() if value is not None},
+    )
+
+
+def write_outputs(plan: JointPlan, folder: Path) -> list[str]:
+    """Write the fastest configuration as the files of training frameworks; return a line about each.
+
+    Raises:
+        OutputFileError: The folder or a file cannot be written.
+    """
+    from vramscope.engine.errors import OutputFileError
+    from vramscope.exporters.plan_outputs import take_configuration
+    from vramscope.exporters.reports.writing import write_whole
+
+    from .plan_outputs import encode_outputs
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputFileError(f"{folder}: cannot be made: {error.strerror}; give another folder") from error
+    outputs = encode_outputs(take_configuration(plan.configurations[0]))
+    for name, content in outputs.contents.items():
+        write_whole(content, folder / name)
+    return [*(f"wrote {folder / name}" for name in outputs.contents), *outputs.left_out]
+
+
+def _check(arguments: Namespace) -> None:
+    if arguments.json and arguments.table:
+        raise UsageError("--json does not go with --table: give one of both")
+    given = [name for name in OF_STAGES if getattr(arguments, name, None)]
+    if given:
+        raise UsageError(f"--{given[0]} does not go with --cluster, which searches by itself: leave one out")
+    if arguments.global_batch is None:
+        raise UsageError(
+            "--cluster needs --global-batch: sequences of a step over all ranks, for example 1024"
+        )
+
+
+def _read(arguments: Namespace, name: str, read: Callable[[str, str], object]) -> object:
+    """Return the value of a flag; None where it was not given."""
+    text = getattr(arguments, name)
+    return None if text is None else read(f"--{name.replace('_', '-')}", text)
+
+
+def _read_count(flag: str, text: str) -> int:
+    if not text.isdecimal() or len(text) > MOST_DIGITS or int(text) < 1:
+        raise UsageError(f"{flag} {text[:40]}: expected a whole number of at least 1 and a few digits")
+    return int(text)
+
+
+def _read_share(flag: str, text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = 0.0
+    if not 0 < share <= 1:
+        raise UsageError(f"{flag} {text[:40]}: expected a number above 0 and at most 1, for example 0.9")
+    return share
+
+
+def _read_stages(flag: str, text: str) -> tuple[int, ...]:
+    parts = [part.strip() for part in text.split(",")]
+    if not {*parts} <= {"0", "1", "2", "3"}:
+        raise UsageError(f"{flag} {text[:40]}: expected some of 0, 1, 2 and 3, for example 0,1")
+    return tuple(sorted({int(part) for part in parts}))
+
+
+def _read_recomputes(flag: str, text: str) -> tuple[Recompute, ...]:
+    parts = [part.strip() for part in text.split(",")]
+    if not {*parts} <= {*RECOMPUTES}:
+        raise UsageError(f"{flag} {text[:40]}: expected some of {', '.join(RECOMPUTES)}")
+    return tuple(cast("list[Recompute]", dict.fromkeys(parts)))
