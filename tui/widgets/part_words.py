@@ -33,15 +33,16 @@ def judge_part(verdict: Verdict, part: ReplayPart | None) -> Verdict:
 
 
 def _describe_peak(part: ReplayPart, peak_bytes: int) -> tuple[str, ...]:
+    """Return peak and theory; the shortest form names the run, because so small a pane has no title."""
     peak = f"{peak_bytes / GIB:.1f}"
     if part.theoretical_bytes is None or part.error is None:
-        return (f"peak {peak} GiB, theory unknown", f"peak {peak} GiB")
+        return (f"peak {peak} GiB, theory unknown", f"peak {peak} GiB", f"{part.name} {peak} GiB")
     theory, error = f"{part.theoretical_bytes / GIB:.1f} GiB", _show_error(part.error)
     return (
         f"peak {peak} GiB, theory {theory} ({error})",
         f"peak {peak}, theory {theory} ({error})",
         f"peak {peak}, theory {theory}",
-        f"peak {peak} GiB",
+        f"{part.name} {peak} GiB",
     )
 
 
