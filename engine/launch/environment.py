@@ -9,13 +9,19 @@ from .parts import PROBE, SHIM
 
 JOB_VARIABLE = "VRAMSCOPE_JOB"
 PROBE_VARIABLE = "VRAMSCOPE_PROBE"
+PROFILING_VARIABLE = "VRAMSCOPE_PROFILING"
 RUNTIME_VARIABLE = "VRAMSCOPE_RUNTIME_DIR"
 SIMULATE_VARIABLE = "VRAMSCOPE_SIMULATE"
 MOST_JOB_CHARACTERS = 64
 
 
 def make_environment(
-    base: Mapping[str, str], *, runtime_dir: Path, job: str, simulate: str | None = None
+    base: Mapping[str, str],
+    *,
+    runtime_dir: Path,
+    job: str,
+    simulate: str | None = None,
+    profiling: Path | None = None,
 ) -> dict[str, str]:
     """Return the environment of a job.
 
@@ -24,6 +30,7 @@ def make_environment(
         runtime_dir: Folder of the hub that it reports to.
         job: What its processes are told apart from other jobs by.
         simulate: Description of the simulated device, as JSON; None for the devices of this node.
+        profiling: Folder of the profiles by module; None for no such profile.
     """
     environment = {
         **base,
@@ -32,8 +39,15 @@ def make_environment(
         RUNTIME_VARIABLE: str(runtime_dir),
         JOB_VARIABLE: job,
     }
-    environment.pop(SIMULATE_VARIABLE, None)
-    return environment if simulate is None else environment | {SIMULATE_VARIABLE: simulate}
+    wanted = {
+        SIMULATE_VARIABLE: simulate,
+        PROFILING_VARIABLE: None if profiling is None else str(profiling),
+    }
+    for name, value in wanted.items():
+        environment.pop(name, None)
+        if value is not None:
+            environment[name] = value
+    return environment
 
 
 def read_original_environment() -> dict[str, str]:

@@ -25,6 +25,7 @@ __all__ = [
     "after_torch_import",
     "is_running",
     "phase",
+    "profile_modules",
     "record_out_of_memory",
     "start",
     "step",
@@ -89,6 +90,18 @@ def step(tokens: object = None, batch: object = None) -> None:
     session = current.session
     if session is not None:
         session.end_explicit_step(tokens, batch)
+
+
+def profile_modules(torch: Module, folder: str) -> None:
+    """Profile the first model that trains in this process, by module, over some steps.
+
+    Args:
+        torch: The module.
+        folder: Where the folders `memory_trace` and `traces` go.
+    """
+    from .module_memory.unattended import profile_unattended
+
+    profile_unattended(torch, folder)
 
 
 def record_out_of_memory(

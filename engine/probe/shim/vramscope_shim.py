@@ -88,6 +88,9 @@ def _start_watching(environ: "os._Environ[str]") -> None:
     simulated = environ.get("VRAMSCOPE_SIMULATE")
     if simulated:
         probe.after_torch_import(lambda _torch: _simulate(simulated))
+    profiling = environ.get("VRAMSCOPE_PROFILING")
+    if profiling:
+        probe.after_torch_import(lambda torch: probe.profile_modules(torch, profiling))
 
 
 def _simulate(text: str) -> None:

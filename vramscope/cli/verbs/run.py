@@ -21,6 +21,7 @@ examples:
   vramscope run -- python train.py --lr 3e-4
   vramscope run -- torchrun --nproc-per-node 2 train.py
   vramscope run --record=run.vscope -- python train.py
+  vramscope run --profiling -- python train.py            memory by module, and a trace for TensorBoard
   vramscope run --simulate 24GiB -- python train.py      would it fit into 24 GiB? (no GPU needed)
 
 exit codes: those of the job, 128+signal; 125 vramscope failed, 126 CMD cannot be run, 127 CMD not found"""
@@ -48,6 +49,14 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
         nargs="?",
         const=Path(),
         help="record the job from start to end; without =FILE into a file named by job and time",
+    )
+    parser.add_argument(
+        "--profiling",
+        metavar="DIR",
+        type=Path,
+        nargs="?",
+        const=Path(),
+        help="profile some steps by module, and one by torch.profiler; without =DIR into JOB/TIME here",
     )
     parser.add_argument("--no-hub", action="store_true", help="start no agent where none runs")
     device = parser.add_argument_group("simulated device")
@@ -88,10 +97,35 @@ def run(arguments: Namespace) -> int:
         _provide_hub(folder)
     if arguments.record is not None and is_runnable(command, environment):
         _record(folder, arguments.record, job)
-    environment = make_environment(environment, runtime_dir=folder, job=job, simulate=simulate)
+    profiling = _prepare_profiling(arguments.profiling, job)
+    environment = make_environment(
+        environment, runtime_dir=folder, job=job, simulate=simulate, profiling=profiling
+    )
     error = become(command, environment)
     complain(f"cannot run {command[0]}: {error.strerror or error}")
     return exit_code_of(error)
+
+
+def _prepare_profiling(given: Path | None, job: str) -> Path | None:
+    """Make the folder that profiles go to, and say which; return None where none is asked for.
+
+    Raises:
+        OutputFileError: It cannot be made: that is told before the job begins.
+    """
+    if given is None:
+        return None
+    from vramscope.engine.errors import OutputFileError
+    from vramscope.engine.probe.module_memory.torch_trace import name_run
+    from vramscope.engine.readers.input_file import show_path
+
+    path = Path(name_run(job_name=job)) if given == Path() else given
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputFileError(f"{show_path(path)}: cannot be made: {error.strerror or error}") from error
+    shown = show_path(path)
+    complain(f"profiling into {shown}; afterwards: vramscope modules {shown}", program="vramscope run")
+    return path.absolute()
 
 
 def _provide_hub(folder: Path) -> None:
