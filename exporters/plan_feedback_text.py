@@ -1,0 +1,93 @@
+"""A plan held against a measured job, as text: a row a stage, and what would change."""
+
+from collections.abc import Iterator
+
+from ..analyzers.plan_feedback import FeedbackSplit, FeedbackStage, PlanFeedback
+from ..engine.units import format_bytes, format_gib
+from .plain_text import make_printable
+from .text_table import count, format_rows, wrap
+
+_HEADING = (
+    "stage",
+    "blocks",
+    "planned GiB",
+    "allocated",
+    "reserved",
+    "device",
+    "difference",
+    "factor",
+    "ranks",
+)
+"""The last ones are left out where a line has no room for them."""
+
+
+def describe_feedback(feedback: PlanFeedback, width: int) -> str:
+    """Return a plan held against a measured job as text.
+
+    Args:
+        feedback: What was found.
+        width: Cells of a line.
+    """
+    where = "the running job" if feedback.measured == "live" else feedback.measured
+    lines = wrap(
+        f"{feedback.model} in {count(len(feedback.stages), 'stage')}, planned beside what was measured in "
+        f"{where}: peaks of the rank of each stage that had most. Planned is computed.",
+        width,
+    )
+    lines += ["", *format_rows([_HEADING, *map(_list_cells, feedback.stages)], "rrrrrrrrr", width), ""]
+    for sentence in (_word_factors(feedback), *_word_change(feedback), *feedback.notes):
+        lines += wrap(sentence, width)
+    return "".join(f"{make_printable(line)}\n" for line in lines)
+
+
+def _list_cells(stage: FeedbackStage) -> tuple[str, ...]:
+    difference = stage.difference_bytes
+    return (
+        str(stage.stage),
+        str(stage.blocks),
+        format_gib(stage.planned_bytes, 2),
+        format_gib(stage.allocated_bytes, 2),
+        format_gib(stage.reserved_bytes, 2),
+        format_gib(stage.used_bytes, 2),
+        "—" if difference is None else f"{difference / 2**30:+.2f}",
+        f"{stage.factor:.3f}{'*' if stage.is_factor_assumed else ''}",
+        str(stage.ranks),
+    )
+
+
+def _word_factors(feedback: PlanFeedback) -> str:
+    assumed = "; * is the median of the others" if any(s.is_factor_assumed for s in feedback.stages) else ""
+    return (
+        f"Factor: measured {feedback.basis} over planned; difference is of the same two{assumed}. Expected "
+        "figures below are planned bytes times the factor of their stage: estimates."
+    )
+
+
+def _word_change(feedback: PlanFeedback) -> Iterator[str]:
+    present, replanned = feedback.present, feedback.replanned
+    if not feedback.would_change:
+        yield f"The split stays: under these factors none needs less than {_name_fullest(present)}."
+    else:
+        share = feedback.saving_bytes / present.most_bytes
+        yield (
+            f"Another split would need less: {_name_blocks(replanned)} blocks instead of "
+            f"{_name_blocks(present)}. Expected of the fullest stage: {_name_fullest(replanned)} instead of "
+            f"{_name_fullest(present)}, {format_bytes(feedback.saving_bytes)} ({share:.1%}) less."
+        )
+    if feedback.capacity_bytes is not None:
+        yield _word_capacity(replanned, feedback.capacity_bytes)
+
+
+def _word_capacity(split: FeedbackSplit, capacity_bytes: int) -> str:
+    left = capacity_bytes - split.most_bytes
+    room = f"leaves {format_bytes(left)}" if left >= 0 else f"is {format_bytes(-left)} more than it has"
+    return f"Of a device of {format_bytes(capacity_bytes)} that {room}."
+
+
+def _name_fullest(split: FeedbackSplit) -> str:
+    fullest = split.expected_bytes.index(split.most_bytes)
+    return f"{format_bytes(split.most_bytes)} in stage {fullest}"
+
+
+def _name_blocks(split: FeedbackSplit) -> str:
+    return ", ".join(map(str, split.blocks))
