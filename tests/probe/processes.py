@@ -7,6 +7,7 @@ import textwrap
 from pathlib import Path
 
 from tests.structure.tree import ROOT
+from tests.warm_torch.starter import run_warm
 
 PROBE_FOLDER = ROOT / "engine" / "probe"
 
@@ -25,6 +26,7 @@ def load_probe():
 def failures():
     return list(sys.modules["vramscope_probe.current"].failures)
 """
+VARIABLES = {"PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
 WATCH = "probe = load_probe(); probe.watch_imports(sys.argv[1], 'job-1')\n"
 MODEL = """
 import torch
@@ -53,8 +55,7 @@ def start(
     environ: dict[str, str] | None = None,
 ) -> subprocess.Popen[str]:
     """Start a script with the runtime folder as its argument; what it prints is caught."""
-    path = folder / "train.py"
-    path.write_text(prelude + textwrap.dedent(script), encoding="utf-8")
+    path = _write(folder, script, prelude)
     return subprocess.Popen(
         [python, *options, str(path), str(folder)],
         stdin=subprocess.PIPE,
@@ -62,7 +63,7 @@ def start(
         stderr=subprocess.PIPE,
         text=True,
         cwd=folder,
-        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1", **(environ or {})},
+        env={**os.environ, **VARIABLES, **(environ or {})},
     )
 
 
@@ -77,3 +78,19 @@ def finish(process: subprocess.Popen[str], timeout_s: float = 100.0) -> str:
 def run(folder: Path, script: str, **options: object) -> str:
     """Run a script to its end and return what it printed."""
     return finish(start(folder, script, **options))  # type: ignore[arg-type]
+
+
+def run_beside_torch(
+    folder: Path, script: str, *, prelude: str = LOAD + WATCH
+) -> subprocess.CompletedProcess[str]:
+    """Run a script to its end where torch is loaded already: for what does not depend on when it is."""
+    path = _write(folder, script, prelude)
+    done = run_warm((str(path), str(folder)), folder, {**os.environ, **VARIABLES}, 100.0)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def _write(folder: Path, script: str, prelude: str) -> Path:
+    path = folder / "train.py"
+    path.write_text(prelude + textwrap.dedent(script), encoding="utf-8")
+    return path

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.probe.hub import listen
-from tests.probe.processes import LOAD, MODEL, finish, run, start
+from tests.probe.processes import LOAD, MODEL, finish, run, run_beside_torch, start
 from vramscope.engine.ranks.messages import Hello, ModelState, Readings, Steps
 
 PARAMETERS_BYTES = 4 * (16 * 32 + 32 + 32 * 4 + 4)
@@ -62,12 +62,13 @@ print(*fingerprint())
 
 
 def test_every_weight_is_the_same_bit_for_bit_with_and_without_the_probe(tmp_path: Path) -> None:
-    plain = run(tmp_path, MODEL + SAME, prelude=LOAD)
+    plain = run_beside_torch(tmp_path, MODEL + SAME, prelude=LOAD)
     with listen(tmp_path) as hub:
-        reported = run(tmp_path, MODEL + SAME)
+        reported = run_beside_torch(tmp_path, MODEL + SAME)
         hub.wait_for_goodbye()
         assert len(hub.steps()) == 60
-    assert reported == plain
+    assert plain.stdout.count(" ") == 2
+    assert (reported.stdout, reported.stderr) == (plain.stdout, "")
 
 
 def test_the_hub_may_be_absent_die_and_come_back(tmp_path: Path) -> None:
@@ -99,7 +100,7 @@ def test_two_optimizers_make_one_step(tmp_path: Path) -> None:
         other.step()
     """
     with listen(tmp_path) as hub:
-        run(tmp_path, MODEL + script_of(script))
+        assert run_beside_torch(tmp_path, MODEL + script_of(script)).stderr == ""
         hub.wait_for_goodbye()
         assert [row[0] for row in hub.steps()] == [1, 2, 3, 4, 5]
 
@@ -113,7 +114,7 @@ def test_marks_of_the_program_take_over_from_the_optimizers(tmp_path: Path) -> N
         probe.step()
     """
     with listen(tmp_path) as hub:
-        run(tmp_path, MODEL + script_of(script))
+        assert run_beside_torch(tmp_path, MODEL + script_of(script)).stderr == ""
         hub.wait_for_goodbye()
         # The first of the program's own marks ends what the optimizer has begun.
         assert [row[0] for row in hub.steps()] == [1, 2, 3, 4, 5, 6, 7, 8, 9]
@@ -244,14 +245,14 @@ def test_a_compiled_optimizer_step_is_the_same_and_compiles_nothing_of_ours(tmp_
         """
     )
     # PyTorch says by itself that it leaves its profiler out; it may not say more because of us.
-    plain, warnings = start(tmp_path, script, prelude=LOAD).communicate(timeout=100)
+    plain = run_beside_torch(tmp_path, script, prelude=LOAD)
     with listen(tmp_path) as hub:
-        watched, watched_warnings = start(tmp_path, script).communicate(timeout=100)
+        watched = run_beside_torch(tmp_path, script)
         hub.wait_for_goodbye()
         assert len(hub.steps()) == 12
-    assert watched == plain
-    assert plain != ""
-    assert len(watched_warnings.splitlines()) == len(warnings.splitlines())
+    assert watched.stdout == plain.stdout
+    assert plain.stdout != ""
+    assert len(watched.stderr.splitlines()) == len(plain.stderr.splitlines())
 
 
 def test_virtual_steps_of_opacus_are_not_steps(tmp_path: Path) -> None:
@@ -274,7 +275,8 @@ def test_virtual_steps_of_opacus_are_not_steps(tmp_path: Path) -> None:
     """
     quiet = "import warnings; warnings.simplefilter('ignore')\n"
     with listen(tmp_path) as hub:
-        assert run(tmp_path, quiet + MODEL + script_of(script)) == "8\n"
+        done = run_beside_torch(tmp_path, quiet + MODEL + script_of(script))
+        assert (done.stdout, done.stderr) == ("8\n", "")
         hub.wait_for_goodbye()
         assert [row[0] for row in hub.steps()] == [1, 2]
         assert (hub.of(ModelState)[-1].grad_sample_bytes or 0) >= 4 * PARAMETERS_BYTES

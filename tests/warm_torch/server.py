@@ -60,7 +60,8 @@ def _become(request: Request, streams: list[int]) -> None:
 if __name__ == "__main__":
     import gc
 
-    import torch  # noqa: F401 - loading it is what every child is spared
+    import torch
+    import torch._dynamo  # noqa: F401 - the first step of any optimizer loads it
 
     gc.freeze()  # at its end a child would walk all of torch, and so copy it
 
