@@ -18,6 +18,8 @@ _UNKNOWN = "—"
 _COUNTED: tuple[CellState, ...] = ("ok", "oom", "failed")
 _LONGEST_NAME, _LEAST_NAME, _OTHERS = 40, 12, 68
 """Cells of a name, and of what stands beside it."""
+UNCUT = 1 << 16
+"""Cells into which every sentence fits."""
 _MOST_WITH_DETAILS = 40
 """Of longer indexes only the table is printed."""
 
@@ -39,7 +41,7 @@ def describe_index(index: SweepIndex, width: int, *, found: int) -> str:
         lines += ["", *format_rows(rows, ALIGNMENT, width), ""]
     if len(index.sweeps) <= _MOST_WITH_DETAILS:
         for sweep in index.sweeps:
-            lines += _describe_sweep(sweep, width)
+            lines += describe_sweep(sweep, width).splitlines()
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -75,14 +77,15 @@ def describe_errors(sweep: IndexedSweep) -> str:
     return least if least == most else f"{least} … {most}"
 
 
-def _describe_sweep(sweep: IndexedSweep, width: int) -> Iterator[str]:
+def describe_sweep(sweep: IndexedSweep, width: int = UNCUT) -> str:
+    """Return what a sweep says in one sentence, how it was put together, and what was left out of it."""
     told = sweep.reason
     if sweep.grid.is_simulated:
         told += "; the names of the traces say that one GPU played each rank (simulated)"
-    yield from wrap(f"{sweep.name}: {judge_sweep(sweep.grid).fit(10_000)}", width)
-    yield from wrap(told, width, INDENT)
-    for note in describe_left_out([sweep]):
-        yield from wrap(note, width, INDENT)
+    lines = wrap(f"{sweep.name}: {judge_sweep(sweep.grid).fit(UNCUT)}", width)
+    for note in (told, *describe_left_out([sweep])):
+        lines += wrap(note, width, INDENT)
+    return "\n".join(lines)
 
 
 def describe_left_out(sweeps: Sequence[IndexedSweep]) -> Iterator[str]:

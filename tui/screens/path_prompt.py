@@ -1,10 +1,6 @@
 """A question: which file or folder to open, which is read before the question goes away."""
 
-import asyncio
-import threading
 from collections.abc import Callable
-from contextlib import suppress
-from contextvars import copy_context
 from typing import Generic, NamedTuple, TypeVar
 
 from textual.app import ComposeResult
@@ -13,7 +9,7 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, Label
 
-from ...engine.errors import VramscopeError
+from ..background import do_beside
 
 FoundT = TypeVar("FoundT")
 
@@ -62,8 +58,6 @@ class PathPrompt(ModalScreen[Answer[FoundT] | None]):
 
     def on_mount(self) -> None:
         """Give the field the keys."""
-        self._loop_context, self._event_loop = copy_context(), asyncio.get_running_loop()
-        self._fail = self.app._handle_exception
         self.query_one(Input).focus()
 
     def on_input_changed(self, event: Input.Changed) -> None:
@@ -80,26 +74,16 @@ class PathPrompt(ModalScreen[Answer[FoundT] | None]):
             return
         self._is_reading = True
         self._tell("reading; Esc cancels")
-        threading.Thread(target=self._read_there, args=(text,), name="prompt-reader", daemon=True).start()
+        do_beside(
+            self,
+            lambda: Answer(text, self._read(text)),
+            then=self._answer,
+            otherwise=lambda error: self._refuse(str(error)),
+        )
 
     def action_cancel(self) -> None:
         """Answer with nothing; what is being read is left to itself."""
         self.dismiss(None)
-
-    def _read_there(self, text: str) -> None:
-        """Read on a thread of its own."""
-        try:
-            answer = Answer(text, self._read(text))
-        except VramscopeError as error:
-            self._hand_over(self._refuse, str(error))
-        except Exception as error:  # noqa: BLE001 - whatever it is, a person must see it
-            self._hand_over(self._fail, error)
-        else:
-            self._hand_over(self._answer, answer)
-
-    def _hand_over(self, take: Callable[..., object], value: object) -> None:
-        with suppress(RuntimeError):  # the loop has ended
-            self._event_loop.call_soon_threadsafe(take, value, context=self._loop_context)
 
     def _refuse(self, reason: str) -> None:
         if self.is_current:

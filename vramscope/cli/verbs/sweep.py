@@ -4,15 +4,16 @@ from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpForm
 from pathlib import Path
 
 from ..configuration import read_settings
+from ..drawing import can_draw
 from ..parser_flags import build_look_flags
 from ..sweep_flags import read_number
 from . import SubParsers
 
-SUMMARY = "list sweeps over TP and PP, tell what fits, draw them side by side"
+SUMMARY = "list sweeps over TP and PP, walk through their grids, draw them side by side"
 DESCRIPTION = """\
 Find every sweep in folders of memory traces, of logs, or trees of both; tell of each what fits, what is best
 and how wrong the theory was. Traces and logs are put together by model and world size, or by what they hold;
-it says how."""
+it says how. A terminal gets screens, a pipe gets the table."""
 EPILOG = """\
 examples:
   vramscope sweep memory_traces_scaling log
@@ -72,5 +73,9 @@ def run(arguments: Namespace) -> int:
     settings = read_settings(arguments)
     max_memory_gib = read_number("--max-memory", arguments.max_memory or "80", 0.001, 1e6)
     job = SweepJob(arguments.folders, max_memory_gib, arguments.filter)
+    if not is_json and not arguments.table and arguments.output is None and can_draw(settings):
+        from ..sweeps_screen import walk_through_sweeps
+
+        return walk_through_sweeps(job, settings, config=getattr(arguments, "config", None))
     print_sweeps(job, settings, output=arguments.output, is_json=is_json)
     return 0

@@ -1,0 +1,155 @@
+"""`vramscope sweep` in a terminal: the folders are read on a thread, then sweeps are walked through."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from textual import on
+from textual.screen import Screen
+
+from ..analyzers.sweep.index import SweepIndex
+from ..engine.clock import Clock, SystemClock
+from ..engine.settings import Settings
+from .inspect_bindings import INSPECT_APP_BINDINGS
+from .launch import check_terminal
+from .reading_app import ReadingApp
+from .screens.sweep import SweepScreen, SweepView
+from .screens.sweep_index import SweepIndexScreen
+from .sweep_export import SweepExport
+from .terminal import TerminalAbilities
+from .terminal_driver import TerminalDriver
+
+if TYPE_CHECKING:
+    from textual.driver import Driver
+
+Progress = Callable[[int, int], object]
+"""Takes how many layouts were read, and of how many."""
+ReadSweeps = Callable[[Progress], SweepIndex]
+
+
+class SweepApp(ReadingApp[SweepIndex]):
+    """Lists sweeps and shows one, or two side by side; ends with the layout that is to be replayed.
+
+    Args:
+        read: Reads the sweeps and tells how far it is; called on a thread of its own.
+        settings: What the user set.
+        abilities: What the terminal can show.
+        clock: Where time is read.
+        begin: What to show first; None for the list, or the grid of the only sweep.
+        notice: What is said over it at first.
+        export_folder: Where exports go; None for the current folder.
+        on_exit_asked: Called when the application begins to end.
+        driver_class: Driver of the terminal; None for Textual's own.
+    """
+
+    BINDINGS = [binding for binding in INSPECT_APP_BINDINGS if binding.id != "view-export"]
+
+    def __init__(
+        self,
+        read: ReadSweeps,
+        *,
+        settings: Settings,
+        abilities: TerminalAbilities,
+        clock: Clock,
+        begin: SweepView | None = None,
+        notice: str = "",
+        export_folder: Path | None = None,
+        on_exit_asked: Callable[[], object] = lambda: None,
+        driver_class: "type[Driver] | None" = TerminalDriver,
+    ) -> None:
+        super().__init__(
+            lambda: read(self._note_progress),
+            settings=settings,
+            abilities=abilities,
+            clock=clock,
+            export_folder=export_folder,
+            on_exit_asked=on_exit_asked,
+            driver_class=driver_class,
+        )
+        self._begin, self._notice = begin, notice
+        self._told = "looking for sweeps; q leaves"
+        self._export = SweepExport(clock, export_folder)
+        self.asked: SweepScreen.ReplayAsked | None = None
+        """The layout that is to be replayed."""
+
+    def get_default_screen(self) -> Screen[None]:
+        """Return the screen that lists sweeps."""
+        self.list_screen = SweepIndexScreen(self.glyphs, self._export)
+        return self.list_screen
+
+    @property
+    def report(self) -> str | None:
+        """Nothing: what is shown is exported as figures."""
+        return None
+
+    def tell_progress(self) -> None:
+        """Say on the screen how much was read."""
+        self.list_screen.wait(self._told)
+
+    def show(self, found: SweepIndex) -> None:
+        """List the sweeps; one that is alone, or that was left, is shown at once."""
+        self.list_screen.show(found)
+        if self._begin is not None:
+            self._open(found, self._begin)
+        elif len(found.sweeps) == 1:
+            self._open(found, SweepView(found.sweeps[0].name))
+        if self._notice:
+            self.notify(self._notice, severity="error", markup=False)
+
+    @on(SweepIndexScreen.SweepChosen)
+    def open_chosen(self, message: SweepIndexScreen.SweepChosen) -> None:
+        """Show the grid of a sweep."""
+        self._open(SweepIndex(tuple(message.sweeps)), SweepView(message.name))
+
+    @on(SweepScreen.ReplayAsked)
+    def leave_for_replay(self, message: SweepScreen.ReplayAsked) -> None:
+        """End with the layout that is to be replayed; whoever started this comes back afterwards."""
+        self.asked = message
+        self.exit()
+
+    def action_leave_overlay(self) -> None:
+        """Go back to the list; from there, end."""
+        if self.screen is self.list_screen:
+            self.exit()
+        else:
+            self.pop_screen()
+
+    def _open(self, index: SweepIndex, view: SweepView) -> None:
+        self.push_screen(SweepScreen(index.sweeps, view, self.glyphs, self._export))
+
+    def _note_progress(self, done: int, total: int) -> None:
+        self._told = f"reading sweeps: {done:,} of {total:,} layouts; q leaves"
+        if self._exit:
+            raise InterruptedError
+
+
+def show_sweeps(
+    read: ReadSweeps, *, settings: Settings, begin: SweepView | None = None, notice: str = ""
+) -> tuple[int, SweepScreen.ReplayAsked | None]:
+    """Show sweeps until the user quits, or wants one replayed; return the exit code, and that layout.
+
+    Args:
+        read: Reads the sweeps and tells how far it is; called on a thread of its own.
+        settings: What the user set.
+        begin: What to show first; None for the list, or the grid of the only sweep.
+        notice: What is said over it at first.
+
+    Raises:
+        UsageError: Nothing can be drawn here.
+        InputFileError: A folder cannot be read, or there is no sweep in any.
+    """
+    from .shutdown import Shutdown
+
+    abilities = check_terminal(settings)
+    shutdown = Shutdown(lambda: app.call_later(app.exit))
+    app = SweepApp(
+        read,
+        settings=settings,
+        abilities=abilities,
+        clock=SystemClock(),
+        begin=begin,
+        notice=notice,
+        on_exit_asked=shutdown.start_countdown,
+    )
+    code = app.run_reading(shutdown, settings)
+    return code, app.asked
