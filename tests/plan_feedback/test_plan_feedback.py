@@ -132,6 +132,7 @@ def test_what_cannot_be_compared_is_one_line(tmp_path: Path, capsys: pytest.Capt
         (["--measured", str(bare)], "no process in it tells its pipeline stage"),
         (["--measured", str(tmp_path / "absent.vscope")], "absent.vscope"),
         (["--measured-split", "24,24"], "--measured-split goes with --measured"),
+        (["--measured", str(path), "--cluster", "8xh100"], "--cluster does not go with --measured"),
         (["--measured", str(path), "--legacy"], "--legacy does not go with --measured"),
     ):
         assert main([*PLAN, *flags]) == 2

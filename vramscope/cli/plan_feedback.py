@@ -17,7 +17,7 @@ from vramscope.engine.model import Sample
 from vramscope.engine.readers.input_file import show_path
 from vramscope.planning.model_graph import create_gpt_model_graph
 
-from .planning import Request
+from .planning import Request, read_request
 
 LIVE = "live"
 _NO_STAGES = (
@@ -26,7 +26,7 @@ _NO_STAGES = (
 )
 
 
-def print_feedback(request: Request, arguments: Namespace) -> int:
+def print_feedback(arguments: Namespace) -> int:
     """Print the plan of a model beside what a job of it needed.
 
     Raises:
@@ -37,6 +37,7 @@ def print_feedback(request: Request, arguments: Namespace) -> int:
     if arguments.measured is None:
         raise UsageError("--measured-split goes with --measured: give the job that it is of")
     for flag, is_given in (
+        ("--cluster", arguments.cluster is not None),
         ("--legacy", arguments.legacy),
         ("--screen", arguments.screen),
         ("--output", arguments.output is not None),
@@ -45,7 +46,7 @@ def print_feedback(request: Request, arguments: Namespace) -> int:
     ):
         if is_given:
             raise UsageError(f"{flag} does not go with --measured: give one of both")
-    feedback = compare_with_measured(request, arguments.measured, arguments.measured_split)
+    feedback = compare_with_measured(read_request(arguments), arguments.measured, arguments.measured_split)
     if arguments.json:
         from vramscope.exporters.json_lines import write_line
 

@@ -131,6 +131,10 @@ def run(arguments: Namespace) -> int:
         InputFileError: The model's file cannot be read or understood.
         OutputFileError: A file cannot be written.
     """
+    if arguments.measured is not None or arguments.measured_split is not None:
+        from ..plan_feedback import print_feedback
+
+        return print_feedback(arguments)
     if arguments.cluster is not None:
         from ..joint_planning import plan_jointly_and_print
 
@@ -143,10 +147,6 @@ def run(arguments: Namespace) -> int:
     if arguments.screen and arguments.strategy is None:
         arguments.strategy = ON_SCREEN
     request = read_request(arguments)
-    if arguments.measured is not None or arguments.measured_split is not None:
-        from ..plan_feedback import print_feedback
-
-        return print_feedback(request, arguments)
     if arguments.screen:
         from ..configuration import read_settings
         from ..plan_screen import show_stages
