@@ -2,14 +2,22 @@
 
 from pathlib import Path
 
-from vramscope.exporters.schema import render_difference_schema, render_status_schema, render_sweep_schema
+from vramscope.exporters.schema import (
+    render_calibration_schema,
+    render_difference_schema,
+    render_estimate_schema,
+    render_status_schema,
+    render_sweep_schema,
+)
 from vramscope.exporters.settings_page import render_settings_page
 
 DOCS = Path(__file__).resolve().parent
 
 if __name__ == "__main__":
     for name, text in {
+        "calibration.schema.json": render_calibration_schema(),
         "difference.schema.json": render_difference_schema(),
+        "estimate.schema.json": render_estimate_schema(),
         "status.schema.json": render_status_schema(),
         "sweep.schema.json": render_sweep_schema(),
         "settings.md": render_settings_page(),

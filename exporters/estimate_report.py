@@ -7,6 +7,7 @@ import msgspec
 from ..analyzers.memory_theory import MemoryPart, RankMemory
 from ..analyzers.memory_theory.calibration import Calibration
 from ..analyzers.memory_theory.configs import TrainingRun
+from ..analyzers.memory_theory.fitting_changes import FittingChange, find_fitting_changes
 
 SCHEMA = "vramscope.estimate/1"
 
@@ -54,6 +55,8 @@ class EstimateReport(msgspec.Struct, frozen=True, kw_only=True):
     """Capacity it is held against, where one was given."""
     does_fit: bool | None = None
     """Whether the peak is within `FIT_SHARE` of the capacity; null without one."""
+    changes: tuple[FittingChange, ...] | None = None
+    """Where it does not fit: the smallest changes with which it would, each by itself; else null."""
     stages: tuple[StageReport, ...]
 
 
@@ -73,6 +76,11 @@ def build_estimate(
     if calibration is not None:
         allocated, peak = calibration.shift(allocated, peak)
     fits = None if capacity_bytes is None else peak <= FIT_SHARE * capacity_bytes
+    changes = None
+    if fits is False and capacity_bytes is not None:
+        changes = find_fitting_changes(
+            run, FIT_SHARE * capacity_bytes, lambda tried: _measure_peak(tried, calibration)
+        )
     return EstimateReport(
         run=run,
         world_size=run.layout.world_size,
@@ -82,8 +90,16 @@ def build_estimate(
         calibration=calibration,
         capacity_bytes=capacity_bytes,
         does_fit=fits,
+        changes=changes,
         stages=tuple(_report_stage(memory) for memory in stages),
     )
+
+
+def _measure_peak(stages: Sequence[RankMemory], calibration: Calibration | None) -> int:
+    fullest = max(stages, key=lambda memory: memory.peak_bytes)
+    if calibration is None:
+        return fullest.peak_bytes
+    return calibration.shift(fullest.allocated_bytes, fullest.peak_bytes)[1]
 
 
 def _report_stage(memory: RankMemory) -> StageReport:

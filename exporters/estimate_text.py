@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from ..analyzers.memory_theory.fitting_changes import MOST_RANKS
 from ..engine.units import format_bytes, format_gib
 from .estimate_report import FIT_SHARE, EstimateReport, StageReport
 from .text_table import count, format_rows, wrap
@@ -23,6 +24,7 @@ def describe_estimate(report: EstimateReport, width: int) -> str:
 def _describe(report: EstimateReport, width: int) -> Iterator[str]:
     yield from wrap(_describe_verdict(report), width)
     yield from wrap(_describe_run(report), width)
+    yield from wrap(_describe_changes(report), width) if report.changes is not None else ()
     yield ""
     head = ["stage", "layers", "parameters", "in flight", "between steps GiB", "peak GiB", "at"]
     rows = [head, *(_describe_stage(stage) for stage in report.stages)]
@@ -46,6 +48,20 @@ def _describe_verdict(report: EstimateReport) -> str:
     if report.peak_bytes <= report.capacity_bytes:
         return f"{text}: more than {FIT_SHARE:.0%} of {capacity}; too close to be sure."
     return f"{text}: does not fit into {capacity}."
+
+
+def _describe_changes(report: EstimateReport) -> str:
+    if not report.changes:
+        return (
+            "Nothing that was tried makes it fit: up to three changes of ZeRO stage, recompute, micro-batch, "
+            f"TP and PP, on up to {MOST_RANKS} times the ranks."
+        )
+    ways = [
+        f"{' '.join(change.flags)} ({format_bytes(change.peak_bytes)}"
+        + (f" on {count(change.world_size, 'rank')})" if change.world_size != report.world_size else ")")
+        for change in report.changes
+    ]
+    return f"By the same estimate it would fit with {', or with '.join(ways)}."
 
 
 def _describe_run(report: EstimateReport) -> str:

@@ -39,6 +39,30 @@ def build_sweep_schema() -> dict[str, Any]:
     )
 
 
+def build_estimate_schema() -> dict[str, Any]:
+    """Return the JSON Schema of `vramscope.estimate/1`; every field is required, what is unknown is null."""
+    from ..analyzers.memory_theory import calibration, fitting_changes, layout, rank_memory, shape, training
+    from ..analyzers.memory_theory.configs import run
+    from . import estimate_report
+
+    modules = (calibration, fitting_changes, layout, rank_memory, run, shape, training, estimate_report)
+    return _build(estimate_report.EstimateReport, estimate_report.SCHEMA, modules)
+
+
+def build_calibration_schema() -> dict[str, Any]:
+    """Return the JSON Schema of `vramscope.calibration/1`, the file that `vramscope calibrate` keeps."""
+    from ..analyzers.memory_theory import calibration
+
+    return _build(calibration.Calibration, calibration.SCHEMA, (calibration,))
+
+
+def build_feedback_schema() -> dict[str, Any]:
+    """Return the JSON Schema of `vramscope.plan-feedback/1`; every field is required."""
+    from ..analyzers.plan_feedback import model
+
+    return _build(model.PlanFeedback, model.FEEDBACK_SCHEMA, (model,))
+
+
 def render_schema(schema: dict[str, Any]) -> str:
     """Return a schema as the text of its file in `docs/`."""
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
@@ -52,6 +76,21 @@ def render_status_schema() -> str:
 def render_difference_schema() -> str:
     """Return the schema as the text of `docs/difference.schema.json`."""
     return render_schema(build_difference_schema())
+
+
+def render_estimate_schema() -> str:
+    """Return the schema as the text of `docs/estimate.schema.json`."""
+    return render_schema(build_estimate_schema())
+
+
+def render_calibration_schema() -> str:
+    """Return the schema as the text of `docs/calibration.schema.json`."""
+    return render_schema(build_calibration_schema())
+
+
+def render_feedback_schema() -> str:
+    """Return the schema as the text of `docs/plan-feedback.schema.json`."""
+    return render_schema(build_feedback_schema())
 
 
 def render_sweep_schema() -> str:

@@ -4,9 +4,18 @@ import csv
 import json
 from pathlib import Path
 
+import jsonschema
 import pytest
 
+from vramscope.exporters.schema import (
+    build_estimate_schema,
+    render_calibration_schema,
+    render_estimate_schema,
+)
+
 from ..cli.running import run
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 CASES = """\
 case,platform,world_size,num_layers,hidden,heads,seq,mbs,gbs,tp,pp,dist_opt,bf16,arguments
@@ -62,6 +71,34 @@ def test_json_tells_every_part_and_the_table_the_same_peak() -> None:
     assert f"{report['peak_bytes'] / 2**30:.2f}" in table.stdout
     assert table.stdout.startswith("llama2-7b: an estimated peak of ")
     assert "fits into 80.0 GiB" in table.stdout
+
+
+def test_what_would_make_it_fit_does_so_when_it_is_asked_for() -> None:
+    words = ("estimate", "--model", "llama2-7b", "--dp", "8", "--capacity", "80GiB")
+    (report,) = run(*words, "--json").lines
+    assert report["does_fit"] is False
+    flags = [change["flags"] for change in report["changes"]]
+    assert flags[0] == ["--zero 1"]
+    assert len({tuple(flag.split()[0] for flag in way) for way in flags}) == len(flags)
+    assert all(change["peak_bytes"] <= 0.9 * report["capacity_bytes"] for change in report["changes"])
+    (changed,) = run(*words, *flags[0][0].split(), "--json").lines
+    assert changed["peak_bytes"] == report["changes"][0]["peak_bytes"]
+    assert (changed["does_fit"], changed["changes"]) == (True, None)
+    for printed in (report, changed):
+        jsonschema.validate(printed, build_estimate_schema())
+    table = run(*words, COLUMNS="120").stdout
+    assert "By the same estimate it would fit with --zero 1 (" in table
+
+
+def test_a_model_that_nothing_helps_is_told_so() -> None:
+    outcome = run("estimate", "--model", "llama3-405b", "--capacity", "24GiB", COLUMNS="200")
+    assert "does not fit into 24.0 GiB" in outcome.stdout
+    assert "Nothing that was tried makes it fit" in outcome.stdout
+
+
+def test_the_schemas_are_those_of_the_program() -> None:
+    for name, text in (("estimate", render_estimate_schema()), ("calibration", render_calibration_schema())):
+        assert (DOCS / f"{name}.schema.json").read_text("utf-8") == text
 
 
 def test_the_fork_is_reproduced_from_the_command_line(tmp_path: Path) -> None:

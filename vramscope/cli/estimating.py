@@ -44,7 +44,7 @@ DEFAULT_SEQUENCE = 4096
 class FormulaReport(msgspec.Struct, frozen=True, kw_only=True):
     """What another formula says, as one number."""
 
-    schema: str = "vramscope.estimate/1"
+    schema: str = "vramscope.formula/1"
     theory: str
     run: TrainingRun
     peak_bytes: int

@@ -64,7 +64,9 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
     output.add_argument("--output", "-o", metavar="FILE", type=Path, help="with --batch: where to write")
     output.add_argument("--figure", metavar="FILE", type=Path, help="draw it as well, as .pdf or .png")
     output.add_argument("--calibration", metavar="FILE", type=Path, help="shift by `vramscope calibrate`")
-    output.add_argument("--capacity", metavar="SIZE", help="say whether it fits, for example 80GiB")
+    output.add_argument(
+        "--capacity", metavar="SIZE", help="say whether it fits, and with what it would: 80GiB"
+    )
 
 
 def _add_counts(group: _ArgumentGroup, counts: dict[str, str]) -> None:
