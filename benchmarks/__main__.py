@@ -29,6 +29,7 @@ from .budgets import (
     judge_start_up,
 )
 from .imports import format_imports, measure_imports
+from .joint_plan import as_joint_figures, format_joint_plan, judge_joint_plan, measure_joint_plan
 from .latency import as_seconds, format_latencies, measure_latencies
 from .live_view import Steadiness, format_live_views, measure_live_views
 from .partition import as_partition_figures, format_partition, judge_partition, measure_partition
@@ -61,6 +62,7 @@ PARTS = (
     "allocator",
     "simulation",
     "partition",
+    "joint-plan",
     "sweep",
 )
 
@@ -117,6 +119,7 @@ def main() -> int:
         "replay": add_replay,
         "import": add_import,
         "partition": add_partition,
+        "joint-plan": add_joint_plan,
         "sweep": add_sweep,
     }
     for name, measure in measures.items():
@@ -236,6 +239,12 @@ def add_partition(report: Report, options: argparse.Namespace) -> None:
     times, quality = measure_partition(2 * options.runs + 1)
     figures = as_partition_figures(times, quality)
     report.add("partition", format_partition(times, quality), figures, judge_partition(times))
+
+
+def add_joint_plan(report: Report, options: argparse.Namespace) -> None:
+    """Measure the joint search."""
+    times = measure_joint_plan(options.runs)
+    report.add("joint_plan", format_joint_plan(times), as_joint_figures(times), judge_joint_plan(times))
 
 
 def add_sweep(report: Report, options: argparse.Namespace) -> None:

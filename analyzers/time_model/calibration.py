@@ -17,6 +17,11 @@ from .layer_time import StageClock
 
 EFFICIENCIES = tuple(step / 100 for step in range(20, 100, 5))
 """Efficiencies that are tried where several runs were measured."""
+LAUNCHES_S = (5e-6, 10e-6, 20e-6, 40e-6, 60e-6, 80e-6)
+"""Seconds of one operation on the host that are tried where runs are many."""
+MANY_RUNS = 10
+
+_replace = msgspec.structs.replace
 
 
 class TimedRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,7 +40,7 @@ def fit_runs(
 
     Of one run a factor is learnt. Of more, the efficiency of products is the one at which estimates scatter
     least around the measured steps (mean absolute logarithm of their ratio), and the factor is their median
-    ratio there.
+    ratio there. Of ten or more, the host's time of an operation is learnt with the efficiency.
 
     Args:
         runs: At least one.
@@ -48,15 +53,15 @@ def fit_runs(
     """
     if not runs:
         raise UsageError(f"{name}: no measured run; expected at least one row")
-    tried = EFFICIENCIES if len(runs) > 1 else (assumptions.product_efficiency,)
-    fits = [_fit_factor(runs, cluster, assumptions, efficiency) for efficiency in tried]
-    _, efficiency, factor = min(fits)
-    return msgspec.structs.replace(
-        assumptions,
-        product_efficiency=efficiency,
-        factor=factor,
-        calibration=f"{name}: {len(runs)} measured steps",
-    )
+    tried = [assumptions]
+    if len(runs) > 1:
+        tried = [_replace(each, product_efficiency=share) for each in tried for share in EFFICIENCIES]
+    if len(runs) >= MANY_RUNS:
+        tried = [_replace(each, launch_s=seconds) for each in tried for seconds in LAUNCHES_S]
+    fits = [_fit_factor(runs, cluster, each) for each in tried]
+    best = min(range(len(fits)), key=lambda number: fits[number][0])
+    learnt = f"{name}: {len(runs)} measured step" + ("s" if len(runs) > 1 else "")
+    return _replace(tried[best], factor=fits[best][1], calibration=learnt)
 
 
 def fit_layer_profile(
@@ -79,7 +84,7 @@ def fit_layer_profile(
     """
 
     def estimate(efficiency: float) -> float:
-        assumed = msgspec.structs.replace(assumptions, product_efficiency=efficiency)
+        assumed = _replace(assumptions, product_efficiency=efficiency)
         clock = StageClock(shape, ParallelLayout(), setup, device, StageGroups(), assumed)
         return clock.time_layer(0).forward.total_s
 
@@ -87,20 +92,17 @@ def fit_layer_profile(
     for _ in range(40):
         middle = (low + high) / 2
         low, high = (middle, high) if estimate(middle) > layer_s else (low, middle)
-    return msgspec.structs.replace(
-        assumptions, product_efficiency=high, calibration=f"{name}: one profiled layer"
-    )
+    return _replace(assumptions, product_efficiency=high, calibration=f"{name}: one profiled layer")
 
 
 def _fit_factor(
-    runs: Sequence[TimedRun], cluster: Cluster, assumptions: TimeAssumptions, efficiency: float
-) -> tuple[float, float, float]:
-    """Return how far estimates scatter at an efficiency, the efficiency, and the median ratio."""
-    assumed = msgspec.structs.replace(assumptions, product_efficiency=efficiency, factor=1.0)
-    ratios = [log(run.step_s / _estimate(run, cluster, assumed)) for run in runs]
+    runs: Sequence[TimedRun], cluster: Cluster, assumptions: TimeAssumptions
+) -> tuple[float, float]:
+    """Return how far estimates scatter around the measured steps, and the median ratio."""
+    plain = _replace(assumptions, factor=1.0)
+    ratios = [
+        log(run.step_s / estimate_step(run.shape, run.layout, run.setup, cluster, plain).total_s)
+        for run in runs
+    ]
     middle = median(ratios)
-    return fmean(abs(ratio - middle) for ratio in ratios), efficiency, exp(middle)
-
-
-def _estimate(run: TimedRun, cluster: Cluster, assumptions: TimeAssumptions) -> float:
-    return estimate_step(run.shape, run.layout, run.setup, cluster, assumptions).total_s
+    return fmean(abs(ratio - middle) for ratio in ratios), exp(middle)
