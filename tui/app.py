@@ -22,7 +22,7 @@ from .bindings import APP_BINDINGS
 from .drawing.numbers import share_percent
 from .known_nodes import KnownNodes
 from .mailbox import SnapshotMailbox, is_same_picture
-from .overlay_app import OverlayApp
+from .planning_app import PlanningApp
 from .process_rows import SortOrder
 from .process_signals import SignalPolicy
 from .recent_steps import RecentSteps
@@ -42,7 +42,7 @@ SaveSettings = Callable[[Mapping[str, object]], Path]
 """Writes settings by their names and returns the file."""
 
 
-class VramscopeApp(OverlayApp, inherit_bindings=False):
+class VramscopeApp(PlanningApp, inherit_bindings=False):
     """Shows what a feed tells; holds no figures but the newest snapshot.
 
     Args:
@@ -140,6 +140,7 @@ class VramscopeApp(OverlayApp, inherit_bindings=False):
         for snapshot in snapshots:
             self._known.note(snapshot)
             self._tell_news(snapshot)
+            self.observe_stages(snapshot)
         self._newest = self._known.newest
         if self._newest.sample is not None:
             self._steps.add(self._newest.sample)

@@ -55,6 +55,14 @@ APP_BINDINGS = [
         shown_as="3",
     ),
     bind(
+        "6",
+        "show_plan",
+        "view-plan",
+        "Plan",
+        "Cut a model into pipeline stages, with what the job was measured to need.",
+        shown_as="6",
+    ),
+    bind(
         "space",
         "pause",
         "view-pause",

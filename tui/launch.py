@@ -15,6 +15,7 @@ from .terminal import HEADLESS_ADVICE, TerminalAbilities, read_abilities
 if TYPE_CHECKING:
     from ..engine.launch.viewer_recording import ViewerRecording
     from .app import VramscopeApp
+    from .planning_app import PlanModel
     from .shutdown import Shutdown
     from .terminal_app import TerminalApp
 
@@ -48,6 +49,7 @@ def run_app(
     duration_s: float | None = None,
     is_replay: bool = False,
     recording: "ViewerRecording | None" = None,
+    plan_model: "PlanModel | None" = None,
 ) -> int:
     """Show a feed until the user quits, and return the exit code: 0, or 128 and the signal that ended it.
 
@@ -59,6 +61,7 @@ def run_app(
         duration_s: Seconds after which the view ends by itself; None for never.
         is_replay: Whether the feed is a `ReplayFeed`, which is told where to go by keys.
         recording: Begins and ends recordings of what is shown; None where none can be made.
+        plan_model: Makes the plans that lie over the view; None where none can be made.
 
     Raises:
         UsageError: Nothing can be drawn here.
@@ -77,6 +80,7 @@ def run_app(
         save_settings=save_settings,
         on_exit_asked=shutdown.start_countdown,
     )
+    app.plan_model = plan_model
     return run_to_end(app, shutdown, settings, duration_s=duration_s)
 
 

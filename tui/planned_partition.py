@@ -51,6 +51,7 @@ def present_plan(
     analyzer: GraphAnalyzer,
     *,
     report: str,
+    capacity_bytes: int | None = None,
     write: Callable[[Path], list[Path]] | None = None,
 ) -> Planned:
     """Return a plan as the screen shows it.
@@ -59,10 +60,12 @@ def present_plan(
         plan: What was found.
         analyzer: Of the same graph, with the micro-batches and states of the plan.
         report: Everything as text.
+        capacity_bytes: Of a device, to be drawn where the plan was made without one.
         write: Writes the plan's files into a folder.
     """
     analysis = plan.analysis
-    candidates = _list_candidates(plan, analyzer)
+    capacity = plan.assumptions.capacity_bytes
+    candidates = _list_candidates(plan, analyzer, capacity_bytes if capacity is None else capacity)
     best = next(place for place, each in enumerate(candidates) if each.note == "best")
     given = plan.assumptions
     return Planned(
@@ -86,22 +89,32 @@ def _judge(plan: Plan, best: Candidate) -> Sentence:
     """Return the recommendation as a sentence."""
     use = f"Use {plan.recommended_stages} stages, {plan.recommended_strategy}"
     reason = plan.reason.partition(";")[0]
-    peak, capacity = best.peak_bytes, plan.assumptions.capacity_bytes
+    peak, capacity = best.peak_bytes, best.stages[0].capacity_bytes
+    if capacity is not None and any(stage.is_over for stage in best.stages):
+        use, whole = f"None fits. {use}", reason
+    elif capacity != plan.assumptions.capacity_bytes:
+        whole = reason
+    else:
+        whole = plan.reason
     told = "" if peak is None else f"fullest stage {format_bytes(peak)}"
     if told and capacity is not None:
         told += f" of {format_bytes(capacity)}"
     clauses: list[tuple[str, ...]] = [
-        (f"{use}: {plan.reason}", f"{use}: {reason}", f"{use}: {reason.partition(' (')[0]}", use)
+        (f"{use}: {whole}", f"{use}: {reason}", f"{use}: {reason.partition(' (')[0]}", use)
     ]
     if told:
         clauses.append((f"{told} in training, estimated", told, ""))
     return Sentence(tuple(clauses))
 
 
-def _list_candidates(plan: Plan, analyzer: GraphAnalyzer) -> tuple[Candidate, ...]:
+def _list_candidates(
+    plan: Plan, analyzer: GraphAnalyzer, capacity_bytes: int | None
+) -> tuple[Candidate, ...]:
     numbers = sorted({number for search in plan.searches.values() for number in search.optimization_results})
     found = [
-        _make_candidate(plan, analyzer, number, strategy, search.optimization_results[number])
+        _make_candidate(
+            plan, analyzer, strategy, (number, search.optimization_results[number]), capacity_bytes
+        )
         for number in numbers
         for strategy, search in plan.searches.items()
     ]
@@ -110,20 +123,26 @@ def _list_candidates(plan: Plan, analyzer: GraphAnalyzer) -> tuple[Candidate, ..
 
 
 def _make_candidate(
-    plan: Plan, analyzer: GraphAnalyzer, number: int, strategy: str, count: StageCount
+    plan: Plan,
+    analyzer: GraphAnalyzer,
+    strategy: str,
+    counted: tuple[int, StageCount],
+    capacity_bytes: int | None,
 ) -> Candidate:
+    number, count = counted
     result = count.result
     if result is None:
         return _refuse(number, strategy, count.error or "")
     is_best = (strategy, number) == (plan.recommended_strategy, plan.recommended_stages)
-    note: Note = "best" if is_best else "over" if count.fits is False else ""
+    stages = _list_stages(plan, analyzer, result, capacity_bytes)
+    note: Note = "best" if is_best else "over" if any(stage.is_over for stage in stages) else ""
     cells, values = _fill_columns(number, strategy, note, count, result)
     return Candidate(
         name=f"{number} stages, {strategy}",
         note=note,
         cells=cells,
         values=values,
-        stages=_list_stages(plan, analyzer, result),
+        stages=stages,
         reason=plan.reason if is_best else "",
         step_parts=_split_step(count),
     )
@@ -176,14 +195,16 @@ def _split_step(count: StageCount) -> tuple[StepPart, ...]:
     )
 
 
-def _list_stages(plan: Plan, analyzer: GraphAnalyzer, result: PartitionResult) -> tuple[PlannedStage, ...]:
+def _list_stages(
+    plan: Plan, analyzer: GraphAnalyzer, result: PartitionResult, capacity_bytes: int | None
+) -> tuple[PlannedStage, ...]:
     outstanding = _name_outstanding(plan.analysis)
     return tuple(
         PlannedStage(
             layers=f"{stage.start_layer}-{stage.end_layer}",
             kinds=_list_kinds(held),
             peak_bytes=held.total_bytes,
-            capacity_bytes=plan.assumptions.capacity_bytes,
+            capacity_bytes=capacity_bytes,
             describe=partial(_describe_layers, analyzer.graph, stage.layer_ids, number, outstanding),
         )
         for number, (stage, held) in enumerate(

@@ -14,6 +14,8 @@ from .app import VramscopeApp
 from .replay_bindings import REPLAY_BINDINGS
 
 REPLAY_ACTIONS = ("replay", "go_to", "pause", "step_node")
+LIST_ACTIONS, LIST_VERBS = ("go_to", "step_node"), ("skip", "turn")
+"""What has keys that a screen over the replay needs for its lists."""
 
 
 class ReplayApp(VramscopeApp, inherit_bindings=False):
@@ -32,12 +34,18 @@ class ReplayApp(VramscopeApp, inherit_bindings=False):
         if action == "step_node" and self._known.place is None:
             return False
         is_elsewhere = isinstance(self.screen, ModalScreen) or isinstance(self.focused, Input)
-        return action not in REPLAY_ACTIONS or not is_elsewhere
+        if self.overlay is not None and self.screen is self.overlay:
+            is_elsewhere = action in LIST_ACTIONS or (action == "replay" and parameters[0] in LIST_VERBS)
+        if action in REPLAY_ACTIONS and is_elsewhere:
+            return False
+        return super().check_action(action, parameters)
 
     def offers(self, binding: Binding) -> bool:
         """Return whether help and palette tell of a key: nothing is signalled, and one node has no next."""
         action = binding.action.split("(")[0]
-        return action != "signal" and (action != "step_node" or self._known.place is not None)
+        if action == "signal" or (action == "step_node" and self._known.place is None):
+            return False
+        return super().offers(binding)
 
     def history_of(self, node: str) -> History:
         """Return what was played of a node."""

@@ -14,6 +14,8 @@ from .diagnostics import complain
 if TYPE_CHECKING:
     from vramscope.engine.bus.feed import Feed
     from vramscope.engine.launch.viewer_recording import ViewerRecording
+    from vramscope.tui.planned import Planned
+    from vramscope.tui.planning_app import JobDefaults
 
 
 def show_live(arguments: Namespace) -> int:
@@ -92,9 +94,21 @@ def open_view(
             duration_s=duration_s,
             is_replay=is_replay,
             recording=recording,
+            plan_model=_plan_model,
         )
     finally:
         _leave_recording(recording)
+
+
+def _plan_model(words: str, defaults: "JobDefaults") -> "Planned":
+    """Make a plan for the screen over the view; what plans is loaded when it is asked for.
+
+    Raises:
+        VramscopeError: The words mean nothing, or no plan can be made of them.
+    """
+    from .plan_screen import present_words
+
+    return present_words(words, defaults)
 
 
 def _leave_recording(recording: "ViewerRecording | None") -> None:

@@ -1,20 +1,31 @@
 """The screen of `vramscope plan`: what it shows, and the files behind its export."""
 
+import shlex
+from argparse import Namespace
 from functools import partial
 
 from vramscope.analyzers.partition import GraphAnalyzer
+from vramscope.engine.errors import UsageError
 from vramscope.engine.settings import Settings
 from vramscope.exporters.partition_table import describe_plan
 from vramscope.tui.inspected import REPORT_WIDTH
 from vramscope.tui.plan_app import show_plan
 from vramscope.tui.planned import Planned
 from vramscope.tui.planned_partition import present_plan
+from vramscope.tui.planning_app import JobDefaults
 
-from .planning import Request, plan_model, write_plan
+from .planning import Request, plan_model, read_request, write_plan
+
+ALL_STRATEGIES = "exact,exact-1f1b,uniform,balanced_memory,balanced_compute,balanced_parameters"
+"""What the screen shows unless others were asked for; of two that are worth the same the first counts."""
 
 
-def present_stages(request: Request) -> Planned:
+def present_stages(request: Request, capacity_bytes: int | None = None) -> Planned:
     """Return the plan of a request as the screen shows it.
+
+    Args:
+        request: What was asked for.
+        capacity_bytes: Of a device, to be drawn where the request names none.
 
     Raises:
         UsageError: The model is unknown, or nothing can be done with it.
@@ -26,15 +37,64 @@ def present_stages(request: Request) -> Planned:
         planned.plan,
         analyzer,
         report=describe_plan(planned.plan, REPORT_WIDTH),
+        capacity_bytes=capacity_bytes,
         write=partial(write_plan, planned),
     )
 
 
-def show_stages(request: Request, settings: Settings) -> int:
-    """Show the plan of a request until the user quits, and return the exit code.
+def show_arguments(arguments: Namespace, settings: Settings) -> int:
+    """Show the plan that flags of `vramscope plan` ask for until the user quits, and return the exit code.
 
     Raises:
-        UsageError: Nothing can be drawn here, or nothing can be done with the model.
-        InputFileError: The model's file cannot be read or understood.
+        UsageError: Nothing can be drawn here, a value cannot be used, or nothing can be done with the model.
+        InputFileError: A file cannot be read or understood.
     """
+    request = read_screen_request(arguments)
     return show_plan(partial(present_stages, request), model=request.model, settings=settings)
+
+
+def read_screen_request(arguments: Namespace) -> Request:
+    """Return what flags ask for, with all strategies unless some were named.
+
+    Raises:
+        UsageError: A value cannot be used.
+    """
+    if arguments.strategy is None and not arguments.legacy:
+        arguments.strategy = ALL_STRATEGIES
+    return read_request(arguments)
+
+
+def present_words(words: str, defaults: JobDefaults) -> Planned:
+    """Return the plan that words ask for: a model, then flags of `vramscope plan`.
+
+    Args:
+        words: As on a command line; a number of stages may stand right after the model.
+        defaults: What is taken of the job that runs where no flag says otherwise.
+
+    Raises:
+        UsageError: They mean nothing, or nothing can be done with the model.
+        InputFileError: A file cannot be read or understood.
+    """
+    from .parser import parse
+
+    try:
+        model, *flags = shlex.split(words)
+    except ValueError as error:
+        raise UsageError(f"{words}: expected a model, then flags of vramscope plan") from error
+    if not {"-h", "--help"}.isdisjoint(flags):
+        raise UsageError("run `vramscope plan --help` in a shell to read about its flags")
+    if flags and flags[0][0].isdecimal():
+        flags.insert(0, "--stages")
+    arguments = parse(["plan", "--model", model, *flags])
+    given = {flag.partition("=")[0] for flag in flags}
+    if "--stages" not in given and defaults.stages is not None:
+        arguments.stages = str(defaults.stages)
+    if "--capacity" in given or arguments.legacy or defaults.capacity_bytes is None:
+        return present_stages(read_screen_request(arguments))
+    request = read_screen_request(arguments)
+    device = request.device._replace(capacity_bytes=defaults.capacity_bytes)
+    try:
+        return present_stages(request._replace(device=device))
+    except UsageError:
+        # Nobody asked for this capacity: a plan that is over it says more than none.
+        return present_stages(request, defaults.capacity_bytes)

@@ -34,9 +34,6 @@ strategies: exact (least maximum of the metric), exact-1f1b (least maximum of wh
   uniform, balanced_memory, balanced_compute, balanced_parameters (the rules of llm_parallel_strategy), all
 exit codes: 0 planned, 2 usage, a model or file that cannot be used, or a capacity that nothing meets"""
 
-ON_SCREEN = "exact,exact-1f1b,uniform,balanced_memory,balanced_compute,balanced_parameters"
-"""Strategies that the screen shows unless others were asked for; of two alike the first counts."""
-
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
     """Add the verb's parser."""
@@ -144,16 +141,13 @@ def run(arguments: Namespace) -> int:
     from ..planning import plan_model, read_request
 
     check_figures(arguments)
-    if arguments.screen and arguments.strategy is None:
-        arguments.strategy = ON_SCREEN
-    request = read_request(arguments)
     if arguments.screen:
         from ..configuration import read_settings
-        from ..plan_screen import show_stages
+        from ..plan_screen import show_arguments
 
         _refuse_with_screen(arguments)
-        return show_stages(request, read_settings(arguments))
-    planned = plan_model(request)
+        return show_arguments(arguments, read_settings(arguments))
+    planned = plan_model(read_request(arguments))
     _write(planned, arguments)
     _print(planned.plan, arguments)
     return 0

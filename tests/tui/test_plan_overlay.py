@@ -1,0 +1,77 @@
+"""A plan over the live view: the key, the question, and what the job was measured to need."""
+
+import msgspec
+import pytest
+
+from vramscope.cli.plan_screen import present_words
+from vramscope.engine.errors import UsageError
+from vramscope.tui.app import VramscopeApp
+from vramscope.tui.planned import Planned
+from vramscope.tui.planning_app import JobDefaults
+from vramscope.tui.screens.live import LiveScreen
+from vramscope.tui.screens.plan import PlanScreen
+
+from .canned import FakeFeed, make_app
+from .canned_ranks import make_allocator, make_job, with_ranks
+from .looks import shown_text
+from .test_inspect import until
+
+
+def make_planning_app(asked: list[tuple[str, JobDefaults]]) -> VramscopeApp:
+    """Return the live view of a job of four stages with two tensor ranks each."""
+
+    def plan(words: str, defaults: JobDefaults) -> Planned:
+        asked.append((words, defaults))
+        return present_words(words, defaults)
+
+    app = make_app(FakeFeed(with_ranks(*make_job(8))))
+    app.plan_model = plan
+    return app
+
+
+async def test_a_model_is_asked_for_and_its_plan_shows_what_the_job_needs() -> None:
+    asked: list[tuple[str, JobDefaults]] = []
+    app = make_planning_app(asked)
+    async with app.run_test(size=(150, 40)) as pilot:
+        assert "6 Plan" in shown_text(app)
+        await pilot.press("6")
+        await until(pilot, lambda: "devices of 79.6 GiB" in shown_text(app))
+        await pilot.press(*"llama2-13", "enter")
+        await until(pilot, lambda: "unknown model" in shown_text(app))
+        await pilot.press("b", "enter")
+        await until(pilot, lambda: isinstance(app.screen, PlanScreen))
+        await pilot.pause()
+        assert asked[-1][1].stages == 4
+        text = shown_text(app)
+        assert "Use 4 stages, exact" in text
+        assert "4 of 4 stages measured since 12:00:01, 2 tensor ranks together" in text
+        assert "measured 102.0 GiB" in text, "both tensor ranks of the first stage"
+        grown = [msgspec.structs.replace(rank, allocator=make_allocator(70.0)) for rank in make_job(8)[1]]
+        app._receive(with_ranks(make_job(8)[0], grown, seq=2))
+        await until(pilot, lambda: "measured 141.0 GiB" in shown_text(app))
+        await pilot.press("escape")
+        assert isinstance(app.screen, LiveScreen)
+        await pilot.press("6", "enter")
+        await until(pilot, lambda: isinstance(app.screen, PlanScreen))
+        await pilot.press("1")
+        assert isinstance(app.screen, LiveScreen)
+
+
+async def test_flags_follow_the_model_and_nothing_is_offered_where_nothing_plans() -> None:
+    plan = present_words("gpt-1.5b 2,3 --strategy exact", JobDefaults(stages=8, capacity_bytes=1 << 40))
+    assert [len(each.stages) for each in plan.candidates] == [2, 3]
+    assert plan.most_bytes == 1 << 40
+    over = present_words("llama2-13b 4 --strategy exact", JobDefaults(capacity_bytes=40 << 30))
+    assert over.verdict.fit(200).startswith("None fits. Use 4 stages, exact: least device time")
+    assert all(stage.is_over for stage in over.candidates[0].stages)
+    app = make_app(FakeFeed(with_ranks(*make_job(8))))
+    async with app.run_test(size=(120, 32)) as pilot:
+        await pilot.press("6")
+        assert isinstance(app.screen, LiveScreen)
+        assert "6 Plan" not in shown_text(app)
+
+
+async def test_words_that_mean_nothing_are_refused_in_a_sentence() -> None:
+    for words in ("gpt-1.5b '", "gpt-1.5b --help", "gpt-1.5b --nosuch"):
+        with pytest.raises(UsageError):
+            present_words(words, JobDefaults())

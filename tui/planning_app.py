@@ -1,0 +1,112 @@
+"""An application over whose screens a plan can lie, with what the job was measured to need drawn on it."""
+
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from textual.binding import Binding
+
+from ..analyzers.stage_peaks import StagePeaks
+from ..engine.bus.snapshot import Snapshot
+from ..engine.clock import Clock
+from ..engine.units import format_bytes
+from .overlay_app import OverlayApp
+
+if TYPE_CHECKING:
+    from .planned import Planned
+    from .screens.path_prompt import Answer
+
+QUESTION = "Plan the stages of a model"
+EXAMPLE = "such as: llama3-8b  or  ./config.json --stages 2-8 --micro-batches 16"
+
+
+class JobDefaults(NamedTuple):
+    """What a plan takes from the job that runs, where nothing else is said."""
+
+    stages: int | None = None
+    """None where no job tells how many it has."""
+    capacity_bytes: int | None = None
+    """Of the smallest device; None where none is known."""
+
+
+PlanModel = Callable[[str, JobDefaults], "Planned"]
+"""Makes the plan that words ask for: a model, then flags of `vramscope plan`. Raises a `VramscopeError`."""
+
+
+class PlanningApp(OverlayApp, inherit_bindings=False):
+    """Knows what the stages of running jobs needed at most, and asks for a model to plan."""
+
+    plan_model: PlanModel | None = None
+    """Makes plans; None where none can be made, and then no key is offered."""
+    _planned_text = ""
+    _newest: Snapshot
+    _clock: Clock
+    _export_folder: Path | None
+
+    @cached_property
+    def _peaks(self) -> StagePeaks:
+        return StagePeaks()
+
+    def observe_stages(self, snapshot: Snapshot) -> None:
+        """Take what the ranks of a snapshot needed, and draw it where a plan is shown."""
+        if snapshot.sample is None:
+            return
+        self._peaks.observe(snapshot.sample)
+        if self.overlay is not None:
+            from .screens.plan import PlanScreen
+
+            if isinstance(self.overlay, PlanScreen):
+                self.overlay.measure(self._peaks.tell())
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Return whether an action makes sense now: where nothing makes plans, none is offered."""
+        return action != "show_plan" or self.plan_model is not None
+
+    def offers(self, binding: Binding) -> bool:
+        """Return whether help and palette tell of a key."""
+        return binding.action != "show_plan" or self.plan_model is not None
+
+    def action_show_plan(self) -> None:
+        """Ask for a model, and show its plan over the present screen."""
+        make = self.plan_model
+        if make is None:
+            return
+        from .screens.path_prompt import PathPrompt
+
+        defaults = self._find_defaults()
+        hint = f"a model's name or file, then flags of vramscope plan ({_describe(defaults)})"
+        prompt = PathPrompt(
+            QUESTION, lambda text: make(text, defaults), text=self._planned_text, example=EXAMPLE, hint=hint
+        )
+        self.push_screen(prompt, self._show_plan)
+
+    def _show_plan(self, answer: "Answer[Planned] | None") -> None:
+        if answer is None:
+            return
+        from .screens.plan import PlanScreen
+
+        self._planned_text = answer.text
+        screen = PlanScreen(
+            self.glyphs, self._clock, export_folder=self._export_folder, leave=self.leave_overlay
+        )
+        screen.show(answer.found)
+        screen.measure(self._peaks.tell())
+        self.show_over(screen)
+
+    def _find_defaults(self) -> JobDefaults:
+        sample = self._newest.sample
+        totals = [it.memory.total_bytes for it in sample.devices if it.kind != "cpu"] if sample else []
+        job = self._peaks.tell()
+        return JobDefaults(
+            stages=job.pipeline or (job.stages[-1].stage + 1 if job.stages else None),
+            capacity_bytes=min((total for total in totals if total is not None), default=None),
+        )
+
+
+def _describe(defaults: JobDefaults) -> str:
+    """Return what is taken where no flag says otherwise."""
+    stages = "2-8 stages" if defaults.stages is None else f"{defaults.stages} stages, as the job has"
+    if defaults.capacity_bytes is None:
+        return stages
+    return f"{stages}, devices of {format_bytes(defaults.capacity_bytes)}"
