@@ -6,6 +6,7 @@ from vramscope.exporters.schema import (
     render_calibration_schema,
     render_difference_schema,
     render_estimate_schema,
+    render_joint_plan_schema,
     render_status_schema,
     render_sweep_schema,
 )
@@ -18,6 +19,7 @@ if __name__ == "__main__":
         "calibration.schema.json": render_calibration_schema(),
         "difference.schema.json": render_difference_schema(),
         "estimate.schema.json": render_estimate_schema(),
+        "joint-plan.schema.json": render_joint_plan_schema(),
         "status.schema.json": render_status_schema(),
         "sweep.schema.json": render_sweep_schema(),
         "settings.md": render_settings_page(),

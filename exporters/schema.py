@@ -63,6 +63,15 @@ def build_feedback_schema() -> dict[str, Any]:
     return _build(model.PlanFeedback, model.FEEDBACK_SCHEMA, (model,))
 
 
+def build_joint_plan_schema() -> dict[str, Any]:
+    """Return the JSON Schema of `vramscope.joint-plan/1`; every field is required."""
+    from ..analyzers import joint_plan, memory_theory
+    from . import joint_plan_report
+
+    modules = (memory_theory, memory_theory.shape, joint_plan, joint_plan_report)
+    return _build(joint_plan_report.JointPlanReport, joint_plan.JOINT_PLAN_SCHEMA, modules)
+
+
 def render_schema(schema: dict[str, Any]) -> str:
     """Return a schema as the text of its file in `docs/`."""
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
@@ -91,6 +100,11 @@ def render_calibration_schema() -> str:
 def render_feedback_schema() -> str:
     """Return the schema as the text of `docs/plan-feedback.schema.json`."""
     return render_schema(build_feedback_schema())
+
+
+def render_joint_plan_schema() -> str:
+    """Return the schema as the text of `docs/joint-plan.schema.json`."""
+    return render_schema(build_joint_plan_schema())
 
 
 def render_sweep_schema() -> str:

@@ -79,6 +79,8 @@ class StageClock:
             backward = backward.plus(forward)
         if self._setup.recompute == "selective" and "core_attn" in self._setup.recomputed_modules:
             backward = backward.plus(PassTime(core_forward))
+        if self._setup.recompute == "operations":
+            backward = backward.plus(PassTime(dense / 2))
         return LayerTime(forward, backward)
 
     def time_embedding(self) -> LayerTime:
