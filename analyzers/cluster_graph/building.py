@@ -1,6 +1,6 @@
 """A cluster of what a cluster file says: names looked up, nodes counted out, every two devices linked."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from itertools import combinations
 from math import inf
@@ -11,6 +11,8 @@ from .device_entries import make_devices
 from .limits import MOST_DEVICES
 from .link_catalog import find_link, parse_bandwidth, parse_latency
 from .model import Cluster, ClusterDevice, ClusterNode, Link
+
+LONGEST_NAME = 100
 
 
 def build_cluster(entry: ClusterEntry, source: str) -> Cluster:
@@ -57,8 +59,7 @@ def _make_nodes(entry: ClusterEntry, source: str) -> tuple[ClusterNode, ...]:
     for number, group in enumerate(entry.nodes):
         with _at(source, f"nodes[{number}]"):
             for name in _list_names(group, len(nodes)):
-                if name in nodes:
-                    raise UsageError(f"node {name!r} is there twice; give each a name of its own")
+                _check_name(name, nodes)
                 nodes[name] = node = _make_node(group, name)
                 devices += len(node.devices)
                 if devices > MOST_DEVICES:
@@ -66,6 +67,15 @@ def _make_nodes(entry: ClusterEntry, source: str) -> tuple[ClusterNode, ...]:
     if not nodes:
         raise InputFileError(f"{source}: nodes: expected at least one [[nodes]]")
     return tuple(nodes.values())
+
+
+def _check_name(name: str, known: Collection[str]) -> None:
+    if not 0 < len(name) <= LONGEST_NAME or not name.isprintable() or ":" in name:
+        raise UsageError(
+            f"node {name[:LONGEST_NAME]!r}: expected 1 to {LONGEST_NAME} printable characters without a colon"
+        )
+    if name in known:
+        raise UsageError(f"node {name!r} is there twice; give each a name of its own")
 
 
 def _list_names(group: NodeEntry, earlier: int) -> list[str]:

@@ -18,6 +18,8 @@ from .model import FEEDBACK_SCHEMA, FeedbackSplit, FeedbackStage, PlanFeedback
 from .replanning import list_costs, replan
 
 Basis = Literal["allocated", "reserved"]
+FAR_OFF = 2
+"""A factor beyond this, or below one over this, says more of the plan's premises than of the job."""
 
 
 def make_feedback(
@@ -67,7 +69,7 @@ def make_feedback(
         replanned=replanned,
         saving_bytes=present.most_bytes - replanned.most_bytes,
         capacity_bytes=capacity_bytes,
-        notes=tuple(_list_notes(measured, basis)),
+        notes=tuple(_list_notes(measured, basis, factors)),
     )
 
 
@@ -130,8 +132,15 @@ def _describe_stages(
     return tuple(described)
 
 
-def _list_notes(measured: MeasuredJob, basis: Basis) -> list[str]:
+def _list_notes(measured: MeasuredJob, basis: Basis, factors: Sequence[_Factor]) -> list[str]:
     notes = []
+    if any(not 1 / FAR_OFF <= factor.value <= FAR_OFF for factor in factors):
+        notes.append(
+            "Plan and measurement are far apart: before layers are moved, see that model, sequence length, "
+            "micro-batch and states of the plan are those of the job."
+        )
+    if not measured.has_steps:
+        notes.append("No rank told of a training step that had ended: its peak may not have been met yet.")
     unseen = sorted(set(range(measured.pipeline)) - {stage.peak.stage for stage in measured.stages})
     if unseen:
         numbers = ", ".join(map(str, unseen))

@@ -1,12 +1,10 @@
 """What the stages of a job were measured to need, from samples: the job of which most ranks were seen."""
 
-from collections.abc import Iterable
-
 import msgspec
 from msgspec.structs import replace
 
 from ...engine.model import MemoryReading, RankSample, Sample
-from ..stage_peaks import StagePeak, StagePeaks
+from ..stage_peaks import StagePeak, StagePeaks, list_ranks
 
 
 class MeasuredStage(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,6 +25,8 @@ class MeasuredJob(msgspec.Struct, frozen=True, kw_only=True):
     """Stages of the job, as far as ranks were seen."""
     is_whole: bool
     """Whether all its ranks were seen."""
+    has_steps: bool
+    """Whether a training step had ended on any of its ranks."""
     tensor: int
     """Ranks that share a layer, as far as they were seen."""
 
@@ -40,7 +40,7 @@ class JobMeasurement:
     def observe(self, sample: Sample) -> None:
         """Take a sample. Recorded ranks of a trace, which are devices in it, count as ranks."""
         by_job: dict[str | None, list[RankSample]] = {}
-        for rank in sample.ranks or _list_recorded(sample):
+        for rank in list_ranks(sample):
             if rank.coordinates is not None and rank.coordinates.pp is not None:
                 by_job.setdefault(rank.job, []).append(rank)
         for name, ranks in by_job.items():
@@ -58,6 +58,7 @@ class _Job:
     def __init__(self) -> None:
         self._peaks = StagePeaks()
         self._used: dict[int, int] = {}
+        self._has_steps = False
 
     def observe(self, sample: Sample, ranks: list[RankSample]) -> None:
         self._peaks.observe(replace(sample, ranks=tuple(replace(rank, job=None) for rank in ranks)))
@@ -66,6 +67,7 @@ class _Job:
             where = rank.coordinates
             if where is None or where.pp is None:
                 continue
+            self._has_steps = self._has_steps or rank.step is not None
             size = used.get(rank.device_uuid or "")
             if size is not None:
                 self._used[where.pp] = max(self._used.get(where.pp, 0), size)
@@ -82,21 +84,9 @@ class _Job:
             ),
             pipeline=told.pipeline or told.stages[-1].stage + 1,
             is_whole=told.pipeline is not None,
+            has_steps=self._has_steps,
             tensor=max(peak.tensor_ranks for peak in told.stages),
         )
-
-
-def _list_recorded(sample: Sample) -> Iterable[RankSample]:
-    """Yield the ranks that a trace recorded, each as a device."""
-    for device in sample.devices:
-        if device.kind == "trace" and device.rank is not None:
-            yield RankSample(
-                pid=device.index,
-                device_uuid=device.uuid,
-                is_simulated=device.is_simulated,
-                coordinates=device.rank,
-                allocator=device.allocator,
-            )
 
 
 def _find_used(memory: MemoryReading) -> int | None:

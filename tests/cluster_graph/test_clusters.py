@@ -127,6 +127,7 @@ NODE = '[[nodes]]\ndevice = "h100"\n'
         (NODE + "count = 1000000", "nodes[0]: count is 1,000,000; expected 1 to 65,536"),
         (NODE + "count = 60000\ndevices = 8", "nodes[0]: more than 65,536 devices"),
         (NODE + 'names = ["a", "a"]', "nodes[0]: node 'a' is there twice"),
+        (NODE + 'name = "a\\nb"', "nodes[0]: node 'a\\nb': expected 1 to 100 printable characters"),
         (NODE + '[[links]]\nbetween = ["node0", "nod1"]\nlink = "ib-ndr"', "links[0]: 'nod1' is no node"),
         (NODE + 'link = "nvlnik4"', "nodes[0]: link 'nvlnik4' is not known: did you mean nvlink4"),
         ('network = "25"\n' + NODE, "network: not a bandwidth: '25'; expected for example 25 GB/s"),

@@ -5,9 +5,11 @@ An input is handled well where it is read, or refused by an error with one line;
 
 import atexit
 import io
+import json
 import pickle
 import shutil
 import tempfile
+import tomllib
 import zlib
 from collections.abc import Callable, Iterable
 from functools import cache
@@ -39,6 +41,7 @@ from vramscope.engine.recording.block import (
 from vramscope.engine.recording.columns import pack_values, unpack_values
 from vramscope.engine.recording.contents import Told
 from vramscope.engine.sampling.series_source import open_series
+from vramscope.planning.clusters import read_cluster
 
 MOST_SAMPLES = 5000
 _CHOICES: dict[str, msgspec.msgpack.Decoder[list[Any]]] = {
@@ -197,6 +200,20 @@ def read_oom_text(data: bytes) -> None:
     parse_oom_text(data.decode("utf-8", "replace"))
 
 
+def read_cluster_text(data: bytes) -> None:
+    """Read a cluster file; the first byte says in which format."""
+    suffix = ("toml", "yaml", "json")[data[0] % 3] if data else "toml"
+    path = _put(f"cluster.{suffix}", data[1:])
+    _read_guarded(lambda: read_cluster(path))
+
+
+def _seed_cluster() -> Iterable[bytes]:
+    from tests.cluster_graph.test_clusters import TOML, YAML
+
+    rows = (TOML, YAML, json.dumps(tomllib.loads(TOML)))
+    return [bytes([number]) + text.encode() for number, text in enumerate(rows)]
+
+
 def _seed_recording() -> Iterable[bytes]:
     from tests.recording.test_hostile_files import recorded
 
@@ -264,5 +281,6 @@ TARGETS = {
     "snapshot": Target(read_snapshot, _seed_snapshot, memory_bytes=1 << 30),
     "flight": Target(read_flight, _seed_flight),
     "oom-text": Target(read_oom_text, _seed_oom_text),
+    "cluster": Target(read_cluster_text, _seed_cluster),
 }
 """By the name under which each is run, and under which its finds are kept."""
