@@ -54,6 +54,21 @@ class _RankPeak(NamedTuple):
     is_simulated: bool
 
 
+def list_ranks(sample: Sample) -> Sequence[RankSample]:
+    """Return the ranks of a sample; those that a memory trace recorded are devices in it."""
+    return sample.ranks or [
+        RankSample(
+            pid=device.index,
+            device_uuid=device.uuid,
+            is_simulated=device.is_simulated,
+            coordinates=device.rank,
+            allocator=device.allocator,
+        )
+        for device in sample.devices
+        if device.kind == "trace" and device.rank is not None
+    ]
+
+
 class StagePeaks:
     """Keeps the peaks of the stages of every job whose ranks tell their pipeline coordinate."""
 
@@ -67,7 +82,7 @@ class StagePeaks:
         """Take a sample; one with ranks that tell no pipeline coordinate changes nothing."""
         self._since_s = sample.time_s if self._since_s is None else min(self._since_s, sample.time_s)
         self._clock = sample.clock
-        for rank in sample.ranks:
+        for rank in list_ranks(sample):
             where = rank.coordinates
             if where is not None and where.pp is not None:
                 self._world_sizes[rank.job] = where.world_size
