@@ -62,13 +62,15 @@ class _Job:
 
     def observe(self, sample: Sample, ranks: list[RankSample]) -> None:
         self._peaks.observe(replace(sample, ranks=tuple(replace(rank, job=None) for rank in ranks)))
-        used = {device.uuid: _find_used(device.memory) for device in sample.devices}
+        devices = {device.uuid: device for device in sample.devices}
         for rank in ranks:
             where = rank.coordinates
             if where is None or where.pp is None:
                 continue
-            self._has_steps = self._has_steps or rank.step is not None
-            size = used.get(rank.device_uuid or "")
+            device = devices.get(rank.device_uuid or "")
+            if rank.step is not None or (device is not None and device.step):
+                self._has_steps = True
+            size = None if device is None else _find_used(device.memory)
             if size is not None:
                 self._used[where.pp] = max(self._used.get(where.pp, 0), size)
 
