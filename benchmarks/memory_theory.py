@@ -19,10 +19,14 @@ from vramscope.analyzers.memory_theory import estimate_as_published, estimate_st
 from vramscope.analyzers.memory_theory.configs.cases import read_case
 from vramscope.engine.errors import UsageError
 from vramscope.engine.readers.case_table import read_case_table
+from vramscope.engine.units import MIB
+from vramscope.exporters.estimate_report import FIT_SHARE
 
 from .measure.tables import format_number, format_table
 
 ALLOCATED, PEAK = "mem_allocated_last_bytes", "mem_max_allocated_peak_bytes"
+CAPACITY_MIB = {"a100": 81_920, "h100": 81_559, "h200": 143_771, "b200": 183_359, "gb200": 189_471}
+"""Memory of a GPU as its driver tells it, of the largest one of each kind."""
 TARGET_PEAK_PERCENT, TARGET_ALLOCATED_PERCENT, TARGET_WORST_PERCENT = 6.0, 3.0, 25.0
 
 
@@ -36,6 +40,17 @@ class CaseErrors:
     peak: float | None
     published_allocated: float | None
     published_peak: float | None
+    predicted_bytes: int
+    measured_bytes: int | None
+    """Of the peak."""
+    capacity_bytes: int | None
+    """Of the GPU it was measured on, where that is known."""
+
+    def is_false_comfort(self, capacity_bytes: float) -> bool:
+        """Return whether it was called fitting into a capacity, and took more than that."""
+        if self.measured_bytes is None:
+            return False
+        return self.predicted_bytes <= FIT_SHARE * capacity_bytes and self.measured_bytes > capacity_bytes
 
 
 def judge_row(row: dict[str, str]) -> CaseErrors:
@@ -61,7 +76,15 @@ def judge_row(row: dict[str, str]) -> CaseErrors:
         peak=_compare(ours.peak_bytes, row.get(PEAK)),
         published_allocated=_compare(states, row.get(ALLOCATED)),
         published_peak=_compare(total, row.get(PEAK)),
+        predicted_bytes=ours.peak_bytes,
+        measured_bytes=int(measured) if (measured := row.get(PEAK)) else None,
+        capacity_bytes=_find_capacity(row.get("platform", "").lower()),
     )
+
+
+def _find_capacity(platform: str) -> int | None:
+    name = max((name for name in CAPACITY_MIB if name in platform), key=len, default=None)
+    return None if name is None else CAPACITY_MIB[name] * MIB
 
 
 def _compare(predicted_bytes: float, measured: str | None) -> float | None:
@@ -137,9 +160,26 @@ def _judge(cases: Sequence[CaseErrors]) -> list[str]:
         ("allocated MAPE", fmean(map(abs, allocated)), TARGET_ALLOCATED_PERCENT),
         ("worst row", max(map(abs, peaks)), TARGET_WORST_PERCENT),
     )
-    return [
+    lines = [
         f"{name}: {value:.2f} %, target {target:g} %: {'met' if value <= target else 'missed'}"
         for name, value, target in found
+    ]
+    return [*lines, *_judge_comfort(cases)]
+
+
+def _judge_comfort(cases: Sequence[CaseErrors]) -> list[str]:
+    """Return how often a run that was called fitting would not have fit.
+
+    First on the GPUs of the rows; then each row on the smallest card that it would be called fitting on.
+    """
+    placed = [case for case in cases if case.capacity_bytes is not None]
+    fitting = [case for case in placed if case.predicted_bytes <= FIT_SHARE * (case.capacity_bytes or 0)]
+    false = sum(case.is_false_comfort(case.capacity_bytes or 0) for case in fitting)
+    tight = sum(case.is_false_comfort(case.predicted_bytes / FIT_SHARE) for case in cases)
+    return [
+        f"estimated below {FIT_SHARE:.0%} of their own GPU: {len(fitting)} of {len(placed)} rows; "
+        f"of these measured above it: {false}, target 0: {'met' if not false else 'missed'}",
+        f"on the smallest card that {FIT_SHARE:.0%} allows a row: {tight} of {len(cases)} measured above it",
     ]
 
 

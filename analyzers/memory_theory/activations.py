@@ -39,7 +39,7 @@ def list_layer_activations(
         own, beyond = list_kept_operations(shape, layout, setup, layer, count_tokens(layout, setup))
         return {name: size for name, size in (own | beyond).items() if size}
     saved = list_operations(shape, layout, setup, layer)
-    dropped = _name_dropped(setup)
+    dropped = _name_dropped(shape, setup)
     return {name: size for name, size in saved.items() if name not in dropped}
 
 
@@ -51,7 +51,7 @@ def list_recomputed_activations(
     if setup.recompute == "operations":
         own, _ = list_kept_operations(shape, layout, setup, layer, count_tokens(layout, setup))
         return {"operations": max(0, sum(saved.values()) - sum(own.values()))}
-    dropped = _name_dropped(setup)
+    dropped = _name_dropped(shape, setup)
     return {name: size for name, size in saved.items() if name in dropped}
 
 
@@ -168,7 +168,18 @@ RECOMPUTED = {
 """What each recomputed module no longer saves; names of modules as in Megatron-LM's --recompute-modules."""
 
 
-def _name_dropped(setup: TrainingSetup) -> set[str]:
+def _name_dropped(shape: ModelShape, setup: TrainingSetup) -> set[str]:
+    """Return the operations that selective recompute does not save.
+
+    Transformer Engine has one module of a norm and the projection behind it, which saves what is between them
+    all the same; only latent attention and experts have norms of their own there (Megatron-LM,
+    core/models/gpt/gpt_layer_specs.py).
+    """
     if setup.recompute != "selective":
         return set()
-    return {name for module in setup.recomputed_modules for name in RECOMPUTED.get(module, ())}
+    dropped = {name for module in setup.recomputed_modules for name in RECOMPUTED.get(module, ())}
+    if setup.has_transformer_engine and "mlp" not in setup.recomputed_modules:
+        dropped -= {"MLP input"}
+    if setup.has_transformer_engine and shape.latent is None:
+        dropped -= {"attention input"}
+    return dropped

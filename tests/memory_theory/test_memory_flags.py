@@ -141,3 +141,14 @@ def test_checkpoints_of_torchtitan_are_what_it_documents(
 def test_an_unknown_checkpoint_of_torchtitan_is_refused() -> None:
     with pytest.raises(UsageError, match="mode 'selective' with option 'ops' is unknown"):
         flag_torchtitan({"activation_checkpoint": {"mode": "selective", "selective_ac_option": "ops"}})
+
+
+@pytest.mark.parametrize(
+    ("columns", "ranks"),
+    [({"tp": "2"}, 8), ({"tp": "8", "pp": "4"}, 32), ({"pp": "3"}, 3), ({"world_size": "64"}, 64)],
+)
+def test_a_case_without_a_world_size_has_one_node_or_as_many_ranks_as_it_needs(
+    columns: dict[str, str], ranks: int
+) -> None:
+    row = {"case": "x", "num_layers": "24", "hidden": "1024", "heads": "16", "seq": "512", **columns}
+    assert read_case(row).layout.world_size == ranks

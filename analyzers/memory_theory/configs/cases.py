@@ -1,5 +1,6 @@
 """Rows of a table of cases: columns, and Megatron-LM's flags where a row has them."""
 
+import math
 import re
 from collections.abc import Mapping
 
@@ -34,7 +35,13 @@ COLUMNS = {
 NOT_MODELLED = ("t5", "multimodal", "vlm", "hybrid", "mamba", "retro")
 """Beginnings of families that are no plain stack of layers."""
 DEFAULT_WORLD_SIZE = 8
-"""Ranks of a case that does not say: one node."""
+"""Ranks of a case that does not say, where its degrees allow it: one node."""
+DEGREES = (
+    "tensor-model-parallel-size",
+    "pipeline-model-parallel-size",
+    "context-parallel-size",
+    "expert-model-parallel-size",
+)
 _RESHARD = re.compile(r"reshard_(\d+)x(\d+)x(\d+|None)")
 _FREE_RUNS = (
     "nondeterministic",
@@ -57,9 +64,8 @@ def read_case(row: Mapping[str, str]) -> TrainingRun:
     if family.startswith(NOT_MODELLED):
         raise UsageError(f"models of the family {family!r} cannot be estimated; expected gpt, moe or bert")
     flags = _read_flags(row)
-    world_size = Flags({"world_size": row.get("world_size") or None}).find_count(
-        "world-size", DEFAULT_WORLD_SIZE
-    )
+    given = Flags({"world_size": row.get("world_size") or None})
+    world_size = given.find_count("world-size", 0) if given.has("world-size") else _assume_world_size(flags)
     platform = row.get("platform", "").lower()
     # The longest name that fits: gb200 is no b200.
     gpu: Gpu = max((name for name in GPUS if name in platform), key=len, default="h100")
@@ -70,6 +76,17 @@ def read_case(row: Mapping[str, str]) -> TrainingRun:
         is_deterministic=_is_deterministic(row),
         name=row.get("case", ""),
     )
+
+
+def _assume_world_size(flags: Flags) -> int:
+    """Return the ranks of a case that does not say: one node, or the fewest that its degrees divide."""
+    if flags.has("world-size"):
+        return flags.get_count("world-size")
+    degrees = [max(1, flags.find_count(name, 1)) for name in DEGREES]
+    tensor, pipeline, context, expert = degrees
+    shared = max(1, flags.find_count("expert-tensor-parallel-size", tensor)) if expert > 1 else 1
+    least = math.lcm(tensor * pipeline * context, pipeline * expert * shared)
+    return DEFAULT_WORLD_SIZE if DEFAULT_WORLD_SIZE % least == 0 else least
 
 
 def _read_flags(row: Mapping[str, str]) -> Flags:
