@@ -32,6 +32,7 @@ from .imports import format_imports, measure_imports
 from .joint_plan import as_joint_figures, format_joint_plan, judge_joint_plan, measure_joint_plan
 from .latency import as_seconds, format_latencies, measure_latencies
 from .live_view import Steadiness, format_live_views, measure_live_views
+from .module_profiler import as_profiler_figures, format_module_profiler, measure_module_profiler
 from .partition import as_partition_figures, format_partition, judge_partition, measure_partition
 from .probe_cost import format_probe_cost, judge_probe_cost, measure_probe_cost
 from .programs import find_nvitop, find_programs
@@ -64,6 +65,7 @@ PARTS = (
     "partition",
     "joint-plan",
     "sweep",
+    "module-profiler",
 )
 
 
@@ -121,6 +123,7 @@ def main() -> int:
         "partition": add_partition,
         "joint-plan": add_joint_plan,
         "sweep": add_sweep,
+        "module-profiler": add_module_profiler,
     }
     for name, measure in measures.items():
         if name in options.parts:
@@ -251,6 +254,12 @@ def add_sweep(report: Report, options: argparse.Namespace) -> None:
     """Measure a sweep from its folders to its figure."""
     cost = measure_sweep(options.runs)
     report.add("sweep", format_sweep(cost), as_sweep_figures(cost), judge_sweep(cost))
+
+
+def add_module_profiler(report: Report, options: argparse.Namespace) -> None:
+    """Measure what memory by module costs a training step."""
+    cost = measure_module_profiler(options.runs)
+    report.add("module_profiler", format_module_profiler(cost), as_profiler_figures(cost))
 
 
 def add_import(report: Report, options: argparse.Namespace) -> None:

@@ -27,10 +27,12 @@ class StorageBytes:
         self._bytes: dict[str, int | None] = {}
         self._met: set[Any] = set()
         torch = sys.modules.get("torch")
-        self._plain = _find_plain_types(torch)
+        self.plain = _find_plain_types(torch)
+        """Types of tensors that are neither wrappers nor fake."""
         fake = getattr(sys.modules.get("torch._subclasses.fake_tensor"), "FakeTensor", None)
         self._fake: tuple[Foreign, ...] = () if fake is None else (fake,)
-        self._strided: Foreign = getattr(torch, "strided", None)
+        self.strided: Foreign = getattr(torch, "strided", None)
+        """The layout of tensors of one piece."""
 
     def add(self, name: str, tensor: Tensor) -> None:
         """Count a tensor, or None for none; a sum with one that has no storage is unmeasured from then on."""
@@ -70,7 +72,7 @@ class StorageBytes:
         To ask a fake one for its address makes PyTorch warn. It lies on the device `meta`, or on a simulated
         card by what it says.
         """
-        is_plain = type(tensor) in self._plain
+        is_plain = type(tensor) in self.plain
         if is_plain or not (isinstance(tensor, self._fake) or storage.device.type == "meta"):
             address = storage.data_ptr()
             if address:
@@ -80,11 +82,11 @@ class StorageBytes:
     def _list_parts(self, tensor: Tensor) -> list[Tensor] | None:
         """Return the tensors that this one is made of, or None where it is of one piece."""
         kind = type(tensor)
-        if kind not in self._plain and hasattr(kind, "__tensor_flatten__"):
+        if kind not in self.plain and hasattr(kind, "__tensor_flatten__"):
             # A wrapper, as DTensor: its bytes are those of the tensors inside it.
             return [getattr(tensor, name) for name in tensor.__tensor_flatten__()[0]]
         layout = getattr(tensor, "layout", None)
-        names = None if layout is self._strided else _SPARSE_PARTS.get(str(layout))
+        names = None if layout is self.strided else _SPARSE_PARTS.get(str(layout))
         if names is None:
             return None
         # Detached, because to ask a parameter for its values would be recorded for the backward pass.

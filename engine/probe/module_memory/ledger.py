@@ -31,22 +31,31 @@ class Pieces:
 
     def locate(self, tensor: Tensor) -> list[Extent] | None:
         """Return the extents of a tensor, or None where one of its pieces has no storage."""
-        found = []
-        for piece in self._storages.flatten(tensor):
-            try:
-                storage = piece.untyped_storage()
-            except (NotImplementedError, RuntimeError):
-                return None
-            item_bytes = int(piece.element_size())
-            first, size_bytes = int(piece.storage_offset()) * item_bytes, int(piece.numel()) * item_bytes
-            identity = self._storages.identify(piece, storage)
-            found.append(Extent(identity, int(storage.nbytes()), first, size_bytes))
-        return found
+        if type(tensor) in self._storages.plain and tensor.layout is self._storages.strided:
+            return [self._locate_piece(tensor)]  # most are, and quickly told
+        try:
+            return [self._locate_piece(piece) for piece in self._storages.flatten(tensor)]
+        except (NotImplementedError, RuntimeError):
+            return None
 
     def measure_shape(self, tensor: Tensor) -> int:
         """Return element size times elements; of a wrapper, as DTensor, those of the pieces on this rank."""
         pieces = self._storages.flatten(tensor)
         return sum(int(piece.element_size()) * int(piece.numel()) for piece in pieces)
+
+    def _locate_piece(self, piece: Tensor) -> Extent:
+        """Return the extent of a tensor of one piece.
+
+        Raises:
+            NotImplementedError, RuntimeError: It has no storage, as one of MKL-DNN.
+        """
+        storage, item_bytes = piece.untyped_storage(), piece.element_size()
+        return Extent(
+            self._storages.identify(piece, storage),
+            storage.nbytes(),
+            piece.storage_offset() * item_bytes,
+            piece.numel() * item_bytes,
+        )
 
 
 class Ledger:
@@ -65,18 +74,19 @@ class Ledger:
         self._holders: dict[Foreign, dict[tuple[int, int], str]] = {}
         self._sizes: dict[Foreign, int] = {}
 
-    def add(self, path: str, tensor: Tensor | None, shape_of: Tensor | None = None) -> None:
+    def add(self, path: str, tensor: Tensor | None, shape_bytes: int | None = None) -> None:
         """Count a tensor under a path.
 
         Args:
             path: Names joined by dots.
             tensor: What holds the memory; None for nothing.
-            shape_of: The tensor whose shape counts, where it is another one.
+            shape_bytes: What counts as computed; None for what the tensor's own shape comes to.
         """
-        shaped = tensor if shape_of is None else shape_of
-        self.computed[path] = self.computed.get(path, 0) + self._pieces.measure_shape(shaped)
-        self.measured.setdefault(path, 0)
         extents = [] if tensor is None else self._pieces.locate(tensor)
+        if shape_bytes is None:
+            shape_bytes = self._pieces.measure_shape(tensor) if extents is None else _sum_sizes(extents)
+        self.computed[path] = self.computed.get(path, 0) + shape_bytes
+        self.measured.setdefault(path, 0)
         if extents is None:
             self.measured[path] = None
             return
@@ -99,8 +109,9 @@ class Ledger:
 
     def select(self, root: str) -> tuple[dict[str, int], dict[str, int | None]]:
         """Return computed and measured bytes of the paths that begin with a root."""
-        computed = {path: size for path, size in self.computed.items() if path.split(".", 1)[0] == root}
-        measured = {path: size for path, size in self.measured.items() if path.split(".", 1)[0] == root}
+        prefix = f"{root}."
+        computed = {path: size for path, size in self.computed.items() if path.startswith(prefix)}
+        measured = {path: size for path, size in self.measured.items() if path.startswith(prefix)}
         return computed, measured
 
     def _share_out(self, holders: dict[tuple[int, int], str], left_bytes: int) -> int:
@@ -115,3 +126,7 @@ class Ledger:
         before = self.measured.get(path, 0)
         if before is not None:
             self.measured[path] = before + size_bytes
+
+
+def _sum_sizes(extents: list[Extent]) -> int:
+    return sum(extent.size_bytes for extent in extents)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 
 from ..foreign import Foreign, Module, Optimizer, Tensor
 from .ledger import Ledger, Pieces
@@ -16,29 +17,50 @@ ROOTS = {
 """Kinds of model data in the order of `memory.log`, and the names of their trees."""
 
 
-def weigh_model(model: Module, optimizer: Optimizer | None, pieces: Pieces) -> Ledger:
-    """Return the bytes of all four kinds, each path beginning with the root of its kind.
+class ModelScale:
+    """Weighs a model and its optimizer.
 
     Computed gradients are of every parameter that can have one, whether it is there or not, as the original
     counts them. The parameters of an optimizer are those that are not the model's own: mostly copies in fp32.
 
     Args:
         model: A module.
-        optimizer: Of PyTorch, or with the same `param_groups` and `state`; None for none.
         pieces: Finds the storages.
     """
-    ledger = Ledger(pieces)
-    names: dict[int, str] = {}
-    for name, parameter in model.named_parameters():
-        names[id(parameter)] = name
-        ledger.add(f"{ROOTS['params']}.{name}", parameter)
-    for name, parameter in model.named_parameters():
-        if parameter.requires_grad:
-            ledger.add(f"{ROOTS['grads']}.{name}", parameter.grad, shape_of=parameter)
-    if optimizer is not None:
-        _weigh_optimizer(optimizer, names, ledger)
-    ledger.close()
-    return ledger
+
+    def __init__(self, model: Module, pieces: Pieces) -> None:
+        self._model, self._pieces = model, pieces
+        self._parameters: list[tuple[str, Tensor, int]] = []
+        """Name, parameter, and bytes by its shape."""
+
+    def weigh_all(self, optimizer: Optimizer | None) -> Ledger:
+        """Return the bytes of all four kinds, each path beginning with the root of its kind.
+
+        Args:
+            optimizer: Of PyTorch, or with the same `param_groups` and `state`; None for none.
+        """
+        ledger, measure = Ledger(self._pieces), self._pieces.measure_shape
+        self._parameters = [(name, it, measure(it)) for name, it in self._model.named_parameters()]
+        for name, parameter, size_bytes in self._parameters:
+            ledger.add(f"{ROOTS['params']}.{name}", parameter, size_bytes)
+        self._add_gradients(ledger)
+        if optimizer is not None:
+            names = {id(parameter): name for name, parameter, _ in self._parameters}
+            _weigh_optimizer(optimizer, names, ledger)
+        ledger.close()
+        return ledger
+
+    def weigh_gradients(self) -> Ledger:
+        """Return the bytes of gradients alone, which come and go within a step."""
+        ledger = Ledger(self._pieces)
+        self._add_gradients(ledger)
+        ledger.close()
+        return ledger
+
+    def _add_gradients(self, ledger: Ledger) -> None:
+        for name, parameter, size_bytes in self._parameters:
+            if parameter.requires_grad:
+                ledger.add(f"{ROOTS['grads']}.{name}", parameter.grad, size_bytes)
 
 
 def list_model_storages(model: Module, pieces: Pieces) -> set[Foreign]:
@@ -73,5 +95,11 @@ def _list_state(held: Foreign, name: str = "") -> Iterator[tuple[str, Tensor]]:
     elif isinstance(held, (list, tuple)):
         parts = enumerate(held)
     for key, part in parts:
-        word = "_".join(str(key).replace(".", "_").split()) or "_"
+        word = _make_word(str(key))
         yield from _list_state(part, f"{name}.{word}" if name else word)
+
+
+@lru_cache(maxsize=256)
+def _make_word(text: str) -> str:
+    """Return a key as one name of a path."""
+    return "_".join(text.replace(".", "_").split()) or "_"

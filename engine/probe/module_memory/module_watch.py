@@ -39,7 +39,9 @@ class ModuleWatch:
     ) -> None:
         self.root = root
         self.outputs: dict[str, int] = {}
-        """Bytes of the tensors that each leaf put out in the newest forward pass, by path."""
+        """Bytes of the tensors that each leaf put out in the first forward pass, by path."""
+        self.is_known = False
+        """Whether the outputs of a forward pass are known; they are taken down once."""
         self._stack, self._pieces = stack, pieces
         self._after_forward, self._after_backward = after_forward, after_backward
         self._guard = Guard("the hooks of modules")
@@ -48,15 +50,11 @@ class ModuleWatch:
         for name, module in chunk.named_modules():
             self._watch(module, f"{root}.{name}" if name else root, is_leaf=not any(module.children()))
 
-    @property
-    def output_bytes(self) -> int:
-        """Bytes of all leaves' outputs: the activations of a forward pass by the original's rule."""
-        return sum(self.outputs.values())
-
     def begin(self) -> None:
         """Take notice that a forward pass of the chunk has begun."""
-        self.outputs = {}
         self._stack[:] = [self.root]
+        if not self.is_known:
+            self.outputs.clear()
 
     def close(self) -> None:
         """Take all hooks away."""
@@ -82,13 +80,14 @@ class ModuleWatch:
         self._handles.append(module.register_forward_hook(leave))
 
     def _leave(self, path: str, output: Foreign, *, is_leaf: bool) -> None:
-        if is_leaf:
+        if is_leaf and not self.is_known:
             size_bytes = sum(self._pieces.measure_shape(tensor) for tensor in find_tensors(output))
             self.outputs[path] = self.outputs.get(path, 0) + size_bytes
         # A module that raised has left its name; what follows belongs to who caught it.
         while self._stack and self._stack.pop() != path:
             pass
         if path == self.root:
+            self.is_known = True
             self._await_backward(output)
             self._after_forward(self)
 

@@ -9,9 +9,9 @@ from functools import partial
 from typing import Any
 
 from ..foreign import Foreign, Module, Optimizer, Tensor
-from .ledger import Pieces
+from .ledger import Ledger, Pieces
 from .memory_log import Kind, Moment, ProfileFiles
-from .model_ledgers import ROOTS, list_model_storages, weigh_model
+from .model_ledgers import ROOTS, ModelScale, list_model_storages
 from .module_watch import ModuleWatch, find_place
 from .saved_tensors import SavedTensors
 
@@ -65,6 +65,8 @@ class ModuleMemoryProfiler:
         self._bases: dict[str, Mapping[str, int]] = {}
         self._output_bytes = self._largest_output_bytes = 0
         self._saved.model_storages = list_model_storages(model, self._pieces)
+        self._scale = ModelScale(model, self._pieces)
+        self._kinds: dict[str, Kind] = {}
         self.write_moment(tag, ("params", "grads", "os_params"), is_first=True)
         self.watches = self._watch_chunks()
         self._has_saved = self._saved.start()
@@ -102,10 +104,14 @@ class ModuleMemoryProfiler:
         Raises:
             OSError: The files cannot be written.
         """
+        self._kinds = self._weigh_all()
+        self._write(tag, layouts, is_first=is_first)
+
+    def _write(self, tag: str, layouts: tuple[str, ...], *, is_first: bool = False) -> None:
         moment = Moment(
             tag,
             time.monotonic() - self._began_s,
-            self._weigh(),
+            {**self._kinds, **self._weigh_activations()},
             tuple(kind for kind in LAYOUTS if kind in layouts),
             _read_allocated(self._device),
         )
@@ -151,21 +157,21 @@ class ModuleMemoryProfiler:
         self._note(f"backward of {watch.root}", ())
 
     def _note(self, tag: str, layouts: tuple[str, ...]) -> None:
-        """Write a moment from within the training, which goes on where that fails."""
+        """Write a moment from within a step, in which only gradients and activations come and go.
+
+        The training goes on where that fails.
+        """
         self._saved.note_peak()
         try:
-            self.write_moment(tag, layouts)
+            self._kinds["grads"] = _make_kind("grads", self._scale.weigh_gradients())
+            self._write(tag, layouts)
         except OSError as error:
             self.error = error
             self.close()
 
-    def _weigh(self) -> dict[str, Kind]:
-        ledger = weigh_model(self.model, self.optimizer, self._pieces)
-        kinds = {}
-        for name, root in ROOTS.items():
-            computed, measured = ledger.select(root)
-            kinds[name] = _make_kind({root: 0, **computed}, {root: 0, **measured})
-        return {**kinds, **self._weigh_activations()}
+    def _weigh_all(self) -> dict[str, Kind]:
+        ledger = self._scale.weigh_all(self.optimizer)
+        return {name: _make_kind(name, ledger) for name in ROOTS}
 
     def _weigh_activations(self) -> dict[str, Kind]:
         computed = {path: size for base in self._bases.values() for path, size in base.items()}
@@ -179,7 +185,10 @@ class ModuleMemoryProfiler:
         }
 
 
-def _make_kind(computed: Mapping[str, int], measured: Mapping[str, int | None]) -> Kind:
+def _make_kind(name: str, ledger: Ledger) -> Kind:
+    root = ROOTS[name]
+    found_computed, found_measured = ledger.select(root)
+    computed, measured = {root: 0, **found_computed}, {root: 0, **found_measured}
     known = [size for size in measured.values() if size is not None]
     measured_bytes = sum(known) if len(known) == len(measured) else None
     return Kind(sum(computed.values()), measured_bytes, computed, measured)
