@@ -28,6 +28,7 @@ from vramscope.analyzers.memory_theory import (
 from vramscope.analyzers.time_model import TimeAssumptions, TimedRun, estimate_step, fit_runs
 
 from .measure.tables import format_number, format_table
+from .time_model_published import format_published
 
 DEVICES_PER_NODE = 8
 A100_FLOPS_PER_S = 312e12
@@ -229,6 +230,22 @@ def format_groups(name: str, runs: Sequence[TimedRun]) -> str:
     return "\n".join([f"{name}: median error in percent (rows), nothing fitted", *lines])
 
 
+def format_choices(runs: Sequence[TimedRun]) -> str:
+    """Return what it would cost to train each model in the way that is estimated to be the fastest."""
+    models = defaultdict(list)
+    for run in runs:
+        models[run.shape.hidden].append(run)
+    lines = ["the fastest by estimate against the fastest measured, of all that were measured:"]
+    for hidden, group in sorted(models.items()):
+        chosen = min(group, key=estimate)
+        best, median_s = min(run.step_s for run in group), median(run.step_s for run in group)
+        lines.append(
+            f"  hidden {hidden:6,}: {len(group):3} ways, chosen {chosen.step_s:.2f} s, best {best:.2f} s "
+            f"({100 * (chosen.step_s / best - 1):+.1f} %), median {median_s:.2f} s"
+        )
+    return "\n".join(lines)
+
+
 def main() -> int:
     """Judge the time model; return 2 where a file is missing."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.time_model", description=__doc__)
@@ -242,7 +259,9 @@ def main() -> int:
     multi, single = read_rows(options.multi), read_rows(options.single)
     print(format_errors(judge_files(multi, single)), "\n", flush=True)
     print(format_groups("many nodes", multi))
-    print(format_groups("one node", single))
+    print(format_groups("one node", single), "\n")
+    print(format_choices(multi), "\n")
+    print(format_published())
     return 0
 
 
