@@ -29,6 +29,7 @@ from .recent_steps import RecentSteps
 from .screens.live import LiveScreen
 from .screens.node_screen import NodeScreen
 from .screens.snapshot_screen import SnapshotScreen
+from .sweeping_app import SweepingApp
 from .terminal import TerminalAbilities
 from .terminal_driver import TerminalDriver
 
@@ -42,7 +43,7 @@ SaveSettings = Callable[[Mapping[str, object]], Path]
 """Writes settings by their names and returns the file."""
 
 
-class VramscopeApp(PlanningApp, inherit_bindings=False):
+class VramscopeApp(SweepingApp, PlanningApp, inherit_bindings=False):
     """Shows what a feed tells; holds no figures but the newest snapshot.
 
     Args:

@@ -55,6 +55,14 @@ APP_BINDINGS = [
         shown_as="3",
     ),
     bind(
+        "5",
+        "show_sweep",
+        "view-sweep",
+        "Sweep",
+        "Sweeps over TP and PP in a folder: what fits, what ran out of memory.",
+        shown_as="5",
+    ),
+    bind(
         "6",
         "show_plan",
         "view-plan",

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..engine.bus.feed import Feed
 from ..engine.clock import SystemClock
@@ -16,8 +16,17 @@ if TYPE_CHECKING:
     from ..engine.launch.viewer_recording import ViewerRecording
     from .app import VramscopeApp
     from .planning_app import PlanModel
+    from .process_signals import SignalPolicy
     from .shutdown import Shutdown
+    from .sweeping_app import ReadSweeps
     from .terminal_app import TerminalApp
+
+
+class Overlays(NamedTuple):
+    """What makes that which can be shown over a view."""
+
+    plan_model: "PlanModel"
+    read_sweeps: "ReadSweeps"
 
 
 def check_terminal(settings: Settings, advice: str = HEADLESS_ADVICE) -> TerminalAbilities:
@@ -49,7 +58,7 @@ def run_app(
     duration_s: float | None = None,
     is_replay: bool = False,
     recording: "ViewerRecording | None" = None,
-    plan_model: "PlanModel | None" = None,
+    overlays: "Overlays | None" = None,
 ) -> int:
     """Show a feed until the user quits, and return the exit code: 0, or 128 and the signal that ended it.
 
@@ -61,30 +70,49 @@ def run_app(
         duration_s: Seconds after which the view ends by itself; None for never.
         is_replay: Whether the feed is a `ReplayFeed`, which is told where to go by keys.
         recording: Begins and ends recordings of what is shown; None where none can be made.
-        plan_model: Makes the plans that lie over the view; None where none can be made.
+        overlays: What makes that which can be shown over the view; None for nothing.
 
     Raises:
         UsageError: Nothing can be drawn here.
     """
-    abilities = check_terminal(settings)
-    from .process_signals import SignalPolicy
     from .shutdown import Shutdown
 
+    abilities = check_terminal(settings)
     shutdown = Shutdown(lambda: app.call_later(app.exit))
-    app = _find_app(feed, recording, is_replay=is_replay)(
+    app = _find_app(feed, recording, overlays, is_replay=is_replay)(
         feed,
         settings=settings,
         abilities=abilities,
         clock=SystemClock(),
-        signal_policy=SignalPolicy(settings.read_only, local_node, is_replay),
+        signal_policy=_make_policy(settings, local_node, is_replay=is_replay),
         save_settings=save_settings,
         on_exit_asked=shutdown.start_countdown,
     )
-    app.plan_model = plan_model
     return run_to_end(app, shutdown, settings, duration_s=duration_s)
 
 
+def _make_policy(settings: Settings, local_node: str | None, *, is_replay: bool) -> "SignalPolicy":
+    from .process_signals import SignalPolicy
+
+    return SignalPolicy(settings.read_only, local_node, is_replay)
+
+
 def _find_app(
+    feed: Feed, recording: "ViewerRecording | None", overlays: Overlays | None, *, is_replay: bool
+) -> "Callable[..., VramscopeApp]":
+    """Return what makes the application to show, with what can be shown over it."""
+    make = _choose_app(feed, recording, is_replay=is_replay)
+
+    def make_with_overlays(*words: object, **options: object) -> "VramscopeApp":
+        app = make(*words, **options)
+        if overlays is not None:
+            app.plan_model, app.read_sweeps = overlays
+        return app
+
+    return make_with_overlays
+
+
+def _choose_app(
     feed: Feed, recording: "ViewerRecording | None", *, is_replay: bool
 ) -> "Callable[..., VramscopeApp]":
     """Return what makes the application to show; that of replays loads what reads recordings."""

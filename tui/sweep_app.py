@@ -107,7 +107,7 @@ class SweepApp(ReadingApp[SweepIndex]):
         self.asked = message
         self.exit()
 
-    def action_leave_overlay(self) -> None:
+    def action_step_back(self) -> None:
         """Go back to the list; from there, end."""
         if self.screen is self.list_screen:
             self.exit()

@@ -47,15 +47,17 @@ def describe_cell(cell: SweepCell, capacity_bytes: int, glyphs: Glyphs) -> list[
         role: Role = "high" if cell.is_mispredicted else "text"
         ruled_out = ", ruled out by the theory" if cell.is_mispredicted else ""
         facts.append([Span("error ", "muted"), Span(f"{cell.error_percent:+.1f} %{ruled_out}", role)])
-    facts += [
-        _name(name, _gib(value))
-        for name, value in (
-            ("static", cell.static_bytes),
-            ("theory of states", cell.states_bytes),
-            ("of activations", cell.activations_bytes),
-        )
-        if value is not None
-    ]
+    return facts + _describe_rest(cell)
+
+
+def _describe_rest(cell: SweepCell) -> list[Line]:
+    """Return what is known of a layout beside its peak: static memory, the theory's parts, its speed."""
+    parts = (
+        ("static", cell.static_bytes),
+        ("theory of states", cell.states_bytes),
+        ("of activations", cell.activations_bytes),
+    )
+    facts = [_name(name, _gib(value)) for name, value in parts if value is not None]
     if cell.tflops_per_gpu is not None:
         facts.append(_name("speed", f"{cell.tflops_per_gpu:.1f} TFLOP/s per GPU"))
     if cell.iteration_s is not None:

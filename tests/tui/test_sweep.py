@@ -11,11 +11,14 @@ from textual.pilot import Pilot
 
 from vramscope.analyzers.sweep import CellState, SweepCell
 from vramscope.analyzers.sweep.index import SweepIndex
+from vramscope.cli.overlays import find_by_words
 from vramscope.engine.settings import Settings
 from vramscope.exporters.figures.contrast import measure_contrast
 from vramscope.sweeps.indexing import index_sweeps
 from vramscope.tui.drawing.glyphs import UNICODE
+from vramscope.tui.screens.live import LiveScreen
 from vramscope.tui.screens.sweep import SweepScreen, SweepView
+from vramscope.tui.screens.sweep_index import SweepIndexScreen
 from vramscope.tui.sweep_app import SweepApp
 from vramscope.tui.sweep_lines import Window, draw_lines, prepare_grid
 from vramscope.tui.sweep_looks import DARK, LIGHT
@@ -23,7 +26,8 @@ from vramscope.tui.sweep_tiles import MODES, TILE_CELLS, make_tile, mark_best
 from vramscope.tui.terminal import TerminalAbilities
 
 from ..sweep.trees import write_tree
-from .canned import StillClock
+from .canned import FakeFeed, StillClock, make_snapshot
+from .canned import make_app as make_view
 from .looks import notices, shown_text
 from .panes import PROGRAM, pane
 from .test_inspect import until
@@ -230,3 +234,30 @@ def test_looks(
         await pilot.pause()
 
     assert snap_compare(app, terminal_size=size, run_before=wait)
+
+
+async def test_sweeps_lie_over_the_live_view_and_what_is_wrong_is_told_in_the_question(
+    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    app = make_view(FakeFeed(make_snapshot(2)))
+    app.read_sweeps = find_by_words
+    async with app.run_test(size=(120, 32)) as pilot:
+        await pilot.press("5", "enter")
+        await until(pilot, lambda: "no sweep in it; expected memory traces" in shown_text(app))
+        await pilot.press("backspace", *f"{tree} --max-memory 40", "enter")
+        await until(pilot, lambda: isinstance(app.screen, SweepIndexScreen))
+        await press(pilot, "end", "enter")
+        await until(pilot, lambda: "6 of 24 layouts ran" in shown_text(app))
+        assert "capacity 40 GiB" in shown_text(app)
+        await press(pilot, "enter")
+        assert any("In a shell: vramscope replay" in text for text in notices(app))
+        await press(pilot, "escape")
+        assert isinstance(app.screen, SweepIndexScreen)
+        await press(pilot, "enter", "1")
+        assert isinstance(app.screen, LiveScreen)
+        await pilot.press("5")
+        await until(pilot, lambda: f"{tree} --max-memory 40" in shown_text(app))
+        await press(pilot, "escape")
+        assert isinstance(app.screen, LiveScreen)
+        assert "5 Sweep" in shown_text(app)

@@ -273,7 +273,7 @@ class SweepScreen(ThriftyScreen[None]):
         if self._beside is not None:
             self.action_beside()
         else:
-            await self.run_action("app.leave_overlay")
+            await self.run_action("app.step_back")
 
 
 def describe_whole(sweep: IndexedSweep) -> str:

@@ -122,7 +122,9 @@ class SweepIndexScreen(ThriftyScreen[None]):
         )
         verdict = "" if sweep is None else judge_sweep(sweep.grid).fit(max(1, width - 2))
         self._verdict.set_pieces([Piece(verdict, "strong")])
-        self._heading.set_pieces([Piece(draw_rows(self._listed, width - 2, self._glyphs.ellipsis)[0], "muted")])
+        self._heading.set_pieces(
+            [Piece(draw_rows(self._listed, width - 2, self._glyphs.ellipsis)[0], "muted")]
+        )
         self._facts.display = self.size.height >= FACTS_FROM_ROWS and sweep is not None
         if sweep is not None:
             self._facts.show([sweep], [sweep.best])
@@ -208,4 +210,4 @@ class SweepIndexScreen(ThriftyScreen[None]):
         if self._filter_text:
             self._filter.action_clear()
         else:
-            await self.run_action("app.leave_overlay")
+            await self.run_action("app.step_back")

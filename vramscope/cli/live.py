@@ -10,12 +10,11 @@ from vramscope.engine.settings import Settings, save_settings
 
 from .configuration import read_settings
 from .diagnostics import complain
+from .overlays import list_overlays
 
 if TYPE_CHECKING:
     from vramscope.engine.bus.feed import Feed
     from vramscope.engine.launch.viewer_recording import ViewerRecording
-    from vramscope.tui.planned import Planned
-    from vramscope.tui.planning_app import JobDefaults
 
 
 def show_live(arguments: Namespace) -> int:
@@ -81,10 +80,9 @@ def open_view(
     Raises:
         UsageError: Nothing can be drawn here.
     """
-    from vramscope.tui.launch import check_terminal, run_app
-    from vramscope.tui.terminal import HEADLESS_ADVICE, RECORDED_ADVICE
+    from vramscope.tui.launch import run_app
 
-    check_terminal(settings, RECORDED_ADVICE if is_replay else HEADLESS_ADVICE)
+    _check_terminal(settings, is_replay=is_replay)
     try:
         return run_app(
             start_feed(),
@@ -94,21 +92,17 @@ def open_view(
             duration_s=duration_s,
             is_replay=is_replay,
             recording=recording,
-            plan_model=_plan_model,
+            overlays=list_overlays(),
         )
     finally:
         _leave_recording(recording)
 
 
-def _plan_model(words: str, defaults: "JobDefaults") -> "Planned":
-    """Make a plan for the screen over the view; what plans is loaded when it is asked for.
+def _check_terminal(settings: Settings, *, is_replay: bool) -> None:
+    from vramscope.tui.launch import check_terminal
+    from vramscope.tui.terminal import HEADLESS_ADVICE, RECORDED_ADVICE
 
-    Raises:
-        VramscopeError: The words mean nothing, or no plan can be made of them.
-    """
-    from .plan_screen import present_words
-
-    return present_words(words, defaults)
+    check_terminal(settings, RECORDED_ADVICE if is_replay else HEADLESS_ADVICE)
 
 
 def _leave_recording(recording: "ViewerRecording | None") -> None:

@@ -2,12 +2,16 @@
 
 from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..configuration import read_settings
 from ..drawing import can_draw
 from ..parser_flags import build_look_flags
 from ..sweep_flags import read_number
 from . import SubParsers
+
+if TYPE_CHECKING:
+    from ..sweeps import SweepJob
 
 SUMMARY = "list sweeps over TP and PP, walk through their grids, draw them side by side"
 DESCRIPTION = """\
@@ -65,17 +69,28 @@ def run(arguments: Namespace) -> int:
     """
     from vramscope.engine.errors import UsageError
 
-    from ..sweeps import SweepJob, print_sweeps
+    from ..sweeps import print_sweeps
 
     is_json = getattr(arguments, "json", False)
     if is_json and arguments.table:
         raise UsageError("--json does not go with --table: give one of both")
     settings = read_settings(arguments)
-    max_memory_gib = read_number("--max-memory", arguments.max_memory or "80", 0.001, 1e6)
-    job = SweepJob(arguments.folders, max_memory_gib, arguments.filter)
+    job = read_job(arguments)
     if not is_json and not arguments.table and arguments.output is None and can_draw(settings):
         from ..sweeps_screen import walk_through_sweeps
 
         return walk_through_sweeps(job, settings, config=getattr(arguments, "config", None))
     print_sweeps(job, settings, output=arguments.output, is_json=is_json)
     return 0
+
+
+def read_job(arguments: Namespace) -> "SweepJob":
+    """Return which sweeps are wanted.
+
+    Raises:
+        UsageError: A flag has a value that cannot be used.
+    """
+    from ..sweeps import SweepJob
+
+    max_memory_gib = read_number("--max-memory", arguments.max_memory or "80", 0.001, 1e6)
+    return SweepJob([path.expanduser() for path in arguments.folders], max_memory_gib, arguments.filter)
