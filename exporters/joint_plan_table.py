@@ -42,7 +42,7 @@ def describe_joint_plan(report: JointPlanReport, width: int) -> str:
         width: Cells of a line.
     """
     lines = [*wrap(_describe_best(report), width), ""]
-    lines += format_rows(*_list_configurations(report.configurations), width)
+    lines += format_rows(*list_configurations(report.configurations), width)
     lines += ["", "where a step's time goes, estimated:"]
     lines += format_rows([_PARTS, *(_list_parts(each) for each in report.configurations)], "rrrrrrr", width)
     lines += [line for each in report.configurations for line in _describe_reasons(each, width)]
@@ -64,7 +64,7 @@ def _describe_best(report: JointPlanReport) -> str:
     )
 
 
-def _list_configurations(
+def list_configurations(
     configurations: Sequence[JointConfigurationReport],
 ) -> tuple[list[tuple[str, ...]], str]:
     """Return rows and their alignment; a column that says the same of all is left out where it need not

@@ -119,7 +119,7 @@ class Planned:
     """What the estimates rest on."""
     report: str
     """Everything as text."""
-    write: Callable[[Path], list[Path]] | None = field(default=None, compare=False)
+    write: Callable[[Path], object] | None = field(default=None, compare=False)
     """Writes the plan's files into a folder; raises `OutputFileError`."""
 
     @property

@@ -1,21 +1,26 @@
 """A plan of stages for the Plan screen: strategies by numbers of stages, layers of each stage."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 from ..analyzers.model_graph import MIB, LayerNode, ModelGraph
 from ..analyzers.partition import (
     Bottleneck,
+    Device,
     GraphAnalysis,
     GraphAnalyzer,
+    Metric,
     PartitionResult,
     Plan,
     StageCount,
     StageMemory,
+    Strategy,
 )
 from ..analyzers.sentence import Sentence
+from ..engine.errors import UsageError
 from ..engine.units import format_bytes
 from .planned import Candidate, KindBytes, Note, Planned, PlannedColumn, PlannedStage, PlannedTable, StepPart
 
@@ -51,6 +56,7 @@ def present_plan(
     analyzer: GraphAnalyzer,
     *,
     report: str,
+    metric: Metric = "memory",
     capacity_bytes: int | None = None,
     write: Callable[[Path], list[Path]] | None = None,
 ) -> Planned:
@@ -60,12 +66,14 @@ def present_plan(
         plan: What was found.
         analyzer: Of the same graph, with the micro-batches and states of the plan.
         report: Everything as text.
+        metric: What `exact` keeps even.
         capacity_bytes: Of a device, to be drawn where the plan was made without one.
         write: Writes the plan's files into a folder.
     """
     analysis = plan.analysis
     capacity = plan.assumptions.capacity_bytes
-    candidates = _list_candidates(plan, analyzer, capacity_bytes if capacity is None else capacity)
+    shown = capacity_bytes if capacity is None else capacity
+    candidates = _list_candidates(plan, analyzer, shown, metric)
     best = next(place for place, each in enumerate(candidates) if each.note == "best")
     given = plan.assumptions
     return Planned(
@@ -108,7 +116,7 @@ def _judge(plan: Plan, best: Candidate) -> Sentence:
 
 
 def _list_candidates(
-    plan: Plan, analyzer: GraphAnalyzer, capacity_bytes: int | None
+    plan: Plan, analyzer: GraphAnalyzer, capacity_bytes: int | None, metric: Metric
 ) -> tuple[Candidate, ...]:
     numbers = sorted({number for search in plan.searches.values() for number in search.optimization_results})
     found = [
@@ -118,8 +126,31 @@ def _list_candidates(
         for number in numbers
         for strategy, search in plan.searches.items()
     ]
-    found += [_refuse(None, strategy, why) for strategy, why in plan.refused.items()]
+    for strategy, why in plan.refused.items():
+        found += _list_refused(plan, analyzer, numbers, (strategy, why), capacity_bytes, metric)
     return tuple(found)
+
+
+def _list_refused(
+    plan: Plan,
+    analyzer: GraphAnalyzer,
+    numbers: Sequence[int],
+    refused: tuple[str, str],
+    capacity_bytes: int | None,
+    metric: Metric,
+) -> list[Candidate]:
+    """Return what a strategy that fits nowhere would need; why, where it cannot be used at all."""
+    strategy, why = refused
+    given = plan.assumptions
+    device = Device(flops_per_s=given.flops_per_s, link_bytes_per_s=given.link_bytes_per_s)
+    try:
+        search = analyzer.judge_stage_counts(numbers, metric, cast("Strategy", strategy), device)
+    except UsageError:
+        return [_refuse(None, strategy, why)]
+    return [
+        _make_candidate(plan, analyzer, strategy, (number, count), capacity_bytes)
+        for number, count in search.optimization_results.items()
+    ]
 
 
 def _make_candidate(

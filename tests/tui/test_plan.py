@@ -10,13 +10,14 @@ from textual.pilot import Pilot
 
 from vramscope.analyzers.partition import Device
 from vramscope.analyzers.stage_peaks import JobStages, StagePeak
-from vramscope.cli.plan_screen import present_stages
+from vramscope.cli.plan_screen import present_stages, present_words
 from vramscope.cli.planning import Request
 from vramscope.engine.errors import UsageError
 from vramscope.engine.settings import Settings
 from vramscope.engine.units import GIB
 from vramscope.tui.plan_app import PlanApp
 from vramscope.tui.planned import Planned
+from vramscope.tui.planning_app import JobDefaults
 from vramscope.tui.terminal import TerminalAbilities
 
 from .canned import StillClock
@@ -187,3 +188,29 @@ def test_pictures(look: str, planned: Planned, snap_compare: SnapCompare) -> Non
 
     app = make_plan_app(lambda: planned, abilities=abilities)
     assert snap_compare(app, terminal_size=size, run_before=prepare)
+
+
+async def test_configurations_of_a_cluster_show_a_rank_of_each_stage_and_where_a_step_s_time_goes() -> None:
+    words = "gpt-0.3b --cluster 1x4xh100 --global-batch 8 --top 4"
+    plan = present_words(words, JobDefaults())
+    assert plan.verdict.fit(300).startswith("Use TP ")
+    for candidate in plan.candidates:
+        for stage in candidate.stages:
+            assert sum(kind.size_bytes for kind in stage.kinds) == stage.peak_bytes
+    async with opened(make_plan_app(lambda: plan)) as press:
+        text = await press()
+        assert "gpt-0.3b on 1x4xh100: 4 devices" in text
+        assert "█ compute" in text
+        assert "configurations considered · estimated, not measured" in text
+        text = await press("enter", "enter")
+        assert "master weights" in text
+        assert "one rank at its peak" in text
+        text = await press("escape", "escape", "a")
+        assert "why they were left out" in text
+
+
+def test_strategies_that_fit_nowhere_are_listed_with_what_they_need() -> None:
+    plan = present_words("gpt-1.5b 4 --capacity 9GiB", JobDefaults())
+    notes = {candidate.name: candidate.note for candidate in plan.candidates}
+    assert notes["4 stages, exact-1f1b"] == "best"
+    assert notes["4 stages, exact"] == notes["4 stages, uniform"] == "over"

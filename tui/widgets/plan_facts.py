@@ -1,5 +1,7 @@
 """What is to say of a candidate besides its bars: why, where the time of a step goes, what bars mean."""
 
+from collections.abc import Sequence
+
 from ...analyzers.comparison.words import say_percent, say_signed
 from ...engine.units import format_bytes
 from ..drawing.glyphs import Glyphs
@@ -11,6 +13,8 @@ from ..planned import Candidate, StepPart
 from .line_page import LinePage
 
 LEAST_BAR_CELLS = 8
+MOST_CRAMPED = 3
+"""Parts of a step that are named even where the bar then has no room."""
 NANOSECONDS = 1_000_000_000
 
 
@@ -70,11 +74,13 @@ class PlanFacts(LinePage, can_focus=False):
         if not step_s:
             return [Span("time of a step: not estimated", "muted")]
         looks = _style_parts(candidate.step_parts, glyphs)
-        names: Line = []
-        for part, glyph, role in looks:
-            names += [Span("  "), Span(glyph, role), Span(f" {part.name} ", "muted")]
-            names.append(Span(show_duration(part.duration_s)))
         lead: Line = [Span("step ", "muted"), Span(show_duration(step_s), "strong"), Span(" est. ", "muted")]
+        named = looks
+        names = _name_parts(named)
+        while len(named) > MOST_CRAMPED and line_width(lead + names) + 2 + LEAST_BAR_CELLS > width:
+            least = min(part.duration_s for part, _, _ in named)
+            named = [look for look in named if look[0].duration_s > least]
+            names = _name_parts(named)
         cells = width - 2 - line_width(lead) - line_width(names)
         if cells < LEAST_BAR_CELLS:
             return [*lead, *names]
@@ -124,6 +130,15 @@ def say_apart(candidate: Candidate, other: Candidate) -> str:
 def show_duration(duration_s: float) -> str:
     """Return a duration in the unit that suits it: `312.9 ms`, `1.24 s`."""
     return f"{1000 * duration_s:,.1f} ms" if duration_s < 1 else f"{duration_s:,.2f} s"
+
+
+def _name_parts(looks: Sequence[tuple[StepPart, str, Role]]) -> Line:
+    """Return the names and figures of parts, each after its character."""
+    names: Line = []
+    for part, glyph, role in looks:
+        names += [Span("  "), Span(glyph, role), Span(f" {part.name} ", "muted")]
+        names.append(Span(show_duration(part.duration_s)))
+    return names
 
 
 def _style_parts(parts: tuple[StepPart, ...], glyphs: Glyphs) -> list[tuple[StepPart, str, Role]]:

@@ -17,7 +17,7 @@ from .configuration import read_settings
 
 MOST_DIGITS = 9
 """Of a number on the command line."""
-OF_STAGES = ("strategy", "capacity", "legacy", "screen")
+OF_STAGES = ("strategy", "capacity", "legacy")
 """Flags of plans by stages that say nothing here."""
 
 

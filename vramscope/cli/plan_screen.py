@@ -3,6 +3,7 @@
 import shlex
 from argparse import Namespace
 from functools import partial
+from pathlib import Path
 
 from vramscope.analyzers.partition import GraphAnalyzer
 from vramscope.engine.errors import UsageError
@@ -16,6 +17,7 @@ from vramscope.tui.planning_app import JobDefaults
 
 from .planning import Request, plan_model, read_request, write_plan
 
+JOINT_PLAN = "joint_plan.json"
 ALL_STRATEGIES = "exact,exact-1f1b,uniform,balanced_memory,balanced_compute,balanced_parameters"
 """What the screen shows unless others were asked for; of two that are worth the same the first counts."""
 
@@ -37,6 +39,7 @@ def present_stages(request: Request, capacity_bytes: int | None = None) -> Plann
         planned.plan,
         analyzer,
         report=describe_plan(planned.plan, REPORT_WIDTH),
+        metric=request.metric,
         capacity_bytes=capacity_bytes,
         write=partial(write_plan, planned),
     )
@@ -49,8 +52,37 @@ def show_arguments(arguments: Namespace, settings: Settings) -> int:
         UsageError: Nothing can be drawn here, a value cannot be used, or nothing can be done with the model.
         InputFileError: A file cannot be read or understood.
     """
-    request = read_screen_request(arguments)
-    return show_plan(partial(present_stages, request), model=request.model, settings=settings)
+    if arguments.cluster is None:
+        request = read_screen_request(arguments)
+        make = partial(present_stages, request)
+    else:
+        make = partial(present_joint, arguments)
+    return show_plan(make, model=arguments.model, settings=settings)
+
+
+def present_joint(arguments: Namespace) -> Planned:
+    """Return the plan of all degrees on a cluster as the screen shows it.
+
+    Raises:
+        UsageError: A flag cannot be used, or nothing fits.
+        InputFileError: A file cannot be read or understood.
+    """
+    from vramscope.exporters.joint_plan_report import report_joint_plan
+    from vramscope.exporters.joint_plan_table import describe_joint_plan
+    from vramscope.exporters.json_lines import encode_line
+    from vramscope.exporters.reports.writing import write_whole
+    from vramscope.tui.planned_joint import present_joint_plan
+
+    from .joint_planning import make_joint_plan, write_outputs
+
+    plan = make_joint_plan(arguments)
+    report = report_joint_plan(plan)
+
+    def write(folder: Path) -> None:
+        write_outputs(plan, folder)
+        write_whole(encode_line(report), folder / JOINT_PLAN)
+
+    return present_joint_plan(report, text=describe_joint_plan(report, REPORT_WIDTH), write=write)
 
 
 def read_screen_request(arguments: Namespace) -> Request:
@@ -86,6 +118,8 @@ def present_words(words: str, defaults: JobDefaults) -> Planned:
     if flags and flags[0][0].isdecimal():
         flags.insert(0, "--stages")
     arguments = parse(["plan", "--model", model, *flags])
+    if arguments.cluster is not None:
+        return present_joint(arguments)
     given = {flag.partition("=")[0] for flag in flags}
     if "--stages" not in given and defaults.stages is not None:
         arguments.stages = str(defaults.stages)

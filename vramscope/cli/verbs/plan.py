@@ -128,6 +128,14 @@ def run(arguments: Namespace) -> int:
         InputFileError: The model's file cannot be read or understood.
         OutputFileError: A file cannot be written.
     """
+    if arguments.screen:
+        from ..configuration import read_settings
+        from ..plan_screen import show_arguments
+
+        _refuse_with_screen(arguments)
+        if arguments.cluster is None:
+            refuse_joint_flags(arguments)
+        return show_arguments(arguments, read_settings(arguments))
     if arguments.measured is not None or arguments.measured_split is not None:
         from ..plan_feedback import print_feedback
 
@@ -141,12 +149,6 @@ def run(arguments: Namespace) -> int:
     from ..planning import plan_model, read_request
 
     check_figures(arguments)
-    if arguments.screen:
-        from ..configuration import read_settings
-        from ..plan_screen import show_arguments
-
-        _refuse_with_screen(arguments)
-        return show_arguments(arguments, read_settings(arguments))
     planned = plan_model(read_request(arguments))
     _write(planned, arguments)
     _print(planned.plan, arguments)
@@ -168,11 +170,13 @@ def _write(planned: "Planned", arguments: Namespace) -> None:
 
 
 def _refuse_with_screen(arguments: Namespace) -> None:
-    """Refuse what prints or writes: on the screen `E` exports.
+    """Refuse what prints or writes: on the screen `E` exports, and the live view draws what is measured.
 
     Raises:
         UsageError: Such a flag was given.
     """
+    if arguments.measured is not None:
+        raise UsageError("--measured does not go with --screen: over the live view or a replay, press 6")
     for flag, is_given in (
         ("--json", arguments.json),
         ("--table", arguments.table),
