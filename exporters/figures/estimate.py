@@ -103,12 +103,17 @@ def _sum_share(stage: StageReport, share: Share) -> int:
 def _draw_capacity(axes: "Axes", report: EstimateReport) -> None:
     if report.capacity_bytes is None:
         return
+    from matplotlib.patheffects import Normal, Stroke
+
     style = LINES["capacity"]
+    # The line is as dark as one of the shades; light edges keep it apart from that.
+    edge = Stroke(linewidth=style.width_pt + 2, foreground=PAPER)
     axes.axvline(
         report.capacity_bytes / GIB,
         color=style.colour,
         linestyle=style.dashes,
         linewidth=style.width_pt,
+        path_effects=[edge, Normal()],
         label=f"capacity, {format_bytes(report.capacity_bytes)}",
     )
 
