@@ -7,10 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from vramscope.engine.bus.client import Client
+from vramscope.engine.bus.snapshot import Snapshot
+from vramscope.engine.paths import locate_runtime_folder
+
 from ..attachment.targets import running
 from ..cli.running import environment, run
 from ..cli.test_stream import agent
-from ..waiting import wait_until
+from ..ranks.running import see
 
 
 def execute(code: str, **variables: str) -> "subprocess.CompletedProcess[str]":
@@ -101,14 +105,15 @@ def test_a_script_names_its_steps_and_their_parts(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     phases: set[object] = set()
 
-    def look() -> bool:
-        ranks = run("--once", "--json").lines[0]["ranks"]
-        phases.update(rank["phase"] for rank in ranks if rank["pid"] == target.pid)
-        return "forward" in phases and any(rank["step"] for rank in ranks)
+    def look(snapshot: Snapshot) -> bool:
+        ranks = () if snapshot.sample is None else snapshot.sample.ranks
+        phases.update(rank.phase for rank in ranks if rank.pid == target.pid)
+        return "forward" in phases and any(rank.step for rank in ranks)
 
     with agent(), running(TRAINING, tmp_path, PYTHONPATH=environment()["PYTHONPATH"]) as target:
         target.wait_for("ready")
-        wait_until(look, 60.0, "a step with its phase")
+        with Client(locate_runtime_folder()) as client:
+            see(client, look, "a step with its phase", timeout_s=60.0)
         assert target.process.poll() is None
     assert target.said == "ready\n"
 

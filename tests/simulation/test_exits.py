@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.simulation.simulated import answers
 
-MANY_JOBS = 6
+MANY_JOBS = 3
 
 ENDING = """
 import threading, time, torch

@@ -119,20 +119,17 @@ def test_many_columns_take_the_width_of_the_text_and_a_given_size_is_taken() -> 
 def test_bytes_are_the_same_in_any_process_and_under_any_settings(tmp_path: Path) -> None:
     code = "import sys, pathlib; from tests.sweep.test_figures import write_all as write;"
     code += "write(pathlib.Path(sys.argv[1]))"
-    written = []
-    for seed in ("1", "2"):
-        folder = tmp_path / seed
+    here, there = tmp_path / "here", tmp_path / "there"
+    for folder in (here, there):
         folder.mkdir()
-        (folder / "rc").write_text("font.size: 20\nhatch.linewidth: 9\n" if seed == "2" else "")
-        environment = {**os.environ, "PYTHONHASHSEED": seed, "MATPLOTLIBRC": str(folder / "rc")}
-        subprocess.run(
-            [sys.executable, "-c", code, str(folder)],
-            cwd=REPOSITORY,
-            env=environment,
-            check=True,
-            timeout=120,
-        )
-        written.append({path.name: path.read_bytes() for path in folder.iterdir() if path.suffix})
+    write_all(here)
+    (tmp_path / "rc").write_text("font.size: 20\nhatch.linewidth: 9\n")
+    environment = {**os.environ, "PYTHONHASHSEED": "2", "MATPLOTLIBRC": str(tmp_path / "rc")}
+    command = [sys.executable, "-c", code, str(there)]
+    subprocess.run(command, cwd=REPOSITORY, env=environment, check=True, timeout=120)
+    written = [
+        {path.name: path.read_bytes() for path in folder.iterdir() if path.suffix} for folder in (here, there)
+    ]
     assert len(written[0]) == 6
     assert written[0] == written[1]
     assert all(b"Date" not in data and b"Matplotlib" not in data for data in written[0].values())

@@ -33,7 +33,7 @@ async def test_every_size_is_drawn(count: int) -> None:
 
 async def _settle(pilot: Pilot[None], size: Size) -> None:
     """Wait until the screen has taken a size over: on a loaded machine one pause is too short for that."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while pilot.app.screen._compositor.size != size:
             await pilot.pause()
 
