@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.clocks import HandClock
+from vramscope.engine.bus import supervisor as supervisor_module
 from vramscope.engine.bus.messages import WorkerReport
 from vramscope.engine.bus.supervisor import BACKOFF_S, SILENT_S, WorkerSupervisor
 
@@ -88,7 +89,10 @@ def test_a_silent_worker_is_ended_and_started_anew(clock: HandClock, tmp_path: P
     assert "had not reported for 10 s" in str(status.reason)
 
 
-def test_stopping_ends_the_worker_by_closing_its_input(clock: HandClock, tmp_path: Path) -> None:
+def test_stopping_ends_the_worker_by_closing_its_input(
+    clock: HandClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor_module, "ENDS_WITHIN_S", 60.0)
     starter = Starter(WAITS)
     supervisor = WorkerSupervisor(tmp_path, clock, start=starter)
     supervisor.poll()
