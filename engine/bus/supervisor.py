@@ -15,9 +15,9 @@ BACKOFF_S = (0.1, 0.5, 2.0, 10.0)
 STEADY_S = 60.0
 """A worker that lived this long has its failures forgiven."""
 SILENT_S = 10.0
+"""A worker that has not reported for so long while samples flow is killed and started anew."""
 ENDS_WITHIN_S = 0.5
 """A worker that has not gone by then, once its standard input is closed, is killed."""
-"""A worker that has not reported for so long while samples flow is killed and started anew."""
 
 Spawn = Callable[[list[str], Path], "subprocess.Popen[bytes]"]
 
