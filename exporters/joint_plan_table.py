@@ -154,7 +154,7 @@ def _describe_search(report: JointPlanReport, width: int) -> Iterator[str]:
     yield from format_rows(rows, "rl", max(width, 100))
     yield from wrap(f"Within that: {report.optimality}.", width)
     given = report.assumptions
-    learnt = f"learnt from {given.calibration}" if given.calibration else "assumed, not measured here"
+    learnt = f"calibrated by {given.calibration}" if given.calibration else "assumed, not measured here"
     yield from wrap(
         f"All times and bytes are estimates: the memory theory, {given.memory_share:.0%} of each device's "
         f"memory; the time model with matrix products at {given.efficiency:.0%} of the peak ({learnt}). "

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from ..cluster_graph import Cluster
 from ..memory_theory import ModelShape, TrainingSetup
 from ..memory_theory.shape import check_shape
-from ..time_model import TimeAssumptions, count_model_flops
+from ..time_model import TimeAssumptions, count_model_flops, settle_assumptions
 from .evaluation import Evaluation, Evaluator
 from .explanation import explain
 from .least_memory import refuse_limits
@@ -52,7 +52,7 @@ def plan_jointly(
     """
     check_shape(shape)
     check_options(options)
-    assumed = assumptions or TimeAssumptions()
+    assumed = settle_assumptions(assumptions, cluster)
     search = _Search(shape, cluster, options, assumed)
     found = search.run()
     return JointPlan(
@@ -60,7 +60,7 @@ def plan_jointly(
         model=name,
         cluster=cluster.name,
         devices=len(cluster.devices),
-        assumptions=_describe_assumptions(options, assumed),
+        assumptions=_describe_assumptions(options, assumed, cluster),
         model_flops=search.count_flops(),
         configurations=tuple(explain(search.describe(found))),
         considered=search.space.considered,
@@ -161,13 +161,17 @@ def _describe_family(candidate: Candidate) -> tuple[object, ...]:
     )
 
 
-def _describe_assumptions(options: JointOptions, assumptions: TimeAssumptions) -> JointAssumptions:
+def _describe_assumptions(
+    options: JointOptions, assumptions: TimeAssumptions, cluster: Cluster
+) -> JointAssumptions:
+    links = None if cluster.measured is None else "bandwidths measured on the cluster"
+    learnt = [each for each in (assumptions.calibration, links) if each is not None]
     return JointAssumptions(
         global_batch=options.global_batch,
         seq_length=options.seq_length,
         efficiency=assumptions.product_efficiency,
         memory_share=options.memory_share,
-        calibration=assumptions.calibration,
+        calibration="; ".join(learnt) or None,
     )
 
 

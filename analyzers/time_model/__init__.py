@@ -3,7 +3,7 @@
 from .assumptions import TimeAssumptions
 from .calibration import TimedRun, fit_layer_profile, fit_runs
 from .device import DeviceSpeed, describe_speed
-from .estimate import estimate_step, find_slowest
+from .estimate import estimate_step, find_slowest, settle_assumptions
 from .groups import StageGroups, find_groups, place_stages
 from .prices import LayerPrices, time_stage
 from .products import count_model_flops
@@ -27,5 +27,6 @@ __all__ = [
     "fit_layer_profile",
     "fit_runs",
     "place_stages",
+    "settle_assumptions",
     "time_stage",
 ]

@@ -55,8 +55,8 @@ def find_ring(cluster: Cluster, positions: Sequence[int], assumptions: TimeAssum
     ranks = len(positions)
     if ranks == 1:
         return ALONE
-    if (measured := _find_measured(cluster, positions)) is not None:
-        return Ring(ranks=ranks, bytes_per_s=measured, phase_latency_s=assumptions.phase_latency_s)
+    if (measured := _find_measured(cluster, positions, assumptions)) is not None:
+        return measured
     slowest = cluster.slowest_link(positions)
     return Ring(
         ranks=ranks,
@@ -79,11 +79,18 @@ def find_neighbours(
     )
 
 
-def _find_measured(cluster: Cluster, positions: Sequence[int]) -> float | None:
-    if cluster.measured is None:
+def _find_measured(cluster: Cluster, positions: Sequence[int], assumptions: TimeAssumptions) -> Ring | None:
+    """Return the ring as it was measured: its bandwidth, and what a small all-reduce took beyond that."""
+    ranks, table = len(positions), cluster.measured
+    is_consecutive = positions[-1] - positions[0] == ranks - 1
+    speed = None if table is None else table.allreduce_bytes_per_s.get((ranks, is_consecutive))
+    if table is None or speed is None:
         return None
-    is_consecutive = positions[-1] - positions[0] == len(positions) - 1
-    return cluster.measured.allreduce_bytes_per_s.get((len(positions), is_consecutive))
+    latency_s = assumptions.phase_latency_s
+    if is_consecutive and (timed := table.allreduce_s.get(ranks)):
+        size_bytes, seconds = min(timed)
+        latency_s = max(latency_s, seconds / 2 - (ranks - 1) / ranks * size_bytes / speed)
+    return Ring(ranks=ranks, bytes_per_s=speed, phase_latency_s=latency_s)
 
 
 def _count_shares(cluster: Cluster, positions: Sequence[int], slowest: Link) -> float:

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import msgspec
+
 from ..cluster_graph import Cluster
 from ..memory_theory import ModelShape, ParallelLayout, TrainingSetup, check_all, split_layers
 from .assumptions import TimeAssumptions
@@ -31,7 +33,7 @@ def estimate_step(
         UsageError: Degrees, sizes or numbers that cannot be; one line says which and why.
     """
     check_all(shape, layout, setup)
-    assumed = assumptions or TimeAssumptions()
+    assumed = settle_assumptions(assumptions, cluster)
     stages = place_stages(layout)
     groups = find_groups(cluster, layout, stages, assumed)
     pieces = split_layers(shape.layers, layout)
@@ -41,6 +43,13 @@ def estimate_step(
         prices = LayerPrices(shape, layout, setup, device, groups[number], assumed)
         times.append(time_stage(prices, layout, setup, groups[number], assumed, number, pieces[number]))
     return add_up_step(times, layout, setup, assumed.factor)
+
+
+def settle_assumptions(assumptions: TimeAssumptions | None, cluster: Cluster) -> TimeAssumptions:
+    """Return what is assumed on a cluster: how much overlap slows computing as measured there, if it was."""
+    assumed = assumptions or TimeAssumptions()
+    slowdown = None if cluster.measured is None else cluster.measured.overlap_slowdown
+    return assumed if slowdown is None else msgspec.structs.replace(assumed, overlap_slowdown=slowdown)
 
 
 def find_slowest(cluster: Cluster, positions: Sequence[int]) -> DeviceSpeed:

@@ -11,10 +11,12 @@ from vramscope.analyzers.cluster_graph import Cluster, Link, parse_short_form
 from vramscope.analyzers.cluster_graph.device_catalog import find_device
 from vramscope.analyzers.cluster_graph.short_form import make_node
 from vramscope.analyzers.joint_plan import JointOptions, JointPlan, plan_jointly
-from vramscope.analyzers.joint_plan.space import Degrees, SearchSpace
+from vramscope.analyzers.joint_plan.evaluation import Evaluator
+from vramscope.analyzers.joint_plan.pricing import Pricing
+from vramscope.analyzers.joint_plan.space import Candidate, Degrees, SearchSpace
 from vramscope.analyzers.memory_theory import ModelShape, ParallelLayout, estimate_stages
 from vramscope.analyzers.memory_theory.presets import find_preset
-from vramscope.analyzers.time_model import estimate_step
+from vramscope.analyzers.time_model import TimeAssumptions, estimate_step
 from vramscope.engine.errors import UsageError
 
 SMALL = ModelShape(
@@ -73,6 +75,34 @@ def test_the_search_finds_what_trying_everything_finds(mib: int, batch: int, zer
     assert found == pytest.approx(expected[:3], rel=2e-3)
     check_memory(plan)
     assert plan.considered == sum(each.count for each in plan.pruned) + len(found)
+
+
+def test_bounds_are_below_every_step_and_memory_grows_with_the_micro_batch() -> None:
+    """What the search leaves out by: neither may ever be wrong, also where devices differ."""
+    nodes = (make_node("a", 2, find_device("a100-40gb")), make_node("b", 2, find_device("h100")))
+    mixed = Cluster(name="mixed", nodes=nodes, network=Link(bytes_per_s=25e9))
+    for cluster in (make_cluster(40 << 30), mixed):
+        pricing = Pricing(SMALL, cluster, TimeAssumptions())
+        evaluator = Evaluator(SMALL, cluster, pricing, 1.0)
+        peaks: dict[tuple[object, ...], tuple[int, int]] = {}
+        options = JointOptions(global_batch=8, seq_length=1024)
+        for each in SearchSpace(SMALL, 4, 2, options).list_candidates():
+            found = evaluator.evaluate(each)
+            assert found is not None
+            assert pricing.bound_step(each) <= found.time.total_s * (1 + 1e-9)
+            size = each.setup.micro_batch_size
+            if each.layout.virtual_stages == 1 and SMALL.layers % each.degrees.pipeline == 0:
+                peak = max(rank.peak_bytes for rank in estimate_stages(SMALL, each.layout, each.setup))
+                smaller, before = peaks.get(family(each), (0, 0))
+                assert size > smaller
+                assert peak >= before
+                peaks[family(each)] = (size, peak)
+
+
+def family(candidate: Candidate) -> tuple[object, ...]:
+    """Return what candidates share that differ in their micro-batch alone."""
+    setup = candidate.setup
+    return candidate.layout, setup.zero_stage, setup.recompute
 
 
 def check_memory(plan: JointPlan) -> None:

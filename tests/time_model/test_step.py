@@ -100,10 +100,15 @@ def test_rings_across_nodes_have_a_share_of_the_network_for_each_member_on_a_nod
     (groups,) = find_groups(cluster, layout, place_stages(layout), plain)
     assert groups.tensor.bytes_per_s == pytest.approx(300e9)
     assert groups.data.bytes_per_s == pytest.approx(2 * 25e9)
-    table = CollectiveTable(allreduce_bytes_per_s={(4, True): 7e9}, point_to_point_bytes_per_s={})
+    table = CollectiveTable(
+        allreduce_bytes_per_s={(4, True): 7e9},
+        point_to_point_bytes_per_s={},
+        allreduce_s={4: ((7_000_000, 3e-3),)},
+    )
     measured = msgspec.structs.replace(cluster, measured=table)
     (groups,) = find_groups(measured, layout, place_stages(layout), plain)
     assert groups.tensor.bytes_per_s == 7e9
+    assert groups.tensor.time_all_reduce(7_000_000) == pytest.approx(3e-3)
 
 
 def test_recomputation_adds_one_forward_pass_with_its_collectives() -> None:

@@ -17,8 +17,24 @@ from .configuration import read_settings
 
 MOST_DIGITS = 9
 """Of a number on the command line."""
-OF_STAGES = ("strategy", "capacity", "legacy")
-"""Flags of plans by stages that say nothing here."""
+OF_STAGES = {
+    "stages": "2-8",
+    "strategy": None,
+    "metric": "memory",
+    "micro_batch": "1",
+    "micro_batches": "8",
+    "states": "mixed-adam",
+    "tflops": "100",
+    "link": "25",
+    "capacity": None,
+    "legacy": False,
+    "screen": False,
+    "figure": None,
+    "graph_figure": None,
+    "measured": None,
+    "measured_split": None,
+}
+"""Flags of plans by stages that say nothing here, and what they are where they were not given."""
 
 
 def plan_jointly_and_print(arguments: Namespace) -> int:
@@ -103,9 +119,10 @@ def write_outputs(plan: JointPlan, folder: Path) -> list[str]:
 def _check(arguments: Namespace) -> None:
     if arguments.json and arguments.table:
         raise UsageError("--json does not go with --table: give one of both")
-    given = [name for name in OF_STAGES if getattr(arguments, name, None)]
+    given = [name for name, usual in OF_STAGES.items() if getattr(arguments, name, usual) != usual]
     if given:
-        raise UsageError(f"--{given[0]} does not go with --cluster, which searches by itself: leave one out")
+        flag = given[0].replace("_", "-")
+        raise UsageError(f"--{flag} does not go with --cluster, which searches by itself: leave one out")
     if arguments.global_batch is None:
         raise UsageError(
             "--cluster needs --global-batch: sequences of a step over all ranks, for example 1024"
