@@ -58,7 +58,8 @@ def _list_candidates(grid: SweepGrid) -> Iterator[SweepCell]:
         for tp, pp in steps
         for place in ((cell.tp * tp, cell.pp * pp), (cell.tp // tp, cell.pp // pp))
     }
+    largest_tp = max(_LARGEST_TP, *grid.tps)
     for tp, pp in sorted(around - known):
-        is_near = 0 < tp <= max(_LARGEST_TP, *grid.tps) and pp > 0
+        is_near = 0 < tp <= largest_tp and pp > 0
         if is_near and explain_impossibility(tp, pp, grid) is None:
             yield SweepCell(tp=tp, pp=pp, state="not_run")

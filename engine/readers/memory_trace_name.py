@@ -31,8 +31,11 @@ class TraceName(msgspec.Struct, frozen=True):
 
     def number(self, *keys: str) -> int | None:
         """Return the number of the first of these keys that the name has."""
-        found = dict(self.numbers)
-        return next((found[key] for key in keys if key in found), None)
+        for key in keys:
+            for known, value in self.numbers:
+                if known == key:
+                    return value
+        return None
 
     @property
     def run(self) -> tuple[tuple[str, int], ...]:

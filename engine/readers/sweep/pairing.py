@@ -79,7 +79,7 @@ def _judge(
     folder: TraceFolder, log: SweepLogs, trace_at: int, log_at: int, *, is_only: bool
 ) -> _Match | None:
     """Return how well two folders go together, None where they do not."""
-    ran = {file.layout for file in folder.files if file.layout is not None}
+    ran = {file.layout for file in folder.files}
     succeeded = log.list_outcome("success")
     shared = _count_shared(ran, succeeded)
     weight, reason = _weigh(folder, log, is_same_set=bool(ran) and shared == len(ran) == len(succeeded))

@@ -37,17 +37,8 @@ class TraceFile(NamedTuple):
     name: TraceName
     modified_ns: int
     size_bytes: int
-
-    @property
-    def layout(self) -> Layout | None:
-        """TP, PP and DP, None where the name does not tell them."""
-        tp, pp, dp = self.name.number("tp"), self.name.number("pp"), self.name.number("dp")
-        world_size = self.name.number("wd")
-        if not tp or not pp or dp == 0:
-            return None
-        if dp is None and world_size and world_size % (tp * pp) == 0:
-            dp = world_size // (tp * pp)
-        return tp, pp, dp
+    layout: Layout
+    """TP, PP and DP."""
 
 
 class TraceRun(NamedTuple):
@@ -60,6 +51,16 @@ class TraceRun(NamedTuple):
     def modified_ns(self) -> int:
         """When the newest of them was written."""
         return max(file.modified_ns for files in self.by_rank.values() for file in files)
+
+
+def find_layout(name: TraceName) -> Layout | None:
+    """Return TP, PP and DP by a name, None where it does not tell them."""
+    tp, pp, dp, world_size = (name.number(key) for key in ("tp", "pp", "dp", "wd"))
+    if not tp or not pp or dp == 0:
+        return None
+    if dp is None and world_size and world_size % (tp * pp) == 0:
+        dp = world_size // (tp * pp)
+    return tp, pp, dp
 
 
 def find_traces(folder: Path) -> tuple[list[TraceFile], list[SkippedFile]]:
@@ -102,11 +103,11 @@ def take_traces(
         except OSError as error:
             skipped.append(SkippedFile(path, _shorten(path, explain_refusal(path, error))))
             continue
-        file = TraceFile(path, name, status.st_mtime_ns, status.st_size)
-        if file.layout is None:
+        layout = find_layout(name)
+        if layout is None:
             skipped.append(SkippedFile(path, "its name tells no TP and PP of at least 1"))
         else:
-            found.append(file)
+            found.append(TraceFile(path, name, status.st_mtime_ns, status.st_size, layout))
     return found, skipped
 
 
@@ -115,13 +116,10 @@ def group_runs(files: list[TraceFile]) -> dict[Layout, list[TraceRun]]:
     runs: dict[tuple[tuple[str, int], ...], TraceRun] = {}
     layouts: dict[Layout, list[TraceRun]] = {}
     for file in files:
-        layout = file.layout
-        if layout is None:
-            continue
         run = runs.get(file.name.run)
         if run is None:
             run = runs[file.name.run] = TraceRun(file.name, {})
-            layouts.setdefault(layout, []).append(run)
+            layouts.setdefault(file.layout, []).append(run)
         run.by_rank.setdefault(file.name.rank, []).append(file)
     for layout_runs in layouts.values():
         layout_runs.sort(key=lambda run: run.modified_ns, reverse=True)
