@@ -1,7 +1,6 @@
 """An application over whose screens a plan can lie, with what the job was measured to need drawn on it."""
 
 from collections.abc import Callable
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -44,28 +43,45 @@ class PlanningApp(OverlayApp, inherit_bindings=False):
     _clock: Clock
     _export_folder: Path | None
 
-    @cached_property
-    def _peaks(self) -> StagePeaks:
-        return StagePeaks()
+    _peaks: StagePeaks | None = None
+    _observed_s = 0.0
+    """Time of the newest sample of a replay."""
+
+    @property
+    def stage_peaks(self) -> StagePeaks:
+        """What the stages of jobs were seen to need."""
+        if self._peaks is None:
+            self._peaks = StagePeaks()
+        return self._peaks
+
+    def forget_stages(self) -> None:
+        """Begin anew: another job is shown, or an earlier moment."""
+        self._peaks = None
 
     def observe_stages(self, snapshot: Snapshot) -> None:
         """Take what the ranks of a snapshot needed, and draw it where a plan is shown."""
         if snapshot.sample is None:
             return
-        self._peaks.observe(snapshot.sample)
+        if snapshot.replay is not None:
+            if snapshot.sample.time_s < self._observed_s:
+                self.forget_stages()
+            self._observed_s = snapshot.sample.time_s
+        self.stage_peaks.observe(snapshot.sample)
         if self.overlay is not None:
             from .screens.plan import PlanScreen
 
             if isinstance(self.overlay, PlanScreen):
-                self.overlay.measure(self._peaks.tell())
+                self.overlay.measure(self.stage_peaks.tell())
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Return whether an action makes sense now: where nothing makes plans, none is offered."""
-        return action != "show_plan" or self.plan_model is not None
+        if action == "show_plan" and self.plan_model is None:
+            return False
+        return super().check_action(action, parameters)
 
     def offers(self, binding: Binding) -> bool:
         """Return whether help and palette tell of a key."""
-        return binding.action != "show_plan" or self.plan_model is not None
+        return super().offers(binding) and (binding.action != "show_plan" or self.plan_model is not None)
 
     def action_show_plan(self) -> None:
         """Ask for a model, and show its plan over the present screen."""
@@ -91,13 +107,13 @@ class PlanningApp(OverlayApp, inherit_bindings=False):
             self.glyphs, self._clock, export_folder=self._export_folder, leave=self.leave_overlay
         )
         screen.show(answer.found)
-        screen.measure(self._peaks.tell())
+        screen.measure(self.stage_peaks.tell())
         self.show_over(screen)
 
     def _find_defaults(self) -> JobDefaults:
         sample = self._newest.sample
         totals = [it.memory.total_bytes for it in sample.devices if it.kind != "cpu"] if sample else []
-        job = self._peaks.tell()
+        job = self.stage_peaks.tell()
         return JobDefaults(
             stages=job.pipeline or (job.stages[-1].stage + 1 if job.stages else None),
             capacity_bytes=min((total for total in totals if total is not None), default=None),

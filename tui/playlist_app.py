@@ -18,6 +18,7 @@ class PlaylistApp(ReplayApp, inherit_bindings=False):
         if part is not None and part.number != self._part_number:
             self._part_number = part.number
             self._notices.clear()
+            self.forget_stages()
             self.clear_notifications()
             self._show_same_rank(snapshot)
         super()._tell_news(snapshot)

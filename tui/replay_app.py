@@ -14,8 +14,8 @@ from .app import VramscopeApp
 from .replay_bindings import REPLAY_BINDINGS
 
 REPLAY_ACTIONS = ("replay", "go_to", "pause", "step_node")
-LIST_ACTIONS, LIST_VERBS = ("go_to", "step_node"), ("skip", "turn")
-"""What has keys that a screen over the replay needs for its lists."""
+LIST_ACTIONS = ("go_to", "step_node", "replay('skip'", "replay('turn'")
+"""How actions begin whose keys a screen over the replay needs for its lists."""
 
 
 class ReplayApp(VramscopeApp, inherit_bindings=False):
@@ -34,8 +34,7 @@ class ReplayApp(VramscopeApp, inherit_bindings=False):
         if action == "step_node" and self._known.place is None:
             return False
         is_elsewhere = isinstance(self.screen, ModalScreen) or isinstance(self.focused, Input)
-        if self.overlay is not None and self.screen is self.overlay:
-            is_elsewhere = action in LIST_ACTIONS or (action == "replay" and parameters[0] in LIST_VERBS)
+        is_elsewhere |= self._is_for_lists(f"{action}({parameters[0]!r}" if parameters else action)
         if action in REPLAY_ACTIONS and is_elsewhere:
             return False
         return super().check_action(action, parameters)
@@ -45,7 +44,11 @@ class ReplayApp(VramscopeApp, inherit_bindings=False):
         action = binding.action.split("(")[0]
         if action == "signal" or (action == "step_node" and self._known.place is None):
             return False
-        return super().offers(binding)
+        return super().offers(binding) and not self._is_for_lists(binding.action)
+
+    def _is_for_lists(self, action: str) -> bool:
+        """Return whether the keys of an action move in a list instead, on a screen over the replay."""
+        return self.overlay is not None and action.startswith(LIST_ACTIONS)
 
     def history_of(self, node: str) -> History:
         """Return what was played of a node."""

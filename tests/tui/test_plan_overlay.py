@@ -1,11 +1,16 @@
 """A plan over the live view: the key, the question, and what the job was measured to need."""
 
+from pathlib import Path
+
 import msgspec
 import pytest
 
+from tests.replay.recordings import record
+from tests.tui.replays import make_replay, press_until
 from vramscope.cli.plan_screen import present_words
 from vramscope.engine.errors import UsageError
 from vramscope.tui.app import VramscopeApp
+from vramscope.tui.key_help import collect_keys
 from vramscope.tui.planned import Planned
 from vramscope.tui.planning_app import JobDefaults
 from vramscope.tui.screens.live import LiveScreen
@@ -55,6 +60,23 @@ async def test_a_model_is_asked_for_and_its_plan_shows_what_the_job_needs() -> N
         await until(pilot, lambda: isinstance(app.screen, PlanScreen))
         await pilot.press("1")
         assert isinstance(app.screen, LiveScreen)
+
+
+async def test_over_a_replay_lists_have_their_keys_and_time_still_moves(tmp_path: Path) -> None:
+    app = make_replay(record(tmp_path / "run.vscope"))
+    app.plan_model = present_words
+    async with app.run_test(size=(120, 32)) as pilot:
+        await press_until(pilot, ["space"], lambda it: it.is_paused)
+        before = await press_until(pilot, ["6", *"gpt-1.5b 2,4", "enter"], lambda _: app.overlay is not None)
+        plan = app.screen
+        assert isinstance(plan, PlanScreen)
+        await pilot.press("home", "j", "j")
+        assert plan.table.chosen == 2
+        keys = collect_keys(app.screen)
+        assert [key.verb for key in keys["replay"] if "j" in key.keys.split()] == []
+        await press_until(pilot, ["right_square_bracket"], lambda it: it.position_s == before.position_s + 1)
+        await pilot.press("escape")
+        await press_until(pilot, ["k"], lambda it: it.position_s == before.position_s + 11)
 
 
 async def test_flags_follow_the_model_and_nothing_is_offered_where_nothing_plans() -> None:
