@@ -4,15 +4,25 @@ from collections.abc import Sequence
 
 from .devices import Workload
 
+PRECISION = 4096
+"""The bound ends within this share of a matching that was found: the search goes on from there."""
 
-def find_least_bound(workload: Workload) -> int:
+
+def find_least_bound(workload: Workload, found: int) -> int:
     """Return a cost that the dearest stage of every matching reaches.
 
     It is the least limit under which all devices together could cover the layers' cost, each with the run of
     layers that it works off most of, some device each layer, and each device a layer: runs may overlap.
+
+    Args:
+        workload: The layers and kinds.
+        found: Cost of the dearest stage of some matching.
     """
-    low, high = 0, max(workload.stage(kind, 0).before[-1] for kind in range(len(workload.kinds)))
-    while low < high:
+    together = sum(count * share for count, share in zip(workload.counts, workload.shares, strict=True))
+    low, high = min(-(-count_total(workload) // together), found), found
+    if low < high and not _could_cover(workload, high - 1):
+        return high
+    while high - low > found // PRECISION:
         middle = (low + high) // 2
         if _could_cover(workload, middle):
             high = middle

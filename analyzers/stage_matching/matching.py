@@ -71,7 +71,7 @@ def _report(workload: Workload, groups: Sequence[StageDevice], best: _Candidate,
 
 def _improve(workload: Workload, best: _Candidate) -> tuple[_Candidate, int]:
     """Return the best matching that is found, and a cost that none can be cheaper than."""
-    low = bound = min(find_least_bound(workload), best.split.maximum)
+    low = bound = find_least_bound(workload, best.split.maximum)
     is_proven = True
     while low < best.split.maximum - (0 if is_proven else best.split.maximum // CLOSE_ENOUGH):
         middle = (low + best.split.maximum) // 2
