@@ -57,6 +57,19 @@ class Evaluator:
         found = [self._evaluate_in(candidate, order) for order in self._list_orders(candidate.layout)]
         return min((each for each in found if each is not None), key=_get_seconds, default=None)
 
+    def tighten(self, candidate: Candidate) -> float:
+        """Return seconds that a candidate's step is not below: exactly those where layers are not dealt out.
+
+        Where they are, nothing is known beyond `Pricing.bound_step`, and this is 0.
+        """
+        layout = candidate.layout
+        if layout.virtual_stages == 1 and layout.pipeline > 1:
+            return 0.0
+        return min(
+            self._pricing.time_step(candidate, layout, order)[0].total_s
+            for order in self._list_orders(layout)
+        )
+
     def match(self, found: Evaluation) -> Evaluation:
         """Return a candidate, its stages matched to the devices where that is faster, and how exactly."""
         if self._cluster.is_uniform or found.layout.pipeline == 1 or found.layout.virtual_stages > 1:

@@ -120,19 +120,31 @@ class _Search:
         return [describe_configuration(self._shape, each, self.evaluator, self.pricing) for each in found]
 
     def _try(self, bound: float, candidate: Candidate) -> None:
-        best = self._best.get(candidate.degrees)
-        if best is not None and bound >= best.time.total_s:
-            self.pruned[SAME_DEGREES] += 1
-        elif bound >= self._find_slowest_listed():
-            self.pruned[SLOWER_THAN_LISTED] += 1
+        if (reason := self._outpace(bound, candidate)) is not None:
+            self.pruned[reason] += 1
         elif self._is_too_large(candidate) or (found := self.evaluator.evaluate(candidate)) is None:
             self.pruned[TOO_LARGE] += 1
             self._remember(candidate)
-        elif best is None or found.time.total_s < best.time.total_s:
-            self.pruned[SAME_DEGREES] += best is not None
-            self._best[candidate.degrees] = found
         else:
-            self.pruned[SAME_DEGREES] += 1
+            self._keep(found)
+
+    def _outpace(self, bound: float, candidate: Candidate) -> str | None:
+        """Return why a candidate cannot be of use, whether it fits or not; None where it can."""
+        best = self._best.get(candidate.degrees)
+        own = float("inf") if best is None else best.time.total_s
+        listed = self._find_slowest_listed()
+        if bound < min(own, listed):
+            bound = max(bound, self.evaluator.tighten(candidate))
+        if bound >= own:
+            return SAME_DEGREES
+        return SLOWER_THAN_LISTED if bound >= listed else None
+
+    def _keep(self, found: Evaluation) -> None:
+        """Keep the faster of two of the same degrees; count the other."""
+        best = self._best.get(found.candidate.degrees)
+        self.pruned[SAME_DEGREES] += best is not None
+        if best is None or found.time.total_s < best.time.total_s:
+            self._best[found.candidate.degrees] = found
 
     def _find_slowest_listed(self) -> float:
         """Return the step of the last that is wanted, once there are as many."""
