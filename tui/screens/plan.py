@@ -144,7 +144,7 @@ class PlanScreen(PlanListing):
         stage = self.stages.stage
         if self._table_shown is None and self._below.display and stage is not None:
             self.details.show(stage.describe())
-            heading = self.details.lay_out_heading(self.size.width)[1:]
+            heading = self.details.lay_out_heading(self.size.width)[1:].rstrip()
             self._below.set_pieces([Piece(heading, "muted")], [Piece(f"stage {self.stages.chosen}", "muted")])
 
     def _draw_lines(self, plan: Planned) -> None:
@@ -192,16 +192,19 @@ class PlanScreen(PlanListing):
         most_stages = max((len(each.stages) for each in candidates), default=1)
         wanted = max(rows // 2, rows - most_stages)
         self.table.styles.height = taken = max(1, min(len(candidates), wanted))
-        is_open, left = self._table_shown is not None, rows - taken - most_stages
-        self._below.display = not is_open and left >= LEAST_ROWS_BELOW
+        held = [each for each in (self.candidate, self._other) if each is not None]
+        stages = max((len(each.stages) for each in held), default=1)
+        is_open = self._table_shown is not None
+        self._below.display = not is_open and rows - taken - stages >= LEAST_ROWS_BELOW
         self.details.display = is_open or self._below.display
-        self.stages.styles.height = most_stages if self._below.display else "1fr"
+        self.stages.styles.height = max(1, stages) if self._below.display else "1fr"
 
     @on(CursorList.Chosen, "#table")
     def show_chosen(self, message: CursorList.Chosen) -> None:
         """Draw the candidate under the cursor."""
         message.stop()
         self.stages.chosen = 0
+        self._rearrange()
         self._draw()
 
     @on(CursorList.Chosen, "#stages")
@@ -247,7 +250,7 @@ class PlanScreen(PlanListing):
             (self._came_from or self.table).focus()
             self._draw()
             self.refresh_bindings()
-        elif self.focused is self.stages:
+        elif self.focused in (self.stages, self.details):
             self.table.focus()
         elif self._filter_text:
             self._filter.action_clear()
