@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from vramscope.planning.clusters import read_cluster
     from vramscope.planning.joint import plan_cluster
     from vramscope.planning.model_graph import GPTModelGraph, create_gpt_model_graph
+    from vramscope.planning.tracing import trace_model_graph
     from vramscope.sweeps.heatmap_visualizer import MemoryHeatmapVisualizer
 
 __version__ = "0.1.0"
@@ -68,6 +69,7 @@ __all__ = [
     "plan_cluster",
     "read_cluster",
     "step",
+    "trace_model_graph",
 ]
 
 _IN_MODULES = {
@@ -92,6 +94,7 @@ _IN_MODULES = {
     "plan_cluster": "vramscope.planning.joint",
     "read_cluster": "vramscope.planning.clusters",
     "step": "vramscope.engine.launch.in_code",
+    "trace_model_graph": "vramscope.planning.tracing",
 }
 """Public names and where they live."""
 

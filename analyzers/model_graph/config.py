@@ -75,17 +75,19 @@ def read_architecture(config: Mapping[str, object], what: str) -> Architecture:
         head_size=told.get("head_size", 0),
         intermediate=told.get("intermediate", 0) or _round_width(config, told["hidden"]),
         decoder_layers=told.get("decoder_layers", told["layers"]) if family == "t5" else 0,
+        experts=_read_experts(told) if family == "moe" and told.get("experts") else None,
     )
-    count = told.get("experts", 0)
-    if family == "moe" and count:
-        experts = ExpertShape(
-            experts=count,
-            top_k=told.get("experts_per_token", 0),
-            ffn=model.width,
-            is_expert_layer=(True,),
-        )
-        model = msgspec.structs.replace(model, experts=experts)
     return check_architecture(_switch(model, config), what)
+
+
+def _read_experts(told: Mapping[str, int]) -> ExpertShape:
+    """Return a mixture like Mixtral's: in all layers, each expert as wide as an MLP."""
+    return ExpertShape(
+        experts=told["experts"],
+        top_k=told.get("experts_per_token", 0),
+        ffn=told.get("intermediate", 0) or 4 * told["hidden"],
+        is_expert_layer=(True,),
+    )
 
 
 def _read_decoder(config: Mapping[str, object], what: str) -> Architecture:

@@ -3,7 +3,7 @@
 from argparse import Namespace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import NamedTuple, cast, get_args
 
 from vramscope.analyzers.model_graph import Figures
 from vramscope.analyzers.partition import (
@@ -21,6 +21,7 @@ from vramscope.engine.errors import OutputFileError, UsageError
 from vramscope.engine.units import parse_bytes
 from vramscope.exporters.plan_outputs import take_partition
 from vramscope.planning.model_graph import GPTModelGraph, create_gpt_model_graph
+from vramscope.planning.tracing import TracedType, trace_model_graph
 
 from .plan_outputs import Outputs, encode_outputs
 
@@ -43,6 +44,15 @@ class Request(NamedTuple):
     states: str
     device: Device
     is_legacy: bool
+    traced: "TracedRequest | None" = None
+
+
+class TracedRequest(NamedTuple):
+    """A model that a function of the user makes."""
+
+    factory: str
+    inputs: tuple[str, ...]
+    data_type: TracedType | None
 
 
 class Planned(NamedTuple):
@@ -68,7 +78,7 @@ def read_request(arguments: Namespace) -> Request:
     default = "all" if arguments.legacy else "exact"
     capacity = arguments.capacity
     return Request(
-        model=arguments.model,
+        model=arguments.model or "",
         stages=_read_stages(arguments.stages),
         strategies=_read_strategies(arguments.strategy or default, is_legacy=arguments.legacy),
         metric=cast("Metric", _read_name("--metric", arguments.metric, METRICS)),
@@ -84,6 +94,7 @@ def read_request(arguments: Namespace) -> Request:
             capacity_bytes=None if capacity is None else parse_bytes(capacity),
         ),
         is_legacy=arguments.legacy,
+        traced=_read_traced(arguments),
     )
 
 
@@ -94,10 +105,7 @@ def plan_model(request: Request) -> Planned:
         UsageError: The model is unknown, or nothing can be done with it.
         InputFileError: Its file cannot be read or understood.
     """
-    figures: Figures = "legacy" if request.is_legacy else "counted"
-    graph = create_gpt_model_graph(
-        request.model, seq_length=request.seq_length, micro_batch=request.micro_batch, figures=figures
-    )
+    graph = _make_graph(request)
     analyzer = GraphAnalyzer(graph, micro_batches=request.micro_batches, states=request.states)
     rule: Rule = "legacy" if request.is_legacy else "device-time"
     plan = make_plan(
@@ -109,6 +117,16 @@ def plan_model(request: Request) -> Planned:
         rule=rule,
     )
     return Planned(graph, plan, request)
+
+
+def _make_graph(request: Request) -> GPTModelGraph:
+    if request.traced is not None:
+        factory, inputs, data_type = request.traced
+        return trace_model_graph(factory, *inputs, dtype=data_type)
+    figures: Figures = "legacy" if request.is_legacy else "counted"
+    return create_gpt_model_graph(
+        request.model, seq_length=request.seq_length, micro_batch=request.micro_batch, figures=figures
+    )
 
 
 def write_plan(planned: Planned, folder: Path) -> list[Path]:
@@ -147,6 +165,31 @@ def encode_planned(planned: Planned) -> Outputs:
     request = planned.request
     best = planned.plan.recommended
     return encode_outputs(take_partition(planned.graph, best, request.micro_batch, request.micro_batches))
+
+
+def _read_traced(arguments: Namespace) -> TracedRequest | None:
+    """Return the factory that is to be traced; None where a model is named.
+
+    Raises:
+        UsageError: Neither is given, or both, or a flag of the one with the other.
+    """
+    inputs = tuple(arguments.input or ())
+    if arguments.factory is None:
+        if arguments.model is None:
+            raise UsageError("no model: give --model NAME|FILE, or --factory MODULE:FUNCTION with --input")
+        if inputs or arguments.dtype is not None:
+            raise UsageError("--input and --dtype go with --factory: give that, or leave them out")
+        return None
+    if arguments.model is not None or arguments.legacy:
+        raise UsageError("--factory goes with neither --model nor --legacy: give one of them")
+    if arguments.seq_length is not None or arguments.micro_batch != "1":
+        raise UsageError("--factory takes sizes from --input SHAPE: leave out --seq-length and --micro-batch")
+    if not inputs:
+        raise UsageError("--factory needs --input SHAPE[:TYPE] for its forward pass, as 4x1024:int64")
+    kind = arguments.dtype
+    known = get_args(TracedType)
+    chosen = None if kind is None else cast("TracedType", _read_name("--dtype", kind, known))
+    return TracedRequest(arguments.factory, inputs, chosen)
 
 
 def _read_stages(text: str) -> tuple[int, ...]:

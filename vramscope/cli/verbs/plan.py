@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from vramscope.engine.errors import UsageError
 
 from ..parser_flags import build_look_flags
+from ..plan_joint_flags import add_joint_flags, refuse_joint_flags
 from . import SubParsers
-from .plan_joint_flags import add_joint_flags, refuse_joint_flags
 
 if TYPE_CHECKING:
     from vramscope.analyzers.partition import Plan
@@ -26,6 +26,7 @@ examples:
   vramscope plan --model llama3-8b --stages 2-8 --strategy exact-1f1b --capacity 80GiB --micro-batches 16
   vramscope plan --model ./config.json --stages 4 --strategy all --json
   vramscope plan --model gpt-1.5b --stages 2-8 --legacy -o plan
+  vramscope plan --factory train:make_model --input 4x1024:int64 --stages 2,4
   vramscope plan --model llama3-8b --strategy all --capacity 80GiB --screen
   vramscope plan --model llama3-8b --micro-batches 16 --measured run.vscope --measured-split 8,8,8,8
   vramscope plan --model gpt3-175b --cluster 128x8xh100 --global-batch 1536
@@ -48,10 +49,19 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
     )
     parser.add_argument(
         "--model",
-        required=True,
         metavar="NAME|FILE",
         help="a known model, a config.json or YAML, a saved graph",
     )
+    parser.add_argument(
+        "--factory", metavar="MODULE:FUNCTION", help="makes a torch.nn.Module, traced without allocating it"
+    )
+    parser.add_argument(
+        "--input",
+        metavar="SHAPE[:TYPE]",
+        action="append",
+        help="of an argument of its forward pass, as 4x1024:int64",
+    )
+    parser.add_argument("--dtype", metavar="TYPE", help="of its weights and activations, as bfloat16")
     parser.add_argument("--stages", metavar="N,…|N-M", default="2-8", help="numbers of stages (default 2-8)")
     parser.add_argument("--strategy", metavar="NAME,…", default=None, help="how layers are split (exact)")
     parser.add_argument(
