@@ -12,7 +12,7 @@ from .schedule import count_in_flight
 from .shape import ModelShape, check_shape
 from .states import StateBytes, count_states, sum_states
 from .training import TrainingSetup, check_setup
-from .unsharded import count_gathered, count_head_reduction, count_layer_reduction, count_whole_gradients
+from .unsharded import count_gathered, count_reduction, count_whole_gradients
 from .weights import count_elements, list_outside_weights
 from .workspaces import count_retained, count_shared_buffers, count_workspaces
 
@@ -125,12 +125,21 @@ class _Stage:
         return held
 
     def _list_reduction(self, held: dict[str, int]) -> list[MemoryPart]:
-        """Return what is there when backward of the last layer ends: its gradients, not its activations."""
+        """Return what is there when the last layer's gradients are reduced: its activations are gone.
+
+        When its backward pass ends they are there twice, as autograd left them and as they are sent; while
+        the next layer's runs, as they are sent. Whichever holds more.
+        """
         figures = self.run.find_figures(self.layers[-1])
         left = dict(held)
         if self.setup.recompute != "full":
             left |= {name: held[name] - size for name, size in figures.saved.items()}
-        reduced = {"whole gradients of a layer": count_layer_reduction(figures.parameters, self.setup)}
+        whole = figures.parameters * self.setup.numbers.compute_bytes
+        following = self._find_backward() if len(self.layers) > 1 else {}
+        if sum(following.values()) > whole:
+            left |= following
+            whole = 0
+        reduced = {"whole gradients of a layer": whole + count_reduction(figures.parameters, self.setup)}
         return [*make_parts("activations", left), *make_parts("communication", reduced)]
 
     def _list_loss(self) -> list[MemoryPart]:
@@ -152,15 +161,17 @@ class _Stage:
         return make_parts("activations", {"layers of multi-token prediction": size})
 
     def _list_backward(self) -> list[MemoryPart]:
-        reduced = {"whole gradient of the head": count_head_reduction(self.outside, self.setup)}
-        reduction = make_parts("communication", reduced)
-        if not self.layers:
-            return reduction
-        sizes = {
+        head = sum(tensor.elements for tensor in self.outside if tensor.part == "head")
+        reduced = {"whole gradient of the head": count_reduction(head, self.setup)}
+        sizes = self._find_backward() if self.layers else {}
+        return [*make_parts("activations", sizes), *make_parts("communication", reduced)]
+
+    def _find_backward(self) -> dict[str, int]:
+        """Return bytes that backward of the last layer adds."""
+        return {
             "recomputed layers": count_recomputed(self.run, self.pieces[-1]),
             "gradients of activations": self.run.find_figures(self.layers[-1]).backward_bytes,
         }
-        return [*make_parts("activations", sizes), *reduction]
 
     def _list_libraries(self) -> list[MemoryPart]:
         size = count_shared_buffers(self.shape, self.layout, self.setup, has_head=self.is_last)

@@ -47,28 +47,14 @@ def count_whole_gradients(parameters: int, setup: TrainingSetup) -> int:
     return parameters * setup.numbers.gradient_bytes
 
 
-def count_head_reduction(outside: Sequence[WeightTensor], setup: TrainingSetup) -> int:
-    """Return bytes of the head's gradient on its way to its shards while the last layer runs backward.
+def count_reduction(parameters: int, setup: TrainingSetup) -> int:
+    """Return bytes of gradients on their way to their shards: the input of a reduce-scatter.
 
-    The input of a reduce-scatter is in the format of gradients, and there until the next unit's begins
-    (PyTorch, torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py, foreach_reduce).
-    """
-    if setup.zero_stage < 2:
-        return 0
-    head = sum(tensor.elements for tensor in outside if tensor.part == "head")
-    return head * setup.numbers.gradient_bytes
-
-
-def count_layer_reduction(layer: int, setup: TrainingSetup) -> int:
-    """Return bytes of a layer's whole gradients when its backward pass ends.
-
-    Autograd has left them in the format of computing; they are copied into the input of the reduce-scatter
-    before they are freed.
+    It is in the format of gradients, and there until the next unit's begins (PyTorch,
+    torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py, foreach_reduce).
 
     Args:
-        layer: Parameters of the layer.
+        parameters: Of one unit.
         setup: The run.
     """
-    if setup.zero_stage < 2:
-        return 0
-    return layer * (setup.numbers.compute_bytes + setup.numbers.gradient_bytes)
+    return parameters * setup.numbers.gradient_bytes if setup.zero_stage >= 2 else 0

@@ -30,6 +30,11 @@ def read_layout(flags: Flags, shape: ModelShape, world_size: int) -> ParallelLay
             f"{ranks}; choose degrees whose product divides it"
         )
     stages = _read_stages(flags)
+    if stages is not None and len(stages) % pipeline:
+        raise UsageError(
+            f"pipeline-model-parallel-layout has {len(stages)} stages, no multiple of PP = {pipeline}; "
+            "choose as many for each pipeline rank"
+        )
     first, last = "decoder-first-pipeline-num-layers", "decoder-last-pipeline-num-layers"
     return ParallelLayout(
         tensor=tensor,
