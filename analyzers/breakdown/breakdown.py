@@ -94,7 +94,10 @@ def _find_layout(
 
 
 def _find_most(sizes: Iterable[int | None]) -> int | None:
-    return max((size for size in sizes if size is not None), default=None)
+    """Return the largest; None where one is not known, which may have been larger."""
+    found = list(sizes)
+    known = [size for size in found if size is not None]
+    return max(known, default=None) if len(known) == len(found) else None
 
 
 def _find_unattributed(moment: MemoryMoment) -> int | None:

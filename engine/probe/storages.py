@@ -83,8 +83,10 @@ class StorageBytes:
         """Return the tensors that this one is made of, or None where it is of one piece."""
         kind = type(tensor)
         if kind not in self.plain and hasattr(kind, "__tensor_flatten__"):
-            # A wrapper, as DTensor: its bytes are those of the tensors inside it.
-            return [getattr(tensor, name) for name in tensor.__tensor_flatten__()[0]]
+            # A wrapper, as DTensor: its bytes are those of the tensors inside it. Newer versions of PyTorch
+            # (seen with 2.13) name the mesh of devices beside them, which is none.
+            inside = [getattr(tensor, name) for name in tensor.__tensor_flatten__()[0]]
+            return [part for part in inside if hasattr(part, "untyped_storage")]
         layout = getattr(tensor, "layout", None)
         names = None if layout is self.strided else _SPARSE_PARTS.get(str(layout))
         if names is None:

@@ -14,6 +14,7 @@ from vramscope.engine.readers.module_memory import read_module_memory
 
 TRAINING = """
 import json, torch, vramscope
+from contextlib import nullcontext
 from torch import nn
 from torch.func import grad
 
@@ -75,6 +76,22 @@ try:
 except vramscope.VramscopeError as error:
     refusal = str(error)
 sharing.close()
+def save_apart(mode):
+    model = nn.Sequential(nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 8))
+    profiler = vramscope.SimpleMemoryProfiler(model, log_folder=mode, total_steps=1)
+    run = torch.compile(model, backend="eager") if mode == "compiled" else model
+    with torch.autograd.graph.save_on_cpu() if mode == "offloaded" else nullcontext():
+        loss = run(torch.ones(8, 64)).sum()
+    loss.backward(retain_graph=True)
+    loss.backward()
+    profiler.step()
+for mode in ("kept", "offloaded", "compiled"):
+    save_apart(mode)
+open("file", "w").close()
+try:
+    vramscope.SimpleMemoryProfiler(model, log_folder="file/below")
+except vramscope.VramscopeError as error:
+    refusal += "; " + str(error)
 is_restored = before is torch.autograd.graph.disable_saved_tensors_hooks
 print(json.dumps([plain == profiled, hooks, top is None, is_restored, refusal]))
 """
@@ -95,12 +112,14 @@ def test_a_profile_of_a_training(tmp_path: Path) -> None:
     check_charts_are_drawn_after_the_last_step(profile)
     check_use_without_an_optimizer_and_without_gradients(tmp_path / "serving")
     check_shared_storages_are_counted_once_and_masters_apart(tmp_path / "sharing")
+    check_what_is_unseen_is_not_told(tmp_path)
 
 
 def check_training_is_as_without_a_profile(answers: Any) -> None:
     is_same, hooks, is_bare, is_restored, refusal = answers
     assert (is_same, hooks, is_bare, is_restored) == (True, 0, True, True)
     assert refusal.startswith("with_options: unknown 'weights'; expected params, grads")
+    assert refusal.endswith("file/below: cannot be written: Not a directory")
 
 
 def check_moments_follow_the_training(memory: ModuleMemory) -> None:
@@ -195,3 +214,20 @@ def check_shared_storages_are_counted_once_and_masters_apart(folder: Path) -> No
     assert masters is not None
     assert json.dumps([node.name for node in masters.children]) == '["0"]'
     assert masters.measured_bytes == 128
+
+
+def check_what_is_unseen_is_not_told(folder: Path) -> None:
+    found = {}
+    for mode in ("kept", "offloaded", "compiled"):
+        memory = read_module_memory(folder / mode / "module_memory.jsonl")
+        kind = make_breakdown(memory).find("activation")
+        found[mode] = kind.computed_bytes, kind.measured_bytes
+        last = memory.moments[-1].kinds["activation"]
+        # The second backward pass through one graph takes nothing away a second time.
+        assert (last.computed_bytes or 0, last.measured_bytes) == (0, 0)
+    computed, measured = 4 * 8 * (64 + 64 + 8), 4 * 8 * (64 + 64)
+    assert found == {
+        "kept": (computed, measured),
+        "offloaded": (computed, 0),
+        "compiled": (None, measured),
+    }

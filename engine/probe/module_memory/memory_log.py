@@ -20,7 +20,7 @@ Measured = Mapping[str, "int | None"]
 class Kind(NamedTuple):
     """One kind of memory at one moment."""
 
-    computed_bytes: int
+    computed_bytes: int | None
     measured_bytes: int | None
     computed: Computed
     """Own bytes by path, in the order of the tree."""
@@ -73,8 +73,11 @@ class ProfileFiles:
 def render_state(moment: Moment) -> str:
     """Return a moment as `memory.log` has it: computed bytes in MiB, to two decimals."""
     kinds = moment.kinds
-    total = sum(kinds[kind].computed_bytes for kind in _SUMMARY)
-    parts = ", ".join(f"{kind}_memory: {_show(kinds[kind].computed_bytes)} MB" for kind in _SUMMARY)
+    sizes = {
+        kind: kinds[kind].computed_bytes or 0 for kind in _SUMMARY
+    }  # the grammar has no word for unknown
+    total = sum(sizes.values())
+    parts = ", ".join(f"{kind}_memory: {_show(size)} MB" for kind, size in sizes.items())
     lines = [
         "Memory State:",
         f"time: {moment.time_s}",
@@ -127,10 +130,12 @@ def _describe_exactly(moment: Moment) -> dict[str, Any]:
 
 
 def _list_entries(kind: Kind) -> Iterator[list[Any]]:
-    """Yield path, computed and measured bytes; measured is None where it cannot be told."""
-    absent = None if kind.measured_bytes is None and not kind.measured else 0
+    """Yield path, computed and measured bytes; None where one cannot be told."""
+    is_unmeasured = kind.measured_bytes is None and not kind.measured
+    absent = None if is_unmeasured else 0
     for path in dict.fromkeys([*kind.computed, *kind.measured]):
-        yield [path, kind.computed.get(path, 0), kind.measured.get(path, absent)]
+        computed = None if kind.computed_bytes is None else kind.computed.get(path, 0)
+        yield [path, computed, kind.measured.get(path, absent)]
 
 
 def _encode(value: Mapping[str, Any]) -> str:

@@ -63,13 +63,20 @@ class ModuleMemoryProfiler:
         self._saved = SavedTensors(self._pieces, self._device.type, partial(find_place, self._stack))
         self._has_saved = False
         self._bases: dict[str, Mapping[str, int]] = {}
+        self._open_passes: dict[str, int] = {}
+        """Forward passes of each chunk whose backward pass is to come."""
         self._output_bytes = self._largest_output_bytes = 0
         self._saved.model_storages = list_model_storages(model, self._pieces)
         self._scale = ModelScale(model, self._pieces)
         self._kinds: dict[str, Kind] = {}
-        self.write_moment(tag, ("params", "grads", "os_params"), is_first=True)
-        self.watches = self._watch_chunks()
+        self.watches: list[ModuleWatch] = []
         self._has_saved = self._saved.start()
+        try:
+            self.write_moment(tag, ("params", "grads", "os_params"), is_first=True)
+        except OSError:
+            self.close()
+            raise
+        self.watches = self._watch_chunks()
 
     @property
     def log_folder(self) -> str:
@@ -151,9 +158,13 @@ class ModuleMemoryProfiler:
         if not sys.modules["torch"].is_grad_enabled():
             # Nothing waits for a backward pass that would take it away again.
             self._output_bytes -= base_bytes
+        else:
+            self._open_passes[watch.root] = self._open_passes.get(watch.root, 0) + 1
 
     def _after_backward(self, watch: ModuleWatch) -> None:
-        self._output_bytes -= sum(self._bases[watch.root].values())
+        if self._open_passes.get(watch.root, 0) > 0:  # a graph that is kept can be gone through twice
+            self._open_passes[watch.root] -= 1
+            self._output_bytes -= sum(self._bases[watch.root].values())
         self._note(f"backward of {watch.root}", ())
 
     def _note(self, tag: str, layouts: tuple[str, ...]) -> None:
@@ -176,12 +187,16 @@ class ModuleMemoryProfiler:
     def _weigh_activations(self) -> dict[str, Kind]:
         computed = {path: size for base in self._bases.values() for path, size in base.items()}
         computed = {**dict.fromkeys(self._bases, 0), **computed}
+        output_bytes: int | None = self._output_bytes
+        largest_bytes: int | None = self._largest_output_bytes
+        if not all(self._bases.values()) or (self._saved.peak_bytes and not self._bases):
+            output_bytes = largest_bytes = None  # the modules are compiled: their outputs were not seen
         live_bytes = peak_bytes = None
         if self._has_saved:
             live_bytes, peak_bytes = self._saved.live_bytes, self._saved.peak_bytes
         return {
-            "activation": Kind(self._output_bytes, live_bytes, computed, self._saved.peak_by_place),
-            "activation_peak": Kind(self._largest_output_bytes, peak_bytes, {}, {}),
+            "activation": Kind(output_bytes, live_bytes, computed, self._saved.peak_by_place),
+            "activation_peak": Kind(largest_bytes, peak_bytes, {}, {}),
         }
 
 

@@ -37,6 +37,7 @@ class SavedTensors:
         """Parameters and buffers, which would be there without a backward pass."""
         self.is_on = False
         self._pieces, self._device_type, self._find_place = pieces, device_type, find_place
+        self._parameter: Any = sys.modules["torch"].nn.Parameter
         self._held: dict[Foreign, list[Any]] = {}
         self._by_place: dict[str, int] = {}
         self._is_growing = False
@@ -108,6 +109,10 @@ class SavedTensors:
         return packed.tensor if type(packed) is _Held else packed
 
     def _hold(self, tensor: Tensor) -> Foreign:
+        base = tensor._base
+        if isinstance(tensor if base is None else base, self._parameter):
+            # Also one that FSDP has gathered for the length of a layer, whose storage is none of the model's.
+            return tensor
         keys = []
         for extent in self._pieces.locate(tensor) or ():
             if extent.storage in self.model_storages:
