@@ -1,4 +1,4 @@
-"""A sweep of 4,096 layouts from its folders to the figure: seconds of a fresh process.
+"""4,096 layouts from their folders to the figure, in one sweep and in four: seconds of a fresh process.
 
 The traces are made up in the shape of the tracker's, with a sample every tenth of a second for a minute.
 """
@@ -8,8 +8,9 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Any
 
 from .budgets import Budget
 from .measure.tables import format_number, format_table
@@ -17,9 +18,11 @@ from .measure.tables import format_number, format_table
 SIDE = 64
 """TP and PP go from 1 to this."""
 SAMPLES = 600
-LIMIT_S = 2.0
+LIMIT_S, KEY_LIMIT_S = 2.0, 0.1
+SWEEPS, SMALL_SIDE = 4, 32
+"""Sweeps of an index that together have as many layouts."""
 _CAPACITY_MIB = 80 * 1024
-_PICK = (
+_ONE = (
     "import json, sys, time\n"
     "from pathlib import Path\n"
     "from vramscope.sweeps.loading import load_sweep\n"
@@ -41,6 +44,54 @@ _PICK = (
     "print(json.dumps([len(loaded.grid.cells), *took]))\n"
 )
 
+_SEVERAL = (
+    "import json, sys, time\n"
+    "from pathlib import Path\n"
+    "from vramscope.sweeps.indexing import index_sweeps\n"
+    "def now():\n"
+    "    return time.perf_counter(), time.process_time()\n"
+    "begun = now()\n"
+    "index = index_sweeps([Path(sys.argv[1])], 80.0)\n"
+    "read = now()\n"
+    "import matplotlib.figure, matplotlib.backends.backend_pdf\n"
+    "from vramscope.exporters.figures.sweep_multiples import draw_multiples\n"
+    "ready = now()\n"
+    "draw_multiples(index.sweeps).render('pdf')\n"
+    "drawn = now()\n"
+    "from vramscope.tui.drawing.glyphs import UNICODE\n"
+    "from vramscope.tui.sweep_lines import Window, draw_lines, prepare_grid\n"
+    "from vramscope.sweeps.loading import load_sweep\n"
+    "grid = load_sweep(Path(sys.argv[2]), Path(sys.argv[3]), 80.0).grid\n"
+    "opening = now()\n"
+    "shown = prepare_grid(grid)\n"
+    "opened = now()\n"
+    "for row in range(20):\n"
+    "    draw_lines(shown, Window(0, 0, 44, 24, 1, row, 3), UNICODE)\n"
+    "moved = now()\n"
+    "spans = [(begun, read), (ready, drawn), (opening, opened), (opened, moved)]\n"
+    "took = [b - a for one, other in spans for a, b in zip(one, other)]\n"
+    "print(json.dumps([sum(len(it.grid.cells) for it in index.sweeps), *took[:6], took[7] / 20]))\n"
+)
+"""Reads four sweeps, draws them together; opens the grid of one large sweep and moves its mark."""
+
+
+@dataclass(frozen=True)
+class IndexCost:
+    """What an index of several sweeps cost, and the grid of a large one on a screen."""
+
+    layouts: int
+    index_s: float
+    """Finding, pairing and reading the folders; states and findings."""
+    index_cpu_s: float
+    figure_s: float
+    """Drawing small multiples, and the PDF; matplotlib was loaded before."""
+    figure_cpu_s: float
+    opened_s: float
+    """Preparing the grid of 4,096 cells for a screen."""
+    opened_cpu_s: float
+    moved_cpu_s: float
+    """Drawing the lines of a window of 44 rows and 24 columns anew, after a key."""
+
 
 @dataclass(frozen=True)
 class SweepCost:
@@ -56,6 +107,8 @@ class SweepCost:
     others_s: float
     """PNG at 600 dots per inch, and SVG."""
     others_cpu_s: float
+    several: IndexCost
+    """Of as many layouts in several sweeps."""
 
 
 def measure_sweep(runs: int) -> SweepCost:
@@ -64,14 +117,24 @@ def measure_sweep(runs: int) -> SweepCost:
     Args:
         runs: Fresh processes of which the one with the least CPU time counts.
     """
-    with tempfile.TemporaryDirectory(prefix="sweep-") as folder:
-        memory_dir, log_dir = write_sweep(Path(folder))
-        command = [sys.executable, "-c", _PICK, str(memory_dir), str(log_dir)]
-        costs = []
-        for _ in range(runs):
-            done = subprocess.run(command, capture_output=True, text=True, check=True)
-            costs.append(SweepCost(*json.loads(done.stdout)))
+    with tempfile.TemporaryDirectory(prefix="sweep-") as name:
+        folder = Path(name)
+        one = write_sweep(folder / "one", SIDE)
+        for number in range(SWEEPS):
+            write_sweep(folder / "several" / f"{number + 1}B", SMALL_SIDE)
+        indexes = [IndexCost(*_measure(_SEVERAL, folder / "several", *one)) for _ in range(runs)]
+        several = min(indexes, key=lambda cost: cost.index_cpu_s + cost.figure_cpu_s)
+        names = [field.name for field in fields(SweepCost)]
+        took = [dict(zip(names, _measure(_ONE, *one), strict=False)) for _ in range(runs)]
+        costs = [SweepCost(**each, several=several) for each in took]
     return min(costs, key=lambda cost: cost.index_cpu_s + cost.figure_cpu_s)
+
+
+def _measure(code: str, *folders: Path) -> list[Any]:
+    """Return what a fresh process prints."""
+    command = [sys.executable, "-c", code, *map(str, folders)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return list(json.loads(done.stdout))
 
 
 def judge_sweep(cost: SweepCost) -> list[Budget]:
@@ -79,6 +142,14 @@ def judge_sweep(cost: SweepCost) -> list[Budget]:
     return [
         Budget(f"index of a sweep of {cost.layouts:,} layouts: CPU", cost.index_cpu_s, LIMIT_S, "s"),
         Budget(f"figure of {cost.layouts:,} layouts as PDF: CPU", cost.figure_cpu_s, LIMIT_S, "s"),
+        Budget(
+            f"index of {SWEEPS} sweeps, {cost.several.layouts:,} layouts: CPU",
+            cost.several.index_cpu_s,
+            LIMIT_S,
+            "s",
+        ),
+        Budget(f"small multiples of {SWEEPS} sweeps as PDF: CPU", cost.several.figure_cpu_s, LIMIT_S, "s"),
+        Budget("key to lines of a grid of 4,096 cells: CPU", cost.several.moved_cpu_s, KEY_LIMIT_S, "s"),
     ]
 
 
@@ -90,6 +161,13 @@ def format_sweep(cost: SweepCost) -> str:
         ["drawing and PDF", format_number(cost.figure_s, 2), format_number(cost.figure_cpu_s, 2)],
         ["PNG at 600 dpi, SVG", format_number(cost.others_s, 2), format_number(cost.others_cpu_s, 2)],
     ]
+    several = cost.several
+    rows += [
+        [f"{SWEEPS} sweeps: index", format_number(several.index_s, 2), format_number(several.index_cpu_s, 2)],
+        ["small multiples, PDF", format_number(several.figure_s, 2), format_number(several.figure_cpu_s, 2)],
+        ["grid for a screen", format_number(several.opened_s, 3), format_number(several.opened_cpu_s, 3)],
+        ["its lines, after a key", "", format_number(several.moved_cpu_s, 4)],
+    ]
     return format_table(f"a sweep of {cost.layouts:,} layouts", head, rows)
 
 
@@ -98,19 +176,24 @@ def as_sweep_figures(cost: SweepCost) -> Mapping[str, object]:
     return asdict(cost)
 
 
-def write_sweep(folder: Path) -> tuple[Path, Path]:
-    """Write a sweep in which a third of the layouts failed; return the folders of traces and of logs."""
+def write_sweep(folder: Path, side: int) -> tuple[Path, Path]:
+    """Write a sweep in which a third of the layouts failed; return the folders of traces and of logs.
+
+    Args:
+        folder: To be made.
+        side: TP and PP go from 1 to this.
+    """
     memory_dir, log_dir = folder / "traces", folder / "log"
-    memory_dir.mkdir()
+    memory_dir.mkdir(parents=True)
     log_dir.mkdir()
     success, failed = ["Successful configurations:"], ["Failed configurations:"]
-    for tp in range(1, SIDE + 1):
-        for pp in range(1, SIDE + 1):
-            line = f"Config {tp * SIDE + pp}: TP={tp}, PP={pp}, DP=8, NUM_MICBATCH=8, GLOBAL_BATCH_SIZE=64"
-            if tp * pp < SIDE * SIDE // 10:
+    for tp in range(1, side + 1):
+        for pp in range(1, side + 1):
+            line = f"Config {tp * side + pp}: TP={tp}, PP={pp}, DP=8, NUM_MICBATCH=8, GLOBAL_BATCH_SIZE=64"
+            if tp * pp < side * side // 10:
                 failed.append(f"{line} - FAILED (status: 1)")
                 continue
-            peak_mib = _CAPACITY_MIB * SIDE * SIDE / 10 / (tp * pp)
+            peak_mib = _CAPACITY_MIB * side * side / 10 / (tp * pp)
             name = (
                 f"memory_trace_rank0_wd{8 * tp * pp}_tp{tp}_pp{pp}_dp8_exp1_expNumNone_l96_mbs1_nmbs8_gbs64"
             )

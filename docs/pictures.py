@@ -54,7 +54,7 @@ async def draw(name: str, devices: int, size: tuple[int, int]) -> Path:
 def main() -> int:
     """Draw every picture, or those named on the command line."""
     PICTURES.mkdir(exist_ok=True)
-    for name in sys.argv[1:] or [*SIZES, "job", "difference", "heatmap", "plan"]:
+    for name in sys.argv[1:] or [*SIZES, "job", "difference", "heatmap", "sweep", "plan"]:
         if name == "job":
             from docs.job_pictures import draw_job
 
@@ -63,6 +63,10 @@ def main() -> int:
             from docs.difference_picture import draw_difference
 
             print(asyncio.run(draw_difference(PICTURES)))
+        elif name == "sweep":
+            from docs.sweep_screen_picture import draw_sweep_screen
+
+            print(asyncio.run(draw_sweep_screen(PICTURES)))
         elif name == "heatmap":
             from docs.sweep_picture import draw_sweep_pictures
 

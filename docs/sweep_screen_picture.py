@@ -1,0 +1,42 @@
+"""Draw the picture of the sweep screen: the sweep of the original, as the tests write it."""
+
+import asyncio
+import tempfile
+from pathlib import Path
+
+from tests.sweep.trees import write_tree
+from vramscope.engine.clock import SystemClock
+from vramscope.engine.settings import Settings
+from vramscope.sweeps.indexing import index_sweeps
+from vramscope.tui.screens.sweep import SweepScreen, SweepView
+from vramscope.tui.sweep_app import SweepApp
+from vramscope.tui.terminal import TerminalAbilities
+
+SIZE = (120, 32)
+_STEP_S = 0.05
+
+
+async def draw_sweep_screen(pictures: Path) -> Path:
+    """Read the sweeps and write what the screen shows as SVG.
+
+    Args:
+        pictures: Folder of the pictures.
+    """
+    with tempfile.TemporaryDirectory() as name:
+        index = index_sweeps([write_tree(Path(name))], 80.0)
+    app = SweepApp(
+        lambda tell: index,
+        settings=Settings(),
+        abilities=TerminalAbilities(),
+        clock=SystemClock(),
+        begin=SweepView("485B_8192gpus_tplimit8"),
+        driver_class=None,
+    )
+    async with app.run_test(size=SIZE) as pilot:
+        while not isinstance(app.screen, SweepScreen):
+            await asyncio.sleep(_STEP_S)
+        await pilot.pause()
+        picture = app.export_screenshot(title="vramscope (one GPU played each rank)")
+    path = pictures / f"sweep-{SIZE[0]}x{SIZE[1]}.svg"
+    path.write_text(picture, encoding="utf-8")
+    return path
