@@ -3,22 +3,12 @@
 from collections.abc import Iterator
 
 from ..analyzers.plan_feedback import FeedbackSplit, FeedbackStage, PlanFeedback
-from ..engine.units import format_bytes, format_gib
+from ..engine.units import GIB, MIB, format_bytes
 from .plain_text import make_printable
 from .text_table import count, format_rows, wrap
 
-_HEADING = (
-    "stage",
-    "blocks",
-    "planned GiB",
-    "allocated",
-    "reserved",
-    "device",
-    "difference",
-    "factor",
-    "ranks",
-)
-"""The last ones are left out where a line has no room for them."""
+_MEASURED = ("allocated", "reserved", "device", "difference", "factor", "ranks")
+"""Columns; the last ones are left out where a line has no room for them."""
 
 
 def describe_feedback(feedback: PlanFeedback, width: int) -> str:
@@ -34,22 +24,31 @@ def describe_feedback(feedback: PlanFeedback, width: int) -> str:
         f"{where}: peaks of the rank of each stage that had most. Planned is computed.",
         width,
     )
-    lines += ["", *format_rows([_HEADING, *map(_list_cells, feedback.stages)], "rrrrrrrrr", width), ""]
+    lines += ["", *format_rows(_list_rows(feedback), "rrrrrrrrr", width), ""]
     for sentence in (_word_factors(feedback), *_word_change(feedback), *feedback.notes):
         lines += wrap(sentence, width)
     return "".join(f"{make_printable(line)}\n" for line in lines)
 
 
-def _list_cells(stage: FeedbackStage) -> tuple[str, ...]:
+def _list_rows(feedback: PlanFeedback) -> Iterator[tuple[str, ...]]:
+    """Yield heading and stages, in GiB or, of a small model, in MiB."""
+    largest = max(max(stage.planned_bytes, stage.allocated_bytes or 0) for stage in feedback.stages)
+    unit, name = (GIB, "GiB") if largest >= GIB else (MIB, "MiB")
+    has_blocks = any(feedback.present.blocks)
+    yield ("stage", "blocks" if has_blocks else "layers", f"planned {name}", *_MEASURED)
+    sizes = feedback.present.blocks if has_blocks else feedback.present.layers
+    for stage, size in zip(feedback.stages, sizes, strict=True):
+        yield _list_cells(stage, size, unit)
+
+
+def _list_cells(stage: FeedbackStage, size: int, unit: int) -> tuple[str, ...]:
+    held = (stage.planned_bytes, stage.allocated_bytes, stage.reserved_bytes, stage.used_bytes)
     difference = stage.difference_bytes
     return (
         str(stage.stage),
-        str(stage.blocks),
-        format_gib(stage.planned_bytes, 2),
-        format_gib(stage.allocated_bytes, 2),
-        format_gib(stage.reserved_bytes, 2),
-        format_gib(stage.used_bytes, 2),
-        "—" if difference is None else f"{difference / 2**30:+.2f}",
+        str(size),
+        *("—" if each is None else f"{each / unit:,.2f}" for each in held),
+        "—" if difference is None else f"{difference / unit:+,.2f}",
         f"{stage.factor:.3f}{'*' if stage.is_factor_assumed else ''}",
         str(stage.ranks),
     )
@@ -70,7 +69,7 @@ def _word_change(feedback: PlanFeedback) -> Iterator[str]:
     else:
         share = feedback.saving_bytes / present.most_bytes
         yield (
-            f"Another split would need less: {_name_blocks(replanned)} blocks instead of "
+            f"Another split would need less: {_name_blocks(replanned)} instead of "
             f"{_name_blocks(present)}. Expected of the fullest stage: {_name_fullest(replanned)} instead of "
             f"{_name_fullest(present)}, {format_bytes(feedback.saving_bytes)} ({share:.1%}) less."
         )
@@ -90,4 +89,7 @@ def _name_fullest(split: FeedbackSplit) -> str:
 
 
 def _name_blocks(split: FeedbackSplit) -> str:
-    return ", ".join(map(str, split.blocks))
+    """Return what each stage has; layers of a model that has no blocks."""
+    has_blocks = any(split.blocks)
+    sizes = ", ".join(map(str, split.blocks if has_blocks else split.layers))
+    return f"{sizes} {'blocks' if has_blocks else 'layers'}"

@@ -15,9 +15,8 @@ from vramscope.analyzers.plan_feedback import JobMeasurement, MeasuredJob, PlanF
 from vramscope.engine.errors import InputFileError, UsageError
 from vramscope.engine.model import Sample
 from vramscope.engine.readers.input_file import show_path
-from vramscope.planning.model_graph import create_gpt_model_graph
 
-from .planning import Request, read_request
+from .planning import Request, make_graph, read_request
 
 LIVE = "live"
 _NO_STAGES = (
@@ -82,9 +81,7 @@ def compare_with_measured(request: Request, measured: str, split: str | None) ->
         raise UsageError(
             f"--stages {request.stages[0]}: the job that was measured has {job.pipeline}; leave it out"
         )
-    graph = create_gpt_model_graph(
-        request.model, seq_length=request.seq_length, micro_batch=request.micro_batch
-    )
+    graph = make_graph(request)
     return make_feedback(
         graph,
         _find_bounds(graph, request, job.pipeline, split),
@@ -149,11 +146,15 @@ def _find_bounds(graph: ModelGraph, request: Request, stages: int, split: str | 
 
 
 def _read_split(graph: ModelGraph, split: str, stages: int) -> tuple[int, ...]:
-    """Return where stages of so many blocks begin; layers before and behind all blocks join the ends."""
+    """Return where stages of so many blocks begin; layers before and behind all blocks join the ends.
+
+    Of a model that has no blocks, as one that was traced, layers count.
+    """
     parts = split.split(",")
     if not all(part.strip().isdecimal() and len(part) <= 6 for part in parts):
         raise UsageError(f"--measured-split {split}: expected blocks of each stage, for example 12,12,12,12")
     blocks = [at for at, layer in enumerate(graph.layers) if layer.layer_type == "transformer_block"]
+    blocks = blocks or list(range(len(graph.layers)))
     sizes = [int(part) for part in parts]
     if len(sizes) != stages or sum(sizes) != len(blocks) or min(sizes) < 1:
         raise UsageError(

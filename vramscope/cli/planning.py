@@ -105,7 +105,7 @@ def plan_model(request: Request) -> Planned:
         UsageError: The model is unknown, or nothing can be done with it.
         InputFileError: Its file cannot be read or understood.
     """
-    graph = _make_graph(request)
+    graph = make_graph(request)
     analyzer = GraphAnalyzer(graph, micro_batches=request.micro_batches, states=request.states)
     rule: Rule = "legacy" if request.is_legacy else "device-time"
     plan = make_plan(
@@ -119,7 +119,13 @@ def plan_model(request: Request) -> Planned:
     return Planned(graph, plan, request)
 
 
-def _make_graph(request: Request) -> GPTModelGraph:
+def make_graph(request: Request) -> GPTModelGraph:
+    """Return the graph of the model that was asked for, traced where a factory makes it.
+
+    Raises:
+        UsageError: The model is unknown, or nothing can be done with it.
+        InputFileError: Its file cannot be read or understood.
+    """
     if request.traced is not None:
         factory, inputs, data_type = request.traced
         return trace_model_graph(factory, *inputs, dtype=data_type)
