@@ -4,6 +4,7 @@ out."""
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
+from ..analyzers.memory_theory import ParallelLayout
 from ..engine.units import GIB
 from .joint_plan_report import JointConfigurationReport, JointPlanReport, JointStageReport
 from .plain_text import make_printable
@@ -57,11 +58,18 @@ def _describe_best(report: JointPlanReport) -> str:
     layout, setup = best.layout, best.setup
     return (
         f"{report.model} on {report.cluster} ({report.devices:,} devices): TP {layout.tensor} PP "
-        f"{layout.pipeline} DP {layout.data}, ZeRO {setup.zero_stage}, recompute {setup.recompute}, "
+        f"{layout.pipeline} DP {layout.data}{_describe_rest(layout)}, ZeRO {setup.zero_stage}, recompute "
+        f"{setup.recompute}, "
         f"micro-batches of {setup.micro_batch_size}: an estimated {best.step_s:.3g} s for a step of "
         f"{given.global_batch:,} x {given.seq_length:,} tokens, at most {best.peak_bytes / GIB:.1f} GiB on a "
         "rank."
     )
+
+
+def _describe_rest(layout: ParallelLayout) -> str:
+    words = f" EP {layout.expert}" if layout.expert > 1 else ""
+    words += f" x {layout.virtual_stages} pieces" if layout.virtual_stages > 1 else ""
+    return words + (" with sequence parallelism" if layout.is_sequence_parallel else "")
 
 
 def list_configurations(
@@ -150,15 +158,15 @@ def _describe_devices(first: JointStageReport, last: JointStageReport) -> str:
 
 def _describe_search(report: JointPlanReport, width: int) -> Iterator[str]:
     yield f"{report.considered:,} configurations considered; left out:"
-    rows = [(f"{each.count:,}", each.reason) for each in report.pruned if each.count]
-    yield from format_rows(rows, "rl", max(width, 100))
+    for each in report.pruned:
+        yield from wrap(f"{each.count:>9,}  {each.reason}", width, "  ") if each.count else ()
     yield from wrap(f"Within that: {report.optimality}.", width)
     given = report.assumptions
     learnt = f"calibrated by {given.calibration}" if given.calibration else "assumed, not measured here"
     yield from wrap(
-        f"All times and bytes are estimates: the memory theory, {given.memory_share:.0%} of each device's "
-        f"memory; the time model with matrix products at {given.efficiency:.0%} of the peak ({learnt}). "
-        "batch: sequences of a micro-batch. left: below that share on the fullest rank. TFLOP/s: the "
-        "model's, of one device. ms: of one micro-batch, forward and backward.",
+        f"All times and bytes are estimates: bytes of the memory theory, in at most {given.memory_share:.0%} "
+        f"of each device's memory; seconds of the time model, with matrix products at {given.efficiency:.0%} "
+        f"of the peak ({learnt}). batch: sequences of a micro-batch. left: below that share on the fullest "
+        "rank. TFLOP/s: the model's, of one device. ms: of one micro-batch, forward and backward.",
         width,
     )

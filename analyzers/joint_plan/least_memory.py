@@ -11,7 +11,7 @@ from ..cluster_graph import Cluster
 from ..memory_theory import ModelShape, estimate_stages
 from .evaluation import Evaluator
 from .options import RECOMPUTES, ZERO_STAGES, JointOptions
-from .space import Candidate, SearchSpace
+from .space import Candidate, Degrees, SearchSpace, name_gpu
 
 MOST_TIMES = 64
 """As many times the devices are tried."""
@@ -69,10 +69,18 @@ def _explain_degrees(shape: ModelShape, cluster: Cluster, options: JointOptions)
 
 
 def _list_smallest(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Return candidates with the smallest micro-batch and one piece a rank, which hold least."""
-    return [
-        each for each in candidates if each.setup.micro_batch_size == 1 and each.layout.virtual_stages == 1
-    ]
+    """Return those that hold least: small micro-batches, one piece a rank, most sharded and recomputed."""
+    smallest: dict[Degrees, Candidate] = {}
+    for each in candidates:
+        if each.setup.micro_batch_size == 1 and each.layout.virtual_stages == 1:
+            best = smallest.setdefault(each.degrees, each)
+            smallest[each.degrees] = max(best, each, key=_count_savings)
+    return list(smallest.values())
+
+
+def _count_savings(candidate: Candidate) -> tuple[bool, int, int]:
+    setup = candidate.setup
+    return candidate.layout.is_sequence_parallel, RECOMPUTES.index(setup.recompute), setup.zero_stage
 
 
 def _find_peak(shape: ModelShape, candidate: Candidate) -> int:
@@ -107,5 +115,6 @@ def _fits(shape: ModelShape, devices: int, cluster: Cluster, options: JointOptio
     """Tell whether so many devices, as small as the smallest, have a configuration that fits."""
     node = min(len(each.devices) for each in cluster.nodes)
     most = min(device.memory_bytes for device in cluster.devices) * options.memory_share
-    space = SearchSpace(shape, devices, max(node, 1), options)
+    gpu = name_gpu(cluster.devices[0].kind)
+    space = SearchSpace(shape, devices, max(node, 1), options, gpu)
     return any(_find_peak(shape, each) <= most for each in _list_smallest(space.list_candidates()))

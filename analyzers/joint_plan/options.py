@@ -49,5 +49,5 @@ def check_options(options: JointOptions) -> None:
         raise UsageError(f"a memory share of {options.memory_share:g}; expected above 0 and at most 1")
     if not options.zero_stages or not set(options.zero_stages) <= set(ZERO_STAGES):
         raise UsageError(f"ZeRO stages {options.zero_stages}; expected some of 0, 1, 2 and 3")
-    if not options.recomputes:
-        raise UsageError("no recomputation to choose from; expected some of none, selective and full")
+    if not options.recomputes or not set(options.recomputes) <= set(RECOMPUTES):
+        raise UsageError(f"recomputation {options.recomputes}; expected some of none, selective and full")

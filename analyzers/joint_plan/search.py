@@ -28,6 +28,7 @@ from .space import (
     Candidate,
     Degrees,
     SearchSpace,
+    name_gpu,
 )
 
 
@@ -76,7 +77,8 @@ class _Search:
         self, shape: ModelShape, cluster: Cluster, options: JointOptions, assumptions: TimeAssumptions
     ) -> None:
         node = min(len(each.devices) for each in cluster.nodes)
-        self.space = SearchSpace(shape, len(cluster.devices), node, options)
+        gpu = name_gpu(cluster.devices[0].kind)
+        self.space = SearchSpace(shape, len(cluster.devices), node, options, gpu)
         self.pricing = Pricing(shape, cluster, assumptions)
         self.evaluator = Evaluator(shape, cluster, self.pricing, options.memory_share)
         self.pruned: Counter[str] = Counter()

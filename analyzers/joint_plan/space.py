@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ..memory_theory import ModelShape, ParallelLayout, TrainingSetup
-from ..memory_theory.training import Recompute
+from ..memory_theory.training import GPUS, Gpu, Recompute
 from .options import JointOptions
 
 BEYOND_NODE = "more tensor ranks than a node has devices, or than asked for"
@@ -14,7 +14,7 @@ SEQUENCE = "CP or TP with sequence parallelism divides the sequence unevenly"
 STAGES = "more stages than layers"
 EXPERTS = "EP divides experts or data ranks unevenly"
 BATCH = "DP does not divide the global batch"
-INTERLEAVING = "interleaving needs pieces of alike layers and micro-batches in multiples of PP"
+INTERLEAVING = "interleaving needs even pieces, and micro-batches in multiples of PP"
 TOO_LARGE = "too much memory on some rank"
 SLOWER_THAN_LISTED = "cannot be faster than what is listed (bound on the step time)"
 SAME_DEGREES = "not faster than another configuration of the same degrees"
@@ -55,10 +55,13 @@ class SearchSpace:
         devices: All of them are used.
         node_devices: Devices of the smallest node.
         options: What is searched.
+        gpu: What libraries take their workspaces for.
     """
 
-    def __init__(self, shape: ModelShape, devices: int, node_devices: int, options: JointOptions) -> None:
-        self._shape, self._devices, self._options = shape, devices, options
+    def __init__(
+        self, shape: ModelShape, devices: int, node_devices: int, options: JointOptions, gpu: Gpu = "h100"
+    ) -> None:
+        self._shape, self._devices, self._options, self._gpu = shape, devices, options, gpu
         self._most_tensor = options.max_tensor or node_devices
         self.considered = 0
         """How many configurations were looked at, whatever became of them."""
@@ -158,8 +161,15 @@ class SearchSpace:
             zero_stage=variant.zero_stage,
             attention=self._options.attention,
             recompute=variant.recompute,
+            gpu=self._gpu,
         )
         return Candidate(degrees, layout, setup)
+
+
+def name_gpu(kind: str | None) -> Gpu:
+    """Return what the memory theory calls a device, by its name; `h100` where it knows none like it."""
+    name = (kind or "").lower()
+    return max((gpu for gpu in GPUS if gpu in name), key=len, default="h100")
 
 
 def list_divisors(number: int) -> list[int]:
