@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator
 
+from ..analyzers.model_graph import MIB
 from ..analyzers.partition import PartitionResult, Plan
+from .partition_table import describe_states, name_weights
 
 
 def describe_strategies(plan: Plan) -> str:
@@ -20,7 +22,30 @@ def _describe_model(plan: Plan) -> Iterator[str]:
     yield f"Total Parameters: {round(analysis.parameters.total):,}"
     yield f"Total Memory: {analysis.memory_mb.total:.2f} MB"
     yield f"Total Compute: {analysis.compute_gflops.total:.2f} GFLOPs"
+    if plan.recommended.training_bytes is not None:  # the original knows weights alone
+        yield from _describe_layers(plan)
     yield ""
+
+
+def _describe_layers(plan: Plan) -> Iterator[str]:
+    """Yield what weights are counted in, the layers that stand out, and sums by type of layer."""
+    analysis = plan.analysis
+    yield f"Memory is of weights alone, in {name_weights(plan)}; training takes {describe_states(plan)},"
+    yield "and activations in flight."
+    figures = (
+        ("Parameters", analysis.parameters, analysis.max_parameter_layer),
+        ("Memory (MB)", analysis.memory_mb, analysis.max_memory_layer),
+        ("Compute (GFLOPs)", analysis.compute_gflops, analysis.max_compute_layer),
+    )
+    for name, spread, layer in figures:
+        yield (
+            f"{name} of a layer: {spread.least:,.2f} to {spread.most:,.2f}, mean {spread.mean:,.2f}; "
+            f"most in {layer.name} ({layer.share:.1%})"
+        )
+        shares = (
+            f"{kind} {sum_ / spread.total:.1%}" for kind, sum_ in spread.by_type.items() if spread.total
+        )
+        yield f"  by type: {', '.join(shares)}"
 
 
 def _describe_partitions(plan: Plan) -> Iterator[str]:
@@ -44,6 +69,8 @@ def _describe_partition(result: PartitionResult) -> Iterator[str]:
     yield f"  Balance Score: {result.balance_score:.4f}"
     yield f"  Max Memory Usage: {result.max_memory_usage:.2f} MB"
     yield f"  Total Communication Cost: {result.total_communication_cost:.2f} MB"
+    if result.training_bytes is not None:
+        yield f"  Max Training Memory: {max(result.training_bytes) / MIB:.2f} MB"
     for stage in result.partitions:
         yield (
             f"    Stage {stage.partition_id}: Layers {stage.start_layer}-{stage.end_layer}, "

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from ..analyzers.model_graph import MIB
-from ..analyzers.partition import Bottleneck, PartitionResult, Plan, StageCount
+from ..analyzers.model_graph import MIB, STATE_BYTES
+from ..analyzers.partition import Bottleneck, Distribution, PartitionResult, Plan, StageCount
 from .plain_text import make_printable
 from .text_table import format_rows, wrap
 
@@ -29,6 +29,7 @@ _STAGE_HEADING = (
     "sent MiB",
     "parameters",
 )
+_SPREAD_HEADING = ("of a layer", "least", "mean", "most", "layer with most (share of all)")
 UNKNOWN = "—"
 LEGACY_NOTE = (
     "GFLOP as llm_parallel_strategy counts them: the embedding's figure is in FLOP, which the total adds up "
@@ -54,19 +55,37 @@ def _describe_model(plan: Plan, width: int) -> Iterator[str]:
     analysis = plan.analysis
     yield from wrap(
         f"{plan.model}: {analysis.total_layers} layers, {round(analysis.parameters.total):,} parameters, "
-        f"{analysis.memory_mb.total:,.2f} MiB of weights, {analysis.compute_gflops.total:,.1f} GFLOP forward",
+        f"{analysis.memory_mb.total:,.2f} MiB of weights in {name_weights(plan)}, "
+        f"{analysis.compute_gflops.total:,.1f} GFLOP forward",
         width,
     )
-    yield from wrap(
-        f"most memory: {_name(analysis.max_memory_layer)}; "
-        f"most compute: {_name(analysis.max_compute_layer)}; "
-        f"most parameters: {_name(analysis.max_parameter_layer)}",
-        width,
+    rows = [
+        _describe_spread("parameters", analysis.parameters, analysis.max_parameter_layer, 0),
+        _describe_spread("weights MiB", analysis.memory_mb, analysis.max_memory_layer, 2),
+        _describe_spread("GFLOP", analysis.compute_gflops, analysis.max_compute_layer, 1),
+    ]
+    yield from format_rows([_SPREAD_HEADING, *rows], "lrrrl", width)
+
+
+def _describe_spread(name: str, spread: Distribution, most: Bottleneck, digits: int) -> tuple[str, ...]:
+    """Return how one figure is spread over the layers, and the layer that has most of it."""
+    figures = (f"{figure:,.{digits}f}" for figure in (spread.least, spread.mean, spread.most))
+    return (name, *figures, f"{most.name} ({most.share:.1%})")
+
+
+def name_weights(plan: Plan) -> str:
+    """Return the number format that weights are counted in, by their bytes."""
+    size = plan.assumptions.weight_bytes_per_parameter
+    return {4.0: "float32", 2.0: "16 bits"}.get(size, f"{size:.2f} bytes a parameter")
+
+
+def describe_states(plan: Plan) -> str:
+    """Return what is held for a parameter while training, in words."""
+    recipe = STATE_BYTES[plan.assumptions.states]
+    return (
+        f"{recipe.total} bytes a parameter ({plan.assumptions.states}: {recipe.weights} weights, "
+        f"{recipe.gradients} gradients, {recipe.optimizer} optimizer)"
     )
-
-
-def _name(layer: Bottleneck) -> str:
-    return f"{layer.name} ({layer.share:.1%})"
 
 
 def _list_refusals(plan: Plan) -> Iterator[str]:
@@ -117,8 +136,9 @@ def _describe_recommended(plan: Plan, width: int) -> Iterator[str]:
     batch = "" if given.seq_length is None else f" of {given.micro_batch} x {given.seq_length:,} tokens"
     over = "best: recommended. over: more than --capacity. " if given.capacity_bytes is not None else ""
     yield from wrap(
-        f"{over}weights and training MiB: of the fullest stage. training MiB: weights, gradients, optimizer "
-        f"states, and activations in flight of {given.micro_batches} micro-batches{batch} (1F1B). "
+        f"{over}weights and training MiB: of the fullest stage. weights MiB: weights alone, in "
+        f"{name_weights(plan)}. training MiB: {describe_states(plan)}, and activations in flight of "
+        f"{given.micro_batches} micro-batches{batch} (1F1B). "
         f"step ms: computed for devices of {given.flops_per_s / 1e12:,.0f} TFLOP/s and links of "
         f"{given.link_bytes_per_s / 1e9:,.0f} GB/s, not measured.",
         width,

@@ -51,6 +51,7 @@ class GraphAnalyzer:
             raise UsageError(f"states {states!r}: expected {', '.join(STATE_BYTES)}")
         self.graph = graph
         self.micro_batches = micro_batches
+        self.states = states
         self._training = make_in_flight(states, micro_batches)
 
     def partition_graph_balanced(

@@ -6,6 +6,7 @@ from functools import partial
 import msgspec
 
 from ...engine.errors import UsageError
+from ..model_graph import ModelGraph
 from .graph_analyzer import GraphAnalyzer, Rule
 from .recommendation import Device
 from .result import GraphAnalysis, Metric, PartitionResult, StageSearch, Strategy
@@ -24,6 +25,10 @@ class Assumptions(msgspec.Struct, frozen=True, kw_only=True):
     flops_per_s: float
     link_bytes_per_s: float
     capacity_bytes: int | None
+    states: str
+    """What training holds for a parameter, a name of `STATE_BYTES`; weights alone are another figure."""
+    weight_bytes_per_parameter: float
+    """Of `max_memory_usage` and `total_memory_mb`: 4 where weights are in float32."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,8 +98,16 @@ def _state_assumptions(analyzer: GraphAnalyzer, device: Device) -> Assumptions:
         seq_length=None if batch is None else batch.sequence,
         micro_batch=None if batch is None else batch.sequences,
         micro_batches=analyzer.micro_batches,
+        states=analyzer.states,
+        weight_bytes_per_parameter=_measure_weight(analyzer.graph),
         **device._asdict(),
     )
+
+
+def _measure_weight(graph: ModelGraph) -> float:
+    """Return the bytes of a parameter, over all layers; 4 where there are none."""
+    parameters = sum(layer.held_parameters for layer in graph.layers)
+    return sum(layer.weight_bytes for layer in graph.layers) / parameters if parameters else 4.0
 
 
 def _search(
