@@ -24,7 +24,7 @@ def describe_feedback(feedback: PlanFeedback, width: int) -> str:
         f"{where}: peaks of the rank of each stage that had most. Planned is computed.",
         width,
     )
-    lines += ["", *format_rows(_list_rows(feedback), "rrrrrrrrr", width), ""]
+    lines += ["", *format_rows([*_list_rows(feedback)], "rrrrrrrrr", width), ""]
     for sentence in (_word_factors(feedback), *_word_change(feedback), *feedback.notes):
         lines += wrap(sentence, width)
     return "".join(f"{make_printable(line)}\n" for line in lines)
