@@ -13,9 +13,10 @@ from vramscope.engine.model.module_memory import ModuleMemory
 from vramscope.engine.readers.module_memory import read_module_memory
 
 TRAINING = """
-import json, torch, vramscope
+import json, os, torch, vramscope
 from contextlib import nullcontext
 from torch import nn
+from torch.distributed.fsdp import fully_shard
 from torch.func import grad
 
 torch.manual_seed(0)
@@ -92,6 +93,15 @@ try:
     vramscope.SimpleMemoryProfiler(model, log_folder="file/below")
 except vramscope.VramscopeError as error:
     refusal += "; " + str(error)
+store = f"file://{os.getcwd()}/store"
+torch.distributed.init_process_group("gloo", init_method=store, rank=0, world_size=1)
+sharded = nn.Sequential(nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 8))
+for part in (sharded[0], sharded[2], sharded):
+    fully_shard(part)
+profiler = vramscope.SimpleMemoryProfiler(sharded, torch.optim.SGD(sharded.parameters()), "sharded", 1)
+sharded(torch.ones(8, 64)).sum().backward()
+profiler.step()
+torch.distributed.destroy_process_group()
 is_restored = before is torch.autograd.graph.disable_saved_tensors_hooks
 print(json.dumps([plain == profiled, hooks, top is None, is_restored, refusal]))
 """
@@ -113,6 +123,7 @@ def test_a_profile_of_a_training(tmp_path: Path) -> None:
     check_use_without_an_optimizer_and_without_gradients(tmp_path / "serving")
     check_shared_storages_are_counted_once_and_masters_apart(tmp_path / "sharing")
     check_what_is_unseen_is_not_told(tmp_path)
+    check_pieces_of_wrapped_tensors_count(tmp_path / "sharded")
 
 
 def check_training_is_as_without_a_profile(answers: Any) -> None:
@@ -231,3 +242,14 @@ def check_what_is_unseen_is_not_told(folder: Path) -> None:
         "offloaded": (computed, 0),
         "compiled": (None, measured),
     }
+
+
+def check_pieces_of_wrapped_tensors_count(folder: Path) -> None:
+    memory = read_module_memory(folder / "module_memory.jsonl")
+    assert memory.rank is not None
+    assert (memory.rank.rank, memory.rank.world_size) == (0, 1)
+    breakdown = make_breakdown(memory)
+    sizes = {kind: breakdown.find(kind).measured_bytes for kind in ("params", "grads", "activation")}
+    parameters = 4 * (65 * 64 + 65 * 8)
+    # The weights that FSDP gathers are saved for the backward pass too, and are no activations.
+    assert sizes == {"params": parameters, "grads": parameters, "activation": 4 * 8 * (64 + 64)}
