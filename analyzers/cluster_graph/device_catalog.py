@@ -87,4 +87,4 @@ def find_device(name: str) -> DeviceModel:
     Raises:
         UsageError: No such name; the text has the nearest ones.
     """
-    return find_by_name(DEVICES, name, "device", "(or give memory and tflops)")
+    return find_by_name(DEVICES, name, "device", "(or give memory and tflops in a cluster file)")
