@@ -10,7 +10,7 @@ import pytest
 from vramscope.analyzers.memory_theory.calibration import Measured, fit_calibration
 from vramscope.engine.errors import UsageError
 
-from ..cli.running import run
+from .calling import call
 
 GIB = 1 << 30
 HEADER = "case,num_layers,hidden,heads,seq,mbs,gbs,tp,pp,world_size,bf16\n"
@@ -45,7 +45,7 @@ def test_it_is_kept_used_and_named(tmp_path: Path) -> None:
     cases, predicted = tmp_path / "cases.csv", tmp_path / "predicted.csv"
     rows = [f"c{mbs},12,512,8,1024,{mbs},{8 * mbs},1,1,8,True\n" for mbs in range(1, 7)]
     cases.write_text(HEADER + "".join(rows))
-    assert run("estimate", "--batch", str(cases), "-o", str(predicted)).code == 0
+    assert call("estimate", "--batch", str(cases), "-o", str(predicted)).code == 0
     measured, kept = tmp_path / "measured.csv", tmp_path / "kept.json"
     with predicted.open() as source, measured.open("w") as target:
         writer = csv.writer(target)
@@ -56,12 +56,12 @@ def test_it_is_kept_used_and_named(tmp_path: Path) -> None:
             allocated, peak = (int(row[f"predicted_{name}_bytes"]) for name in ("allocated", "peak"))
             figures = (allocated + 2**20, allocated + 2**20 + round(1.1 * (peak - allocated)))
             writer.writerow([row[name] for name in HEADER.strip().split(",")] + list(figures))
-    outcome = run("calibrate", str(measured), "-o", str(kept))
+    outcome = call("calibrate", str(measured), "-o", str(kept))
     assert outcome.code == 0, outcome.stderr
     assert "+1.0 MiB between steps, activations x 1.100" in outcome.stderr
     assert json.loads(kept.read_text())["runs"] == 6
     plain, shifted = (
-        run("estimate", "--model", "llama2-7b", "--json", *words).lines[0]
+        call("estimate", "--model", "llama2-7b", "--json", *words).lines[0]
         for words in ((), ("--calibration", str(kept)))
     )
     assert plain["calibration"] is None
@@ -70,8 +70,8 @@ def test_it_is_kept_used_and_named(tmp_path: Path) -> None:
     assert shifted["peak_bytes"] > plain["peak_bytes"]
     assert (
         "calibrated by measured.csv"
-        in run("estimate", "--model", "gpt2", "--calibration", str(kept), COLUMNS="120").stdout
+        in call("estimate", "--model", "gpt2", "--calibration", str(kept), columns=120).stdout
     )
-    refused = run("estimate", "--model", "gpt2", "--calibration", str(cases))
+    refused = call("estimate", "--model", "gpt2", "--calibration", str(cases))
     assert refused.code == 2
     assert "expected what `vramscope calibrate` wrote" in refused.stderr

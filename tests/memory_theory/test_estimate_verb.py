@@ -14,6 +14,7 @@ from vramscope.exporters.schema import (
 )
 
 from ..cli.running import run
+from .calling import call
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -51,14 +52,14 @@ def test_a_batch_keeps_its_rows_and_says_why_one_has_no_figures(tmp_path: Path) 
 def test_a_batch_of_which_nothing_can_be_estimated_is_bad_input(tmp_path: Path) -> None:
     cases = tmp_path / "cases.csv"
     cases.write_text("\n".join(CASES.splitlines()[:3:2]) + "\n")
-    outcome = run("estimate", "--batch", str(cases))
+    outcome = call("estimate", "--batch", str(cases))
     assert (outcome.code, len(outcome.stdout.splitlines())) == (2, 2), "each row is told all the same"
     assert "0 of 1 cases estimated" in outcome.stderr
 
 
 def test_json_tells_every_part_and_the_table_the_same_peak() -> None:
     words = ("estimate", "--model", "llama2-7b", "--tp", "2", "--pp", "2", "--dp", "2", "--capacity", "80GiB")
-    (report,) = run(*words, "--json").lines
+    (report,) = call(*words, "--json").lines
     assert report["schema"] == "vramscope.estimate/1"
     assert report["world_size"] == 8
     assert [stage["layers"][0] for stage in report["stages"]] == [0, 16]
@@ -66,7 +67,7 @@ def test_json_tells_every_part_and_the_table_the_same_peak() -> None:
         peak = max(stage["moments"], key=lambda moment: moment["total_bytes"])
         assert sum(part["size_bytes"] for part in peak["parts"]) == stage["peak_bytes"]
     assert report["does_fit"] is True
-    table = run(*words, "--table", COLUMNS="120")
+    table = call(*words, "--table", columns=120)
     assert table.code == 0, table.stderr
     assert f"{report['peak_bytes'] / 2**30:.2f}" in table.stdout
     assert table.stdout.startswith("llama2-7b: an estimated peak of ")
@@ -75,23 +76,23 @@ def test_json_tells_every_part_and_the_table_the_same_peak() -> None:
 
 def test_what_would_make_it_fit_does_so_when_it_is_asked_for() -> None:
     words = ("estimate", "--model", "llama2-7b", "--dp", "8", "--capacity", "80GiB")
-    (report,) = run(*words, "--json").lines
+    (report,) = call(*words, "--json").lines
     assert report["does_fit"] is False
     flags = [change["flags"] for change in report["changes"]]
     assert flags[0] == ["--zero 1"]
     assert len({tuple(flag.split()[0] for flag in way) for way in flags}) == len(flags)
     assert all(change["peak_bytes"] <= 0.9 * report["capacity_bytes"] for change in report["changes"])
-    (changed,) = run(*words, *flags[0][0].split(), "--json").lines
+    (changed,) = call(*words, *flags[0][0].split(), "--json").lines
     assert changed["peak_bytes"] == report["changes"][0]["peak_bytes"]
     assert (changed["does_fit"], changed["changes"]) == (True, None)
     for printed in (report, changed):
         jsonschema.validate(printed, build_estimate_schema())
-    table = run(*words, COLUMNS="120").stdout
+    table = call(*words, columns=120).stdout
     assert "By the same estimate it would fit with --zero 1 (" in table
 
 
 def test_a_model_that_nothing_helps_is_told_so() -> None:
-    outcome = run("estimate", "--model", "llama3-405b", "--capacity", "24GiB", COLUMNS="200")
+    outcome = call("estimate", "--model", "llama3-405b", "--capacity", "24GiB", columns=200)
     assert "does not fit into 24.0 GiB" in outcome.stdout
     assert "Nothing that was tried makes it fit" in outcome.stdout
 
@@ -107,7 +108,7 @@ def test_the_fork_is_reproduced_from_the_command_line(tmp_path: Path) -> None:
     sizes = {"num-layers": 96, "hidden-size": 20480, "num-attention-heads": 160, "seq-length": 2048}
     config.write_text(json.dumps({**sizes, "bf16": True}))
     words = ("--tp", "2", "--pp", "64", "--world-size", "8192", "--micro-batches", "64")
-    outcome = run("estimate", "--model", str(config), *words, "--theory", "megatron-fork")
+    outcome = call("estimate", "--model", str(config), *words, "--theory", "megatron-fork")
     assert outcome.code == 0, outcome.stderr
     assert "140204.06 MiB" in outcome.stdout
 
@@ -128,7 +129,7 @@ def test_the_fork_is_reproduced_from_the_command_line(tmp_path: Path) -> None:
     ],
 )
 def test_a_mistake_is_named_in_one_line(words: tuple[str, ...], message: str) -> None:
-    outcome = run("estimate", *words)
+    outcome = call("estimate", *words)
     assert outcome.code == 2
     assert message in outcome.stderr
     assert outcome.stderr.count("\n") == 1
@@ -137,7 +138,7 @@ def test_a_mistake_is_named_in_one_line(words: tuple[str, ...], message: str) ->
 
 def test_a_sequence_is_no_longer_than_the_positions_that_the_model_learns() -> None:
     for model, tokens in (("gpt2", 1024), ("gpt3-175b", 2048), ("llama3-8b", 4096)):
-        (report,) = run("estimate", "--model", model, "--json").lines
+        (report,) = call("estimate", "--model", model, "--json").lines
         assert report["run"]["setup"]["seq_length"] == tokens
 
 
@@ -153,7 +154,7 @@ def test_what_a_configuration_lacks_is_named_with_its_file(
 ) -> None:
     path = tmp_path / "config.json"
     path.write_text(json.dumps(config))
-    outcome = run("estimate", "--model", str(path))
+    outcome = call("estimate", "--model", str(path))
     assert outcome.code == 2
     assert words in outcome.stderr
     assert outcome.stderr.count("\n") == 1

@@ -12,8 +12,8 @@ from vramscope.analyzers.memory_theory.presets import PRESETS
 from vramscope.exporters.estimate_report import build_estimate
 from vramscope.exporters.figures.estimate import SHARES, draw_estimate
 
-from ..cli.running import run
 from ..exporters.figures.vision import VISIONS, measure_distance
+from .calling import call
 from .runs import Run, runs
 
 
@@ -45,6 +45,6 @@ def test_the_file_has_the_same_bytes_every_time_and_outline_fonts(tmp_path: Path
 
 
 def test_a_name_that_is_no_picture_is_refused() -> None:
-    outcome = run("estimate", "--model", "gpt2", "--figure", "x.svg")
+    outcome = call("estimate", "--model", "gpt2", "--figure", "x.svg")
     assert outcome.code == 2
     assert "expected a name that ends in .pdf or .png" in outcome.stderr
