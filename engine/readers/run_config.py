@@ -12,6 +12,7 @@ from .input_file import locate_byte, read_input_file, show_path
 
 LIMIT_BYTES = 16 * 1024**2
 _ARGUMENT = re.compile(r"^(?:\S{1,40}: ?)?\s*([a-z][a-z0-9_]*) \.{3,} (.*)$", re.MULTILINE)
+_PADDED = re.compile(r"padded vocab \(size: \d+\) with \d+ dummy tokens \(new size: (\d+)\)")
 _YAML_LINE = re.compile(r"^\s*(?:\"([^\"]+)\"|'([^']+)'|([\w.-]+))\s*:(?:\s+(.*))?$")
 
 ConfigKind: TypeAlias = Literal["hugging_face", "megatron", "galvatron", "torchtitan"]
@@ -43,8 +44,16 @@ def read_run_config(path: Path) -> RunConfig:
         return RunConfig("torchtitan", _read_toml(path, text))
     arguments: dict[str, object] = {name: value.strip() for name, value in _ARGUMENT.findall(text)}
     if "num_layers" in arguments:
-        return RunConfig("megatron", arguments)
+        return RunConfig("megatron", _add_vocab(arguments, text))
     return _name_kind(path, _read_yaml(path, text))
+
+
+def _add_vocab(arguments: dict[str, object], text: str) -> dict[str, object]:
+    """Return the arguments with the size of the vocabulary that the tokenizer told after them."""
+    told = _PADDED.search(text)
+    if told is None or str(arguments.get("padded_vocab_size", "None")) != "None":
+        return arguments
+    return {**arguments, "padded_vocab_size": told.group(1)}
 
 
 def _read_json(path: Path, data: bytes) -> dict[str, object]:

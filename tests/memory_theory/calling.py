@@ -16,5 +16,5 @@ def call(*arguments: str, columns: int = 80) -> Outcome:
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(output), redirect_stderr(errors):
         patch.setenv("COLUMNS", str(columns))
         code = run(list(arguments))
-    told, complained = (stream.buffer.getvalue().decode() for stream in (output, errors))  # type: ignore[attr-defined]
+    told, complained = (stream.buffer.getvalue().decode() for stream in (output, errors))
     return Outcome(code, told, complained)

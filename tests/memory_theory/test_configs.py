@@ -162,6 +162,13 @@ def test_families_of_hugging_face_have_the_parameters_of_their_checkpoints(
     assert count_parameters(read_shape(Flags(flag_hugging_face(config)))) == parameters
 
 
+def test_the_vocabulary_that_a_log_tells_after_its_arguments_counts(tmp_path: Path) -> None:
+    path = tmp_path / "train.log"
+    listed = ARGUMENTS.replace("padded_vocab_size .................... 32000\n", "vocab_size ...... None\n")
+    path.write_text(listed + " > padded vocab (size: 50257) with 943 dummy tokens (new size: 51200)\n")
+    assert describe_config(read_run_config(path)).shape.pad_vocab(8) == 51200
+
+
 def test_torchtitan_shards_weights_over_its_data_ranks(tmp_path: Path) -> None:
     path = tmp_path / "train.toml"
     path.write_text(TORCHTITAN)
