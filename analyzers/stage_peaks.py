@@ -69,6 +69,17 @@ def list_ranks(sample: Sample) -> Sequence[RankSample]:
     ]
 
 
+class _Job(NamedTuple):
+    """The ranks of one job, by stage and by number."""
+
+    world_size: int | None
+    by_stage: dict[int, dict[int, _RankPeak]]
+
+    @property
+    def ranks(self) -> list[int]:
+        return [number for ranks in self.by_stage.values() for number in ranks]
+
+
 class StagePeaks:
     """Keeps the peaks of the stages of every job whose ranks tell their pipeline coordinate."""
 
@@ -104,9 +115,10 @@ class StagePeaks:
         """Return the stages of the job of which most ranks were seen; none where no rank tells its own."""
         if not self._jobs:
             return JobStages(since_s=self._since_s, clock=self._clock)
-        job = max(self._jobs, key=self._count_ranks)
-        stages = tuple(_add_up(stage, ranks) for stage, ranks in sorted(self._jobs[job].items()))
-        is_whole = self._count_ranks(job) == self._world_sizes[job]
+        jobs = [_Job(self._world_sizes[name], ranks) for name, ranks in self._jobs.items()]
+        job = max(_join_parts(jobs), key=lambda each: len(each.ranks))
+        stages = tuple(_add_up(stage, ranks) for stage, ranks in sorted(job.by_stage.items()))
+        is_whole = len(job.ranks) == job.world_size
         return JobStages(
             stages=stages,
             pipeline=stages[-1].stage + 1 if is_whole else None,
@@ -114,8 +126,29 @@ class StagePeaks:
             clock=self._clock,
         )
 
-    def _count_ranks(self, job: str | None) -> int:
-        return sum(map(len, self._jobs[job].values()))
+
+def _join_parts(jobs: Sequence[_Job]) -> list[_Job]:
+    """Return jobs, those joined that were started rank by rank, as mpirun and srun do.
+
+    Such parts say that the job has more ranks than each of them, all say how many, and none has another's.
+    """
+    whole = [job for job in jobs if job.world_size is None or len(job.ranks) >= job.world_size]
+    by_size: dict[int, list[_Job]] = {}
+    for job in jobs:
+        if job not in whole and job.world_size is not None:
+            by_size.setdefault(job.world_size, []).append(job)
+    for size, parts in by_size.items():
+        numbers = [number for part in parts for number in part.ranks]
+        whole += [_merge(size, parts)] if len(numbers) == len({*numbers}) else parts
+    return whole
+
+
+def _merge(world_size: int, parts: Sequence[_Job]) -> _Job:
+    by_stage: dict[int, dict[int, _RankPeak]] = {}
+    for part in parts:
+        for stage, ranks in part.by_stage.items():
+            by_stage.setdefault(stage, {}).update(ranks)
+    return _Job(world_size, by_stage)
 
 
 def _add_up(stage: int, ranks: Mapping[int, _RankPeak]) -> StagePeak:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from ..analyzers.comparison.words import say_percent, say_signed
 from ..analyzers.stage_peaks import JobStages, StagePeak
 from ..engine.units import format_bytes
-from .drawing.numbers import moment_text
+from .drawing.numbers import count_text, moment_text
 from .planned import Candidate, PlannedStage
 
 
@@ -44,7 +44,8 @@ def _refuse(candidate: Candidate, job: JobStages) -> str | None:
     count = job.pipeline or job.stages[-1].stage + 1
     is_alike = count == len(candidate.stages) if job.pipeline else count <= len(candidate.stages)
     if not is_alike:
-        return f"the job that runs has {count} stages: choose a plan of as many to see what it needs"
+        stages = count_text(count, "stage", "stages")
+        return f"the job that runs has {stages}: choose a plan of as many to see what it needs"
     tensor = max(peak.tensor_ranks for peak in job.stages)
     if candidate.tensor not in (1, tensor):
         return f"the job splits each layer over {tensor} tensor ranks, this plan over {candidate.tensor}"

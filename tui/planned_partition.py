@@ -22,6 +22,7 @@ from ..analyzers.partition import (
 from ..analyzers.sentence import Sentence
 from ..engine.errors import UsageError
 from ..engine.units import format_bytes
+from .drawing.numbers import count_text
 from .planned import Candidate, KindBytes, Note, Planned, PlannedColumn, PlannedStage, PlannedTable, StepPart
 
 UNKNOWN = "—"
@@ -95,7 +96,7 @@ def present_plan(
 
 def _judge(plan: Plan, best: Candidate) -> Sentence:
     """Return the recommendation as a sentence."""
-    use = f"Use {plan.recommended_stages} stages, {plan.recommended_strategy}"
+    use = f"Use {_name(plan.recommended_stages, plan.recommended_strategy)}"
     reason = plan.reason.partition(";")[0]
     peak, capacity = best.peak_bytes, best.stages[0].capacity_bytes
     if capacity is not None and any(stage.is_over for stage in best.stages):
@@ -113,6 +114,10 @@ def _judge(plan: Plan, best: Candidate) -> Sentence:
     if told:
         clauses.append((f"{told} in training, estimated", told, ""))
     return Sentence(tuple(clauses))
+
+
+def _name(number: int, strategy: str) -> str:
+    return f"{count_text(number, 'stage', 'stages')}, {strategy}"
 
 
 def _list_candidates(
@@ -169,7 +174,7 @@ def _make_candidate(
     note: Note = "best" if is_best else "over" if any(stage.is_over for stage in stages) else ""
     cells, values = _fill_columns(number, strategy, note, count, result)
     return Candidate(
-        name=f"{number} stages, {strategy}",
+        name=_name(number, strategy),
         note=note,
         cells=cells,
         values=values,
@@ -182,7 +187,7 @@ def _make_candidate(
 def _refuse(number: int | None, strategy: str, why: str) -> Candidate:
     cells = ("" if number is None else str(number), strategy, "no", *[UNKNOWN] * (len(COLUMNS) - 3))
     values = (number, strategy, "no", *[None] * (len(COLUMNS) - 3))
-    name = strategy if number is None else f"{number} stages, {strategy}"
+    name = strategy if number is None else _name(number, strategy)
     return Candidate(name=name, note="refused", cells=cells, values=values, reason=why)
 
 
@@ -219,11 +224,12 @@ def _split_step(count: StageCount) -> tuple[StepPart, ...]:
     if step_s is None or bubble is None or sent is None:
         return ()
     busy_s = step_s * (1 - bubble)
-    return (
+    parts = (
         StepPart("compute", busy_s * (1 - sent)),
         StepPart("transfers", busy_s * sent),
         StepPart("bubble", step_s * bubble),
     )
+    return tuple(part for part in parts if part.duration_s > 0)
 
 
 def _list_stages(

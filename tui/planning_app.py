@@ -10,6 +10,7 @@ from ..analyzers.stage_peaks import StagePeaks
 from ..engine.bus.snapshot import Snapshot
 from ..engine.clock import Clock
 from ..engine.units import format_bytes
+from .drawing.numbers import count_text
 from .overlay_app import OverlayApp
 
 if TYPE_CHECKING:
@@ -122,7 +123,8 @@ class PlanningApp(OverlayApp, inherit_bindings=False):
 
 def _describe(defaults: JobDefaults) -> str:
     """Return what is taken where no flag says otherwise."""
-    stages = "2-8 stages" if defaults.stages is None else f"{defaults.stages} stages, as the job has"
+    count = defaults.stages
+    stages = "2-8 stages" if count is None else f"{count_text(count, 'stage', 'stages')}, as the job has"
     if defaults.capacity_bytes is None:
         return stages
     return f"{stages}, devices of {format_bytes(defaults.capacity_bytes)}"

@@ -66,3 +66,11 @@ def test_copies_of_a_stage_are_told_apart_or_nothing_is_said_of_a_whole_one() ->
     alike.observe(sampled(*(make_rank(each.rank, coordinates=each) for each in untold)))
     (stage,) = alike.tell().stages
     assert (stage.whole_allocated_bytes, stage.allocated_bytes) == (None, 53 * GIB + GIB // 2)
+
+
+def test_a_job_that_was_started_rank_by_rank_is_one_and_two_alike_are_two() -> None:
+    peaks = StagePeaks()
+    peaks.observe(sampled(*(make_rank(index, job=f"run-{index}") for index in range(8))))
+    assert (peaks.tell().pipeline, len(peaks.tell().stages)) == (4, 4)
+    peaks.observe(sampled(make_rank(0, job="another")))
+    assert peaks.tell().pipeline is None, "rank 0 twice: who belongs to whom is not known"
