@@ -61,7 +61,7 @@ class _Job:
         self._has_steps = False
 
     def observe(self, sample: Sample, ranks: list[RankSample]) -> None:
-        self._peaks.observe(replace(sample, ranks=tuple(replace(rank, job=None) for rank in ranks)))
+        self._peaks.observe(replace(sample, ranks=tuple(ranks)))
         devices = {device.uuid: device for device in sample.devices}
         for rank in ranks:
             where = rank.coordinates
