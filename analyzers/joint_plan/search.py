@@ -54,8 +54,7 @@ def plan_jointly(
     check_shape(shape)
     check_options(options)
     assumed = settle_assumptions(assumptions, cluster)
-    search = _Search(shape, cluster, options, assumed)
-    found = search.run()
+    found = (search := _Search(shape, cluster, options, assumed)).run()
     return JointPlan(
         schema=JOINT_PLAN_SCHEMA,
         model=name,
