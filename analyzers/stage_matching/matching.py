@@ -2,8 +2,9 @@
 
 With devices in free order the problem is NP-complete (A. Pinar, E. Tabak and C. Aykanat, "One-dimensional
 partitioning for heterogeneous systems", JPDC 68, 2008). Devices that are alike are one kind, so that orders
-count by kinds: the search over them (`search.py`) is exact for a few kinds of any number, and for about ten
-devices that all differ. Beyond it is a beam search, and the gap says how far from the best it is at most.
+count by kinds: the search over them (`search.py`) is exact for two kinds of a hundred each, three of twenty,
+or ten devices that all differ. Beyond it is a beam search, and the gap says how far from the best it is at
+most.
 """
 
 from collections.abc import Sequence
