@@ -159,7 +159,8 @@ def _wrap(name: str, text: str, width: int, role: Role = "text") -> list[Line]:
     lines: list[Line] = []
     for at, line in enumerate(wrapped):
         if at == 0 and name:
-            lines.append([Span(" "), Span(name, "muted"), Span(line.removeprefix(name), role)])
+            rest = "" if line == name.rstrip() else line.removeprefix(name)
+            lines.append([Span(" "), Span(name, "muted"), Span(rest, role)])
         else:
             lines.append([Span(" " if at == 0 else "   "), Span(line, role)])
     return lines

@@ -34,6 +34,9 @@ def settle(page: SweepPage) -> None:
     Raises:
         UsageError: The labels leave no room for the cells.
     """
+    for axes in page.axes:
+        for artist in axes.collections:
+            artist.set_in_layout(False)  # what is in the cells takes no room, but time to be measured
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         page.draw_without_rendering()

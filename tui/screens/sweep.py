@@ -15,7 +15,7 @@ from ...exporters.sweep_index_text import describe_sweep
 from ...exporters.sweep_text import describe_figure
 from ..compositor import ThriftyScreen
 from ..drawing.glyphs import Glyphs
-from ..sweep_bindings import SWEEP_BINDINGS
+from ..sweep_bindings import KEYS_OF_THE_VIEW, SWEEP_BINDINGS
 from ..sweep_borders import draw_edge
 from ..sweep_export import SweepExport
 from ..sweep_tiles import MODE_WORDS, SweepMode
@@ -105,6 +105,7 @@ class SweepScreen(ThriftyScreen[None]):
 
     def on_mount(self) -> None:
         """Draw the sweep and give the grid the keys."""
+        self._keys.hide(KEYS_OF_THE_VIEW)
         self.second.can_focus = False
         self.grid.focus()
         self._show_sweeps(self._view.place)

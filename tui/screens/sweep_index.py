@@ -15,7 +15,7 @@ from ...engine.errors import UsageError
 from ...exporters.sweep_index_text import describe_index
 from ..compositor import ThriftyScreen
 from ..drawing.glyphs import Glyphs
-from ..sweep_bindings import INDEX_BINDINGS
+from ..sweep_bindings import INDEX_BINDINGS, KEYS_OF_THE_VIEW
 from ..sweep_export import SweepExport
 from ..widgets.cursor_list import CursorList
 from ..widgets.filter_bar import FilterBar
@@ -83,6 +83,7 @@ class SweepIndexScreen(ThriftyScreen[None]):
 
     def on_mount(self) -> None:
         """Give the list the keys."""
+        self._keys.hide(KEYS_OF_THE_VIEW)
         self.list.focus()
 
     def wait(self, sentence: str) -> None:
