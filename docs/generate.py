@@ -8,6 +8,7 @@ from vramscope.exporters.schema import (
     render_estimate_schema,
     render_feedback_schema,
     render_joint_plan_schema,
+    render_plan_schema,
     render_status_schema,
     render_sweep_schema,
 )
@@ -22,6 +23,7 @@ if __name__ == "__main__":
         "estimate.schema.json": render_estimate_schema(),
         "joint-plan.schema.json": render_joint_plan_schema(),
         "plan-feedback.schema.json": render_feedback_schema(),
+        "plan.schema.json": render_plan_schema(),
         "status.schema.json": render_status_schema(),
         "sweep.schema.json": render_sweep_schema(),
         "settings.md": render_settings_page(),

@@ -72,6 +72,13 @@ def build_joint_plan_schema() -> dict[str, Any]:
     return _build(joint_plan_report.JointPlanReport, joint_plan.JOINT_PLAN_SCHEMA, modules)
 
 
+def build_plan_schema() -> dict[str, Any]:
+    """Return the JSON Schema of `vramscope.plan/1`; every field is required."""
+    from ..analyzers.partition import plan, result
+
+    return _build(plan.Plan, plan.PLAN_SCHEMA, (plan, result))
+
+
 def render_schema(schema: dict[str, Any]) -> str:
     """Return a schema as the text of its file in `docs/`."""
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
@@ -105,6 +112,11 @@ def render_feedback_schema() -> str:
 def render_joint_plan_schema() -> str:
     """Return the schema as the text of `docs/joint-plan.schema.json`."""
     return render_schema(build_joint_plan_schema())
+
+
+def render_plan_schema() -> str:
+    """Return the schema as the text of `docs/plan.schema.json`."""
+    return render_schema(build_plan_schema())
 
 
 def render_sweep_schema() -> str:

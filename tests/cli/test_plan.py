@@ -4,9 +4,14 @@ import hashlib
 import json
 from pathlib import Path
 
+import jsonschema
 import pytest
 
+from vramscope.exporters.schema import build_plan_schema, render_plan_schema
+
 from .running import run
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 ORIGINALS = {
     "gpt_1.5b_model_graph.json": "216960e8705780ba89e0e69aa40ecb97f14cf977505bfcfbcb99c9dffba02e63",
@@ -45,6 +50,8 @@ def test_a_number_of_stages_beyond_the_capacity_is_marked_and_not_recommended() 
 def test_json_is_one_object_with_its_schema() -> None:
     (plan,) = run("plan", "--model", "GPT2", "--stages", "2-3", "--strategy", "all", "--json").lines
     assert plan["schema"] == "vramscope.plan/1"
+    jsonschema.validate(plan, build_plan_schema())
+    assert (DOCS / "plan.schema.json").read_text("utf-8") == render_plan_schema()
     assert list(plan["searches"]) == [
         "uniform",
         "balanced_memory",
