@@ -10,8 +10,10 @@ from textual.pilot import Pilot
 
 from vramscope.analyzers.partition import Device
 from vramscope.analyzers.stage_peaks import JobStages, StagePeak
+from vramscope.cli.parser import parse
 from vramscope.cli.plan_screen import present_stages, present_words
 from vramscope.cli.planning import Request
+from vramscope.cli.verbs.plan import run
 from vramscope.engine.errors import UsageError
 from vramscope.engine.settings import Settings
 from vramscope.engine.units import GIB
@@ -214,3 +216,11 @@ def test_strategies_that_fit_nowhere_are_listed_with_what_they_need() -> None:
     notes = {candidate.name: candidate.note for candidate in plan.candidates}
     assert notes["4 stages, exact-1f1b"] == "best"
     assert notes["4 stages, exact"] == notes["4 stages, uniform"] == "over"
+
+
+@pytest.mark.parametrize(
+    "flags", [["--json"], ["--table"], ["-o", "out"], ["--measured", "run.vscope"], ["--zero", "1"]]
+)
+def test_a_screen_does_not_go_with_what_prints_or_writes(flags: list[str]) -> None:
+    with pytest.raises(UsageError):
+        run(parse(["plan", "--model", "gpt-1.5b", "--screen", *flags]))

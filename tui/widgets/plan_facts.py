@@ -100,6 +100,8 @@ class PlanFacts(LinePage, can_focus=False):
             if kind in found:
                 glyph, role = show_kind(kind, glyphs)
                 line += [Span(glyph, role), Span(f" {kind} ", "muted")]
+        if any(stage.peak_bytes is None for stage in stages):
+            line.append(Span(" activations not known ", "muted"))
         capacities = {stage.capacity_bytes for stage in stages} - {None}
         if capacities:
             told = f" {format_bytes(max(each or 0 for each in capacities))}" if len(capacities) == 1 else ""
