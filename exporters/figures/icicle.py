@@ -27,6 +27,8 @@ _METADATA: dict[IcicleFormat, dict[str, None]] = {
     "pdf": {"Creator": None, "Producer": None, "CreationDate": None},
     "svg": {"Creator": None, "Date": None},
 }
+_LINE_PER_WIDTH = 60.0
+"""Points of an edge for a cell as wide as the figure: an eighth of the cell at most."""
 _LETTER_SHARE = 0.008
 """Width of a letter as a share of the figure's; of the font that is used, rather more than less."""
 
@@ -64,37 +66,41 @@ def draw_icicle(title: str, subtitle: str, tree: BreakdownNode, basis: Basis, pa
 
 
 def _draw_cells(axes: "Axes", cells: Sequence[IcicleCell]) -> None:
-    branches = {
-        name: place for place, name in enumerate(dict.fromkeys(it.path[0] for it in cells if it.path))
-    }
-    for number, cell in enumerate(cells):
-        width = cell.end - cell.start
-        shade = (
-            PAPER if not cell.path else _lighten(_SHADES[branches[cell.path[0]] % len(_SHADES)], cell, number)
+    from matplotlib.collections import PolyCollection
+
+    axes.add_collection(
+        PolyCollection(
+            [_outline(cell) for cell in cells],
+            facecolors=_choose_shades(cells),
+            edgecolors=[INK if not cell.path else PAPER for cell in cells],
+            linewidths=[min(0.5, (cell.end - cell.start) * _LINE_PER_WIDTH) for cell in cells],
         )
-        axes.broken_barh(
-            [(cell.start, width)],
-            (cell.depth, 1),
-            facecolors=shade,
-            edgecolors=INK if not cell.path else PAPER,
-            linewidth=0.5,
-        )
-        text = _fit(cell, width)
+    )
+    for cell in cells:
+        text = _fit(cell)
         if text:
-            axes.text(
-                cell.start + width / 2,
-                cell.depth + 0.5,
-                text,
-                ha="center",
-                va="center",
-                fontsize=6.5,
-                color=INK,
-            )
+            middle = (cell.start + cell.end) / 2
+            axes.text(middle, cell.depth + 0.5, text, ha="center", va="center", fontsize=6.5, color=INK)
 
 
-def _fit(cell: IcicleCell, width: float) -> str:
+def _outline(cell: IcicleCell) -> list[tuple[float, float]]:
+    top, bottom = cell.depth, cell.depth + 1
+    return [(cell.start, top), (cell.end, top), (cell.end, bottom), (cell.start, bottom)]
+
+
+def _choose_shades(cells: Sequence[IcicleCell]) -> list[tuple[float, float, float] | str]:
+    """Return a colour for each cell: its branch's, lighter by depth and by turns."""
+    branches = dict.fromkeys(cell.path[0] for cell in cells if cell.path)
+    shades = {name: _SHADES[place % len(_SHADES)] for place, name in enumerate(branches)}
+    return [
+        PAPER if not cell.path else _lighten(shades[cell.path[0]], cell, number)
+        for number, cell in enumerate(cells)
+    ]
+
+
+def _fit(cell: IcicleCell) -> str:
     """Return what there is room for: name and bytes, the name, its beginning, or nothing."""
-    letters = int(width / _LETTER_SHARE)
+    letters = int((cell.end - cell.start) / _LETTER_SHARE)
     name, size = show_text(cell.name), format_bytes(cell.size_bytes)
     if len(name) + len(size) + 2 <= letters:
         return f"{name}  {size}"

@@ -17,7 +17,7 @@ p { margin: .2rem 0; color: var(--soft); }
 main { display: flex; flex-wrap: wrap; gap: 1.5rem; margin-top: .75rem; }
 svg { flex: 1 1 26rem; max-width: 46rem; max-height: calc(100vh - 10rem); min-height: 18rem; }
 section { flex: 1 1 20rem; min-width: 18rem; }
-path { stroke: var(--paper); stroke-width: 1.2; cursor: pointer; }
+path { stroke: var(--paper); cursor: pointer; }
 path.chosen { stroke: var(--ink); stroke-width: 3; }
 svg text { font-size: 11px; fill: #1a1a1a; pointer-events: none; }
 svg text.centre { fill: var(--ink); font-size: 15px; font-weight: 600; text-anchor: middle; }
@@ -104,7 +104,8 @@ function drawRing(path, from, whole, depth, rings, width) {
     left -= taken;
     if (taken / whole > 0.0004) {
       var inner = HOLE + (depth - 1) * width, arc = element("path",
-        { d: outline(from, to, inner, inner + width), fill: colour(here), role: "img" });
+        { d: outline(from, to, inner, inner + width), fill: colour(here), role: "img",
+          "stroke-width": Math.min(1.2, inner * (to - from)).toFixed(2) });
       arc.setAttribute("aria-label", describe(here).replace(/\\n/g, ", "));
       arc.addEventListener("click", function () { choose(here); zoom(child[CHILDREN] ? here : path); });
       arc.addEventListener("mousemove", function (event) { showTip(event.clientX, event.clientY, here); });
