@@ -7,6 +7,7 @@ from math import inf
 
 from ...engine.errors import InputFileError, UsageError
 from ...engine.readers.cluster_file import ClusterEntry, LinkEntry, NodeEntry, OwnLinkEntry
+from ...engine.readers.key_lines import KeyLines
 from .device_entries import make_devices
 from .limits import MOST_DEVICES
 from .link_catalog import find_link, parse_bandwidth, parse_latency
@@ -15,12 +16,12 @@ from .model import Cluster, ClusterDevice, ClusterNode, Link
 LONGEST_NAME = 100
 
 
-def build_cluster(entry: ClusterEntry, source: str) -> Cluster:
+def build_cluster(entry: ClusterEntry, source: KeyLines) -> Cluster:
     """Return the cluster that a file describes.
 
     Args:
         entry: What the file says.
-        source: The file, as errors name it.
+        source: The file, as errors name it, and where its keys stand.
 
     Raises:
         InputFileError: A name is not known, a figure cannot be, two devices have no link, or there are too
@@ -31,7 +32,7 @@ def build_cluster(entry: ClusterEntry, source: str) -> Cluster:
         network = None if entry.network is None else read_link(entry.network)
     links, node_links = _read_own_links(entry.links, nodes, source)
     cluster = Cluster(
-        name=entry.name or source,
+        name=entry.name or source.shown,
         nodes=nodes,
         network=network,
         links=links,
@@ -53,7 +54,7 @@ def read_link(entry: str | LinkEntry) -> Link:
     return Link(bytes_per_s=parse_bandwidth(entry.bandwidth), latency_s=latency_s, kind=entry.kind)
 
 
-def _make_nodes(entry: ClusterEntry, source: str) -> tuple[ClusterNode, ...]:
+def _make_nodes(entry: ClusterEntry, source: KeyLines) -> tuple[ClusterNode, ...]:
     nodes: dict[str, ClusterNode] = {}
     devices = 0
     for number, group in enumerate(entry.nodes):
@@ -65,7 +66,7 @@ def _make_nodes(entry: ClusterEntry, source: str) -> tuple[ClusterNode, ...]:
                 if devices > MOST_DEVICES:
                     raise UsageError(f"more than {MOST_DEVICES:,} devices in all; expected at most so many")
     if not nodes:
-        raise InputFileError(f"{source}: nodes: expected at least one [[nodes]]")
+        raise InputFileError(f"{source.place('nodes')}: expected at least one [[nodes]]")
     return tuple(nodes.values())
 
 
@@ -105,7 +106,7 @@ def _make_node(group: NodeEntry, name: str) -> ClusterNode:
 
 
 def _read_own_links(
-    entries: tuple[OwnLinkEntry, ...], nodes: tuple[ClusterNode, ...], source: str
+    entries: tuple[OwnLinkEntry, ...], nodes: tuple[ClusterNode, ...], source: KeyLines
 ) -> tuple[dict[tuple[int, int], Link], dict[tuple[str, str], Link]]:
     """Return links of their own between devices, by position, and between nodes, by name."""
     order = {node.name: number for number, node in enumerate(nodes)}
@@ -144,7 +145,7 @@ def _explain_ends(ends: tuple[str, str], nodes: dict[str, int], devices: dict[st
     return f"{lost[0]!r} is no node and no device; expected a node ({first}) or a device ({first}:0)"
 
 
-def _check_linked(cluster: Cluster, source: str) -> None:
+def _check_linked(cluster: Cluster, source: KeyLines) -> None:
     """Refuse two nodes that nothing links; a network links all."""
     if cluster.network is not None:
         return
@@ -152,14 +153,14 @@ def _check_linked(cluster: Cluster, source: str) -> None:
         pair = (first.name, second.name)
         if pair not in cluster.node_links:
             raise InputFileError(
-                f'{source}: {pair[0]} and {pair[1]} have no link: write network = "ib-ndr" or a bandwidth '
-                f'for all nodes, or [[links]] with between = ["{pair[0]}", "{pair[1]}"] and link'
+                f'{source.shown}: {pair[0]} and {pair[1]} have no link: write network = "ib-ndr" or a '
+                f'bandwidth for all nodes, or [[links]] with between = ["{pair[0]}", "{pair[1]}"] and link'
             )
 
 
 @contextmanager
-def _at(source: str, key: str) -> Iterator[None]:
+def _at(source: KeyLines, key: str) -> Iterator[None]:
     try:
         yield
     except UsageError as error:
-        raise InputFileError(f"{source}: {key}: {error}") from None
+        raise InputFileError(f"{source.place(key)}: {error}") from None

@@ -13,6 +13,7 @@ import msgspec
 
 from ..errors import InputFileError
 from .input_file import locate_byte, read_input_file, show_path
+from .key_lines import KeyLines, locate_toml_keys, locate_yaml_keys
 from .plain_yaml import read_yaml
 from .yaml_scalars import YamlError
 
@@ -87,8 +88,8 @@ _TABLES = (ClusterEntry, NodeEntry, DeviceEntry, LinkEntry, OwnLinkEntry)
 _KNOWN = tuple(dict.fromkeys(name for table in _TABLES for name in table.__struct_fields__))
 
 
-def read_cluster_file(path: Path) -> ClusterEntry:
-    """Return what a cluster file says, as it stands.
+def read_cluster_file(path: Path) -> tuple[ClusterEntry, KeyLines]:
+    """Return what a cluster file says, as it stands, and on which lines.
 
     Raises:
         InputFileError: It cannot be read, or its keys and values are not those of a cluster file; the text
@@ -101,37 +102,40 @@ def read_cluster_file(path: Path) -> ClusterEntry:
         raise InputFileError(
             f"{show_path(path)}: {locate_byte(data, error.start)}: not UTF-8; expected TOML, JSON or YAML"
         ) from None
-    content = _parse(path, text)
+    content, where = _parse(path, text)
     try:
-        return msgspec.convert(content, ClusterEntry)
+        return msgspec.convert(content, ClusterEntry), where
     except msgspec.ValidationError as error:
-        raise InputFileError(f"{show_path(path)}: {_explain(str(error))}") from None
+        raise InputFileError(_explain(str(error), where)) from None
 
 
-def _parse(path: Path, text: str) -> object:
-    suffix = path.suffix.lower()
+def _parse(path: Path, text: str) -> tuple[object, KeyLines]:
+    suffix, shown = path.suffix.lower(), show_path(path)
     try:
         if suffix == ".json" or (suffix != ".toml" and text.lstrip().startswith("{")):
-            return msgspec.json.decode(text)
-        return read_yaml(text) if suffix in (".yaml", ".yml") else tomllib.loads(text)
+            return msgspec.json.decode(text), KeyLines(shown)
+        if suffix in (".yaml", ".yml"):
+            return read_yaml(text), KeyLines(shown, locate_yaml_keys(text))
+        return tomllib.loads(text), KeyLines(shown, locate_toml_keys(text))
     except msgspec.DecodeError as error:
         found = re.search(r"byte (\d+)", str(error))
         place = f"{locate_byte(text.encode(), int(found.group(1)))}: " if found else ""
-        raise InputFileError(f"{show_path(path)}: {place}{error}; expected JSON") from None
+        raise InputFileError(f"{shown}: {place}{error}; expected JSON") from None
     except YamlError as error:
-        raise InputFileError(f"{show_path(path)}: {error}; expected YAML") from None
+        raise InputFileError(f"{shown}: {error}; expected YAML") from None
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise InputFileError(f"{show_path(path)}: {error}; expected TOML") from None
+        raise InputFileError(f"{shown}: {error}; expected TOML") from None
 
 
-def _explain(message: str) -> str:
-    """Return msgspec's words with the key in front, and the nearest key where one is not known."""
-    place = _PLACE.search(message)
-    key = place.group(1).removeprefix("$").removeprefix(".") if place else ""
+def _explain(message: str, where: KeyLines) -> str:
+    """Return msgspec's words with the place in front, and the nearest key where one is not known."""
+    found = _PLACE.search(message)
+    key = found.group(1).removeprefix("$").removeprefix(".") if found else ""
     words = _PLACE.sub("", message).replace("Object contains", "").replace(" | null", "").strip()
     unknown = _UNKNOWN.search(words)
     if unknown is not None:
         near = get_close_matches(unknown.group(1), _KNOWN, n=1)
         hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(_KNOWN)}"
         words = f"unknown key {unknown.group(1)!r}: {hint}"
-    return f"{key or 'the file'}: {words[:1].lower()}{words[1:]}"
+    place = where.place(key, unknown.group(1) if unknown else "")
+    return f"{place}: {words[:1].lower()}{words[1:]}"

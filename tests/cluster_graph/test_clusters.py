@@ -139,9 +139,30 @@ def test_what_is_wrong_with_a_file_is_one_line_with_its_place(tmp_path: Path, te
     path = write(tmp_path, "c.toml", text)
     with pytest.raises(InputFileError) as caught:
         read_cluster(path)
-    assert str(caught.value).startswith(f"{path}: ")
+    has_line = words.startswith(("nodes[", "links[", "network:", "node0:0"))
+    assert str(caught.value).startswith(f"{path}, line " if has_line else f"{path}: ")
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_key_is_told_with_its_line(tmp_path: Path) -> None:
+    toml = "# a cluster\n" + NODE + "\n[[nodes]]\ncuont = 3\n"
+    yaml = "nodes:\n  - device: h100\n  - name: b\n    device: h10\n"
+    for name, text, words in (
+        ("c.toml", toml, "line 6: nodes[1]: unknown key 'cuont'"),
+        ("c.toml", toml.replace("cuont = 3", "count = true"), "line 6: nodes[1].count: expected `int`"),
+        (
+            "c.toml",
+            toml.replace("cuont = 3", 'device = "h10"'),
+            "line 5: nodes[1]: device 'h10' is not known",
+        ),
+        ("c.yaml", yaml, "line 3: nodes[1]: device 'h10' is not known"),
+        ("c.yaml", yaml.replace("h10\n", "7\n"), "line 4: nodes[1].device: expected `str`"),
+        ("c.yaml", "network: 3 m\n" + yaml.replace("h10\n", "h100\n"), "line 1: network: not a bandwidth"),
+    ):
+        with pytest.raises(InputFileError) as caught:
+            read_cluster(write(tmp_path, name, text))
+        assert words in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -58,11 +58,10 @@ def _read_path(path: Path) -> Cluster:
             f"{show_path(path)}: a folder does not tell which devices were measured; write their name before "
             f'it, for example a100-80gb@{show_path(path)}, or give a cluster file with galvatron = "…"'
         )
-    entry = read_cluster_file(path)
-    shown = show_path(path)
+    entry, where = read_cluster_file(path)
     if entry.galvatron is None:
-        return build_cluster(entry, shown)
+        return build_cluster(entry, where)
     measured = read_galvatron_hardware(path.parent / entry.galvatron)
-    plain = build_cluster(entry, shown)
+    plain = build_cluster(entry, where)
     table = make_collective_table(measured, len(plain.nodes), len(plain.nodes[0].devices))
     return replace(plain, measured=table)
