@@ -29,12 +29,7 @@ def read_layout(flags: Flags, shape: ModelShape, world_size: int) -> ParallelLay
             f"world size {world_size} is no multiple of TP x PP x CP = {tensor} x {pipeline} x {context} = "
             f"{ranks}; choose degrees whose product divides it"
         )
-    stages = _read_stages(flags)
-    if stages is not None and len(stages) % pipeline:
-        raise UsageError(
-            f"pipeline-model-parallel-layout has {len(stages)} stages, no multiple of PP = {pipeline}; "
-            "choose as many for each pipeline rank"
-        )
+    stages = _read_stages(flags, pipeline)
     first, last = "decoder-first-pipeline-num-layers", "decoder-last-pipeline-num-layers"
     return ParallelLayout(
         tensor=tensor,
@@ -72,7 +67,7 @@ def _count_pieces(flags: Flags, layers: int, pipeline: int) -> int:
     return counted // (pipeline * size)
 
 
-def _read_stages(flags: Flags) -> tuple[int, ...] | None:
+def _read_stages(flags: Flags, pipeline: int) -> tuple[int, ...] | None:
     """Return the layers of each stage from a layout such as `Et*2|(t|)*3,m|L`; t stands for a layer."""
     text = flags.find_text("pipeline-model-parallel-layout")
     if text is None:
@@ -87,4 +82,10 @@ def _read_stages(flags: Flags) -> tuple[int, ...] | None:
         raise UsageError(
             f"pipeline-model-parallel-layout {text!r} is not understood; expected E, t, m, L and |"
         )
-    return tuple(stage.count("t") for stage in text.split("|"))
+    stages = tuple(stage.count("t") for stage in text.split("|"))
+    if len(stages) % pipeline:
+        raise UsageError(
+            f"pipeline-model-parallel-layout has {len(stages)} stages, no multiple of PP = {pipeline}; "
+            "choose as many for each pipeline rank"
+        )
+    return stages
