@@ -42,7 +42,7 @@ class Target:
 
     def wait_for(self, text: str) -> None:
         wait_until(
-            lambda: text in self.said or self.process.poll() is not None, 30.0, f"{text!r} of the target"
+            lambda: text in self.said or self.process.poll() is not None, 120.0, f"{text!r} of the target"
         )
         assert text in self.said
 

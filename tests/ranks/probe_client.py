@@ -26,6 +26,8 @@ from vramscope.engine.ranks.messages import (
 )
 from vramscope.engine.ranks.packets import encode_packet
 
+from ..waiting import wait_until
+
 GIB = 1024**3
 MIB = 1024**2
 
@@ -98,7 +100,15 @@ class ProbeClient:
             self._socket = self._connect_child(path)
         else:
             self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            wait_until(lambda: self._is_let_in(path), what="the hub to listen")
+
+    def _is_let_in(self, path: str) -> bool:
+        """Connect; a hub that has just begun has its socket a moment before it listens."""
+        try:
             self._socket.connect(path)
+        except ConnectionRefusedError:
+            return False
+        return True
 
     @property
     def pid(self) -> int:
