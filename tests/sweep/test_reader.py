@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from vramscope.analyzers.sweep import make_grid
 from vramscope.engine.errors import InputFileError
 from vramscope.engine.readers.sweep import Sweep, SweepConfiguration, read_sweep
 from vramscope.engine.units import MIB
@@ -237,3 +238,16 @@ def test_no_content_ends_in_a_traceback(
     (folder / name_log_folder(1, 2) / "global_rank_0.log").write_bytes(log)
     sweep = read_sweep(folder, folder)
     assert peak_of(find(sweep, 2, 2)) == 5.0
+
+
+def test_a_sweep_of_one_dp_has_no_world_size_that_would_rule_its_layouts_out(tmp_path: Path) -> None:
+    memory_dir, log_dir = tmp_path / "traces", tmp_path / "log"
+    memory_dir.mkdir()
+    log_dir.mkdir()
+    for tp, pp in ((2, 2), (2, 4), (4, 4)):
+        write_trace(memory_dir, f"memory_trace_rank0_wd{8 * tp * pp}_tp{tp}_pp{pp}_dp8_exp1_l96.json", 100.0)
+    (log_dir / "failed_configs.log").write_text("Config 1: TP=2, PP=1, DP=8 - FAILED (status: 1)\n")
+    sweep = read_sweep(memory_dir, log_dir)
+    assert (sweep.world_size, sweep.layers) == (None, 96)
+    states = {cell.place: cell.state for cell in make_grid(sweep, 80 << 30).cells}
+    assert states[2, 1] == "failed"

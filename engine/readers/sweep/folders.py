@@ -1,7 +1,6 @@
 """Finds the sweeps below some folders: those that hold traces, and those that hold the lists of a sweep."""
 
 import os
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -12,7 +11,7 @@ from .configuration_log import FOLDER
 from .logs import LIST_NAMES
 from .model import SkippedFile
 from .names import find_model_in_name
-from .traces import TraceFile, take_traces
+from .traces import TraceFile, find_majority, take_traces
 
 MOST_FOLDERS = 20_000
 """Folders that are looked into; a tree of more is not one of sweeps."""
@@ -30,9 +29,7 @@ class TraceFolder(NamedTuple):
 
     def find_number(self, key: str) -> int | None:
         """Return the number that most of its names have under a key (`wd` world size, `l` layers)."""
-        numbers = (number for file in self.files if (number := file.name.number(key)) is not None)
-        counted = Counter(numbers).most_common(1)
-        return counted[0][0] if counted else None
+        return find_majority(file.name.number(key) for file in self.files)
 
 
 class FoundFolders(NamedTuple):

@@ -1,6 +1,5 @@
 """Puts the traces and the logs of a sweep together: one configuration a parallel layout."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from .logs import LogEntry, SweepLogs, read_logs
 from .model import ConfigurationLog, SkippedFile, Sweep, SweepConfiguration, SweepTrace
 from .names import find_model_in_name, is_same_model
 from .pairing import FolderPair
-from .traces import Layout, TraceFile, TraceRun, find_traces, group_runs, read_run
+from .traces import Layout, TraceFile, TraceRun, find_majority, find_traces, group_runs, read_run
 
 _COUNTED = (("wd", "world sizes"), ("l", "numbers of layers"))
 
@@ -169,8 +168,7 @@ def _settle(entries: dict[Layout, LogEntry], known: Iterable[Layout]) -> Iterabl
 
 
 def _find_most_common(key: str, files: list[TraceFile]) -> int | None:
-    counted = Counter(number for file in files if (number := file.name.number(key)) is not None)
-    return counted.most_common(1)[0][0] if counted else None
+    return find_majority(file.name.number(key) for file in files)
 
 
 def _world_size_of(logs: SweepLogs | None) -> int | None:

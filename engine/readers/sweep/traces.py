@@ -1,6 +1,7 @@
 """Finds the traces of a sweep and reads from each what was logged once: peak, theory and static memory."""
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -61,6 +62,13 @@ def find_layout(name: TraceName) -> Layout | None:
     if dp is None and world_size and world_size % (tp * pp) == 0:
         dp = world_size // (tp * pp)
     return tp, pp, dp
+
+
+def find_majority(numbers: Iterable[int | None]) -> int | None:
+    """Return the number that more than half of those that are told have, None where there is none such."""
+    counted = Counter(number for number in numbers if number is not None)
+    most = counted.most_common(1)
+    return most[0][0] if most and 2 * most[0][1] > counted.total() else None
 
 
 def find_traces(folder: Path) -> tuple[list[TraceFile], list[SkippedFile]]:
