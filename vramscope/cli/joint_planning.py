@@ -29,6 +29,9 @@ OF_STAGES = {
     "capacity": None,
     "legacy": False,
     "screen": False,
+    "factory": None,
+    "input": None,
+    "dtype": None,
     "figure": None,
     "graph_figure": None,
     "measured": None,
@@ -123,6 +126,8 @@ def _check(arguments: Namespace) -> None:
     if given:
         flag = given[0].replace("_", "-")
         raise UsageError(f"--{flag} does not go with --cluster, which searches by itself: leave one out")
+    if arguments.model is None:
+        raise UsageError("no model: give --model NAME|FILE for the --cluster")
     if arguments.global_batch is None:
         raise UsageError(
             "--cluster needs --global-batch: sequences of a step over all ranks, for example 1024"
