@@ -103,8 +103,9 @@ class PlaylistFeed(ReplayFeed):
         """Go to another run; the one that plays stays where there is none that can be read."""
         at = self.index
         while True:
-            aim = self._playlist.step(at, places)
-            if aim is None or aim == self.index:
+            further = self._playlist.step(at, places)
+            aim = at if further is None else further
+            if aim == self.index:
                 break
             try:
                 opened = self._playlist.open(aim, 1 if places > 0 else -1, self._follow_reading(player, aim))
@@ -116,8 +117,10 @@ class PlaylistFeed(ReplayFeed):
             if opened is not None:
                 self._leave(player, opened)
                 return
+            further = None
             break
-        self._refuse_turn(player, places)
+        if further is None:
+            self._refuse_turn(player, places)
 
     def _refuse_turn(self, player: ReplayPlayer, places: int) -> None:
         """Say that there is nothing to go to, and what became of those that there would be."""
