@@ -7,6 +7,9 @@ import msgspec
 
 from ..engine.model import RankCoordinates, RankSample, Sample
 
+AT_ONCE_S = 30.0
+"""Jobs that were seen within so many seconds of one another run at once."""
+
 
 class StagePeak(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The most that one stage had at once, since it is watched. None means unmeasured."""
@@ -86,6 +89,7 @@ class StagePeaks:
     def __init__(self) -> None:
         self._jobs: dict[str | None, dict[int, dict[int, _RankPeak]]] = {}
         self._world_sizes: dict[str | None, int | None] = {}
+        self._last_s: dict[str | None, float] = {}
         self._since_s: float | None = None
         self._clock: Literal["wall", "trace"] = "wall"
 
@@ -97,6 +101,7 @@ class StagePeaks:
             where = rank.coordinates
             if where is not None and where.pp is not None:
                 self._world_sizes[rank.job] = where.world_size
+                self._last_s[rank.job] = max(sample.time_s, self._last_s.get(rank.job, sample.time_s))
                 self._note(rank, where, where.pp)
 
     def _note(self, rank: RankSample, where: RankCoordinates, stage: int) -> None:
@@ -112,11 +117,16 @@ class StagePeaks:
         )
 
     def tell(self) -> JobStages:
-        """Return the stages of the job of which most ranks were seen; none where no rank tells its own."""
+        """Return the stages of the job that was seen last, of several at once that of which most ranks were.
+
+        None where no rank tells its pipeline coordinate.
+        """
         if not self._jobs:
             return JobStages(since_s=self._since_s, clock=self._clock)
-        jobs = [_Job(self._world_sizes[name], ranks) for name, ranks in self._jobs.items()]
-        job = max(_join_parts(jobs), key=lambda each: len(each.ranks))
+        present_s = max(self._last_s.values()) - AT_ONCE_S
+        present = [name for name in self._jobs if self._last_s[name] >= present_s]
+        jobs = _join_parts([_Job(self._world_sizes[name], self._jobs[name]) for name in present])
+        job = max(jobs, key=lambda each: len(each.ranks))
         stages = tuple(_add_up(stage, ranks) for stage, ranks in sorted(job.by_stage.items()))
         is_whole = len(job.ranks) == job.world_size
         return JobStages(

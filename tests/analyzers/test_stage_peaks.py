@@ -74,3 +74,13 @@ def test_a_job_that_was_started_rank_by_rank_is_one_and_two_alike_are_two() -> N
     assert (peaks.tell().pipeline, len(peaks.tell().stages)) == (4, 4)
     peaks.observe(sampled(make_rank(0, job="another")))
     assert peaks.tell().pipeline is None, "rank 0 twice: who belongs to whom is not known"
+
+
+def test_a_job_that_has_ended_gives_way_to_one_that_runs() -> None:
+    peaks = StagePeaks()
+    peaks.observe(sampled(*make_job(8)[1]))
+    small = [make_rank(index, job="next", world=2) for index in (0, 2)]
+    peaks.observe(sampled(*small, *make_job(8)[1], seq=2))
+    assert len(peaks.tell().stages) == 4
+    peaks.observe(sampled(*small, seq=60))
+    assert len(peaks.tell().stages) == 2
