@@ -22,11 +22,11 @@ class Ring(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Bus bandwidth."""
     phase_latency_s: float
 
-    def time_phase(self, size_bytes: float) -> float:
-        """Return the seconds of an all-gather to, or a reduce-scatter of, a tensor of so many bytes."""
+    def time_phase(self, size_bytes: float, parts: int = 1) -> float:
+        """Return the seconds of an all-gather to, or a reduce-scatter of, so many bytes, in some parts."""
         if self.ranks == 1:
             return 0.0
-        return self.phase_latency_s + (self.ranks - 1) / self.ranks * size_bytes / self.bytes_per_s
+        return parts * self.phase_latency_s + (self.ranks - 1) / self.ranks * size_bytes / self.bytes_per_s
 
     def time_all_reduce(self, size_bytes: float) -> float:
         """Return the seconds of an all-reduce."""
@@ -61,7 +61,7 @@ def find_ring(cluster: Cluster, positions: Sequence[int], assumptions: TimeAssum
     return Ring(
         ranks=ranks,
         bytes_per_s=_count_shares(cluster, positions, slowest) * assumptions.link_share,
-        phase_latency_s=assumptions.phase_latency_s + slowest.latency_s * (ranks - 1),
+        phase_latency_s=assumptions.phase_latency_s + _count_latency(cluster, positions),
     )
 
 
@@ -91,6 +91,11 @@ def _find_measured(cluster: Cluster, positions: Sequence[int], assumptions: Time
         size_bytes, seconds = min(timed)
         latency_s = max(latency_s, seconds / 2 - (ranks - 1) / ranks * size_bytes / speed)
     return Ring(ranks=ranks, bytes_per_s=speed, phase_latency_s=latency_s)
+
+
+def _count_latency(cluster: Cluster, positions: Sequence[int]) -> float:
+    """Return the seconds in which the first byte goes round: all hops but the one that closes the ring."""
+    return sum(cluster.link(first, second).latency_s for first, second in pairwise(positions))
 
 
 def _count_shares(cluster: Cluster, positions: Sequence[int], slowest: Link) -> float:

@@ -46,6 +46,7 @@ def time_gradients(
     groups: StageGroups,
     assumptions: TimeAssumptions,
     window_s: float,
+    layers: int = 1,
 ) -> float:
     """Return the seconds of collectives between data ranks that computing does not hide.
 
@@ -59,10 +60,12 @@ def time_gradients(
         groups: Rings of the stage.
         assumptions: Whether collectives overlap, and what that costs.
         window_s: Seconds of computing that can hide a micro-batch's share of them.
+        layers: Of the rank.
     """
     experts = groups.expert_data if groups.expert.ranks > 1 else groups.data
-    sent = _time_sharing(parameters.dense, setup, groups.data)
-    sent += _time_sharing(parameters.expert, setup, experts)
+    parts = max(1, layers) if setup.zero_stage >= 2 else 1
+    sent = _time_sharing(parameters.dense, setup, groups.data, parts)
+    sent += _time_sharing(parameters.expert, setup, experts, parts)
     if not assumptions.overlaps_gradients:
         return sent
     window = window_s * (setup.micro_batches if setup.zero_stage >= 2 else 1)
@@ -86,7 +89,7 @@ def time_optimizer(
     return parameters.total * (states / shards + cleared) / bytes_per_s
 
 
-def _time_sharing(elements: int, setup: TrainingSetup, ring: Ring) -> float:
+def _time_sharing(elements: int, setup: TrainingSetup, ring: Ring, parts: int) -> float:
     if not elements:
         return 0.0
     gradients, weights = elements * setup.numbers.gradient_bytes, elements * GATHERED_BYTES
@@ -94,4 +97,4 @@ def _time_sharing(elements: int, setup: TrainingSetup, ring: Ring) -> float:
         return ring.time_all_reduce(gradients)
     often = setup.micro_batches if setup.zero_stage >= 2 else 1
     gathers = 2 * setup.micro_batches if setup.zero_stage == 3 else 1
-    return often * ring.time_phase(gradients) + gathers * ring.time_phase(weights)
+    return often * ring.time_phase(gradients, parts) + gathers * ring.time_phase(weights, parts)

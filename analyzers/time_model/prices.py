@@ -99,7 +99,9 @@ def time_stage(
     return StageTime(
         work,
         prices.time_handover(groups.following),
-        time_gradients(parameters, setup, groups, assumptions, work.both.total_s),
+        time_gradients(
+            parameters, setup, groups, assumptions, work.both.total_s, sum(len(run) for run in layers)
+        ),
         time_optimizer(parameters, layout, setup, prices.bytes_per_s),
     )
 

@@ -41,7 +41,8 @@ def try_everything(cluster: Cluster, options: JointOptions) -> list[float]:
     """Return the shortest step of every choice of degrees, over every split, the shortest first."""
     capacity = int(cluster.devices[0].memory_bytes * options.memory_share)
     best: dict[Degrees, float] = {}
-    for each in SearchSpace(SMALL, len(cluster.devices), len(cluster.devices), options).list_candidates():
+    count = len(cluster.devices)
+    for each in SearchSpace(SMALL, count, count, options, "a100").list_candidates():
         layouts: list[ParallelLayout] = [each.layout]
         if each.layout.virtual_stages == 1:
             splits = list_splits(SMALL.layers, each.degrees.pipeline)
