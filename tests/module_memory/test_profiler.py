@@ -13,13 +13,15 @@ from vramscope.engine.model.module_memory import ModuleMemory
 from vramscope.engine.readers.module_memory import read_module_memory
 
 TRAINING = """
-import json, os, torch, vramscope
+import json, os, sys, torch, vramscope
 from contextlib import nullcontext
 from torch import nn
 from torch.distributed.fsdp import fully_shard
 from torch.func import grad
 
 torch.manual_seed(0)
+unraised = []
+sys.unraisablehook = unraised.append
 class Block(nn.Module):
     def __init__(self):
         super().__init__()
@@ -34,8 +36,9 @@ class Model(nn.Module):
         self.blocks = nn.ModuleList(Block() for _ in range(2))
         self.head = nn.Linear(64, 32, bias=False)
         self.head.weight = self.embedding.weight
+        self.register_buffer("scale", torch.ones(64))
     def forward(self, x):
-        x = self.embedding(x)
+        x = self.embedding(x) * self.scale
         for block in self.blocks:
             x = block(x)
         return self.head(x)
@@ -103,7 +106,7 @@ sharded(torch.ones(8, 64)).sum().backward()
 profiler.step()
 torch.distributed.destroy_process_group()
 is_restored = before is torch.autograd.graph.disable_saved_tensors_hooks
-print(json.dumps([plain == profiled, hooks, top is None, is_restored, refusal]))
+print(json.dumps([plain == profiled, hooks + len(unraised), top is None, is_restored, refusal]))
 """
 LAYER = re.compile(r"layer: (\S+), layer_mem: (-?\d+\.\d{2}) MB, total_mem: (-?\d+\.\d{2}) MB")
 EMBEDDING, UP, DOWN = 32 * 64 * 4, (64 + 1) * 256 * 4, (256 + 1) * 64 * 4
@@ -165,6 +168,10 @@ def check_measured_beside_computed_by_module(memory: ModuleMemory) -> None:
     # Of a block its input is saved by `up`, the output of tanh (which `down` reads too) by the block itself.
     saved = [find_node(activation.tree, ("activations_0", "blocks", "0", *rest)) for rest in ((), ("up",))]
     assert [node and node.measured_bytes for node in saved] == [TOKENS * 4 * (64 + 256), TOKENS * 4 * 64]
+    inside = find_node(activation.tree, ("activations_0",))
+    assert inside is not None
+    tokens = TOKENS * 8  # the indices, which the embedding saves; the buffer `scale` is there without a step
+    assert inside.measured_bytes == tokens + TOKENS * 4 * (2 * (64 + 256) + 64)
     outside = find_node(activation.tree, ("(outside of modules)",))
     assert outside is not None
     assert outside.measured_bytes
