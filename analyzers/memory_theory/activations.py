@@ -47,6 +47,8 @@ def list_recomputed_activations(
     shape: ModelShape, layout: ParallelLayout, setup: TrainingSetup, layer: int
 ) -> dict[str, int]:
     """Return the bytes that are dropped in one layer and back for its backward pass, by operation."""
+    if setup.recompute not in ("selective", "operations"):
+        return {}
     saved = list_operations(shape, layout, setup, layer)
     if setup.recompute == "operations":
         own, _ = list_kept_operations(shape, layout, setup, layer, count_tokens(layout, setup))

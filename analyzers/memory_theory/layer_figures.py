@@ -72,5 +72,5 @@ class RunFigures:
             states=count_states(weights, self.layout, self.setup),
             saved=saved,
             saved_bytes=sum(saved.values()),
-            backward_bytes=count_backward(*run, layer),
+            backward_bytes=count_backward(*run, layer, saved, weights),
         )

@@ -1,16 +1,23 @@
 """What backward needs for a moment beyond what was saved: gradients of activations and of one weight."""
 
-from .activations import count_tokens, list_layer_activations, list_recomputed_activations
+from .activations import count_tokens, list_recomputed_activations
 from .expert_activations import count_expert_rows
 from .layout import ParallelLayout
 from .shape import ModelShape
 from .training import TrainingSetup
-from .weights import list_layer_weights
+from .weights import WeightTensor
 
 _MLP_NAMES = ("MLP", "activation function", "expert", "router", "shared expert", "operations")
 
 
-def count_backward(shape: ModelShape, layout: ParallelLayout, setup: TrainingSetup, layer: int) -> int:
+def count_backward(
+    shape: ModelShape,
+    layout: ParallelLayout,
+    setup: TrainingSetup,
+    layer: int,
+    saved: dict[str, int],
+    weights: list[WeightTensor],
+) -> int:
     """Return the most bytes that backward of one layer adds, when everything before it is still saved.
 
     First the MLP: gradient of its output, T h, gathered where norms are split; gradient of the second
@@ -18,6 +25,14 @@ def count_backward(shape: ModelShape, layout: ParallelLayout, setup: TrainingSet
     is added in place. Experts have the gradient of their rows, R h, besides. Then unfused attention: two
     gradients of the scores, with the MLP's share freed. What is recomputed selectively is back when its part
     runs.
+
+    Args:
+        shape: The model.
+        layout: Degrees of parallelism.
+        setup: The run.
+        layer: Which layer, from 0.
+        saved: What it saves, by operation.
+        weights: Its parameters on one rank.
     """
     tokens, size = count_tokens(layout, setup), setup.numbers.compute_bytes
     gathered = tokens * shape.hidden * size if layout.is_sequence_parallel and layout.tensor > 1 else 0
@@ -25,13 +40,12 @@ def count_backward(shape: ModelShape, layout: ParallelLayout, setup: TrainingSet
     inner = _count_inner(shape, layout, setup, layer) * size
     wide = 2 if shape.is_gated else 1
     again = list_recomputed_activations(shape, layout, setup, layer)
-    mlp = output + max(inner + _count_weight_gradient(shape, layout, setup, layer), inner * wide)
+    mlp = output + max(inner + _count_weight_gradient(setup, weights), inner * wide)
     mlp += _count_expert_rows(shape, layout, setup, layer) * size + _sum_mlp(again)
     scores = 0
     if setup.attention == "unfused":
         scores = 2 * tokens * setup.seq_length * shape.heads // layout.tensor * size
-    freed = _sum_mlp(list_layer_activations(shape, layout, setup, layer))
-    return max(mlp, output + scores + sum(again.values()) - _sum_mlp(again) - freed)
+    return max(mlp, output + scores + sum(again.values()) - _sum_mlp(again) - _sum_mlp(saved))
 
 
 def _sum_mlp(saved: dict[str, int]) -> int:
@@ -54,10 +68,7 @@ def _count_expert_rows(shape: ModelShape, layout: ParallelLayout, setup: Trainin
     return count_expert_rows(shape.experts, layout, setup, count_tokens(layout, setup)) * shape.hidden
 
 
-def _count_weight_gradient(
-    shape: ModelShape, layout: ParallelLayout, setup: TrainingSetup, layer: int
-) -> int:
+def _count_weight_gradient(setup: TrainingSetup, weights: list[WeightTensor]) -> int:
     if setup.fuses_gradients:
         return 0
-    weights = list_layer_weights(shape, layout, layer)
     return max(tensor.elements for tensor in weights) * setup.numbers.compute_bytes
