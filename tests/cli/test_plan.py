@@ -106,6 +106,8 @@ def test_files_of_the_exact_plan_hold_the_exact_split(tmp_path: Path) -> None:
             "no number of stages fits in 8,192 MiB",
         ),
         (["--model", "absent.json"], "absent.json"),
+        (["--factory", "train:make"], "--factory needs --input SHAPE[:TYPE] for its forward pass"),
+        (["--model", "gpt2", "--figure", "x.gif"], "--figure x.gif: expected a name that ends in .pdf"),
     ],
 )
 def test_what_cannot_be_planned_is_refused_in_one_line(words: list[str], message: str) -> None:
