@@ -1,5 +1,7 @@
 """Which rank holds what: degrees of parallelism, stages of the pipeline, and what of them is impossible."""
 
+from itertools import accumulate
+
 import msgspec
 
 from ...engine.errors import UsageError
@@ -103,8 +105,8 @@ def split_layers(layers: int, layout: ParallelLayout) -> tuple[tuple[range, ...]
     sizes = _size_stages(layers, layout)
     if sum(sizes) != layers:
         raise UsageError(f"the stages hold {sum(sizes)} layers, and the model has {layers}; make them add up")
-    starts = [sum(sizes[:index]) for index in range(len(sizes))]
-    pieces = [range(start, start + size) for start, size in zip(starts, sizes, strict=True)]
+    ends = accumulate(sizes)
+    pieces = [range(end - size, end) for end, size in zip(ends, sizes, strict=True)]
     return tuple(tuple(pieces[rank :: layout.pipeline]) for rank in range(layout.pipeline))
 
 
