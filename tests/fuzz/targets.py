@@ -19,12 +19,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from vramscope.analyzers.breakdown import make_breakdown
 from vramscope.engine.errors import VramscopeError
 from vramscope.engine.model import Sample
 from vramscope.engine.readers.flight_record import read_flight_record
 from vramscope.engine.readers.memory_file import read_memory_file, recognize_memory_file
 from vramscope.engine.readers.memory_snapshot.decoder import decode
 from vramscope.engine.readers.memory_trace import read_memory_trace
+from vramscope.engine.readers.module_memory import read_module_memory
 from vramscope.engine.readers.oom_text import parse_oom_text
 from vramscope.engine.recording import Recording
 from vramscope.engine.recording.block import (
@@ -41,6 +43,10 @@ from vramscope.engine.recording.block import (
 from vramscope.engine.recording.columns import pack_values, unpack_values
 from vramscope.engine.recording.contents import Told
 from vramscope.engine.sampling.series_source import open_series
+from vramscope.exporters.json_lines import encode_line
+from vramscope.exporters.module_memory_report import report_module_memory
+from vramscope.exporters.module_memory_text import describe_module_memory
+from vramscope.exporters.pages.sunburst_files import PAGES, join_kinds, render_page
 from vramscope.planning.clusters import read_cluster
 
 MOST_SAMPLES = 5000
@@ -207,6 +213,31 @@ def read_cluster_text(data: bytes) -> None:
     _read_guarded(lambda: read_cluster(path))
 
 
+def read_modules(data: bytes) -> None:
+    """Read a profile by module, and say and draw what is in it."""
+    path = _put("memory.log", data)
+
+    def read() -> None:
+        memory = read_module_memory(path)
+        breakdown = make_breakdown(memory)
+        describe_module_memory(memory, width=80).encode()
+        encode_line(report_module_memory(memory, "memory.log"))
+        for name in PAGES:
+            tree = join_kinds(breakdown, name)
+            if tree is not None:
+                render_page(memory, breakdown, name, tree)
+
+    _read_guarded(read)
+
+
+def _seed_modules() -> Iterable[bytes]:
+    from tests.module_memory.profiles import CHART, LAYOUT, STATE, write_profile
+
+    yield (STATE.format(time="1.5", activation="2.00") + LAYOUT).encode()
+    yield write_profile(_folder()).read_bytes()
+    yield CHART.encode()
+
+
 def _seed_cluster() -> Iterable[bytes]:
     from tests.cluster_graph.test_clusters import TOML, YAML
 
@@ -281,6 +312,7 @@ TARGETS = {
     "snapshot": Target(read_snapshot, _seed_snapshot, memory_bytes=1 << 30),
     "flight": Target(read_flight, _seed_flight),
     "oom-text": Target(read_oom_text, _seed_oom_text),
+    "modules": Target(read_modules, _seed_modules),
     "cluster": Target(read_cluster_text, _seed_cluster),
 }
 """By the name under which each is run, and under which its finds are kept."""

@@ -26,6 +26,16 @@ layer: activations_0.embedding, layer_mem: 12.00 MB, total_mem: 12.00 MB
 layer: activations_1., layer_mem: -1.50 MB, total_mem: -1.50 MB
 """
 
+_DATA = [
+    {"name": "embedding", "children": [{"name": "weight", "value": 806}]},
+    {"name": "norm", "value": 0.0},
+]
+_OPTION = {"series": [{"type": "sunburst", "name": "params_memory_sunburst", "data": _DATA}]}
+CHART = f"""<script>
+    var option_{"0a" * 16} = {json.dumps(_OPTION, indent=4)};
+    chart.setOption(option);</script>"""
+"""As pyecharts writes a page, shortened."""
+
 
 def write_lines(path: Path, *lines: dict[str, Any]) -> Path:
     """Write JSON lines and return the path."""

@@ -1,6 +1,5 @@
 """Reading profiles: ours, memory.log as the original writes it, its charts; and what is none of them."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from vramscope.engine.errors import InputFileError
 from vramscope.engine.model.module_memory import LayoutEntry
 from vramscope.engine.readers.module_memory import find_profiles, read_module_memory
 
-from .profiles import LAYOUT, STATE, write_lines, write_profile
+from .profiles import CHART, LAYOUT, STATE, write_lines, write_profile
 
 MIB = 1 << 20
 
@@ -52,15 +51,8 @@ def test_a_memory_log_of_the_original(tmp_path: Path) -> None:
 
 
 def test_a_chart_of_the_original(tmp_path: Path) -> None:
-    data = [
-        {"name": "embedding", "children": [{"name": "weight", "value": 806}]},
-        {"name": "norm", "value": 0.0},
-    ]
-    option = json.dumps(
-        {"series": [{"type": "sunburst", "name": "params_memory_sunburst", "data": data}]}, indent=4
-    )
     path = tmp_path / "params_memory_sunburst.html"
-    path.write_text(f"<script>\n    var option_{'0a' * 16} = {option};\n    chart.setOption(x);</script>")
+    path.write_text(CHART)
     memory = read_module_memory(path)
     params = make_breakdown(memory).find("params")
     assert params.computed_bytes == 806 * MIB
