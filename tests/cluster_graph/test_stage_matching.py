@@ -3,7 +3,7 @@
 from itertools import permutations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from vramscope.analyzers.partition.exact import split_over
@@ -16,7 +16,12 @@ LAYER = st.tuples(st.integers(0, 30), st.integers(0, 20), st.integers(0, 6))
 DEVICE = st.builds(StageDevice, st.sampled_from([1, 2, 3, 5]), st.sampled_from([20, 40, 90, 400]))
 
 
+NEXT_TO_A_BOUND = [(3, 2, 0), (4, 1, 0), (12, 6, 0), (9, 4, 0), (1, 7, 0)]
+"""The optimum is the next cost above one that no order reaches."""
+
+
 @settings(max_examples=150, deadline=None)
+@example(NEXT_TO_A_BOUND, [StageDevice(2, 14), StageDevice(1, 14), StageDevice(5, 99)], 1)
 @given(st.lists(LAYER, min_size=2, max_size=9), st.lists(DEVICE, min_size=1, max_size=5), st.integers(1, 4))
 def test_no_order_is_better(
     layers: list[tuple[int, int, int]], devices: list[StageDevice], micro_batches: int
