@@ -62,11 +62,12 @@ def collect_keys(screen: Screen[object]) -> dict[str, list[KeyHelp]]:
     found: dict[str, KeyHelp] = {}
     app = cast("TerminalApp", screen.app)
     taken = {key for key, binding in app._bindings if binding.priority and app.offers(binding)}
+    own = {key for key, binding in screen._bindings if key not in taken}
     for owner in (app, screen, *screen.query("*")):
         if isinstance(owner, Widget) and owner is not screen and not _has_keys_of_ours(owner):
             continue
         for key, binding in owner._bindings:
-            if app.offers(binding) and (owner is app or key not in taken):
+            if app.offers(binding) and key not in (own if owner is app else taken):
                 _note(found, binding, screen)
     groups: dict[str, list[KeyHelp]] = {group: [] for group in GROUP_TITLES}
     for help_entry in found.values():

@@ -74,6 +74,7 @@ async def test_over_a_replay_lists_have_their_keys_and_time_still_moves(tmp_path
         assert plan.table.chosen == 2
         keys = collect_keys(app.screen)
         assert [key.verb for key in keys["replay"] if "j" in key.keys.split()] == []
+        assert [key.verb for group in keys.values() for key in group if key.keys == "E"] == ["export"]
         await press_until(pilot, ["right_square_bracket"], lambda it: it.position_s == before.position_s + 1)
         await pilot.press("escape")
         await press_until(pilot, ["k"], lambda it: it.position_s == before.position_s + 11)
