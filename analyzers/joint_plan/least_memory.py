@@ -1,5 +1,6 @@
 """What would meet limits that nothing meets."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -23,14 +24,15 @@ def refuse_limits(
     options: JointOptions,
     candidates: Sequence[Candidate],
     evaluator: Evaluator,
+    pruned: Counter[str],
 ) -> NoReturn:
-    """Say what would fit where nothing does.
+    """Say what would fit where nothing does; `pruned` counts what is no candidate, by reason.
 
     Raises:
         UsageError: Always.
     """
     if not candidates:
-        raise UsageError(_explain_degrees(shape, cluster, options))
+        raise UsageError(_explain_degrees(shape, cluster, options, pruned))
     needed, candidate = min(
         ((_find_peak(shape, each), each) for each in _list_smallest(candidates)),
         key=lambda entry: entry[0],
@@ -59,12 +61,15 @@ def describe_candidate(candidate: Candidate) -> str:
     )
 
 
-def _explain_degrees(shape: ModelShape, cluster: Cluster, options: JointOptions) -> str:
+def _explain_degrees(shape: ModelShape, cluster: Cluster, options: JointOptions, pruned: Counter[str]) -> str:
     devices = len(cluster.devices)
+    if devices % options.context:
+        return f"CP = {options.context} does not divide the {devices:,} devices; choose a divisor of them"
+    reasons = ", ".join(f"{reason} ({count:,})" for reason, count in pruned.most_common(3))
     return (
         f"no degrees use all {devices:,} devices for {shape.heads} heads, {shape.layers} layers and a global "
-        f"batch of {options.global_batch}; choose a global batch that is a multiple of more data ranks, or a "
-        "number of devices with more divisors"
+        f"batch of {options.global_batch:,}: {reasons}; choose a global batch that more data ranks divide, "
+        "or another number of devices"
     )
 
 

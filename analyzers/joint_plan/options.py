@@ -12,6 +12,8 @@ MEMORY_SHARE = 0.9
 """Of a device's memory that a plan fills: the rest is for the CUDA context, NCCL and fragmentation, which
 the memory theory does not count."""
 
+MOST_MICRO_BATCH = 1024
+
 
 class JointOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The batch, and what is searched."""
@@ -43,6 +45,11 @@ def check_options(options: JointOptions) -> None:
     for name in ("global_batch", "seq_length", "max_micro_batch", "context", "top"):
         if getattr(options, name) < 1:
             raise UsageError(f"{name.replace('_', ' ')} is {getattr(options, name)}; expected at least 1")
+    if options.max_micro_batch > MOST_MICRO_BATCH:
+        raise UsageError(
+            f"most sequences of a micro-batch are {options.max_micro_batch:,}; expected at most "
+            f"{MOST_MICRO_BATCH:,}"
+        )
     if options.max_tensor is not None and options.max_tensor < 1:
         raise UsageError(f"most tensor ranks are {options.max_tensor}; expected at least 1")
     if not 0 < options.memory_share <= 1:

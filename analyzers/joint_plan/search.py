@@ -102,7 +102,8 @@ class _Search:
         kept = sorted(matched, key=lambda each: each.time.total_s)
         self.pruned[SLOWER_THAN_LISTED] += max(0, len(kept) - self._options.top)
         if not kept:
-            refuse_limits(self._shape, self._cluster, self._options, candidates, self.evaluator)
+            pruned = self.space.pruned
+            refuse_limits(self._shape, self._cluster, self._options, candidates, self.evaluator, pruned)
         return kept[: self._options.top]
 
     def count_flops(self) -> float:
