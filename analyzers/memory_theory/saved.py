@@ -24,7 +24,7 @@ def list_held_activations(
         in_flight: Pieces of forward work held at once; they fill in the order of the interleaved schedule.
         is_first: Whether the first piece begins with the embedding.
     """
-    turns = _share_turns(in_flight, run.setup.micro_batch_group or run.layout.pipeline, len(pieces))
+    turns = share_turns(run.layout, run.setup, in_flight, len(pieces))
     checkpoints, kept = 0, dict[int, int]()
     for layers, times in zip(pieces, turns, strict=True):
         recomputed = _count_recomputed_layers(run.setup, len(layers))
@@ -43,10 +43,22 @@ def list_held_activations(
     return held
 
 
-def _share_turns(in_flight: int, group: int, pieces: int) -> list[int]:
-    """Return how much of the forward work is of each piece of the rank: `group` of one, then of the next."""
+def share_turns(layout: ParallelLayout, setup: TrainingSetup, in_flight: int, pieces: int) -> list[int]:
+    """Return how much of the forward work in flight is of each piece of the rank.
+
+    A piece runs a group of micro-batches, then the next piece runs it; no piece runs more than there are.
+    """
+    most = setup.micro_batches if layout.pipeline > 1 else 1
+    group = min(setup.micro_batch_group or layout.pipeline, most)
     rounds, rest = divmod(in_flight, group * pieces)
-    return [rounds * group + min(group, max(0, rest - piece * group)) for piece in range(pieces)]
+    shares = [rounds * group + min(group, max(0, rest - piece * group)) for piece in range(pieces)]
+    turns = [min(share, most) for share in shares]
+    left = in_flight - sum(turns)
+    for piece, turn in enumerate(turns):
+        more = min(left, most - turn)
+        turns[piece] += more
+        left -= more
+    return turns
 
 
 def _count_recomputed_layers(setup: TrainingSetup, layers: int) -> int:

@@ -18,7 +18,7 @@ def count_in_flight(layout: ParallelLayout, setup: TrainingSetup, stage: int) ->
     """
     pieces = layout.virtual_stages
     if setup.is_gpipe or layout.pipeline == 1:
-        return setup.micro_batches * pieces if layout.pipeline > 1 else 1
+        return setup.micro_batches * pieces if layout.pipeline > 1 else pieces
     behind = layout.pipeline - stage - 1
     if pieces == 1:
         return min(behind + 1, setup.micro_batches)

@@ -16,6 +16,7 @@ from vramscope.analyzers.memory_theory import (
     estimate_stages,
 )
 from vramscope.analyzers.memory_theory.activations import list_layer_activations
+from vramscope.analyzers.memory_theory.saved import share_turns
 from vramscope.analyzers.memory_theory.schedule import count_in_flight
 from vramscope.analyzers.memory_theory.weights import list_layer_weights
 
@@ -123,6 +124,29 @@ def test_micro_batches_in_flight_are_those_of_the_schedule(
     layout = ParallelLayout(pipeline=4, virtual_stages=pieces)
     setup = TrainingSetup(seq_length=8, micro_batch_size=1, micro_batches=micro_batches, is_gpipe=is_gpipe)
     assert [count_in_flight(layout, setup, stage) for stage in range(4)] == counts
+
+
+@given(
+    st.integers(1, 4), st.integers(1, 4), st.integers(1, 12), st.sampled_from([None, 1, 3, 5]), st.booleans()
+)
+@settings(max_examples=150, deadline=None)
+def test_no_piece_holds_more_micro_batches_than_there_are_and_none_is_lost(
+    pipeline: int, pieces: int, micro_batches: int, group: int | None, is_gpipe: bool
+) -> None:
+    layout = ParallelLayout(pipeline=pipeline, virtual_stages=pieces)
+    setup = TrainingSetup(
+        seq_length=8,
+        micro_batch_size=1,
+        micro_batches=micro_batches,
+        micro_batch_group=group,
+        is_gpipe=is_gpipe,
+    )
+    for stage in range(pipeline):
+        in_flight = count_in_flight(layout, setup, stage)
+        turns = share_turns(layout, setup, in_flight, pieces)
+        assert sum(turns) == in_flight
+        assert all(0 <= turn <= micro_batches for turn in turns)
+        assert turns[-1] >= 1 or in_flight < pieces * min(group or pipeline, micro_batches)
 
 
 def test_the_head_of_a_small_model_decides_its_peak() -> None:
