@@ -12,7 +12,7 @@ from tests.cli.running import REPOSITORY
 from vramscope.analyzers.sweep.index import INDEX_COLUMNS, SweepIndex, sort_sweeps
 from vramscope.analyzers.sweep.index_filter import filter_sweeps
 from vramscope.cli.application import run
-from vramscope.engine.errors import UsageError
+from vramscope.engine.errors import InputFileError, UsageError
 from vramscope.engine.readers.sweep import read_sweep
 from vramscope.exporters.schema import build_sweep_schema, render_sweep_schema
 from vramscope.exporters.sweep_index_text import describe_index
@@ -173,6 +173,17 @@ def test_mistakes_are_told_in_one_line(
 def test_a_filter_that_lets_nothing_pass_says_so(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["sweep", str(tree), "--filter", "model=7B"]) == 0
     assert capsys.readouterr().out == "0 of 2 sweeps\n"
+
+
+def test_a_sweep_of_which_nothing_can_be_read_is_told_and_the_others_are_listed(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / name_trace(2, 4)).write_text("{")
+    with pytest.raises(InputFileError, match="a: none of 1 memory traces can be read; the first is"):
+        index_sweeps([tmp_path], 80.0)
+    write_original(tmp_path)
+    index = index_sweeps([tmp_path], 80.0)
+    assert len(index.sweeps) == 1
+    assert index.notes[0].startswith("a: none of 1")
 
 
 def test_one_broken_file_is_counted_and_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -104,7 +104,7 @@ class SweepIndexScreen(ThriftyScreen[None]):
             self._listed = filter_sweeps(
                 sort_sweeps(self.index.sweeps, self._column, is_inverted=self._is_inverted), self._filter_text
             )
-            absence = "No sweep matches; Esc shows all."
+            absence = f"No sweep matches{'; Esc shows all' if self._filter_text else ' --filter'}."
         except UsageError:
             self._listed, absence = [], f"expected {EXPECTED}"
         self.list.show(self._listed, absence)

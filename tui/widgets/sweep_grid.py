@@ -114,11 +114,6 @@ class SweepGridView(MarkingWidget, can_focus=True):
         rows = 0 if self._shown is None else len(self._shown.rows)
         return 1 + (2 * rows if is_spaced else rows)
 
-    def measure_cells(self) -> int:
-        """Return the width that the whole grid takes."""
-        shown = self._shown
-        return 0 if shown is None else shown.label_cells + COLUMN_CELLS * len(shown.columns)
-
     def on_resize(self) -> None:
         """Draw for the new room."""
         self._draw()

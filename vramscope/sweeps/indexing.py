@@ -6,6 +6,7 @@ from pathlib import Path
 
 from vramscope.analyzers.sweep import find_all, make_grid
 from vramscope.analyzers.sweep.index import IndexedSweep, SweepIndex
+from vramscope.engine.errors import InputFileError
 from vramscope.engine.readers.input_file import show_path
 from vramscope.engine.readers.sweep import FolderPair, Sweep, find_sweeps, read_pair
 from vramscope.engine.units import GIB
@@ -34,7 +35,12 @@ def index_sweeps(
     for pair, name in zip(pairs, names, strict=True):
         sweep = read_pair(pair, on_progress=progress.show)
         progress.finish_one()
-        sweeps.append(_judge(sweep, pair, name, round(max_memory_gib * GIB)))
+        if sweep.configurations:
+            sweeps.append(_judge(sweep, pair, name, round(max_memory_gib * GIB)))
+        else:
+            notes.append(_explain_emptiness(sweep, name))
+    if not sweeps:
+        raise InputFileError("; ".join(notes))
     return SweepIndex(tuple(sweeps), tuple(notes))
 
 
@@ -52,6 +58,15 @@ def _judge(sweep: Sweep, pair: FolderPair, name: str, capacity_bytes: int) -> In
         log_dir=None if sweep.log_dir is None else show_path(sweep.log_dir),
         reason=pair.reason,
         modified_s=None if sweep.modified_ns is None else sweep.modified_ns / 1e9,
+    )
+
+
+def _explain_emptiness(sweep: Sweep, name: str) -> str:
+    """Return why a sweep of which no file can be read is not listed."""
+    first = sweep.skipped[0]
+    return (
+        f"{name}: none of {len(sweep.skipped):,} memory traces can be read; the first is "
+        f"{show_path(first.path)}: {first.reason}"
     )
 
 
