@@ -57,7 +57,7 @@ def write_uneven_flags(split: PipelineSplit) -> tuple[str, ...] | None:
     if not any(missing[1:-1]) and max(missing) <= 1 and min(blocks[0], blocks[-1]) > 0:
         counted = ("embedding",) * missing[0] + ("loss",) * (missing[-1] if len(blocks) > 1 else 0)
         return interleaved + tuple(f"--account-for-{each}-in-pipeline-split" for each in counted)
-    if pieces > 1 or len({*blocks[1:-1]}) > 1 or not blocks[0] or not blocks[-1]:
+    if pieces > 1 or len({*blocks[1:-1]}) > 1 or not all(blocks):
         return None
     return (
         f"--decoder-first-pipeline-num-layers {blocks[0]}",
