@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from ..foreign import Foreign, Module, Optimizer, Tensor
+from .forward_outputs import ForwardOutputs
 from .ledger import Ledger, Pieces
 from .memory_log import Kind, Moment, ProfileFiles
 from .model_ledgers import ROOTS, ModelScale, list_model_storages
@@ -54,18 +55,10 @@ class ModuleMemoryProfiler:
         self._began_s = time.monotonic()
         self._pieces = Pieces()
         self._device = _find_device(model)
-        is_simulated = (
-            hasattr(sys.modules["torch"].cuda, "_vramscope_simulated") and self._device.type == "cuda"
-        )
-        described = {"device": str(self._device), "is_simulated": is_simulated}
-        self._files = ProfileFiles(log_folder, {**(header or {}), **described})
+        self._files = ProfileFiles(log_folder, {**(header or {}), **_describe_device(self._device)})
         self._stack: list[str] = []
         self._saved = SavedTensors(self._pieces, self._device.type, partial(find_place, self._stack))
-        self._has_saved = False
-        self._bases: dict[str, Mapping[str, int]] = {}
-        self._open_passes: dict[str, int] = {}
-        """Forward passes of each chunk whose backward pass is to come."""
-        self._output_bytes = self._largest_output_bytes = 0
+        self._outputs = ForwardOutputs()
         self._saved.model_storages = list_model_storages(model, self._pieces)
         self._scale = ModelScale(model, self._pieces)
         self._kinds: dict[str, Kind] = {}
@@ -148,23 +141,14 @@ class ModuleMemoryProfiler:
         ]
 
     def _after_forward(self, watch: ModuleWatch) -> None:
-        is_new = watch.root not in self._bases
-        if is_new:
-            self._bases[watch.root] = dict(watch.outputs)
-        base_bytes = sum(self._bases[watch.root].values())
-        self._output_bytes += base_bytes
-        self._largest_output_bytes = max(self._largest_output_bytes, self._output_bytes)
-        self._note(f"forward of {watch.root}", ("activation",) if is_new else ())
+        is_first = self._outputs.open(watch.root, watch.outputs)
+        self._note(f"forward of {watch.root}", ("activation",) if is_first else ())
         if not sys.modules["torch"].is_grad_enabled():
-            # Nothing waits for a backward pass that would take it away again.
-            self._output_bytes -= base_bytes
-        else:
-            self._open_passes[watch.root] = self._open_passes.get(watch.root, 0) + 1
+            # No backward pass will take it away again.
+            self._outputs.close(watch.root)
 
     def _after_backward(self, watch: ModuleWatch) -> None:
-        if self._open_passes.get(watch.root, 0) > 0:  # a graph that is kept can be gone through twice
-            self._open_passes[watch.root] -= 1
-            self._output_bytes -= sum(self._bases[watch.root].values())
+        self._outputs.close(watch.root)
         self._note(f"backward of {watch.root}", ())
 
     def _note(self, tag: str, layouts: tuple[str, ...]) -> None:
@@ -185,17 +169,16 @@ class ModuleMemoryProfiler:
         return {name: _make_kind(name, ledger) for name in ROOTS}
 
     def _weigh_activations(self) -> dict[str, Kind]:
-        computed = {path: size for base in self._bases.values() for path, size in base.items()}
-        computed = {**dict.fromkeys(self._bases, 0), **computed}
-        output_bytes: int | None = self._output_bytes
-        largest_bytes: int | None = self._largest_output_bytes
-        if not all(self._bases.values()) or (self._saved.peak_bytes and not self._bases):
+        outputs, saved = self._outputs, self._saved
+        output_bytes: int | None = outputs.live_bytes
+        largest_bytes: int | None = outputs.largest_bytes
+        if not outputs.is_complete or (saved.peak_bytes and not outputs.has_passes):
             output_bytes = largest_bytes = None  # the modules are compiled: their outputs were not seen
         live_bytes = peak_bytes = None
         if self._has_saved:
-            live_bytes, peak_bytes = self._saved.live_bytes, self._saved.peak_bytes
+            live_bytes, peak_bytes = saved.live_bytes, saved.peak_bytes
         return {
-            "activation": Kind(output_bytes, live_bytes, computed, self._saved.peak_by_place),
+            "activation": Kind(output_bytes, live_bytes, outputs.by_path, saved.peak_by_place),
             "activation_peak": Kind(largest_bytes, peak_bytes, {}, {}),
         }
 
@@ -212,6 +195,11 @@ def _make_kind(name: str, ledger: Ledger) -> Kind:
 def _find_device(model: Module) -> Foreign:
     tensor: Tensor = next(model.parameters(), None)
     return sys.modules["torch"].device("cpu") if tensor is None else tensor.device
+
+
+def _describe_device(device: Foreign) -> dict[str, Any]:
+    is_simulated = device.type == "cuda" and hasattr(sys.modules["torch"].cuda, "_vramscope_simulated")
+    return {"device": str(device), "is_simulated": is_simulated}
 
 
 def _read_allocated(device: Foreign) -> int | None:

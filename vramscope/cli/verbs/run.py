@@ -42,6 +42,12 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
         allow_abbrev=False,
     )
     parser.add_argument("--job", metavar="NAME", help="name of the job (default: a short random one)")
+    _add_files(parser)
+    parser.add_argument("--no-hub", action="store_true", help="start no agent where none runs")
+    _add_device(parser)
+
+
+def _add_files(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--record",
         metavar="FILE",
@@ -58,7 +64,9 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
         const=Path(),
         help="profile some steps by module, and one by torch.profiler; without =DIR into JOB/TIME here",
     )
-    parser.add_argument("--no-hub", action="store_true", help="start no agent where none runs")
+
+
+def _add_device(parser: ArgumentParser) -> None:
     device = parser.add_argument_group("simulated device")
     device.add_argument(
         "--simulate", metavar="SIZE", help="run on the CPU as on a card of this memory, for example 24GiB"
