@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 from ..analyzers.memory_theory import MemoryPart
@@ -129,12 +130,20 @@ def _make_stage(stage: JointStageReport) -> PlannedStage:
         sizes[kind] = sizes.get(kind, 0) + part.size_bytes
     kinds: tuple[MemoryKind, ...] = ("weights", "gradients", "optimizer", "activations", "other")
     return PlannedStage(
-        layers=f"{stage.layers[0]}-{stage.layers[-1]}" if stage.layers else "none",
+        layers=_say_layers(stage.layers),
         kinds=tuple(KindBytes(kind, sizes[kind]) for kind in kinds if kind in sizes),
         peak_bytes=stage.peak_bytes,
         capacity_bytes=stage.capacity_bytes,
         describe=partial(_describe_memory, stage),
     )
+
+
+def _say_layers(layers: tuple[int, ...]) -> str:
+    """Return which layers a stage has; of an interleaved one how many, and in how many pieces."""
+    if not layers:
+        return "none"
+    pieces = 1 + sum(after != before + 1 for before, after in pairwise(layers))
+    return f"{layers[0]}-{layers[-1]}" if pieces == 1 else f"{len(layers)} in {pieces}"
 
 
 def _find_kind(part: MemoryPart) -> MemoryKind:

@@ -193,7 +193,7 @@ def test_pictures(look: str, planned: Planned, snap_compare: SnapCompare) -> Non
 
 
 async def test_configurations_of_a_cluster_show_a_rank_of_each_stage_and_where_a_step_s_time_goes() -> None:
-    words = "gpt-0.3b --cluster 1x4xh100 --global-batch 8 --top 4"
+    words = "gpt-0.3b --cluster 1x4xh100 --global-batch 8 --top 4 --screen"
     plan = present_words(words, JobDefaults())
     assert plan.verdict.fit(300).startswith("Use TP ")
     for candidate in plan.candidates:

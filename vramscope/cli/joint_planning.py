@@ -28,7 +28,6 @@ OF_STAGES = {
     "link": "25",
     "capacity": None,
     "legacy": False,
-    "screen": False,
     "factory": None,
     "input": None,
     "dtype": None,

@@ -15,6 +15,7 @@ from vramscope.tui.planned import Planned
 from vramscope.tui.planned_partition import present_plan
 from vramscope.tui.planning_app import JobDefaults
 
+from .drawing import can_draw
 from .planning import Request, plan_model, read_request, write_plan
 
 JOINT_PLAN = "joint_plan.json"
@@ -52,12 +53,14 @@ def show_arguments(arguments: Namespace, settings: Settings) -> int:
         UsageError: Nothing can be drawn here, a value cannot be used, or nothing can be done with the model.
         InputFileError: A file cannot be read or understood.
     """
+    if not can_draw(settings):
+        raise UsageError("--screen needs a terminal that can draw: leave it out for tables, or give --json")
     if arguments.cluster is None:
         request = read_screen_request(arguments)
         make = partial(present_stages, request)
     else:
         make = partial(present_joint, arguments)
-    return show_plan(make, model=arguments.model, settings=settings)
+    return show_plan(make, model=arguments.model or arguments.factory, settings=settings)
 
 
 def present_joint(arguments: Namespace) -> Planned:
