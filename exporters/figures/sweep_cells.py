@@ -185,8 +185,10 @@ def find_borders(drawn: DrawnGrid, *, is_known: bool) -> list[list[tuple[int, in
         is_known: Whether the other one ran out of memory; else it failed and no cause is told.
     """
     lines = []
+    row_of = {tp: row for row, tp in enumerate(drawn.rows)}
+    column_of = {pp: column for column, pp in enumerate(drawn.columns)}
     for cell in drawn.in_state("ok"):
-        row, column = drawn.at(cell)
+        row, column = row_of[cell.tp], column_of[cell.pp]
         for near_row, near_column, line in (
             (row - 1, column, [(column, row), (column + 1, row)]),
             (row + 1, column, [(column, row + 1), (column + 1, row + 1)]),
