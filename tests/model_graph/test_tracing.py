@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 
 from vramscope import GraphAnalyzer, create_gpt_model_graph, trace_model_graph
-from vramscope.analyzers.memory_theory import ExpertShape, LatentAttention
-from vramscope.analyzers.model_graph import Architecture
 from vramscope.engine.errors import UsageError
 
 torch = pytest.importorskip("torch")
@@ -132,85 +130,8 @@ def test_the_graph_of_a_traced_model_is_saved_and_read(tmp_path: Path) -> None:
 
 
 def test_a_block_like_deepseek_s_has_the_parameters_and_flops_of_the_formulas() -> None:
-    nn = torch.nn
+    from tests.model_graph import latent_block
 
-    hidden, heads, ranks, nope, rope, value = 32, 4, (24, 16), 8, 4, 6
-    experts = ExpertShape(experts=6, top_k=2, ffn=12, shared_ffn=24, is_expert_layer=(True,))
-    latent = LatentAttention(
-        query_rank=ranks[0],
-        key_value_rank=ranks[1],
-        head_channels=nope,
-        rope_channels=rope,
-        value_channels=value,
-    )
-
-    def make_mlp(width: int) -> Any:
-        return nn.ModuleList(
-            [nn.Linear(hidden, width, False) for _ in range(2)] + [nn.Linear(width, hidden, False)]
-        )
-
-    class Block(nn.Module):  # type: ignore[misc,name-defined]
-        def __init__(self) -> None:
-            super().__init__()
-            self.norms = nn.ModuleList(nn.RMSNorm(size) for size in (hidden, hidden, *ranks))
-            self.down = nn.ModuleList(
-                [nn.Linear(hidden, ranks[0], False), nn.Linear(hidden, ranks[1] + rope, False)]
-            )
-            self.up_query = nn.Linear(ranks[0], heads * (nope + rope), False)
-            self.up_value = nn.Linear(ranks[1], heads * (nope + value), False)
-            self.out = nn.Linear(heads * value, hidden, False)
-            self.router = nn.Linear(hidden, experts.experts, False)
-            self.experts = nn.ModuleList(make_mlp(experts.ffn) for _ in range(experts.experts))
-            self.shared = make_mlp(experts.shared_ffn)
-
-        def run(self, mlp: Any, entering: Any) -> Any:
-            return mlp[2](nn.functional.silu(mlp[0](entering)) * mlp[1](entering))
-
-        def forward(self, entering: Any) -> Any:
-            normed = self.norms[0](entering)
-            query = self.up_query(self.norms[2](self.down[0](normed)))
-            compressed, turned = self.down[1](normed).split((ranks[1], rope), -1)
-            both = (
-                self.up_value(self.norms[3](compressed)).unflatten(-1, (heads, nope + value)).transpose(1, 2)
-            )
-            query = query.unflatten(-1, (heads, nope + rope)).transpose(1, 2)
-            turned = turned[:, None].expand(-1, heads, -1, -1)
-            key = torch.cat((both[..., :nope], turned), -1)
-            mixed = nn.functional.scaled_dot_product_attention(query, key, both[..., nope:], is_causal=True)
-            middle = entering + self.out(mixed.transpose(1, 2).flatten(2))
-            normed = self.norms[1](middle)
-            weights = self.router(normed).softmax(-1)
-            routed = sum(self.run(self.experts[each], normed) * weights[..., each, None] for each in range(2))
-            return middle + self.run(self.shared, normed) + routed
-
-    class Model(nn.Module):  # type: ignore[misc,name-defined]
-        def __init__(self) -> None:
-            super().__init__()
-            self.block = Whole(Block())
-
-        def forward(self, entering: Any) -> Any:
-            return self.block(entering)
-
-    class Whole(nn.Module):  # type: ignore[misc,name-defined]
-        def __init__(self, inner: Any) -> None:
-            super().__init__()
-            self.inner = inner
-
-        def forward(self, entering: Any) -> Any:
-            return self.inner(entering)
-
-    model = Architecture(
-        family="moe",
-        layers=1,
-        hidden=hidden,
-        heads=heads,
-        head_size=nope,
-        vocabulary=10,
-        positions=16,
-        has_gate=True,
-        experts=experts,
-        latent=latent,
-    )
-    planned = create_gpt_model_graph(model, seq_length=16, micro_batch=3).layers[1]
-    (traced,) = trace_model_graph(Model, f"3x16x{hidden}").layers
+    planned = create_gpt_model_graph(latent_block.SIZES, seq_length=16, micro_batch=3).layers[1]
+    (traced,) = trace_model_graph(latent_block.Model, f"3x16x{latent_block.SIZES.hidden}").layers
     assert (traced.parameter_count, traced.forward_flops) == (planned.parameter_count, planned.forward_flops)
