@@ -80,7 +80,7 @@ def await_step() -> None:
     folder = locate_runtime_folder()
     wait_until(lambda: is_hub_alive(folder), what="the agent of the job")
     with Client(folder) as client:
-        see(client, _has_stepped, "the first step of the job", timeout_s=60.0)
+        see(client, _has_stepped, "the first step of the job", timeout_s=150.0)
 
 
 def _has_stepped(snapshot: Snapshot) -> bool:
