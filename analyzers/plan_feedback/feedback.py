@@ -14,7 +14,7 @@ from ...engine.errors import UsageError
 from ..model_graph import ModelGraph
 from ..partition.stages_of_graph import InFlight
 from .measurement import MeasuredJob, MeasuredStage
-from .model import FEEDBACK_SCHEMA, FeedbackSplit, FeedbackStage, PlanFeedback
+from .model import FeedbackSplit, FeedbackStage, PlanFeedback
 from .replanning import list_costs, replan
 
 Basis = Literal["allocated", "reserved"]
@@ -42,23 +42,15 @@ def make_feedback(
         capacity_bytes: Of a device.
 
     Raises:
-        UsageError: The plan has another number of stages than the job, the activations of a layer are not
-            known, or nothing was measured.
+        UsageError: The numbers of stages differ, activations are not known, or nothing was measured.
     """
-    if len(bounds) - 1 != measured.pipeline:
-        raise UsageError(
-            f"the plan has {len(bounds) - 1} stages, the job that was measured {measured.pipeline}; "
-            f"plan for {measured.pipeline}"
-        )
+    _check_stages(len(bounds) - 1, measured.pipeline)
     costs = list_costs(graph, training, measured.pipeline)
-    planned = [
-        sum(costs[stage][start:end]) // measured.tensor for stage, (start, end) in enumerate(pairwise(bounds))
-    ]
+    planned = _sum_stages(costs, bounds, measured.tensor)
     basis = _choose_basis(measured.stages)
     factors = _find_factors(planned, measured.stages, basis)
     present, replanned = replan(graph, bounds, costs, [each.value / measured.tensor for each in factors])
     return PlanFeedback(
-        schema=FEEDBACK_SCHEMA,
         model=graph.name,
         measured=source,
         job=measured.job,
@@ -71,6 +63,18 @@ def make_feedback(
         capacity_bytes=capacity_bytes,
         notes=tuple(_list_notes(measured, basis, factors)),
     )
+
+
+def _check_stages(planned: int, measured: int) -> None:
+    if planned != measured:
+        raise UsageError(
+            f"the plan has {planned} stages, the job that was measured {measured}; plan for {measured}"
+        )
+
+
+def _sum_stages(costs: Sequence[Sequence[int]], bounds: Sequence[int], tensor: int) -> list[int]:
+    """Return the bytes that the plan has for a rank of each stage."""
+    return [sum(costs[stage][start:end]) // tensor for stage, (start, end) in enumerate(pairwise(bounds))]
 
 
 class _Factor(NamedTuple):

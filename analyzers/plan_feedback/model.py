@@ -51,7 +51,7 @@ class FeedbackSplit(msgspec.Struct, frozen=True, kw_only=True):
 class PlanFeedback(msgspec.Struct, frozen=True, kw_only=True):
     """A plan held against a job that was measured."""
 
-    schema: str
+    schema: str = FEEDBACK_SCHEMA
     model: str
     measured: str
     """File, or `live`."""

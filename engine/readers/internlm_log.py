@@ -36,7 +36,9 @@ _NAMES = {
     "activation": "activations",
 }
 _EXPECTED = 'expected "Memory State:", a time and a total_memory in MB'
-COMPUTED_NOTE = "figures are computed from the shapes of tensors, by the rule of InternLM's profiler, and not measured"
+COMPUTED_NOTE = (
+    "figures are computed from the shapes of tensors, by the rule of InternLM's profiler, and not measured"
+)
 
 
 class InternlmLog:

@@ -52,7 +52,9 @@ def test_states_are_computed_totals_of_a_rank(tmp_path: Path) -> None:
     assert (device.rank.rank, device.rank.dp, device.rank.tp, device.rank.pp) == (3, 1, 1, None)
     assert device.memory.used_bytes is None
     notes = "\n".join(source.notes)
-    assert "computed from the shapes of tensors, by the rule of InternLM's profiler, and not measured" in notes
+    assert (
+        "computed from the shapes of tensors, by the rule of InternLM's profiler, and not measured" in notes
+    )
     assert "at the largest total of 54.6 GiB: 17.2 GiB activations, 13.6 GiB parameters" in notes
     assert "1 record was left out: line 19: total_memory is '', expected MB" in notes
 
