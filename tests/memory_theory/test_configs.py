@@ -230,6 +230,23 @@ def test_flags_of_megatron_mean_what_its_defaults_say() -> None:
     assert run.setup.has_attention_mask
 
 
+@pytest.mark.parametrize(
+    ("tokenizer", "given", "words"),
+    [
+        ("TikTokenizer", None, 131_072),
+        ("Llama2Tokenizer", None, 32_000),
+        ("NullTokenizer", 131_072, 131_073),
+        ("BertWordPieceLowerCase", None, 30_522),
+    ],
+)
+def test_tokenizers_tell_their_words_by_the_names_that_megatron_has(
+    tokenizer: str, given: int | None, words: int
+) -> None:
+    sizes = {"num-layers": 2, "hidden-size": 64, "num-attention-heads": 2, "seq-length": 16}
+    flags = Flags({**sizes, "tokenizer-type": tokenizer, "vocab-size": given})
+    assert read_megatron_run(flags, world_size=1).shape.vocab == words
+
+
 def test_the_precision_aware_optimizer_keeps_half_a_master_weight() -> None:
     flags = {**MEGATRON, "bf16": True, "use-precision-aware-optimizer": True, "exp-avg-dtype": "bf16"}
     numbers = read_megatron_run(Flags(flags), world_size=1).setup.numbers

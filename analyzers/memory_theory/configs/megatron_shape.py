@@ -11,7 +11,7 @@ VOCABS = {
     "bertwordpiececase": 28996,
     "bertwordpiecelowercase": 30522,
     "llama2tokenizer": 32000,
-    "tiktokentokenizer": 131072,
+    "tiktokenizer": 131072,
 }
 """Words of tokenizers that need no file to tell, by the names of `--tokenizer-type` in lower case."""
 DEFAULT_VOCAB = VOCABS["gpt2bpetokenizer"]
