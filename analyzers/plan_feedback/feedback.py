@@ -44,9 +44,8 @@ def make_feedback(
     Raises:
         UsageError: The numbers of stages differ, activations are not known, or nothing was measured.
     """
-    _check_stages(len(bounds) - 1, measured.pipeline)
     costs = list_costs(graph, training, measured.pipeline)
-    planned = _sum_stages(costs, bounds, measured.tensor)
+    planned = _sum_stages(costs, bounds, measured)
     basis = _choose_basis(measured.stages)
     factors = _find_factors(planned, measured.stages, basis)
     present, replanned = replan(graph, bounds, costs, [each.value / measured.tensor for each in factors])
@@ -65,16 +64,16 @@ def make_feedback(
     )
 
 
-def _check_stages(planned: int, measured: int) -> None:
-    if planned != measured:
+def _sum_stages(costs: Sequence[Sequence[int]], bounds: Sequence[int], measured: MeasuredJob) -> list[int]:
+    """Return the bytes that the plan has for a rank of each stage; refuse one of other stages than the job."""
+    stages = len(bounds) - 1
+    if stages != measured.pipeline:
         raise UsageError(
-            f"the plan has {planned} stages, the job that was measured {measured}; plan for {measured}"
+            f"the plan has {stages} stages, the job that was measured {measured.pipeline}; "
+            f"plan for {measured.pipeline}"
         )
-
-
-def _sum_stages(costs: Sequence[Sequence[int]], bounds: Sequence[int], tensor: int) -> list[int]:
-    """Return the bytes that the plan has for a rank of each stage."""
-    return [sum(costs[stage][start:end]) // tensor for stage, (start, end) in enumerate(pairwise(bounds))]
+    spans = enumerate(pairwise(bounds))
+    return [sum(costs[stage][start:end]) // measured.tensor for stage, (start, end) in spans]
 
 
 class _Factor(NamedTuple):
