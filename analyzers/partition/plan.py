@@ -68,7 +68,8 @@ def make_plan(
     Args:
         analyzer: Of the graph.
         numbers: Of stages.
-        strategies: The first counts where several are worth the same.
+        strategies: Of several that are worth the same counts the one whose fullest stage holds least while it
+            trains, then `exact`, then the first; under `legacy` the first, as in the original.
         metric, device, rule: As `GraphAnalyzer.optimize_pipeline_stages` has them.
 
     Raises:
@@ -78,7 +79,7 @@ def make_plan(
     judge = partial(analyzer.judge_stage_counts, numbers, metric, device=assumed, rule=rule)
     searches, refused = _search(strategies, judge)
     usable = [each for each in strategies if each in searches]
-    best = min(usable, key=lambda each: searches[each].best_score)
+    best = min(usable, key=lambda each: _rank(each, searches[each], rule))
     return Plan(
         schema=PLAN_SCHEMA,
         model=analyzer.graph.name,
@@ -90,6 +91,15 @@ def make_plan(
         recommended_stages=searches[best].recommended_stages,
         reason=searches[best].reason,
     )
+
+
+def _rank(strategy: Strategy, search: StageSearch, rule: Rule) -> tuple[float, ...]:
+    """Return what strategies are put in order by, the best first."""
+    result = search.optimization_results[search.recommended_stages].result
+    if rule == "legacy" or result is None:
+        return (search.best_score,)
+    fullest = max(result.training_bytes or [result.max_memory_usage])
+    return search.best_score, fullest, float(strategy != "exact")
 
 
 def _state_assumptions(analyzer: GraphAnalyzer, device: Device) -> Assumptions:

@@ -3,7 +3,7 @@
 import pytest
 
 from vramscope import GraphAnalyzer, create_gpt_model_graph
-from vramscope.analyzers.partition import STRATEGIES, Device, PartitionResult
+from vramscope.analyzers.partition import STRATEGIES, Device, PartitionResult, Strategy, make_plan
 from vramscope.engine.errors import UsageError
 
 ORIGINAL = {
@@ -148,3 +148,13 @@ def test_what_a_stage_holds_adds_up_by_kind(stages: int) -> None:
     assert tuple(stage.total_bytes for stage in held) == result.training_bytes
     assert [stage.in_flight for stage in held] == [min(stages - number, 3) for number in range(stages)]
     assert all(stage.optimizer_bytes == 6 * stage.weights_bytes for stage in held)
+
+
+def test_of_strategies_worth_the_same_the_one_that_holds_least_is_recommended_then_exact(
+    analyzer: GraphAnalyzer,
+) -> None:
+    strategies: list[Strategy] = ["uniform", "balanced_memory", "exact"]
+    plan = make_plan(analyzer, (2,), strategies)
+    assert len({search.best_score for search in plan.searches.values()}) == 1
+    assert plan.recommended_strategy == "exact"
+    assert make_plan(analyzer, (2,), strategies, rule="legacy").recommended_strategy == "uniform"
