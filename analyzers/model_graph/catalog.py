@@ -114,6 +114,7 @@ MODELS: dict[str, Architecture] = {
     name: take_shape(PRESETS[name], longest) for name, longest in _LONGEST.items()
 } | {
     "t5-small": _make_t5(6, 512, 8, 64, 2048),
+    "t5-base": _make_t5(12, 768, 12, 64, 3072),
     "t5-large": _make_t5(24, 1024, 16, 64, 4096),
     "t5-3b": _make_t5(24, 1024, 32, 128, 16384),
     "bert-base": _make_bert(12, 768, 12),
@@ -127,7 +128,7 @@ def find_model(name: str) -> Architecture:
     Raises:
         UsageError: It is unknown; the text shows the nearest known names.
     """
-    wanted = name.strip().lower()
+    wanted = name.strip().lower().replace("_", "-")
     if wanted in MODELS:
         return MODELS[wanted]
     nearest = get_close_matches(wanted, MODELS, n=3, cutoff=0.5)

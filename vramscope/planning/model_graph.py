@@ -19,8 +19,9 @@ from vramscope.engine.readers.model_config import read_model_config
 from vramscope.exporters.model_graph_json import encode_graph
 from vramscope.exporters.reports.writing import write_whole
 
+from .model_file import find_model_file, make_name
+
 LIMIT_BYTES = 256 << 20
-_SUFFIXES = (".json", ".yaml", ".yml")
 
 
 class GPTModelGraph(ModelGraph):
@@ -64,7 +65,8 @@ def create_gpt_model_graph(
 
     Args:
         model: A known name (`gpt-1.5b`, `llama3-8b`, …), its sizes, or the path of a `config.json` of Hugging
-            Face, a meta config or YAML file of Galvatron, or a saved graph, whose figures stay as they are.
+            Face or of the folder that it is in, a meta config or YAML file of Galvatron, or a saved graph,
+            whose figures stay as they are.
         seq_length: Tokens of a sequence; None for the longest the model is made for.
         micro_batch: Sequences of a micro-batch.
         data_type: Of weights and of what layers hand on.
@@ -74,18 +76,21 @@ def create_gpt_model_graph(
         UsageError: The name is unknown (the text shows the nearest), or a size cannot be.
         InputFileError: The file cannot be read or understood.
     """
-    name = model.strip().lower() if isinstance(model, str) else "model"
-    if isinstance(model, Path) or (isinstance(model, str) and Path(model).suffix in _SUFFIXES):
-        path = Path(model)
+    sizes: str | Architecture
+    if isinstance(model, Architecture):
+        name, sizes = "model", model
+    elif (path := find_model_file(model)) is None:
+        name, sizes = make_name(str(model)), str(model)
+    else:
         config = read_model_config(path)
         if "nodes" in config:
             return GPTModelGraph.load(path)
         name = path.stem if path.stem != "config" else path.absolute().parent.name
-        model = read_architecture(config, show_path(path))
+        sizes = read_architecture(config, show_path(path))
     layers, edges, written = plan_layers(
-        model, seq_length=seq_length, micro_batch=micro_batch, data_type=data_type, figures=figures
+        sizes, seq_length=seq_length, micro_batch=micro_batch, data_type=data_type, figures=figures
     )
-    return GPTModelGraph(layers, edges, written, name, _find_batch(model, seq_length, micro_batch))
+    return GPTModelGraph(layers, edges, written, name, _find_batch(sizes, seq_length, micro_batch))
 
 
 def _find_batch(model: str | Architecture, seq_length: int | None, micro_batch: int) -> Batch:
