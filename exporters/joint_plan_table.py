@@ -56,8 +56,9 @@ def describe_joint_plan(report: JointPlanReport, width: int) -> str:
 def _describe_best(report: JointPlanReport) -> str:
     best, given = report.configurations[0], report.assumptions
     layout, setup = best.layout, best.setup
+    devices = "1 device" if report.devices == 1 else f"{report.devices:,} devices"
     return (
-        f"{report.model} on {report.cluster} ({report.devices:,} devices): TP {layout.tensor} PP "
+        f"{report.model} on {report.cluster} ({devices}): TP {layout.tensor} PP "
         f"{layout.pipeline} DP {layout.data}{_describe_rest(layout)}, ZeRO {setup.zero_stage}, recompute "
         f"{setup.recompute}, "
         f"micro-batches of {setup.micro_batch_size}: an estimated {best.step_s:.3g} s for a step of "

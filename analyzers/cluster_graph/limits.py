@@ -17,7 +17,7 @@ def check_counts(nodes: int, devices_per_node: int, where: str) -> None:
         UsageError: With the limit.
     """
     if nodes < 1 or devices_per_node < 1:
-        raise UsageError(f"{where}: {nodes} nodes of {devices_per_node} devices; expected at least 1 of each")
+        raise UsageError(f"{where}: {nodes} x {devices_per_node} devices; expected at least 1 x 1")
     if nodes * devices_per_node > MOST_DEVICES:
         raise UsageError(
             f"{where}: {nodes * devices_per_node:,} devices; expected at most {MOST_DEVICES:,}: "

@@ -123,7 +123,7 @@ NODE = '[[nodes]]\ndevice = "h100"\n'
             "[[nodes]]\nmemory = 9\ntflops = 9\ndevices = 2",
             'node0:0 and node0:1 have no link: write link, for example link = "pcie4"',
         ),
-        (NODE + "devices = 0", "nodes[0]: devices: 1 nodes of 0 devices; expected at least 1"),
+        (NODE + "devices = 0", "nodes[0]: devices: 1 x 0 devices; expected at least 1 x 1"),
         (NODE + "count = 1000000", "nodes[0]: count is 1,000,000; expected 1 to 65,536"),
         (NODE + "count = 60000\ndevices = 8", "nodes[0]: more than 65,536 devices"),
         (NODE + 'names = ["a", "a"]', "nodes[0]: node 'a' is there twice"),

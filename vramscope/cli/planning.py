@@ -202,12 +202,12 @@ def _read_stages(text: str) -> tuple[int, ...]:
     numbers: dict[int, None] = {}
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
-        is_number = first.isdecimal() and (last.isdecimal() or not dash)
-        if not is_number or len(part) > MOST_DIGITS:
+        if not (first.isdecimal() and (last.isdecimal() or not dash)):
             raise UsageError(
                 f"--stages {text}: {part.strip()!r} is no number; expected for example 2,4,6,8 or 2-8"
             )
-        low, high = int(first), int(last) if dash else int(first)
+        is_short = len(part) <= MOST_DIGITS
+        low, high = (int(first), int(last or first)) if is_short else (0, 0)
         if not 1 <= low <= high <= MOST_STAGES:
             raise UsageError(f"--stages {text}: expected 1 to {MOST_STAGES:,}, the smaller number first")
         numbers |= dict.fromkeys(range(low, high + 1))
@@ -242,5 +242,5 @@ def _read_positive(flag: str, text: str) -> float:
     except ValueError:
         number = 0.0
     if not 0 < number < 1e9:
-        raise UsageError(f"{flag} {text}: expected a number above 0")
+        raise UsageError(f"{flag} {text}: expected a number above 0 and below 1,000,000,000")
     return number
