@@ -65,7 +65,7 @@ def make_feedback(
 
 
 def _sum_stages(costs: Sequence[Sequence[int]], bounds: Sequence[int], measured: MeasuredJob) -> list[int]:
-    """Return the bytes that the plan has for a rank of each stage; refuse one of other stages than the job."""
+    """Return the bytes that the plan has for a rank of each stage; refuse a plan of other stages."""
     stages = len(bounds) - 1
     if stages != measured.pipeline:
         raise UsageError(
