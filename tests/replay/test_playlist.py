@@ -108,9 +108,9 @@ def test_a_folder_is_a_sweep_where_its_traces_are_of_several_configurations(tmp_
     alone = tmp_path / "alone"
     alone.mkdir()
     (alone / name_trace(2, 2)).write_text(trace_text(1.0))
-    assert find_sweep([memory_dir], None) == memory_dir
+    assert find_sweep([memory_dir], None) == (memory_dir, None)
     assert find_sweep([alone], None) is None
-    assert find_sweep([alone], log_dir) == alone
+    assert find_sweep([alone], log_dir) == (alone, log_dir)
     assert find_sweep([memory_dir, alone], None) is None
     assert find_sweep([alone / name_trace(2, 2)], None) is None
     with pytest.raises(UsageError, match="--log-dir"):
@@ -124,7 +124,17 @@ def test_real_runs_beside_their_simulations_are_no_sweep(tmp_path: Path) -> None
             name = f"memory_trace_rank0_wd8_tp2_pp{pp}{made}_l40_bs1.json"
             (tmp_path / side / name).write_text(trace_text(1.0))
     assert find_sweep([tmp_path], None) is None
-    assert find_sweep([tmp_path / "memory_traces"], None) == tmp_path / "memory_traces"
+    assert find_sweep([tmp_path / "memory_traces"], None) == (tmp_path / "memory_traces", None)
+
+
+def test_a_tree_with_one_sweep_in_it_is_that_sweep_with_its_logs(tmp_path: Path) -> None:
+    memory_dir, log_dir = write_original(tmp_path / "first")
+    assert find_sweep([tmp_path / "first"], None) == (memory_dir, log_dir)
+    write_original(tmp_path / "second")
+    with pytest.raises(UsageError, match=r"2 sweeps in it: .*first.*second.*name one of them"):
+        find_sweep([tmp_path], None)
+    (tmp_path / "empty").mkdir()
+    assert find_sweep([tmp_path / "empty"], None) is None
 
 
 def test_the_verb_opens_a_sweep_and_tells_what_has_no_trace(tmp_path: Path) -> None:

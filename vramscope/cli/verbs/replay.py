@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from vramscope.engine.settings import Settings
 
     from ..replay_files import ReplayFiles
+    from ..replay_sweep import SweepFolders
 
 SUMMARY = "play recordings, memory traces, logs and series of other tools in the live view"
 DESCRIPTION = """\
@@ -119,7 +120,7 @@ def _replay_files(files: "ReplayFiles", arguments: Namespace, settings: "Setting
         return open_view(start_feed, settings, config=config, local_node=node_name(), is_replay=True)
 
 
-def _replay_sweep(memory_dir: Path, arguments: Namespace, settings: "Settings", speed: float) -> int:
+def _replay_sweep(sweep: "SweepFolders", arguments: Namespace, settings: "Settings", speed: float) -> int:
     from ..replay_sweep import replay_sweep
     from ..sweep_replay import DEFAULT_OPTIONS
 
@@ -128,7 +129,9 @@ def _replay_sweep(memory_dir: Path, arguments: Namespace, settings: "Settings", 
         ("--recorded-findings", arguments.recorded_findings),
     ):
         if is_given:
-            raise UsageError(f"{flag}: {memory_dir} holds traces of a sweep; name the folder of one run")
+            raise UsageError(
+                f"{flag}: {sweep.memory_dir} holds traces of a sweep; name the folder of one run"
+            )
     interval_s = read_replay_interval(arguments)
     options = DEFAULT_OPTIONS._replace(
         speed=speed,
@@ -136,7 +139,7 @@ def _replay_sweep(memory_dir: Path, arguments: Namespace, settings: "Settings", 
         capacity_bytes=read_capacity(arguments),
     )
     config = getattr(arguments, "config", None)
-    return replay_sweep(memory_dir, arguments.log_dir, options, settings=settings, config=config)
+    return replay_sweep(sweep, options, settings=settings, config=config)
 
 
 def _print_comparison(files: "ReplayFiles", settings: "Settings") -> int:
