@@ -247,6 +247,14 @@ def test_tokenizers_tell_their_words_by_the_names_that_megatron_has(
     assert read_megatron_run(flags, world_size=1).shape.vocab == words
 
 
+@pytest.mark.parametrize("frequency", ["([0]*1+[1]*3)", [0, 1, 1, 1], "[0, 1, 1, 1]", "[0]+[1]*3"])
+def test_layers_of_experts_are_read_as_they_are_given_and_as_a_log_prints_them(frequency: object) -> None:
+    sizes = {"num-layers": 4, "hidden-size": 64, "num-attention-heads": 2, "seq-length": 16}
+    flags = Flags({**sizes, "num-experts": 4, "moe-layer-freq": frequency})
+    shape = read_megatron_run(flags, world_size=1).shape
+    assert [shape.is_expert_layer(layer) for layer in range(4)] == [False, True, True, True]
+
+
 def test_the_precision_aware_optimizer_keeps_half_a_master_weight() -> None:
     flags = {**MEGATRON, "bf16": True, "use-precision-aware-optimizer": True, "exp-avg-dtype": "bf16"}
     numbers = read_megatron_run(Flags(flags), world_size=1).setup.numbers

@@ -102,12 +102,12 @@ def _read_experts(flags: Flags, layers: int, ffn: int) -> ExpertShape | None:
 
 
 def _read_layer_flags(text: str, layers: int) -> tuple[bool, ...]:
-    """Return which layers have experts: every n-th, or a pattern such as `([0]*1+[1]*26)`."""
+    """Return which layers have experts: every n-th, a pattern such as `([0]*1+[1]*26)`, or a list."""
     if text.strip().isdigit() and int(text) > 0:
         return tuple(layer % int(text) == 0 for layer in range(layers))
     found: list[bool] = []
     for values, times in _LAYER_FLAGS.findall(text):
-        if int(times or 1) * (len(values) + 1) // 2 > layers:
+        if int(times or 1) * (values.count(",") + 1) > layers:
             break
         found += [value.strip() == "1" for value in values.split(",")] * int(times or 1)
     if len(found) != layers:
