@@ -12,7 +12,7 @@ SweepMode = Literal["memory", "error", "theory", "difference"]
 MODES: tuple[SweepMode, ...] = get_args(SweepMode)
 MODE_WORDS: dict[SweepMode, str] = {
     "memory": "measured GiB",
-    "error": "error of the theory, %",
+    "error": "error of theory, %",
     "theory": "theory, GiB",
     "difference": "the second less the first, GiB",
 }

@@ -182,8 +182,8 @@ class SweepScreen(ThriftyScreen[None]):
         ended, unknown = (draw_edge(is_known, self._glyphs, is_upright=False) for is_known in (True, False))
         left = [
             Piece(MODE_WORDS[self._mode], "accent"),
-            Piece("   ▸◂ best   ! ran, theory ruled it out", "muted"),
-            Piece(f"   {ended} memory ended here   {unknown} cause unknown", "muted"),
+            Piece("  ▸◂ best  ! ran, theory said no", "muted"),
+            Piece(f"  {ended} border of OOM  {unknown} unknown", "muted"),
         ]
         self._legend.set_pieces(left, [Piece(part, "text")] if part else [])
 
