@@ -9,10 +9,8 @@ from ...analyzers.breakdown import (
     choose_basis,
     explain_differences,
 )
-from ...engine.errors import OutputFileError
 from ...engine.model.module_memory import MemoryKind, ModuleMemory
-from ...engine.readers.input_file import show_path
-from ..reports.writing import write_whole
+from ..reports.writing import write_files
 from .sunburst import render_sunburst
 
 PAGES: dict[str, tuple[MemoryKind, ...]] = {
@@ -43,18 +41,13 @@ def write_sunbursts(memory: ModuleMemory, breakdown: Breakdown, folder: Path) ->
     Raises:
         OutputFileError: It cannot be written to.
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputFileError(f"{show_path(folder)}: cannot be made: {error.strerror or error}") from error
-    written = []
-    for name in PAGES:
-        tree = join_kinds(breakdown, name)
-        if tree is not None:
-            path = folder / f"{name}.html"
-            write_whole(render_page(memory, breakdown, name, tree), path)
-            written.append(path)
-    return written
+    trees = {name: join_kinds(breakdown, name) for name in PAGES}
+    pages = {
+        f"{name}.html": render_page(memory, breakdown, name, tree)
+        for name, tree in trees.items()
+        if tree is not None
+    }
+    return write_files(pages, folder)
 
 
 def join_kinds(breakdown: Breakdown, name: str) -> BreakdownNode | None:

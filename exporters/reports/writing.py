@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -44,6 +45,28 @@ def write_whole(data: bytes, path: Path) -> None:
             _replace(data, place)
     except (OSError, RuntimeError) as error:  # RuntimeError: links that lead in a circle
         raise _refuse(path, error) from error
+
+
+def write_files(contents: Mapping[str, bytes], folder: Path) -> list[Path]:
+    """Write files into a folder, which is made where it is missing; return their paths.
+
+    Args:
+        contents: By name.
+        folder: Where they go.
+
+    Raises:
+        OutputFileError: The folder or a file cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = error.strerror or error
+        raise OutputFileError(
+            f"{show_path(folder)}: cannot be made: {reason}; give another folder"
+        ) from error
+    for name, content in contents.items():
+        write_whole(content, folder / name)
+    return [folder / name for name in contents]
 
 
 def _replace(data: bytes, path: Path) -> None:

@@ -102,20 +102,14 @@ def write_outputs(plan: JointPlan, folder: Path) -> list[str]:
     Raises:
         OutputFileError: The folder or a file cannot be written.
     """
-    from vramscope.engine.errors import OutputFileError
     from vramscope.exporters.plan_outputs import take_configuration
-    from vramscope.exporters.reports.writing import write_whole
+    from vramscope.exporters.reports.writing import write_files
 
     from .plan_outputs import encode_outputs
 
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputFileError(f"{folder}: cannot be made: {error.strerror}; give another folder") from error
     outputs = encode_outputs(take_configuration(plan.configurations[0]))
-    for name, content in outputs.contents.items():
-        write_whole(content, folder / name)
-    return [*(f"wrote {folder / name}" for name in outputs.contents), *outputs.left_out]
+    written = write_files(outputs.contents, folder)
+    return [*(f"wrote {path}" for path in written), *outputs.left_out]
 
 
 def _check(arguments: Namespace) -> None:

@@ -17,7 +17,7 @@ from vramscope.analyzers.partition import (
     Strategy,
     make_plan,
 )
-from vramscope.engine.errors import OutputFileError, UsageError
+from vramscope.engine.errors import UsageError
 from vramscope.engine.units import parse_bytes
 from vramscope.exporters.plan_outputs import take_partition
 from vramscope.planning.model_graph import GPTModelGraph, create_gpt_model_graph
@@ -144,12 +144,8 @@ def write_plan(planned: Planned, folder: Path) -> list[Path]:
     from vramscope.exporters.model_graph_json import encode_graph
     from vramscope.exporters.partition_json import encode_partition, encode_pipeline_config
     from vramscope.exporters.partition_report import describe_strategies
-    from vramscope.exporters.reports.writing import write_whole
+    from vramscope.exporters.reports.writing import write_files
 
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputFileError(f"{folder}: cannot be made: {error.strerror}; give another folder") from error
     graph, plan = planned.graph, planned.plan
     best = plan.recommended
     contents = {
@@ -159,9 +155,7 @@ def write_plan(planned: Planned, folder: Path) -> list[Path]:
         "pipeline_strategy_report.txt": describe_strategies(plan).encode(),
         **encode_planned(planned).contents,
     }
-    for name, content in contents.items():
-        write_whole(content, folder / name)
-    return [folder / name for name in contents]
+    return write_files(contents, folder)
 
 
 def encode_planned(planned: Planned) -> Outputs:
