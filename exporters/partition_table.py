@@ -55,8 +55,8 @@ def _describe_model(plan: Plan, width: int) -> Iterator[str]:
     analysis = plan.analysis
     yield from wrap(
         f"{plan.model}: {analysis.total_layers} layers, {round(analysis.parameters.total):,} parameters, "
-        f"{analysis.memory_mb.total:,.2f} MiB of weights in {name_weights(plan)}, "
-        f"{analysis.compute_gflops.total:,.1f} GFLOP forward",
+        f"{analysis.memory_mb.total:,.2f} MiB of weights in {name_weights(plan)}{_name_copies(plan)}, "
+        f"{analysis.compute_gflops.total:,.1f} GFLOP forward{_name_sequence(plan)}",
         width,
     )
     rows = [
@@ -77,6 +77,18 @@ def name_weights(plan: Plan) -> str:
     """Return the number format that weights are counted in, by their bytes."""
     size = plan.assumptions.weight_bytes_per_parameter
     return {4.0: "float32", 2.0: "16 bits"}.get(size, f"{size:.2f} bytes a parameter")
+
+
+def _name_copies(plan: Plan) -> str:
+    """Return what weights hold beyond the parameters: a head with the embedding's has a copy of them."""
+    held = plan.analysis.memory_mb.total * MIB / plan.assumptions.weight_bytes_per_parameter
+    return " with copies of shared ones" if round(held) > round(plan.analysis.parameters.total) else ""
+
+
+def _name_sequence(plan: Plan) -> str:
+    """Return what the FLOPs are of, which no micro-batch changes; nothing of a graph that does not tell."""
+    tokens = plan.assumptions.seq_length
+    return "" if tokens is None else f" of {tokens:,} tokens"
 
 
 def describe_states(plan: Plan) -> str:
@@ -134,12 +146,17 @@ def _describe_recommended(plan: Plan, width: int) -> Iterator[str]:
         yield from wrap(LEGACY_NOTE, width)
     given = plan.assumptions
     batch = "" if given.seq_length is None else f" of {given.micro_batch} x {given.seq_length:,} tokens"
+    held = (
+        f"{UNKNOWN}, as the activations of these layers are not known."
+        if result.training_bytes is None
+        else f"{describe_states(plan)}, and activations in flight of {given.micro_batches} "
+        f"micro-batches{batch} (1F1B)."
+    )
     over = "best: recommended. over: more than --capacity. " if given.capacity_bytes is not None else ""
     yield from wrap(
         f"{over}weights and training MiB: of the fullest stage. weights MiB: weights alone, in "
-        f"{name_weights(plan)}. training MiB: {describe_states(plan)}, and activations in flight of "
-        f"{given.micro_batches} micro-batches{batch} (1F1B). "
-        f"step ms: computed for devices of {given.flops_per_s / 1e12:,.0f} TFLOP/s and links of "
+        f"{name_weights(plan)}. training MiB: {held} step ms: of {given.micro_batches} micro-batches, "
+        f"computed for devices of {given.flops_per_s / 1e12:,.0f} TFLOP/s and links of "
         f"{given.link_bytes_per_s / 1e9:,.0f} GB/s, not measured.",
         width,
     )

@@ -116,3 +116,19 @@ def test_what_cannot_be_planned_is_refused_in_one_line(words: list[str], message
     assert message in told.stderr
     assert told.stderr.count("\n") == 1
     assert told.stdout == ""
+
+
+def test_what_figures_are_of_is_said_and_nothing_of_activations_that_are_not_known(tmp_path: Path) -> None:
+    told = run("plan", "--model", "gpt2", "--stages", "2", "--micro-batch", "4", "-o", str(tmp_path))
+    words = " ".join(told.stdout.split())
+    assert (
+        "621.94 MiB of weights in float32 with copies of shared ones, 291.6 GFLOP forward of 1,024" in words
+    )
+    graph = json.loads((tmp_path / "gpt2_model_graph.json").read_text("utf-8"))
+    for node in graph["nodes"].values():
+        del node["activation_bytes"]
+    (tmp_path / "old.json").write_text(json.dumps(graph), "utf-8")
+    told = run("plan", "--model", str(tmp_path / "old.json"), "--stages", "2")
+    words = " ".join(told.stdout.split())
+    assert "training MiB: —, as the activations of these layers are not known." in words
+    assert "in flight" not in words
