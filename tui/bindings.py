@@ -2,6 +2,12 @@
 
 from textual.binding import Binding
 
+KEYS_OF_THE_VIEW = (
+    *("show_device", "show_alerts", "show_sweep", "show_plan", "pause", "record"),
+    *("replay", "go_to", "step_node"),
+)
+"""Actions of a view below, whose keys leave the key line to a screen above it; the help has them all."""
+
 
 def bind(
     keys: str,

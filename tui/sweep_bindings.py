@@ -2,12 +2,6 @@
 
 from .bindings import bind
 
-KEYS_OF_THE_VIEW = (
-    *("show_device", "show_alerts", "show_sweep", "show_plan", "pause", "record"),
-    *("replay", "go_to", "step_node"),
-)
-"""Actions of a view below, whose keys leave the key line to those of the sweeps; the help has them all."""
-
 SWEEP_BINDINGS = [
     bind(
         "e",

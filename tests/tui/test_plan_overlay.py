@@ -15,6 +15,7 @@ from vramscope.tui.planned import Planned
 from vramscope.tui.planning_app import JobDefaults
 from vramscope.tui.screens.live import LiveScreen
 from vramscope.tui.screens.plan import PlanScreen
+from vramscope.tui.widgets.key_line import KeyLine
 
 from .canned import FakeFeed, make_app
 from .canned_ranks import make_allocator, make_job, with_ranks
@@ -75,6 +76,7 @@ async def test_over_a_replay_lists_have_their_keys_and_time_still_moves(tmp_path
         keys = collect_keys(app.screen)
         assert [key.verb for key in keys["replay"] if "j" in key.keys.split()] == []
         assert [key.verb for group in keys.values() for key in group if key.keys == "E"] == ["export"]
+        assert "Esc back  Enter open" in app.screen.query_one(KeyLine).text, "not those of the replay"
         await press_until(pilot, ["right_square_bracket"], lambda it: it.position_s == before.position_s + 1)
         await pilot.press("escape")
         await press_until(pilot, ["k"], lambda it: it.position_s == before.position_s + 11)

@@ -10,6 +10,7 @@ from textual.widgets import Input
 from ...analyzers.stage_peaks import JobStages
 from ...engine.clock import Clock
 from ...engine.errors import OutputFileError
+from ..bindings import KEYS_OF_THE_VIEW
 from ..drawing.glyphs import Glyphs
 from ..measured_stages import MatchedJob, match_job
 from ..plan_bindings import PLAN_BINDINGS
@@ -31,8 +32,6 @@ LEAST_ROWS_BELOW = 6
 """Rows that must be left for what is in a stage to be seen below the stages."""
 CHROME_ROWS = 4
 """Title, verdict, the heading of the table, and the keys."""
-VIEW_ACTIONS = ("show_device", "show_alerts", "show_sweep", "show_plan", "pause")
-"""Keys of a view below that the line of keys leaves out, to have room for those of the plan."""
 LISTING_ACTIONS = ("filter", "switch_part", "mark", "choose_sort", "shift_sort", "invert_sort", "analysis")
 """What makes no sense while another table stands where the candidates are listed."""
 
@@ -92,7 +91,7 @@ class PlanScreen(PlanListing):
     def on_mount(self) -> None:
         """Give the table the keys, and draw what was shown before there was room."""
         self.table.focus()
-        self._keys.hide(VIEW_ACTIONS)
+        self._keys.hide(KEYS_OF_THE_VIEW)
         self._has_begun = True
         self._rearrange()
         self._begin()

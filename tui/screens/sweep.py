@@ -13,9 +13,10 @@ from ...analyzers.sweep.index import IndexedSweep
 from ...analyzers.sweep.verdict import judge_sweep
 from ...exporters.sweep_index_text import describe_sweep
 from ...exporters.sweep_text import describe_figure
+from ..bindings import KEYS_OF_THE_VIEW
 from ..compositor import ThriftyScreen
 from ..drawing.glyphs import Glyphs
-from ..sweep_bindings import KEYS_OF_THE_VIEW, SWEEP_BINDINGS
+from ..sweep_bindings import SWEEP_BINDINGS
 from ..sweep_borders import draw_edge
 from ..sweep_export import SweepExport
 from ..sweep_tiles import MODE_WORDS, SweepMode

@@ -13,9 +13,10 @@ from ...analyzers.sweep.index_filter import EXPECTED, filter_sweeps
 from ...analyzers.sweep.verdict import judge_sweep
 from ...engine.errors import UsageError
 from ...exporters.sweep_index_text import describe_index
+from ..bindings import KEYS_OF_THE_VIEW
 from ..compositor import ThriftyScreen
 from ..drawing.glyphs import Glyphs
-from ..sweep_bindings import INDEX_BINDINGS, KEYS_OF_THE_VIEW
+from ..sweep_bindings import INDEX_BINDINGS
 from ..sweep_export import SweepExport
 from ..widgets.cursor_list import CursorList
 from ..widgets.filter_bar import FilterBar
