@@ -59,6 +59,14 @@ def test_traces_and_logs_that_contradict_each_other_stay_apart(tmp_path: Path) -
     assert found["485B_8192gpus_tplimit8"].tried == 6
 
 
+def test_what_failed_and_left_the_beginning_of_a_trace_parts_no_sweep(tmp_path: Path) -> None:
+    memory_dir, _ = write_original(tmp_path)
+    (memory_dir / name_trace(8, 8)).write_text('{"0": ')
+    (sweep,) = index_sweeps([tmp_path], 80.0).sweeps
+    assert "those listed as successful and 1 listed otherwise, though named 485B and 540" in sweep.reason
+    assert [sweep.count(state) for state in ("ok", "oom", "failed")] == [6, 6, 12]
+
+
 def test_folders_of_one_configuration_each_are_one_sweep(tmp_path: Path) -> None:
     for tp, pp in ((2, 4), (2, 8), (4, 4)):
         (tmp_path / f"30b_pp{pp}_tp{tp}").mkdir()

@@ -36,8 +36,9 @@ def pair_folders(traces: Sequence[TraceFolder], logs: Sequence[SweepLogs]) -> li
     """Return each folder of traces with the logs that belong to it, and what is left alone.
 
     In this order of trust: one folder holds the other; model and world size are told by both and the same;
-    the configurations that have a trace are just those listed as successful; model or world size is the same
-    and the other one is not told by both; there is one folder of each kind, and nothing speaks against it.
+    the configurations that have a trace are just those listed as successful; or these, and fewer that are
+    listed otherwise; model or world size is the same and the other one is not told by both; there is one
+    folder of each kind, and nothing speaks against it.
     """
     is_only = len(traces) == len(logs) == 1
     matches = sorted(
@@ -82,7 +83,7 @@ def _judge(
     ran = {file.layout for file in folder.files}
     succeeded = log.list_outcome("success")
     shared = _count_shared(ran, succeeded)
-    weight, reason = _weigh(folder, log, is_same_set=bool(ran) and shared == len(ran) == len(succeeded))
+    weight, reason = _weigh(folder, log, more=_count_more(ran, log, shared, len(succeeded)))
     if not weight and is_only and not _is_contradicted(folder, log):
         weight, reason = 1, "paired: the only traces and the only logs"
     if not weight:
@@ -90,21 +91,40 @@ def _judge(
     return _Match(weight, shared, "" if log.name is None else log.name.date, trace_at, log_at, reason)
 
 
-def _weigh(folder: TraceFolder, log: SweepLogs, *, is_same_set: bool) -> tuple[int, str]:
+def _count_more(ran: set[Layout], log: SweepLogs, shared: int, succeeded: int) -> int | None:
+    """Return how many traces are of configurations that the log lists, and not as successful.
+
+    What failed may have left the beginning of a trace. None where the traces are not those of the log: one
+    that succeeded has none, one has a trace and is not listed, or there are as many of these.
+    """
+    more = len(ran) - shared
+    if (
+        not shared
+        or shared != succeeded
+        or more >= shared
+        or _count_shared(ran, set(log.entries)) != len(ran)
+    ):
+        return None
+    return more
+
+
+def _weigh(folder: TraceFolder, log: SweepLogs, *, more: int | None) -> tuple[int, str]:
     name, world_size = log.name, folder.find_number("wd")
     has_world = name is not None and world_size is not None
     has_model = name is not None and folder.model is not None
     is_world = name is not None and world_size == name.world_size
     is_model = name is not None and folder.model is not None and is_same_model(folder.model, name.model)
     if _is_inside(log.folder, folder.path) or _is_inside(folder.path, log.folder):
-        return 5, "paired: one folder holds the other"
+        return 6, "paired: one folder holds the other"
     if is_model and is_world:
-        return 4, "paired by model and world size"
-    if is_same_set and (is_world or not has_world):
+        return 5, "paired by model and world size"
+    if more is not None and (is_world or not has_world):
         doubt = (
             f", though named {folder.model} and {name.model}" if has_model and not is_model and name else ""
         )
-        return 3, f"paired by configurations: those with a trace are those listed as successful{doubt}"
+        besides = f" and {more} listed otherwise" if more else ""
+        told = f"those with a trace are those listed as successful{besides}{doubt}"
+        return (3 if more else 4), f"paired by configurations: {told}"
     if is_model and not has_world:
         return 2, "paired by model; the traces tell no world size"
     if is_world and not has_model:
