@@ -1,22 +1,16 @@
 """`vramscope diff` in a terminal: the files are read on a thread, and shown when they were."""
 
 from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Unpack
 
 from textual.screen import Screen
 
 from ..analyzers.comparison import Comparison
-from ..engine.clock import Clock, SystemClock
+from ..engine.clock import SystemClock
 from ..engine.settings import Settings
 from .launch import check_terminal
-from .reading_app import ReadingApp
+from .reading_app import ReadingApp, ReadingOptions
 from .screens.difference import DifferenceScreen
-from .terminal import TerminalAbilities
-from .terminal_driver import TerminalDriver
-
-if TYPE_CHECKING:
-    from textual.driver import Driver
 
 Progress = Callable[[float | None, int], object]
 """Takes the share that was read, from 0 to 1 where it is known, and how many samples."""
@@ -28,34 +22,15 @@ class DifferenceApp(ReadingApp[Comparison]):
 
     Args:
         compare: Reads the runs and tells how far it is; called on a thread of its own.
-        settings: What the user set.
-        abilities: What the terminal can show.
-        clock: Where time is read.
-        export_folder: Where exports go; None for the current folder.
-        on_exit_asked: Called when the application begins to end.
-        driver_class: Driver of the terminal; None for Textual's own.
+        options: As of `ReadingApp`.
     """
 
     def __init__(
         self,
         compare: Compare,
-        *,
-        settings: Settings,
-        abilities: TerminalAbilities,
-        clock: Clock,
-        export_folder: Path | None = None,
-        on_exit_asked: Callable[[], object] = lambda: None,
-        driver_class: "type[Driver] | None" = TerminalDriver,
+        **options: Unpack[ReadingOptions],
     ) -> None:
-        super().__init__(
-            lambda: compare(self._note_progress),
-            settings=settings,
-            abilities=abilities,
-            clock=clock,
-            export_folder=export_folder,
-            on_exit_asked=on_exit_asked,
-            driver_class=driver_class,
-        )
+        super().__init__(lambda: compare(self._note_progress), **options)
         self._told = "reading both runs; q leaves"
 
     def get_default_screen(self) -> Screen[None]:

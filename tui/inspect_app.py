@@ -5,24 +5,19 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Unpack
 
 from textual.screen import Screen
 
-from ..engine.clock import Clock, SystemClock
+from ..engine.clock import SystemClock
 from ..engine.readers.input_file import show_name
 from ..engine.settings import Settings
 from ..engine.units import format_bytes
 from .inspect_reading import read_inspected
 from .inspected import Inspected, InspectedAdvice
 from .launch import check_terminal
-from .reading_app import ReadingApp
+from .reading_app import ReadingApp, ReadingOptions
 from .screens.inspect import InspectScreen
-from .terminal import TerminalAbilities
-from .terminal_driver import TerminalDriver
-
-if TYPE_CHECKING:
-    from textual.driver import Driver
 
 
 class InspectApp(ReadingApp[Inspected]):
@@ -31,36 +26,17 @@ class InspectApp(ReadingApp[Inspected]):
     Args:
         path: The file.
         read: Reads it; called on a thread of its own.
-        settings: What the user set.
-        abilities: What the terminal can show.
-        clock: Where time is read.
-        export_folder: Where exports go; None for the current folder.
-        on_exit_asked: Called when the application begins to end.
-        driver_class: Driver of the terminal; None for Textual's own.
+        options: As of `ReadingApp`.
     """
 
     def __init__(
         self,
         path: Path,
         read: Callable[[], Inspected],
-        *,
-        settings: Settings,
-        abilities: TerminalAbilities,
-        clock: Clock,
-        export_folder: Path | None = None,
-        on_exit_asked: Callable[[], object] = lambda: None,
-        driver_class: "type[Driver] | None" = TerminalDriver,
+        **options: Unpack[ReadingOptions],
     ) -> None:
-        super().__init__(
-            read,
-            settings=settings,
-            abilities=abilities,
-            clock=clock,
-            export_folder=export_folder,
-            on_exit_asked=on_exit_asked,
-            driver_class=driver_class,
-        )
-        self._path, self._began_s = path, clock.monotonic_s()
+        super().__init__(read, **options)
+        self._path, self._began_s = path, self._clock.monotonic_s()
 
     def get_default_screen(self) -> Screen[None]:
         """Return the screen of the file."""

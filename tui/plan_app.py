@@ -1,23 +1,17 @@
 """`vramscope plan --screen`: the plan is made on a thread, and shown when it is there."""
 
 from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Unpack
 
 from textual.screen import Screen
 
-from ..engine.clock import Clock, SystemClock
+from ..engine.clock import SystemClock
 from ..engine.settings import Settings
 from .inspect_bindings import INSPECT_APP_BINDINGS
 from .launch import check_terminal
 from .planned import Planned
-from .reading_app import ReadingApp
+from .reading_app import ReadingApp, ReadingOptions
 from .screens.plan import PlanScreen
-from .terminal import TerminalAbilities
-from .terminal_driver import TerminalDriver
-
-if TYPE_CHECKING:
-    from textual.driver import Driver
 
 
 class PlanApp(ReadingApp[Planned], inherit_bindings=False):
@@ -26,12 +20,7 @@ class PlanApp(ReadingApp[Planned], inherit_bindings=False):
     Args:
         make: Makes the plan; called on a thread of its own.
         model: What is planned, for whoever waits.
-        settings: What the user set.
-        abilities: What the terminal can show.
-        clock: Where time is read.
-        export_folder: Where exports go; None for the current folder.
-        on_exit_asked: Called when the application begins to end.
-        driver_class: Driver of the terminal; None for Textual's own.
+        options: As of `ReadingApp`.
     """
 
     BINDINGS = [binding for binding in INSPECT_APP_BINDINGS if binding.id != "view-export"]
@@ -41,23 +30,10 @@ class PlanApp(ReadingApp[Planned], inherit_bindings=False):
         make: Callable[[], Planned],
         *,
         model: str,
-        settings: Settings,
-        abilities: TerminalAbilities,
-        clock: Clock,
-        export_folder: Path | None = None,
-        on_exit_asked: Callable[[], object] = lambda: None,
-        driver_class: "type[Driver] | None" = TerminalDriver,
+        **options: Unpack[ReadingOptions],
     ) -> None:
-        super().__init__(
-            make,
-            settings=settings,
-            abilities=abilities,
-            clock=clock,
-            export_folder=export_folder,
-            on_exit_asked=on_exit_asked,
-            driver_class=driver_class,
-        )
-        self._model, self._began_s = model, clock.monotonic_s()
+        super().__init__(make, **options)
+        self._model, self._began_s = model, self._clock.monotonic_s()
 
     def get_default_screen(self) -> Screen[None]:
         """Return the screen of a plan."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from contextvars import copy_context
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, NotRequired, TypedDict, TypeVar
 
 from ..engine.clock import Clock
 from ..engine.settings import Settings
@@ -23,6 +23,19 @@ if TYPE_CHECKING:
     from .shutdown import Shutdown
 
 PROGRESS_S = 0.2
+
+
+class ReadingOptions(TypedDict):
+    """What every such application is given besides what it reads, as `ReadingApp` explains it."""
+
+    settings: Settings
+    abilities: TerminalAbilities
+    clock: Clock
+    export_folder: NotRequired[Path | None]
+    on_exit_asked: NotRequired[Callable[[], object]]
+    driver_class: "NotRequired[type[Driver] | None]"
+
+
 FoundT = TypeVar("FoundT")
 
 

@@ -1,26 +1,20 @@
 """`vramscope sweep` in a terminal: the folders are read on a thread, then sweeps are walked through."""
 
 from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Unpack
 
 from textual import on
 from textual.screen import Screen
 
 from ..analyzers.sweep.index import SweepIndex
-from ..engine.clock import Clock, SystemClock
+from ..engine.clock import SystemClock
 from ..engine.settings import Settings
 from .inspect_bindings import INSPECT_APP_BINDINGS
 from .launch import check_terminal
-from .reading_app import ReadingApp
+from .reading_app import ReadingApp, ReadingOptions
 from .screens.sweep import SweepScreen, SweepView
 from .screens.sweep_index import SweepIndexScreen
 from .sweep_export import SweepExport
-from .terminal import TerminalAbilities
-from .terminal_driver import TerminalDriver
-
-if TYPE_CHECKING:
-    from textual.driver import Driver
 
 Progress = Callable[[int, int], object]
 """Takes how many layouts were read, and of how many."""
@@ -32,14 +26,9 @@ class SweepApp(ReadingApp[SweepIndex]):
 
     Args:
         read: Reads the sweeps and tells how far it is; called on a thread of its own.
-        settings: What the user set.
-        abilities: What the terminal can show.
-        clock: Where time is read.
         begin: What to show first; None for the list, or the grid of the only sweep.
         notice: What is said over it at first.
-        export_folder: Where exports go; None for the current folder.
-        on_exit_asked: Called when the application begins to end.
-        driver_class: Driver of the terminal; None for Textual's own.
+        options: As of `ReadingApp`.
     """
 
     BINDINGS = [binding for binding in INSPECT_APP_BINDINGS if binding.id != "view-export"]
@@ -48,27 +37,14 @@ class SweepApp(ReadingApp[SweepIndex]):
         self,
         read: ReadSweeps,
         *,
-        settings: Settings,
-        abilities: TerminalAbilities,
-        clock: Clock,
         begin: SweepView | None = None,
         notice: str = "",
-        export_folder: Path | None = None,
-        on_exit_asked: Callable[[], object] = lambda: None,
-        driver_class: "type[Driver] | None" = TerminalDriver,
+        **options: Unpack[ReadingOptions],
     ) -> None:
-        super().__init__(
-            lambda: read(self._note_progress),
-            settings=settings,
-            abilities=abilities,
-            clock=clock,
-            export_folder=export_folder,
-            on_exit_asked=on_exit_asked,
-            driver_class=driver_class,
-        )
+        super().__init__(lambda: read(self._note_progress), **options)
         self._begin, self._notice = begin, notice
         self._told = "looking for sweeps; q leaves"
-        self._export = SweepExport(clock, export_folder)
+        self._export = SweepExport(self._clock, self._export_folder)
         self.asked: SweepScreen.ReplayAsked | None = None
         """The layout that is to be replayed."""
 
