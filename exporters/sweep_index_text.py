@@ -37,7 +37,7 @@ def describe_index(index: SweepIndex, width: int, *, found: int) -> str:
     lines = [head]
     if index.sweeps:
         cells = min(_LONGEST_NAME, max(_LEAST_NAME, width - _OTHERS))
-        rows = [HEADINGS, *((_cut(sweep.name, cells), *row_of(sweep)) for sweep in index.sweeps)]
+        rows = [HEADINGS, *((cut_name(sweep.name, cells), *row_of(sweep)) for sweep in index.sweeps)]
         lines += ["", *format_rows(rows, ALIGNMENT, width), ""]
     if len(index.sweeps) <= _MOST_WITH_DETAILS:
         for sweep in index.sweeps:
@@ -63,9 +63,12 @@ def row_of(sweep: IndexedSweep) -> tuple[str, ...]:
     )
 
 
-def _cut(name: str, cells: int) -> str:
-    """Return a name without its beginning where it is too long: names of one tree begin alike."""
-    return name if len(name) <= cells else f"…{name[1 - cells :]}"
+def cut_name(name: str, cells: int) -> str:
+    """Return a name without its middle where it is too long: names of one tree differ at either end."""
+    if len(name) <= cells:
+        return name
+    end = cells // 2
+    return f"{name[: cells - end - 1]}…{name[-end:]}"
 
 
 def describe_errors(sweep: IndexedSweep) -> str:

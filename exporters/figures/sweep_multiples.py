@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from ...analyzers.sweep.index import IndexedSweep
 from ...engine.errors import UsageError
 from ...engine.units import GIB
+from ..sweep_index_text import cut_name
 from .style import PAPER
 from .sweep import settle
 from .sweep_cells import (
@@ -33,6 +34,8 @@ _LEAST_CELL_IN = 0.26
 _ROW_IN, _LEAST_PANEL_IN, _MOST_PANEL_IN = 0.2, 0.7, 2.0
 _PANEL_FRAME_IN, _PANEL_SIDE_IN, _BAR_IN, _KEY_ROW_IN = 0.5, 0.35, 0.45, 0.16
 _KEY_COLUMNS = 4
+_LONGEST_NAME = 30
+"""Letters of a sweep's name over a panel."""
 
 
 def draw_multiples(sweeps: Sequence[IndexedSweep], look: SweepLook | None = None) -> SweepPage:
@@ -65,9 +68,10 @@ def _draw(sweeps: Sequence[IndexedSweep], grids: Sequence[DrawnGrid], look: Swee
     page = open_sweep_page("usenix", size_in, look.dpi)
     axes = page.subplots(down, across, squeeze=False).flatten()
     meshes = []
-    for at, (sweep, drawn) in enumerate(zip(sweeps, grids, strict=True)):
+    for at, (sweep, drawn, title) in enumerate(zip(sweeps, grids, name_panels(sweeps), strict=True)):
         is_large = cell_in / len(drawn.columns) >= _LEAST_CELL_IN
         meshes.append(_draw_panel(axes[at], sweep, drawn, is_large=is_large))
+        axes[at].set_title(title)
     for unused in axes[len(sweeps) :]:
         unused.set_visible(False)
     capacity_gib = sweeps[0].grid.capacity_bytes / GIB
@@ -89,7 +93,6 @@ def _draw_panel(axes: "Axes", sweep: IndexedSweep, drawn: DrawnGrid, *, is_large
     frame_grid(axes, drawn, has_columns_named=True)
     mark_mispredictions(axes, drawn, is_large=is_large)
     draw_staircase(axes, drawn)
-    axes.set_title(_name_panel(sweep))
     axes.set_facecolor(PAPER)
     if is_large:
         write_words(axes, drawn, without)
@@ -99,12 +102,20 @@ def _draw_panel(axes: "Axes", sweep: IndexedSweep, drawn: DrawnGrid, *, is_large
     return mesh
 
 
-def _name_panel(sweep: IndexedSweep) -> str:
-    """Return the model and the GPUs of a sweep; its name where it tells no model."""
+def name_panels(sweeps: Sequence[IndexedSweep]) -> list[str]:
+    """Return titles: model and GPUs; the name of a sweep that tells no model, or shares both with another."""
+    labels = [_label(sweep) for sweep in sweeps]
+    named = (
+        label if labels.count(label) == 1 else cut_name(sweep.name, _LONGEST_NAME)
+        for sweep, label in zip(sweeps, labels, strict=True)
+    )
+    simulated = (" (simulated)" if sweep.grid.is_simulated else "" for sweep in sweeps)
+    return [f"{name}{told}" for name, told in zip(named, simulated, strict=True)]
+
+
+def _label(sweep: IndexedSweep) -> str:
     world_size = sweep.grid.world_size
-    gpus = "" if world_size is None else f", {world_size:,} GPUs"
-    simulated = " (simulated)" if sweep.grid.is_simulated else ""
-    return f"{sweep.model or sweep.name}{gpus}{simulated}"
+    return (sweep.model or sweep.name) + ("" if world_size is None else f", {world_size:,} GPUs")
 
 
 def _count_across(grids: Sequence[DrawnGrid]) -> int:

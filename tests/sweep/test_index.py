@@ -14,7 +14,7 @@ from vramscope.analyzers.sweep.index_filter import filter_sweeps
 from vramscope.cli.application import run
 from vramscope.engine.errors import InputFileError, UsageError
 from vramscope.engine.readers.sweep import read_sweep
-from vramscope.exporters.figures.sweep_multiples import draw_multiples
+from vramscope.exporters.figures.sweep_multiples import draw_multiples, name_panels
 from vramscope.exporters.schema import build_sweep_schema, render_sweep_schema
 from vramscope.exporters.sweep_index_text import describe_index
 from vramscope.sweeps.indexing import index_sweeps, name_folders
@@ -112,6 +112,16 @@ def test_filter_and_order(index: SweepIndex) -> None:
 def test_names_have_as_many_parts_as_tell_them_apart() -> None:
     assert name_folders([("a", "x"), ("b", "x"), ("c", "y")]) == ["a/x", "b/x", "y"]
     assert name_folders([("a", "x"), ("a", "x")]) == ["a/x #1", "a/x #2"]
+
+
+def test_sweeps_of_one_model_are_told_apart_in_table_and_figure(index: SweepIndex) -> None:
+    names = ("monday/485B_8192gpus_tplimit8", "friday/485B_8192gpus_tplimit8")
+    same = tuple(msgspec.structs.replace(index.sweeps[1], name=name) for name in names)
+    text = describe_index(SweepIndex(same, ()), 80, found=2)
+    rows = [line.split()[0] for line in text.splitlines() if "TP 8 PP 64  15.0" in line]
+    assert len(set(rows)) == 2
+    assert name_panels(same) == [f"{name} (simulated)" for name in names]
+    assert name_panels(index.sweeps) == ["175B, 1,024 GPUs (simulated)", "485B, 8,192 GPUs (simulated)"]
 
 
 def test_the_table_fits_its_width_and_says_what_each_sweep_is(index: SweepIndex) -> None:
