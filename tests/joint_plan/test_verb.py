@@ -77,6 +77,7 @@ def test_the_table_fits_its_lines_and_says_that_nothing_was_measured() -> None:
         ((*WORDS[1:], "--capacity", "1GiB"), "--capacity does not go with --cluster"),
         ((*WORDS[1:], "--cluster", "8xh1000"), "h100"),
         ((*WORDS[1:], "--micro-batches", "4"), "--micro-batches does not go with --cluster"),
+        ((*WORDS[1:], "--figure", "plan.pdf"), "whose plans are drawn on --screen: E writes the picture"),
         ((*WORDS[1:], "--seq-length", "4096"), "choose a sequence of 1024 tokens at most"),
     ],
 )

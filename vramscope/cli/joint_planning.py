@@ -37,6 +37,16 @@ OF_STAGES = {
     "measured_split": None,
 }
 """Flags of plans by stages that say nothing here, and what they are where they were not given."""
+_OF_SCREEN = "whose plans are drawn on --screen: E writes the picture"
+_OF_MODULE = "whose memory theory needs a model's sizes: give --model NAME|FILE"
+WHY_NOT = {
+    "figure": _OF_SCREEN,
+    "graph_figure": "which splits no graph: leave out --cluster to draw that",
+    "factory": _OF_MODULE,
+    "input": _OF_MODULE,
+    "dtype": _OF_MODULE,
+}
+"""Of flags that have a reason of their own, what to do instead."""
 
 
 def plan_jointly_and_print(arguments: Namespace) -> int:
@@ -117,8 +127,11 @@ def _check(arguments: Namespace) -> None:
         raise UsageError("--json does not go with --table: give one of both")
     given = [name for name, usual in OF_STAGES.items() if getattr(arguments, name, usual) != usual]
     if given:
-        flag = given[0].replace("_", "-")
-        raise UsageError(f"--{flag} does not go with --cluster, which searches by itself: leave one out")
+        flag, why = (
+            given[0].replace("_", "-"),
+            WHY_NOT.get(given[0], "which searches by itself: leave one out"),
+        )
+        raise UsageError(f"--{flag} does not go with --cluster, {why}")
     if arguments.model is None:
         raise UsageError("no model: give --model NAME|FILE for the --cluster")
     if arguments.global_batch is None:

@@ -33,7 +33,8 @@ examples:
 
 strategies: exact (least maximum of the metric), exact-1f1b (least maximum of what training holds under 1F1B),
   uniform, balanced_memory, balanced_compute, balanced_parameters (the rules of llm_parallel_strategy), all
-exit codes: 0 planned, 2 usage, a model or file that cannot be used, or a capacity that nothing meets"""
+exit codes: 0 planned, 2 usage, a model or file that cannot be used, or a capacity that nothing meets,
+  4 no driver or device for --cluster local, 7 no agent for --measured live"""
 
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
