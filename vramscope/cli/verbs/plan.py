@@ -51,7 +51,7 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
     parser.add_argument(
         "--model",
         metavar="NAME|FILE",
-        help="a known model, a config.json or YAML, a saved graph",
+        help="a known model, a config.json or its folder, YAML, a saved graph",
     )
     parser.add_argument(
         "--factory", metavar="MODULE:FUNCTION", help="makes a torch.nn.Module, traced without allocating it"
