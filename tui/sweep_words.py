@@ -6,6 +6,7 @@ from ..analyzers.sweep import CellState, SweepCell, SweepGrid
 from ..analyzers.sweep.index import IndexedSweep
 from ..engine.readers.input_file import show_name
 from ..engine.units import GIB
+from ..exporters.sweep_index_text import cut_name
 from .drawing.glyphs import Glyphs
 from .drawing.spans import Line, Role, Span
 from .sweep_tiles import STATE_ROLES
@@ -20,6 +21,8 @@ STATE_SENTENCES: dict[CellState, str] = {
     "running": "started, no result",
 }
 GAP = "   "
+_LONGEST_NAME = 24
+"""Cells of a sweep's name before its title."""
 
 
 def describe_cell(cell: SweepCell, capacity_bytes: int, glyphs: Glyphs) -> list[list[Span]]:
@@ -99,8 +102,8 @@ def describe_pair(
 ) -> list[Line]:
     """Return what is known of one layout in two sweeps, and how much more it holds in the second."""
     lines: list[Line] = []
-    for number, (sweep, cell) in enumerate(zip(sweeps, cells, strict=True), 1):
-        lines.append([Span(f" {number} {name_sweep(sweep)}", "muted")])
+    for number, (sweep, name, cell) in enumerate(zip(sweeps, name_sweeps(sweeps), cells, strict=True), 1):
+        lines.append([Span(f" {number} {name}", "muted")])
         if cell is None:
             lines.append([Span("   not in the grid of this sweep", "muted")])
         else:
@@ -151,6 +154,15 @@ def name_sweep(sweep: IndexedSweep) -> str:
         "simulated: one GPU played each rank" if grid.is_simulated else None,
     ]
     return " · ".join(part for part in parts if part is not None)
+
+
+def name_sweeps(sweeps: Sequence[IndexedSweep]) -> list[str]:
+    """Return the titles of several sweeps: those that would be alike begin with the sweep's name."""
+    titles = [name_sweep(sweep) for sweep in sweeps]
+    return [
+        title if titles.count(title) == 1 else f"{cut_name(sweep.name, _LONGEST_NAME)} · {title}"
+        for sweep, title in zip(sweeps, titles, strict=True)
+    ]
 
 
 def _wrap(name: str, text: str, width: int, role: Role = "text") -> list[Line]:

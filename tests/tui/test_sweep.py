@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,6 +24,7 @@ from vramscope.tui.sweep_app import SweepApp
 from vramscope.tui.sweep_lines import Window, draw_lines, prepare_grid
 from vramscope.tui.sweep_looks import DARK, LIGHT
 from vramscope.tui.sweep_tiles import MODES, TILE_CELLS, make_tile, mark_best
+from vramscope.tui.sweep_words import name_sweeps
 from vramscope.tui.terminal import TerminalAbilities
 
 from ..sweep.trees import write_tree
@@ -155,6 +157,17 @@ def test_from_the_grid_into_the_replay_and_back_to_the_cell_that_was_left(tree: 
         opened.wait_for("[ 38.4 ]", "Enter replay")
         opened.press("q")
         opened.wait_for("exit code 0")
+
+
+def test_sweeps_of_one_model_are_told_apart_by_name(index: SweepIndex) -> None:
+    small, large = index.sweeps
+    other = msgspec.structs.replace(large, name="friday/485B_8192gpus_tplimit8")
+    titles = name_sweeps([small, large, other])
+    assert titles[0].startswith("175B · 1,024 GPUs")
+    assert [title.split(" · ")[:2] for title in titles[1:]] == [
+        ["485B_8192gpus_tplimit8", "485B"],
+        ["friday/485B…pus_tplimit8", "485B"],
+    ]
 
 
 def make_cells() -> Iterator[tuple[SweepCell, SweepCell]]:

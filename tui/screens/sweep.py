@@ -20,7 +20,7 @@ from ..sweep_bindings import SWEEP_BINDINGS
 from ..sweep_borders import draw_edge
 from ..sweep_export import SweepExport
 from ..sweep_tiles import MODE_WORDS, SweepMode
-from ..sweep_words import STATE_SENTENCES, name_sweep
+from ..sweep_words import STATE_SENTENCES, name_sweeps
 from ..widgets.key_line import KeyLine
 from ..widgets.one_line import OneLine, Piece
 from ..widgets.sweep_facts import SweepFacts
@@ -83,6 +83,7 @@ class SweepScreen(ThriftyScreen[None]):
     ) -> None:
         super().__init__()
         self._sweeps, self._view, self._export = tuple(sweeps), view, export
+        self._headings = name_sweeps(self._sweeps)
         self._glyphs = glyphs
         self._at = next((at for at, sweep in enumerate(sweeps) if sweep.name == view.name), 0)
         self._beside: int | None = None
@@ -169,12 +170,13 @@ class SweepScreen(ThriftyScreen[None]):
         width = self.size.width
         number = f"{self._at + 1} of {len(self._sweeps)}" if len(self._sweeps) > 1 else ""
         self._title.set_pieces(
-            [Piece("vramscope sweep  ", "accent"), Piece(name_sweep(self.sweep), "muted")],
+            [Piece("vramscope sweep  ", "accent"), Piece(self._headings[self._at], "muted")],
             [Piece(number, "muted")] if number else [],
         )
         self._verdict.set_pieces([Piece(judge_sweep(self.sweep.grid).fit(max(1, width - 2)), "strong")])
-        for number_shown, (head, sweep) in enumerate(zip(self._heads, self._shown, strict=False), 1):
-            head.set_pieces([Piece(f"{number_shown} ", "accent"), Piece(name_sweep(sweep), "muted")])
+        places = [self._at] if self._beside is None else [self._at, self._beside]
+        for number_shown, (head, at) in enumerate(zip(self._heads, places, strict=False), 1):
+            head.set_pieces([Piece(f"{number_shown} ", "accent"), Piece(self._headings[at], "muted")])
         self._write_legend()
         self._write_facts()
 
