@@ -54,7 +54,7 @@ async def draw(name: str, devices: int, size: tuple[int, int]) -> Path:
 def main() -> int:
     """Draw every picture, or those named on the command line."""
     PICTURES.mkdir(exist_ok=True)
-    for name in sys.argv[1:] or [*SIZES, "job", "difference", "heatmap", "sweep", "plan"]:
+    for name in sys.argv[1:] or [*SIZES, "job", "difference", "heatmap", "sweep", "plan", "breakdown"]:
         if name == "job":
             from docs.job_pictures import draw_job
 
@@ -71,6 +71,10 @@ def main() -> int:
             from docs.sweep_picture import draw_sweep_pictures
 
             print(*draw_sweep_pictures(PICTURES), sep="\n")
+        elif name == "breakdown":
+            from docs.breakdown_picture import draw_breakdown
+
+            print(asyncio.run(draw_breakdown(PICTURES)))
         elif name == "plan":
             from docs.plan_picture import draw_plan
 

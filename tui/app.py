@@ -19,6 +19,7 @@ from ..engine.model import DeviceSample
 from ..engine.settings import Settings, SortColumn
 from .alert_notices import AlertNotices
 from .bindings import APP_BINDINGS
+from .breakdown_overlay import BreakdownOverlayApp
 from .drawing.numbers import share_percent
 from .known_nodes import KnownNodes
 from .mailbox import SnapshotMailbox, is_same_picture
@@ -43,7 +44,7 @@ SaveSettings = Callable[[Mapping[str, object]], Path]
 """Writes settings by their names and returns the file."""
 
 
-class VramscopeApp(SweepingApp, PlanningApp, inherit_bindings=False):
+class VramscopeApp(SweepingApp, PlanningApp, BreakdownOverlayApp, inherit_bindings=False):
     """Shows what a feed tells; holds no figures but the newest snapshot.
 
     Args:

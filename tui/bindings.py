@@ -3,7 +3,7 @@
 from textual.binding import Binding
 
 KEYS_OF_THE_VIEW = (
-    *("show_device", "show_alerts", "show_sweep", "show_plan", "pause", "record"),
+    *("show_device", "show_alerts", "show_sweep", "show_plan", "show_breakdown", "pause", "record"),
     *("replay", "go_to", "step_node"),
 )
 """Actions of a view below, whose keys leave the key line to a screen above it; the help has them all."""
@@ -75,6 +75,14 @@ APP_BINDINGS = [
         "Plan",
         "Cut a model into pipeline stages, with what the job was measured to need.",
         shown_as="6",
+    ),
+    bind(
+        "7",
+        "show_breakdown",
+        "view-breakdown",
+        "Breakdown",
+        "Memory by module and kind, of profiles in a file or folder.",
+        shown_as="7",
     ),
     bind(
         "space",

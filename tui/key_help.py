@@ -17,6 +17,7 @@ GROUP_TITLES = {
     "device": "Devices",
     "alerts": "Alerts",
     "plan": "Plan",
+    "modules": "Memory by module",
     "page": "Page",
     "process": "Processes",
     "stack": "Stacks",

@@ -15,6 +15,7 @@ from .terminal import HEADLESS_ADVICE, TerminalAbilities, read_abilities
 if TYPE_CHECKING:
     from ..engine.launch.viewer_recording import ViewerRecording
     from .app import VramscopeApp
+    from .breakdown_overlay import ReadProfiles
     from .planning_app import PlanModel
     from .process_signals import SignalPolicy
     from .shutdown import Shutdown
@@ -27,6 +28,7 @@ class Overlays(NamedTuple):
 
     plan_model: "PlanModel"
     read_sweeps: "ReadSweeps"
+    read_profiles: "ReadProfiles"
 
 
 def check_terminal(settings: Settings, advice: str = HEADLESS_ADVICE) -> TerminalAbilities:
@@ -106,7 +108,7 @@ def _find_app(
     def make_with_overlays(*words: object, **options: object) -> "VramscopeApp":
         app = make(*words, **options)
         if overlays is not None:
-            app.plan_model, app.read_sweeps = overlays
+            app.plan_model, app.read_sweeps, app.read_profiles = overlays
         return app
 
     return make_with_overlays

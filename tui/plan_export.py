@@ -21,7 +21,7 @@ def export_plan(plan: Planned, svg: str, folder: Path, now_s: float) -> Path:
         OSError: The folder, the picture or the report cannot be written.
         OutputFileError: A file of the plan cannot be written.
     """
-    made = _make_new(folder, f"vramscope-plan-{datetime.fromtimestamp(now_s):%Y%m%d-%H%M%S}")
+    made = make_new_folder(folder, f"vramscope-plan-{datetime.fromtimestamp(now_s):%Y%m%d-%H%M%S}")
     if plan.write is not None:
         plan.write(made)
     (made / PICTURE).write_text(svg, encoding="utf-8")
@@ -29,7 +29,7 @@ def export_plan(plan: Planned, svg: str, folder: Path, now_s: float) -> Path:
     return made
 
 
-def _make_new(folder: Path, name: str) -> Path:
+def make_new_folder(folder: Path, name: str) -> Path:
     """Make a folder that did not exist; a number is added where the name is taken."""
     number = 1
     while True:

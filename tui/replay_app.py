@@ -14,6 +14,8 @@ from .app import VramscopeApp
 from .replay_bindings import REPLAY_BINDINGS
 
 REPLAY_ACTIONS = ("replay", "go_to", "pause", "step_node")
+STEP_ACTIONS = "replay('step'"
+"""How actions begin whose keys move through the points of a profile over the replay."""
 LIST_ACTIONS = ("go_to", "step_node", "replay('skip'", "replay('turn'")
 """How actions begin whose keys a screen over the replay needs for its lists."""
 
@@ -48,6 +50,8 @@ class ReplayApp(VramscopeApp, inherit_bindings=False):
 
     def _is_for_lists(self, action: str) -> bool:
         """Return whether the keys of an action move in a list instead, on a screen over the replay."""
+        if self.is_breakdown_seen and action.startswith(STEP_ACTIONS):
+            return True
         return self.overlay is not None and action.startswith(LIST_ACTIONS)
 
     def history_of(self, node: str) -> History:

@@ -3,6 +3,7 @@
 from .breakdown import Breakdown, KindBreakdown, make_breakdown
 from .differences import explain_differences
 from .icicle_layout import IcicleCell, lay_out_icicle
+from .points import make_point_tree
 from .tree import Basis, BreakdownNode, choose_basis, find_node, size_of
 
 __all__ = [
@@ -16,5 +17,6 @@ __all__ = [
     "find_node",
     "lay_out_icicle",
     "make_breakdown",
+    "make_point_tree",
     "size_of",
 ]

@@ -1,10 +1,16 @@
 """What `vramscope modules` reads, prints and writes."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from vramscope.engine.errors import UsageError
 from vramscope.engine.model.module_memory import ModuleMemory
 from vramscope.engine.settings import Settings
+
+if TYPE_CHECKING:
+    from vramscope.tui.profiled import Profiled
 
 ICICLE = "summary_icicle"
 
@@ -77,6 +83,39 @@ def write_charts(path: Path, folder: Path) -> list[Path]:
                 draw_icicle(title, describe_origin(memory), tree, basis, figure)
                 written.append(figure)
     return written
+
+
+def show_modules(paths: Sequence[Path], settings: Settings) -> int:
+    """Show the profiles of files and folders on a screen until the user quits, and return the exit code.
+
+    Raises:
+        UsageError: Nothing can be drawn here.
+        InputFileError: A profile cannot be read or understood, or there is none.
+    """
+    from vramscope.tui.breakdown_app import show_breakdown
+
+    from .drawing import can_draw
+
+    if not can_draw(settings):
+        raise UsageError("--screen needs a terminal that can draw: leave it out for tables, or give --json")
+    return show_breakdown(lambda: read_profiled(paths), settings)
+
+
+def read_profiled(paths: Sequence[Path]) -> "tuple[Profiled, ...]":
+    """Return the profiles below files and folders in their order, each by the name of its folder or file.
+
+    Raises:
+        InputFileError: One of them cannot be read or understood, or there is none.
+    """
+    from vramscope.engine.readers.input_file import show_path
+    from vramscope.tui.profiled import Profiled
+
+    found = []
+    for path in paths:
+        for file, memory in read_profiles(path):
+            name = file.parent if path.is_dir() and file.parent != path else path
+            found.append(Profiled(show_path(name), memory))
+    return tuple(found)
 
 
 def read_profiles(path: Path) -> list[tuple[Path, ModuleMemory]]:

@@ -1,6 +1,8 @@
 """What the keys of a view open over it; what they need is loaded when one is pressed."""
 
 import shlex
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vramscope.engine.errors import UsageError
@@ -10,13 +12,14 @@ if TYPE_CHECKING:
     from vramscope.tui.launch import Overlays
     from vramscope.tui.planned import Planned
     from vramscope.tui.planning_app import JobDefaults
+    from vramscope.tui.profiled import Profiled
 
 
 def list_overlays() -> "Overlays":
     """Return what can be shown over a view."""
     from vramscope.tui.launch import Overlays
 
-    return Overlays(plan_words, find_by_words)
+    return Overlays(plan_words, find_by_words, read_by_words)
 
 
 def plan_words(words: str, defaults: "JobDefaults") -> "Planned":
@@ -48,3 +51,19 @@ def find_by_words(words: str) -> "SweepIndex":
     if not {"-h", "--help"}.isdisjoint(given):
         raise UsageError("run `vramscope sweep --help` in a shell to read about its flags")
     return find_wanted(read_job(parse(["sweep", *given]))).chosen
+
+
+def read_by_words(words: str) -> "Sequence[Profiled]":
+    """Read the profiles by module below the paths in a line.
+
+    Raises:
+        UsageError: The words mean nothing.
+        InputFileError: A profile cannot be read or understood, or there is none.
+    """
+    from .modules import read_profiled
+
+    try:
+        given = shlex.split(words)
+    except ValueError as error:
+        raise UsageError(f"{words}: expected files of profiles, or folders with some") from error
+    return read_profiled([Path(word).expanduser() for word in given])

@@ -1,0 +1,68 @@
+"""Exporting a breakdown: the icicle, its blocks as a table, the picture and the report, in a new folder."""
+
+import csv
+from collections.abc import Iterator
+from datetime import datetime
+from io import StringIO
+from pathlib import Path
+from typing import NamedTuple
+
+from ..analyzers.breakdown import Basis, BreakdownNode
+from ..engine.errors import OutputFileError
+from ..engine.readers.input_file import show_path
+from .plan_export import make_new_folder
+
+COLUMNS = ("path", "measured_bytes", "computed_bytes")
+
+
+class ExportedTree(NamedTuple):
+    """What is written."""
+
+    title: str
+    origin: str
+    """Whose figures they are, in a sentence."""
+    tree: BreakdownNode
+    basis: Basis
+    svg: str
+    """The picture of the screen."""
+    report: str
+
+
+def export_breakdown(shown: ExportedTree, folder: Path, now_s: float) -> Path:
+    """Write everything into a new folder, and return that.
+
+    Args:
+        shown: What is written.
+        folder: Where the new folder is made.
+        now_s: Wall time; names it.
+
+    Raises:
+        OutputFileError: The folder or a file cannot be written.
+    """
+    from ..exporters.figures.icicle import draw_icicle
+
+    try:
+        made = make_new_folder(folder, f"vramscope-modules-{datetime.fromtimestamp(now_s):%Y%m%d-%H%M%S}")
+        (made / "screen.svg").write_text(shown.svg, encoding="utf-8")
+        (made / "modules.txt").write_text(shown.report, encoding="utf-8")
+        (made / "blocks.csv").write_text(write_table(shown.tree), encoding="utf-8")
+    except OSError as error:
+        raise OutputFileError(f"{show_path(folder)}: {error.strerror or error}") from error
+    for ending in ("svg", "pdf"):
+        draw_icicle(shown.title, shown.origin, shown.tree, shown.basis, made / f"icicle.{ending}")
+    return made
+
+
+def write_table(tree: BreakdownNode) -> str:
+    """Return every block as a line of CSV, each before what is in it; nothing stands for unmeasured."""
+    text = StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    writer.writerows(_list_rows(tree, tree.name))
+    return text.getvalue()
+
+
+def _list_rows(node: BreakdownNode, path: str) -> Iterator[tuple[str, int | None, int | None]]:
+    yield path, node.measured_bytes, node.computed_bytes
+    for child in node.children:
+        yield from _list_rows(child, f"{path}/{child.name}")

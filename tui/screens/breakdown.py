@@ -1,0 +1,291 @@
+"""The Breakdown screen: memory by module and kind as an icicle, at every point of a profile."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from textual import events, on
+from textual.app import ComposeResult
+
+from ...analyzers.breakdown import Basis, BreakdownNode, choose_basis, make_breakdown
+from ...engine.clock import Clock
+from ...exporters.module_memory_text import describe_module_memory
+from ...exporters.pages.sunburst_files import describe_origin
+from ..background import do_beside
+from ..bindings import KEYS_OF_THE_VIEW
+from ..breakdown_bindings import BREAKDOWN_BINDINGS
+from ..breakdown_export import ExportedTree, export_breakdown
+from ..breakdown_words import (
+    NAMES_FROM_CELLS,
+    Block,
+    list_kinds,
+    name_point,
+    say_cause,
+    say_figures,
+    say_left_out,
+    say_most,
+    say_other,
+    say_path,
+)
+from ..compositor import ThriftyScreen
+from ..drawing.glyphs import Glyphs
+from ..inspected import REPORT_WIDTH
+from ..profiled import ALL_KINDS, KIND_CHOICES, Place, Profiled, find_block
+from ..widgets.breakdown_icicle import BreakdownIcicle
+from ..widgets.breakdown_table import BreakdownTable
+from ..widgets.key_line import KeyLine
+from ..widgets.one_line import OneLine, Piece, join_pieces
+from .inspect_text import TextScreen
+
+LEAST_ROWS_FOR_TABLE, LEAST_ROWS_FOR_CAUSE = 16, 14
+
+
+class BreakdownScreen(ThriftyScreen[None]):
+    """One point of one profile at a time.
+
+    Args:
+        glyphs: Characters to draw with.
+        clock: Names the folders of exports.
+        export_folder: Where exports go; None for the current folder.
+        leave: What `Esc` does at the whole tree; None for nothing.
+    """
+
+    BINDINGS = [*BREAKDOWN_BINDINGS]
+    DEFAULT_CSS = """
+    BreakdownScreen {
+        layout: vertical;
+        #verdict { background: $surface; }
+        #keys { background: $surface; }
+        #icicle { height: 1fr; }
+        #table { height: 1fr; }
+    }
+    """
+
+    def __init__(
+        self,
+        glyphs: Glyphs,
+        clock: Clock,
+        *,
+        export_folder: Path | None = None,
+        leave: Callable[[], object] | None = None,
+    ) -> None:
+        super().__init__()
+        self._glyphs, self._clock, self._export_folder, self._leave = glyphs, clock, export_folder, leave
+        self._profiles: tuple[Profiled, ...] = ()
+        self._at = 0
+        self.place = Place()
+        """What is looked at of the profile."""
+        self._wanted: Basis | None = None
+        self._every: BreakdownNode | None = None
+        self._tree: BreakdownNode | None = None
+        self._title, self._verdict = OneLine(id="title"), OneLine(id="verdict")
+        self._kinds, self._path = OneLine(id="kinds"), OneLine(id="path")
+        self.icicle, self._table = BreakdownIcicle(glyphs, id="icicle"), BreakdownTable(glyphs, id="table")
+        self._figures, self._cause = OneLine(id="figures"), OneLine(id="cause")
+        self._keys = KeyLine(id="keys")
+
+    def compose(self) -> ComposeResult:
+        """Yield the parts, top to bottom."""
+        yield self._title
+        yield self._verdict
+        yield self._kinds
+        yield self.icicle
+        yield self._path
+        yield self._figures
+        yield self._cause
+        yield self._table
+        yield self._keys
+
+    def on_mount(self) -> None:
+        """Give the icicle the keys, and draw what was shown before there was room."""
+        self._keys.hide(KEYS_OF_THE_VIEW)
+        self.icicle.focus()
+        self._show_place()
+
+    @property
+    def profile(self) -> Profiled | None:
+        """Whose memory is shown."""
+        return self._profiles[self._at] if self._profiles else None
+
+    @property
+    def basis(self) -> Basis:
+        """The figure that lengths show."""
+        if self._wanted is not None or self._tree is None:
+            return self._wanted or "measured"
+        return choose_basis(self._tree)
+
+    @property
+    def report(self) -> str:
+        """The whole profile as text."""
+        return "" if self.profile is None else describe_module_memory(self.profile.memory, width=REPORT_WIDTH)
+
+    def wait(self, sentence: str) -> None:
+        """Say that profiles are being read."""
+        self._title.set_pieces([Piece("vramscope modules", "accent")])
+        self._verdict.set_pieces([Piece(sentence)])
+
+    def show(self, profiles: Sequence[Profiled]) -> None:
+        """Show profiles, the first of them first."""
+        self._profiles, self._at, self.place = tuple(profiles), 0, Place()
+        if self.is_mounted:
+            self._show_place()
+
+    def _show_place(self) -> None:
+        """Work out the tree of the place, and draw everything."""
+        if self.profile is None:
+            return
+        memory = self.profile.memory
+        self._every = self.place._replace(kind=ALL_KINDS).make_tree(memory)
+        self._tree = self._every if self.place.kind == ALL_KINDS else self.place.make_tree(memory)
+        self._breakdown = make_breakdown(memory, self.place.point)
+        self._rearrange()
+        self.icicle.show(self._tree, self.basis)
+        self._draw_lines()
+
+    @on(BreakdownIcicle.Moved)
+    @on(events.Resize)
+    def draw_block(self) -> None:
+        """Draw what is said of the block under the cursor, once the icicle has its rows."""
+        self._rearrange()
+        self.call_after_refresh(self._draw_lines)
+
+    def _rearrange(self) -> None:
+        """Share the rows: the icicle has what its levels need, the table what is left."""
+        height = self.size.height
+        self._table.display = height >= LEAST_ROWS_FOR_TABLE
+        self._cause.display = height >= LEAST_ROWS_FOR_CAUSE
+        if self._table.display:
+            levels = 1 if self._tree is None else count_levels(self._tree) - len(self.icicle.zoom)
+            self.icicle.styles.height = max(1, min(levels, (height - 7) * 2 // 3))
+        else:
+            self.icicle.styles.height = "1fr"
+
+    def _draw_lines(self) -> None:
+        profile = self.profile
+        if profile is None:
+            return
+        self._draw_head(profile)
+        block = self._find_block()
+        if block is None or self._tree is None:
+            for line in (self._path, self._figures, self._cause):
+                line.set_pieces([])
+        else:
+            self._path.set_pieces(
+                [Piece(say_path(block, self._tree), "strong")],
+                [Piece(say_left_out(self.icicle.narrow), "muted")],
+            )
+            told = [say_figures(block, self._tree), say_other(block)]
+            self._figures.set_pieces(join_pieces([[Piece(text)] for text in told if text]))
+            self._cause.set_pieces([Piece(say_cause(block, self._tree, self._breakdown), "muted")])
+        self._table.show(None if block is None else block.node, self.basis)
+
+    def _draw_head(self, profile: Profiled) -> None:
+        memory, place = profile.memory, self.place
+        simulated = " simulated device" if memory.is_simulated else ""
+        whose = f"{profile.name} ({self._at + 1} of {len(self._profiles)})"
+        self._title.set_pieces(
+            [
+                Piece("vramscope modules", "accent"),
+                Piece(simulated, "high"),
+                Piece(f"  {profile.name if len(self._profiles) == 1 else whose}", "muted"),
+            ],
+            [Piece(name_point(memory, place), "muted")],
+        )
+        self._verdict.set_pieces([Piece(say_most(self._tree, self.basis, memory, place), "strong")])
+        is_narrow = self.size.width < NAMES_FROM_CELLS
+        self._kinds.set_pieces(
+            list_kinds(self._every, self.basis, place.kind, self._glyphs, self.size.width),
+            [Piece(simulated, "high")] if is_narrow else [],
+        )
+
+    def _find_block(self) -> Block | None:
+        path = self.icicle.chosen
+        node = find_block(self._tree, path)
+        if node is None or self.profile is None:
+            return None
+        if self._at == 0:
+            return Block(path, node, self.basis)
+        first = self._profiles[0]
+        place = self.place.find_in_other(self.profile.memory, first.memory)
+        other = None if place is None else find_block(place.make_tree(first.memory), path)
+        return Block(path, node, self.basis, first.name, other)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Return whether an action makes sense now: there is another profile to go to, or there is none."""
+        return action != "step_profile" or len(self._profiles) > 1
+
+    def action_step_point(self, places: int) -> None:
+        """Show another point; behind the last one is the whole profile."""
+        if self.profile is None:
+            return
+        count = len(self.profile.memory.moments)
+        at = count if self.place.point is None else self.place.point
+        moved = max(0, min(at + places, count))
+        self._go_to(self.place._replace(point=None if moved == count else moved))
+
+    def action_step_kind(self, places: int) -> None:
+        """Show another kind of memory, or all."""
+        names = list(KIND_CHOICES)
+        self._go_to(self.place._replace(kind=names[(names.index(self.place.kind) + places) % len(names)]))
+
+    def _go_to(self, place: Place) -> None:
+        if place != self.place:
+            if place.kind != self.place.kind:
+                self.icicle.zoom = self.icicle.chosen = ()
+            self.place = place
+            self._show_place()
+
+    def action_switch_basis(self) -> None:
+        """Draw by the other figure."""
+        self._wanted = "computed" if self.basis == "measured" else "measured"
+        self._show_place()
+
+    def action_step_profile(self, places: int) -> None:
+        """Show another rank or run, at the same point where it has as many."""
+        if self.profile is None:
+            return
+        memory = self.profile.memory
+        self._at = (self._at + places) % len(self._profiles)
+        found = self.place.find_in_other(memory, self._profiles[self._at].memory)
+        self.place = found or self.place._replace(point=None)
+        self._show_place()
+
+    def action_leave(self) -> None:
+        """Go up to the whole tree, then out."""
+        if self.icicle.zoom:
+            self.icicle.go_to(self.icicle.chosen, ())
+        elif self._leave is not None:
+            self._leave()
+
+    def action_report(self) -> None:
+        """Show the whole profile as text."""
+        if self.profile is not None:
+            self.app.push_screen(TextScreen(self.profile.name, self.report))
+
+    def action_export_breakdown(self) -> None:
+        """Write what is shown into a new folder, beside the screen: figures take a moment."""
+        if self.profile is None or self._tree is None:
+            self.notify("There is nothing to export here.", timeout=3)
+            return
+        memory, folder = self.profile.memory, self._export_folder or Path.cwd()
+        title = f"Memory by module, {self.basis}: {self.profile.name}, {name_point(memory, self.place)}"
+        shown = ExportedTree(
+            title,
+            describe_origin(memory),
+            self._tree,
+            self.basis,
+            self.app.export_screenshot(),
+            self.report,
+        )
+        do_beside(
+            self,
+            lambda: export_breakdown(shown, folder, self._clock.wall_s()),
+            then=lambda made: self.notify(
+                f"Wrote {', '.join(sorted(path.name for path in made.iterdir()))} to {made}", markup=False
+            ),
+            otherwise=lambda error: self.notify(f"Not exported: {error}", severity="error", markup=False),
+        )
+
+
+def count_levels(tree: BreakdownNode) -> int:
+    """Return the levels of a tree, its root's among them."""
+    return 1 + max((count_levels(child) for child in tree.children), default=0)
