@@ -15,11 +15,12 @@ from vramscope.engine.bus.lock import holder_pid, is_hub_alive
 from vramscope.engine.paths import locate_runtime_folder
 
 from ..launch.environments import make_environment_with_torch_alone
+from ..ranks.running import await_steps
 from ..waiting import wait_until
 from .running import REPOSITORY, run
 
 TRAINING = """
-import os, sys, torch
+import os, sys, time, torch
 torch.set_num_threads(1)
 model = torch.nn.Linear(64, 64)
 if "WORLD_SIZE" in os.environ:
@@ -35,6 +36,7 @@ while not is_told_to_end():
     optimizer.zero_grad()
     model(torch.randn(8, 64)).sum().backward()
     optimizer.step()
+    time.sleep(0.02)
 print("done")
 if "WORLD_SIZE" in os.environ:
     torch.distributed.barrier()
@@ -104,7 +106,7 @@ def job(*words: str) -> Iterator["subprocess.Popen[str]"]:
 
 def test_a_job_appears_in_the_agent_that_was_started_for_it(mark: Path) -> None:
     with job("--job", "gpt", "--", sys.executable, str(mark.with_name("train.py")), str(mark)) as process:
-        wait_until(list_ranks, 60.0, "a rank with a step")
+        await_steps()
         (rank,) = list_ranks()
         assert (rank["pid"], rank["job"], rank["backend"]) == (process.pid, "gpt", "cpu")
         pid = holder_pid(locate_runtime_folder())
@@ -118,7 +120,7 @@ def test_a_job_appears_in_the_agent_that_was_started_for_it(mark: Path) -> None:
 def test_the_ranks_of_torchrun_appear(mark: Path) -> None:
     torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
     with job("--", *torchrun, str(mark.with_name("train.py")), str(mark)):
-        wait_until(lambda: len(list_ranks()) == 2, 90.0, "two ranks")
+        await_steps(of=2)
         coordinates = sorted(
             (rank["coordinates"]["rank"], rank["coordinates"]["world_size"]) for rank in list_ranks()
         )
@@ -129,7 +131,7 @@ def test_the_ranks_of_torchrun_appear(mark: Path) -> None:
 
 def test_a_process_that_is_spawned_appears_and_its_parent_does_not(mark: Path) -> None:
     with job("--", sys.executable, str(mark.with_name("spawn.py")), str(mark)) as process:
-        wait_until(list_ranks, 60.0, "a rank with a step")
+        await_steps()
         (rank,) = list_ranks()
         assert rank["pid"] != process.pid
         mark.touch()
@@ -144,7 +146,7 @@ def test_an_environment_without_vramscope_is_enough(mark: Path, tmp_path: Path) 
     )
     assert seen.stdout == "True False False False\n"
     with job("--", str(python), str(mark.with_name("train.py")), str(mark)) as process:
-        wait_until(list_ranks, 60.0, "a rank with a step")
+        await_steps()
         assert [rank["pid"] for rank in list_ranks()] == [process.pid]
         mark.touch()
 

@@ -7,7 +7,9 @@ from pathlib import Path
 from vramscope.engine.bus.attendance import VIEWER_WITHIN_S
 from vramscope.engine.bus.client import Client
 from vramscope.engine.bus.hub import Hub
+from vramscope.engine.bus.lock import is_hub_alive
 from vramscope.engine.bus.snapshot import Snapshot
+from vramscope.engine.paths import locate_runtime_folder
 from vramscope.engine.ranks.roster import Roster
 from vramscope.engine.sampling.live import LiveProducer
 
@@ -75,3 +77,16 @@ def see(
 def see_ranks(client: Client, count: int = 1) -> Snapshot:
     """Return the first picture with so many ranks."""
     return see(client, lambda s: s.sample is not None and len(s.sample.ranks) == count, "the ranks")
+
+
+def await_steps(of: int = 1) -> None:
+    """Return once an agent runs in the folder of this test and so many ranks have told of a step."""
+    folder = locate_runtime_folder()
+    wait_until(lambda: is_hub_alive(folder), 60.0, "the agent of the job")
+
+    def have_stepped(snapshot: Snapshot) -> bool:
+        ranks = () if snapshot.sample is None else snapshot.sample.ranks
+        return len([rank for rank in ranks if rank.state == "ok" and rank.step]) >= of
+
+    with Client(folder) as client:
+        see(client, have_stepped, "the first steps of the job", timeout_s=150.0)

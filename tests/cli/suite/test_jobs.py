@@ -11,12 +11,10 @@ from typing import Any
 
 import pytest
 
-from vramscope.engine.bus.client import Client
 from vramscope.engine.bus.lock import holder_pid, is_hub_alive
-from vramscope.engine.bus.snapshot import Snapshot
 from vramscope.engine.paths import locate_runtime_folder
 
-from ...ranks.running import see
+from ...ranks.running import await_steps
 from ...waiting import wait_until
 from ..running import REPOSITORY, Outcome, run, start
 from .running import report_of
@@ -67,24 +65,12 @@ def job(tmp_path: Path, private_environment: Path) -> Iterator["subprocess.Popen
         stderr=subprocess.DEVNULL,
     )
     try:
-        await_step()
+        await_steps()
         yield process
     finally:
         process.kill()
         process.wait()
         end_agent()
-
-
-def await_step() -> None:
-    """Return once an agent runs and tells of a step."""
-    folder = locate_runtime_folder()
-    wait_until(lambda: is_hub_alive(folder), what="the agent of the job")
-    with Client(folder) as client:
-        see(client, _has_stepped, "the first step of the job", timeout_s=150.0)
-
-
-def _has_stepped(snapshot: Snapshot) -> bool:
-    return snapshot.sample is not None and any(rank.step for rank in snapshot.sample.ranks)
 
 
 def end_agent() -> None:
