@@ -9,15 +9,21 @@ from textual.pilot import Pilot
 from tests.module_memory.profiles import write_profile
 from tests.replay.recordings import record
 from tests.tui.replays import make_replay, press_until
-from vramscope.analyzers.breakdown import find_node, make_point_tree
+from vramscope.analyzers.breakdown import BreakdownNode, find_node, make_point_tree
 from vramscope.cli.modules import read_profiled
 from vramscope.cli.overlays import read_by_words
 from vramscope.cli.parser import parse
 from vramscope.cli.verbs.modules import run
 from vramscope.engine.errors import InputFileError, UsageError
-from vramscope.engine.model.module_memory import MEMORY_KINDS
+from vramscope.engine.model.module_memory import (
+    MEMORY_KINDS,
+    KindBytes,
+    LayoutEntry,
+    MemoryMoment,
+    ModuleMemory,
+)
 from vramscope.engine.settings import Settings
-from vramscope.engine.units import GIB
+from vramscope.engine.units import GIB, MIB
 from vramscope.tui.breakdown_app import BreakdownApp
 from vramscope.tui.profiled import Profiled
 from vramscope.tui.screens.breakdown import BreakdownScreen
@@ -63,6 +69,19 @@ def test_a_point_has_the_totals_of_then_and_modules_only_where_they_were_written
     assert whole is not None
     assert whole.children, "modules of the largest moment"
     assert make_point_tree(memory, ("os_params",), 1, "") is None
+    close = MemoryMoment(
+        tag="",
+        time_s=0.0,
+        kinds={"grads": KindBytes(MIB // 2)},
+        layouts={"grads": tuple(LayoutEntry(f"g.{at}", 30_000, None) for at in range(17))},
+    )
+    assert find_children(ModuleMemory(format="InternLM log", moments=(close,))), "its figures are rounded"
+    assert not find_children(ModuleMemory(format="module memory", moments=(close,)))
+
+
+def find_children(memory: ModuleMemory) -> tuple[BreakdownNode, ...]:
+    tree = make_point_tree(memory, ("grads",), 0, "")
+    return () if tree is None else tree.children
 
 
 async def test_blocks_points_kinds_and_runs_are_driven_by_keys(tmp_path: Path) -> None:

@@ -169,9 +169,11 @@ class BreakdownScreen(ThriftyScreen[None]):
             for line in (self._path, self._figures, self._cause):
                 line.set_pieces([])
         else:
+            is_wide = self.size.width >= NAMES_FROM_CELLS
+            left_out = say_left_out(self.icicle.narrow) if is_wide else ""
             self._path.set_pieces(
                 [Piece(say_path(block, self._tree), "strong")],
-                [Piece(say_left_out(self.icicle.narrow), "muted")],
+                [Piece(left_out, "muted")] if left_out else [],
             )
             told = [say_figures(block, self._tree), say_other(block)]
             self._figures.set_pieces(join_pieces([[Piece(text)] for text in told if text]))
