@@ -4,8 +4,11 @@ Colours go from blue over yellow to orange and vermilion, which stay apart for a
 blindness (after M. Okabe and K. Ito, "Color Universal Design"); every meaning has a glyph or word besides.
 """
 
+from functools import cache
 from typing import TYPE_CHECKING, TypeVar, get_args
 
+from rich.style import Style
+from textual.color import Color
 from textual.theme import Theme
 
 from .drawing.spans import Role
@@ -211,6 +214,24 @@ def register_themes(app: "App[ReturnT]") -> None:
 def default_variables() -> dict[str, str]:
     """Return values for `App.get_theme_variable_defaults`, so that themes of others work too."""
     return {name: value for name, value in DARK.variables.items() if name.startswith("role-")}
+
+
+def find_look(app: "App[ReturnT]", role: Role) -> Style:
+    """Return how a role looks in the theme of an application: colour and style, without a background.
+
+    Component classes would say the same, but each costs every widget that has it a pass of the style sheet.
+    """
+    variables = app.current_theme.variables
+    name = f"role-{role}"
+    return _make_look(
+        variables.get(name, DARK.variables[name]),
+        variables.get(f"{name}-style", DARK.variables[f"{name}-style"]),
+    )
+
+
+@cache
+def _make_look(color: str, text_style: str) -> Style:
+    return Style(color=Color.parse(color).rich_color) + Style.parse(text_style)
 
 
 def role_rules(prefix: str) -> str:

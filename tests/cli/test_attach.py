@@ -14,6 +14,7 @@ from vramscope.engine.paths import locate_runtime_folder
 from ..attachment.targets import BUSY, Target, make_stub_torch, running
 from ..components import require
 from ..launch.interpreters import SUPPORTED, find_python, list_pythons
+from ..ranks.running import list_ranks
 from ..waiting import wait_until
 from .running import Outcome, run
 
@@ -44,11 +45,6 @@ def _end_hub(private_environment: Path) -> Iterator[None]:
 def attach(target: Target) -> Outcome:
     """Attach, with patience for a machine that is busy."""
     return run("attach", str(target.pid), "--timeout", "25s")
-
-
-def list_ranks() -> list[dict[str, object]]:
-    ranks: list[dict[str, object]] = run("--once", "--json").lines[0]["ranks"]
-    return ranks
 
 
 def test_a_job_that_was_started_plainly_appears_and_is_let_go_again(tmp_path: Path) -> None:

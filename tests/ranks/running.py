@@ -3,6 +3,9 @@
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from vramscope.engine.bus.attendance import VIEWER_WITHIN_S
 from vramscope.engine.bus.client import Client
@@ -12,6 +15,7 @@ from vramscope.engine.bus.snapshot import Snapshot
 from vramscope.engine.paths import locate_runtime_folder
 from vramscope.engine.ranks.roster import Roster
 from vramscope.engine.sampling.live import LiveProducer
+from vramscope.exporters.status import describe_snapshot
 
 from ..waiting import wait_until
 
@@ -90,3 +94,15 @@ def await_steps(of: int = 1) -> None:
 
     with Client(folder) as client:
         see(client, have_stepped, "the first steps of the job", timeout_s=150.0)
+
+
+def list_ranks() -> list[dict[str, Any]]:
+    """Return the ranks that the agent of this test tells of, as `--json` prints them; none without one."""
+    folder = locate_runtime_folder()
+    if not is_hub_alive(folder):
+        return []
+    with Client(folder) as client:
+        snapshot = see(client, lambda it: it.sample is not None, "a sample", timeout_s=60.0)
+    status = describe_snapshot(snapshot)
+    ranks: list[dict[str, Any]] = [] if status is None else list(msgspec.to_builtins(status.ranks))
+    return ranks

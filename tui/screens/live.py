@@ -112,7 +112,7 @@ class LiveScreen(NodeScreen):
             self._keys.display = chosen.has_keys
             self._alerts.display = chosen.has_alerts
             self._notes.display = chosen.has_notes
-            self.set_class(chosen.has_gap, "-roomy")
+            self._verdict.set_class(chosen.has_gap, "-roomy")
             self.processes.display = chosen.process_rows > 0
             self.processes.styles.height = max(1, chosen.process_rows)
         if not chosen.process_rows and self.focused is self.processes:

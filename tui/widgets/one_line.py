@@ -9,7 +9,7 @@ from rich.style import Style
 from textual.strip import Strip
 
 from ..drawing.spans import Role
-from ..theme import role_classes, role_rules
+from ..theme import find_look
 from .marking import MarkingWidget
 
 ELLIPSIS = "…"
@@ -29,17 +29,13 @@ Pieces = tuple[Piece, ...]
 class OneLine(MarkingWidget):
     """A line with pieces at the left and pieces at the right; the left ones are cut when room is short."""
 
-    COMPONENT_CLASSES = role_classes("one-line")
-    DEFAULT_CSS = (
-        """
+    DEFAULT_CSS = """
     OneLine {
         height: 1;
         width: 1fr;
         padding: 0 1;
+    }
     """
-        + role_rules("one-line")
-        + "}"
-    )
 
     _left: Pieces = ()
     _right: Pieces = ()
@@ -70,7 +66,7 @@ class OneLine(MarkingWidget):
 
     def _segment(self, piece: Piece, style: Style) -> Segment:
         if piece.role != "text":
-            style += self.get_component_rich_style(f"one-line--{piece.role}", partial=True)
+            style += find_look(self.app, piece.role)
         if piece.action:
             style += Style.from_meta({"@click": piece.action})
         return Segment(piece.text, style)
