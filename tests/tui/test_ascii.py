@@ -52,7 +52,7 @@ async def test_every_screen_and_toast_is_ascii(keys: list[str], size: tuple[int,
         await pilot.pause(0.3 if keys == ["ctrl+p"] else 0)
         app.notify("Größe — naïve…")
         await pilot.pause()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while "na?ve" not in (text := _text_of(app)) and size[0] >= 80:
                 await pilot.pause()
         assert text.isascii(), sorted({character for character in text if not character.isascii()})

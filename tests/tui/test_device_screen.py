@@ -221,6 +221,6 @@ async def test_every_size_is_drawn(case: str) -> None:
 
 
 async def _settle(pilot: Pilot[None], size: Size) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while pilot.app.screen._compositor.size != size:
             await pilot.pause()
