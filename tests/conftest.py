@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
@@ -37,6 +38,11 @@ GARBAGE_THRESHOLDS = (10_000, 20, 20)
 """Screens are made and dropped all the time: at the defaults a quarter of their time is the collector's."""
 WORKERS_BESIDE_CORES = 2
 """Half of the time of the tests is waiting for programs, which another worker can use."""
+
+
+settings.register_profile("suite", max_examples=40)
+settings.load_profile("suite")
+"""Where a test names no number of its own; `make fuzz` looks on for as long as one likes."""
 
 
 def pytest_xdist_auto_num_workers() -> int:
