@@ -16,6 +16,7 @@ VramscopeError                 the root; carries the exit code of its class
 ├── RuntimeFolderError         the private runtime folder is unsafe      (6)
 ├── HubTakenError              another agent holds the runtime folder    (2)
 ├── HubUnreachableError        no agent answered                         (7)
+├── ServerUnreachableError     no Prometheus answered                    (7)
 ├── AttachRefusedError         a process that must not be attached to    (6)
 ├── DebuggerMissingError       attaching needs gdb, and there is none    (4)
 ├── ProbeSilentError           a probe was started and does not report   (7)
@@ -107,6 +108,12 @@ class HubTakenError(VramscopeError):
 
 class HubUnreachableError(VramscopeError):
     """No agent answered where one was expected."""
+
+    exit_code = 7
+
+
+class ServerUnreachableError(VramscopeError):
+    """A Prometheus server did not answer, or not as one does."""
 
     exit_code = 7
 

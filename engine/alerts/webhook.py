@@ -4,12 +4,12 @@ import base64
 import http.client
 import socket
 import ssl
-from typing import IO
 from urllib.error import HTTPError, URLError
 from urllib.parse import unquote, urlsplit, urlunsplit
-from urllib.request import HTTPRedirectHandler, OpenerDirector, ProxyHandler, Request, build_opener
+from urllib.request import Request
 
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
+from ..http_opener import make_opener
+
 BUSY = (408, 425, 429)
 """Answers of a client's error that pass by themselves."""
 MAX_ANSWER_BYTES = 4096
@@ -22,21 +22,6 @@ class WebhookError(Exception):
         super().__init__(reason)
         self.may_pass = may_pass
         """Whether trying again may help."""
-
-
-class _NoRedirect(HTTPRedirectHandler):
-    """Follows nothing: a POST that is sent elsewhere becomes a GET, and the alert is lost unnoticed."""
-
-    def redirect_request(
-        self,
-        req: Request,
-        fp: IO[bytes],
-        code: int,
-        msg: str,
-        headers: http.client.HTTPMessage,
-        newurl: str,
-    ) -> None:
-        return None
 
 
 def post(url: str, body: bytes, *, version: str, timeout_s: float) -> None:
@@ -56,7 +41,7 @@ def post(url: str, body: bytes, *, version: str, timeout_s: float) -> None:
     try:
         address, authorization = _split_authorization(url)
         request = Request(address, data=body, headers=headers | authorization, method="POST")  # noqa: S310
-        with _make_opener(address).open(request, timeout=timeout_s) as answer:
+        with make_opener(address).open(request, timeout=timeout_s) as answer:
             answer.read(MAX_ANSWER_BYTES)
     except HTTPError as error:
         error.close()
@@ -73,12 +58,6 @@ def post(url: str, body: bytes, *, version: str, timeout_s: float) -> None:
         raise WebhookError(_explain(error), may_pass=True) from error
     except ValueError as error:  # its text repeats the address
         raise WebhookError("has an address that cannot be used", may_pass=False) from error
-
-
-def _make_opener(address: str) -> OpenerDirector:
-    """Return what opens an address: by the proxy of the environment, but not to this very machine."""
-    proxies = [ProxyHandler({})] if urlsplit(address).hostname in LOOPBACK else []
-    return build_opener(_NoRedirect(), *proxies)
 
 
 def _split_authorization(url: str) -> tuple[str, dict[str, str]]:

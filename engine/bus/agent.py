@@ -4,8 +4,10 @@ import gc
 import os
 import stat
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -21,10 +23,14 @@ from ..sampling.producer import SampleProducer
 from ..settings import AlertSettings
 from .attendance import VIEWER_WITHIN_S
 from .endpoints import SOCKET_NAMES
+from .exporter_process import ExporterProcess
 from .hub import Hub, stop_on_signals
 from .lock import LOCK_NAME, HubLock
 from .processes import LEDGERS_NAME, LOG_NAMES
 from .supervisor import WorkerSupervisor
+
+if TYPE_CHECKING:
+    from ..cluster.listening import Listening
 
 FINISH_ALERTS_WITHIN_S = 2.0
 """How long an agent that ends goes on delivering alerts."""
@@ -56,6 +62,10 @@ class AgentOptions(msgspec.Struct, frozen=True):
     has_worker: bool = True
     alerts: AlertSettings | None = None
     """Who is told of findings besides the viewers; None for nobody."""
+    exporter_arguments: tuple[str, ...] | None = None
+    """Flags of the process that serves Prometheus; None for none."""
+    listening: "Listening | None" = None
+    """Where it listens beyond its folder; None for nowhere."""
 
 
 def run_agent(options: AgentOptions) -> int:
@@ -65,6 +75,7 @@ def run_agent(options: AgentOptions) -> int:
         HubTakenError: Another agent serves the folder.
         RuntimeFolderError: The folder is not private, or its path is too long.
         InputFileError: The trace cannot be played.
+        UsageError: Prometheus cannot be served where it was to be, or the port of `listening` is taken.
     """
     folder = open_runtime_folder(options.runtime_dir)
     lock = HubLock(folder)
@@ -81,14 +92,15 @@ def run_agent(options: AgentOptions) -> int:
         roster = Roster(folder, node=node_name()) if options.replay is None else None
         producer = _open_producer(options, roster)
         desk = _open_desk(folder, producer.node, options)
-        _serve(folder, producer, roster, desk, options)
+        with _exporting(folder, options.exporter_arguments):
+            _serve(folder, producer, roster, desk, options)
     finally:
         # After an error the log stays for the viewer, who tells its last line.
         _tidy(folder, is_private=options.is_folder_private and sys.exc_info()[0] is None)
         lock.release()
     left = desk.finish(FINISH_ALERTS_WITHIN_S)  # another agent may serve the folder meanwhile
     if left is not None:
-        sys.stderr.write(f"vramscope agent: {left}\n")
+        _tell(left)
     if getattr(producer, "has_held_calls", False):
         sys.stderr.flush()
         os._exit(0)  # a thread hangs in the driver: the interpreter's own way out would wait for it
@@ -117,13 +129,34 @@ def _serve(
         first_within_s=options.first_within_s,
         linger_s=options.linger_s,
         alerts=desk,
+        listening=options.listening,
     )
     stop_on_signals(hub)
     if not options.leaves_with_viewers:
-        sys.stderr.write(f"vramscope agent: serving {folder} (process {os.getpid()}); Ctrl-C ends it\n")
-        sys.stderr.flush()
+        _tell(f"serving {folder} (process {os.getpid()}); Ctrl-C ends it")
+    if options.listening is not None:
+        _tell(options.listening.words)
     gc.freeze()  # what was loaded stays; the collector need not walk it ten times a minute
     hub.run()
+
+
+@contextmanager
+def _exporting(folder: Path, arguments: tuple[str, ...] | None) -> Iterator[None]:
+    """Have Prometheus served meanwhile, where that was asked for."""
+    if arguments is None:
+        yield
+        return
+    exporter = ExporterProcess(folder, arguments, tell=_tell)
+    try:
+        _tell(f"metrics are at {exporter.start()}")
+        yield
+    finally:
+        exporter.stop()
+
+
+def _tell(sentence: str) -> None:
+    sys.stderr.write(f"vramscope agent: {sentence}\n")
+    sys.stderr.flush()
 
 
 def _sweep_payloads(folder: Path) -> None:

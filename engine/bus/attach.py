@@ -93,6 +93,13 @@ class HubFeed:
         """
         self._wish(lambda client: client.ask_segments(pid))
 
+    def ask_modules(self, pid: int) -> None:
+        """Ask for the memory by module of a training process, from any thread; returns at once.
+
+        It comes with a later snapshot, in `modules`, or the reason why not.
+        """
+        self._wish(lambda client: client.ask_modules(pid))
+
     def decide(self, decision: FindingDecision) -> None:
         """Acknowledge a finding, mute its kind on its device, or take that back, from any thread.
 

@@ -3,20 +3,16 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
-
-from ..alerts.state import AlertState, FindingDecision
 from ..clock import Clock, SystemClock
 from ..errors import HubUnreachableError, UsageError
 from ..history import History
-from ..model import Finding, Sample, order_findings
+from ..model import Sample
 from ..paths import locate_runtime_folder
-from ..ranks.segments import PackedSegments
 from .lock import holder_pid, is_hub_alive
-from .messages import Done, Refusal
-from .questions import NO_ANSWER, Questions
+from .picture import NodePicture
+from .questions import NO_ANSWER
 from .snapshot import Snapshot
-from .stream import Assessed, Event, HubStream, Joined
+from .stream import HubStream
 
 POLL_S = 0.25
 MOST_PATIENCE_S = 1.5
@@ -26,13 +22,14 @@ SILENT_INTERVALS = 2.5
 """A hub that has missed this many ticks, and at least this many seconds, is called silent."""
 
 
-class Client:
+class Client(NodePicture):
     """One connection to a hub; use from one thread (`history` may be read from any).
 
     Args:
         runtime_dir: Folder of the hub.
         history: History to fill; a fresh one by default.
         closing_fd: Read end of a pipe; a byte that arrives, or its closing, makes `snapshot` return at once.
+        is_counted: Whether it counts as a viewer, for whom a hub stays.
         clock: Injected in tests.
     """
 
@@ -42,17 +39,15 @@ class Client:
         *,
         history: History | None = None,
         closing_fd: int | None = None,
+        is_counted: bool = True,
         clock: Clock | None = None,
     ) -> None:
-        self.history = history or History()
         self._runtime_dir = runtime_dir
-        self._clock = clock or SystemClock()
-        self._stream = HubStream(runtime_dir, is_viewer=True, clock=self._clock)
+        clock = clock or SystemClock()
+        self._stream = HubStream(runtime_dir, is_viewer=True, is_counted=is_counted, clock=clock)
+        super().__init__(self._stream, clock, history=history)
         if closing_fd is not None:
             self._stream.watch(closing_fd)
-        self._questions = Questions(self._stream)
-        self._findings: dict[str, Finding] = {}
-        self._snapshot = Snapshot()
 
     def snapshot(self, timeout_s: float = 1.0) -> Snapshot:
         """Return the newest picture: at once when something is new, else after at most `timeout_s`.
@@ -63,19 +58,19 @@ class Client:
         while True:
             left_s = deadline_s - self._clock.monotonic_s()
             events = self._stream.events(max(0.0, min(self._patience_s, left_s)))
-            is_changed = self._apply(events)
+            is_changed = self.apply(events)
             is_changed = self._judge_connection() or is_changed
-            is_changed = self._judge_questions() or is_changed
+            is_changed = self.expire_questions() or is_changed
             is_called = self._stream.is_watched_closed or self._stream.is_woken
             is_over = is_called or self._clock.monotonic_s() >= deadline_s
             if is_changed or is_over:
-                return self._snapshot
+                return self.newest
 
     @property
     def _patience_s(self) -> float:
         """How long to sleep without looking at the connection: a hub that lives wakes us with each sample."""
-        hub = self._snapshot.hub
-        if hub is None or self._snapshot.connection != "live":
+        hub = self.newest.hub
+        if hub is None or self.newest.connection != "live":
             return POLL_S
         return max(POLL_S, min(1.25 * hub.interval_s, MOST_PATIENCE_S))
 
@@ -87,11 +82,11 @@ class Client:
         """
         while True:
             events = self._stream.events(POLL_S)
-            self._apply(events)
+            self.apply(events)
             yield from (event for event in events if isinstance(event, Sample))
             self._judge_connection()
-            if self._snapshot.connection == "lost" and not is_hub_alive(self._runtime_dir):
-                raise HubUnreachableError(self._snapshot.reason or "the agent ended")
+            if self.newest.connection == "lost" and not is_hub_alive(self._runtime_dir):
+                raise HubUnreachableError(self.newest.reason or "the agent ended")
 
     @property
     def refused(self) -> str | None:
@@ -102,36 +97,6 @@ class Client:
     def ask_again(self) -> None:
         """Repeat a question to the hub that is still open: a hub that was just replaced has not got it."""
         self._stream.repeat()
-
-    def ask_segments(self, pid: int, *, step_end_within_s: float | None = None) -> None:
-        """Ask for the segment map of a training process; a later snapshot has it, or the reason why not.
-
-        A process is asked at most every five seconds; who asks sooner gets the last map. A map of the end of
-        a step is always a new one.
-
-        Args:
-            pid: Process id as in `RankSample.pid`.
-            step_end_within_s: How long the process may wait for the end of a step to take the map there, in
-                seconds; None to take it at once.
-        """
-        self._questions.ask("segments", pid, self._clock.monotonic_s(), seconds=step_end_within_s)
-
-    def record_history(self, pid: int, *, is_on: bool = True, seconds: float | None = None) -> None:
-        """Let a training process record its allocations with their stacks, or stop.
-
-        Args:
-            pid: Process id as in `RankSample.pid`.
-            is_on: Whether to record.
-            seconds: How long at most.
-        """
-        self._questions.ask("history", pid, self._clock.monotonic_s(), is_on=is_on, seconds=seconds)
-
-    def decide(self, decision: FindingDecision) -> None:
-        """Acknowledge a finding, mute its kind on its device, or take that back; returns at once.
-
-        Every viewer's next snapshot says so in `alerts`; why it could not be done is in `decision_refused`.
-        """
-        self._questions.decide(decision, self._clock.monotonic_s())
 
     def detach(self, pid: int, *, timeout_s: float = 3.0) -> None:
         """Let the probe of a training process go and return once it has.
@@ -165,71 +130,8 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _apply(self, events: list[Event]) -> bool:
-        snapshot = self._snapshot
-        for event in events:
-            if isinstance(event, Joined):
-                snapshot = self._join(event, snapshot)
-            elif isinstance(event, Sample):
-                self.history.add(event)
-                snapshot = msgspec.structs.replace(snapshot, sample=event)
-            elif isinstance(event, Finding):
-                self._findings[event.id] = event
-                snapshot = msgspec.structs.replace(snapshot, findings=self._ordered())
-            elif isinstance(event, AlertState):
-                snapshot = msgspec.structs.replace(snapshot, alerts=event)
-            elif isinstance(event, Assessed):
-                snapshot = msgspec.structs.replace(snapshot, assessments=event.assessments)
-            elif isinstance(event, PackedSegments):
-                self._questions.take_map(event)
-            elif isinstance(event, Done | Refusal):
-                self._questions.take_answer(event)
-            else:
-                snapshot = msgspec.structs.replace(snapshot, hub=event)
-        if events:
-            self._snapshot = msgspec.structs.replace(
-                snapshot,
-                connection="live" if snapshot.sample is not None else "connecting",
-                reason=self._stream.refused,
-                silent_s=None,
-                samples_dropped=self._stream.samples_dropped,
-                segment_maps=self._questions.maps,
-                segments_refused=self._questions.refused,
-                decision_refused=self._questions.decision_refused,
-            )
-        return bool(events)
-
-    def _join(self, event: Joined, snapshot: Snapshot) -> Snapshot:
-        welcome = event.welcome
-        self.history.extend(welcome.history)
-        if event.is_new_hub:
-            self._findings = {}
-        self._findings.update({finding.id: finding for finding in welcome.findings})
-        return msgspec.structs.replace(
-            snapshot,
-            sample=welcome.sample or snapshot.sample,
-            findings=self._ordered(),
-            hub=welcome.hub,
-            assessments=welcome.assessments,
-            alerts=welcome.alerts,
-        )
-
-    def _ordered(self) -> tuple[Finding, ...]:
-        return order_findings(self._findings.values())
-
-    def _judge_questions(self) -> bool:
-        """Give up on what nobody answers; return whether that is news."""
-        if not self._questions.expire(self._clock.monotonic_s()):
-            return False
-        self._snapshot = msgspec.structs.replace(
-            self._snapshot,
-            segments_refused=self._questions.refused,
-            decision_refused=self._questions.decision_refused,
-        )
-        return True
-
     def _explain_silence(self, pid: int, timeout_s: float) -> str:
-        sample, hub = self._snapshot.sample, self._snapshot.hub
+        sample, hub = self.newest.sample, self.newest.hub
         if sample is not None and any(rank.pid == pid and rank.state != "ended" for rank in sample.ranks):
             return (
                 f"process {pid} has not answered within {timeout_s:g} s: it is stopped, or in a long call "
@@ -244,7 +146,7 @@ class Client:
         if heard_s is None:
             return False
         silent_s = self._clock.monotonic_s() - heard_s
-        hub = self._snapshot.hub
+        hub = self.newest.hub
         interval_s = hub.interval_s if hub is not None else 1.0
         if silent_s < max(1.2 * interval_s, 0.5):
             return False
@@ -255,10 +157,8 @@ class Client:
             self._stream.ask()
         pid = holder_pid(self._runtime_dir) if is_alive else None
         reason = f"the agent (process {pid}) is silent" if is_alive else "the agent ended"
-        was_lost = self._snapshot.connection == "lost"
-        self._snapshot = msgspec.structs.replace(
-            self._snapshot, connection="lost", reason=reason, silent_s=round(silent_s, 1)
-        )
+        was_lost = self.newest.connection == "lost"
+        self.tell_lost(reason, silent_s)
         return not was_lost
 
 

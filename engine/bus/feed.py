@@ -1,7 +1,7 @@
 """What a screen is fed by: a thread that hands over frozen snapshots, and the history beside them."""
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from ..alerts.state import FindingDecision
 from ..history import History
@@ -25,6 +25,13 @@ class Feed(Protocol):
         """
         ...
 
+    def ask_modules(self, pid: int) -> None:
+        """Ask for the memory by module of a training process, from any thread; returns at once.
+
+        It comes with a later snapshot, in `modules`, or the reason why not.
+        """
+        ...
+
     def decide(self, decision: FindingDecision) -> None:
         """Acknowledge a finding, mute its kind on its device, or take that back, from any thread.
 
@@ -34,4 +41,17 @@ class Feed(Protocol):
 
     def stop(self) -> None:
         """End the thread and give back the connection; returns within half a second."""
+        ...
+
+
+@runtime_checkable
+class SeveralNodesFeed(Feed, Protocol):
+    """A source of snapshots of several nodes, each named in its own."""
+
+    def history_of(self, node: str) -> History:
+        """Return what was seen so far of a node; safe to read from any thread."""
+        ...
+
+    def look_at(self, node: str) -> None:
+        """Say which node is looked at, from any thread: what is asked from now on is asked there."""
         ...

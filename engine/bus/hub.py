@@ -3,15 +3,16 @@
 import math
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
-
-import zmq
+from typing import TYPE_CHECKING
 
 from ..alerts.desk import AlertDesk
 from ..alerts.state import FindingDecision
 from ..clock import Clock, SystemClock, ceil_ms
-from ..errors import RuntimeFolderError, WireError
+from ..cluster.remote_peer import RemotePeer
+from ..errors import WireError
 from ..history import History
 from ..model import Finding, HubStatus, Sample
 from ..ranks.demands import Wish
@@ -19,16 +20,17 @@ from ..ranks.roster import Roster
 from ..sampling.producer import SampleProducer
 from .assessments import AssessmentStore
 from .attendance import VIEWER_WITHIN_S, Attendance
-from .endpoints import endpoints_of
 from .findings import FindingStore
+from .hub_sockets import HubSockets
 from .messages import (
+    TO_WHOM_IT_CONCERNS,
     TOPIC_FINDING,
     TOPIC_HUB,
     TOPIC_SAMPLE,
     TOPIC_SEGMENTS,
-    TOPIC_VIEWER,
     Done,
     FindingBatch,
+    ModulesAnswer,
     Refusal,
     Request,
     Welcome,
@@ -36,13 +38,14 @@ from .messages import (
 )
 from .supervisor import WorkerSupervisor
 from .usage import OwnUsage, rss_bytes
-from .wire import MAX_MESSAGE_BYTES, body_of, decode, encode
+from .wire import body_of, decode, encode
+from .worker_seat import WorkerSeat
 
-SEND_QUEUE_MESSAGES = 256
-"""Messages a stalled viewer may fall behind before new ones are dropped for it alone."""
+if TYPE_CHECKING:
+    from ..cluster.listening import Listening
+
 STATUS_INTERVAL_S = 1.0
 USAGE_INTERVAL_S = 5.0
-MAX_REQUESTS_PER_TURN = 64
 
 
 class Hub:
@@ -58,6 +61,7 @@ class Hub:
         first_within_s: How long to wait for the first of them.
         linger_s: How long to wait for the next, once the last has left.
         alerts: Tells people of findings; None for one that tells nobody.
+        listening: Where it listens beyond its folder; None for nowhere.
         clock: Injected in tests.
     """
 
@@ -73,18 +77,20 @@ class Hub:
         first_within_s: float = VIEWER_WITHIN_S,
         linger_s: float = 0.0,
         alerts: AlertDesk | None = None,
+        listening: "Listening | None" = None,
         clock: Clock | None = None,
     ) -> None:
         self.hub_id = os.urandom(8).hex()
         self._clock = clock or SystemClock()
         self._producer, self._supervisor, self._roster = producer, supervisor, roster
-        self._node, self._version = producer.node.encode(), version
+        self._version = version
         self._started_wall_s = self._clock.wall_s()
         self._attendance = Attendance(
             first_within_s=first_within_s if leaves_with_viewers else math.inf,
             linger_s=linger_s if leaves_with_viewers else math.inf,
             now_s=self._clock.monotonic_s(),
         )
+        self._seat = WorkerSeat(is_open=supervisor is None, clock=self._clock)
         self._history = History()
         self._findings, self._assessments = FindingStore(), AssessmentStore()
         self._alerts = alerts or AlertDesk()
@@ -96,30 +102,7 @@ class Hub:
         self._first_seq: int | None = None
         self._sample: Sample | None = None
         self._is_stopping = False
-        self._open_sockets(runtime_dir)
-
-    def _open_sockets(self, runtime_dir: Path) -> None:
-        self._context = zmq.Context()
-        self._stream = self._bind(zmq.XPUB, endpoints_of(runtime_dir).stream)
-        self._stream.setsockopt(zmq.XPUB_VERBOSER, 1)
-        self._reports = self._bind(zmq.PULL, endpoints_of(runtime_dir).reports)
-        self._control = self._bind(zmq.ROUTER, endpoints_of(runtime_dir).control)
-        self._poller = zmq.Poller()
-        for socket in (self._stream, self._reports, self._control):
-            self._poller.register(socket, zmq.POLLIN)
-
-    def _bind(self, kind: int, address: str) -> "zmq.Socket[bytes]":
-        socket = self._context.socket(kind)
-        socket.setsockopt(zmq.LINGER, 0)
-        socket.setsockopt(zmq.SNDHWM, SEND_QUEUE_MESSAGES)
-        socket.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE_BYTES)
-        try:
-            socket.bind(address)
-        except zmq.ZMQError as error:
-            raise RuntimeFolderError(
-                f"cannot listen on {address}: {error}; see `vramscope doctor`"
-            ) from error
-        return socket
+        self._sockets = HubSockets(runtime_dir, self.hub_id, producer.node, listening, self._clock)
 
     def run(self) -> None:
         """Serve until `stop` is called or, if it leaves with its viewers, until nobody is there."""
@@ -131,23 +114,23 @@ class Hub:
             if self._supervisor is not None:
                 self._supervisor.stop()
             self._producer.stop()
-            self._context.destroy(linger=0)
+            self._sockets.close()
 
     def stop(self, _signal: int = 0, _frame: FrameType | None = None) -> None:
         """End soon; may be called from a signal handler."""
         self._is_stopping = True
 
     def _turn(self) -> None:
-        ready = dict(self._poller.poll(ceil_ms(self._producer.wait_s())))
+        self._sockets.wait(ceil_ms(self._producer.wait_s()))
         samples = self._producer.take()
         for sample in samples:
             self._publish_sample(sample)
-        if self._reports in ready:
-            self._take_reports()
-        if self._stream in ready:
-            self._note_viewers()
-        if self._control in ready:
-            self._answer_requests()
+        for data in self._sockets.take_reports():
+            self._read_report(data)
+        for has_come in self._sockets.take_attendance():
+            self._attendance.note_viewer(has_come=has_come)
+        for peer, data in self._sockets.take_requests():
+            self._take_request(peer, data)
         if self._roster is not None and self._roster.has_answers:
             self._answer_for_ranks(self._roster)
         if self._supervisor is not None and self._sample is not None:
@@ -172,14 +155,14 @@ class Hub:
             self._first_seq = sample.seq
         self._sample = sample
         self._history.add(sample)
-        self._stream.send_multipart([TOPIC_SAMPLE + self._node, encode("sample", self.hub_id, sample)])
+        self._sockets.publish(TOPIC_SAMPLE, encode("sample", self.hub_id, sample))
         self._publish_findings([], has_assessed=self._assessments.observe(sample))
 
     def _publish_findings(self, findings: list[Finding], *, has_assessed: bool) -> None:
         if findings or has_assessed:
             assessments = self._assessments.all() if has_assessed else None
             message = encode("findings", self.hub_id, FindingBatch(tuple(findings), assessments))
-            self._stream.send_multipart([TOPIC_FINDING + self._node, message])
+            self._sockets.publish(TOPIC_FINDING, message)
 
     def _publish_alerts(self) -> None:
         """Tell what was decided about findings and what became of them, where that is news."""
@@ -187,7 +170,7 @@ class Hub:
         if state != self._shown_alerts:
             self._shown_alerts = state
             message = encode("alerts", self.hub_id, state)
-            self._stream.send_multipart([TOPIC_FINDING + self._node, message])
+            self._sockets.publish(TOPIC_FINDING, message)
 
     def _publish_status(self, *, has_sample: bool) -> None:
         """Tell the hub's own state once a second; beside a sample, which saves everybody a wake-up."""
@@ -196,8 +179,9 @@ class Hub:
             return
         self._status_due_s = now_s + 1.5 * STATUS_INTERVAL_S
         self._alerts.expire()
+        self._sockets.cut_off_revoked()
         self._publish_alerts()
-        self._stream.send_multipart([TOPIC_HUB + self._node, encode("hub", self.hub_id, self._status())])
+        self._sockets.publish(TOPIC_HUB, encode("hub", self.hub_id, self._status()))
 
     def _status(self) -> HubStatus:
         now_s = self._clock.monotonic_s()
@@ -216,24 +200,16 @@ class Hub:
             last_seq=None if self._sample is None else self._sample.seq,
             cpu_percent=self._cpu_percent,
             rss_bytes=self._rss_bytes,
-            viewers=self._attendance.viewers,
-            workers=() if self._supervisor is None else (self._supervisor.status(),),
+            viewers=self._attendance.viewers + self._sockets.remote_viewers,
+            workers=self._seat.status() if self._supervisor is None else (self._supervisor.status(),),
             ticks_late=getattr(self._producer, "ticks_late", 0),
             hooks=self._alerts.hooks,
-            notes=self._alerts.notes,
+            notes=(*self._alerts.notes, *self._sockets.notes),
         )
 
-    def _take_reports(self) -> None:
-        for _ in range(MAX_REQUESTS_PER_TURN):
-            try:
-                data = self._reports.recv(zmq.NOBLOCK)
-            except zmq.Again:
-                return
-            try:
-                report = body_of(decode(data), WorkerReport)
-            except WireError:
-                continue
-            self._take_report(report)
+    def _read_report(self, data: bytes) -> None:
+        with suppress(WireError):
+            self._take_report(body_of(decode(data), WorkerReport))
 
     def _take_report(self, report: WorkerReport) -> None:
         if self._supervisor is not None:
@@ -248,38 +224,37 @@ class Hub:
             self._publish_alerts()  # before the findings: a viewer must know which of them are muted
         self._publish_findings(changed, has_assessed=has_forgotten or has_assessed)
 
-    def _note_viewers(self) -> None:
-        """Follow subscriptions: ZeroMQ tells when a viewer arrives or leaves, however it leaves."""
-        while True:
-            try:
-                event = self._stream.recv(zmq.NOBLOCK)
-            except zmq.Again:
+    def _take_request(self, peer: bytes, data: bytes) -> None:
+        try:
+            envelope = decode(data)
+            if envelope.kind == "report":
+                self._take_remote_report(peer, body_of(envelope, WorkerReport))
                 return
-            if event[1:] == TOPIC_VIEWER:
-                self._attendance.note_viewer(has_come=event[0] == 1)
+            request = body_of(envelope, Request)
+        except WireError:
+            return
+        refusal = self._sockets.refuse(peer, request)
+        if refusal is not None:
+            self._refuse(peer, request.request_id, refusal)
+        elif request.verb == "join":
+            self._sockets.answer(peer, encode("welcome", self.hub_id, self._welcome(request)))
+        elif request.verb == "decide":
+            self._decide(peer, request.request_id, request.decision)
+        elif self._roster is not None:
+            asker = (peer, request.request_id)
+            self._roster.ask(request.pid, Wish(request.verb, asker, request.is_on, request.seconds))
+        else:
+            self._refuse(peer, request.request_id, "this agent plays a recording: no process reports to it")
 
-    def _answer_requests(self) -> None:
-        for _ in range(MAX_REQUESTS_PER_TURN):
-            try:
-                peer, *_, data = self._control.recv_multipart(zmq.NOBLOCK)
-            except zmq.Again:
-                return
-            try:
-                request = body_of(decode(data), Request)
-            except WireError:
-                continue
-            if request.verb == "join":
-                message = encode("welcome", self.hub_id, self._welcome(request))
-                self._control.send_multipart([peer, message])
-            elif request.verb == "decide":
-                self._decide(peer, request.request_id, request.decision)
-            elif self._roster is not None:
-                asker = (peer, request.request_id)
-                self._roster.ask(request.pid, Wish(request.verb, asker, request.is_on, request.seconds))
-            else:
-                self._refuse(
-                    peer, request.request_id, "this agent plays a recording: no process reports to it"
-                )
+    def _take_remote_report(self, peer: bytes, report: WorkerReport) -> None:
+        """Take what a worker elsewhere has found, where it may and nobody else does."""
+        refusal = self._sockets.refuse_report(peer)
+        if refusal is None:
+            refusal = self._seat.refuse(peer.user if isinstance(peer, RemotePeer) else "", report)
+        if refusal is not None:
+            self._refuse(peer, TO_WHOM_IT_CONCERNS, refusal)
+        else:
+            self._take_report(report)
 
     def _decide(self, peer: bytes, request_id: int, decision: FindingDecision | None) -> None:
         """Carry out what a person decided about a finding, and tell everybody."""
@@ -291,21 +266,24 @@ class Hub:
             self._refuse(peer, request_id, refusal)
             return
         self._publish_alerts()
-        self._control.send_multipart([peer, encode("done", self.hub_id, Done(request_id))])
+        self._sockets.answer(peer, encode("done", self.hub_id, Done(request_id)))
 
     def _answer_for_ranks(self, roster: Roster) -> None:
         """Hand on what probes have answered since the last turn."""
         for packed in roster.take_maps():
             message = encode("segments", self.hub_id, packed)
-            self._stream.send_multipart([TOPIC_SEGMENTS + self._node, message])
-        for (peer, request_id), refusal in roster.take_answers():
+            self._sockets.publish(TOPIC_SEGMENTS, message)
+        for (peer, request_id), refusal, modules in roster.take_answers():
             if refusal is not None:
                 self._refuse(peer, request_id, refusal)
+            elif modules is not None:
+                answer = ModulesAnswer(request_id, modules.pid, modules.data)
+                self._sockets.answer(peer, encode("modules", self.hub_id, answer))
             else:
-                self._control.send_multipart([peer, encode("done", self.hub_id, Done(request_id))])
+                self._sockets.answer(peer, encode("done", self.hub_id, Done(request_id)))
 
     def _refuse(self, peer: bytes, request_id: int, reason: str) -> None:
-        self._control.send_multipart([peer, encode("refusal", self.hub_id, Refusal(request_id, reason))])
+        self._sockets.answer(peer, encode("refusal", self.hub_id, Refusal(request_id, reason)))
 
     def _welcome(self, request: Request) -> Welcome:
         return Welcome(

@@ -15,6 +15,8 @@ TOPIC_HUB = b"hub/"
 TOPIC_SEGMENTS = b"segments/"
 TOPIC_VIEWER = b"viewer/"
 """Nothing is published under it: a subscription says that a viewer is there, its end that none is left."""
+TO_WHOM_IT_CONCERNS = 0
+"""Number of a refusal that answers no request: this end is told nothing more."""
 
 
 class FindingBatch(msgspec.Struct, frozen=True):
@@ -47,18 +49,21 @@ class WorkerReport(msgspec.Struct, frozen=True):
 class Request(msgspec.Struct, frozen=True):
     """What a viewer or worker asks of a hub."""
 
-    verb: Literal["join", "segments", "detach", "history", "decide"]
+    verb: Literal["join", "segments", "detach", "history", "modules", "decide"]
     """`join`: everything the hub knows. `decide`: what a person decided about a finding. The others are
     passed on to the training process `pid`: a segment map, please; let go of the process; record allocations
-    with their stacks, or stop."""
+    with their stacks, or stop; profile modules for a few steps."""
     request_id: int
     pid: int | None = None
     is_on: bool = True
     """For `history`."""
     seconds: float | None = None
-    """For `history`: how long at most. For `segments`: how long to wait for the end of a step."""
+    """For `history`: how long at most. For the others: how long to wait for the end of a step."""
     decision: FindingDecision | None = None
     """For `decide`."""
+    topics: tuple[str, ...] = ()
+    """For `join` over tcp: the beginnings of topics that are sent from the answer on; over ipc, subscriptions
+    say it."""
 
 
 class Welcome(msgspec.Struct, frozen=True):
@@ -81,6 +86,15 @@ class Done(msgspec.Struct, frozen=True):
     """What was asked has come about; a segment map, or what was decided, comes with the stream."""
 
     request_id: int
+
+
+class ModulesAnswer(msgspec.Struct, frozen=True):
+    """A profile by module that was asked for; it goes to those who asked for it alone."""
+
+    request_id: int
+    pid: int
+    data: bytes
+    """The zlib-compressed text of a `module_memory.jsonl`, as the probe packed it."""
 
 
 class Refusal(msgspec.Struct, frozen=True):

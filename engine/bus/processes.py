@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-HUB_LOG_NAME, WORKER_LOG_NAME = LOG_NAMES = ("hub.log", "worker.log")
+HUB_LOG_NAME, WORKER_LOG_NAME, EXPORTER_LOG_NAME = LOG_NAMES = ("hub.log", "worker.log", "exporter.log")
 LEDGERS_NAME = "ledgers"
 """Folder in which the jobs on simulated cards settle what each process takes."""
 MAX_REASON_CHARS = 300

@@ -3,13 +3,16 @@
 from typing import Literal, NamedTuple
 
 from ..alerts.state import FindingDecision
-from ..errors import WireError
+from ..errors import InputFileError, WireError
 from ..model import SegmentMap
-from ..ranks.segments import PackedSegments, unpack_segments
-from .messages import Done, Refusal
-from .snapshot import DecisionRefused, SegmentsRefused
-from .stream import HubStream, RankVerb
+from ..model.module_memory import ModuleMemory
+from ..ranks.segments import PackedSegments, inflate, unpack_segments
+from .conversation import HubConversation, RankVerb
+from .messages import Done, ModulesAnswer, Refusal
+from .snapshot import DecisionRefused, RankModules, SegmentsRefused
 
+MAX_MODULES = 16
+"""Profiles by module that a viewer keeps."""
 MAX_MAPS = 4
 """Segment maps that a viewer keeps; one may take some MiB."""
 HUB_ANSWERS_WITHIN_S = 15.0
@@ -21,17 +24,21 @@ class _Question(NamedTuple):
     verb: RankVerb | Literal["decide"]
     pid: int | None
     asked_s: float
+    wait_s: float = 0.0
+    """How long the process may wait for the end of a step."""
 
 
 class Questions:
     """Open questions of one viewer, and the newest answers."""
 
-    def __init__(self, stream: HubStream) -> None:
+    def __init__(self, stream: HubConversation) -> None:
         self.maps: tuple[SegmentMap, ...] = ()
         """Newest first, one a process."""
         self.decision_refused: DecisionRefused | None = None
         """The newest decision about a finding, where it was refused."""
         self.refused: tuple[SegmentsRefused, ...] = ()
+        self.modules: tuple[RankModules, ...] = ()
+        """Newest answer first, one a process."""
         self._stream = stream
         self._open: dict[int, _Question] = {}
         self._results: dict[int, str | None] = {}
@@ -47,7 +54,8 @@ class Questions:
     ) -> int:
         """Ask something of a process; return the number of the question."""
         number = self._stream.send(verb, pid, is_on=is_on, seconds=seconds)
-        self._open[number] = _Question(verb, pid, now_s)
+        waits = verb in ("segments", "modules")
+        self._open[number] = _Question(verb, pid, now_s, seconds or 0.0 if waits else 0.0)
         return number
 
     def decide(self, decision: FindingDecision, now_s: float) -> None:
@@ -76,9 +84,31 @@ class Questions:
         self.maps = (found, *(known for known in self.maps if known.pid != found.pid))[:MAX_MAPS]
         self.refused = tuple(refused for refused in self.refused if refused.pid != found.pid)
 
+    def take_modules(self, answer: ModulesAnswer) -> None:
+        """Take the profile by module that a process was asked for."""
+        question = self._open.pop(answer.request_id, None)
+        if question is None:
+            return
+        try:
+            memory = _unpack_modules(answer)
+        except (InputFileError, WireError) as error:
+            self._note_modules(answer.request_id, answer.pid, refusal=str(error))
+        else:
+            self._note_modules(answer.request_id, answer.pid, memory)
+
+    def _note_modules(
+        self, number: int, pid: int, memory: ModuleMemory | None = None, refusal: str | None = None
+    ) -> None:
+        """Keep the newest answer of a process, and its newest profile where this is none."""
+        known = next((known for known in self.modules if known.pid == pid), None)
+        if memory is None and known is not None:
+            memory = known.memory
+        others = (known for known in self.modules if known.pid != pid)
+        self.modules = (RankModules(pid, number, memory, refusal), *others)[:MAX_MODULES]
+
     def expire(self, now_s: float) -> bool:
         """Give up on questions that nobody answers; return whether that is news."""
-        late = [n for n, question in self._open.items() if now_s - question.asked_s > HUB_ANSWERS_WITHIN_S]
+        late = [n for n, it in self._open.items() if now_s - it.asked_s > HUB_ANSWERS_WITHIN_S + it.wait_s]
         for number in late:
             self._conclude(number, NO_ANSWER)
         return bool(late)
@@ -89,6 +119,8 @@ class Questions:
             return
         if question.verb == "decide":
             self.decision_refused = None if refusal is None else DecisionRefused(number, refusal)
+        elif question.verb == "modules" and question.pid is not None:
+            self._note_modules(number, question.pid, refusal=refusal)
         elif question.verb != "segments":
             self._results[number] = refusal
         elif refusal is not None and question.pid is not None:
@@ -97,3 +129,16 @@ class Questions:
     def _refuse(self, pid: int, reason: str) -> None:
         others = (refused for refused in self.refused if refused.pid != pid)
         self.refused = (SegmentsRefused(pid, reason), *others)[:MAX_MAPS]
+
+
+def _unpack_modules(answer: ModulesAnswer) -> ModuleMemory:
+    """Return the profile that a probe packed.
+
+    Raises:
+        WireError: It was not packed so.
+        InputFileError: It is no profile.
+    """
+    from ..readers.module_memory.exact import read_exact_text  # most viewers never ask for one
+
+    where = f"the profile of process {answer.pid}"
+    return read_exact_text(inflate(answer.data, where).decode("utf-8", "replace"), where)

@@ -6,6 +6,7 @@ import msgspec
 
 from ..alerts.state import AlertState
 from ..model import Assessment, Finding, HubStatus, Sample, SegmentMap
+from ..model.module_memory import ModuleMemory
 from ..replay.state import ReplayState
 
 
@@ -14,6 +15,18 @@ class SegmentsRefused(msgspec.Struct, frozen=True):
 
     pid: int
     reason: str
+
+
+class RankModules(msgspec.Struct, frozen=True):
+    """What became of this viewer's newest question for the modules of a process."""
+
+    pid: int
+    number: int
+    """Another one for every answer."""
+    memory: ModuleMemory | None = None
+    """The newest profile that came; None where none has yet."""
+    refusal: str | None = None
+    """Why the newest question was refused, in one sentence."""
 
 
 class DecisionRefused(msgspec.Struct, frozen=True):
@@ -43,6 +56,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     """Newest map of each process that anybody asked for one, newest first; a few at most."""
     segments_refused: tuple[SegmentsRefused, ...] = ()
     """What became of this viewer's own questions for one; gone when a map arrives."""
+    modules: tuple[RankModules, ...] = ()
+    """Memory by module of the processes that this viewer asked, the newest answer first; a few at most."""
     assessments: tuple[Assessment, ...] = ()
     """How near each process is to running out of memory, by device and process."""
     alerts: AlertState = AlertState()

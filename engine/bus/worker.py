@@ -3,9 +3,6 @@
 import os
 import signal
 from collections.abc import Sequence
-from pathlib import Path
-
-import zmq
 
 from ..clock import Clock, SystemClock
 from ..errors import WireError
@@ -16,14 +13,13 @@ from ..ranks.segments import PackedSegments, unpack_segments
 from .analyzer_host import AnalyzerHost
 from .assessments import AssessmentKey, assessment_key
 from .closer_look import CloserLook
-from .endpoints import endpoints_of
+from .conversation import Event, Joined
 from .messages import WorkerReport
-from .stream import Event, HubStream, Joined
 from .wire import encode
+from .worker_link import WorkerLink
 
 REPORT_INTERVAL_S = 3.0
 """How often a worker says that it is alive when it has found nothing new."""
-QUEUE_REPORTS = 1024
 POLL_S = 1.0
 NOTHING_SEEN = -1
 
@@ -32,7 +28,7 @@ class Worker:
     """One worker of one hub.
 
     Args:
-        runtime_dir: Folder of the hub.
+        link: Connection to the hub.
         analyzers: Fresh analyzers.
         inquirers: Fresh inquirers, who look closer at what the analyzers find.
         reason: Why an analyzer could not be loaded, told to viewers.
@@ -42,7 +38,7 @@ class Worker:
 
     def __init__(
         self,
-        runtime_dir: Path,
+        link: WorkerLink,
         analyzers: Sequence[Analyzer],
         *,
         inquirers: Sequence[Inquirer] = (),
@@ -55,14 +51,9 @@ class Worker:
         self._host.reason = reason
         self._look = CloserLook(inquirers)
         self._parent_fd = parent_fd
-        self._stream = HubStream(runtime_dir, is_viewer=False, clock=self._clock)
+        self._link = link
         if parent_fd is not None:
-            self._stream.watch(parent_fd)
-        self._context = zmq.Context()
-        self._reports = self._context.socket(zmq.PUSH)
-        self._reports.setsockopt(zmq.LINGER, 0)
-        self._reports.setsockopt(zmq.SNDHWM, QUEUE_REPORTS)
-        self._reports.connect(endpoints_of(runtime_dir).reports)
+            link.watch(parent_fd)
         self._unsent: list[Finding] = []
         self._unsent_assessments: dict[AssessmentKey, Assessment] = {}
         self._caught_up: tuple[str, ...] | None = None
@@ -74,14 +65,13 @@ class Worker:
     def run(self) -> None:
         """Analyze until the hub ends or `stop` is called."""
         while not self._is_stopping:
-            for event in self._stream.events(POLL_S):
+            for event in self._link.events(POLL_S):
                 self._take(event)
             self._inquire()
             self._report()
-            if self._parent_fd is not None and self._stream.is_watched_closed:
+            if self._parent_fd is not None and self._link.is_watched_closed:
                 break
-        self._stream.close()
-        self._context.destroy(linger=0)
+        self._link.close()
 
     def stop(self, *_: object) -> None:
         """End soon; may be called from a signal handler."""
@@ -118,7 +108,7 @@ class Worker:
 
     def _inquire(self) -> None:
         for inquiry in self._look.take_inquiries():
-            self._stream.send(inquiry.verb, inquiry.pid, is_on=inquiry.is_on, seconds=inquiry.seconds)
+            self._link.send(inquiry.verb, inquiry.pid, is_on=inquiry.is_on, seconds=inquiry.seconds)
 
     def _take_map(self, packed: PackedSegments) -> None:
         """Let those look at a map who wait for it; others ask for maps too, to draw them."""
@@ -138,28 +128,26 @@ class Worker:
             name="analyzers",
             pid=os.getpid(),
             seen_seq=self._seen_seq,
-            samples_dropped=self._missed + self._stream.samples_dropped,
+            samples_dropped=self._missed + self._link.samples_dropped,
             analyzers=self._host.names,
             findings=tuple(self._unsent),
             open_ids=self._caught_up,
             reason=self._host.reason or self._look.reason,
             assessments=tuple(self._unsent_assessments.values()),
         )
-        try:
-            self._reports.send(encode("report", "", report), zmq.NOBLOCK)
-        except zmq.Again:
-            return  # the hub is behind: the findings go with the next report
+        if not self._link.report(encode("report", "", report)):
+            return  # the hub is behind, or away: the findings go with the next report
         self._unsent, self._unsent_assessments, self._caught_up = [], {}, None
         self._report_due_s = now_s + REPORT_INTERVAL_S
 
 
-def run_worker(runtime_dir: Path, *, parent_fd: int | None = None) -> int:
-    """Run the analyzers of this installation for the hub of a runtime folder; return the exit code."""
+def run_worker(link: WorkerLink, *, parent_fd: int | None = None) -> int:
+    """Run the analyzers of this installation for the hub at the other end; return the exit code."""
     from ..plugins import make_analyzers, make_inquirers
 
     plugins, inquirers = make_analyzers(), make_inquirers()
     reason = "; ".join([*plugins.notes, *inquirers.notes]) or None
-    worker = Worker(runtime_dir, plugins.made, inquirers=inquirers.made, reason=reason, parent_fd=parent_fd)
+    worker = Worker(link, plugins.made, inquirers=inquirers.made, reason=reason, parent_fd=parent_fd)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, worker.stop)
     worker.run()

@@ -1,7 +1,11 @@
 """What one node tells the node that gathers: its devices now, and what threatens them."""
 
+import math
+from typing import Final
+
 import msgspec
 
+from ..errors import WireError
 from ..model import Severity
 
 REPORT, RECEIPT = "node_report", "node_receipt"
@@ -9,6 +13,8 @@ REPORT, RECEIPT = "node_report", "node_receipt"
 MOST_NODES = 1024
 """Nodes that one gathers at most; further ones are counted and left out."""
 MAX_REPORT_BYTES = 1024**2
+MAX_NAME_LENGTH: Final = 200
+MOST_DEVICES, MOST_THREATS = 1024, 64
 
 
 class NodeDevice(msgspec.Struct, frozen=True):
@@ -59,6 +65,8 @@ class NodeReport(msgspec.Struct, frozen=True, kw_only=True):
     """The least of the newest steps of its processes, as their probes count."""
     is_leaving: bool = False
     """Whether it is the last of a node that ends its watch."""
+    session: str = ""
+    """Of one watch, random: two nodes under one name have two."""
 
 
 class NodeReceipt(msgspec.Struct, frozen=True):
@@ -67,4 +75,22 @@ class NodeReceipt(msgspec.Struct, frozen=True):
     master_id: str
     total_nodes: int
     is_accepted: bool
-    """False where there are too many nodes already."""
+    """False where there are too many nodes already, the name is another's, or the key may not report."""
+    reason: str = ""
+    """Why it was not accepted, in one sentence."""
+
+
+def check_report(report: NodeReport) -> NodeReport:
+    """Return a report whose figures can be used.
+
+    Raises:
+        WireError: It has a name that cannot be shown, times that are none, or more than a node tells.
+    """
+    is_named = report.node_id.isprintable() and 1 <= len(report.node_id) <= MAX_NAME_LENGTH
+    is_timed = math.isfinite(report.time_s) and math.isfinite(report.interval_s) and report.interval_s > 0
+    is_small = len(report.devices) <= MOST_DEVICES and len(report.threats) <= MOST_THREATS
+    texts = [it.label for it in report.devices]
+    texts += [text for it in report.threats for text in (it.title, it.advice)]
+    if not (is_named and is_timed and is_small and all(text.isprintable() for text in texts)):
+        raise WireError("a report was refused: its name, times, texts or length are none of a node")
+    return report

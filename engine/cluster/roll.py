@@ -35,6 +35,8 @@ class NodeRoll:
         self._nodes: dict[str, KnownNode] = {}
         self.refused = 0
         """Reports of nodes beyond the most that are kept."""
+        self.twins = 0
+        """Reports under the name of another node that is there."""
 
     @property
     def nodes(self) -> Mapping[str, KnownNode]:
@@ -46,13 +48,34 @@ class NodeRoll:
         """Newest reports of the nodes that are there: neither silent nor gone."""
         return tuple(self._nodes[it].report for it in self.find("here", "late"))
 
-    def take(self, report: NodeReport) -> bool:
-        """Take a report; return whether it was, which it is not of one node too many."""
-        if report.node_id not in self._nodes and len(self._nodes) >= MOST_NODES:
-            self.refused += 1
-            return False
+    @property
+    def ages_s(self) -> Mapping[str, float]:
+        """Seconds since the newest report of each node."""
+        now_s = self._clock.monotonic_s()
+        return {node: now_s - known.heard_s for node, known in self._nodes.items()}
+
+    def take(self, report: NodeReport) -> None:
+        """Take a report in place of the one before of its node."""
         self._nodes[report.node_id] = KnownNode(report, self._clock.monotonic_s(), self._clock.wall_s())
-        return True
+
+    def refuse(self, report: NodeReport) -> str | None:
+        """Return why a report is not to be taken, in one sentence, and count it; None where it is."""
+        known = self._nodes.get(report.node_id)
+        if known is None:
+            return self._refuse_more() if len(self._nodes) >= MOST_NODES else None
+        is_there = self._judge(known, self._clock.monotonic_s()) in ("here", "late")
+        if is_there and known.report.session != report.session:
+            return self.refuse_twin(report.node_id)
+        return None
+
+    def refuse_twin(self, node_id: str) -> str:
+        """Return the sentence for a second node under one name, and count it."""
+        self.twins += 1
+        return f"another node reports under the name {node_id}: give this one a name of its own"
+
+    def _refuse_more(self) -> str:
+        self.refused += 1
+        return f"{MOST_NODES} nodes are gathered already, and no more are taken"
 
     def find(self, *presences: Presence) -> tuple[str, ...]:
         """Return the ids of the nodes that are so present."""

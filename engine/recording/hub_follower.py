@@ -9,8 +9,9 @@ from pathlib import Path
 
 import msgspec
 
+from ..bus.conversation import Assessed, Event, Joined
 from ..bus.lock import is_hub_alive
-from ..bus.stream import Assessed, Event, HubStream, Joined
+from ..bus.stream import HubStream
 from ..clock import Clock, SystemClock
 from ..history import History
 from ..history.ring import Row

@@ -82,6 +82,9 @@ class ReplayFeed:
         """Ask for a segment map, of which a recording has none; a later snapshot says so."""
         self.command(ReplayCommand("segments", pid))
 
+    def ask_modules(self, pid: int) -> None:
+        """Ask nobody: no process runs that could be followed."""
+
     def decide(self, decision: FindingDecision) -> None:
         """Keep nothing, and say so: there is no agent that could keep what is decided."""
         self.command(ReplayCommand("decide"))

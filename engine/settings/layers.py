@@ -23,6 +23,7 @@ OTHER_VARIABLES = frozenset(
         "VRAMSCOPE_PROBE",
         "VRAMSCOPE_RUNTIME_DIR",
         "VRAMSCOPE_SIMULATE",
+        "VRAMSCOPE_SSH_COMMAND",
     }
 )
 """Variables of ours that are no settings; a job of `vramscope run` finds its own among them."""

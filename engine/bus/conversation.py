@@ -1,0 +1,216 @@
+"""What one end says to a hub and hears from it: every sample in order, gaps filled from the hub's ring."""
+
+import itertools
+from collections import deque
+from collections.abc import Callable
+from typing import Literal
+
+import msgspec
+
+from ..alerts.state import AlertState, FindingDecision
+from ..clock import Clock
+from ..errors import WireError
+from ..model import Assessment, Finding, HubStatus, Sample
+from ..ranks.segments import PackedSegments
+from .messages import TO_WHOM_IT_CONCERNS, Done, FindingBatch, ModulesAnswer, Refusal, Request, Welcome
+from .wire import MAX_HISTORY_BYTES, body_of, decode, encode
+
+ANSWER_WITHIN_S = 3.0
+MAX_PENDING = 1024
+
+RankVerb = Literal["segments", "detach", "history", "modules"]
+"""What can be asked of a training process."""
+
+
+class Joined(msgspec.Struct, frozen=True):
+    """The hub answered: at first, after it was restarted, or after a gap."""
+
+    welcome: Welcome
+    is_new_hub: bool
+    held: tuple[Sample, ...] = ()
+    """Samples in full that came while the answer was awaited, and are not newer than its own."""
+
+
+class Assessed(msgspec.Struct, frozen=True):
+    """How near each process is to running out of memory, all of them."""
+
+    assessments: tuple[Assessment, ...]
+
+
+Event = (
+    Joined
+    | Sample
+    | Finding
+    | Assessed
+    | AlertState
+    | HubStatus
+    | PackedSegments
+    | ModulesAnswer
+    | Done
+    | Refusal
+)
+
+
+class HubConversation:
+    """One end of one hub's stream, whatever carries it. Use from one thread only.
+
+    Args:
+        send: Sends one message to the hub.
+        clock: Where time is read.
+        topics: What the hub is to send from the first answer on, where no subscription says it.
+    """
+
+    def __init__(self, send: Callable[[bytes], None], clock: Clock, *, topics: tuple[str, ...] = ()) -> None:
+        self.samples_dropped = 0
+        """Samples that were published and never reached this end."""
+        self.refused: str | None = None
+        """Why the newest refused message was refused."""
+        self.turned_away: str | None = None
+        """Why the hub does not let this end follow; None where it does, or has not answered."""
+        self.heard_s: float | None = None
+        """When the hub was last heard, in monotonic seconds."""
+        self._send, self._clock, self._topics = send, clock, topics
+        self._hub_id: str | None = None
+        self._last_seq: int | None = None
+        self._pending: deque[Sample] = deque()
+        self._asked: tuple[int, float] | None = None
+        self._request_ids = itertools.count(1)
+
+    def ask(self) -> None:
+        """Ask the hub for everything it knows."""
+        request_id = next(self._request_ids)
+        self._asked = (request_id, self._clock.monotonic_s())
+        self._send(self._join_request(request_id))
+
+    def repeat(self) -> None:
+        """Send the open question again under its number, in case it was lost: the first answer counts."""
+        if self._asked is not None:
+            self._send(self._join_request(self._asked[0]))
+
+    def send(self, verb: RankVerb, pid: int, *, is_on: bool = True, seconds: float | None = None) -> int:
+        """Ask something of a training process; return the number under which `Done` or `Refusal` comes."""
+        request_id = next(self._request_ids)
+        request = Request(verb, request_id, pid, is_on, seconds)
+        self._send(encode("request", self._hub_id or "", request))
+        return request_id
+
+    def decide(self, decision: FindingDecision) -> int:
+        """Tell the hub what a person decided; return the number under which `Done` or `Refusal` comes."""
+        request_id = next(self._request_ids)
+        request = Request("decide", request_id, decision=decision)
+        self._send(encode("request", self._hub_id or "", request))
+        return request_id
+
+    def _join_request(self, request_id: int) -> bytes:
+        return encode("request", self._hub_id or "", Request("join", request_id, topics=self._topics))
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether an answer of the hub is waited for."""
+        return self._asked is not None
+
+    def take(self, data: bytes, found: list[Event]) -> None:
+        """Take one message of the hub, and add to `found` what it says; one that is refused is remembered."""
+        try:
+            self._take(data, found)
+        except WireError as error:
+            self.refused = str(error)
+
+    def give_up_if_unanswered(self, found: list[Event]) -> None:
+        """Ask again when an answer stays out, and let held-back samples go meanwhile."""
+        if self._asked is not None and self._clock.monotonic_s() - self._asked[1] > ANSWER_WITHIN_S:
+            self._release(found)
+            self.ask()
+
+    def _take(self, data: bytes, found: list[Event]) -> None:
+        envelope = decode(data, MAX_HISTORY_BYTES)
+        self.heard_s = self._clock.monotonic_s()
+        if envelope.kind == "welcome":
+            self._join(envelope.hub_id, body_of(envelope, Welcome), found)
+        elif envelope.kind == "refusal":
+            self._take_refusal(body_of(envelope, Refusal), found)
+        elif envelope.kind == "done":
+            found.append(body_of(envelope, Done))
+        elif envelope.kind == "modules":
+            found.append(body_of(envelope, ModulesAnswer))
+        elif envelope.hub_id != self._hub_id:
+            self._meet_new_hub(envelope.hub_id)
+            if envelope.kind == "sample":
+                self._pend(body_of(envelope, Sample))
+        elif envelope.kind == "sample":
+            self._follow(body_of(envelope, Sample), found)
+        elif envelope.kind == "findings":
+            batch = body_of(envelope, FindingBatch)
+            found.extend(batch.findings)
+            found.extend([] if batch.assessments is None else [Assessed(batch.assessments)])
+        elif envelope.kind == "segments":
+            found.append(body_of(envelope, PackedSegments))
+        elif envelope.kind == "alerts":
+            found.append(body_of(envelope, AlertState))
+        elif envelope.kind == "hub":
+            status = body_of(envelope, HubStatus)
+            self._compare(status)
+            found.append(status)
+
+    def _take_refusal(self, refusal: Refusal, found: list[Event]) -> None:
+        is_of_join = self._asked is not None and refusal.request_id == self._asked[0]
+        if is_of_join or refusal.request_id == TO_WHOM_IT_CONCERNS:
+            self.refused = self.turned_away = refusal.reason
+        else:
+            found.append(refusal)
+
+    def _meet_new_hub(self, hub_id: str) -> None:
+        """Begin anew: the hub was restarted, so its sequence is another one."""
+        if self._hub_id is not None or self._asked is None:
+            self.ask()
+        self._hub_id, self._last_seq = hub_id, None
+        self._pending.clear()
+
+    def _join(self, hub_id: str, welcome: Welcome, found: list[Event]) -> None:
+        if self._asked is None or welcome.request_id != self._asked[0]:
+            return
+        is_new_hub = hub_id != self._hub_id or self._last_seq is None
+        self._asked, self._hub_id = None, hub_id
+        if self.turned_away is not None:
+            self.refused = self.turned_away = None
+        if not is_new_hub and self._last_seq is not None:
+            self.samples_dropped += max(0, (welcome.history_first_seq or 0) - self._last_seq - 1)
+        if welcome.sample is not None:
+            last_seq = welcome.sample.seq if self._last_seq is None else self._last_seq
+            self._last_seq = max(welcome.sample.seq, last_seq)
+        known_seq = -1 if self._last_seq is None else self._last_seq
+        held = tuple(sample for sample in self._pending if sample.seq <= known_seq)
+        found.append(Joined(welcome, is_new_hub, held))
+        self._release(found)
+
+    def _follow(self, sample: Sample, found: list[Event]) -> None:
+        if self._asked is not None:
+            self._pend(sample)
+        elif self._last_seq is None or sample.seq > self._last_seq + 1:
+            self._pend(sample)
+            self.ask()
+        elif sample.seq > self._last_seq:
+            self._last_seq = sample.seq
+            found.append(sample)
+
+    def _compare(self, status: HubStatus) -> None:
+        """Ask for what was published and has not arrived: the hub tells its newest sample's number."""
+        newest = status.last_seq
+        is_behind = newest is not None and (self._last_seq is None or newest > self._last_seq)
+        if is_behind and self._asked is None:
+            self.ask()
+
+    def _pend(self, sample: Sample) -> None:
+        """Hold a sample back until the gap before it is filled."""
+        self._pending.append(sample)
+        if len(self._pending) > MAX_PENDING:
+            self._pending.popleft()
+
+    def _release(self, found: list[Event]) -> None:
+        while self._pending:
+            sample = self._pending.popleft()
+            if self._last_seq is not None and sample.seq > self._last_seq + 1:
+                self.samples_dropped += sample.seq - self._last_seq - 1
+            if self._last_seq is None or sample.seq > self._last_seq:
+                self._last_seq = sample.seq
+                found.append(sample)

@@ -1,0 +1,159 @@
+"""The picture that one end has of a node: drawn from what its hub says, with the history beside it."""
+
+import msgspec
+
+from ..alerts.state import AlertState, FindingDecision
+from ..clock import Clock
+from ..history import History
+from ..model import Finding, Sample, order_findings
+from ..ranks.demands import MODULES_WITHIN_S
+from ..ranks.segments import PackedSegments
+from .conversation import Assessed, Event, HubConversation, Joined
+from .messages import Done, ModulesAnswer, Refusal
+from .questions import Questions
+from .snapshot import Snapshot
+
+
+class NodePicture:
+    """One node as this end knows it; use from one thread (`history` may be read from any).
+
+    Args:
+        conversation: What is said with its hub.
+        clock: Where time is read.
+        history: History to fill; a fresh one by default.
+        node: What the node is called in snapshots, where there are several.
+    """
+
+    def __init__(
+        self, conversation: HubConversation, clock: Clock, *, history: History | None = None, node: str = ""
+    ) -> None:
+        self.history = history or History()
+        self.newest = Snapshot(node=node)
+        """The newest picture."""
+        self._conversation, self._clock = conversation, clock
+        self._questions = Questions(conversation)
+        self._findings: dict[str, Finding] = {}
+
+    def ask_segments(self, pid: int, *, step_end_within_s: float | None = None) -> None:
+        """Ask for the segment map of a training process; a later snapshot has it, or the reason why not.
+
+        A process is asked at most every five seconds; who asks sooner gets the last map. A map of the end of
+        a step is always a new one.
+
+        Args:
+            pid: Process id as in `RankSample.pid`.
+            step_end_within_s: How long the process may wait for the end of a step to take the map there, in
+                seconds; None to take it at once.
+        """
+        self._questions.ask("segments", pid, self._clock.monotonic_s(), seconds=step_end_within_s)
+
+    def ask_modules(self, pid: int, *, step_end_within_s: float = MODULES_WITHIN_S) -> None:
+        """Ask for a profile by module of a training process, as it stands at the end of its next step.
+
+        The process begins one where none runs, and follows its modules for a few steps: who looks on asks
+        again. A later snapshot has it in `modules`, or the reason why not.
+
+        Args:
+            pid: Process id as in `RankSample.pid`.
+            step_end_within_s: How long the process may wait for the end of a step, in seconds.
+        """
+        self._questions.ask("modules", pid, self._clock.monotonic_s(), seconds=step_end_within_s)
+
+    def record_history(self, pid: int, *, is_on: bool = True, seconds: float | None = None) -> None:
+        """Let a training process record its allocations with their stacks, or stop.
+
+        Args:
+            pid: Process id as in `RankSample.pid`.
+            is_on: Whether to record.
+            seconds: How long at most.
+        """
+        self._questions.ask("history", pid, self._clock.monotonic_s(), is_on=is_on, seconds=seconds)
+
+    def decide(self, decision: FindingDecision) -> None:
+        """Acknowledge a finding, mute its kind on its device, or take that back; returns at once.
+
+        Every viewer's next snapshot says so in `alerts`; why it could not be done is in `decision_refused`.
+        """
+        self._questions.decide(decision, self._clock.monotonic_s())
+
+    def apply(self, events: list[Event]) -> bool:
+        """Draw what was heard into the picture; return whether there was anything."""
+        snapshot = self.newest
+        for event in events:
+            if isinstance(event, Joined):
+                snapshot = self._join(event, snapshot)
+            elif isinstance(event, Sample):
+                self.history.add(event)
+                snapshot = msgspec.structs.replace(snapshot, sample=event)
+            elif isinstance(event, Finding):
+                self._findings[event.id] = event
+                snapshot = msgspec.structs.replace(snapshot, findings=self._ordered())
+            elif isinstance(event, AlertState):
+                snapshot = msgspec.structs.replace(snapshot, alerts=event)
+            elif isinstance(event, Assessed):
+                snapshot = msgspec.structs.replace(snapshot, assessments=event.assessments)
+            elif isinstance(event, PackedSegments):
+                self._questions.take_map(event)
+            elif isinstance(event, ModulesAnswer):
+                self._questions.take_modules(event)
+            elif isinstance(event, Done | Refusal):
+                self._questions.take_answer(event)
+            else:
+                snapshot = msgspec.structs.replace(snapshot, hub=event)
+        if events:
+            self.newest = msgspec.structs.replace(
+                snapshot,
+                connection="live" if snapshot.sample is not None else "connecting",
+                reason=self._conversation.refused,
+                silent_s=None,
+                samples_dropped=self._conversation.samples_dropped,
+                segment_maps=self._questions.maps,
+                segments_refused=self._questions.refused,
+                modules=self._questions.modules,
+                decision_refused=self._questions.decision_refused,
+            )
+        return bool(events)
+
+    def expire_questions(self) -> bool:
+        """Give up on what nobody answers; return whether that is news."""
+        if not self._questions.expire(self._clock.monotonic_s()):
+            return False
+        self.newest = msgspec.structs.replace(
+            self.newest,
+            segments_refused=self._questions.refused,
+            modules=self._questions.modules,
+            decision_refused=self._questions.decision_refused,
+        )
+        return True
+
+    def tell_lost(self, reason: str, silent_s: float | None) -> None:
+        """Say in the picture that the connection is lost.
+
+        Args:
+            reason: Why, in one sentence.
+            silent_s: Seconds since the hub was last heard; None where it never was.
+        """
+        self.newest = msgspec.structs.replace(
+            self.newest,
+            connection="lost",
+            reason=reason,
+            silent_s=None if silent_s is None else round(silent_s, 1),
+        )
+
+    def _join(self, event: Joined, snapshot: Snapshot) -> Snapshot:
+        welcome = event.welcome
+        self.history.extend(welcome.history)
+        if event.is_new_hub:
+            self._findings = {}
+        self._findings.update({finding.id: finding for finding in welcome.findings})
+        return msgspec.structs.replace(
+            snapshot,
+            sample=welcome.sample or snapshot.sample,
+            findings=self._ordered(),
+            hub=welcome.hub,
+            assessments=welcome.assessments,
+            alerts=welcome.alerts,
+        )
+
+    def _ordered(self) -> tuple[Finding, ...]:
+        return order_findings(self._findings.values())

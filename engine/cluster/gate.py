@@ -1,0 +1,214 @@
+"""The tcp port of a hub: one socket over which viewers ask, and are sent what they asked to follow.
+
+One ROUTER instead of a second XPUB: every message in and out is of one known peer. So roles are looked up at
+each request, and whoever is revoked is sent nothing more from that moment on, while others stay connected.
+"""
+
+import os
+from collections.abc import Iterator
+
+import zmq
+
+from ..bus.messages import TO_WHOM_IT_CONCERNS, Refusal, Request
+from ..bus.wire import encode
+from ..clock import Clock
+from ..errors import UsageError
+from .allow_list import Role
+from .doorkeeper import VISITOR
+from .listening import Listening
+from .remote_peer import JOIN_COSTS, PeerState, RemotePeer
+from .tcp_address import TcpAddress
+from .tcp_options import ZAP_ENDPOINT, set_listening_options
+
+MAX_INCOMING_BYTES = 1024**2
+"""Largest message that is taken from the network; ZeroMQ cuts off who sends a larger one."""
+MAX_PEERS = 256
+MAX_PEERS_OF_KEY = 64
+"""Of one key: whoever may only read cannot take the places of all others."""
+MAX_TOPICS = 32
+SEND_QUEUE_MESSAGES = 64
+"""Messages a stalled viewer may fall behind before new ones are dropped for it; the ring fills the gap."""
+MAX_WAITING = 4
+"""Messages of one connection that wait to be read: of large ones many connections would fill the memory."""
+MAX_PER_TURN = 64
+_MAY_ASK = {"viewer": ("join",), "worker": ("join", "segments", "history"), "node": ()}
+"""What each role may ask; a controller may ask everything."""
+
+
+class Gate:
+    """Listens on one port; use from the thread of its hub.
+
+    Args:
+        context: Of the hub.
+        listening: Where, and for whom.
+        node: Name of this node, for sentences.
+        hub_id: Of the hub.
+        clock: Where time is read.
+
+    Raises:
+        UsageError: The port is taken, or the address is none of this machine.
+    """
+
+    def __init__(
+        self,
+        context: "zmq.Context[zmq.Socket[bytes]]",
+        listening: Listening,
+        node: str,
+        hub_id: str,
+        clock: Clock,
+    ) -> None:
+        self._doorkeeper, self._node = listening.doorkeeper, node
+        self._hub_id, self._clock = hub_id, clock
+        self._peers: dict[bytes, PeerState] = {}
+        self._ignored = 0
+        self.questions = context.socket(zmq.ROUTER)
+        """Where ZeroMQ asks whom to let in; handled by `take_questions`."""
+        self.questions.setsockopt(zmq.LINGER, 0)
+        self.questions.bind(ZAP_ENDPOINT)
+        self.router = context.socket(zmq.ROUTER)
+        """Where requests come in."""
+        self.router.setsockopt(zmq.ROUTER_MANDATORY, 1)
+        set_listening_options(
+            self.router, listening, most_bytes=MAX_INCOMING_BYTES, most_waiting=SEND_QUEUE_MESSAGES
+        )
+        self.router.setsockopt(zmq.RCVHWM, MAX_WAITING)
+        try:
+            self.router.bind(listening.address.endpoint)
+        except zmq.ZMQError as error:
+            raise _explain(listening.address, error) from error
+
+    @property
+    def viewers(self) -> int:
+        """Peers that follow the stream."""
+        return sum(bool(peer.topics) for peer in self._peers.values())
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What went wrong here, in sentences."""
+        note, ignored = self._doorkeeper.note, self._ignored
+        told = (
+            f"{ignored} messages over tcp came too fast, or were none, and were left out" if ignored else None
+        )
+        return tuple(filter(None, (note, told)))
+
+    def take_questions(self) -> None:
+        """Let in who may come in."""
+        for _ in range(MAX_PER_TURN):
+            try:
+                asker, empty, *question = self.questions.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            self.questions.send_multipart([asker, empty, *self._doorkeeper.answer(question)])
+
+    def take_requests(self) -> Iterator[tuple[RemotePeer, bytes]]:
+        """Yield what peers say, each with who says it; who asks too fast is left out."""
+        for _ in range(MAX_PER_TURN):
+            try:
+                frames = self.router.recv_multipart(zmq.NOBLOCK, copy=False)
+            except zmq.Again:
+                return
+            peer = RemotePeer.of(frames[0].bytes, str(frames[-1].get("User-Id") or ""))
+            if len(frames) == 2 and self._spend(peer, 1.0):
+                yield peer, frames[1].bytes
+            else:
+                self._ignored += 1
+
+    def refuse(self, peer: RemotePeer, request: Request) -> str | None:
+        """Return why a request is refused, in one sentence, or None; who joins follows from now on."""
+        role = self._doorkeeper.role_of(peer.user)
+        if role is None:
+            return self._explain_unknown(peer.user)
+        if role != "controller" and request.verb not in _MAY_ASK[role]:
+            return self._explain_role(peer.user, "controller")
+        return self._admit(peer, request.topics) if request.verb == "join" else None
+
+    def refuse_report(self, peer: RemotePeer) -> str | None:
+        """Return why the report of a worker is refused, in one sentence, or None."""
+        role = self._doorkeeper.role_of(peer.user)
+        if role is None:
+            return self._explain_unknown(peer.user)
+        return None if role in ("worker", "controller") else self._explain_role(peer.user, "worker")
+
+    def publish(self, topic: bytes, message: bytes) -> None:
+        """Send a message to all who follow its topic; nobody is waited for."""
+        followers = [who for who, peer in self._peers.items() if topic.startswith(peer.topics)]
+        for identity in followers:
+            self.answer(identity, message)
+
+    def answer(self, identity: bytes, message: bytes) -> None:
+        """Send one peer a message; one that has gone is forgotten, one that does not read misses it."""
+        try:
+            self.router.send_multipart([identity, message], zmq.NOBLOCK)
+        except zmq.Again:
+            return
+        except zmq.ZMQError:  # nobody has this identity any more
+            self._peers.pop(identity, None)
+
+    def cut_off_revoked(self) -> None:
+        """Send nothing more to those whose key is no longer allowed, once the list of keys has changed."""
+        if not self._doorkeeper.has_changed():
+            return
+        for identity, peer in list(self._peers.items()):
+            if self._doorkeeper.role_of(peer.user) is None:
+                reason = self._explain_unknown(peer.user)
+                refusal = Refusal(TO_WHOM_IT_CONCERNS, reason)
+                self.answer(identity, encode("refusal", self._hub_id, refusal))
+                self._peers.pop(identity, None)
+
+    def _admit(self, peer: RemotePeer, topics: tuple[str, ...]) -> str | None:
+        if not self._spend(peer, JOIN_COSTS):
+            return "everything was asked for too often: ask again in a few seconds"
+        state = self._peers.get(peer)
+        if state is None:
+            return (
+                f"{self._node} has {MAX_PEERS} viewers, or {MAX_PEERS_OF_KEY} of one key, and takes no more"
+            )
+        state.topics = tuple(topic.encode() for topic in topics[:MAX_TOPICS])
+        return None
+
+    def _spend(self, peer: RemotePeer, cost: float) -> bool:
+        """Return whether a peer may ask now; one that is one too many may, and is not remembered."""
+        now_s = self._clock.monotonic_s()
+        state = self._peers.get(peer)
+        if state is None or state.user != peer.user:  # peers choose identities: this was another's
+            self._peers.pop(peer, None)
+            state = PeerState(peer.user, now_s)
+            if self._has_room(peer.user):
+                self._peers[bytes(peer)] = state
+        return state.spend(cost, now_s)
+
+    def _has_room(self, user: str) -> bool:
+        """Return whether one more peer may be kept; the oldest that follows nothing makes way for it."""
+        of_key = {identity: peer for identity, peer in self._peers.items() if peer.user == user != VISITOR}
+        if len(self._peers) < MAX_PEERS and len(of_key) < MAX_PEERS_OF_KEY:
+            return True
+        among = of_key if len(of_key) >= MAX_PEERS_OF_KEY else self._peers
+        idle = next((identity for identity, peer in among.items() if not peer.topics), None)
+        if idle is not None:
+            del self._peers[idle]
+        return idle is not None
+
+    def _explain_unknown(self, user: str) -> str:
+        return (
+            f"this key is not allowed on {self._node}: there type `vramscope keys allow {user} --name NAME`"
+        )
+
+    def _explain_role(self, user: str, role: Role) -> str:
+        if user == VISITOR:
+            return f"{self._node} listens without keys: everybody may read, and nobody may do more"
+        return (
+            f"this key may not do that on {self._node}: there type `vramscope keys allow {user} --name NAME "
+            f"--role {role}`"
+        )
+
+
+def _explain(address: TcpAddress, error: zmq.ZMQError) -> UsageError:
+    if error.errno == zmq.EADDRINUSE:
+        from .address import describe_holder
+
+        return UsageError(
+            f"port {address.port} is taken by {describe_holder(address.port)}: name another with --listen"
+        )
+    return UsageError(
+        f"cannot listen on {address.text}: {os.strerror(error.errno or 0)}; name an address of this machine"
+    )

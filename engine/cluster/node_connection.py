@@ -1,0 +1,47 @@
+"""What a connection to the hub of another node does, whatever carries it."""
+
+from typing import Protocol
+
+
+class NodeConnection(Protocol):
+    """A connection that is made again and again, with the words for why it is not; use from one thread."""
+
+    answers_within_s: float
+    """A node that has said nothing by then is said not to answer."""
+    trouble: str | None
+    """Why the hub cannot be reached, in one sentence; None where nothing speaks against it."""
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether what is sent now may arrive."""
+        ...
+
+    @property
+    def sources(self) -> tuple[object, ...]:
+        """Sockets or descriptors that the loop waits for."""
+        ...
+
+    @property
+    def silence(self) -> str:
+        """What is said of a hub that has not answered yet, and nobody knows why."""
+        ...
+
+    def send(self, data: bytes) -> None:
+        """Send a message; it is lost where nobody is connected."""
+        ...
+
+    def receive(self) -> list[bytes]:
+        """Return the messages that have come, without waiting."""
+        ...
+
+    def note_events(self) -> bool:
+        """Take what is told of the connection; return whether it was made since the last call."""
+        ...
+
+    def mend(self, now_s: float) -> None:
+        """Look after the connection, several times a second (monotonic seconds)."""
+        ...
+
+    def close(self) -> None:
+        """Disconnect."""
+        ...

@@ -1,0 +1,116 @@
+"""Several nodes followed by one loop, over tcp and through ssh, each on its own: none disturbs another."""
+
+import os
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+
+import zmq
+
+from ..bus.snapshot import Snapshot
+from ..clock import Clock, SystemClock, ceil_ms
+from ..history import History
+from .hosts import NodeAddress
+from .name_lookup import NameLookup
+from .node_connection import NodeConnection
+from .remote_connection import RemoteConnection, Sockets
+from .remote_node import RemoteNode
+from .ssh_connection import SshConnection
+from .ssh_host import SshHost
+from .trust import Trust
+
+JUDGE_S = 0.25
+"""How often connections are looked at."""
+AGE_INTERVAL_S = 1.0
+"""How often the age of a lost node is told anew."""
+IO_THREADS = 1
+
+
+class NodesWatch:
+    """Follows nodes; use from one thread, but for `wake`.
+
+    Args:
+        addresses: Of the nodes, as they were typed, each once.
+        trust: Keys of this user.
+        clock: Injected in tests.
+    """
+
+    def __init__(self, addresses: Sequence[NodeAddress], trust: Trust, *, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(IO_THREADS)
+        self._context.set(zmq.MAX_SOCKETS, 4 * len(addresses) + 64)
+        self._poller = zmq.Poller()
+        self._wake_lock, self._is_closed = threading.Lock(), False
+        self._read_fd, self._write_fd = os.pipe()
+        os.set_blocking(self._read_fd, False)
+        os.set_blocking(self._write_fd, False)
+        self._poller.register(self._read_fd, zmq.POLLIN)
+        self._lookup = NameLookup(self.wake)
+        self._over_tcp: dict[str, RemoteConnection] = {}
+        self.nodes = {
+            it.label: RemoteNode(it.label, self._connect(it, trust), self._clock, History())
+            for it in addresses
+        }
+        """By what they are called."""
+        self._judge_s = 0.0
+        self._told_s: dict[str, float] = {}
+        for connection in self._over_tcp.values():
+            self._lookup.ask(connection.address)
+
+    def wake(self) -> None:
+        """Let a turn that waits return, from any thread."""
+        with self._wake_lock, suppress(BlockingIOError):
+            if not self._is_closed:
+                os.write(self._write_fd, b"?")
+
+    def turn(self, timeout_s: float) -> list[Snapshot]:
+        """Wait until something arrives or the time is up; return the pictures that are new."""
+        ready = dict(self._poller.poll(ceil_ms(max(0.0, min(timeout_s, self._judge_in_s)))))
+        if self._read_fd in ready:
+            os.read(self._read_fd, 4096)
+        for found in self._lookup.take():
+            self._over_tcp[found.asked.label].find(found)
+        heard = [name for name, node in self.nodes.items() if self._is_ready(node, ready)]
+        changed = [name for name in heard if self.nodes[name].receive()]
+        if self._judge_in_s <= 0:
+            changed += self._judge()
+        return [self.nodes[name].picture.newest for name in dict.fromkeys(changed)]
+
+    def close(self) -> None:
+        """Disconnect from all."""
+        self._lookup.stop()
+        for node in self.nodes.values():
+            node.close()
+        self._context.destroy(linger=0)
+        with self._wake_lock:
+            self._is_closed = True
+            os.close(self._read_fd)
+            os.close(self._write_fd)
+
+    def _connect(self, address: NodeAddress, trust: Trust) -> NodeConnection:
+        if isinstance(address, SshHost):
+            return SshConnection(address, self._poller)
+        connection = RemoteConnection(address, trust, Sockets(self._context, self._poller))
+        self._over_tcp[address.label] = connection
+        return connection
+
+    @property
+    def _judge_in_s(self) -> float:
+        return self._judge_s - self._clock.monotonic_s()
+
+    def _is_ready(self, node: RemoteNode, ready: dict[object, int]) -> bool:
+        return any(source in ready for source in node.connection.sources)
+
+    def _judge(self) -> list[str]:
+        """Look at every connection; return the nodes of which there is news."""
+        now_s = self._clock.monotonic_s()
+        self._judge_s = now_s + JUDGE_S
+        changed = []
+        for name, node in self.nodes.items():
+            is_news, is_lost = node.judge(), node.picture.newest.connection == "lost"
+            if is_news or (is_lost and now_s - self._told_s.get(name, 0.0) >= AGE_INTERVAL_S):
+                changed.append(name)
+                self._told_s[name] = now_s
+            if name in self._over_tcp and node.needs_lookup(now_s):
+                self._lookup.ask(self._over_tcp[name].address)
+        return changed

@@ -1,0 +1,119 @@
+"""A connection to one hub that is made again and again, with the words for why it is not."""
+
+from typing import NamedTuple
+
+import zmq
+
+from ..errors import UsageError
+from .name_lookup import FoundAddress
+from .remote_link import Failure, NodeKeys, RemoteLink
+from .tcp_address import TcpAddress
+from .trust import Trust, check_reachable
+
+RETRY_S = 3.0
+"""From a handshake that failed to the next attempt; a key that was allowed meanwhile is let in by it."""
+
+
+class Sockets(NamedTuple):
+    """What the connections of one loop share."""
+
+    context: "zmq.Context[zmq.Socket[bytes]]"
+    poller: zmq.Poller
+
+
+class RemoteConnection:
+    """Keeps one link open; use from one thread.
+
+    Args:
+        address: As it was typed.
+        trust: Keys of this user.
+        sockets: Shared with other connections.
+    """
+
+    answers_within_s = 2.0
+
+    def __init__(self, address: TcpAddress, trust: Trust, sockets: Sockets) -> None:
+        self.address, self._trust = address, trust
+        self.link = RemoteLink(sockets.context, sockets.poller)
+        self.trouble: str | None = None
+        """Why the hub cannot be reached, in one sentence; None where nothing speaks against it."""
+        self._numeric: TcpAddress | None = None
+        self._keys: NodeKeys | None = None
+        self._why_refused: str | None = None
+        self._failures = 0
+        self._retry_s: float | None = None
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether what is sent now may arrive."""
+        return self.link.is_connected
+
+    @property
+    def sources(self) -> tuple[object, ...]:
+        """Sockets that the loop waits for."""
+        return self.link.sockets
+
+    @property
+    def silence(self) -> str:
+        """What is said of a hub that has not answered yet, and nobody knows why."""
+        return f"does not answer: no agent listens at {self.address.text}, or the way to it is closed"
+
+    def send(self, data: bytes) -> None:
+        """Send a message; it is lost where nobody is connected."""
+        self.link.send(data)
+
+    def receive(self) -> list[bytes]:
+        """Return the messages that have come, without waiting."""
+        return self.link.receive()
+
+    def close(self) -> None:
+        """Disconnect."""
+        self.link.close()
+
+    def find(self, found: FoundAddress) -> None:
+        """Take the numeric address of the host, or why there is none; connect to it."""
+        try:
+            if found.numeric is None:
+                raise UsageError(found.reason)
+            check_reachable(found.numeric, self._trust)
+        except UsageError as error:
+            if self._numeric is None:
+                self.trouble = str(error)
+            return
+        if found.numeric != self._numeric:
+            self._numeric = found.numeric
+            self._open()
+
+    def note_events(self) -> bool:
+        """Take what is told of the link; return whether it was made since the last call."""
+        was_made = self.link.note_events()
+        if was_made:
+            self.trouble = None
+        return was_made
+
+    def mend(self, now_s: float) -> None:
+        """Try again where a handshake failed, which ZeroMQ does not."""
+        if self.link.failure is not None and self._retry_s is None:
+            self._retry_s = now_s + self._note_failure(self.link.failure)
+        if self._retry_s is not None and now_s >= self._retry_s:
+            self._retry_s = None
+            self._open()
+
+    @property
+    def _is_loopback(self) -> bool:
+        return self._numeric is not None and self._numeric.is_loopback
+
+    def _open(self) -> None:
+        if self._numeric is not None:
+            self._keys = self._trust.keys_for(self.address, self._failures, is_loopback=self._is_loopback)
+            self.link.open(self._numeric, self._keys)
+
+    def _note_failure(self, failure: Failure) -> float:
+        """Remember why a handshake failed; return the seconds until the next attempt."""
+        is_last_way = self._keys is None or failure == "refused" or not self._is_loopback
+        if self._keys is not None or self._trust.pair is None:
+            self._why_refused = self._trust.explain(self.address, failure, self._keys)
+        if is_last_way:
+            self.trouble = self._why_refused
+        self._failures += failure != "refused"
+        return RETRY_S if is_last_way else 0.0

@@ -1,0 +1,149 @@
+"""A connection over tcp to the hub of another node: one socket, and what became of its handshakes."""
+
+from contextlib import suppress
+from typing import Final, Literal, NamedTuple
+
+import zmq
+from zmq.utils.monitor import recv_monitor_message
+
+from .keys import KeyPair
+from .tcp_address import TcpAddress
+
+MAX_INCOMING_BYTES = 64 * 1024**2
+"""Largest message of a hub: the history of some hundred devices over a week."""
+SEND_QUEUE_MESSAGES = 16
+RECEIVE_QUEUE_MESSAGES = 256
+"""Messages a stalled reader may fall behind before the hub drops new ones for it; its ring fills the gap."""
+RECONNECT_MS = 1_000
+CONNECT_WITHIN_MS = 10_000
+HEARTBEAT_MS, HEARTBEAT_WITHIN_MS = 5_000, 15_000
+"""A connection that was cut without a word is noticed after so long, and made anew."""
+
+Failure = Literal["refused", "mechanism", "handshake"]
+"""Why a handshake failed. `refused`: the key is not allowed there; `mechanism`: one end wants keys and the
+other has none; `handshake`: anything else, such as another key than was expected."""
+
+_FAILURES: Final[dict[int, Failure]] = {
+    zmq.Event.HANDSHAKE_FAILED_AUTH: "refused",
+    zmq.Event.HANDSHAKE_FAILED_PROTOCOL: "handshake",
+    zmq.Event.HANDSHAKE_FAILED_NO_DETAIL: "handshake",
+}
+_LISTENED_FOR: Final = (
+    zmq.Event.HANDSHAKE_SUCCEEDED
+    | zmq.Event.HANDSHAKE_FAILED_AUTH
+    | zmq.Event.HANDSHAKE_FAILED_PROTOCOL
+    | zmq.Event.HANDSHAKE_FAILED_NO_DETAIL
+    | zmq.Event.DISCONNECTED
+)
+
+
+class NodeKeys(NamedTuple):
+    """What proves who is at either end."""
+
+    own: KeyPair
+    node: bytes
+    """Public key of the agent."""
+
+
+class RemoteLink:
+    """One socket that connects again and again; use from one thread.
+
+    Args:
+        context: For the socket.
+        poller: Told of the sockets to wait for.
+    """
+
+    def __init__(self, context: "zmq.Context[zmq.Socket[bytes]]", poller: zmq.Poller) -> None:
+        self.is_connected = False
+        self.failure: Failure | None = None
+        """Why the newest handshake failed; None where it did not, or there was none."""
+        self._context, self._poller = context, poller
+        self._socket: zmq.Socket[bytes] | None = None
+        self._monitor: zmq.Socket[bytes] | None = None
+
+    @property
+    def sockets(self) -> tuple["zmq.Socket[bytes]", ...]:
+        """What is waited for: the connection, and what is told of it."""
+        return tuple(socket for socket in (self._socket, self._monitor) if socket is not None)
+
+    def open(self, address: TcpAddress, keys: NodeKeys | None) -> None:
+        """Begin to connect, after closing what was open.
+
+        Args:
+            address: Numeric.
+            keys: None to speak without keys.
+        """
+        self.close()
+        self._socket = socket = self._context.socket(zmq.DEALER)
+        _set_options(socket, address, keys)
+        self._monitor = socket.get_monitor_socket(_LISTENED_FOR)
+        for each in self.sockets:
+            self._poller.register(each, zmq.POLLIN)
+        socket.connect(address.endpoint)
+
+    def send(self, data: bytes) -> None:
+        """Send a message; it is lost where nobody is connected."""
+        if self._socket is not None:
+            with suppress(zmq.Again):
+                self._socket.send(data, zmq.NOBLOCK)
+
+    def receive(self) -> list[bytes]:
+        """Return the messages that have come, without waiting."""
+        found: list[bytes] = []
+        while self._socket is not None and len(found) < RECEIVE_QUEUE_MESSAGES:
+            try:
+                found.append(self._socket.recv_multipart(zmq.NOBLOCK)[-1])
+            except zmq.Again:
+                break
+        return found
+
+    def note_events(self) -> bool:
+        """Take what is told of the connection; return whether it was made since the last call."""
+        was_made = False
+        while self._monitor is not None and self._monitor.poll(0):
+            told = recv_monitor_message(self._monitor)
+            event, value = int(told["event"]), int(told["value"])
+            if event == zmq.Event.HANDSHAKE_SUCCEEDED:
+                self.is_connected = was_made = True
+                self.failure = None
+            elif event == zmq.Event.DISCONNECTED:
+                self.is_connected = False
+            else:
+                is_mismatch = value == zmq.PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH
+                self.failure = "mechanism" if is_mismatch else _FAILURES.get(event, "handshake")
+        return was_made
+
+    def close(self) -> None:
+        """Disconnect."""
+        for socket in self.sockets:
+            self._poller.unregister(socket)
+        if self._socket is not None:
+            self._socket.disable_monitor()
+            self._socket.close(linger=0)
+        if self._monitor is not None:
+            self._monitor.close(linger=0)
+        self._socket = self._monitor = None
+        self.is_connected, self.failure = False, None
+
+
+def _set_options(socket: "zmq.Socket[bytes]", address: TcpAddress, keys: NodeKeys | None) -> None:
+    options: dict[int, int | bytes] = {
+        zmq.LINGER: 0,
+        zmq.IMMEDIATE: 1,  # what waited for a connection would be old news
+        zmq.MAXMSGSIZE: MAX_INCOMING_BYTES,
+        zmq.SNDHWM: SEND_QUEUE_MESSAGES,
+        zmq.RCVHWM: RECEIVE_QUEUE_MESSAGES,
+        zmq.RECONNECT_IVL: RECONNECT_MS,
+        zmq.CONNECT_TIMEOUT: CONNECT_WITHIN_MS,
+        zmq.HEARTBEAT_IVL: HEARTBEAT_MS,
+        zmq.HEARTBEAT_TIMEOUT: HEARTBEAT_WITHIN_MS,
+        zmq.IPV6: int(":" in address.host),
+    }
+    if keys is not None:
+        options |= {
+            zmq.CURVE_SECRETKEY: keys.own.secret,
+            zmq.CURVE_PUBLICKEY: keys.own.public,
+            zmq.CURVE_SERVERKEY: keys.node,
+        }
+    for option, value in options.items():
+        socket.setsockopt(option, value)

@@ -1,0 +1,123 @@
+"""One node that is followed from elsewhere: its connection, its picture, and why there is none."""
+
+from ..bus.conversation import Event, HubConversation
+from ..bus.messages import TOPIC_FINDING, TOPIC_HUB, TOPIC_SAMPLE, TOPIC_SEGMENTS
+from ..bus.picture import NodePicture
+from ..clock import Clock
+from ..history import History
+from .node_connection import NodeConnection
+
+FIRST_ANSWER_WITHIN_S = 2.0
+"""A hub that is reached and has not answered by then is called silent."""
+SILENT_INTERVALS, LEAST_SILENCE_S = 2.5, 2.5
+"""A hub that has missed this many ticks, and at least this many seconds, is called silent."""
+ASK_AGAIN_S = 3.0
+LOOK_UP_AGAIN_S = 30.0
+"""How often the address of a node is looked up anew that does not answer."""
+TOPICS = tuple(topic.decode() for topic in (TOPIC_SAMPLE, TOPIC_FINDING, TOPIC_HUB, TOPIC_SEGMENTS))
+
+
+class RemoteNode:
+    """Follows one hub; use from one thread.
+
+    Args:
+        name: What the node is called.
+        connection: To its hub.
+        clock: Where time is read.
+        history: History to fill.
+    """
+
+    def __init__(self, name: str, connection: NodeConnection, clock: Clock, history: History) -> None:
+        self.connection, self._clock = connection, clock
+        self._conversation = HubConversation(connection.send, clock, topics=TOPICS)
+        self.picture = NodePicture(self._conversation, clock, history=history, node=name)
+        self._began_s = self._asked_s = clock.monotonic_s()
+        self._heard_s: float | None = None
+        self._look_up_s = self._began_s + LOOK_UP_AGAIN_S
+
+    @property
+    def has_answered(self) -> bool:
+        """Whether its hub has ever told everything."""
+        return self.picture.newest.hub is not None
+
+    def needs_lookup(self, now_s: float) -> bool:
+        """Return whether its address should be looked up again."""
+        if self.connection.is_connected or now_s < self._look_up_s:
+            return False
+        self._look_up_s = now_s + LOOK_UP_AGAIN_S
+        return True
+
+    def receive(self) -> bool:
+        """Take what has come; return whether the picture is another."""
+        if self.connection.note_events():
+            self._ask()
+        events: list[Event] = []
+        for data in self.connection.receive():
+            self._conversation.take(data, events)
+        return self._apply(events)
+
+    def judge(self) -> bool:
+        """Look at the connection, and mend it; return whether the picture is another."""
+        now_s = self._clock.monotonic_s()
+        self.connection.mend(now_s)
+        is_changed = self._ask_again(now_s)
+        is_changed = self.picture.expire_questions() or is_changed
+        reason = self._name_trouble(now_s)
+        if reason is None:
+            return is_changed
+        is_new = self.picture.newest.connection != "lost" or self.picture.newest.reason != reason
+        self.picture.tell_lost(reason, None if self._heard_s is None else now_s - self._heard_s)
+        return is_changed or is_new
+
+    def close(self) -> None:
+        """Disconnect."""
+        self.connection.close()
+
+    def _apply(self, events: list[Event]) -> bool:
+        if events:
+            self._heard_s = self._clock.monotonic_s()
+        return self.picture.apply(events)
+
+    def _ask_again(self, now_s: float) -> bool:
+        """Ask again where no answer came, or the hub is silent; return whether the picture is another."""
+        if not self.connection.is_connected:
+            return False
+        events: list[Event] = []
+        self._conversation.give_up_if_unanswered(events)
+        is_silent = self._silence_s(now_s) > self._most_silence_s and not self._conversation.is_asking
+        if is_silent and now_s - self._asked_s > ASK_AGAIN_S:
+            self._ask()
+        return self._apply(events)
+
+    def _ask(self) -> None:
+        self._asked_s = self._clock.monotonic_s()
+        self._conversation.ask()
+
+    def _name_trouble(self, now_s: float) -> str | None:
+        """Return why there are no live figures, in one sentence; None where there are, or may be yet."""
+        turned_away = self._conversation.turned_away
+        if turned_away is not None:
+            return f"refused: {turned_away}"
+        if self._silence_s(now_s) <= self._most_silence_s:
+            return None
+        return self.connection.trouble or self._name_silence(now_s)
+
+    def _name_silence(self, now_s: float) -> str | None:
+        """Return what is known of a hub that is not heard; None where it may yet answer at first."""
+        if self.connection.is_connected:
+            is_early = not self.has_answered and now_s - self._asked_s < FIRST_ANSWER_WITHIN_S
+            return self._conversation.refused or (None if is_early else "the agent is silent")
+        if self.has_answered:
+            return "the connection is lost; trying again"
+        is_late = now_s - self._began_s >= self.connection.answers_within_s
+        return self.connection.silence if is_late else None
+
+    def _silence_s(self, now_s: float) -> float:
+        return now_s - (self._began_s if self._heard_s is None else self._heard_s)
+
+    @property
+    def _most_silence_s(self) -> float:
+        hub = self.picture.newest.hub
+        if hub is None:
+            return 0.0
+        return max(SILENT_INTERVALS * hub.interval_s, LEAST_SILENCE_S)

@@ -1,0 +1,80 @@
+"""What a viewer of this user shows other nodes, and by which key it knows each of them."""
+
+from typing import NamedTuple
+
+from ..errors import UsageError
+from .allow_list import AllowList, read_allow_list
+from .keys import KeyPair, keys_folder, read_key_pair
+from .remote_link import Failure, NodeKeys
+from .tcp_address import TcpAddress
+
+
+class Trust(NamedTuple):
+    """The keys of a viewer."""
+
+    pair: KeyPair | None
+    """Its own; None where there is none, or `--insecure` was typed."""
+    allowed: AllowList
+    is_insecure: bool = False
+    """Speak without keys beyond this machine too."""
+
+    def keys_for(self, address: TcpAddress, attempt: int, *, is_loopback: bool) -> NodeKeys | None:
+        """Return the keys to speak with to an agent; None for none.
+
+        On this machine agents listen with keys or without: every other attempt is of the other kind.
+
+        Args:
+            address: As it was typed.
+            attempt: How many handshakes have failed.
+            is_loopback: Whether the agent is on this machine, or at the other end of a tunnel.
+        """
+        if self.pair is None or (is_loopback and attempt % 2):
+            return None
+        named = self.allowed.key_of_node(address.text, address.label, address.host)
+        return NodeKeys(self.pair, named or self.pair.public)
+
+    def explain(self, address: TcpAddress, failure: Failure, keys: NodeKeys | None) -> str:
+        """Return why an agent could not be reached, in one sentence with what to do."""
+        if keys is None:
+            what = "leave out --insecure" if self.is_insecure else "make one with `vramscope keys new`"
+            asks = f"the agent there asks for a key: {what}"
+            return asks if failure == "mechanism" else f"{asks}; or it is no agent of vramscope"
+        if failure == "refused":
+            return (
+                f"refused: this key is not allowed on {address.host}: there type "
+                f"`vramscope keys allow {keys.own.public_text} --name NAME`"
+            )
+        if failure == "mechanism":
+            return "the agent there listens without keys: --insecure, typed here too, reads it nevertheless"
+        return (
+            "the agent there has another key than is known here, or none: there type `vramscope keys list`, "
+            "and here the line that it shows for viewers"
+        )
+
+
+def read_trust(*, is_insecure: bool) -> Trust:
+    """Return the keys of this user.
+
+    Raises:
+        InputFileError: They cannot be used.
+    """
+    if is_insecure:
+        return Trust(None, AllowList(), is_insecure=True)
+    folder = keys_folder()
+    return Trust(read_key_pair(folder), read_allow_list(folder))
+
+
+def check_reachable(address: TcpAddress, trust: Trust) -> None:
+    """Refuse to speak without keys beyond this machine, unless that was typed.
+
+    Args:
+        address: Numeric.
+        trust: Keys of this user.
+
+    Raises:
+        UsageError: There is no key.
+    """
+    if trust.pair is None and not trust.is_insecure and not address.is_loopback:
+        raise UsageError(
+            "agents elsewhere are reached with keys, and you have none: type `vramscope keys new`"
+        )

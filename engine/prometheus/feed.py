@@ -1,0 +1,169 @@
+"""What feeds the screens from a Prometheus server: a thread that asks it at the pace of its scrapes."""
+
+import itertools
+import threading
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from ..alerts.state import FindingDecision
+from ..bus.snapshot import DecisionRefused, RankModules, SegmentsRefused, Snapshot
+from ..errors import VramscopeError
+from ..history import History
+from ..model import Analyzer, Assessment, Finding, Sample
+from ..replay.verdicts import FoundVerdicts
+from .findings import join_findings
+from .follower import PrometheusFollower
+from .risks import prefer_told
+
+LEAST_POLL_S, MOST_POLL_S = 0.25, 60.0
+RETRY_S = 5.0
+NOT_SCRAPED = "Prometheus has not scraped it since"
+NOT_HERE = "Prometheus has figures alone: ask the agent of that node"
+
+
+class _Node:
+    """One node: its graphs, its analyzers and its newest sample."""
+
+    def __init__(self, history: History, analyzers: Sequence[Analyzer]) -> None:
+        self.history, self._verdicts = history, FoundVerdicts(analyzers)
+        self.sample: Sample | None = None
+        self._told: Sequence[Assessment] = ()
+        self._counted: Sequence[Finding] = ()
+
+    def add(self, sample: Sample, told: Sequence[Assessment], counted: Sequence[Finding]) -> None:
+        self.history.add(sample)
+        self._verdicts.observe(sample)
+        self.sample, self._told, self._counted = sample, told, counted
+
+    def tell(self, reason: str | None, silent_s: float | None) -> Snapshot:
+        return Snapshot(
+            "live" if reason is None else "lost",
+            reason=reason,
+            silent_s=silent_s,
+            sample=self.sample,
+            findings=join_findings(self._verdicts.findings(), self._counted),
+            assessments=prefer_told(self._verdicts.assessments(), self._told),
+            node="" if self.sample is None else self.sample.node,
+        )
+
+
+class PrometheusFeed:
+    """Tells of every node that a server has scraped.
+
+    Args:
+        follower: Asks the server.
+        first: What it has answered already.
+        make_analyzers: Returns fresh analyzers.
+    """
+
+    def __init__(
+        self,
+        follower: PrometheusFollower,
+        *,
+        first: Sequence[Sample] = (),
+        make_analyzers: Callable[[], Sequence[Analyzer]],
+    ) -> None:
+        self.history = History()
+        """What was seen so far of the node that is told of first; safe to read from any thread."""
+        self._follower, self._first, self._make_analyzers = follower, first, make_analyzers
+        self._nodes: dict[str, _Node] = {}
+        self._called = threading.Condition()
+        self._is_stopped = self._has_asked = False
+        self._refused: dict[str, object] = {}
+        self._numbers = itertools.count(1)
+        self._on_snapshot: Callable[[Snapshot], None] = lambda _: None
+        self._thread = threading.Thread(target=self._follow, name="prometheus-feed", daemon=True)
+
+    def start(self, on_snapshot: Callable[[Snapshot], None]) -> None:
+        """Call `on_snapshot` from this feed's own thread whenever there is something new."""
+        self._on_snapshot = on_snapshot
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread; a question that is still open is left to itself."""
+        with self._called:
+            self._is_stopped = True
+            self._called.notify()
+        if self._thread.is_alive():
+            self._thread.join(timeout=0.3)
+
+    def history_of(self, node: str) -> History:
+        """Return what was seen of a node; safe from any thread."""
+        with self._called:
+            found = self._nodes.get(node)
+        return self.history if found is None else found.history
+
+    def look_at(self, node: str) -> None:
+        """Take note of nothing: whatever is asked of a node is refused alike."""
+
+    def ask_segments(self, pid: int) -> None:
+        """Say that there is no segment map, of which a server of figures has none."""
+        self._refuse(segments_refused=(SegmentsRefused(pid, NOT_HERE),))
+
+    def ask_modules(self, pid: int) -> None:
+        """Say that there is no memory by module."""
+        self._refuse(modules=(RankModules(pid, next(self._numbers), refusal=NOT_HERE),))
+
+    def decide(self, decision: FindingDecision) -> None:
+        """Keep nothing, and say so: there is no agent that could keep what is decided."""
+        self._refuse(decision_refused=DecisionRefused(next(self._numbers), NOT_HERE))
+
+    def _refuse(self, **answer: object) -> None:
+        with self._called:
+            self._refused |= answer
+            self._has_asked = True
+            self._called.notify()
+
+    def _follow(self) -> None:
+        for sample in self._first:
+            self._take(sample)
+        while not self._is_stopped:
+            failed = self._poll()
+            wait_s = min(max(self._follower.interval_s, LEAST_POLL_S), MOST_POLL_S)
+            self._rest(wait_s if failed is None else max(RETRY_S, wait_s), failed)
+
+    def _rest(self, wait_s: float, failed: str | None) -> None:
+        """Wait for the next scrape; what is asked meanwhile is answered at once."""
+        while True:
+            with self._called:
+                if not self._is_stopped and not self._has_asked:
+                    self._called.wait(wait_s)
+                if self._is_stopped or not self._has_asked:
+                    return
+                self._has_asked = False
+            self._tell(failed)
+
+    def _poll(self) -> str | None:
+        """Take what was scraped and tell of it; return why there is no answer, or None."""
+        failed = None
+        try:
+            for sample in self._follower.poll():
+                self._take(sample)
+        except VramscopeError as error:
+            failed = str(error)
+        self._tell(failed)
+        return failed
+
+    def _take(self, sample: Sample) -> None:
+        follower = self._follower
+        told, counted = follower.list_assessments(sample), follower.list_findings(sample)
+        self._node_of(sample.node).add(sample, told, counted)
+
+    def _node_of(self, name: str) -> _Node:
+        with self._called:
+            if name not in self._nodes:
+                history = History() if self._nodes else self.history
+                self._nodes[name] = _Node(history, self._make_analyzers())
+            return self._nodes[name]
+
+    def _tell(self, failed: str | None) -> None:
+        """Tell of every node, and of the failure alone where none is known."""
+        if not self._nodes:
+            self._on_snapshot(Snapshot(reason=failed))
+        for name, node in list(self._nodes.items()):
+            silent_s = self._follower.silent_s(name)
+            reason = failed or (None if silent_s is None else NOT_SCRAPED)
+            since_s = None if reason is None else round(self._follower.age_s(name) or 0.0, 1)
+            snapshot = node.tell(reason, since_s)
+            self._on_snapshot(msgspec.structs.replace(snapshot, **self._refused))

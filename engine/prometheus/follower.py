@@ -1,0 +1,146 @@
+"""What a server has scraped since it was last asked, and how often it scrapes; waits for nothing."""
+
+from statistics import median
+
+from ..clock import Clock, SystemClock
+from ..errors import SourceUnavailableError
+from ..model import Assessment, Finding, Sample
+from .assembly import Assembler
+from .metrics import LOOKED_FOR, SELECTOR
+from .server import PrometheusServer, Series
+
+FIRST_WINDOWS_S = (120, 900)
+"""How far back scrapes are looked for at first: those who scrape once a minute need the second."""
+PAST_S = 1800.0
+"""How much of the past a view begins with."""
+MOST_POINTS = 500_000
+"""Figures that are asked for at once; of many devices a shorter past is shown."""
+LEAST_INTERVAL_S, MOST_INTERVAL_S = 0.1, 300.0
+UNKNOWN_INTERVAL_S = 5.0
+"""Until something was scraped twice."""
+MOST_WINDOW_S = 900.0
+SILENT_INTERVALS, LEAST_SILENT_S = 3.0, 5.0
+"""A node that was not scraped for so many intervals, and so long, is silent."""
+TRUSTED_SKEW_S = 2.0
+"""A clock that differs by less is taken for ours: the date of an answer has whole seconds."""
+
+
+class PrometheusFollower:
+    """Asks a server again and again; use from one thread.
+
+    Args:
+        server: Which.
+        has_past: Whether to begin with what was scraped of late, and not with the newest alone.
+        clock: Injected in tests.
+    """
+
+    def __init__(
+        self, server: PrometheusServer, *, has_past: bool = True, clock: Clock | None = None
+    ) -> None:
+        self._server, self._has_past, self._clock = server, has_past, clock or SystemClock()
+        self._assembler: Assembler | None = None
+        self._is_measured = False
+        self._asked_s = 0.0
+        self._skew_s = 0.0
+
+    @property
+    def interval_s(self) -> float:
+        """Seconds from one scrape to the next; of no meaning before the first answer."""
+        return 1.0 if self._assembler is None else self._assembler.interval_s
+
+    def poll(self) -> list[Sample]:
+        """Return the samples of what was scraped since it was last asked, in order of time.
+
+        Raises:
+            ServerUnreachableError: The server did not answer, or not as Prometheus does.
+            SourceUnavailableError: It has no figure of a device.
+        """
+        if self._assembler is None:
+            return self._begin()
+        now_s = self._clock.monotonic_s()
+        window_s = min(now_s - self._asked_s + 2 * self.interval_s, MOST_WINDOW_S)
+        series = self._ask(window_s if self._is_measured else FIRST_WINDOWS_S[0])
+        self._asked_s = now_s
+        if not self._is_measured and (measured_s := measure_interval(series)) is not None:
+            self._is_measured, self._assembler.interval_s = True, measured_s
+        return list(self._assembler.add(series))
+
+    def age_s(self, node: str) -> float | None:
+        """Return the seconds since a node was last scraped, by the clock of the server; None for never."""
+        told_s = None if self._assembler is None else self._assembler.told_s.get(node)
+        return None if told_s is None else max(0.0, self._clock.wall_s() + self._skew_s - told_s)
+
+    def list_assessments(self, sample: Sample) -> tuple[Assessment, ...]:
+        """Return what the agent of a node says of the risk, as of its newest sample."""
+        return () if self._assembler is None else self._assembler.list_assessments(sample)
+
+    def list_findings(self, sample: Sample) -> tuple[Finding, ...]:
+        """Return the findings that the agent of a node counts, as of its newest sample."""
+        return () if self._assembler is None else self._assembler.list_findings(sample)
+
+    def silent_s(self, node: str) -> float | None:
+        """Return the seconds since a node was last scraped, where that is longer than it should be."""
+        age_s = self.age_s(node)
+        longest_s = max(SILENT_INTERVALS * self.interval_s, LEAST_SILENT_S)
+        return age_s if age_s is not None and age_s > longest_s else None
+
+    def _begin(self) -> list[Sample]:
+        self._asked_s = self._clock.monotonic_s()
+        series = find_scrapes(self._server)
+        self._note_skew()
+        measured_s = measure_interval(series)
+        self._is_measured = measured_s is not None
+        self._assembler = Assembler(UNKNOWN_INTERVAL_S if measured_s is None else measured_s)
+        if not self._has_past:
+            return list(self._assembler.add(series))
+        past_s = min(PAST_S, MOST_POINTS / len(series) * self.interval_s)
+        if past_s > FIRST_WINDOWS_S[0]:
+            series = self._ask(past_s)
+        return list(self._assembler.add(series))
+
+    def _ask(self, window_s: float) -> list[Series]:
+        series = self._server.query(f"{SELECTOR}[{max(1, round(1000 * window_s))}ms]")
+        self._note_skew()
+        return series
+
+    def _note_skew(self) -> None:
+        date_s = self._server.answered_wall_s
+        skew_s = 0.0 if date_s is None else date_s - self._clock.wall_s()
+        self._skew_s = skew_s if abs(skew_s) > TRUSTED_SKEW_S else 0.0
+
+
+def find_scrapes(server: PrometheusServer, *, at_s: float | None = None) -> list[Series]:
+    """Return what was scraped of devices shortly before a moment.
+
+    Args:
+        server: Whom to ask.
+        at_s: The moment in seconds since the epoch; None for now.
+
+    Raises:
+        ServerUnreachableError: The server did not answer, or not as Prometheus does.
+        SourceUnavailableError: It has no figure of a device.
+    """
+    found: list[Series] = []
+    for window_s in FIRST_WINDOWS_S:
+        found = server.query(f"{SELECTOR}[{window_s}s]", at_s=at_s)
+        if any(len(series.values) > 1 for series in found):
+            return found
+    if not found:
+        raise SourceUnavailableError(
+            f"{server.url} answers, and has scraped no GPU within {FIRST_WINDOWS_S[-1] // 60} minutes; "
+            f"looked for {LOOKED_FOR}, as vramscope agents, dcgm-exporter and nvidia_gpu_exporter serve them"
+        )
+    return found
+
+
+def measure_interval(series: list[Series]) -> float | None:
+    """Return the seconds from one scrape to the next; None where nothing was scraped twice.
+
+    Where several differ, it is that of most series.
+    """
+    gaps = [
+        after[0] - before[0]
+        for each in series[:1000]
+        for before, after in zip(each.values, each.values[1:], strict=False)
+    ]
+    return round(min(max(median(gaps), LEAST_INTERVAL_S), MOST_INTERVAL_S), 2) if gaps else None

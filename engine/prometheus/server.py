@@ -1,0 +1,199 @@
+"""A Prometheus server: where it is, and its answers to queries, with the standard library alone."""
+
+import base64
+import http.client
+import socket
+import ssl
+from contextlib import suppress
+from email.utils import parsedate_to_datetime
+from typing import Literal, NamedTuple
+from urllib.error import HTTPError, URLError
+from urllib.parse import unquote, urlencode, urlsplit, urlunsplit
+from urllib.request import Request
+
+import msgspec
+
+from ..errors import ServerUnreachableError, UsageError
+from ..http_opener import make_opener
+
+ANSWERS_WITHIN_S = 10.0
+MAX_ANSWER_BYTES = 64 << 20
+
+
+class Series(msgspec.Struct, frozen=True):
+    """One series of an answer."""
+
+    metric: dict[str, str]
+    """Name and labels; the name is under `__name__`."""
+    values: tuple[tuple[float, str], ...] = ()
+    """Time in seconds since the epoch, and figure."""
+    value: tuple[float, str] | None = None
+    """The one figure of an instant query."""
+
+
+class _Data(msgspec.Struct, frozen=True, rename="camel"):
+    result_type: Literal["vector", "matrix", "scalar", "string"]
+    result: msgspec.Raw
+
+
+class _Answer(msgspec.Struct, frozen=True, rename="camel"):
+    status: Literal["success", "error"]
+    data: _Data | None = None
+    error: str = ""
+
+
+class ServerAddress(NamedTuple):
+    """Where a server is; the credentials are never part of a text."""
+
+    url: str
+    """Without user, password and a slash at the end."""
+    authorization: str | None = None
+    """Header that says who asks."""
+
+    def __repr__(self) -> str:
+        return f"ServerAddress({self.url!r})"
+
+
+def parse_server_url(text: str, credentials: str | None = None) -> ServerAddress:
+    """Return where a server is.
+
+    Args:
+        text: Its address, http or https, with the path below which its API is; may hold user and password.
+        credentials: `user:password`, where the address holds none.
+
+    Raises:
+        UsageError: It is no such address; the text does not repeat it where it holds a password.
+    """
+    expected = "expected one such as http://prometheus.example.org:9090"
+    try:
+        parts = urlsplit(text)
+        is_sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_sound = False
+    if not is_sound:
+        shown = "" if "@" in text else f" {text}"
+        raise UsageError(f"--from-prometheus{shown}: is no address of a server; {expected}")
+    host = parts.netloc.rpartition("@")[2]
+    if parts.username is not None:
+        if credentials is not None:
+            raise UsageError(
+                "--from-prometheus: the address holds a user; leave out --auth-file, or the user"
+            )
+        credentials = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    url = urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", ""))
+    header = None
+    if credentials is not None:
+        header = f"Basic {base64.b64encode(credentials.encode()).decode()}"
+    return ServerAddress(url, header)
+
+
+class PrometheusServer:
+    """Asks a server; use from one thread.
+
+    Args:
+        address: Where it is.
+        timeout_s: Seconds that connecting and each part of an answer may take.
+    """
+
+    def __init__(self, address: ServerAddress, *, timeout_s: float = ANSWERS_WITHIN_S) -> None:
+        self.url, self._timeout_s = address.url, timeout_s
+        self.answered_wall_s: float | None = None
+        """Time of its newest answer by the clock of the server, to the second; None where it does not say."""
+        self._headers = {"Accept": "application/json"}
+        if address.authorization is not None:
+            self._headers["Authorization"] = address.authorization
+        self._opener = make_opener(address.url)
+
+    def query(self, expression: str, *, at_s: float | None = None) -> list[Series]:
+        """Return the series of an expression as of a moment.
+
+        Args:
+            expression: In PromQL.
+            at_s: The moment in seconds since the epoch; None for now.
+
+        Raises:
+            ServerUnreachableError: The server did not answer, or not as Prometheus does.
+        """
+        moment = {} if at_s is None else {"time": f"{at_s:.3f}"}
+        return self._ask("query", {"query": expression, **moment})
+
+    def query_range(self, expression: str, start_s: float, end_s: float, step_s: float) -> list[Series]:
+        """Return the series of an expression at even moments of a span.
+
+        Args:
+            expression: In PromQL.
+            start_s: First moment, in seconds since the epoch.
+            end_s: No moment is after this.
+            step_s: Seconds from one moment to the next.
+
+        Raises:
+            ServerUnreachableError: The server did not answer, or not as Prometheus does.
+        """
+        span = {"start": f"{start_s:.3f}", "end": f"{end_s:.3f}", "step": f"{step_s:.3f}"}
+        return self._ask("query_range", {"query": expression, **span})
+
+    def _ask(self, path: str, parameters: dict[str, str]) -> list[Series]:
+        address = f"{self.url}/api/v1/{path}?{urlencode(parameters)}"
+        request = Request(address, headers=self._headers)  # noqa: S310 - http or https, as was checked
+        try:
+            with self._opener.open(request, timeout=self._timeout_s) as answer:
+                self._note_date(answer.headers.get("Date"))
+                data = answer.read(MAX_ANSWER_BYTES + 1)
+        except HTTPError as error:
+            with error:
+                raise self._refuse(_explain_status(error)) from None
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            reason = error.reason if isinstance(error, URLError) else error
+            raise self._refuse(_explain(reason, self._timeout_s)) from None
+        return self._decode(data)
+
+    def _decode(self, data: bytes) -> list[Series]:
+        if len(data) > MAX_ANSWER_BYTES:
+            raise self._refuse(f"answered with more than {MAX_ANSWER_BYTES >> 20} MiB; ask for fewer nodes")
+        try:
+            answer = msgspec.json.decode(data, type=_Answer)
+            if answer.status == "error" or answer.data is None:
+                raise self._refuse(f"answered with an error: {answer.error[:300] or 'none is told'}")
+            return msgspec.json.decode(answer.data.result, type=list[Series])
+        except msgspec.DecodeError:
+            raise self._refuse("does not answer as the API of Prometheus does; is it one?") from None
+
+    def _note_date(self, date: str | None) -> None:
+        try:
+            self.answered_wall_s = None if date is None else parsedate_to_datetime(date).timestamp()
+        except ValueError:
+            self.answered_wall_s = None
+
+    def _refuse(self, reason: str) -> ServerUnreachableError:
+        return ServerUnreachableError(f"{self.url} {reason}")
+
+
+def _explain_status(error: HTTPError) -> str:
+    """Return what an answer that is none says, and what to do."""
+    if error.code in (401, 403):
+        return (
+            f"refuses: {error.code} {error.reason}; give user and password with --auth-file FILE, or in the "
+            "address"
+        )
+    if 300 <= error.code < 400:
+        return f"points elsewhere: {error.code} {error.reason}; give the address it points to"
+    told = ""
+    with suppress(OSError, http.client.HTTPException, msgspec.DecodeError):
+        told = msgspec.json.decode(error.read(4096), type=_Answer).error[:300]
+    hint = told or ("is it a Prometheus, and is its path right?" if error.code == 404 else "")
+    return f"answered {error.code} {error.reason}" + (f": {hint}" if hint else "")
+
+
+def _explain(reason: object, timeout_s: float) -> str:
+    """Return what went wrong on the way."""
+    if isinstance(reason, TimeoutError):
+        return f"did not answer within {timeout_s:g} s"
+    if isinstance(reason, ssl.SSLCertVerificationError):
+        return (
+            f"has a certificate that is not trusted: {reason.verify_message}; SSL_CERT_FILE names one that is"
+        )
+    if isinstance(reason, socket.gaierror):
+        return f"has a name that is not known: {reason.strerror}"
+    if isinstance(reason, OSError) and reason.strerror:
+        return f"cannot be reached: {reason.strerror}"
+    return f"does not answer as a web server does ({type(reason).__name__})"
