@@ -13,6 +13,7 @@ from .device_identity import find_capacity, find_simulation, identify_device
 from .foreign import Module
 from .process import read_command, read_started_s
 from .training_device import TrainingDevice
+from .wire import DEMANDS
 
 _EVERY_S = 5.0
 _OFTEN_S = 60.0
@@ -75,6 +76,7 @@ class Announcement:
             "capacity_bytes": self.capacity_bytes,
             "context_bytes": simulated.get("context_bytes"),
             "allocator_settings": allocator_settings() or None,
+            "demands": DEMANDS,
             "notes": [str(note) for note in (*notes, *(simulated.get("notes") or ())) if note],
         }
 

@@ -20,6 +20,24 @@ dormant: Callable[[], None] | None = None
 leftover: Callable[[Module], None] | None = None
 """What an ended session left to be done by the thread that trains; takes the module torch."""
 
+
+def leave(action: Callable[[Module], None]) -> None:
+    """Leave one thing more to the thread that trains.
+
+    Args:
+        action: Takes the module torch.
+    """
+    global leftover  # noqa: PLW0603 - one for the process
+    before = leftover
+
+    def do_both(torch: Module) -> None:
+        if before is not None:
+            before(torch)
+        action(torch)
+
+    leftover = do_both
+
+
 failures: list[str] = []
 """Sentences about what failed at the entries of the probe, newest last; they go out as notes."""
 

@@ -1,4 +1,4 @@
-"""What a hub may ask of a process: its segments, its stacks, or to be left alone."""
+"""What a hub may ask of a process: its segments, its stacks, its modules, or to be left alone."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from .segments import can_snapshot, pack_segments, take_snapshot
 from .training_device import TrainingDevice
 
 if TYPE_CHECKING:
+    from .model_state import ModelStateWatch
+    from .module_demands import ModuleDemands
     from .session import Session
 
 _PAUSE_S = 1.0
@@ -52,12 +54,15 @@ class Demands:
         device: TrainingDevice,
         outbox: Outbox,
         history: MemoryHistory,
+        model: ModelStateWatch,
         session: Session,
         clock: SystemClock,
     ) -> None:
         self._device = device
         self._outbox = outbox
         self._history = history
+        self._model = model
+        self._modules: ModuleDemands | None = None
         self._session = session
         self._clock = clock
         self._newest_s = float("-inf")
@@ -67,6 +72,11 @@ class Demands:
     @property
     def needs_steps(self) -> bool:
         """Whether the end of a step is waited for."""
+        needs_modules = self._modules is not None and self._modules.needs_steps
+        return needs_modules or self._needs_map
+
+    @property
+    def _needs_map(self) -> bool:
         return any(it.until_s is not None for it in tuple(self._wanted))
 
     def serve(self, demand: wire.Demand) -> None:
@@ -75,14 +85,18 @@ class Demands:
             self._session.end("detached")
         elif demand.kind == "history":
             self._history.demand(demand.is_on, demand.seconds)
+        elif demand.kind == "modules":
+            self._open_modules().want(demand.request, min(demand.seconds or LONGEST_WAIT_S, LONGEST_WAIT_S))
         else:
             wait_s = demand.seconds
             until_s = None if wait_s is None else self._clock.monotonic_s() + min(wait_s, LONGEST_WAIT_S)
             self._wanted.append(_Wanted(demand.request, until_s))
 
     def meet_step(self) -> None:
-        """Take a map that waits for the end of a step; called there by the thread that trains."""
-        if not self.needs_steps or self._clock.monotonic_s() - self._newest_s < _PAUSE_S:
+        """Do what waits for the end of a step; called there by the thread that trains."""
+        if self._modules is not None:
+            self._modules.meet_step()
+        if not self._needs_map or self._clock.monotonic_s() - self._newest_s < _PAUSE_S:
             return
         try:
             self._take(is_at_step_end=True)
@@ -100,7 +114,30 @@ class Demands:
         has_taken = bool(self._taken)
         while self._taken:
             self._pack(self._taken.popleft())
-        return has_taken
+        return self._answer_for_modules() or has_taken
+
+    def end(self) -> None:
+        """Leave what only the thread that trains may take away to that thread."""
+        modules = self._modules
+        if modules is not None and modules.needs_steps:
+            current.leave(lambda _: modules.end())
+
+    def _open_modules(self) -> ModuleDemands:
+        """Return what profiles modules, loaded when it is asked for: most processes never are."""
+        if self._modules is None:
+            from .module_demands import ModuleDemands
+
+            self._modules = ModuleDemands(self._device.torch, lambda: self._model.optimizers, self._clock)
+        return self._modules
+
+    def _answer_for_modules(self) -> bool:
+        """Put answers about modules into the outbox, once those before have gone; tell whether it did."""
+        if self._modules is None or self._outbox.has_parts("modules"):
+            return False
+        packets = self._modules.take_packets()
+        if packets:
+            self._outbox.put_parts("modules", packets)
+        return bool(packets)
 
     def _take(self, *, is_at_step_end: bool) -> None:
         """Take one map for all who want one."""
@@ -126,4 +163,4 @@ class Demands:
             for request in taken.requests
             for part, piece in enumerate(pieces)
         ]
-        self._outbox.put_parts(packets)
+        self._outbox.put_parts("segments", packets)

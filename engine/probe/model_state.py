@@ -75,7 +75,7 @@ class ModelStateWatch:
         now_s = self._clock.monotonic_s()
         if not self.is_new and now_s < self._rest_s:
             return None
-        optimizers = self._living()
+        optimizers = self.optimizers
         entries = sum(len(it.state) + _count_parameters(it) for it in optimizers)
         if not self.is_new and now_s < self._next_s and entries == self._entries:
             self._rest_after(now_s)
@@ -109,7 +109,9 @@ class ModelStateWatch:
         self._rest_s = ended_s + _REST_PER_WALK * (ended_s - began_s)
         return ended_s
 
-    def _living(self) -> list[Any]:
+    @property
+    def optimizers(self) -> list[Any]:
+        """Those that have stepped and are kept by the program."""
         found = [reference() for reference in list(self._optimizers.values())]
         return [optimizer for optimizer in found if optimizer is not None]
 

@@ -13,7 +13,7 @@ MOST_READINGS = 300
 MOST_STEPS = 600
 _MOST_ERRORS = 8
 _PARTS_AT_ONCE = 4
-"""Parts of a segment map that go out in one flush, so that readings are never far behind."""
+"""Parts of an answer that go out in one flush, so that readings are never far behind."""
 
 
 class Outbox:
@@ -31,7 +31,7 @@ class Outbox:
         self._readings: deque[wire.ReadingRow] = deque()
         self._steps: deque[wire.StepRow | wire.SizedStepRow] = deque(maxlen=MOST_STEPS)
         self._errors: deque[bytes] = deque(maxlen=_MOST_ERRORS)
-        self._parts: deque[bytes] = deque()
+        self._parts: dict[str, deque[bytes]] = {}
         self._pending: bytes | None = None
         """A packet that was made and found no room; the next one to go."""
 
@@ -73,9 +73,13 @@ class Outbox:
         """Take the packet about an out-of-memory error."""
         self._errors.append(packet)
 
-    def put_parts(self, packets: list[bytes]) -> None:
-        """Take the parts of a segment map; they replace those of an earlier one."""
-        self._parts = deque(packets)
+    def put_parts(self, kind: str, packets: list[bytes]) -> None:
+        """Take the parts of an answer; they replace those of an earlier one of the kind."""
+        self._parts[kind] = deque(packets)
+
+    def has_parts(self, kind: str) -> bool:
+        """Tell whether parts of an answer of a kind wait to be sent."""
+        return bool(self._parts.get(kind))
 
     def flush(self, send: Callable[[bytes], bool]) -> bool:
         """Send what there is until there is no room; tell whether everything went out."""
@@ -104,8 +108,9 @@ class Outbox:
         while self._readings:
             rows = _take(self._readings)
             yield wire.encode_readings(rows, self.dropped, self.phase, self.memory_history)
-        for _ in range(min(_PARTS_AT_ONCE, len(self._parts))):
-            yield self._parts.popleft()
+        for parts in tuple(self._parts.values()):
+            for _ in range(min(_PARTS_AT_ONCE, len(parts))):
+                yield parts.popleft()
 
 
 def _take(waiting: deque[Any]) -> list[Any]:

@@ -69,16 +69,16 @@ class Session:
         self._sampler = Sampler(
             self._device, announcement, connection, self._clock, self._history, self._model, self._pace
         )
-        self._demands = Demands(self._device, self._sampler.outbox, self._history, self, self._clock)
+        self._demands = Demands(
+            self._device, self._sampler.outbox, self._history, self._model, self, self._clock
+        )
         self._sampler.serve, self._sampler.answer = self._demands.serve, self._demands.answer
         self._recorder = OutOfMemoryRecorder(self._device, self._sampler, self._clock, runtime_dir)
         self._thread = SamplerThread(self._tick)
         self._tick_guard = Guard("a tick of the sampler")
         self._step_guard = Guard("the end of a step")
         self._last_read_s = self._next_care_s = float("-inf")
-        self._has_stepped = False
-        self._lacks_thread = False
-        self._is_observer_settled = False
+        self._has_stepped = self._lacks_thread = self._is_observer_settled = False
         self._quiet_until_s = float("-inf")
         """Until when the end of a step is only counted."""
         self._ends_alone: int | None = None
@@ -153,7 +153,8 @@ class Session:
         if self._pid != os.getpid():
             return
         if self._history.mode == "on":
-            current.leftover = end_recording
+            current.leave(end_recording)
+        self._demands.end()
         self._thread.stop()
         self._sampler.close(reason, has_reported=self.is_reporting or self._has_reason())
 
@@ -175,6 +176,7 @@ class Session:
 
         current.session = None
         current.dormant = begin_anew
+        self._demands.end()
         self._thread.forget()
         self._sampler.connection.close()
         self._sampler.resident.close()

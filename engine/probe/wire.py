@@ -17,7 +17,8 @@ MOST_ROWS = 200
 PART_CHARACTERS = 48 * 1024
 """Of a segment map's base64 in one packet."""
 
-_DEMANDS = ("segments", "detach", "history")
+DEMANDS = ("segments", "detach", "history", "modules")
+"""What is understood; told to the hub, so that it need not ask in vain."""
 _LONGEST_TEXT = 800
 _LONGEST_NOTE = 300
 _MOST_NOTES = 12
@@ -39,11 +40,11 @@ class Demand(NamedTuple):
     """What a hub asks of this process."""
 
     kind: str
-    """`segments`, `detach` or `history`."""
+    """One of `DEMANDS`."""
     request: int = 0
     is_on: bool = True
     seconds: float | None = None
-    """For `history`: how long at most. For `segments`: how long to wait for the end of a step."""
+    """For `history`: how long at most. For the others: how long to wait for the end of a step."""
 
 
 def encode_hello(about: dict[str, Any]) -> bytes:
@@ -82,6 +83,16 @@ def encode_segments_part(request: int, part: int, parts: int, data: str) -> byte
     return _encode("segments", {"request": request, "part": part, "parts": parts, "data": data})
 
 
+def encode_modules_part(request: int, part: int, parts: int, data: str) -> bytes:
+    """Return the packet of one part of a profile by module."""
+    return _encode("modules", {"request": request, "part": part, "parts": parts, "data": data})
+
+
+def encode_refused(request: int, reason: str) -> bytes:
+    """Return the packet that says why a demand is not met: a sentence without its subject."""
+    return _encode("refused", {"request": request, "reason": _clean(reason, _LONGEST_NOTE)})
+
+
 def encode_out_of_memory(
     time_s: float, size_bytes: int | None, flight_record: str | None, reason: str | None
 ) -> bytes:
@@ -109,7 +120,7 @@ def decode_demand(packet: bytes) -> Demand | None:
     if not isinstance(content, dict) or content.get("v") != PROTOCOL:
         return None
     kind, request = content.get("kind"), content.get("request", 0)
-    if kind not in _DEMANDS or type(request) is not int:
+    if kind not in DEMANDS or type(request) is not int:
         return None
     return Demand(kind, request, content.get("is_on") is not False, _seconds(content.get("seconds")))
 

@@ -2,12 +2,14 @@
 
 import itertools
 from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from typing import NamedTuple
+
+import msgspec
 
 from ..errors import WireError
 from .listener import Connection
-from .messages import PROBE_PROTOCOL, Demand, SegmentsPart
-from .segments import PackedSegments, SegmentAssembly
+from .messages import PROBE_PROTOCOL, Demand, DemandKind, DemandRefused, ModulesPart, SegmentsPart
+from .segments import PackedSegments, PartAssembly
 
 SEGMENTS_INTERVAL_S = 5.0
 """A map may hold up the allocator it is of: who asks again sooner gets the last one."""
@@ -18,17 +20,19 @@ _HELD_UP = "it is stopped, or in a long call that holds Python's lock"
 _CAUSES = {
     "detach": _HELD_UP,
     "segments": f"{_HELD_UP}, or its allocator cannot be asked while the program records its allocations",
+    "modules": _HELD_UP,
 }
+MODULES_WITHIN_S = 60.0
+"""How long a process may take to end a step, where the asker does not say."""
 
 Asker = tuple[bytes, int]
 """Who asked: the peer of the control socket and the number of its request."""
-Kind = Literal["segments", "detach", "history"]
 
 
 class Wish(NamedTuple):
     """What somebody wants of one process."""
 
-    kind: Kind
+    kind: DemandKind
     asker: Asker
     is_on: bool = True
     seconds: float | None = None
@@ -44,11 +48,21 @@ class Answer(NamedTuple):
 
     asker: Asker
     refusal: str | None = None
+    modules: "PackedModules | None" = None
+    """A profile by module, where one was wished for: it goes to those who asked."""
+
+
+class PackedModules(msgspec.Struct, frozen=True):
+    """The profile by module of one process as its probe packed it."""
+
+    pid: int
+    data: bytes
+    """The zlib-compressed text of a `module_memory.jsonl`."""
 
 
 class _Key(NamedTuple):
     connection: Connection
-    kind: Kind
+    kind: DemandKind
     is_of_step_end: bool
 
 
@@ -60,7 +74,7 @@ class _Open:
         self.within_s = within_s
         self.expires_s = expires_s
         self.askers: list[Asker] = []
-        self.assembly = SegmentAssembly()
+        self.assembly = PartAssembly()
 
 
 class Demands:
@@ -94,6 +108,8 @@ class Demands:
 
     def ask(self, connection: Connection, pid: int, wish: Wish, now_s: float) -> None:
         """Pass a wish on; the answer comes with `take_answers`."""
+        if wish.kind == "modules" and wish.seconds is None:
+            wish = wish._replace(seconds=MODULES_WITHIN_S)
         kind, key = wish.kind, _Key(connection, wish.kind, wish.is_of_step_end)
         last = self._last.get(connection) if kind == "segments" and not wish.is_of_step_end else None
         if last is not None and now_s - last[0] < SEGMENTS_INTERVAL_S:
@@ -113,17 +129,24 @@ class Demands:
             within_s = ANSWER_WITHIN_S + (wish.seconds or 0.0)
             waiting = self._open[key] = _Open(request, within_s, now_s + within_s)
             waiting.askers.append(wish.asker)
+            if kind == "modules":
+                waiting.assembly = PartAssembly("a profile by module")
 
     def take_part(
-        self, connection: Connection, part: SegmentsPart, pid: int, device_uuid: str | None, now_s: float
+        self,
+        connection: Connection,
+        part: SegmentsPart | ModulesPart,
+        pid: int,
+        device_uuid: str | None,
+        now_s: float,
     ) -> None:
-        """Take a part of a map; one that nobody waits for any more is let go.
+        """Take a part of an answer; one that nobody waits for any more is let go.
 
         Raises:
             WireError: The part does not fit those before.
         """
-        keys = [key for key in _keys_of(connection, "segments") if key in self._open]
-        key = next((key for key in keys if self._open[key].request == part.request), None)
+        is_map = isinstance(part, SegmentsPart)
+        key = self._find_open(connection, "segments" if is_map else "modules", part.request)
         if key is None:
             return
         try:
@@ -131,19 +154,33 @@ class Demands:
         except WireError as error:
             self._conclude(key, f"process {pid} {error}")
             raise
-        if data is not None:
-            packed = PackedSegments(self._node, pid, device_uuid, data)
-            if not key.is_of_step_end:
-                self._last[connection] = (now_s, packed)
-            self._maps.append(packed)
-            self._conclude(key, None)
+        if data is None:
+            return
+        if not is_map:
+            self._conclude(key, None, PackedModules(pid, data))
+            return
+        packed = PackedSegments(self._node, pid, device_uuid, data)
+        if not key.is_of_step_end:
+            self._last[connection] = (now_s, packed)
+        self._maps.append(packed)
+        self._conclude(key, None)
+
+    def take_refusal(self, connection: Connection, refused: DemandRefused, pid: int) -> None:
+        """Take a process's own word why a demand is not met."""
+        key = self._find_open(connection, "modules", refused.request)
+        if key is not None:
+            self._conclude(key, f"process {pid} {refused.reason}")
+
+    def _find_open(self, connection: Connection, kind: DemandKind, request: int) -> _Key | None:
+        keys = [key for key in _keys_of(connection, kind) if key in self._open]
+        return next((key for key in keys if self._open[key].request == request), None)
 
     def note_end(self, connection: Connection, pid: int) -> None:
         """Answer everybody who waits for a process that has ended, or was detached."""
         self._last.pop(connection, None)
         for key in _keys_of(connection, "detach"):
             self._conclude(key, None)
-        for key in _keys_of(connection, "segments"):
+        for key in (*_keys_of(connection, "segments"), *_keys_of(connection, "modules")):
             self._conclude(key, f"process {pid} has ended or was detached")
 
     def expire(self, now_s: float) -> None:
@@ -164,11 +201,11 @@ class Demands:
         maps, self._maps = self._maps, []
         yield from maps
 
-    def _conclude(self, key: _Key, refusal: str | None) -> None:
+    def _conclude(self, key: _Key, refusal: str | None, modules: PackedModules | None = None) -> None:
         waiting = self._open.pop(key, None)
         if waiting is not None:
-            self._answers += [Answer(asker, refusal) for asker in waiting.askers]
+            self._answers += [Answer(asker, refusal, modules) for asker in waiting.askers]
 
 
-def _keys_of(connection: Connection, kind: Kind) -> tuple[_Key, _Key]:
+def _keys_of(connection: Connection, kind: DemandKind) -> tuple[_Key, _Key]:
     return _Key(connection, kind, is_of_step_end=False), _Key(connection, kind, is_of_step_end=True)

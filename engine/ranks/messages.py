@@ -18,6 +18,9 @@ MAX_PACKET_BYTES: Final = 64 * 1024
 MAX_FIGURE: Final = 2**62
 """Larger than any memory; what is larger was not measured and fits no column of history."""
 
+DemandKind = Literal["segments", "detach", "history", "modules"]
+"""A segment map, please; let go of the process; record stacks, or stop; profile modules for a few steps."""
+
 Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_FIGURE)]
 Figure = Count | None
 
@@ -63,6 +66,8 @@ class Hello(msgspec.Struct, frozen=True, tag_field="kind", tag="hello"):
     context_bytes: Figure = None
     allocator_settings: str | None = None
     notes: tuple[str, ...] = ()
+    demands: tuple[str, ...] = ("segments", "detach", "history")
+    """Kinds of demands that it understands; those of the first version, which did not tell."""
 
 
 class Readings(msgspec.Struct, frozen=True, tag_field="kind", tag="readings"):
@@ -106,6 +111,26 @@ class SegmentsPart(msgspec.Struct, frozen=True, tag_field="kind", tag="segments"
     """Base64 of a piece of the zlib-compressed JSON of a `ProbedSegments`."""
 
 
+class ModulesPart(msgspec.Struct, frozen=True, tag_field="kind", tag="modules"):
+    """One part of a profile by module that was asked for."""
+
+    v: int
+    request: Count
+    part: Count
+    parts: Count
+    data: str
+    """Base64 of a piece of the zlib-compressed text of a `module_memory.jsonl`."""
+
+
+class DemandRefused(msgspec.Struct, frozen=True, tag_field="kind", tag="refused"):
+    """A demand is not met."""
+
+    v: int
+    request: Count
+    reason: str
+    """A sentence without its subject, which is the process."""
+
+
 class OutOfMemoryMet(msgspec.Struct, frozen=True, tag_field="kind", tag="oom"):
     """An out-of-memory error was raised."""
 
@@ -126,7 +151,17 @@ class Goodbye(msgspec.Struct, frozen=True, tag_field="kind", tag="goodbye"):
     reason: Literal["exit", "detached"]
 
 
-ProbeMessage = Hello | Readings | Steps | ModelState | SegmentsPart | OutOfMemoryMet | Goodbye
+ProbeMessage = (
+    Hello
+    | Readings
+    | Steps
+    | ModelState
+    | SegmentsPart
+    | ModulesPart
+    | DemandRefused
+    | OutOfMemoryMet
+    | Goodbye
+)
 
 
 class ProbedSegments(msgspec.Struct, frozen=True):
@@ -146,9 +181,9 @@ class Demand(msgspec.Struct, frozen=True):
     """What a hub asks of a probe."""
 
     v: int
-    kind: Literal["segments", "detach", "history"]
+    kind: DemandKind
     request: int = 0
     is_on: bool = True
     """For `history`: record allocations with their stacks, or stop."""
     seconds: float | None = None
-    """For `history`: how long at most. For `segments`: how long to wait for the end of a step."""
+    """For `history`: how long at most. For the others: how long to wait for the end of a step."""

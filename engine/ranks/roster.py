@@ -11,7 +11,7 @@ from ..sources.processes import find_user_name
 from .demands import Answer, Demands, Wish
 from .lingering import keep_ended
 from .listener import Connection, Listener, Received
-from .messages import Goodbye, Hello, SegmentsPart
+from .messages import DemandRefused, Goodbye, Hello, ModulesPart, SegmentsPart
 from .modelled import ModelledDevices, Placed
 from .placing import Placing, cpu_uuid
 from .segments import PackedSegments
@@ -140,13 +140,16 @@ class Roster:
             self._ask_one(*chosen[0], wish)
 
     def _ask_one(self, connection: Connection, track: RankTrack, wish: Wish) -> None:
-        reason = _explain_no_segments(track) if wish.kind == "segments" else None
+        reason = _explain_no_segments(track) if wish.kind == "segments" else _explain_age(track, wish)
         if reason is None:
             self._demands.ask(connection, track.pid, wish, self._clock.monotonic_s())
         else:
             self._demands.refuse(wish.asker, reason)
 
     def _refuse_unknown(self, pid: int | None, wish: Wish) -> None:
+        if any(track.pid == pid for track in self._ended):
+            self._demands.refuse(wish.asker, f"process {pid} has ended or was detached")
+            return
         living = [str(track.pid) for track in self._living.values()]
         named = ", ".join(living[:MAX_NAMED]) + (", …" if len(living) > MAX_NAMED else "")
         others = f"those that do: {named}" if living else "none does"
@@ -182,8 +185,11 @@ class Roster:
         if message is None or track is None:
             self._refuse(connection, received.refused or "said something before its hello", moment)
             return
-        if isinstance(message, SegmentsPart):
+        if isinstance(message, SegmentsPart | ModulesPart):
             self._take_part(connection, message, track, moment)
+            return
+        if isinstance(message, DemandRefused):
+            self._demands.take_refusal(connection, message, track.pid)
             return
         track.fold(message, moment)
         if isinstance(message, Goodbye):
@@ -191,7 +197,7 @@ class Roster:
             self._end(connection, moment.monotonic_s)
 
     def _take_part(
-        self, connection: Connection, part: SegmentsPart, track: RankTrack, moment: Moment
+        self, connection: Connection, part: SegmentsPart | ModulesPart, track: RankTrack, moment: Moment
     ) -> None:
         place = self._places.get(track.key)
         try:
@@ -257,6 +263,16 @@ def _explain_ambiguity(pid: int | None, count: int) -> str:
     return (
         f"{count} processes of other containers report as process {pid}, and nothing tells them apart: "
         "ask an agent inside the container of the one that is meant"
+    )
+
+
+def _explain_age(track: RankTrack, wish: Wish) -> str | None:
+    """Return why a process does not understand a wish, or None where it does."""
+    if wish.kind in track.hello.demands:
+        return None
+    return (
+        f"the probe of process {track.pid} is of an older version and knows nothing of {wish.kind}: it comes "
+        "with the next start of the job, or detach it and attach again"
     )
 
 

@@ -11,7 +11,7 @@ import msgspec
 
 from ..errors import WireError
 from ..model import LiveStack, Segment, SegmentMap
-from .messages import ProbedSegments, SegmentsPart
+from .messages import ModulesPart, ProbedSegments, SegmentsPart
 
 MAX_PARTS = 256
 MAX_PACKED_BYTES = 8 * 1024**2
@@ -30,16 +30,21 @@ class PackedSegments(msgspec.Struct, frozen=True):
     """The zlib-compressed JSON of a `ProbedSegments`."""
 
 
-class SegmentAssembly:
-    """The parts of one map, in whatever order they come."""
+class PartAssembly:
+    """The parts of one answer, in whatever order they come.
 
-    def __init__(self) -> None:
+    Args:
+        what: Name of the answer, as it shall stand in what is wrong with it.
+    """
+
+    def __init__(self, what: str = "a segment map") -> None:
+        self._what = what
         self._pieces: dict[int, str] = {}
         self._parts: int | None = None
         self._chars = 0
 
-    def add(self, part: SegmentsPart) -> bytes | None:
-        """Take one part; return the packed map once it is whole.
+    def add(self, part: SegmentsPart | ModulesPart) -> bytes | None:
+        """Take one part; return the packed answer once it is whole.
 
         Raises:
             WireError: The parts do not fit together, or are too many.
@@ -47,19 +52,17 @@ class SegmentAssembly:
         if self._parts is None:
             self._parts = part.parts
         if part.parts != self._parts or not part.part < part.parts <= MAX_PARTS:
-            raise WireError(
-                f"sent part {part.part} of {part.parts} of a segment map; at most {MAX_PARTS} fit"
-            )
+            raise WireError(f"sent part {part.part} of {part.parts} of {self._what}; at most {MAX_PARTS} fit")
         self._chars += len(part.data) - len(self._pieces.get(part.part, ""))
         if self._chars > MAX_PACKED_BYTES * 4 // 3:
-            raise WireError(f"sent a segment map of more than {MAX_PACKED_BYTES} bytes")
+            raise WireError(f"sent {self._what} of more than {MAX_PACKED_BYTES} bytes")
         self._pieces[part.part] = part.data
         if len(self._pieces) < part.parts:
             return None
         try:
             return base64.b64decode("".join(self._pieces[n] for n in range(part.parts)), validate=True)
         except (binascii.Error, ValueError) as error:
-            raise WireError(f"sent a segment map that is no base64: {error}") from error
+            raise WireError(f"sent {self._what} that is no base64: {error}") from error
 
 
 def unpack_segments(packed: PackedSegments) -> SegmentMap:
@@ -86,11 +89,28 @@ def unpack_segments(packed: PackedSegments) -> SegmentMap:
 
 def _decode(packed: PackedSegments) -> ProbedSegments:
     where = f"the segment map of process {packed.pid}"
+    text = inflate(packed.data, where)
+    try:
+        return _CONTENT.decode(text)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise WireError(f"{where} cannot be read: {error}") from error
+
+
+def inflate(data: bytes, where: str) -> bytes:
+    """Return what a probe has packed.
+
+    Args:
+        data: Of zlib.
+        where: What it is, for what is wrong with it.
+
+    Raises:
+        WireError: It is no such data, cut short, or larger than `MAX_UNPACKED_BYTES`.
+    """
     inflater = zlib.decompressobj()
     try:
-        text = inflater.decompress(packed.data, MAX_UNPACKED_BYTES)
-        if inflater.unconsumed_tail or not inflater.eof:
-            raise WireError(f"{where} is cut short, or larger than {MAX_UNPACKED_BYTES} bytes")
-        return _CONTENT.decode(text)
-    except (zlib.error, msgspec.MsgspecError, ValueError, RecursionError) as error:
+        text = inflater.decompress(data, MAX_UNPACKED_BYTES)
+    except zlib.error as error:
         raise WireError(f"{where} cannot be read: {error}") from error
+    if inflater.unconsumed_tail or not inflater.eof:
+        raise WireError(f"{where} is cut short, or larger than {MAX_UNPACKED_BYTES} bytes")
+    return text

@@ -6,7 +6,7 @@ from typing import Any
 
 from .config import SimulationConfig
 from .out_of_memory import raise_out_of_memory
-from .protocols import Allocator, AllocatorModule, DeviceMemory
+from .protocols import Allocator, AllocatorModule, BlockObserver, DeviceMemory
 from .stacks import Stack, capture_stack
 
 
@@ -28,6 +28,8 @@ class Card:
         """Who allocated each live block, by address."""
         self.has_context = False
         self.fraction: float | None = None
+        self.observer: BlockObserver | None = None
+        """Told of each block as it comes and goes."""
 
     def open_context(self) -> None:
         """Take what a process takes of a card before its first tensor.
@@ -53,13 +55,23 @@ class Card:
             address = self.allocator.malloc(size_bytes, stream)
         except self._out_of_memory as error:
             raise_out_of_memory(self, size_bytes, error)
-        self.stacks[address] = capture_stack()
+        stack = self.stacks[address] = capture_stack()
+        if self.observer is not None:
+            self.observer.note_allocated(address, size_bytes, stack)
         return address
 
     def free(self, address: int) -> None:
         """Take a block back; called from wherever the last reference to a tensor went."""
         self.stacks.pop(address, None)
+        if self.observer is not None:
+            self.observer.note_freed(address)
         self.allocator.free(address)
+
+    def empty_cache(self) -> None:
+        """Give cached segments back to the card."""
+        if self.observer is not None:
+            self.observer.note_emptied()
+        self.allocator.empty_cache()
 
     def describe_segments(self) -> list[dict[str, Any]]:
         """Return segments and blocks as `torch.cuda.memory_snapshot()` does, live blocks with frames."""

@@ -14,6 +14,8 @@ from .storages import UNDECIDED, StorageRegistry, parts_of, storage_of
 from .thread_state import HOST, UNNAMED, state
 
 Tensor = torch.Tensor
+SHARDED: set[type] = set()
+"""Types of tensors that are made of local ones; they are known once their module is loaded."""
 
 
 class Survey:
@@ -52,6 +54,8 @@ class AccountingMode(TorchDispatchMode):
         return False
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if not SHARDED.isdisjoint(types):
+            return NotImplemented  # its own operations on its local tensors come here one by one
         operation = self._operations.get(function)
         if operation is None:
             operation = self._operations[function] = Operation(function)

@@ -1,14 +1,16 @@
-"""Process groups: what asks for NCCL gets gloo, which moves the same bytes through the host."""
+"""Process groups: what asks for NCCL gets gloo, which moves the same bytes through the host; sharding."""
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
 
+from .dispatch_mode import SHARDED
 from .patching import replace
 from .storages import StorageRegistry
-from .thread_state import HOST, targeting
+from .thread_state import HOST, inside, targeting
 
 
 def install(registry: StorageRegistry) -> None:
@@ -25,6 +27,9 @@ def install(registry: StorageRegistry) -> None:
         replace(owner, "is_nccl_available", lambda original: lambda: True)
         replace(owner, "barrier", _make_barrier)
     replace(distributed, "Reducer", lambda original: _make_reducer(original, registry))
+    from torch.distributed.device_mesh import DeviceMesh
+
+    replace(DeviceMesh, "__init__", _make_mesh)
 
 
 def _make_group(original: Any) -> Any:
@@ -53,6 +58,36 @@ def _make_barrier(original: Any) -> Any:
         return original(group, async_op)
 
     return barrier
+
+
+def _make_mesh(original: Any) -> Any:
+    """Return what makes a mesh: who has one has sharded tensors, whose module is loaded no sooner."""
+
+    def make(*args: Any, **kwargs: Any) -> None:
+        _load_sharding()
+        original(*args, **kwargs)
+
+    return make
+
+
+@functools.cache
+def _load_sharding() -> None:
+    from torch.distributed.tensor import DTensor, _sharding_prop
+
+    SHARDED.add(DTensor)
+    DTensor.device = property(lambda tensor: tensor._local_tensor.device)
+    DTensor.is_cuda = property(lambda tensor: tensor._local_tensor.is_cuda)
+    replace(_sharding_prop.ShardingPropagator, "_propagate_tensor_meta_non_cached", _only_shapes)
+
+
+def _only_shapes(original: Any) -> Any:
+    """Return what computes the shape of a sharded result: by tensors of PyTorch's own that are on no card."""
+
+    def compute(*args: Any, **kwargs: Any) -> Any:
+        with inside(), targeting(HOST):
+            return original(*args, **kwargs)
+
+    return compute
 
 
 def _make_reducer(original: Any, registry: StorageRegistry) -> Any:

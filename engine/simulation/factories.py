@@ -104,6 +104,8 @@ class Factories:
         if target in (HOST, ELSEWHERE):
             with targeting(HOST):
                 return original(*args, **kwargs)
+        if state.is_inside:
+            return original(*args, **{**kwargs, "device": _CPU})
         _check_generator(kwargs.get("generator"))
         kwargs["device"] = _CPU
         if kwargs.pop("pin_memory", False):

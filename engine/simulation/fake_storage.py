@@ -7,25 +7,22 @@ there is stopped in one line that names the line of the script.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import torch
 from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from .dispatch_mode import AccountingMode, Survey
+from .fake_shortcuts import UNKNOWN, Shortcuts, answer_device
 from .host_memory import HostMemory
 from .notices import refuse
 from .operations import measure_made
 from .patching import replace
 from .stacks import capture_stack
 from .storages import StorageRegistry
-from .thread_state import state
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from .thread_state import inside, state
 
 LARGE_BYTES = 1 << 20
 """From here on, a floating-point tensor that is made on the host has no storage either."""
@@ -43,6 +40,12 @@ class FakeAccountingMode(AccountingMode):
     def __init__(self, registry: StorageRegistry, host: HostMemory) -> None:
         super().__init__(registry, host)
         self._fake = FakeTensorMode(allow_non_fake_inputs=True)
+        self._shortcuts = Shortcuts(self._fake)
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        # Two thirds of all that comes here: C++ asks what a tensor's device is.
+        device = answer_device(function, args)
+        return super().__torch_dispatch__(function, types, args, kwargs) if device is UNKNOWN else device
 
     def run(self, function: Any, args: Any, kwargs: Any, survey: Survey) -> Any:
         """Compute an operation on the host where it is small and stays there, else its shape alone.
@@ -52,8 +55,11 @@ class FakeAccountingMode(AccountingMode):
         """
         if not self._is_valueless(args, kwargs, survey):
             return function(*args, **kwargs)
+        made = self._shortcuts.run(function, args, kwargs)
+        if made is not UNKNOWN:
+            return made
         try:
-            with _inside(), self._fake:
+            with inside(), self._fake:
                 return function(*args, **kwargs)
         except _VALUELESS:
             refuse_reading()
@@ -84,7 +90,9 @@ def install(registry: StorageRegistry) -> None:
     for name in ("__repr__", "__format__", "numpy", "__array__", "tolist"):
         replace(torch.Tensor, name, _make_reading)
     FakeTensor.__repr__ = torch.Tensor.__repr__
+    FakeTensor.__deepcopy__ = _copy_deeply
     replace(torch.utils, "swap_tensors", _make_swap)
+    replace(torch.nn.Module, "_apply", _make_apply)
     # `torch.optim` hides its module of this name behind the class.
     for name in ("torch.utils._foreach_utils", "torch.optim.optimizer"):
         import_module(name)._foreach_supported_types.append(FakeTensor)
@@ -104,14 +112,49 @@ def refuse_reading() -> NoReturn:
     )
 
 
+def _copy_deeply(tensor: Any, memo: dict[int, Any]) -> Any:
+    """Copy a fake tensor; PyTorch itself would look for its storage, which has no address."""
+    copied = tensor.detach().clone()
+    if isinstance(tensor, torch.nn.Parameter):
+        copied = torch.nn.Parameter(copied, tensor.requires_grad)
+    else:
+        copied.requires_grad_(tensor.requires_grad)
+    memo[id(tensor)] = copied
+    return copied
+
+
+def _make_apply(original: Any) -> Any:
+    """Return what moves a module so that its parameters stay the same objects, as they do on a real card.
+
+    A real one would be replaced by a fake one: tied weights were two from then on, and an optimizer that was
+    made before had others than the model.
+    """
+
+    def apply(module: Any, *args: Any, **kwargs: Any) -> Any:
+        future = torch.__future__
+        before = future.get_swap_module_params_on_conversion()
+        future.set_swap_module_params_on_conversion(True)
+        try:
+            return original(module, *args, **kwargs)
+        finally:
+            future.set_swap_module_params_on_conversion(before)
+
+    return apply
+
+
 def _make_swap(original: Any) -> Any:
     """Return what `Module.to` swaps a parameter with; PyTorch itself holds weak references to fake ones."""
 
     def swap(parameter: Any, converted: Any) -> None:
-        if isinstance(parameter, FakeTensor) and isinstance(converted, FakeTensor):
+        fakes = isinstance(parameter, FakeTensor) + isinstance(converted, FakeTensor)
+        if fakes == 0 and not torch.__future__.get_swap_module_params_on_conversion():
+            original(parameter, converted)
+        elif fakes != 1:
             parameter.data = converted.data
         else:
-            original(parameter, converted)
+            parameter.__class__, converted.__class__ = converted.__class__, parameter.__class__
+            parameter.__dict__, converted.__dict__ = converted.__dict__, parameter.__dict__
+            torch._C._swap_tensor_impl(parameter, converted)
 
     return swap
 
@@ -127,16 +170,6 @@ def _make_reading(original: Any) -> Any:
         return original(tensor, *args, **kwargs)
 
     return read
-
-
-@contextmanager
-def _inside() -> Iterator[None]:
-    """Let tensors answer as those of the host that they are, for the code that computes shapes."""
-    before, state.is_inside = state.is_inside, True
-    try:
-        yield
-    finally:
-        state.is_inside = before
 
 
 def _holds_fake(values: Any) -> bool:

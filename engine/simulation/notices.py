@@ -9,11 +9,26 @@ PREFIX = "vramscope simulate:"
 USAGE_EXIT_CODE = 2
 
 _told: set[str] = set()
+_is_silent = False
+
+
+class Refusal(SystemExit):
+    """The script cannot go on; `text` says why. It passes every handler of exceptions that a script has."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(USAGE_EXIT_CODE)
+        self.text = text
+
+
+def be_silent() -> None:
+    """Tell nothing from here on, for a program that says by itself what it was refused."""
+    global _is_silent  # noqa: PLW0603 - one stderr, one switch
+    _is_silent = True
 
 
 def tell(text: str) -> None:
     """Write one line to stderr, if it was not written before."""
-    if text not in _told:
+    if text not in _told and not _is_silent:
         _told.add(text)
         print(f"{PREFIX} {text}", file=sys.stderr, flush=True)  # noqa: T201  (stderr is for people)
 
@@ -25,4 +40,4 @@ def refuse(text: str) -> NoReturn:
         SystemExit: Always, with the exit code of a usage error.
     """
     tell(text)
-    raise SystemExit(USAGE_EXIT_CODE)
+    raise Refusal(text)

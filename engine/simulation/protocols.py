@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from .stacks import Stack
 
 
 class DeviceMemory(Protocol):
@@ -63,6 +67,19 @@ class Allocator(Protocol):
 
     def set_memory_fraction(self, fraction: float) -> None:
         """Limit this process to a share of the card."""
+
+
+class BlockObserver(Protocol):
+    """Follows the blocks of a card; called from wherever a tensor is made or ends."""
+
+    def note_allocated(self, address: int, size_bytes: int, stack: Stack) -> None:
+        """Note a new block, of the size that was asked for."""
+
+    def note_freed(self, address: int) -> None:
+        """Note the end of a block."""
+
+    def note_emptied(self) -> None:
+        """Note that the script gave cached segments back."""
 
 
 class AllocatorModule(Protocol):

@@ -11,7 +11,7 @@ from .legacy_types import LegacyType
 from .patching import replace
 from .pinned_memory import PinnedMemory
 from .storages import StorageRegistry, storage_of
-from .thread_state import HOST
+from .thread_state import HOST, targeting
 from .transfers import Transfers
 
 _base = torch._C.TensorBase
@@ -67,7 +67,10 @@ class TensorMethods:
             if device is None:
                 return original(tensor, *args, **kwargs)
             target, source = self._devices.resolve(device), self._transfers.where_is(tensor)
-            if target == ELSEWHERE or (target == HOST and source == HOST):
+            if target == ELSEWHERE:
+                with targeting(HOST):  # what is made, on `meta`, is on no card
+                    return original(tensor, *args, **kwargs)
+            if target == HOST and source == HOST:
                 return original(tensor, *args, **kwargs)
             if target == source:
                 return original(tensor, dtype or tensor.dtype, *rest, **options)

@@ -44,6 +44,16 @@ def targeting(target: int) -> Iterator[None]:
 
 
 @contextmanager
+def inside() -> Iterator[None]:
+    """Let tensors answer as those of the host that they are, for code of PyTorch that computes shapes."""
+    before, state.is_inside = state.is_inside, True
+    try:
+        yield
+    finally:
+        state.is_inside = before
+
+
+@contextmanager
 def uncharged() -> Iterator[None]:
     """Let new storages of this thread be on their device without being counted for a while."""
     state.uncharged += 1

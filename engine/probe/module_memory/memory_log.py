@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 LOG_NAME = "memory.log"
 EXACT_NAME = "module_memory.jsonl"
 SCHEMA = "vramscope.modules/1"
 _MIB = 1 << 20
+_ENTRIES_AT_ONCE = 256
 _SUMMARY = ("params", "grads", "os_params", "os_state", "activation")
 
 Computed = Mapping[str, int]
@@ -41,17 +42,27 @@ class Moment(NamedTuple):
     """What the allocator of the device says; None where there is none."""
 
 
+class MomentKeeper(Protocol):
+    """Where the moments of a profile go."""
+
+    header: Mapping[str, Any]
+    """What is said of the process."""
+
+    def write(self, moment: Moment, *, is_first: bool) -> None:
+        """Take a moment; the first one begins anew."""
+        ...
+
+
 class ProfileFiles:
     """Appends moments to both files, whole, so that an interrupted run keeps what it had.
 
     Args:
         folder: Made where it is missing.
-        header: What the file of exact bytes says of the process.
     """
 
-    def __init__(self, folder: str, header: Mapping[str, Any]) -> None:
-        self.folder = folder
-        self._header = header
+    def __init__(self, folder: str) -> None:
+        self.header: Mapping[str, Any] = {}
+        self._folder = folder
         os.makedirs(folder, exist_ok=True)  # noqa: PTH103 - folders come as text, from a program
 
     def write(self, moment: Moment, *, is_first: bool) -> None:
@@ -60,12 +71,12 @@ class ProfileFiles:
         Raises:
             OSError: They cannot be written.
         """
-        line = _encode(_describe_exactly(moment))
+        line = "".join(encode_moment(moment))
         if is_first:
-            line = _encode({"schema": SCHEMA, **self._header}) + line
+            line = encode_header(self.header) + line
         mode = "w" if is_first else "a"
         for name, text in ((LOG_NAME, render_state(moment)), (EXACT_NAME, line)):
-            path = os.path.join(self.folder, name)  # noqa: PTH118
+            path = os.path.join(self._folder, name)  # noqa: PTH118
             with open(path, mode, encoding="utf-8") as file:  # noqa: PTH123
                 file.write(text)
 
@@ -114,19 +125,29 @@ def _render_layout(computed: Computed) -> Iterator[str]:
         pending.extend(reversed(children[node]))
 
 
-def _describe_exactly(moment: Moment) -> dict[str, Any]:
+def encode_header(header: Mapping[str, Any]) -> str:
+    """Return the first line of the file of exact bytes."""
+    return _encode({"schema": SCHEMA, **header}) + "\n"
+
+
+def encode_moment(moment: Moment) -> Iterator[str]:
+    """Yield the line of a moment in pieces, none of which takes long."""
     kinds = {
         name: {"computed_bytes": kind.computed_bytes, "measured_bytes": kind.measured_bytes}
         for name, kind in moment.kinds.items()
     }
-    layouts = {name: list(_list_entries(moment.kinds[name])) for name in moment.layouts}
-    return {
-        "tag": moment.tag,
-        "time_s": moment.time_s,
-        "allocated_bytes": moment.allocated_bytes,
-        "kinds": kinds,
-        "layouts": layouts,
-    }
+    about = {"tag": moment.tag, "time_s": moment.time_s, "allocated_bytes": moment.allocated_bytes}
+    yield _encode({**about, "kinds": kinds})[:-1] + ',"layouts":{'
+    for number, name in enumerate(moment.layouts):
+        yield f'{"," if number else ""}"{name}":['
+        yield from _encode_entries(list(_list_entries(moment.kinds[name])))
+        yield "]"
+    yield "}}\n"
+
+
+def _encode_entries(entries: list[list[Any]]) -> Iterator[str]:
+    for start in range(0, len(entries), _ENTRIES_AT_ONCE):
+        yield ("," if start else "") + _encode(entries[start : start + _ENTRIES_AT_ONCE])[1:-1]
 
 
 def _list_entries(kind: Kind) -> Iterator[list[Any]]:
@@ -138,8 +159,8 @@ def _list_entries(kind: Kind) -> Iterator[list[Any]]:
         yield [path, computed, kind.measured.get(path, absent)]
 
 
-def _encode(value: Mapping[str, Any]) -> str:
-    return json.dumps(value, separators=(",", ":")) + "\n"
+def _encode(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))
 
 
 def _show(size_bytes: int) -> str:

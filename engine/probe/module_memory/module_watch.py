@@ -66,11 +66,11 @@ class ModuleWatch:
         is_root = path == self.root
 
         def enter(module: Module, arguments: Foreign) -> None:
-            if not _is_compiling():
+            if not is_compiling():
                 self.begin() if is_root else self._stack.append(path)
 
         def leave(module: Module, arguments: Foreign, output: Foreign) -> None:
-            if not _is_compiling() and not self._guard.is_shut:
+            if not is_compiling() and not self._guard.is_shut:
                 try:
                     self._leave(path, output, is_leaf=is_leaf)
                 except Exception as error:  # noqa: BLE001 - the training goes on
@@ -133,7 +133,7 @@ def find_tensors(value: Foreign, depth: int = _DEEPEST) -> list[Tensor]:
     return [tensor for part in value for tensor in find_tensors(part, depth - 1)]
 
 
-def _is_compiling() -> bool:
+def is_compiling() -> bool:
     """Tell whether PyTorch's compiler traces this call, to which these hooks then are nothing."""
     compiler = getattr(sys.modules["torch"], "compiler", None)
     ask = getattr(compiler, "is_compiling", None)

@@ -11,7 +11,7 @@ from typing import Any
 from ..foreign import Foreign, Module, Optimizer, Tensor
 from .forward_outputs import ForwardOutputs
 from .ledger import Ledger, Pieces
-from .memory_log import Kind, Moment, ProfileFiles
+from .memory_log import Kind, Moment, MomentKeeper
 from .model_ledgers import ROOTS, ModelScale, list_model_storages
 from .module_watch import ModuleWatch, find_place
 from .saved_tensors import SavedTensors
@@ -26,36 +26,44 @@ class ModuleMemoryProfiler:
     Args:
         model: A module; a `ModuleList` of several is taken for the chunks of an interleaved pipeline.
         optimizer: Of PyTorch; None where nothing is trained.
-        log_folder: Where the files go.
+        keeper: Where moments go.
         total_steps: Steps after which all layouts are written and the profile ends.
-        header: What the file of exact bytes says of the process.
+        header: What is said of the process.
         tag: Name of the first moment.
+        is_watched: Write all layouts at the end of each step: somebody looks on.
+        began_s: From when times count, in seconds of `time.monotonic`; None for now.
+        steps: Steps that were counted before this profile.
 
     Raises:
-        OSError: The files cannot be written.
+        OSError: The moments cannot be written.
     """
 
     def __init__(
         self,
         model: Module,
         optimizer: Optimizer | None,
-        log_folder: str,
+        keeper: MomentKeeper,
         total_steps: int = 5,
         *,
         header: Mapping[str, Any] | None = None,
         tag: str = "creation",
+        is_watched: bool = False,
+        began_s: float | None = None,
+        steps: int = 0,
     ) -> None:
         self.model, self.optimizer = model, optimizer
         self.is_running = True
-        self.steps = 0
+        self.steps = steps
         """Steps that were counted so far."""
         self.error: OSError | None = None
         """Why the files could not be written on, in a hook of the training, where it ended the profile."""
-        self._total_steps = total_steps
-        self._began_s = time.monotonic()
-        self._pieces = Pieces()
-        self._device = _find_device(model)
-        self._files = ProfileFiles(log_folder, {**(header or {}), **_describe_device(self._device)})
+        self.total_steps = total_steps
+        """Steps to follow; may be raised while the profile runs."""
+        self._is_watched = is_watched
+        self._began_s = time.monotonic() if began_s is None else began_s
+        self._pieces, self._device = Pieces(), _find_device(model)
+        self._keeper = keeper
+        keeper.header = {**(header or {}), **_describe_device(self._device)}
         self._stack: list[str] = []
         self._saved = SavedTensors(self._pieces, self._device.type, partial(find_place, self._stack))
         self._outputs = ForwardOutputs()
@@ -71,11 +79,6 @@ class ModuleMemoryProfiler:
             raise
         self.watches = self._watch_chunks()
 
-    @property
-    def log_folder(self) -> str:
-        """Where the files go."""
-        return self._files.folder
-
     def end_step(self) -> None:
         """Count a step; the last one writes all layouts and takes every hook away.
 
@@ -86,9 +89,10 @@ class ModuleMemoryProfiler:
             return
         self.steps += 1
         self._saved.note_peak()
-        is_last = self.steps >= self._total_steps
+        is_last = self.steps >= self.total_steps
+        layouts = LAYOUTS if is_last or self._is_watched else ("os_state",)
         try:
-            self.write_moment(f"step {self.steps}", LAYOUTS if is_last else ("os_state",))
+            self.write_moment(f"step {self.steps}", layouts)
         finally:
             if is_last:
                 self.close()
@@ -115,7 +119,7 @@ class ModuleMemoryProfiler:
             tuple(kind for kind in LAYOUTS if kind in layouts),
             _read_allocated(self._device),
         )
-        self._files.write(moment, is_first=is_first)
+        self._keeper.write(moment, is_first=is_first)
 
     def close(self) -> None:
         """Take every hook away; the files stay as they are."""

@@ -40,42 +40,55 @@ def read_exact(path: Path) -> ModuleMemory:
     Raises:
         InputFileError: The file cannot be read, is of another version, or has no moment in it.
     """
-    file, left_out = LineFile(path, longest_line=_LONGEST_LINE), LeftOut()
-    lines = file.numbered_lines()
-    header = _read_header(path, next(lines, (1, ""))[1])
+    file = LineFile(path, longest_line=_LONGEST_LINE)
+    memory = _read_lines(file.numbered_lines(), show_path(path))
+    notes = (CUT_NOTE, *memory.notes) if file.is_cut else memory.notes
+    return msgspec.structs.replace(memory, rank=memory.rank or read_rank(path), notes=notes)
+
+
+def read_exact_text(text: str, name: str) -> ModuleMemory:
+    """Read the moments of a profile that is no file, as a running process tells them.
+
+    Args:
+        text: What would stand in the file.
+        name: Of what it is, for what is wrong with it.
+
+    Raises:
+        InputFileError: It is of another version, or has no moment in it.
+    """
+    return _read_lines(iter(enumerate(text.splitlines(), 1)), name)
+
+
+def _read_lines(lines: Iterator[tuple[int, str]], name: str) -> ModuleMemory:
+    left_out = LeftOut()
+    header = _read_header(name, next(lines, (1, ""))[1])
     moments = tuple(_read_moments(lines, left_out))
     if not moments:
-        raise InputFileError(
-            f"{show_path(path)}: no moment in it can be used; {left_out.first or 'it is empty'}"
-        )
+        raise InputFileError(f"{name}: no moment in it can be used; {left_out.first or 'it is empty'}")
     return ModuleMemory(
         format="module memory",
-        rank=_find_rank(path, header),
+        rank=_find_rank(header),
         device=header.device,
         is_simulated=header.is_simulated,
         moments=moments,
-        notes=(*((CUT_NOTE,) if file.is_cut else ()), *left_out.notes()),
+        notes=left_out.notes(),
     )
 
 
-def _find_rank(path: Path, header: _Header) -> RankCoordinates | None:
-    """Return where the process stood, by its own words or by the name of its folder."""
+def _find_rank(header: _Header) -> RankCoordinates | None:
+    """Return where the process stood, by its own words."""
     if header.rank is None:
-        return read_rank(path)
+        return None
     return RankCoordinates(**{name: getattr(header, name) for name in RankCoordinates.__struct_fields__})
 
 
-def _read_header(path: Path, line: str) -> _Header:
+def _read_header(name: str, line: str) -> _Header:
     try:
         header = _HEADERS.decode(line)
     except (msgspec.DecodeError, UnicodeEncodeError) as error:
-        raise InputFileError(
-            f"{show_path(path)}: line 1: {error}; expected the header of {SCHEMA}"
-        ) from error
+        raise InputFileError(f"{name}: line 1: {error}; expected the header of {SCHEMA}") from error
     if header.schema != SCHEMA:
-        raise InputFileError(
-            f"{show_path(path)}: line 1: schema is {header.schema!a}; this vramscope reads {SCHEMA}"
-        )
+        raise InputFileError(f"{name}: line 1: schema is {header.schema!a}; this vramscope reads {SCHEMA}")
     return header
 
 

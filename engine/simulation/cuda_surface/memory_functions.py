@@ -119,7 +119,7 @@ def _trace_back(simulation: Simulation, address: int) -> list[dict[str, object]]
 
 def _empty(simulation: Simulation) -> None:
     for card in simulation.cards:
-        card.allocator.empty_cache()
+        card.empty_cache()
 
 
 def _limit(card: Card, fraction: float) -> None:

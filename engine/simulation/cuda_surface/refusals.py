@@ -12,12 +12,13 @@ from ..patching import replace
 
 def install() -> None:
     """Refuse CUDA graphs, and run eagerly what would be compiled."""
-    for owner, names in (
-        (torch.cuda, ("CUDAGraph", "graph", "make_graphed_callables")),
-        (torch.cuda.graphs, ("CUDAGraph", "graph", "make_graphed_callables")),
-    ):
-        for name in names:
-            setattr(owner, name, _make_refusal(name))
+    refused: dict[str, Any] = {
+        **{name: _make_refusing_class(name) for name in ("CUDAGraph", "graph")},
+        "make_graphed_callables": _make_refusal("make_graphed_callables"),
+    }
+    for owner in (torch.cuda, torch.cuda.graphs):
+        for name, refusal in refused.items():
+            setattr(owner, name, refusal)
     replace(torch, "compile", lambda original: _compile)
     replace(torch.nn.Module, "compile", lambda original: _compile_in_place)
 
@@ -29,6 +30,11 @@ def _make_refusal(name: str) -> Callable[..., Any]:
         )
 
     return refuse
+
+
+def _make_refusing_class(name: str) -> type:
+    """Return what refuses to be made, and is a class for those who annotate with it."""
+    return type(name, (), {"__init__": _make_refusal(name)})
 
 
 def _compile(model: Any = None, **_: Any) -> Any:

@@ -1,0 +1,151 @@
+"""A profile that somebody looks at while the training goes on: on demand, for a few steps at a time."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Iterator
+from typing import Any, Callable
+
+from ..foreign import Module, Optimizer
+from .model_search import ModelSearch
+from .moment_buffer import MomentBuffer
+from .profiler import ModuleMemoryProfiler
+from .rank_folders import describe_rank
+
+STEPS_PER_DEMAND = 5
+_STEPS_WITHOUT_MODEL = 2
+"""After so many in which no module was called that trains, there is none to be found."""
+_REMEMBERED_S = 60.0
+"""A profile that was left for longer begins anew."""
+
+
+class WatchedProfile:
+    """Begins at the end of a step, follows five, and goes on where it is asked for again.
+
+    All is done by the thread that trains, at ends of steps, but for `renew` and `take_lines`.
+
+    Args:
+        torch: The module.
+        list_optimizers: Returns the optimizers that have stepped.
+    """
+
+    def __init__(self, torch: Module, list_optimizers: Callable[[], list[Optimizer]]) -> None:
+        self.news = 0
+        """Counts up with each step that was followed, and with each beginning."""
+        self.refusal: str | None = None
+        """Why nothing is profiled, in one sentence without its subject."""
+        self._torch, self._list_optimizers = torch, list_optimizers
+        self._buffer = MomentBuffer()
+        self._profiler: ModuleMemoryProfiler | None = None
+        self._search: ModelSearch | None = None
+        self._model: weakref.ref[Any] | None = None
+        self._steps_searched = self._steps = 0
+        self._is_wanted = False
+        self._began_s = self._left_s = float("-inf")
+
+    @property
+    def needs_steps(self) -> bool:
+        """Whether the end of a step is waited for."""
+        return self._is_wanted or self._profiler is not None or self._search is not None
+
+    def renew(self) -> None:
+        """Ask for a few steps more; from any thread."""
+        self.refusal = None
+        self._is_wanted = True
+
+    def give_up(self) -> None:
+        """Ask for none; what runs ends by itself. From any thread."""
+        self._is_wanted = False
+
+    def take_lines(self) -> Iterator[str]:
+        """Yield what was written so far, as `module_memory.jsonl` has it, in pieces; from any thread."""
+        return self._buffer.list_lines()
+
+    def meet_step(self) -> None:
+        """Take the end of a step; what fails is kept as the refusal."""
+        try:
+            if self._profiler is not None:
+                self._follow(self._profiler)
+            elif self._is_wanted:
+                self._begin()
+            else:
+                self._end_search()
+        except Exception as error:  # noqa: BLE001 - the training goes on
+            self._refuse(f"cannot be profiled: {type(error).__name__}: {error}")
+            self.end()
+
+    def end(self) -> None:
+        """Take every hook away."""
+        self._end_search()
+        profiler, self._profiler = self._profiler, None
+        if profiler is not None:
+            self._left_s = time.monotonic()
+            profiler.close()
+
+    def _follow(self, profiler: ModuleMemoryProfiler) -> None:
+        if self._is_wanted:
+            self._is_wanted = False
+            profiler.total_steps = profiler.steps + STEPS_PER_DEMAND
+        profiler.end_step()
+        self._steps = profiler.steps
+        self.news += 1
+        if not profiler.is_running:
+            self.end()
+
+    def _begin(self) -> None:
+        """Profile from now on, where the model is known; else look for it in the step that begins."""
+        optimizer = max(self._list_optimizers(), key=_count_elements, default=None)
+        if optimizer is None:
+            self._refuse("has no optimizer that has stepped")
+            return
+        model = None if self._model is None else self._model()
+        if model is None and self._search is not None:
+            model = self._search.find(optimizer)
+        if model is not None:
+            self._profile(model, optimizer)
+        else:
+            self._look_for_model()
+
+    def _profile(self, model: Module, optimizer: Optimizer) -> None:
+        self._end_search()
+        self._model, self._is_wanted = weakref.ref(model), False
+        now_s = time.monotonic()
+        if now_s - self._left_s > _REMEMBERED_S:
+            self._buffer.clear()
+            self._began_s, self._steps = now_s, 0
+        self._profiler = ModuleMemoryProfiler(
+            model,
+            optimizer,
+            self._buffer,
+            self._steps + STEPS_PER_DEMAND,
+            header=describe_rank(),
+            tag="between steps",
+            is_watched=True,
+            began_s=self._began_s,
+            steps=self._steps,
+        )
+        self.news += 1
+
+    def _look_for_model(self) -> None:
+        if self._search is None:
+            self._search, self._steps_searched = ModelSearch(), 0
+            self._search.begin(self._torch)
+            return
+        self._steps_searched += 1
+        if self._steps_searched >= _STEPS_WITHOUT_MODEL:
+            self._refuse("has called no module with parameters that train in its last steps")
+            self._end_search()
+
+    def _refuse(self, reason: str) -> None:
+        self._is_wanted = False
+        self.refusal = reason
+
+    def _end_search(self) -> None:
+        search, self._search = self._search, None
+        if search is not None:
+            search.end()
+
+
+def _count_elements(optimizer: Optimizer) -> int:
+    return sum(parameter.numel() for group in optimizer.param_groups for parameter in group["params"])

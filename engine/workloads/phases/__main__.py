@@ -1,0 +1,59 @@
+"""Trains by phase what it is told on its command line, and reports by JSON lines on a descriptor.
+
+Run by `vramscope phases`, in an environment that may hold the simulated device. Where the user's own code
+raises, its traceback goes to stderr, without our frames.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+import msgspec
+
+from .overheard import OverheardErrors
+from .updates import Obstacle, PhaseRequest, RunUpdate, UpdateWriter
+
+
+def main() -> None:
+    """Read the command line, train, report how it ended."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--report", required=True, type=int, help="descriptor to write JSON lines to")
+    parser.add_argument("request", help="what to train, as JSON")
+    arguments = parser.parse_args()
+    request = msgspec.json.decode(arguments.request, type=PhaseRequest)
+    errors = OverheardErrors(sys.stderr)
+    sys.stderr = errors  # what it has not got, it asks the stream for
+    writer = UpdateWriter(arguments.report)
+    writer.send(_run(request, writer, errors))
+    writer.close()
+
+
+def _run(request: PhaseRequest, writer: UpdateWriter, errors: OverheardErrors) -> RunUpdate:
+    """Train, and return how it ended."""
+    try:
+        import torch
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        return RunUpdate(obstacle="refused", error="PyTorch is not installed: pip install 'vramscope[train]'")
+    except SystemExit:
+        # The simulated device leaves no other way where the host has no memory at all.
+        return RunUpdate(obstacle="host_full", error=" ".join(errors.notices))
+    if request.kind != "cpu" and not torch.cuda.is_available():
+        obstacle: Obstacle = "no_cuda" if request.kind == "cuda" else "refused"
+        said = " ".join(errors.notices) or "PyTorch finds no CUDA device"
+        return RunUpdate(obstacle=obstacle, error=said)
+    from .failures import describe_failure
+    from .training import PhaseSession
+
+    session = PhaseSession(request, writer)
+    try:
+        session.train()
+    except BaseException as error:  # noqa: BLE001 - however it ends, what was measured is worth reporting
+        return describe_failure(error, errors.notices, session.meter)
+    return RunUpdate(end="finished", notes=errors.notices)
+
+
+if __name__ == "__main__":
+    main()

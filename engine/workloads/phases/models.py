@@ -1,0 +1,192 @@
+"""The model that is trained, and its batches: a preset, a user's function, or a folder of Hugging Face."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from ...model.phase_memory import PhaseTraining
+from ..llama import Llama
+from ..llama_presets import LLAMA_PRESETS, LlamaSizes
+from .refusal import RefusedError
+
+Batch = tuple[Any, Any]
+"""Inputs and targets, on the host."""
+_HF_SIZES = {
+    "vocab_size": "vocab_size",
+    "hidden_size": "hidden_size",
+    "intermediate_size": "intermediate_size",
+    "num_layers": "num_hidden_layers",
+    "num_heads": "num_attention_heads",
+    "num_kv_heads": "num_key_value_heads",
+}
+"""Our names of sizes, and those of a config.json."""
+
+
+class UserError(Exception):
+    """Code of the user raised: the cause is theirs, the text names it."""
+
+
+@dataclass
+class MadeModel:
+    """A model on its device, and where its batches come from."""
+
+    module: nn.Module
+    make_batch: Callable[[], Batch]
+    sizes: dict[str, int] = field(default_factory=dict)
+
+
+def make_model(
+    training: PhaseTraining, device: torch.device, repair: Callable[[nn.Module], nn.Module]
+) -> MadeModel:
+    """Make the model on a device, in training mode.
+
+    Args:
+        training: What is trained.
+        device: Where it goes.
+        repair: Takes a model as it was made and returns what may be trained.
+
+    Raises:
+        RefusedError: There is no such model, or it takes no tokens.
+        UserError: The function that makes it raised.
+    """
+    if training.factory is not None:
+        return _make_by_factory(training, device, repair)
+    if training.hugging_face is not None:
+        module, sizes = _make_by_transformers(Path(training.hugging_face), training, device)
+    else:
+        preset = LLAMA_PRESETS[training.model_size or ""]
+        sizes = _name_sizes(preset)
+        with torch.device(device):
+            module = Llama(preset, is_checkpointed=training.is_checkpointed)
+    module = _set_type(repair(module), training).train()
+    return MadeModel(module, _make_tokens(sizes["vocab_size"], training), sizes)
+
+
+def _make_by_factory(
+    training: PhaseTraining, device: torch.device, repair: Callable[[nn.Module], nn.Module]
+) -> MadeModel:
+    spec = training.factory or ""
+    try:
+        made = find_factory(spec)()
+    except (RefusedError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:
+        said = next(iter(str(error).splitlines()), "")
+        raise UserError(f"{spec} raised {type(error).__name__}: {said}") from error
+    module, make_batch = _part(made)
+    if not isinstance(module, nn.Module):
+        raise RefusedError(
+            f"--factory {spec} returned {type(module).__name__}; expected a torch.nn.Module, or a module and "
+            "a function make_batch(batch_size, seq_length) that returns inputs and targets"
+        )
+    module = _set_type(repair(module.train()).to(device), training)
+    if make_batch is not None:
+        return MadeModel(module, _take_batches(make_batch, training))
+    first = next((each for each in module.modules() if isinstance(each, nn.Embedding)), None)
+    if first is None:
+        raise RefusedError(
+            f"--factory {spec}: the model has no nn.Embedding whose size would be its vocabulary; return "
+            "(module, make_batch), where make_batch(batch_size, seq_length) returns inputs and targets"
+        )
+    return MadeModel(module, _make_tokens(first.num_embeddings, training))
+
+
+def _part(made: object) -> tuple[object, Callable[[int, int], Any] | None]:
+    """Return the model, and what makes its batches where a function gave both."""
+    if isinstance(made, tuple) and len(made) == 2 and callable(made[1]):
+        return made[0], made[1]
+    return made, None
+
+
+def _take_batches(make_batch: Callable[[int, int], Any], training: PhaseTraining) -> Callable[[], Batch]:
+    def make() -> Batch:
+        batch = make_batch(training.batch_size, training.seq_length)
+        if not (
+            isinstance(batch, (tuple, list)) and len(batch) == 2 and all(hasattr(it, "to") for it in batch)
+        ):
+            raise RefusedError(
+                f"--factory {training.factory}: make_batch returned {type(batch).__name__}; expected two "
+                "tensors, inputs and targets"
+            )
+        return batch[0], batch[1]
+
+    return make
+
+
+def find_factory(spec: str) -> Callable[[], object]:
+    """Return a function by `module:function`; the module is looked for in the working folder too.
+
+    Raises:
+        RefusedError: There is no such module or function.
+    """
+    import importlib
+
+    module_name, _, name = spec.partition(":")
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            raise
+        raise RefusedError(
+            f"--factory {spec}: no module {module_name!r}, neither in the working folder nor installed"
+        ) from None
+    factory = getattr(module, name, None)
+    if not callable(factory):
+        raise RefusedError(f"--factory {spec}: {module_name} has no function {name!r}")
+    found: Callable[[], object] = factory
+    return found
+
+
+def _make_by_transformers(
+    folder: Path, training: PhaseTraining, device: torch.device
+) -> tuple[nn.Module, dict[str, int]]:
+    try:
+        from transformers import AutoConfig, AutoModelForCausalLM
+    except ImportError:
+        raise RefusedError(
+            f"--model hf:{folder} is made by transformers, which is not installed: pip install transformers, "
+            "or take a preset (--model-size) or a function of your own (--factory module:function)"
+        ) from None
+    try:
+        config = AutoConfig.from_pretrained(folder)
+        config.use_cache = False
+        with torch.device(device):
+            module = AutoModelForCausalLM.from_config(config)
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:  # transformers says in its own words what a folder lacks
+        raise RefusedError(f"--model hf:{folder}: {error}") from error
+    if training.is_checkpointed:
+        module.gradient_checkpointing_enable({"use_reentrant": True})
+    told = {name: getattr(config, theirs, None) for name, theirs in _HF_SIZES.items()}
+    sizes = {name: value for name, value in told.items() if isinstance(value, int)}
+    if "vocab_size" not in sizes:
+        raise RefusedError(
+            f"--model hf:{folder}: its config.json has no vocab_size; expected a language model"
+        )
+    return module, sizes
+
+
+def _name_sizes(preset: LlamaSizes) -> dict[str, int]:
+    return {name: getattr(preset, name) for name in _HF_SIZES}
+
+
+def _set_type(module: nn.Module, training: PhaseTraining) -> nn.Module:
+    return module.to(torch.bfloat16) if training.precision == "bf16" else module
+
+
+def _make_tokens(vocabulary: int, training: PhaseTraining) -> Callable[[], Batch]:
+    """Return a source of random tokens, each to be followed by the next; other ranks draw others."""
+
+    def make() -> Batch:
+        shape = (training.batch_size, training.seq_length + 1)
+        tokens = torch.randint(0, vocabulary, shape)
+        return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
+
+    return make

@@ -1,0 +1,184 @@
+"""Traces training steps on the simulated device, for `vramscope estimate --factory`: a program of its own.
+
+It is given a request and a name for its result, both JSON. The user's function makes the training, which
+makes two steps: the first brings the optimizer's state. What the user's own code raises has its traceback on
+stderr, without our frames; whether it may be that tensors without values cannot do what was asked is in the
+result.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import logging
+import os
+import sys
+import traceback
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import torch
+
+from ..launch.parts import locate_allocator_model
+from ..simulation import notices
+from ..simulation.installation import install
+from ..simulation.simulation import Simulation
+from .model_tracer import TraceError
+from .step_trace_factory import Training, choose_arguments, make_training, step_in_spite_of_overflow
+from .step_trace_kinds import KindMarks
+from .step_trace_log import BlockLog
+from .trace_factory import find_factory
+
+STEPS = 2
+_ALLOCATOR = "vramscope_allocator_model"
+_ADVICE = ", and with --fake tensors have none"
+"""From here on a refusal of the simulated device tells what to do about it, which is for `vramscope run`."""
+_OURS = (
+    str(Path(__file__).resolve().parents[1]),
+    str(Path(__file__).absolute().parents[1]),
+    str(Path(torch.__file__).parent),
+    str(Path(os.__file__).parent / "importlib"),
+    "<frozen ",
+)
+"""How the names of files begin whose frames tell the user nothing."""
+
+
+class StepTracer:
+    """Makes trainings on a simulated card, one after the other, and describes each."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self._card = simulation.cards[0]
+        self._log = BlockLog()
+        self._kinds = KindMarks(self._log, simulation.registry)
+        self._kinds.install()
+        self._log.locator, self._card.observer = self._kinds.place, self._log
+
+    def trace(self, request: dict[str, Any], layers: int | None) -> dict[str, Any]:
+        """Return what a training allocated, and where.
+
+        Args:
+            request: What the user asked for.
+            layers: Of the model; None for what the function makes by itself.
+
+        Raises:
+            TraceError: The function makes no training.
+        """
+        gc.collect()
+        self._card.empty_cache()
+        self._log.begin()
+        self._kinds.begin_trace()
+        factory = find_factory(request["factory"])
+        given = {**request["arguments"], "layers": layers, "device": "cuda"}
+        made = factory(**choose_arguments(factory, given))
+        training = make_training(made, request["inputs"], request["optimizer"])
+        begins = self._run(training)
+        self._log.is_running = False
+        return {**self._describe(), "layers": layers, "step_begins": begins}
+
+    def _run(self, training: Training) -> list[int]:
+        """Make the steps; return when each began, and the end, as numbers of events."""
+        if training.model is not None:
+            self._kinds.note_model(training.model)
+        begins = []
+        for _ in range(STEPS):
+            begins.append(len(self._log.events))
+            self._card.allocator.reset_peak_memory_stats()
+            self._kinds.place.begin_step()
+            training.step()
+        self._kinds.end_trace()
+        return [*begins, len(self._log.events)]
+
+    def _describe(self) -> dict[str, Any]:
+        log, place, marks = self._log, self._kinds.place, self._kinds.marks
+        stats = self._card.allocator.memory_stats()
+        return {
+            "sizes": log.sizes,
+            "phases": log.phases,
+            "modules": log.modules,
+            "stacks": log.stacks,
+            "events": log.events,
+            "marks": [[block, kind, module] for block, (kind, module) in marks.items()],
+            "module_names": place.names,
+            "module_types": place.types,
+            "stack_frames": [_clean(frames) for frames in log.describe_stacks()],
+            "backward_begins": place.backward_begins,
+            "recompute_ends": place.recompute_ends,
+            "allocated_peak_bytes": stats["allocated_bytes.all.peak"],
+        }
+
+
+def load_allocator_model() -> Any:
+    """Return the package that models the allocator, by its path: it stands above, and is not imported."""
+    folder = locate_allocator_model()
+    spec = spec_from_file_location(
+        _ALLOCATOR, folder / "__init__.py", submodule_search_locations=[str(folder)]
+    )
+    if spec is None or spec.loader is None:
+        raise ImportError(f"no package in {folder}")
+    module = sys.modules[_ALLOCATOR] = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _clean(frames: list[dict[str, Any]]) -> list[list[Any]]:
+    """Return the user's frames as file, line and name."""
+    return [
+        [frame["filename"], frame["line"], frame["name"]]
+        for frame in frames
+        if not frame["filename"].startswith(_OURS)
+    ]
+
+
+def trace_all(request: dict[str, Any]) -> dict[str, Any]:
+    """Return the traces of a request, or what stood in their way.
+
+    `error` is what the user is told. `doubt` says that tensors without values may be to blame for it.
+    """
+    is_fake = request["is_fake"]
+    config = {"total_bytes": 1 << 46, "is_fake": is_fake, "allocator_settings": request["settings"]}
+    notices.be_silent()
+    # What fake tensors refuse is tried again, and told where that does not help.
+    logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)
+    try:
+        tracer = StepTracer(install({**config, "context_bytes": 0}, load_allocator_model()))
+        step_in_spite_of_overflow()
+        begun_s = perf_counter()
+        traces = [tracer.trace(request, layers) for layers in request["depths"]]
+    except TraceError as error:
+        return {"error": str(error)}
+    except notices.Refusal as error:
+        told = error.text.partition(_ADVICE)[0]
+        return {"error": told, "is_refused": True, "doubt": told if is_fake else None}
+    except Exception as error:  # noqa: BLE001 - of the user's code, any
+        return _tell(error, request)
+    return {"traces": traces, "seconds": perf_counter() - begun_s, "torch": torch.__version__}
+
+
+def _tell(error: Exception, request: dict[str, Any]) -> dict[str, Any]:
+    """Print the user's traceback, unless real tensors may do better; return what is told in a line."""
+    told = f"{request['factory']} raised {type(error).__name__}: {error}"
+    if request["is_fake"] and isinstance(error, RuntimeError):
+        return {"error": told, "doubt": told}
+    summary = traceback.TracebackException.from_exception(error)
+    kept = [frame for frame in summary.stack if not frame.filename.startswith(_OURS)]
+    if not kept and isinstance(error, ImportError):
+        return {"error": f"--factory {request['factory']}: {error}"}
+    if kept:
+        summary.stack = traceback.StackSummary.from_list(kept)
+    sys.stderr.write("".join(summary.format()))
+    return {"error": told}
+
+
+def main() -> None:
+    """Read the request, trace, write the result."""
+    request_name, result_name = sys.argv[1:]
+    sys.path.insert(0, "")
+    request = json.loads(Path(request_name).read_text(encoding="utf-8"))
+    result = trace_all(request)
+    Path(result_name).write_text(json.dumps(result), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
