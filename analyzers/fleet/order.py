@@ -1,0 +1,113 @@
+"""Groups of devices: by node, job or place in the parallel layout; the most worrying first, or otherwise."""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal, NamedTuple, get_args
+
+from ..risk import LEVELS
+from .model import FleetDevice
+
+Grouping = Literal["node", "job", "tp", "pp", "dp", "none"]
+FleetSort = Literal["risk", "used", "name"]
+GROUPINGS: tuple[Grouping, ...] = get_args(Grouping)
+SORTS: tuple[FleetSort, ...] = get_args(FleetSort)
+_DIGITS = re.compile(r"(\d+)")
+_NOTHING = "no {}"
+STAYS_WITHIN_SHARE = 0.1
+"""Of the capacity: memory goes up and down with every step, and a cursor should not go with it."""
+
+
+class FleetGroup(NamedTuple):
+    """Devices that stand together."""
+
+    name: str
+    """What they share; empty where all devices are one group."""
+    devices: tuple[FleetDevice, ...]
+    node: str | None = None
+    """The node that it is, where groups are nodes."""
+
+
+def order_naturally(name: str) -> list[tuple[int, int, str]]:
+    """Return a key that sorts as people count: node2 before node10."""
+    parts = _DIGITS.split(name)
+    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts if part]
+
+
+def weigh(device: FleetDevice) -> tuple[int, float]:
+    """Return how near a device is to running out: its level, and of one that is foreseen, how soon."""
+    soon = 0.0 if device.oom_in_s is None else 1.0 / (1.0 + device.oom_in_s)
+    return LEVELS.index(device.level), soon
+
+
+def find_gravest(devices: Iterable[FleetDevice], held: FleetDevice | None = None) -> FleetDevice | None:
+    """Return the device that is nearest to running out; the fullest where none is nearer than others.
+
+    Args:
+        devices: In any order.
+        held: Found the last time; remains where no other is nearer, or fuller by a tenth of its capacity.
+    """
+    known = list(devices)
+    gravest = max(known, key=lambda it: (_nearness(it), it.used_share or 0.0), default=None)
+    now = next((it for it in known if held is not None and it.key == held.key), None)
+    if gravest is None or now is None or _nearness(gravest) > _nearness(now):
+        return gravest
+    is_fuller = (gravest.used_share or 0.0) - (now.used_share or 0.0) > STAYS_WITHIN_SHARE
+    return gravest if is_fuller else now
+
+
+def _nearness(device: FleetDevice) -> tuple[tuple[int, float], bool]:
+    return weigh(device), not device.is_old
+
+
+def group_devices(
+    devices: Sequence[FleetDevice], grouping: Grouping, sort: FleetSort, *, nodes: Sequence[str] = ()
+) -> list[FleetGroup]:
+    """Return groups in order, devices within each as they come, or in that order where all are one group.
+
+    Devices stay where they are within a group, so that a picture of them does not move with every figure.
+
+    Args:
+        devices: In any order.
+        grouping: What devices of a group share.
+        sort: What goes first.
+        nodes: Nodes that have a group even without a device, where groups are nodes.
+    """
+    if grouping == "none":
+        return [FleetGroup("", tuple(sorted(devices, key=_device_key(sort))))] if devices else []
+    found: dict[str, list[FleetDevice]] = {name: [] for name in nodes if grouping == "node"}
+    for device in devices:
+        found.setdefault(_name_group(device, grouping), []).append(device)
+    groups = [
+        FleetGroup(name, tuple(its), name if grouping == "node" else None) for name, its in found.items()
+    ]
+    return sorted(groups, key=lambda group: (_gravity(group, sort), order_naturally(group.name)))
+
+
+def _name_group(device: FleetDevice, grouping: Grouping) -> str:
+    if grouping == "node":
+        return device.node
+    if grouping == "job":
+        return "+".join(device.jobs) or _NOTHING.format("job")
+    number = {"tp": device.tp, "pp": device.pp, "dp": device.dp}[grouping]
+    return _NOTHING.format(grouping) if number is None else f"{grouping} {number}"
+
+
+def _gravity(group: FleetGroup, sort: FleetSort) -> float:
+    if sort == "name":
+        return 0.0
+    if sort == "used":
+        return -max((it.used_share or 0.0 for it in group.devices), default=0.0)
+    return -max((_rank(it) for it in group.devices), default=0)
+
+
+def _rank(device: FleetDevice) -> int:
+    """Return the level as a number, in which low and unknown are one: neither is a reason to move."""
+    return max(0, LEVELS.index(device.level) - LEVELS.index("unknown"))
+
+
+def _device_key(sort: FleetSort) -> Callable[[FleetDevice], tuple[object, ...]]:
+    if sort == "used":
+        return lambda it: (-(it.used_share or 0.0), order_naturally(it.node), order_naturally(it.label))
+    if sort == "risk":
+        return lambda it: (-_rank(it), order_naturally(it.node), order_naturally(it.label))
+    return lambda it: (order_naturally(it.node), order_naturally(it.label))

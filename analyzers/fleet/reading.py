@@ -1,0 +1,62 @@
+"""From the newest snapshot of a node to its devices in a fleet."""
+
+from collections.abc import Sequence
+
+from ...engine.bus.snapshot import Snapshot
+from ...engine.model import Assessment, DeviceSample, RankCoordinates, RankSample, Sample
+from ..device_names import name_device
+from ..risk import LEVELS, assess_risk, doubt_silent, find_assessments
+from .model import FleetDevice
+
+_GRAVE = LEVELS.index("medium")
+
+
+def read_devices(snapshot: Snapshot) -> tuple[FleetDevice, ...]:
+    """Return the devices of a node; of a lost one as they were, with a risk only where it was grave."""
+    sample = snapshot.sample
+    if sample is None:
+        return ()
+    known = doubt_silent(sample, snapshot.assessments)
+    return tuple(_read_device(device, sample, snapshot, known) for device in sample.devices)
+
+
+def _read_device(
+    device: DeviceSample, sample: Sample, snapshot: Snapshot, known: Sequence[Assessment]
+) -> FleetDevice:
+    risk = assess_risk(device, snapshot.findings, known)
+    is_lost = snapshot.connection == "lost"
+    is_doubted = is_lost and LEVELS.index(risk.level) < _GRAVE
+    ranks = [rank for rank in sample.ranks if rank.device_uuid == device.uuid]
+    place = _find_place(device, ranks)
+    chances = [it.probability for it in find_assessments(device, known) if it.probability is not None]
+    about = (it for it in snapshot.findings if it.is_open and it.device_uuid == device.uuid)
+    return FleetDevice(
+        node=snapshot.node or sample.node,
+        uuid=device.uuid,
+        label=device.label,
+        name=name_device(device),
+        model=device.name,
+        state=device.state,
+        is_old=is_lost or device.state in ("lost", "stale"),
+        is_simulated=device.is_simulated,
+        used_bytes=device.memory.used_bytes,
+        total_bytes=device.memory.total_bytes,
+        level="unknown" if is_doubted else risk.level,
+        reason="its node is lost" if is_doubted else risk.reason,
+        oom_in_s=None if is_doubted else risk.time_left_s(sample.time_s),
+        probability=None if is_doubted else max(chances, default=None),
+        kinds=tuple(sorted({finding.kind for finding in about})),
+        jobs=tuple(sorted({rank.job for rank in ranks if rank.job is not None})),
+        rank=place.rank if place else None,
+        tp=place.tp if place else None,
+        pp=place.pp if place else None,
+        dp=place.dp if place else None,
+    )
+
+
+def _find_place(device: DeviceSample, ranks: Sequence[RankSample]) -> RankCoordinates | None:
+    """Return where its process stands; None where there is none, or several that stand elsewhere."""
+    places = [rank.coordinates for rank in ranks if rank.coordinates is not None]
+    if not places:
+        return device.rank
+    return places[0] if all(place.rank == places[0].rank for place in places) else None
