@@ -79,6 +79,44 @@ def build_plan_schema() -> dict[str, Any]:
     return _build(plan.Plan, plan.PLAN_SCHEMA, (plan, result))
 
 
+def build_phases_schema() -> dict[str, Any]:
+    """Return the JSON Schema of `vramscope.phases/1`; every field is required, what is unmeasured is null."""
+    from ..analyzers.phase_advice import model
+    from ..engine.model import phase_memory
+    from . import phase_report
+
+    return _build(phase_report.PhaseReport, phase_report.SCHEMA, (phase_memory, model, phase_report))
+
+
+def build_lengths_schema() -> dict[str, Any]:
+    """Return the JSON Schema of `vramscope.seqlen/1`; every field is required, what is unmeasured is null."""
+    from ..analyzers.length_law import law, peaks
+    from ..engine.model import length_memory, phase_memory
+    from . import length_report
+
+    modules = (phase_memory, length_memory, law, peaks, length_report)
+    return _build(length_report.LengthReport, length_report.SCHEMA, modules)
+
+
+def build_phase_records_schema() -> dict[str, Any]:
+    """Return the JSON Schema of `vramscope.phase-records/1`; every field is required."""
+    from ..engine.model import phase_memory, phase_record
+    from . import phase_record_report
+
+    return _build(
+        phase_record_report.PhaseRecordReport,
+        phase_record_report.SCHEMA,
+        (phase_memory, phase_record, phase_record_report),
+    )
+
+
+def build_factory_estimate_schema() -> dict[str, Any]:
+    """Return the JSON Schema of `vramscope.factory-estimate/1`; every field is required."""
+    from ..analyzers.step_estimate import model
+
+    return _build(model.StepEstimate, model.SCHEMA, (model,))
+
+
 def render_schema(schema: dict[str, Any]) -> str:
     """Return a schema as the text of its file in `docs/`."""
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
@@ -99,6 +137,11 @@ def render_estimate_schema() -> str:
     return render_schema(build_estimate_schema())
 
 
+def render_factory_estimate_schema() -> str:
+    """Return the schema as the text of `docs/factory-estimate.schema.json`."""
+    return render_schema(build_factory_estimate_schema())
+
+
 def render_calibration_schema() -> str:
     """Return the schema as the text of `docs/calibration.schema.json`."""
     return render_schema(build_calibration_schema())
@@ -112,6 +155,21 @@ def render_feedback_schema() -> str:
 def render_joint_plan_schema() -> str:
     """Return the schema as the text of `docs/joint-plan.schema.json`."""
     return render_schema(build_joint_plan_schema())
+
+
+def render_lengths_schema() -> str:
+    """Return the schema as the text of `docs/seqlen.schema.json`."""
+    return render_schema(build_lengths_schema())
+
+
+def render_phases_schema() -> str:
+    """Return the schema as the text of `docs/phases.schema.json`."""
+    return render_schema(build_phases_schema())
+
+
+def render_phase_records_schema() -> str:
+    """Return the schema as the text of `docs/phase-records.schema.json`."""
+    return render_schema(build_phase_records_schema())
 
 
 def render_plan_schema() -> str:

@@ -1,7 +1,7 @@
 """Figure of memory by module: an icicle, whose rows are levels and whose lengths are bytes."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -46,7 +46,28 @@ def draw_icicle(title: str, subtitle: str, tree: BreakdownNode, basis: Basis, pa
     Raises:
         OutputFileError: It cannot be written.
     """
-    cells = lay_out_icicle(tree, basis, MOST_DEPTH)
+    draw_page(title, subtitle, lay_out_icicle(tree, basis, MOST_DEPTH), _draw_cells, path)
+
+
+def draw_page(
+    title: str,
+    subtitle: str,
+    cells: Sequence[IcicleCell],
+    draw_cells: "Callable[[Axes, Sequence[IcicleCell]], None]",
+    path: Path,
+) -> None:
+    """Write a figure whose rows are levels.
+
+    Args:
+        title: What is drawn.
+        subtitle: Whose figures these are.
+        cells: Of `lay_out_icicle`.
+        draw_cells: Draws them, a row as high as 1, across from 0 to 1.
+        path: The file, whose name ends in `.pdf`, `.svg` or `.png`.
+
+    Raises:
+        OutputFileError: It cannot be written.
+    """
     rows = 1 + max((cell.depth for cell in cells), default=0)
     kind: IcicleFormat = next(each for each in FORMATS if path.suffix == f".{each}")
     with open_page(_FRAME_IN + _ROW_IN * max(rows, 3)) as page:
@@ -56,7 +77,7 @@ def draw_icicle(title: str, subtitle: str, tree: BreakdownNode, basis: Basis, pa
         axes = page.add_subplot()
         title_axes(axes, show_text(title), show_text(subtitle))
         if cells:
-            _draw_cells(axes, cells)
+            draw_cells(axes, cells)
             _frame(axes, rows, cells[0].size_bytes)
         else:
             say_unmeasured(axes, "the tree holds no bytes")
@@ -70,22 +91,33 @@ def _draw_cells(axes: "Axes", cells: Sequence[IcicleCell]) -> None:
 
     axes.add_collection(
         PolyCollection(
-            [_outline(cell) for cell in cells],
+            [outline(cell) for cell in cells],
             facecolors=_choose_shades(cells),
             edgecolors=[INK if not cell.path else PAPER for cell in cells],
-            linewidths=[min(0.5, (cell.end - cell.start) * _LINE_PER_WIDTH) for cell in cells],
+            linewidths=[limit_edge(cell) for cell in cells],
         )
     )
     for cell in cells:
-        text = _fit(cell)
-        if text:
-            middle = (cell.start + cell.end) / 2
-            axes.text(middle, cell.depth + 0.5, text, ha="center", va="center", fontsize=6.5, color=INK)
+        write_in(axes, cell, format_bytes(cell.size_bytes))
 
 
-def _outline(cell: IcicleCell) -> list[tuple[float, float]]:
+def outline(cell: IcicleCell) -> list[tuple[float, float]]:
+    """Return the corners of a cell."""
     top, bottom = cell.depth, cell.depth + 1
     return [(cell.start, top), (cell.end, top), (cell.end, bottom), (cell.start, bottom)]
+
+
+def limit_edge(cell: IcicleCell) -> float:
+    """Return how wide the edge of a cell may be, in points: an eighth of the cell at most."""
+    return min(0.5, (cell.end - cell.start) * _LINE_PER_WIDTH)
+
+
+def write_in(axes: "Axes", cell: IcicleCell, figure: str) -> None:
+    """Write into a cell what there is room for: name and figure, the name, its beginning, or nothing."""
+    text = _fit(cell, figure)
+    if text:
+        middle = (cell.start + cell.end) / 2
+        axes.text(middle, cell.depth + 0.5, text, ha="center", va="center", fontsize=6.5, color=INK)
 
 
 def _choose_shades(cells: Sequence[IcicleCell]) -> list[tuple[float, float, float] | str]:
@@ -93,24 +125,32 @@ def _choose_shades(cells: Sequence[IcicleCell]) -> list[tuple[float, float, floa
     branches = dict.fromkeys(cell.path[0] for cell in cells if cell.path)
     shades = {name: _SHADES[place % len(_SHADES)] for place, name in enumerate(branches)}
     return [
-        PAPER if not cell.path else _lighten(shades[cell.path[0]], cell, number)
+        PAPER if not cell.path else lighten(shades[cell.path[0]], _find_lightness(cell, number))
         for number, cell in enumerate(cells)
     ]
 
 
-def _fit(cell: IcicleCell) -> str:
-    """Return what there is room for: name and bytes, the name, its beginning, or nothing."""
+def _fit(cell: IcicleCell, figure: str) -> str:
     letters = int((cell.end - cell.start) / _LETTER_SHARE)
-    name, size = show_text(cell.name), format_bytes(cell.size_bytes)
-    if len(name) + len(size) + 2 <= letters:
-        return f"{name}  {size}"
+    name = show_text(cell.name)
+    if len(name) + len(figure) + 2 <= letters:
+        return f"{name}  {figure}"
     if len(name) <= letters:
         return name
     return f"{name[: letters - 1]}…" if letters >= 4 and "$" not in name else ""
 
 
-def _lighten(shade: str, cell: IcicleCell, number: int) -> tuple[float, float, float]:
-    light = min(0.75, 0.15 * (cell.depth - 1) + 0.08 * (number % 2))
+def _find_lightness(cell: IcicleCell, number: int) -> float:
+    return min(0.75, 0.15 * (cell.depth - 1) + 0.08 * (number % 2))
+
+
+def lighten(shade: str, light: float) -> tuple[float, float, float]:
+    """Return a colour nearer to white.
+
+    Args:
+        shade: As `#rrggbb`.
+        light: 0 for the colour itself, 1 for white.
+    """
     red, green, blue = (int(shade[place : place + 2], 16) / 255 for place in (1, 3, 5))
     return red + (1 - red) * light, green + (1 - green) * light, blue + (1 - blue) * light
 

@@ -15,7 +15,7 @@ from ...analyzers.balance.node_balance import (
 )
 from ...engine.cluster.node_report import NodeDevice, NodeReport
 from ...engine.cluster.roll import NodeRoll
-from ...engine.units import GIB
+from ...engine.units import GIB, format_age
 from .frame import ReportEvidence, ReportFinding, stamp_now
 
 DISTRIBUTED_SCHEMA: Final = "vramscope.distributed/1"
@@ -77,6 +77,8 @@ class MasterInfo(msgspec.Struct, frozen=True, kw_only=True):
     inactive_node_list: list[str]
     left_node_list: list[str]
     """Of the inactive ones those that ended their watch and said so."""
+    node_ages_s: dict[str, float]
+    """Seconds since the newest report of each node."""
     total_gpus: int
     last_sync_time: float | None
     """When the newest report of another node came, seconds since the epoch; None before the first."""
@@ -88,8 +90,10 @@ class MasterInfo(msgspec.Struct, frozen=True, kw_only=True):
     total_memory_usage_gb: float | None
     refused_reports: int
     """Reports of nodes beyond the most that one gathers."""
+    duplicate_reports: int
+    """Reports under the name of another node that is there."""
     rejected_messages: int
-    """Messages that were no reports."""
+    """Messages that were no reports, or of keys that may not report."""
 
 
 class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,6 +110,8 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds since the newest answer; None where there was none."""
     total_nodes: int | None
     """Nodes that the other knows, as of that answer."""
+    trouble: str | None
+    """Why reports are not taken now, in one sentence."""
 
 
 class MemoryAnalysis(msgspec.Struct, frozen=True, kw_only=True):
@@ -207,12 +213,19 @@ def list_ratios(reports: Sequence[NodeReport]) -> Mapping[str, list[float]]:
 
 
 def recommend(
-    analysis: MemoryAnalysis, silent: Sequence[str], events: Sequence[ClusterOomEvent]
+    analysis: MemoryAnalysis, silent_s: Mapping[str, float], events: Sequence[ClusterOomEvent]
 ) -> list[str]:
-    """Return what to do, in sentences; the gravest first."""
+    """Return what to do, in sentences; the gravest first.
+
+    Args:
+        analysis: Of the nodes that are there.
+        silent_s: Seconds since the newest report of each node that is silent.
+        events: Errors that were foreseen or met.
+    """
     said = list(dict.fromkeys(f"{it.node_id}: {action}" for it in events for action in it.recovery_actions))
-    if silent:
-        said.append(f"Nothing was heard of {', '.join(silent)}: see whether the node and its watch still run")
+    if silent_s:
+        nodes = ", ".join(f"{node} for {format_age(age_s)}" for node, age_s in silent_s.items())
+        said.append(f"Nothing was heard of {nodes}: see whether the node and its watch still run")
     if analysis.bottleneck_nodes:
         said.append(
             f"Bottleneck nodes detected: {', '.join(analysis.bottleneck_nodes)}; move load away from them"

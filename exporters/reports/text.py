@@ -6,6 +6,8 @@ from ...analyzers.kind_names import name_kind
 from ...engine.units import format_age, format_bytes
 from ..severity import GLYPHS
 from ..text_table import count, format_rows, wrap
+from .distributed import DistributedReport
+from .distributed_text import list_cluster_remarks, tabulate_nodes
 from .fragment import FragmentDevice, FragmentReport, FragmentTrend
 from .frame import ReportEvidence, ReportFinding
 from .leak import LeakReport
@@ -56,12 +58,16 @@ def _tabulate(report: Report) -> tuple[Rows, str]:
         return _tabulate_oom(report), "llrrr"
     if isinstance(report, LeakReport):
         return _tabulate_leak(report), "lrrrrl"
+    if isinstance(report, DistributedReport):
+        return tabulate_nodes(report), "llrrrr"
     return _tabulate_fragment(report), "llrrrl"
 
 
 def _list_remarks(report: Report) -> list[str]:
     """Return what is to be said of devices: why a risk is what it is, why nothing was measured."""
     said: dict[str, list[str]] = {}
+    if isinstance(report, DistributedReport):
+        return list_cluster_remarks(report)
     if isinstance(report, OomReport):
         for key, device in report.devices.items():
             risk = device.risk_assessment

@@ -1,0 +1,178 @@
+"""A training by phase as plain text: how it ended, its peak, ranks side by side, phases, advice."""
+
+from collections.abc import Iterator, Sequence
+
+from ..analyzers.phase_advice import AdviceTrial, advise_phases
+from ..engine.model.phase_memory import MemoryLevels, PhaseDevice, PhaseMemory, PhaseRun, PhaseTraining
+from ..engine.units import format_bytes
+from .phase_advice_text import describe_advice, describe_trials
+from .phase_rank_text import describe_ranks
+from .phase_table import format_phases, show_mib
+from .plain_text import make_printable
+from .text_table import count, wrap
+
+_CLIPPING = {
+    "hooks": "DP-SGD with per-sample gradients by hooks",
+    "functorch": "DP-SGD with per-sample gradients by torch.func",
+    "ghost": "DP-SGD by ghost clipping",
+    "none": "without differential privacy",
+}
+_NO_ADVICE = (
+    "No advice on the CPU: what is resident stays so when a tensor goes. --device simulate follows tensors."
+)
+OPTIMIZER_WORDS = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW"}
+_STRATEGIES = {"ddp": "DDP", "fsdp2": "FSDP2"}
+
+
+def describe_phases(runs: Sequence[PhaseRun], width: int, trials: Sequence[AdviceTrial] = ()) -> str:
+    """Return the text.
+
+    Args:
+        runs: One a rank, of one training.
+        width: Cells of a line.
+        trials: What advised changes came to, where they were tried.
+    """
+    if not runs:
+        return "nothing was trained\n"
+    lines = [*_describe(sorted(runs, key=lambda run: run.rank), width)]
+    if trials:
+        lines += ["", *describe_trials(trials, width)]
+    notes = list(dict.fromkeys(note for run in runs for note in run.notes))
+    if notes:
+        lines += ["", *(line for note in notes for line in wrap(make_printable(note), width))]
+    return "\n".join(lines) + "\n"
+
+
+def _describe(runs: Sequence[PhaseRun], width: int) -> Iterator[str]:
+    fullest = pick_fullest(runs)
+    simulated = "Simulated. " if fullest.device.kind == "simulated" else ""
+    yield from wrap(f"{simulated}{_describe_ends(runs)} {describe_peak(fullest)}", width)
+    yield from wrap(_describe_training(fullest.training, fullest.model, len(runs)), width)
+    yield from wrap(_describe_device(fullest.device), width)
+    if len(runs) > 1:
+        yield from ("", *describe_ranks(runs, width))
+    if fullest.phases:
+        yield ""
+        yield from _describe_table(fullest, width)
+    yield from _describe_losses(fullest, width)
+    advice = advise_phases(runs)
+    if advice is not None:
+        yield from ("", *describe_advice(advice, width))
+    elif fullest.device.kind == "cpu":
+        yield from ("", *wrap(_NO_ADVICE, width))
+
+
+def _describe_table(run: PhaseRun, width: int) -> Iterator[str]:
+    steps = {phase.step for phase in run.phases if phase.step is not None}
+    heads = [f"rank {run.rank}, which holds most"] if run.world_size > 1 else []
+    heads += [f"the last of {len(steps)} steps"] if len(steps) > 1 else []
+    yield from wrap("; ".join(heads), width)
+    yield from format_phases(
+        run.phases, width, allocated="resident" if run.device.kind == "cpu" else "allocated"
+    )
+
+
+def pick_fullest(runs: Sequence[PhaseRun]) -> PhaseRun:
+    """Return the run with the highest peak; one that ran out of memory before all others.
+
+    Args:
+        runs: One a rank, at least one.
+    """
+    return max(runs, key=lambda run: (run.end == "out_of_memory", run.peak.allocated_bytes or 0, -run.rank))
+
+
+def _describe_ends(runs: Sequence[PhaseRun]) -> str:
+    """Return how all ranks ended, or how each did where that differs."""
+    if len({describe_end(run) for run in runs}) == 1:
+        return describe_end(runs[0])
+    return " ".join(f"Rank {run.rank}: {describe_end(run)}" for run in runs)
+
+
+def describe_end(run: PhaseRun) -> str:
+    """Return how a run ended, in one sentence.
+
+    Args:
+        run: One rank.
+    """
+    where = run.failed_phase or "an unknown phase"
+    where += "" if run.failed_step is None else f" of step {run.failed_step}"
+    if run.end == "out_of_memory":
+        asked = "more" if run.requested_bytes is None else f"{show_mib(run.requested_bytes)} MiB"
+        return f"Out of memory in {where}: {asked} asked for{_describe_held(run.held)}."
+    if run.end == "interrupted":
+        reason = f" ({make_printable(run.error)})" if run.error else ""
+        return f"Interrupted in {where}{reason}: what was measured until then follows."
+    if run.end == "failed":
+        return f"Failed in {where}: {make_printable(run.error or 'for an unknown reason')}."
+    done = len({phase.step for phase in run.phases if phase.step is not None})
+    return f"Trained {count(done, 'step')}."
+
+
+def _describe_held(held: MemoryLevels | None) -> str:
+    if held is None or held.allocated_bytes is None:
+        return ""
+    reserved = "" if held.reserved_bytes is None else f" and {show_mib(held.reserved_bytes)} MiB reserved"
+    return f" when {show_mib(held.allocated_bytes)} MiB were allocated{reserved}"
+
+
+def describe_peak(run: PhaseRun) -> str:
+    """Return the highest levels of all phases, and in which they were.
+
+    Args:
+        run: One rank.
+    """
+    whose = f" on rank {run.rank}" if run.world_size > 1 else ""
+    allocated, reserved = run.peak.allocated_bytes, run.peak.reserved_bytes
+    at = next((each for each in run.phases if each.peak.allocated_bytes == allocated), None)
+    if allocated is None or at is None:
+        return f"No phase was measured{whose}."
+    what = "resident" if run.device.kind == "cpu" else "allocated"
+    head = "Peak" if run.end == "finished" else "Peak of the phases that ended"
+    text = f"{head}{whose}: {show_mib(allocated)} MiB {what}, in {_name_place(at)}"
+    if reserved is not None:
+        of_total = (
+            "" if not run.device.total_bytes else f", {reserved / run.device.total_bytes:.1%} of the card"
+        )
+        held = next(each for each in run.phases if each.peak.reserved_bytes == reserved)
+        text += f"; {show_mib(reserved)} MiB reserved, first in {_name_place(held)}{of_total}"
+    return f"{text}."
+
+
+def _name_place(phase: PhaseMemory) -> str:
+    return phase.phase if phase.step is None else f"{phase.phase} of step {phase.step}"
+
+
+def _describe_training(training: PhaseTraining, model: dict[str, int], ranks: int) -> str:
+    name = training.model_size or training.factory or training.hugging_face or "a model"
+    named = (("num_layers", "layers"), ("hidden_size", "hidden"), ("vocab_size", "tokens of vocabulary"))
+    sizes = [f"{model[key]:,} {word}" for key, word in named if key in model]
+    head = make_printable(name) + (f" ({', '.join(sizes)})" if sizes else "")
+    facts = [
+        f"batch {training.batch_size} x {training.seq_length} tokens",
+        _CLIPPING[training.privacy],
+        OPTIMIZER_WORDS[training.optimizer],
+        training.precision,
+    ]
+    facts += ["checkpointed blocks"] if training.is_checkpointed else []
+    if training.strategy is not None:
+        facts.append(f"{_STRATEGIES[training.strategy]} on {count(ranks, 'rank')}")
+    if training.warmup_steps:
+        facts.append(f"{count(training.warmup_steps, 'step')} of warm-up left out")
+    return f"{head}; {', '.join(facts)}"
+
+
+def _describe_device(device: PhaseDevice) -> str:
+    is_told = device.total_bytes is None or device.kind == "simulated"
+    total = "" if is_told else f", {format_bytes(device.total_bytes)}"
+    text = f"{make_printable(device.name)}{total}"
+    if device.kind == "simulated":
+        text += ": all figures are simulated, none is measured on a GPU"
+    if device.is_fake:
+        text += "; without storage, values are not computed"
+    return f"{text} ({make_printable(device.note)})" if device.note else text
+
+
+def _describe_losses(run: PhaseRun, width: int) -> Iterator[str]:
+    if run.losses:
+        losses = ", ".join("—" if loss is None else f"{loss:.4f}" for loss in run.losses)
+        yield from ("", *wrap(f"loss by step: {losses}", width))

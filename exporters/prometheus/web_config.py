@@ -1,0 +1,100 @@
+"""Web configuration files of Prometheus's exporters: which certificate a server shows, and to whom.
+
+The form is that of the exporter toolkit of Prometheus (`docs/web-configuration.md` there). What is not
+supported is refused, so that nobody believes in a protection that is not there.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from ...engine.errors import InputFileError, UsageError
+from ...engine.readers.input_file import read_input_file, show_path
+from ...engine.readers.plain_yaml import read_yaml
+from ...engine.readers.yaml_scalars import YamlError
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+LIMIT_BYTES = 1 << 20
+_SUPPORTED = "supported here are cert_file, key_file, client_auth_type, client_ca_file and min_version"
+
+
+class TlsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The `tls_server_config` of a file; paths are relative to the folder of the file."""
+
+    cert_file: str
+    key_file: str
+    client_auth_type: Literal["", "NoClientCert", "RequireAndVerifyClientCert"] = ""
+    client_ca_file: str = ""
+    min_version: Literal["TLS12", "TLS13"] = "TLS12"
+
+
+class _WebConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    tls_server_config: TlsConfig | None = None
+    basic_auth_users: dict[str, str] | None = None
+
+
+def read_web_config(path: Path) -> TlsConfig:
+    """Return the certificate of a file.
+
+    Raises:
+        InputFileError: It cannot be read, or says what is not supported.
+    """
+    try:
+        text = read_input_file(path, LIMIT_BYTES).decode()
+        config = msgspec.convert(read_yaml(text) or {}, _WebConfig)
+    except UnicodeDecodeError as error:
+        raise InputFileError(f"{show_path(path)}: is no UTF-8 text; expected a web configuration") from error
+    except (YamlError, msgspec.ValidationError) as error:
+        raise InputFileError(f"{show_path(path)}: {error}; {_SUPPORTED}") from error
+    if config.basic_auth_users:
+        raise InputFileError(
+            f"{show_path(path)}: basic_auth_users: passwords are not supported, and are not left out in "
+            "silence; use client certificates (client_auth_type: RequireAndVerifyClientCert), or a proxy"
+        )
+    if config.tls_server_config is None:
+        raise InputFileError(f"{show_path(path)}: no tls_server_config; {_SUPPORTED}")
+    return _resolve(config.tls_server_config, path)
+
+
+def _resolve(tls: TlsConfig, path: Path) -> TlsConfig:
+    """Make paths those of the folder of the file, and refuse half a check of clients."""
+    if (tls.client_auth_type == "RequireAndVerifyClientCert") != bool(tls.client_ca_file):
+        raise InputFileError(
+            f"{show_path(path)}: client_auth_type RequireAndVerifyClientCert and client_ca_file go together"
+        )
+    folder = path.absolute().parent
+    return msgspec.structs.replace(
+        tls,
+        cert_file=str(folder / tls.cert_file),
+        key_file=str(folder / tls.key_file),
+        client_ca_file=str(folder / tls.client_ca_file) if tls.client_ca_file else "",
+    )
+
+
+def make_tls_context(tls: TlsConfig) -> "SSLContext":
+    """Return what a server speaks TLS with.
+
+    Raises:
+        UsageError: A file cannot be read, or holds no certificate or key.
+    """
+    import ssl
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3 if tls.min_version == "TLS13" else ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(tls.cert_file, tls.key_file, password=_refuse_password)
+        if tls.client_ca_file:
+            context.load_verify_locations(tls.client_ca_file)
+            context.verify_mode = ssl.CERT_REQUIRED
+    except (OSError, ValueError) as error:
+        what = f"{tls.cert_file}, {tls.key_file}" + (f", {tls.client_ca_file}" if tls.client_ca_file else "")
+        raise UsageError(f"TLS of --web-config: {what}: {error}; expected PEM files") from error
+    return context
+
+
+def _refuse_password() -> str:
+    """Keep OpenSSL from asking for one on the terminal."""
+    raise ValueError("the key is encrypted; expected one without a password")
