@@ -143,6 +143,7 @@ class VramscopeApp(SweepingApp, PlanningApp, BreakdownOverlayApp, inherit_bindin
             self._known.note(snapshot)
             self._tell_news(snapshot)
             self.observe_stages(snapshot)
+            self.follow_breakdown(snapshot)
         self._newest = self._known.newest
         if self._newest.sample is not None:
             self._steps.add(self._newest.sample)
@@ -291,6 +292,11 @@ class VramscopeApp(SweepingApp, PlanningApp, BreakdownOverlayApp, inherit_bindin
         self._device.paused_since_s = self.live.paused_since_s
         self._device.snapshot = self._shown
         self.push_screen(self._device)
+
+    @property
+    def looked_at(self) -> tuple[str | None, int | None]:
+        """The device that is looked at, and the process on it."""
+        return (seen.uuid, seen.shown_pid) if (seen := self._device) else (self.live.devices.selected, None)
 
     def action_pause(self) -> None:
         """Freeze the figures, or draw the newest ones again."""

@@ -81,7 +81,7 @@ APP_BINDINGS = [
         "show_breakdown",
         "view-breakdown",
         "Breakdown",
-        "Memory by module and kind, of profiles in a file or folder.",
+        "Memory by module and kind, of the process that trains here or of profiles in files.",
         shown_as="7",
     ),
     bind(

@@ -68,6 +68,19 @@ BREAKDOWN_BINDINGS = [
 ]
 """Keys of the screen."""
 
+LIVE_BREAKDOWN_BINDINGS = [
+    bind("n", "follow_newest", "modules-newest", "newest", "Stay at the newest point.", shown_as="n"),
+    bind(
+        "o",
+        "app.open_profiles",
+        "modules-open",
+        "open",
+        "Open profiles in files or folders instead of a running process.",
+        shown_as="o",
+    ),
+]
+"""Keys of the screen over a running process."""
+
 ICICLE_BINDINGS = [
     bind("enter", "zoom", "modules-zoom", "zoom", "Zoom into the block under the cursor.", shown_as="Enter"),
     bind("backspace", "zoom_out", "modules-zoom-out", "up", "Zoom out by one level.", shown_as="Bksp"),

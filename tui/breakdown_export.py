@@ -7,7 +7,7 @@ from io import StringIO
 from pathlib import Path
 from typing import NamedTuple
 
-from ..analyzers.breakdown import Basis, BreakdownNode
+from ..analyzers.breakdown import Basis, BreakdownNode, ComparedNode
 from ..engine.errors import OutputFileError
 from ..engine.readers.input_file import show_path
 from .plan_export import make_new_folder
@@ -25,6 +25,18 @@ class ExportedTree(NamedTuple):
     basis: Basis
     svg: str
     """The picture of the screen."""
+    report: str
+    difference: "ExportedDifference | None" = None
+    """Against the first profile, where another is shown."""
+
+
+class ExportedDifference(NamedTuple):
+    """What is written of two profiles."""
+
+    title: str
+    caption: str
+    tree: ComparedNode
+    basis: Basis
     report: str
 
 
@@ -50,7 +62,21 @@ def export_breakdown(shown: ExportedTree, folder: Path, now_s: float) -> Path:
         raise OutputFileError(f"{show_path(folder)}: {error.strerror or error}") from error
     for ending in ("svg", "pdf"):
         draw_icicle(shown.title, shown.origin, shown.tree, shown.basis, made / f"icicle.{ending}")
+    if shown.difference is not None:
+        _export_difference(shown.difference, made)
     return made
+
+
+def _export_difference(shown: ExportedDifference, folder: Path) -> None:
+    from ..exporters.figures.icicle_difference import draw_difference_icicle
+    from ..exporters.module_memory_difference import write_difference_table
+    from ..exporters.reports.writing import write_files
+
+    table = write_difference_table(shown.tree, shown.basis)
+    write_files({"differences.csv": table.encode(), "differences.txt": shown.report.encode()}, folder)
+    for ending in ("svg", "pdf"):
+        path = folder / f"difference_icicle.{ending}"
+        draw_difference_icicle(shown.title, shown.caption, shown.tree, path)
 
 
 def write_table(tree: BreakdownNode) -> str:

@@ -39,21 +39,26 @@ def name_point(memory: ModuleMemory, place: Place) -> str:
     return f"{place.point + 1} of {count}: {_clean(moment.tag)}, {moment.time_s:.1f} s"
 
 
-def say_most(tree: BreakdownNode | None, basis: Basis, memory: ModuleMemory, place: Place) -> str:
-    """Return the sentence of what takes most, at which point."""
-    when = "over the whole profile, each kind at its most"
+def say_most(
+    tree: BreakdownNode | None, basis: Basis, memory: ModuleMemory, place: Place, *, is_short: bool = False
+) -> str:
+    """Return the sentence of what takes most, and unless `is_short`, of how much and at which point."""
+    when = " over the whole profile, each kind at its most"
     if place.point is not None:
-        when = f"at {_clean(memory.moments[place.point].tag)}"
+        when = f" at {_clean(memory.moments[place.point].tag)}"
+    if is_short:
+        when = ""
     whole = 0 if tree is None else size_of(tree, basis)
     if tree is None or not whole:
-        return f"No {place.kind if place.kind != ALL_KINDS else 'bytes'} {basis} {when}"
+        return f"No {place.kind if place.kind != ALL_KINDS else 'bytes'} {basis}{when}"
     most = max(tree.children, key=lambda part: size_of(part, basis), default=None)
     if most is None:
-        return f"{format_bytes(whole)} of {tree.name} {basis} {when}; modules were not written then"
+        return f"{format_bytes(whole)} of {tree.name} {basis}{when}; modules were not written then"
     size, share = size_of(most, basis), share_percent(size_of(most, basis), whole)
     of = "" if place.kind == ALL_KINDS else f" of {place.kind}"
-    figures = f"{format_bytes(size)} of {format_bytes(whole)} ({share:.0f} %) {basis}"
-    return f"Most{of}: {_clean(most.name)}, {figures}, {when}"
+    out_of = "" if is_short else f" of {format_bytes(whole)}"
+    figures = f"{format_bytes(size)}{out_of} ({share:.0f} %) {basis}"
+    return f"Most{of}: {_clean(most.name)}, {figures}{when and ','}{when}"
 
 
 def list_kinds(

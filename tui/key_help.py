@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 GROUP_TITLES = {
     "replay": "Replay",
     "node": "Nodes",
+    "fleet": "Fleet",
     "sweep": "Sweeps",
     "view": "View",
     "device": "Devices",

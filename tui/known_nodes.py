@@ -23,6 +23,8 @@ class NodePlace(NamedTuple):
     """A node that has something graver than the one that is shown."""
     severity: Severity = "low"
     """How grave that is."""
+    lost: int = 0
+    """Nodes of which there are no live figures; 0 in a replay."""
 
 
 class KnownNodes:
@@ -62,7 +64,12 @@ class KnownNodes:
             if (other := _gravity(self._newest[name])) > rank:
                 graver, rank = name, other
         severity = SEVERITIES[rank] if graver is not None else "low"
-        return NodePlace(names.index(self.shown) + 1, len(names), graver, severity)
+        return NodePlace(names.index(self.shown) + 1, len(names), graver, severity, self._count_lost())
+
+    def _count_lost(self) -> int:
+        if self._replay is not None:
+            return 0
+        return sum(snapshot.connection == "lost" for snapshot in self._newest.values())
 
     def note(self, snapshot: Snapshot) -> None:
         """Take the newest snapshot of a node; one that names none is of the node that is shown."""

@@ -131,6 +131,12 @@ def _choose_app(
         from .live_app import LiveApp
 
         return partial(LiveApp, recording=recording)
+    from ..engine.bus.feed import SeveralNodesFeed
+
+    if isinstance(feed, SeveralNodesFeed):
+        from .nodes_app import NodesApp
+
+        return NodesApp
     from .app import VramscopeApp
 
     return VramscopeApp

@@ -36,6 +36,9 @@ class OverlayApp(TerminalApp, inherit_bindings=False):
         while overlay is not None and overlay in self.screen_stack:
             self.pop_screen()
 
+    def action_leave_live(self) -> None:
+        """Go back from the live screen to where it was chosen; here it is the first."""
+
     def action_step_back(self) -> None:
         """Go back to the screen below."""
         self.step_back()

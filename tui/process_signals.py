@@ -31,7 +31,7 @@ class SignalPolicy(msgspec.Struct, frozen=True):
     is_read_only: bool = False
     """Started with `--read-only`."""
     local_node: str | None = None
-    """Name of the node whose process ids are ours."""
+    """Name of the node whose process ids are ours; empty where none that is shown has them."""
     is_replay: bool = False
     """What is shown is recorded: its process ids may be those of others by now."""
 
@@ -50,7 +50,10 @@ def refuse_by_policy(process: ProcessReading, node: str, is_trace: bool, policy:
     if is_trace or policy.is_replay:
         return f"process {process.pid} is part of a recording"
     if policy.local_node is not None and node != policy.local_node:
-        return f"process {process.pid} runs on {node}; signals reach only processes of {policy.local_node}"
+        reach = (
+            f"processes of {policy.local_node}" if policy.local_node else "processes of a view on that node"
+        )
+        return f"process {process.pid} runs on {node}; signals reach only {reach}"
     if process.location == "outside":
         return _explain_outside(process)
     if process.location == "gone":

@@ -15,6 +15,7 @@ from .drawing.spans import Role
 
 if TYPE_CHECKING:
     from textual.app import App
+    from textual.widget import Widget
 
 ReturnT = TypeVar("ReturnT")
 
@@ -229,6 +230,12 @@ def find_look(app: "App[ReturnT]", role: Role) -> Style:
     )
 
 
+def find_looks(widget: "Widget") -> dict[Role, Style]:
+    """Return how every role looks on a widget, with the widget's own background."""
+    own = widget.rich_style
+    return {role: own + find_look(widget.app, role) for role in ROLES}
+
+
 @cache
 def _make_look(color: str, text_style: str) -> Style:
     return Style(color=Color.parse(color).rich_color) + Style.parse(text_style)
@@ -243,8 +250,3 @@ def role_rules(prefix: str) -> str:
     return "\n".join(
         f"& > .{prefix}--{role} {{ color: $role-{role}; text-style: $role-{role}-style; }}" for role in ROLES
     )
-
-
-def role_classes(prefix: str) -> set[str]:
-    """Return the component classes that `role_rules` gives rules for."""
-    return {f"{prefix}--{role}" for role in ROLES}

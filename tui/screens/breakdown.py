@@ -6,15 +6,19 @@ from pathlib import Path
 from textual import events, on
 from textual.app import ComposeResult
 
-from ...analyzers.breakdown import Basis, BreakdownNode, choose_basis, make_breakdown
+from ...analyzers.breakdown import Basis, BreakdownNode, choose_basis, compare_trees, make_breakdown
+from ...analyzers.breakdown.comparison import choose_common_basis
 from ...engine.clock import Clock
-from ...exporters.module_memory_text import describe_module_memory
+from ...engine.model.module_memory import ModuleMemory
+from ...exporters.module_memory_difference import NamedProfile, caption_difference, describe_difference
+from ...exporters.module_memory_text import DEFAULT_DEPTH, describe_module_memory
 from ...exporters.pages.sunburst_files import describe_origin
 from ..background import do_beside
 from ..bindings import KEYS_OF_THE_VIEW
 from ..breakdown_bindings import BREAKDOWN_BINDINGS
-from ..breakdown_export import ExportedTree, export_breakdown
+from ..breakdown_export import ExportedDifference, ExportedTree, export_breakdown
 from ..breakdown_words import (
+    FIGURES_FROM_CELLS,
     NAMES_FROM_CELLS,
     Block,
     list_kinds,
@@ -131,7 +135,7 @@ class BreakdownScreen(ThriftyScreen[None]):
 
     def _show_place(self) -> None:
         """Work out the tree of the place, and draw everything."""
-        if self.profile is None:
+        if self.profile is None or not self.profile.memory.moments:
             return
         memory = self.profile.memory
         self._every = self.place._replace(kind=ALL_KINDS).make_tree(memory)
@@ -161,7 +165,7 @@ class BreakdownScreen(ThriftyScreen[None]):
 
     def _draw_lines(self) -> None:
         profile = self.profile
-        if profile is None:
+        if profile is None or not profile.memory.moments:
             return
         self._draw_head(profile)
         block = self._find_block()
@@ -183,21 +187,37 @@ class BreakdownScreen(ThriftyScreen[None]):
     def _draw_head(self, profile: Profiled) -> None:
         memory, place = profile.memory, self.place
         simulated = " simulated device" if memory.is_simulated else ""
-        whose = f"{profile.name} ({self._at + 1} of {len(self._profiles)})"
         self._title.set_pieces(
             [
-                Piece("vramscope modules", "accent"),
+                Piece(self._name_screen(), "accent"),
                 Piece(simulated, "high"),
-                Piece(f"  {profile.name if len(self._profiles) == 1 else whose}", "muted"),
+                Piece(f"  {self._name_profile(profile)}", "muted"),
             ],
-            [Piece(name_point(memory, place), "muted")],
+            [Piece(self._name_point(memory), "muted")],
         )
-        self._verdict.set_pieces([Piece(say_most(self._tree, self.basis, memory, place), "strong")])
+        self._verdict.set_pieces([Piece(self._say_verdict(memory), "strong")])
         is_narrow = self.size.width < NAMES_FROM_CELLS
         self._kinds.set_pieces(
             list_kinds(self._every, self.basis, place.kind, self._glyphs, self.size.width),
             [Piece(simulated, "high")] if is_narrow else [],
         )
+
+    def _name_screen(self) -> str:
+        return "vramscope modules" if self.size.width >= FIGURES_FROM_CELLS else "vramscope"
+
+    def _name_profile(self, profile: Profiled) -> str:
+        count = len(self._profiles)
+        return profile.name if count == 1 else f"{profile.name} ({self._at + 1} of {count})"
+
+    def _name_point(self, memory: ModuleMemory) -> str:
+        return name_point(memory, self.place)
+
+    def _say_verdict(self, memory: ModuleMemory) -> str:
+        return say_most(self._tree, self.basis, memory, self.place)
+
+    def _find_in_other(self, other: ModuleMemory) -> Place | None:
+        """Return the place of another profile that this one's is held against."""
+        return None if self.profile is None else self.place.find_in_other(self.profile.memory, other)
 
     def _find_block(self) -> Block | None:
         path = self.icicle.chosen
@@ -207,7 +227,7 @@ class BreakdownScreen(ThriftyScreen[None]):
         if self._at == 0:
             return Block(path, node, self.basis)
         first = self._profiles[0]
-        place = self.place.find_in_other(self.profile.memory, first.memory)
+        place = self._find_in_other(first.memory)
         other = None if place is None else find_block(place.make_tree(first.memory), path)
         return Block(path, node, self.basis, first.name, other)
 
@@ -217,7 +237,7 @@ class BreakdownScreen(ThriftyScreen[None]):
 
     def action_step_point(self, places: int) -> None:
         """Show another point; behind the last one is the whole profile."""
-        if self.profile is None:
+        if self.profile is None or not self.profile.memory.moments:
             return
         count = len(self.profile.memory.moments)
         at = count if self.place.point is None else self.place.point
@@ -245,10 +265,9 @@ class BreakdownScreen(ThriftyScreen[None]):
         """Show another rank or run, at the same point where it has as many."""
         if self.profile is None:
             return
-        memory = self.profile.memory
-        self._at = (self._at + places) % len(self._profiles)
-        found = self.place.find_in_other(memory, self._profiles[self._at].memory)
-        self.place = found or self.place._replace(point=None)
+        at = (self._at + places) % len(self._profiles)
+        found = self._find_in_other(self._profiles[at].memory)
+        self._at, self.place = at, found or self.place._replace(point=None)
         self._show_place()
 
     def action_leave(self) -> None:
@@ -262,6 +281,25 @@ class BreakdownScreen(ThriftyScreen[None]):
         """Show the whole profile as text."""
         if self.profile is not None:
             self.app.push_screen(TextScreen(self.profile.name, self.report))
+
+    def _compare_with_first(self) -> ExportedDifference | None:
+        """Return what this point has more or less than the same one of the first profile, of all kinds."""
+        profile, first = self.profile, self._profiles[0]
+        place = self._find_in_other(first.memory)
+        if self._at == 0 or profile is None or place is None:
+            return None
+        every = place._replace(kind=ALL_KINDS).make_tree(first.memory)
+        basis = choose_common_basis(every, self._every)
+        tree = compare_trees(every, self._every, basis)
+        pair = NamedProfile(first.name, first.memory), NamedProfile(profile.name, profile.memory)
+        return ExportedDifference(
+            f"Memory by module, {basis}: {profile.name} against {first.name}, "
+            f"{name_point(profile.memory, self.place)}",
+            caption_difference(tree, basis, first.memory, profile.memory),
+            tree,
+            basis,
+            describe_difference(*pair, width=REPORT_WIDTH, depth=DEFAULT_DEPTH),
+        )
 
     def action_export_breakdown(self) -> None:
         """Write what is shown into a new folder, beside the screen: figures take a moment."""
@@ -277,6 +315,7 @@ class BreakdownScreen(ThriftyScreen[None]):
             self.basis,
             self.app.export_screenshot(),
             self.report,
+            self._compare_with_first(),
         )
         do_beside(
             self,

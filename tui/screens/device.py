@@ -120,6 +120,11 @@ class DeviceScreen(NodeScreen):
         )
         self._rearrange()
 
+    @property
+    def shown_pid(self) -> int | None:
+        """The process whose figures are shown; None where none trains on the device."""
+        return self._pid
+
     def _ask_now_and_then(self, rank: RankSample) -> None:
         """Ask for the map of a process that can have one, when it comes in sight and every few seconds."""
         has_none = rank.backend is None or (rank.backend == "cpu" and not rank.is_simulated)

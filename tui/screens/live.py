@@ -160,12 +160,14 @@ class LiveScreen(NodeScreen):
         self.devices.selected = message.uuid
         self.post_message(self.DeviceAsked(message.uuid))
 
-    def action_leave(self) -> None:
-        """Go out: of the filter, or of the processes."""
+    async def action_leave(self) -> None:
+        """Go out: of the filter, of the processes, or, where there are several, of the node."""
         if self.processes.filter_text:
             self._filter.action_clear()
-        else:
+        elif self.focused is not self.devices:
             self.devices.focus()
+        else:
+            await self.run_action("app.leave_live")
 
     def action_switch_part(self) -> None:
         """Move the keys between devices and processes."""

@@ -38,7 +38,7 @@ class _Cells(NamedTuple):
 class AlertList(LinePage):
     """Lists findings; the selection stays with the finding while rows come, go and move."""
 
-    COMPONENT_CLASSES = {*LinePage.COMPONENT_CLASSES, "alert-list--chosen"}
+    COMPONENT_CLASSES = {"alert-list--chosen"}
     DEFAULT_CSS = """
     AlertList > .alert-list--chosen {
         background: $block-cursor-background; text-style: $block-cursor-text-style;

@@ -13,7 +13,7 @@ from ..drawing.glyphs import Glyphs
 from ..drawing.history_graph import dots_of, draw_history, history_levels
 from ..drawing.numbers import percent_text, share_percent, span_text
 from ..drawing.spans import Line, Span, fit_line, to_strip
-from ..theme import ROLES, role_classes, role_rules
+from ..theme import find_looks
 
 HISTORY_WINDOW_S = 600.0
 MAX_GRAPH_ROWS = 8
@@ -27,8 +27,7 @@ GO_ON = (
 class HostPanel(Widget):
     """The host's memory with its history, and in words why no device is shown."""
 
-    COMPONENT_CLASSES = role_classes("host-panel")
-    DEFAULT_CSS = "HostPanel { height: 1fr; padding: 0 1;\n" + role_rules("host-panel") + "\n}"
+    DEFAULT_CSS = "HostPanel { height: 1fr; padding: 0 1; }"
 
     def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -54,7 +53,7 @@ class HostPanel(Widget):
 
     def render_line(self, y: int) -> Strip:
         """Return one line."""
-        looks = {role: self.get_component_rich_style(f"host-panel--{role}") for role in ROLES}
+        looks = find_looks(self)
         line = self._lines[y] if y < len(self._lines) else [Span("")]
         return to_strip(fit_line(line, self.size.width), looks)
 

@@ -6,17 +6,14 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from ..drawing.spans import Line, Role, to_strip
-from ..theme import ROLES, role_classes, role_rules
+from ..theme import find_looks
 from .marking import MarkingWidget
 
 
 class LinePage(ScrollView, MarkingWidget, can_focus=True):
     """Shows lines of exactly its width; who derives from it says which in `_compose_lines`."""
 
-    COMPONENT_CLASSES = role_classes("line-page")
-    DEFAULT_CSS = (
-        "LinePage { overflow-x: hidden; scrollbar-size-vertical: 1; \n" + role_rules("line-page") + "\n}"
-    )
+    DEFAULT_CSS = "LinePage { overflow-x: hidden; scrollbar-size-vertical: 1; }"
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -66,7 +63,7 @@ class LinePage(ScrollView, MarkingWidget, can_focus=True):
         width, height = self.scrollable_content_region.size
         lines = self._compose_lines(width, height)
         if not self._looks:
-            self._looks = {role: self.get_component_rich_style(f"line-page--{role}") for role in ROLES}
+            self._looks = find_looks(self)
         old = self._lines
         changed = [y for y, line in enumerate(lines) if y >= len(old) or old[y] != line]
         changed += range(len(lines), len(old))

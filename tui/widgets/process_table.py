@@ -29,7 +29,7 @@ from ..process_rows import (
     find_terms,
     sort_rows,
 )
-from ..theme import ROLES, role_classes, role_rules
+from ..theme import find_looks
 from .device_view import MODELLED
 from .marking import MarkingWidget
 
@@ -42,9 +42,8 @@ SORT_MARKS = {True: "▼", False: "▲"}
 class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
     """Lists processes; the selection stays with the process while rows come, go and move."""
 
-    COMPONENT_CLASSES = {*role_classes("process-table"), "process-table--chosen", "process-table--heading"}
-    DEFAULT_CSS = (
-        """
+    COMPONENT_CLASSES = {"process-table--chosen", "process-table--heading"}
+    DEFAULT_CSS = """
     ProcessTable {
         overflow-x: hidden;
         overflow-y: auto;
@@ -54,10 +53,8 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
             text-style: $block-cursor-text-style;
         }
         & > .process-table--heading { background: $surface; color: $role-muted; }
+    }
     """
-        + role_rules("process-table")
-        + "}"
-    )
 
     BINDINGS = [*PROCESS_BINDINGS]
 
@@ -219,7 +216,7 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
     def render_line(self, y: int) -> Strip:
         """Return the heading, a row, or what is said where there are none."""
         width = self.scrollable_content_region.width
-        looks = {role: self.get_component_rich_style(f"process-table--{role}") for role in ROLES}
+        looks = find_looks(self)
         if y == 0:
             heading = self.get_component_rich_style("process-table--heading")
             return _tint(to_strip(self._heading(width), looks), heading)

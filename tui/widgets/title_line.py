@@ -119,6 +119,11 @@ def _describe_node(snapshot: Snapshot, place: NodePlace | None, glyphs: Glyphs) 
         return
     name = snapshot.sample.node if snapshot.sample else snapshot.node or "no figures yet"
     yield Fact(name if place is None else f"{name} {place.number}/{place.total}", role="strong")
+    if place is not None and snapshot.node not in ("", name):
+        yield Fact(snapshot.node, role="muted")  # what it was called by whoever connected to it
+    if place is not None and place.lost:
+        covered = f"{glyphs.risk('medium')} {place.total - place.lost} of {place.total} nodes"
+        yield Fact(covered, role="medium")
     if place is not None and place.graver is not None:
         yield Fact(f"{glyphs.risk(place.severity)} {place.graver}", role=place.severity)
 
@@ -127,7 +132,7 @@ def _describe(snapshot: Snapshot, frames_skipped: int) -> Iterator[Fact]:
     """Yield what the title says, the gravest first."""
     sample, hub, is_lost = snapshot.sample, snapshot.hub, snapshot.connection == "lost"
     if is_lost and snapshot.replay is None:
-        yield Fact("hub lost", role="medium")
+        yield Fact("not connected" if sample is None else "hub lost", role="medium")
     if sample is not None and sample.clock == "trace":
         made = "simulated" if any(it.is_simulated for it in sample.devices) else "recorded"
         yield Fact(f"{made} trace", made if made == "simulated" else "trace", "accent")

@@ -57,6 +57,8 @@ def describe_trouble(connection: str, silent_s: float | None, reason: str | None
     """
     if connection != "lost":
         return ()
+    if silent_s is None and reason is not None:
+        return (f"not connected: {reason.rstrip('.')}", "not connected")
     age = "" if silent_s is None else f" {format_age(silent_s)} ago"
     short = f"hub lost{age}"
     full = f"{short}, figures are stale"

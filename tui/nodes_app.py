@@ -1,0 +1,146 @@
+"""The application that shows several nodes live: all of them as a fleet, and the screens of each."""
+
+import time
+from asyncio import TimerHandle
+from typing import TYPE_CHECKING, Any, cast
+
+from textual.binding import Binding
+
+from ..analyzers.fleet.fleet import Fleet
+from ..engine.bus.feed import SeveralNodesFeed
+from ..engine.bus.snapshot import Snapshot
+from ..engine.history import History
+from .app import VramscopeApp
+from .bindings import APP_BINDINGS, NODE_BINDINGS
+from .fleet_bindings import FLEET_BACK_BINDING, FLEET_VIEW_BINDING
+from .fleet_view import FleetView
+
+if TYPE_CHECKING:
+    from .screens.fleet import FleetScreen
+
+GATHER_S = 0.25
+"""Nodes that tell something within this time are drawn together."""
+MOST_SHARE = 0.2
+"""Share of a core that drawing may take; where it takes more, more is gathered."""
+_SEVERAL = ("step_node", "show_fleet")
+"""Actions that make no sense where there is one node."""
+
+
+class NodesApp(VramscopeApp, inherit_bindings=False):
+    """Shows what a `SeveralNodesFeed` tells; where there is one node, it has no keys for others."""
+
+    BINDINGS = [FLEET_VIEW_BINDING, FLEET_BACK_BINDING, *APP_BINDINGS, *NODE_BINDINGS]
+
+    def __init__(self, feed: SeveralNodesFeed, **rest: Any) -> None:  # noqa: ANN401
+        super().__init__(feed, **rest)
+        self._fleet, self._fleet_view = Fleet(), FleetView()
+        self._fleet_screen: FleetScreen | None = None
+        self._has_shown_fleet = False
+        self._next_draw_s = 0.0
+        self._waiting: TimerHandle | None = None
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Return whether an action makes sense now: one node has no next."""
+        if action in _SEVERAL and self._known.place is None:
+            return False
+        return super().check_action(action, parameters)
+
+    def offers(self, binding: Binding) -> bool:
+        """Return whether help and palette tell of a key."""
+        is_of_several = binding.action.split("(")[0] in _SEVERAL
+        return super().offers(binding) and not (is_of_several and self._known.place is None)
+
+    def history_of(self, node: str) -> History:
+        """Return what was seen of a node."""
+        return cast(SeveralNodesFeed, self._feed).history_of(node)
+
+    def show_node(self, node: str) -> None:
+        """Show another node, and ask that one from now on."""
+        super().show_node(node)
+        cast(SeveralNodesFeed, self._feed).look_at(self._known.shown)
+
+    def _wake(self) -> None:
+        """Draw what arrived; soon after a picture, wait for what other nodes tell."""
+        wait_s = self._next_draw_s - self._event_loop.time()
+        if wait_s > 0:
+            if self._waiting is None:
+                self._waiting = self._event_loop.call_later(
+                    wait_s, self._draw_gathered, context=self._loop_context
+                )
+            return
+        self._draw_gathered()
+
+    def _draw_gathered(self) -> None:
+        self._waiting = None
+        began_s, before_s = self._event_loop.time(), time.thread_time()
+        super()._wake()
+        took_s = time.thread_time() - before_s
+        self._next_draw_s = began_s + max(GATHER_S, took_s / MOST_SHARE)
+
+    def _tell_news(self, snapshot: Snapshot) -> None:
+        """Take what a node tells into the fleet, and say what crossed a line."""
+        self._fleet.note(snapshot, self._clock.wall_s())
+        super()._tell_news(snapshot)
+
+    def _draw_newest(self) -> None:
+        """Draw the newest snapshots; show all nodes first, once there are several."""
+        super()._draw_newest()
+        if not self._has_shown_fleet and self._known.place is not None:
+            self._has_shown_fleet = True
+            self.action_show_fleet()
+
+    def _draw(self) -> None:
+        """Draw the fleet where it is seen, else the node that is shown."""
+        self._shown = self._newest
+        if self._is_fleet_seen and self._fleet_screen is not None:
+            self._fleet_screen.take_news()
+        else:
+            super()._draw()
+
+    @property
+    def _is_fleet_seen(self) -> bool:
+        return self._fleet_screen is not None and self.overlay is self._fleet_screen
+
+    def action_show_fleet(self) -> None:
+        """Show every device of every node."""
+        if self._is_fleet_seen:
+            return
+        from .screens.fleet import FleetScreen
+
+        self._fleet_screen = FleetScreen(self._fleet, self._fleet_view, self.glyphs, self._clock)
+        self._fleet_screen.tell_paused(is_paused=self._is_paused)
+        self.show_over(self._fleet_screen)
+
+    def action_leave_live(self) -> None:
+        """Go back to all nodes."""
+        if self._known.place is not None:
+            self.action_show_fleet()
+
+    def action_step_node(self, places: int) -> None:
+        """Show the next node on the same screen; in the fleet the cursor goes to the next group."""
+        if self._is_fleet_seen and self._fleet_screen is not None:
+            self._fleet_screen.grid.step_group(places)
+        else:
+            super().action_step_node(places)
+
+    def action_show_device(self) -> None:
+        """Show a device in full; in the fleet the one under the cursor."""
+        if self._is_fleet_seen and self._fleet_screen is not None and self._fleet_screen.current is not None:
+            self._go_to(self._fleet_screen.current.key)
+        super().action_show_device()
+
+    def on_fleet_screen_node_asked(self, message: "FleetScreen.NodeAsked") -> None:
+        """Show the node of a device, with the device selected."""
+        self._go_to(message.device.key)
+
+    def _go_to(self, key: tuple[str, str]) -> None:
+        node, uuid = key
+        self.action_show_live()
+        self.show_node(node)
+        self.live.devices.selected = uuid
+
+    def action_pause(self) -> None:
+        """Freeze the figures, or draw the newest ones again."""
+        super().action_pause()
+        if self._fleet_screen is not None and self._is_fleet_seen:
+            self._fleet_screen.tell_paused(is_paused=self._is_paused)

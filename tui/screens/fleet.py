@@ -1,0 +1,285 @@
+"""The screen of a fleet: a verdict on all nodes, every device as a cell, the chosen one in words."""
+
+from collections.abc import Mapping
+from typing import cast
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.message import Message
+from textual.timer import Timer
+from textual.widgets import Input
+
+from ...analyzers.fleet.filter import EXAMPLE, compile_filter
+from ...analyzers.fleet.fleet import Fleet
+from ...analyzers.fleet.model import FleetDevice
+from ...analyzers.fleet.order import (
+    GROUPINGS,
+    SORTS,
+    FleetGroup,
+    FleetSort,
+    Grouping,
+    find_gravest,
+    group_devices,
+)
+from ...analyzers.fleet.verdict import judge_fleet
+from ...engine.clock import Clock
+from ...engine.errors import UsageError
+from ..compositor import ThriftyScreen
+from ..drawing.glyphs import Glyphs
+from ..fleet_bindings import FLEET_BINDINGS
+from ..fleet_lines import describe_silence
+from ..fleet_view import FleetView
+from ..fleet_words import describe_device, describe_fleet, describe_lost
+from ..widgets.filter_bar import FilterBar
+from ..widgets.fleet_grid import FleetGrid
+from ..widgets.key_line import KeyLine
+from ..widgets.one_line import OneLine, Piece
+from ..widgets.verdict_line import VerdictLine
+from .choice import ChoiceScreen
+
+TITLE_FROM_ROWS, KEYS_FROM_ROWS, FACTS_FROM_ROWS, LOST_FROM_ROWS = 11, 13, 5, 8
+"""Heights from which each line is worth its row."""
+AGE_TICK_S = 1.0
+GROUP_TITLES: Mapping[Grouping, str] = {
+    "node": "node",
+    "job": "job",
+    "tp": "tensor-parallel rank (tp)",
+    "pp": "pipeline stage (pp)",
+    "dp": "data-parallel rank (dp)",
+    "none": "none: all devices in a row",
+}
+SORT_TITLES: Mapping[FleetSort, str] = {"risk": "risk", "used": "device used", "name": "name"}
+
+
+class FleetScreen(ThriftyScreen[None]):
+    """Draws a fleet when told to.
+
+    Args:
+        fleet: What is known of the nodes.
+        view: What was chosen; it is changed here.
+        glyphs: Characters to draw with.
+        clock: Where time is read.
+    """
+
+    BINDINGS = [*FLEET_BINDINGS]
+    DEFAULT_CSS = """
+    FleetScreen {
+        layout: vertical;
+        #verdict { background: $surface; }
+        #keys { background: $surface; }
+    }
+    """
+
+    class NodeAsked(Message):
+        """The device under the cursor is to be shown on its node."""
+
+        def __init__(self, device: FleetDevice) -> None:
+            super().__init__()
+            self.device = device
+
+    def __init__(self, fleet: Fleet, view: FleetView, glyphs: Glyphs, clock: Clock) -> None:
+        super().__init__()
+        self._fleet, self._view, self._glyphs, self._clock = fleet, view, glyphs, clock
+        self._drawn_s = clock.monotonic_s()
+        self._age_timer: Timer | None = None
+        self._devices, self._coverage = fleet.devices, fleet.coverage
+        self._is_paused = False
+        self._refusal = ""
+        self._wanted, self._kept_text = compile_filter(""), ""
+        self._title, self._verdict = OneLine(id="title"), VerdictLine(glyphs, id="verdict")
+        self._filter = FilterBar(
+            hint="Enter keeps, Esc clears", example="such as: node:n1* used>90%", id="filter"
+        )
+        self.grid = FleetGrid(glyphs, id="grid")
+        self._lost, self._facts, self._keys = OneLine(id="lost"), OneLine(id="facts"), KeyLine(id="keys")
+
+    def compose(self) -> ComposeResult:
+        """Yield the parts, top to bottom."""
+        yield self._title
+        yield self._verdict
+        yield self._filter
+        yield self.grid
+        yield self._lost
+        yield self._facts
+        yield self._keys
+
+    def on_mount(self) -> None:
+        """Give the grid the keys, and take up the filter that was typed before."""
+        self.grid.focus()
+        self._keys.hide(("show_fleet",))
+        if self._view.filter_text:
+            self._filter.query_one(Input).value = self._view.filter_text
+        self._take_filter(self._view.filter_text)
+        self._fit()
+
+    @property
+    def current(self) -> FleetDevice | None:
+        """The device under the cursor."""
+        return self.grid.current
+
+    @on(events.Resize)
+    def _fit(self) -> None:
+        """Choose anew which lines fit."""
+        height = self.size.height
+        self._title.display = height >= TITLE_FROM_ROWS
+        self._keys.display = height >= KEYS_FROM_ROWS
+        self._facts.display = height >= FACTS_FROM_ROWS
+        self._lost.display = height >= LOST_FROM_ROWS and bool(self._fleet.lost())
+        self.draw()
+
+    def tell_paused(self, *, is_paused: bool) -> None:
+        """Say whether figures are frozen."""
+        self._is_paused = is_paused
+        self.draw()
+
+    def take_news(self) -> None:
+        """Draw what the nodes told since; what is frozen stays."""
+        self._drawn_s = self._clock.monotonic_s()
+        self._devices, self._coverage = self._fleet.devices, self._fleet.coverage
+        self.draw()
+
+    def draw(self) -> None:
+        """Draw the fleet."""
+        if not self.is_mounted:
+            return
+        with self.drawn_at_once():
+            devices = self._devices
+            wanted = (
+                [device for device in devices if self._wanted(device)] if self._view.filter_text else devices
+            )
+            groups = self._group(wanted)
+            gravest = find_gravest(wanted, self.current) if self._view.selected is None else None
+            selected = self._view.selected if gravest is None else gravest.key
+            absence = "No device matches; Esc shows all." if devices else "No device is known yet."
+            self.grid.show(groups, selected, self._view.figure, self._describe_lost, absence)
+            self._verdict.show(judge_fleet(devices, self._coverage))
+            self._title.set_pieces(
+                *describe_fleet(devices, len(wanted), self._coverage, self._view, self._glyphs)
+                if not self._is_paused
+                else ([Piece("paused", "medium"), Piece("  space goes on", "muted")],)
+            )
+            self._write_facts()
+            self._show_lost()
+
+    def _group(self, wanted: list[FleetDevice]) -> list[FleetGroup]:
+        nodes = () if self._view.filter_text else self._fleet.names
+        return group_devices(wanted, self._view.grouping, self._view.sort, nodes=nodes)
+
+    def _describe_lost(self, room: int) -> dict[str, str]:
+        waited_s = self._waited_s
+        told = {node.name: describe_silence(node, waited_s, room) for node in self._fleet.lost()}
+        empty = (name for name in self._fleet.names if not self._fleet.devices_of(name) and name not in told)
+        return told | {name: self._describe_empty(name) for name in empty}
+
+    def _describe_empty(self, name: str) -> str:
+        return "no device" if self._fleet.node(name).state == "live" else "connecting"
+
+    @property
+    def _waited_s(self) -> float:
+        return max(0.0, self._clock.monotonic_s() - self._drawn_s)
+
+    def _show_lost(self) -> None:
+        """Name the nodes that are lost, and count their age up while there are some."""
+        lost = self._fleet.lost()
+        is_shown = bool(lost) and self.size.height >= LOST_FROM_ROWS
+        if self._lost.display != is_shown:
+            self._lost.display = is_shown
+        self._lost.set_pieces(describe_lost(lost, self._waited_s, self._glyphs) if lost else [])
+        if lost and self._age_timer is None:
+            self._age_timer = self.set_interval(AGE_TICK_S, self.draw, name="age of lost nodes")
+        elif not lost and self._age_timer is not None:
+            self._age_timer.stop()
+            self._age_timer = None
+
+    def _write_facts(self) -> None:
+        """Say what is known of the device under the cursor, or what is wrong with the filter."""
+        device = self.grid.current
+        if self._refusal:
+            self._facts.set_pieces([Piece(self._refusal, "medium")])
+        elif device is None:
+            self._facts.set_pieces([])
+        else:
+            self._facts.set_pieces(describe_device(device, self._fleet.node(device.node), self._glyphs))
+
+    @on(FleetGrid.Moved)
+    def follow_cursor(self, message: FleetGrid.Moved) -> None:
+        """Say what is under the cursor, which stays on that device from now on."""
+        message.stop()
+        self._view.selected = None if self.current is None else self.current.key
+        self._write_facts()
+
+    @on(FleetGrid.Opened)
+    def open_current(self, message: FleetGrid.Opened) -> None:
+        """Ask for the node of the device under the cursor."""
+        message.stop()
+        if self.current is not None:
+            self.post_message(self.NodeAsked(self.current))
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Return whether an action makes sense now: what is typed into the filter is no key."""
+        return action != "filter" or not isinstance(self.focused, Input)
+
+    def action_filter(self) -> None:
+        """Open the filter."""
+        self._kept_text = self._view.filter_text
+        self._filter.open()
+
+    @on(FilterBar.TextChanged)
+    def filter_devices(self, message: FilterBar.TextChanged) -> None:
+        """Filter while typing; what is no term yet leaves the filter as it was before."""
+        message.stop()
+        self._take_filter(message.text)
+        self.draw()
+
+    def _take_filter(self, text: str) -> None:
+        try:
+            self._wanted, self._refusal = compile_filter(text), ""
+            self._view.filter_text = " ".join(text.split())
+        except UsageError as error:
+            self._refusal, self._view.filter_text = str(error), self._kept_text
+            self._wanted = compile_filter(self._kept_text)
+
+    @on(FilterBar.Closed)
+    def end_filter(self, message: FilterBar.Closed) -> None:
+        """Give the keys to the grid; a filter that is none is named with what is one."""
+        message.stop()
+        self.grid.focus()
+        if self._refusal:
+            self.notify(f"{self._refusal}. Such as: {EXAMPLE}", severity="warning", markup=False)
+            self._refusal = ""
+            self.draw()
+
+    def action_choose_grouping(self) -> None:
+        """Ask for what devices of a group share."""
+
+        def group(name: str | None) -> None:
+            if name is not None:
+                self._view.grouping = cast("Grouping", name)
+                self.draw()
+
+        choices: dict[str, str] = {name: GROUP_TITLES[name] for name in GROUPINGS}
+        self.app.push_screen(ChoiceScreen("Group devices by", choices, chosen=self._view.grouping), group)
+
+    def action_choose_sort(self) -> None:
+        """Ask for what goes first."""
+
+        def sort(name: str | None) -> None:
+            if name is not None:
+                self._view.sort = cast("FleetSort", name)
+                self.draw()
+
+        choices: dict[str, str] = {name: SORT_TITLES[name] for name in SORTS}
+        self.app.push_screen(ChoiceScreen("Sort the fleet by", choices, chosen=self._view.sort), sort)
+
+    def action_switch_figure(self) -> None:
+        """Show in cells how full devices are, or their risk."""
+        self._view.figure = "risk" if self._view.figure == "used" else "used"
+        self.draw()
+
+    def action_leave(self) -> None:
+        """Drop the filter, or let the cursor follow the gravest device again."""
+        if self._view.filter_text:
+            self._filter.action_clear()
+        else:
+            self._view.selected = None
+            self.draw()
