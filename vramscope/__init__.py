@@ -32,12 +32,16 @@ if TYPE_CHECKING:
     from vramscope.engine.bus.client import connect
     from vramscope.engine.errors import VramscopeError
     from vramscope.engine.launch.in_code import attach, phase, step
-    from vramscope.memory.distributed_monitor import DistributedMemoryMonitor, DistributedRole
+    from vramscope.engine.model.phase_memory import PhaseTraining
+    from vramscope.estimates.step import estimate_step
+    from vramscope.memory.distributed_monitor import DistributedMemoryMonitor
     from vramscope.memory.fragmentation_analyzer import FragmentationAnalyzer
     from vramscope.memory.leak_detector import MemoryLeakDetector
     from vramscope.memory.module_profiler import SimpleMemoryProfiler, initialize_llm_profile
+    from vramscope.memory.node_exchange import DistributedRole
     from vramscope.memory.oom_detector import OOMDetector
     from vramscope.memory.profiler import MemoryProfiler
+    from vramscope.phases.running import run_phases
     from vramscope.planning.clusters import read_cluster
     from vramscope.planning.joint import plan_cluster
     from vramscope.planning.model_graph import GPTModelGraph, create_gpt_model_graph
@@ -58,23 +62,26 @@ __all__ = [
     "MemoryLeakDetector",
     "MemoryProfiler",
     "OOMDetector",
+    "PhaseTraining",
     "SimpleMemoryProfiler",
     "VramscopeError",
     "__version__",
     "attach",
     "connect",
     "create_gpt_model_graph",
+    "estimate_step",
     "initialize_llm_profile",
     "phase",
     "plan_cluster",
     "read_cluster",
+    "run_phases",
     "step",
     "trace_model_graph",
 ]
 
 _IN_MODULES = {
     "DistributedMemoryMonitor": "vramscope.memory.distributed_monitor",
-    "DistributedRole": "vramscope.memory.distributed_monitor",
+    "DistributedRole": "vramscope.memory.node_exchange",
     "EdgeInfo": "vramscope.analyzers.model_graph",
     "FragmentationAnalyzer": "vramscope.memory.fragmentation_analyzer",
     "MemoryHeatmapVisualizer": "vramscope.sweeps.heatmap_visualizer",
@@ -84,15 +91,18 @@ _IN_MODULES = {
     "MemoryLeakDetector": "vramscope.memory.leak_detector",
     "MemoryProfiler": "vramscope.memory.profiler",
     "OOMDetector": "vramscope.memory.oom_detector",
+    "PhaseTraining": "vramscope.engine.model.phase_memory",
     "SimpleMemoryProfiler": "vramscope.memory.module_profiler",
     "VramscopeError": "vramscope.engine.errors",
     "attach": "vramscope.engine.launch.in_code",
     "connect": "vramscope.engine.bus.client",
     "create_gpt_model_graph": "vramscope.planning.model_graph",
+    "estimate_step": "vramscope.estimates.step",
     "initialize_llm_profile": "vramscope.memory.module_profiler",
     "phase": "vramscope.engine.launch.in_code",
     "plan_cluster": "vramscope.planning.joint",
     "read_cluster": "vramscope.planning.clusters",
+    "run_phases": "vramscope.phases.running",
     "step": "vramscope.engine.launch.in_code",
     "trace_model_graph": "vramscope.planning.tracing",
 }

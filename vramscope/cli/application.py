@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from vramscope.engine.errors import UsageError
 
 from .diagnostics import run_guarded
+from .prometheus_flags import check_prometheus_flags
+from .remote_flags import check_remote_flags, is_remote
 
 
 def run(argv: Sequence[str]) -> int:
@@ -44,6 +46,16 @@ def _dispatch(argv: Sequence[str]) -> int:
 
         _refuse_headless_flags(arguments)
         return load_verb(arguments.verb).run(arguments)
+    check_prometheus_flags(arguments)
+    check_remote_flags(arguments)
+    if arguments.from_prometheus is not None:
+        from .prometheus_view import show_prometheus
+
+        return show_prometheus(arguments)
+    if is_remote(arguments):
+        from .remote_view import show_remote
+
+        return show_remote(arguments)
     if arguments.once or arguments.json:
         from .status import show_status
 
@@ -59,3 +71,7 @@ def _refuse_headless_flags(arguments: Namespace) -> None:
     for flag in ("once", "duration"):
         if getattr(arguments, flag):
             raise UsageError(f"--{flag} shows this node and does not go with the verb {arguments.verb}")
+    if arguments.from_prometheus is not None:
+        raise UsageError(f"--from-prometheus is a view and does not go with the verb {arguments.verb}")
+    check_prometheus_flags(arguments)
+    check_remote_flags(arguments)

@@ -15,16 +15,17 @@ if TYPE_CHECKING:
 ICICLE = "summary_icicle"
 
 
-def print_modules(path: Path, settings: Settings, *, depth: int) -> None:
+NamedMemory = tuple[str, ModuleMemory]
+"""The profile of one rank, and the name of its file or process."""
+
+
+def print_modules(profiles: Sequence[NamedMemory], settings: Settings, *, depth: int) -> None:
     """Print the profile of each rank, as wide as the terminal, or 80 cells into a pipe.
 
     Args:
-        path: A file of a profile, or a folder with some.
+        profiles: Of one rank or several.
         settings: What the user set.
         depth: Levels of the trees.
-
-    Raises:
-        InputFileError: It cannot be read or understood.
     """
     from vramscope.exporters.module_memory_text import describe_module_memory
     from vramscope.exporters.plain_text import make_ascii
@@ -32,45 +33,37 @@ def print_modules(path: Path, settings: Settings, *, depth: int) -> None:
     from .printing import choose_style
 
     style = choose_style(settings)
-    texts = [
-        describe_module_memory(memory, width=style.width, depth=depth) for _, memory in read_profiles(path)
-    ]
+    texts = [describe_module_memory(memory, width=style.width, depth=depth) for _, memory in profiles]
     text = "\n".join(texts)
     sys.stdout.write(make_ascii(text) if style.is_ascii else text)
 
 
-def print_modules_as_json(path: Path) -> None:
-    """Print one JSON object a rank.
-
-    Raises:
-        InputFileError: The file or folder cannot be read or understood.
-    """
-    from vramscope.engine.readers.input_file import show_path
+def print_modules_as_json(profiles: Sequence[NamedMemory]) -> None:
+    """Print one JSON object a rank."""
     from vramscope.exporters.json_lines import write_line
     from vramscope.exporters.module_memory_report import report_module_memory
 
-    for file, memory in read_profiles(path):
-        write_line(report_module_memory(memory, show_path(file)), sys.stdout.buffer)
+    for name, memory in profiles:
+        write_line(report_module_memory(memory, name), sys.stdout.buffer)
 
 
-def write_charts(path: Path, folder: Path) -> list[Path]:
+def write_charts(profiles: Sequence[NamedMemory], folder: Path) -> list[Path]:
     """Write pages and figures of each rank; return their paths.
 
     Args:
-        path: A file of a profile, or a folder with some.
+        profiles: Of one rank or several.
         folder: Where they go: one rank's into it, several ranks' into a folder each below it.
 
     Raises:
-        InputFileError: The profile cannot be read or understood.
         OutputFileError: The folder cannot be written to.
     """
     from vramscope.analyzers.breakdown import choose_basis, make_breakdown
     from vramscope.exporters.figures.icicle import draw_icicle
     from vramscope.exporters.pages.sunburst_files import describe_origin, join_kinds, write_sunbursts
 
-    profiles, written = read_profiles(path), []
-    for file, memory in profiles:
-        place = folder / file.absolute().parent.name if len(profiles) > 1 else folder
+    written: list[Path] = []
+    for name, memory in profiles:
+        place = folder / _name_folder(name) if len(profiles) > 1 else folder
         breakdown = make_breakdown(memory)
         written += write_sunbursts(memory, breakdown, place)
         tree = join_kinds(breakdown, "summary_sunburst")
@@ -83,6 +76,23 @@ def write_charts(path: Path, folder: Path) -> list[Path]:
                 draw_icicle(title, describe_origin(memory), tree, basis, figure)
                 written.append(figure)
     return written
+
+
+def _name_folder(name: str) -> str:
+    """Return the folder of one rank's charts: that of its file, or the name of its process."""
+    folder = Path(name).absolute().parent.name if "/" in name else name
+    return "_".join(folder.split())
+
+
+def read_named(path: Path) -> list[NamedMemory]:
+    """Return the profile of each rank with the name of its file.
+
+    Raises:
+        InputFileError: One of them cannot be read or understood, or there is none.
+    """
+    from vramscope.engine.readers.input_file import show_path
+
+    return [(show_path(file), memory) for file, memory in read_profiles(path)]
 
 
 def show_modules(paths: Sequence[Path], settings: Settings) -> int:

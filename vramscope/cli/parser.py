@@ -9,6 +9,8 @@ from vramscope.engine.errors import UsageError
 
 from .command_words import split_command
 from .parser_flags import build_common_flags, build_sampling_flags, build_view_flags
+from .prometheus_flags import add_prometheus_flags
+from .remote_flags import add_remote_flags
 from .verbs import list_verbs, load_verb
 
 DESCRIPTION = """\
@@ -75,6 +77,8 @@ def build_parser(verbs: Sequence[str] | None = None) -> ArgumentParser:
     output.add_argument(
         "--duration", metavar="TIME", help="with --json: stop after this time, for example 10m"
     )
+    add_prometheus_flags(parser)
+    add_remote_flags(parser)
     chosen = list_verbs() if verbs is None else verbs
     parser.set_defaults(verb=None)
     if chosen:

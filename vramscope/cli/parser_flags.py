@@ -88,6 +88,33 @@ def add_replay_flags(parser: ArgumentParser, *, interval_flag: str, is_hidden: b
         )
 
 
+def add_endpoint_flags(parser: ArgumentParser, *, default: str | None = None) -> None:
+    """Add the flags of verbs that serve Prometheus.
+
+    Args:
+        parser: Parser of the verb.
+        default: What `--prometheus` is where it is not given; None for no endpoint.
+    """
+    group = parser.add_argument_group("Prometheus")
+    group.add_argument(
+        "--prometheus",
+        metavar="ADDRESS:PORT",
+        nargs="?",
+        const="",
+        default=default,
+        help="serve /metrics (default 127.0.0.1:9464; :PORT is loopback too)",
+    )
+    group.add_argument(
+        "--web-config",
+        metavar="FILE",
+        type=Path,
+        help="web configuration of Prometheus's exporters: the certificate for TLS",
+    )
+    group.add_argument(
+        "--insecure", action="store_true", help="beyond loopback: without TLS or keys, readable by everybody"
+    )
+
+
 def read_speed(arguments: Namespace) -> float:
     """Return the speed of a replay.
 

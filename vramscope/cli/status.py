@@ -25,7 +25,7 @@ def show_status(arguments: Namespace) -> NoReturn:
         UsageError: The flags contradict each other.
     """
     settings = read_settings(arguments)
-    duration_s = _read_duration(arguments)
+    duration_s = read_duration(arguments)
     observer = Observer(interval_s=settings.interval_s, memory_interval_s=settings.memory_interval_s)
     code = 0
     try:
@@ -45,7 +45,12 @@ def show_status(arguments: Namespace) -> NoReturn:
     leave_now(code)
 
 
-def _read_duration(arguments: Namespace) -> float | None:
+def read_duration(arguments: Namespace) -> float | None:
+    """Return the seconds after which to stop; None for never.
+
+    Raises:
+        UsageError: It is no time, or goes with `--once`.
+    """
     if arguments.duration is None:
         return None
     if arguments.once:

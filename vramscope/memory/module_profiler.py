@@ -6,7 +6,7 @@ from pathlib import Path
 
 from vramscope.engine.errors import OutputFileError, UsageError
 from vramscope.engine.probe.foreign import Module, Optimizer
-from vramscope.engine.probe.module_memory.memory_log import EXACT_NAME
+from vramscope.engine.probe.module_memory.memory_log import EXACT_NAME, ProfileFiles
 from vramscope.engine.probe.module_memory.profiler import LAYOUTS, ModuleMemoryProfiler
 from vramscope.engine.probe.module_memory.rank_folders import describe_rank, name_memory_folder
 from vramscope.engine.probe.module_memory.torch_trace import initialize_llm_profile
@@ -50,8 +50,9 @@ class SimpleMemoryProfiler:
             raise UsageError(f"total_steps={total_steps}: expected a number of steps above zero")
         self.log_folder = Path(name_memory_folder() if log_folder is None else log_folder)
         with _telling(self.log_folder):
+            files = ProfileFiles(str(self.log_folder))
             self._profiler = ModuleMemoryProfiler(
-                model, optimizer, str(self.log_folder), total_steps, header=describe_rank()
+                model, optimizer, files, total_steps, header=describe_rank()
             )
 
     @property

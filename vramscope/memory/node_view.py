@@ -2,22 +2,28 @@
 
 import time
 
-from vramscope.engine.cluster.node_report import NodeDevice, NodeReport, NodeThreat
+from vramscope.engine.cluster.node_report import (
+    MOST_DEVICES,
+    MOST_THREATS,
+    NodeDevice,
+    NodeReport,
+    NodeThreat,
+)
 from vramscope.engine.model import DeviceSample
 from vramscope.exporters.reports.run_log import RunLog
 
 THREATS = ("oom", "oom_met")
 """Kinds of findings that are told: an error is foreseen, or was met."""
-MOST_DEVICES, MOST_THREATS = 1024, 64
 
 
-def describe_own_node(log: RunLog, node_id: str, interval_s: float) -> NodeReport | None:
+def describe_own_node(log: RunLog, node_id: str, interval_s: float, session: str) -> NodeReport | None:
     """Return the report of this node; None before its first sample.
 
     Args:
         log: Of the watch.
         node_id: By which others know this node.
         interval_s: Seconds after which the next report is to be expected.
+        session: Of this watch.
     """
     last = log.last
     if last is None:
@@ -29,6 +35,7 @@ def describe_own_node(log: RunLog, node_id: str, interval_s: float) -> NodeRepor
         devices=tuple(_describe(it) for it in last.devices[:MOST_DEVICES]),
         threats=_list_threats(log),
         step=min((it.step.index for it in last.ranks if it.step is not None), default=None),
+        session=session,
     )
 
 

@@ -2,7 +2,7 @@
 
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from vramscope.engine.errors import UsageError
 from vramscope.engine.model import SEVERITIES, Severity
@@ -11,6 +11,9 @@ from vramscope.memory.selection import Selection
 
 from ..verbs import SubParsers
 from .options import Format, WatchOptions
+
+if TYPE_CHECKING:
+    from argparse import _ArgumentGroup
 
 LEAST_INTERVAL_S, MOST_INTERVAL_S = 0.1, 3600.0
 LEAST_PERIOD_S = 1.0
@@ -32,6 +35,7 @@ def add_watch_parser(
     summary: str,
     epilog: str,
     description: str | None = None,
+    has_input: bool = True,
 ) -> ArgumentParser:
     """Add the parser of a verb of the suite, with the flags that all of them have, and return it.
 
@@ -43,6 +47,7 @@ def add_watch_parser(
         summary: One line for the list of verbs.
         epilog: Examples and exit codes.
         description: More than the summary says, for its own help.
+        has_input: Whether it reads files too.
     """
     parser = subparsers.add_parser(
         verb,
@@ -53,11 +58,11 @@ def add_watch_parser(
         parents=common,
         allow_abbrev=False,
     )
-    _add_watch_flags(parser, defaults)
+    _add_watch_flags(parser, defaults, has_input=has_input)
     return parser
 
 
-def _add_watch_flags(parser: ArgumentParser, defaults: Defaults) -> None:
+def _add_watch_flags(parser: ArgumentParser, defaults: Defaults, *, has_input: bool) -> None:
     what = parser.add_argument_group("what is watched")
     what.add_argument(
         "--devices",
@@ -67,15 +72,24 @@ def _add_watch_flags(parser: ArgumentParser, defaults: Defaults) -> None:
     )
     what.add_argument("--pid", metavar="PID", dest="watch_pid", help="only this process, and its devices")
     what.add_argument("--job", metavar="NAME", dest="watch_job", help="only this job of `vramscope run`")
-    what.add_argument(
+    if has_input:
+        _add_input_flags(what)
+    else:
+        parser.set_defaults(input=None, capacity=None)
+    _add_times(parser, defaults)
+    _add_outputs(parser)
+
+
+def _add_input_flags(group: "_ArgumentGroup") -> None:
+    group.add_argument(
         "--input",
         metavar="FILE",
         type=Path,
         help="a file instead of this node: series CSV, nvidia-smi log, memory traces, exported snapshots",
     )
-    what.add_argument("--capacity", metavar="SIZE", help="memory of the devices, where FILE does not tell it")
-    _add_times(parser, defaults)
-    _add_outputs(parser)
+    group.add_argument(
+        "--capacity", metavar="SIZE", help="memory of the devices, where FILE does not tell it"
+    )
 
 
 def _add_times(parser: ArgumentParser, defaults: Defaults) -> None:

@@ -3,7 +3,7 @@
 import shlex
 import sys
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 from vramscope.engine.errors import UsageError
@@ -39,17 +39,37 @@ class Prompt:
             self._take_all(line.rstrip("\n") for line in sys.stdin)
             return self._code
         with LineEditor(VERBS, ("help", *LEAVING)) as editor:
-            self._take_all(_ask(editor))
+            while self._take_next(editor):
+                pass
         return 0
 
-    def _take_all(self, lines: Iterator[str]) -> None:
+    def _take_all(self, lines: Iterable[str]) -> None:
         for line in lines:
-            words = self._split(line)
-            if words and words[0] in LEAVING:
+            if not self._take(line):
                 return
-            if words:
-                code = run_guarded(lambda words=words: _do(words))  # type: ignore[misc] # bound at once
-                self._code = code or self._code
+
+    def _take_next(self, editor: LineEditor) -> bool:
+        """Take a line from the terminal; False for Ctrl-D and a word that leaves.
+
+        Ctrl-C begins the line anew, also where it is pressed just before or after a verb.
+        """
+        try:
+            return self._take(editor.read(PROMPT))
+        except KeyboardInterrupt:
+            print()
+            return True
+        except EOFError:
+            print()
+            return False
+
+    def _take(self, line: str) -> bool:
+        """Run the verb of a line, if it has one; return False where it leaves."""
+        words = self._split(line)
+        if words and words[0] in LEAVING:
+            return False
+        if words:
+            self._code = run_guarded(lambda: _do(words)) or self._code
+        return True
 
     def _split(self, line: str) -> list[str]:
         """Return the words of a line; what is no line is said, and is empty."""
@@ -64,20 +84,6 @@ class Prompt:
 
         self._code = run_guarded(split) or self._code
         return words
-
-
-def _ask(editor: LineEditor) -> Iterator[str]:
-    """Yield what is typed until Ctrl-D; Ctrl-C begins the line anew."""
-    while True:
-        try:
-            line = editor.read(PROMPT)
-        except KeyboardInterrupt:
-            print()
-            continue
-        except EOFError:
-            print()
-            return
-        yield line
 
 
 def _do(words: list[str]) -> int:

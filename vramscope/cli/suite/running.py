@@ -1,7 +1,7 @@
 """One verb of the suite from its flags to its exit code."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,6 +36,7 @@ class SuiteRun:
         build: Makes its report.
         companions: What looks at each sample beside the analyzers.
         stream: Where samples come from; as the flags say by default.
+        turn: Called several times a second with the seconds that have passed; returns those that count.
     """
 
     def __init__(
@@ -45,8 +46,11 @@ class SuiteRun:
         *,
         companions: Sequence[Companion] = (),
         stream: SampleStream | None = None,
+        turn: Callable[[float], float] | None = None,
     ) -> None:
-        self._options, self._build = options, build
+        self._options, self._build, self._turn = options, build, turn
+        self.is_interrupted = False
+        """Whether Ctrl-C or SIGTERM ended it."""
         check_outputs(options)
         self._stream = open_stream(options) if stream is None else stream
         self.watch = Watch(
@@ -75,6 +79,7 @@ class SuiteRun:
         with Interruption() as interruption:
             try:
                 self._follow(interruption)
+                self.is_interrupted = interruption.is_asked
             finally:
                 self._progress.clear()
                 self._stream.stop()
@@ -88,6 +93,7 @@ class SuiteRun:
         started_s = time.monotonic()
         while not (watch.is_ended or interruption.is_asked):
             passed_s = time.monotonic() - started_s
+            passed_s = passed_s if self._turn is None else self._turn(passed_s)
             left_s = self._find_left(passed_s)
             if left_s is not None and left_s <= 0:
                 break
@@ -173,9 +179,13 @@ class SuiteRun:
 
     def _say(self, finding: Finding) -> None:
         """Say a finding as it opens or closes."""
-        self._progress.clear()
         state = finding.severity if finding.is_open else "passed"
-        complain(f"{time.strftime('%H:%M:%S')} {state}: {finding.title}")
+        self.say(f"{state}: {finding.title}")
+
+    def say(self, sentence: str) -> None:
+        """Say something on stderr with its time, past the line of the progress."""
+        self._progress.clear()
+        complain(f"{time.strftime('%H:%M:%S')} {sentence}")
 
 
 def open_stream(options: WatchOptions) -> SampleStream:

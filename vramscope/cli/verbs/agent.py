@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 from vramscope import __version__
 
 from ..configuration import read_settings
-from ..parser_flags import add_replay_flags, build_sampling_flags
+from ..parser_flags import add_endpoint_flags, add_replay_flags, build_sampling_flags
 from . import SubParsers
 
 if TYPE_CHECKING:
-    from vramscope.engine.settings import AlertSettings
+    from vramscope.engine.cluster.listening import Listening
+    from vramscope.engine.settings import AlertSettings, Settings
 
 SUMMARY = "run the agent alone: it samples, analyzes and remembers until it is told to end"
 
@@ -30,13 +31,27 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
         action="store_true",
         help="send a test alert to the command and the webhook of the settings, say how that went, and leave",
     )
+    parser.add_argument(
+        "--listen",
+        metavar="[ADDRESS:]PORT",
+        nargs="?",
+        const="",
+        help="let viewers elsewhere in by tcp (default 127.0.0.1:5757; *:5757 is every address), with keys "
+        "beyond loopback: see `vramscope keys`",
+    )
+    parser.add_argument(
+        "--no-worker",
+        action="store_true",
+        help="run no analyzers; `vramscope worker --connect` may",
+    )
+    add_endpoint_flags(parser)
     # What a viewer or a job tells the agent it starts; people use `vramscope` and its verbs.
+    parser.add_argument("--stdio", action="store_true", help=SUPPRESS)
     parser.add_argument("--leave-with-viewers", action="store_true", help=SUPPRESS)
     parser.add_argument("--first-within", type=float, metavar="SECONDS", help=SUPPRESS)
     parser.add_argument("--linger", type=float, default=0.0, metavar="SECONDS", help=SUPPRESS)
     parser.add_argument("--private-folder", action="store_true", help=SUPPRESS)
     parser.add_argument("--no-hooks", action="store_true", help=SUPPRESS)
-    parser.add_argument("--no-worker", action="store_true", help=SUPPRESS)
     parser.add_argument("--replay", type=Path, help=SUPPRESS)
     add_replay_flags(parser, interval_flag="--replay-interval", is_hidden=True)
 
@@ -50,6 +65,8 @@ def run(arguments: Namespace) -> int:
     from ..parser_flags import read_capacity, read_replay_interval, read_speed
 
     settings = read_settings(arguments)
+    if arguments.stdio:
+        return _serve_on_stdio(arguments, settings)
     if arguments.test_alert:
         return _test_alert(settings.alerts)
     return run_agent(
@@ -68,8 +85,57 @@ def run(arguments: Namespace) -> int:
             is_folder_private=arguments.private_folder,
             has_worker=not arguments.no_worker,
             alerts=None if arguments.no_hooks else settings.alerts,
+            exporter_arguments=_read_exporter(arguments),
+            listening=_read_listening(arguments),
         )
     )
+
+
+def _serve_on_stdio(arguments: Namespace, settings: "Settings") -> int:
+    """Serve a viewer elsewhere that has started this process through ssh, until it leaves."""
+    from vramscope.engine.cluster.bridge import run_bridge
+    from vramscope.engine.paths import locate_runtime_folder
+
+    config = getattr(arguments, "config", None)
+    named = () if config is None else ("--config", str(config.absolute()))
+    intervals = ("--interval", str(settings.interval_s), "--memory-interval", str(settings.memory_interval_s))
+    return run_bridge(locate_runtime_folder(), (*intervals, *named))
+
+
+def _read_listening(arguments: Namespace) -> "Listening | None":
+    """Return where the agent listens beyond its folder; None for nowhere.
+
+    Raises:
+        UsageError: It may not listen there.
+        InputFileError: The keys cannot be used.
+    """
+    if arguments.listen is None:
+        return None
+    from vramscope.engine.cluster.listening import prepare_listening
+
+    return prepare_listening(arguments.listen, is_insecure=arguments.insecure)
+
+
+def _read_exporter(arguments: Namespace) -> tuple[str, ...] | None:
+    """Return the flags of the exporter that the agent starts, found to be sound; None where there is none.
+
+    Raises:
+        UsageError: They cannot be used, or there is nothing that they could protect.
+        InputFileError: The web configuration cannot be used.
+    """
+    from vramscope.engine.errors import UsageError
+
+    flags = ("--insecure",) if arguments.insecure else ()
+    if arguments.prometheus is None:
+        if arguments.web_config is not None or (flags and arguments.listen is None):
+            raise UsageError("--web-config goes with --prometheus, --insecure with that or with --listen")
+        return None
+    from vramscope.exporters.prometheus.endpoint import read_endpoint_options
+
+    read_endpoint_options(arguments.prometheus, arguments.web_config, is_insecure=arguments.insecure)
+    if arguments.web_config is not None:
+        flags = (*flags, "--web-config", str(arguments.web_config.absolute()))
+    return (f"--prometheus={arguments.prometheus}", *flags)
 
 
 def _test_alert(settings: "AlertSettings") -> int:

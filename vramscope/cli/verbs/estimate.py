@@ -3,6 +3,8 @@
 from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpFormatter, _ArgumentGroup
 from pathlib import Path
 
+from vramscope.engine.errors import UsageError
+
 from ..parser_flags import build_look_flags
 from . import SubParsers
 
@@ -16,10 +18,14 @@ examples:
   vramscope estimate --model llama2-7b --tp 2 --dp 4 --zero 1 --seq 4096 --capacity 80GiB
   vramscope estimate --model config.json --tp 8 --pp 4 --sp --recompute full --json
   vramscope estimate --batch cases.csv --output predicted.csv
+  vramscope estimate --factory train:make_step --batch-size 4 --layers 48 --capacity 24GiB
 
 --model takes a name, config.json of Hugging Face, Megatron-LM's arguments (JSON, YAML or the list in its
 log), a configuration of Galvatron, or TOML of torchtitan; flags given here win over the file.
-exit codes: 0 estimated, 2 usage, a file that cannot be read, or degrees that cannot be"""
+--factory names a function of yours that returns a training step, a module, or (module, optimizer, step); two
+steps are made without storage, in a process of its own, which needs PyTorch.
+exit codes: 0 estimated, 2 usage, a file that cannot be read, degrees that cannot be, a step that cannot be
+traced"""
 COUNTS = {
     "tp": "tensor-parallel ranks",
     "pp": "pipeline stages",
@@ -30,6 +36,7 @@ COUNTS = {
     "pieces": "pieces of the model on each pipeline rank (interleaved schedule)",
     "world-size": "ranks, in place of --dp",
 }
+FACTORY_FLAGS = ("batch_size", "layers", "input", "optimizer", "full", "snapshot")
 RECOMPUTE = ("none", "selective", "operations", "full", "block")
 BATCH_COUNTS = {
     "seq": "tokens of a sequence",
@@ -54,6 +61,8 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--model", metavar="NAME|FILE", help="the model: a name, or a configuration")
     what.add_argument("--batch", metavar="FILE", type=Path, help="a CSV file of cases, one a row")
+    what.add_argument("--factory", metavar="MODULE:FUNCTION", help="your own step, traced without a GPU")
+    _add_factory(parser.add_argument_group("with --factory"))
     _add_counts(parser.add_argument_group("degrees of parallelism"), COUNTS)
     batch = parser.add_argument_group("batch")
     _add_counts(batch, BATCH_COUNTS)
@@ -67,6 +76,17 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
     output.add_argument(
         "--capacity", metavar="SIZE", help="say whether it fits, and with what it would: 80GiB"
     )
+
+
+def _add_factory(group: _ArgumentGroup) -> None:
+    group.add_argument("--batch-size", metavar="N", type=int, help="its argument batch_size")
+    group.add_argument("--layers", metavar="N", type=int, help="its argument layers; deep ones: see --full")
+    group.add_argument("--full", action="store_true", help="trace every layer, extrapolate nothing")
+    group.add_argument(
+        "--input", metavar="SHAPE", action="append", default=[], help="an argument of a module: 4x1024:int64"
+    )
+    group.add_argument("--optimizer", choices=("adamw", "adam", "sgd", "none"), help="of a module (adamw)")
+    group.add_argument("--snapshot", metavar="FILE", type=Path, help="write the peak as a memory snapshot")
 
 
 def _add_counts(group: _ArgumentGroup, counts: dict[str, str]) -> None:
@@ -98,6 +118,11 @@ def run(arguments: Namespace) -> int:
         InputFileError: A file cannot be read or understood.
         OutputFileError: The output cannot be written.
     """
+    if arguments.factory is not None:
+        from ..estimating_factory import estimate_factory
+
+        return estimate_factory(arguments)
+    _refuse_factory_flags(arguments)
     if arguments.batch is not None:
         from ..case_batch import estimate_batch
 
@@ -105,3 +130,14 @@ def run(arguments: Namespace) -> int:
     from ..estimating import print_estimate
 
     return print_estimate(arguments)
+
+
+def _refuse_factory_flags(arguments: Namespace) -> None:
+    """Refuse flags of a factory where none is given.
+
+    Raises:
+        UsageError: Which.
+    """
+    for name in FACTORY_FLAGS:
+        if getattr(arguments, name):
+            raise UsageError(f"--{name.replace('_', '-')} goes with --factory")

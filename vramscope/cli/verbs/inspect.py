@@ -21,7 +21,8 @@ DESCRIPTION = """\
 Show what a file of device memory says: a snapshot as torch.cuda.memory._dump_snapshot writes it (in any
 dialect, compressed or not), a flight record that vramscope wrote at an out-of-memory error, or a text with
 such an error in it, as "CUDA out of memory. Tried to allocate ...". Of a profile by module (memory.log) the
-tables of `vramscope modules` are printed.
+tables of `vramscope modules` are printed, of runs by phase (what Opacus's phase profilers print and write,
+what `vramscope phases --json` prints) those of `vramscope phases --read`.
 A terminal gets a screen; a pipe gets the text."""
 DEFAULT_TOP = 10
 MOST_TOP = 10_000
@@ -71,6 +72,8 @@ def run(arguments: Namespace) -> int:
     settings = read_settings(arguments)
     if _is_module_memory(path):
         _show_modules(path, settings, is_json=arguments.json)
+    elif _is_phase_file(path):
+        _show_phases(path, settings, is_json=arguments.json)
     elif arguments.json:
         print_json(path, top=top, device=device)
     elif not arguments.text and can_draw(settings):
@@ -94,13 +97,34 @@ def _is_module_memory(path: Path) -> bool:
 
 
 def _show_modules(path: Path, settings: "Settings", *, is_json: bool) -> None:
-    from ..modules import print_modules, print_modules_as_json
+    from ..modules import print_modules, print_modules_as_json, read_named
+
+    profiles = read_named(path)
+    if is_json:
+        print_modules_as_json(profiles)
+        return
+    print_modules(profiles, settings, depth=2)
+    print("vramscope: charts and more levels are with `vramscope modules`", file=sys.stderr)
+
+
+def _is_phase_file(path: Path) -> bool:
+    """Tell whether a file is of runs by phase; what cannot be read is for its own reader to refuse."""
+    from vramscope.engine.errors import InputFileError
+    from vramscope.engine.readers.phases import is_phase_file
+
+    try:
+        return is_phase_file(path)
+    except InputFileError:
+        return False
+
+
+def _show_phases(path: Path, settings: "Settings", *, is_json: bool) -> None:
+    from ..phase_reading import print_phase_file, print_phase_file_as_json
 
     if is_json:
-        print_modules_as_json(path)
-        return
-    print_modules(path, settings, depth=2)
-    print("vramscope: charts and more levels are with `vramscope modules`", file=sys.stderr)
+        print_phase_file_as_json(path)
+    else:
+        print_phase_file(path, settings)
 
 
 def _read_count(flag: str, text: str, least: int) -> int:

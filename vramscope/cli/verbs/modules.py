@@ -2,27 +2,36 @@
 
 import sys
 from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vramscope.engine.errors import UsageError
+from vramscope.engine.settings import Settings
 
 from ..configuration import read_settings
 from ..parser_flags import build_look_flags
 from . import SubParsers
 
+if TYPE_CHECKING:
+    from ..modules import NamedMemory
+
 SUMMARY = "memory by module: parameters, gradients, optimizer and activations, measured beside computed"
 DESCRIPTION = """\
 Show what a profile by module says: module_memory.jsonl and memory.log as SimpleMemoryProfiler and
-`vramscope run --profiling` write them, the memory.log of InternLM and InternEvo, and their charts."""
+`vramscope run --profiling` write them, the memory.log of InternLM and InternEvo, and their charts. Of two
+profiles, or runs with several ranks, show what differs; of a running job, what it holds."""
 EPILOG = """\
 examples:
   vramscope modules memory_trace/rank0_dp0_tp0/memory.log
   vramscope modules memory_trace --output charts      sunbursts (HTML) and icicles (PDF, SVG) of each rank
   vramscope modules memory_trace --screen             the icicle: zoom, kinds, points
-  vramscope modules run1 run2 --screen                two runs: the second against the first
+  vramscope modules run1 run2                         what the second run has more or less than the first
+  vramscope modules run1 run2 --output difference     the same as icicle (PDF, SVG) and table (CSV)
+  vramscope modules --pid 4242                        of a process that trains now, over a step
   vramscope modules memory_trace --json | jq .breakdown
 
-exit codes: 0 done, 2 usage, or a file or folder that cannot be read"""
+exit codes: 0 done, 2 usage, or a file, folder or process that cannot be read, 7 no agent, or no answer"""
 MOST_DEPTH = 64
 
 
@@ -41,8 +50,17 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
         "paths",
         metavar="FILE|DIR",
         type=Path,
-        nargs="+",
-        help="a profile, or a folder with those of ranks; several with --screen",
+        nargs="*",
+        help="a profile, or a folder with those of ranks; two are compared, any number with --screen",
+    )
+    live = parser.add_argument_group("of a running job")
+    live.add_argument("--pid", metavar="PID", dest="live_pid", type=int, help="a process that reports")
+    live.add_argument("--job", metavar="NAME", dest="live_job", help="all ranks of a job of `vramscope run`")
+    live.add_argument(
+        "--timeout",
+        metavar="TIME",
+        default="60s",
+        help="how long a step may take to end (default 60s)",
     )
     output = parser.add_argument_group("output")
     output.add_argument("--screen", action="store_true", help="show it on a screen: zoom, kinds, points")
@@ -55,34 +73,98 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Show the profile, or write its charts.
+    """Show profiles, hold two against each other, or write their charts.
 
     Raises:
-        UsageError: A flag has a value that cannot be used.
-        InputFileError: The profile cannot be read or understood.
+        UsageError: A flag has a value that cannot be used, or a process cannot be asked.
+        InputFileError: A profile cannot be read or understood.
         OutputFileError: A chart cannot be written.
+        HubUnreachableError: No agent runs, or a process does not answer in time.
     """
-    from ..modules import print_modules, print_modules_as_json, show_modules, write_charts
-
     if arguments.json and arguments.table:
         raise UsageError("--json does not go with --table: give one of both")
     if not (arguments.depth.isdecimal() and 1 <= int(arguments.depth) <= MOST_DEPTH):
         raise UsageError(f"--depth {arguments.depth}: expected a whole number from 1 to {MOST_DEPTH}")
+    _check_sources(arguments)
     settings = read_settings(arguments)
     if arguments.screen:
+        from ..modules import show_modules
+
         _refuse_with_screen(arguments)
         return show_modules(arguments.paths, settings)
-    if len(arguments.paths) > 1:
-        raise UsageError("several profiles are compared on a screen: give --screen, or one FILE or DIR")
-    (profile,) = arguments.paths
-    if arguments.output is not None:
-        for path in write_charts(profile, arguments.output):
-            print(f"vramscope modules: wrote {path}", file=sys.stderr)
-    if arguments.json:
-        print_modules_as_json(profile)
-    elif arguments.output is None or arguments.table:
-        print_modules(profile, settings, depth=int(arguments.depth))
+    if len(arguments.paths) == 2:
+        _compare(arguments, settings)
+    else:
+        _print(arguments, settings)
     return 0
+
+
+def _check_sources(arguments: Namespace) -> None:
+    """Refuse what says nothing of whose memory is meant, or too much.
+
+    Raises:
+        UsageError: It does.
+    """
+    is_live = arguments.live_pid is not None or arguments.live_job is not None
+    if arguments.live_pid is not None and arguments.live_job is not None:
+        raise UsageError("--pid does not go with --job: give one of both")
+    if is_live and arguments.paths:
+        raise UsageError("FILE or DIR does not go with --pid or --job, which ask a running process")
+    if is_live and arguments.screen:
+        raise UsageError("--screen shows files: a running process is on the screen of `vramscope`, key 7")
+    if not is_live and not arguments.paths:
+        raise UsageError("expected FILE or DIR, or --pid PID or --job NAME of a running job")
+    if len(arguments.paths) > 2 and not arguments.screen:
+        raise UsageError("two profiles are compared; give --screen for more of them")
+
+
+def _compare(arguments: Namespace, settings: Settings) -> None:
+    from ..module_differences import (
+        pair_profiles,
+        print_differences,
+        print_differences_as_json,
+        write_differences,
+    )
+
+    pairs = pair_profiles(*arguments.paths)
+    if arguments.output is not None:
+        _tell_written(write_differences(pairs, arguments.output))
+    if arguments.json:
+        print_differences_as_json(pairs)
+    elif arguments.output is None or arguments.table:
+        print_differences(pairs, settings, depth=int(arguments.depth))
+
+
+def _print(arguments: Namespace, settings: Settings) -> None:
+    from ..modules import print_modules, print_modules_as_json, read_named, write_charts
+
+    profiles = read_named(arguments.paths[0]) if arguments.paths else _ask(arguments)
+    if arguments.output is not None:
+        _tell_written(write_charts(profiles, arguments.output))
+    if arguments.json:
+        print_modules_as_json(profiles)
+    elif arguments.output is None or arguments.table:
+        print_modules(profiles, settings, depth=int(arguments.depth))
+
+
+def _ask(arguments: Namespace) -> "list[NamedMemory]":
+    """Return the profiles of the processes that are asked for."""
+    from vramscope.engine.bus.client import connect
+    from vramscope.engine.units import parse_duration
+
+    from ..live_modules import Wanted, ask_profiles
+
+    try:
+        timeout_s = parse_duration(arguments.timeout)
+    except UsageError as error:
+        raise UsageError(f"--timeout {arguments.timeout}: {error}") from error
+    with connect() as client:
+        return ask_profiles(client, Wanted(arguments.live_pid, arguments.live_job), timeout_s)
+
+
+def _tell_written(paths: "Sequence[Path]") -> None:
+    for path in paths:
+        print(f"vramscope modules: wrote {path}", file=sys.stderr)
 
 
 def _refuse_with_screen(arguments: Namespace) -> None:

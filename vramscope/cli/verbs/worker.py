@@ -1,10 +1,9 @@
 """`vramscope worker`: a process that runs the analyzers for an agent."""
 
-import os
-import stat
-import sys
 from argparse import ArgumentParser, Namespace
 
+from ..diagnostics import complain
+from ..parent_pipe import find_parent_pipe
 from . import SubParsers
 
 SUMMARY = "run the analyzers for the agent of this node; an agent starts its own"
@@ -12,12 +11,18 @@ SUMMARY = "run the analyzers for the agent of this node; an agent starts its own
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
     """Add the verb's parser."""
-    subparsers.add_parser(
+    parser = subparsers.add_parser(
         "worker",
         help=SUMMARY,
         description="Run the analyzers for the agent of this node; as a filter, end when the input closes.",
         parents=common,
         allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--connect",
+        dest="hub",
+        metavar="HOST[:PORT]",
+        help="for the agent of another node, which runs with --listen and --no-worker; takes the role worker",
     )
 
 
@@ -32,21 +37,33 @@ def run(arguments: Namespace) -> int:
     from vramscope.engine.errors import HubUnreachableError
     from vramscope.engine.paths import check_private, locate_runtime_folder
 
-    folder, parent_fd = locate_runtime_folder(), _find_parent_pipe()
+    if arguments.hub is not None:
+        return _run_elsewhere(arguments.hub)
+    folder, parent_fd = locate_runtime_folder(), find_parent_pipe()
     if folder.exists() or folder.is_symlink():
         check_private(folder)
     if parent_fd is None and not is_hub_alive(folder):
         raise HubUnreachableError(f"no agent serves {folder}: start one with `vramscope agent`")
     from vramscope.engine.bus.worker import run_worker
+    from vramscope.engine.bus.worker_link import LocalWorkerLink
+    from vramscope.engine.clock import SystemClock
 
-    return run_worker(folder, parent_fd=parent_fd)
+    return run_worker(LocalWorkerLink(folder, SystemClock()), parent_fd=parent_fd)
 
 
-def _find_parent_pipe() -> int | None:
-    """Return the descriptor of standard input where it is a pipe, as an agent gives its worker."""
-    try:
-        descriptor = sys.stdin.fileno()
-        is_pipe = stat.S_ISFIFO(os.fstat(descriptor).st_mode)
-    except (AttributeError, OSError, ValueError):
-        return None
-    return descriptor if is_pipe else None
+def _run_elsewhere(host: str) -> int:
+    """Analyze for the agent of another node, until told to end.
+
+    Raises:
+        UsageError: It is no host, or its name cannot be resolved.
+        InputFileError: The keys cannot be used.
+    """
+    from vramscope.engine.bus.worker import run_worker
+    from vramscope.engine.cluster.remote_worker import RemoteWorkerLink
+    from vramscope.engine.cluster.tcp_address import parse_address
+    from vramscope.engine.cluster.trust import read_trust
+
+    def tell(sentence: str) -> None:
+        complain(sentence, program="vramscope worker")
+
+    return run_worker(RemoteWorkerLink(parse_address(host), read_trust(is_insecure=False), tell))

@@ -1,0 +1,100 @@
+"""What `vramscope estimate --factory` does: trace the user's step, judge the trace, print or write it."""
+
+import pickle
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+from vramscope.analyzers.allocator_model import AllocatorSettings
+from vramscope.analyzers.step_estimate import StepEstimate, StepPeaks, StepTrace, take_snapshot
+from vramscope.engine.errors import OutputFileError, UsageError
+from vramscope.engine.readers.input_file import lower_first, show_path
+from vramscope.engine.units import parse_bytes
+from vramscope.estimates.step import judge_traces, read_allocator_settings
+from vramscope.estimates.tracing import StepRequest, Tracing, trace_steps
+
+from .configuration import read_settings
+
+THEORY_FLAGS = (
+    *("tp", "pp", "dp", "cp", "ep", "etp", "pieces", "world_size", "mbs", "gbs", "micro_batches"),
+    *("recompute_layers", "sp", "zero", "precision", "recompute", "attention", "output", "figure"),
+    "calibration",
+)
+"""Flags that describe a run by its sizes, for which a step of the user's own code has no use."""
+DEFAULTS = {"schedule": "1f1b", "gpu": "h100", "theory": "vramscope"}
+_MARK = "vramscope_simulated"
+
+
+def estimate_factory(arguments: Namespace) -> int:
+    """Estimate a step of the user's own code and print it.
+
+    Raises:
+        UsageError: A flag makes no sense here, or the step cannot be traced.
+        OutputFileError: The snapshot cannot be written.
+    """
+    _check_flags(arguments)
+    capacity_bytes = parse_bytes(arguments.capacity) if arguments.capacity else None
+    request = StepRequest(
+        factory=arguments.factory,
+        batch_size=arguments.batch_size,
+        seq_length=arguments.seq,
+        layers=arguments.layers,
+        inputs=tuple(arguments.input),
+        optimizer=arguments.optimizer or "adamw",
+        is_full=arguments.full,
+        settings=read_allocator_settings(),
+    )
+    tracing = trace_steps(request)
+    estimate = judge_traces(tracing, request, capacity_bytes)
+    if arguments.snapshot is not None:
+        _write_snapshot(arguments.snapshot, tracing, request.settings)
+    _print(estimate, arguments)
+    return 0
+
+
+def _check_flags(arguments: Namespace) -> None:
+    given = [name for name in THEORY_FLAGS if getattr(arguments, name) not in (None, False)]
+    given += [name for name, default in DEFAULTS.items() if getattr(arguments, name) != default]
+    if given:
+        raise UsageError(
+            f"--{given[0].replace('_', '-')} does not go with --factory: the step is that of your own code, "
+            "which says so by itself"
+        )
+    if arguments.table and arguments.json:
+        raise UsageError("--json does not go with --table: give one of both")
+    if arguments.snapshot is not None and arguments.layers and not arguments.full:
+        raise UsageError(
+            "--snapshot goes with --full where --layers is given: a snapshot is of what was traced"
+        )
+
+
+def _write_snapshot(path: Path, tracing: Tracing, settings: str) -> None:
+    (trace,) = tracing.result.traces
+    try:
+        path.write_bytes(pickle.dumps(describe_peak(trace, settings)))
+    except OSError as error:
+        reason = lower_first(error.strerror or str(error))
+        raise OutputFileError(f"{show_path(path)}: cannot be written: {reason}") from error
+
+
+def describe_peak(trace: StepTrace, settings: str) -> dict[str, object]:
+    """Return the memory at the peak as a snapshot of PyTorch's that says it is of no real card."""
+    snapshot = take_snapshot(trace, AllocatorSettings.parse(settings), StepPeaks(trace).peak.event)
+    snapshot["allocator_settings"][_MARK] = {"name": "estimated, no GPU was used"}
+    return snapshot
+
+
+def _print(estimate: StepEstimate, arguments: Namespace) -> None:
+    if arguments.json:
+        from vramscope.exporters.json_lines import write_line
+
+        write_line(estimate, sys.stdout.buffer)
+        return
+    from vramscope.exporters.plain_text import make_ascii
+    from vramscope.exporters.step_estimate_text import describe_step_estimate
+
+    from .printing import choose_style
+
+    style = choose_style(read_settings(arguments))
+    text = describe_step_estimate(estimate, style.width)
+    sys.stdout.write(make_ascii(text) if style.is_ascii else text)

@@ -1,0 +1,134 @@
+"""What `vramscope phases` trains, tells meanwhile, and prints."""
+
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
+
+from vramscope.analyzers.phase_advice import AdviceTrial
+from vramscope.engine.model.phase_memory import STEP_PHASES, PhaseRun, PhaseTraining
+from vramscope.engine.settings import Settings
+
+from .configuration import read_settings
+from .counting import CountedProgress
+from .diagnostics import EXIT_INTERRUPTED, complain
+from .phase_flags import read_training
+
+PROGRAM = "vramscope phases"
+_EXIT_FAILED = 1
+
+
+def train_and_print(arguments: Namespace) -> int:
+    """Train, print what was measured, and return the exit code.
+
+    Raises:
+        UsageError: It cannot be started.
+        OutputFileError: What was measured cannot be written.
+    """
+    from vramscope.exporters.reports.writing import check_writable
+    from vramscope.phases.running import run_phases
+
+    from .phase_trials import refuse_ranks, try_changes
+    from .termination import unwinding_on_signals
+
+    training = read_training(
+        arguments,
+        seq_length=arguments.seq_length,
+        num_steps=arguments.num_steps,
+        privacy=arguments.dp_mode,
+        strategy=arguments.strategy,
+    )
+    if arguments.try_advice:
+        refuse_ranks(training)
+    if arguments.output is not None:
+        check_writable(arguments.output)
+    settings = read_settings(arguments)
+    trials: tuple[AdviceTrial, ...] = ()
+    progress = PhaseProgress(training, arguments.device)
+    with unwinding_on_signals():
+        with progress.bar:
+            runs = run_phases(training, arguments.device, on_phase=progress.show)
+        if not runs:
+            return 0  # another rank of this node prints them all
+        progress.tell_device(runs[0])
+        if arguments.try_advice:
+            trials = try_changes(PROGRAM, training, arguments.device, runs)
+    deliver(_describe(runs, trials, arguments.format, settings), arguments.output)
+    return _choose_exit_code(runs)
+
+
+class PhaseProgress:
+    """Tells how far a training is, and once on what it runs where that is not what was asked for.
+
+    Args:
+        training: What is trained.
+        device: What was asked for.
+    """
+
+    def __init__(self, training: PhaseTraining, device: str) -> None:
+        setup = 1 if training.privacy == "none" else 2
+        self._total = setup + training.num_steps * len(STEP_PHASES)
+        self._is_quiet = os.environ.get("LOCAL_RANK", "0") != "0"
+        self._is_told = device != "cuda"
+        self.bar = CountedProgress(PROGRAM, "phases")
+
+    def show(self, run: PhaseRun) -> None:
+        """Tell of one more phase."""
+        if not self._is_quiet:
+            self.tell_device(run)
+            self.bar.show(len(run.phases), self._total)
+
+    def tell_device(self, run: PhaseRun) -> None:
+        """Say that it is no CUDA device, once."""
+        if not self._is_told and run.device.kind != "cuda" and run.device.note is not None:
+            complain(run.device.note, program=PROGRAM)
+        self._is_told = True
+
+
+def deliver(content: bytes, output: Path | None) -> None:
+    """Write what was measured to standard output, or into a file.
+
+    Raises:
+        OutputFileError: The file cannot be written.
+    """
+    if output is None:
+        sys.stdout.buffer.write(content)
+        sys.stdout.buffer.flush()
+        return
+    from vramscope.exporters.reports.writing import write_whole
+
+    write_whole(content, output)
+
+
+def _describe(
+    runs: Sequence[PhaseRun], trials: Sequence[AdviceTrial], form: str, settings: Settings
+) -> bytes:
+    from vramscope.exporters.json_lines import encode_line
+    from vramscope.exporters.phase_original import describe_as_original
+    from vramscope.exporters.phase_report import report_phases
+    from vramscope.exporters.phase_text import describe_phases
+    from vramscope.exporters.plain_text import make_ascii
+
+    from .printing import choose_style
+
+    if form == "json":
+        return encode_line(report_phases(runs, trials))
+    if form == "original":
+        return "\n".join(map(describe_as_original, runs)).encode()
+    style = choose_style(settings)
+    text = describe_phases(runs, style.width, trials)
+    return (make_ascii(text) if style.is_ascii else text).encode()
+
+
+def _choose_exit_code(runs: Sequence[PhaseRun]) -> int:
+    """Return 0 where something was measured to its end: that memory ran out is a result."""
+    ends = {run.end for run in runs}
+    if "interrupted" in ends:
+        return EXIT_INTERRUPTED
+    if "failed" in ends and "out_of_memory" not in ends:
+        errors = [run.error or "the training failed" for run in runs if run.end == "failed"]
+        # The rank that went first, before those which waited for it.
+        complain(min(errors, key=lambda error: "had ended before" in error), program=PROGRAM)
+        return _EXIT_FAILED
+    return 0

@@ -1,0 +1,239 @@
+"""`--from-prometheus`: the nodes that a server scrapes, now or in the past, in the view or as text."""
+
+import copy
+import sys
+import tempfile
+import time
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from vramscope import __version__
+from vramscope.engine.errors import UsageError
+from vramscope.engine.prometheus.findings import join_findings
+from vramscope.engine.prometheus.follower import PrometheusFollower
+from vramscope.engine.prometheus.past import PastRange
+from vramscope.engine.prometheus.risks import prefer_told
+from vramscope.engine.prometheus.server import PrometheusServer
+from vramscope.engine.replay.verdicts import FoundVerdicts
+from vramscope.engine.units import parse_duration
+
+from .configuration import read_settings
+from .diagnostics import complain
+from .prometheus_flags import read_server, read_span
+
+if TYPE_CHECKING:
+    from vramscope.engine.bus.feed import Feed
+    from vramscope.engine.model import Analyzer, NodeStatus, Sample
+    from vramscope.engine.settings import Settings
+
+PROGRAM = "vramscope --from-prometheus"
+FILE_NAME = "prometheus.vscope"
+
+
+def show_prometheus(arguments: Namespace) -> int:
+    """Show what a server knows and return the exit code.
+
+    Raises:
+        UsageError: The flags cannot be used.
+        InputFileError: The file of the password cannot be used.
+        ServerUnreachableError: The server does not answer, or not as Prometheus does.
+        SourceUnavailableError: It has no figure of a device.
+    """
+    server, settings = PrometheusServer(read_server(arguments)), read_settings(arguments)
+    if arguments.past_from is not None:
+        past = _open_past(server, arguments)
+        return _print_past(past) if arguments.json else _replay(past, arguments, settings)
+    follower = PrometheusFollower(server, has_past=not (arguments.once or arguments.json))
+    if arguments.once:
+        return _print_once(follower, settings, is_json=arguments.json)
+    if arguments.json:
+        return _print_stream(follower, arguments.duration)
+    return _show_live(follower, arguments, settings)
+
+
+def _open_past(server: PrometheusServer, arguments: Namespace) -> PastRange:
+    interval = getattr(arguments, "interval", None)
+    start_s, end_s = read_span(arguments)
+    return PastRange(
+        server, start_s, end_s, interval_s=None if interval is None else parse_duration(interval)
+    )
+
+
+def _show_live(follower: PrometheusFollower, arguments: Namespace, settings: "Settings") -> int:
+    from vramscope.engine.sampling.node import node_name
+
+    from .live import open_view
+
+    def start_feed() -> "Feed":
+        from vramscope.engine.prometheus.feed import PrometheusFeed
+
+        # What is wrong with the server is told here and now, not by a thread behind the screen.
+        return PrometheusFeed(follower, first=follower.poll(), make_analyzers=_find_analyzers())
+
+    config = getattr(arguments, "config", None)
+    return open_view(start_feed, settings, config=config, local_node=node_name())
+
+
+def _replay(past: PastRange, arguments: Namespace, settings: "Settings") -> int:
+    """Play the span: it becomes a recording in a folder of its own, which is gone at the end."""
+    from vramscope.engine.sampling.node import node_name
+
+    from .live import open_view
+
+    with ExitStack() as stack:
+
+        def start_feed() -> "Feed":
+            from vramscope.engine.replay.feed import ReplayFeed
+            from vramscope.engine.replay.tapes import open_tapes
+
+            folder = tempfile.TemporaryDirectory(prefix="vramscope-prometheus-", ignore_cleanup_errors=True)
+            path = Path(stack.enter_context(folder)) / FILE_NAME
+            keep_past(past, path)
+            tapes = open_tapes([path])
+            return ReplayFeed(lambda: tapes, make_analyzers=_find_analyzers())
+
+        config = getattr(arguments, "config", None)
+        return open_view(start_feed, settings, config=config, local_node=node_name(), is_replay=True)
+
+
+def keep_past(past: PastRange, path: Path) -> None:
+    """Write a span into a recording.
+
+    Raises:
+        ServerUnreachableError: The server does not answer, or not as Prometheus does.
+        SourceUnavailableError: It has no figure of a device in the span.
+        OutputFileError: There is no room for it.
+    """
+    from vramscope.engine.recording import RecordingIdentity, RecordingWriter
+
+    from .file_progress import FileProgress
+
+    progress = FileProgress(PROGRAM)
+    samples = past.samples(progress.show)
+    try:
+        first = next(samples)
+        identity = RecordingIdentity(first.node, time.time(), __version__, interval_s=past.interval_s)
+        with RecordingWriter(path, identity) as writer:
+            writer.append(_noted(first, past))
+            for sample in samples:
+                writer.append(_noted(sample, past))
+    finally:
+        progress.clear()
+
+
+def _noted(sample: "Sample", past: PastRange) -> "Sample":
+    return msgspec.structs.replace(sample, notes=(*sample.notes, *past.notes)) if past.notes else sample
+
+
+def _print_past(past: PastRange) -> int:
+    for note in past.notes:
+        complain(note)
+    _write(_describe(past.samples(), _make_verdicts()))
+    return 0
+
+
+def _print_once(follower: PrometheusFollower, settings: "Settings", *, is_json: bool) -> int:
+    """Print the newest state of every node."""
+    statuses = _list_newest(follower, _make_verdicts())
+    if is_json:
+        _write(statuses)
+        return 0
+    from vramscope.exporters.table import render_table
+
+    from .printing import choose_style
+
+    style = choose_style(settings)
+    sys.stdout.write("\n".join(render_table(status, style) for status in statuses))
+    return 0
+
+
+def _list_newest(
+    follower: PrometheusFollower, verdicts_of: "Callable[[str], FoundVerdicts]"
+) -> "list[NodeStatus]":
+    """Return the newest state of every node; one that is not scraped any more says so."""
+    from vramscope.engine.units import format_age
+
+    newest = {status.node: status for status in _describe(follower.poll(), verdicts_of, follower)}
+    for node, status in newest.items():
+        silent_s = follower.silent_s(node)
+        if silent_s is not None:
+            note = (
+                f"Prometheus has not scraped this node for {format_age(silent_s)}, the figures are its last"
+            )
+            newest[node] = msgspec.structs.replace(status, notes=(*status.notes, note))
+    return [newest[node] for node in sorted(newest)]
+
+
+def _print_stream(follower: PrometheusFollower, duration: str | None) -> int:
+    """Print a line for each node now, then one for each node and scrape until the time is up."""
+    end_s = None if duration is None else time.monotonic() + _read_duration(duration)
+    verdicts_of = _make_verdicts()
+    _write(_list_newest(follower, verdicts_of))
+    while end_s is None or time.monotonic() < end_s:
+        left_s = follower.interval_s if end_s is None else min(follower.interval_s, end_s - time.monotonic())
+        time.sleep(max(0.0, left_s))
+        _write(_describe(follower.poll(), verdicts_of, follower))
+    return 0
+
+
+def _read_duration(text: str) -> float:
+    try:
+        return parse_duration(text)
+    except UsageError as error:
+        raise UsageError(f"--duration {text}: {error}") from error
+
+
+def _make_verdicts() -> "Callable[[str], FoundVerdicts]":
+    """Return what gives the verdicts of a node: its own analyzers, made once."""
+    make, known = _find_analyzers(), dict[str, FoundVerdicts]()
+
+    def verdicts_of(node: str) -> FoundVerdicts:
+        if node not in known:
+            known[node] = FoundVerdicts(make())
+        return known[node]
+
+    return verdicts_of
+
+
+def _find_analyzers() -> "Callable[[], Sequence[Analyzer]]":
+    """Return what gives fresh analyzers: looking them up for each of a hundred nodes would take seconds."""
+    from vramscope.engine.plugins import make_analyzers
+
+    made = make_analyzers().made
+
+    def copy_fresh() -> "Sequence[Analyzer]":
+        try:
+            return copy.deepcopy(made)
+        except Exception:  # noqa: BLE001 - a plug-in that cannot be copied is made anew
+            return make_analyzers().made
+
+    return copy_fresh
+
+
+def _describe(
+    samples: "Iterator[Sample] | list[Sample]",
+    verdicts_of: "Callable[[str], FoundVerdicts]",
+    follower: PrometheusFollower | None = None,
+) -> "Iterator[NodeStatus]":
+    from vramscope.exporters.status import describe_sample
+
+    for sample in samples:
+        verdicts = verdicts_of(sample.node)
+        verdicts.observe(sample)
+        told = () if follower is None else follower.list_assessments(sample)
+        counted = () if follower is None else follower.list_findings(sample)
+        findings = join_findings(verdicts.findings(), counted)
+        assessments = prefer_told(verdicts.assessments(), told)
+        yield describe_sample(sample, findings, assessments=assessments)
+
+
+def _write(statuses: "Iterator[NodeStatus] | list[NodeStatus]") -> None:
+    from vramscope.exporters.json_lines import write_line
+
+    for status in statuses:
+        write_line(status, sys.stdout.buffer)

@@ -1,0 +1,157 @@
+"""`--connect`, `--hosts` and `--ssh`: agents of other nodes, in the view or as text."""
+
+import sys
+import time
+from argparse import Namespace
+from typing import TYPE_CHECKING, NoReturn
+
+from vramscope.engine.errors import HubUnreachableError
+
+from .configuration import read_settings
+from .diagnostics import EXIT_INTERRUPTED, complain, leave_now
+from .remote_flags import read_nodes
+from .status import read_duration
+
+if TYPE_CHECKING:
+    from vramscope.engine.bus.feed import Feed
+    from vramscope.engine.bus.snapshot import Snapshot
+    from vramscope.engine.cluster.nodes_watch import NodesWatch
+    from vramscope.engine.model import Sample
+    from vramscope.engine.settings import Settings
+
+ANSWER_WITHIN_S = 5.0
+"""How long `--once` waits for a node; one that is refused or unknown is not waited for."""
+EARLY_S = 0.1
+"""A sample that comes so much before its time is of this interval all the same."""
+EXIT_UNREACHABLE = HubUnreachableError.exit_code
+
+
+def show_remote(arguments: Namespace) -> int:
+    """Show the nodes that are named and return the exit code.
+
+    Raises:
+        UsageError: The flags cannot be used, or nothing can be drawn here.
+        InputFileError: The file of hosts, or the keys, cannot be used.
+    """
+    from vramscope.engine.cluster.trust import read_trust
+
+    settings, nodes = read_settings(arguments), read_nodes(arguments)
+    is_by_tcp = arguments.connect is not None or arguments.hosts is not None
+    trust = read_trust(is_insecure=arguments.insecure or not is_by_tcp)  # ssh has keys of its own
+    if arguments.once or arguments.json:
+        from vramscope.engine.cluster.nodes_watch import NodesWatch
+
+        _print(NodesWatch(nodes, trust), settings, arguments)
+
+    def start_feed() -> "Feed":
+        from vramscope.engine.cluster.nodes_feed import NodesFeed
+
+        return NodesFeed(nodes, trust)
+
+    from .live import open_view
+
+    return open_view(start_feed, settings, config=getattr(arguments, "config", None), local_node="")
+
+
+def _print(watch: "NodesWatch", settings: "Settings", arguments: Namespace) -> NoReturn:
+    duration_s = read_duration(arguments)
+    try:
+        if arguments.once:
+            code = _print_once(watch, settings, is_json=arguments.json)
+        else:
+            code = _print_stream(watch, settings.interval_s, duration_s)
+    except KeyboardInterrupt:
+        code = EXIT_INTERRUPTED
+    leave_now(code)
+
+
+def _print_once(watch: "NodesWatch", settings: "Settings", *, is_json: bool) -> int:
+    """Print every node that answers, in the order in which they were named; say of the others why not."""
+    slowest_s = max(node.connection.answers_within_s for node in watch.nodes.values())
+    end_s = time.monotonic() + max(ANSWER_WITHIN_S, slowest_s)
+    while time.monotonic() < end_s and not all(_is_decided(it) for it in _newest(watch)):
+        watch.turn(end_s - time.monotonic())
+    answered = [it for it in _newest(watch) if it.sample is not None]
+    if is_json:
+        for snapshot in answered:
+            _write_line(snapshot)
+    else:
+        _print_tables(answered, settings)
+    return _tell_missing(watch)
+
+
+def _print_tables(snapshots: "list[Snapshot]", settings: "Settings") -> None:
+    from vramscope.exporters.status import describe_snapshot
+    from vramscope.exporters.table import render_table
+
+    from .printing import choose_style
+
+    style = choose_style(settings)
+    statuses = filter(None, (describe_snapshot(snapshot) for snapshot in snapshots))
+    sys.stdout.write("\n".join(render_table(status, style) for status in statuses))
+    sys.stdout.flush()
+
+
+def _print_stream(watch: "NodesWatch", interval_s: float, duration_s: float | None) -> int:
+    """Print lines until the time is up; return the exit code."""
+    end_s = None if duration_s is None else time.monotonic() + duration_s
+    printer = StreamPrinter(interval_s)
+    while end_s is None or time.monotonic() < end_s:
+        for snapshot in watch.turn(1.0 if end_s is None else end_s - time.monotonic()):
+            printer.take(snapshot)
+    return 0 if all(it.sample is not None for it in _newest(watch)) else EXIT_UNREACHABLE
+
+
+class StreamPrinter:
+    """Prints a line for each node and sample, at most one an interval; says once why a node has none.
+
+    Args:
+        interval_s: Seconds from one line of a node to the next.
+    """
+
+    def __init__(self, interval_s: float) -> None:
+        self._interval_s = interval_s
+        self._printed: dict[str, tuple[int, float]] = {}
+        self._told: dict[str, str | None] = {}
+
+    def take(self, snapshot: "Snapshot") -> None:
+        """Print what is new of a node."""
+        if snapshot.connection == "lost" and self._told.get(snapshot.node) != snapshot.reason:
+            self._told[snapshot.node] = snapshot.reason
+            complain(f"{snapshot.node}: {snapshot.reason}")
+        elif snapshot.connection == "live" and snapshot.sample is not None:
+            self._told.pop(snapshot.node, None)
+            self._print(snapshot, snapshot.sample)
+
+    def _print(self, snapshot: "Snapshot", sample: "Sample") -> None:
+        now_s = time.monotonic()
+        printed_seq, due_s = self._printed.get(snapshot.node, (None, now_s))
+        is_due = self._interval_s <= sample.interval_s or now_s >= due_s - EARLY_S
+        if sample.seq != printed_seq and is_due:
+            self._printed[snapshot.node] = sample.seq, max(now_s, due_s + self._interval_s)
+            _write_line(snapshot)
+
+
+def _newest(watch: "NodesWatch") -> "list[Snapshot]":
+    return [node.picture.newest for node in watch.nodes.values()]
+
+
+def _is_decided(snapshot: "Snapshot") -> bool:
+    return snapshot.sample is not None or snapshot.connection == "lost"
+
+
+def _tell_missing(watch: "NodesWatch") -> int:
+    """Say of every node without figures why there are none; return the exit code."""
+    missing = [it for it in _newest(watch) if it.sample is None]
+    for snapshot in missing:
+        complain(f"{snapshot.node}: {snapshot.reason or 'does not answer'}")
+    return EXIT_UNREACHABLE if missing else 0
+
+
+def _write_line(snapshot: "Snapshot") -> None:
+    from vramscope.exporters.json_lines import write_line
+    from vramscope.exporters.status import describe_snapshot
+
+    status = describe_snapshot(snapshot)
+    if status is not None:
+        write_line(status, sys.stdout.buffer)

@@ -1,0 +1,157 @@
+"""`vramscope keys`: the key of this user, and the keys of others that are allowed."""
+
+import os
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vramscope.engine.errors import UsageError
+
+from . import SubParsers
+
+if TYPE_CHECKING:
+    from vramscope.engine.cluster.allow_list import AllowList
+    from vramscope.engine.cluster.keys import KeyPair
+
+SUMMARY = "keys by which viewers and agents know one another beyond this machine"
+ROLE_WORDS = {
+    "viewer": "may read",
+    "controller": "may read, acknowledge, mute and ask processes",
+    "worker": "may send findings",
+    "node": "is an agent elsewhere that viewers here trust",
+}
+
+
+def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
+    """Add the verb's parser."""
+    parser = subparsers.add_parser(
+        "keys",
+        help=SUMMARY,
+        description=f"{SUMMARY[0].upper()}{SUMMARY[1:]}. What is secret is never printed.",
+        parents=common,
+        allow_abbrev=False,
+    )
+    parser.add_argument("action", choices=("new", "list", "allow", "revoke"), help="what to do")
+    parser.add_argument(
+        "key", nargs="?", metavar="KEY", help="with allow: a public key; with revoke: its name, or the key"
+    )
+    parser.add_argument("--name", metavar="NAME", help="with allow: what to call it; of a node, its host")
+    parser.add_argument(
+        "--role", choices=tuple(ROLE_WORDS), help="with allow: what it may do (default viewer)"
+    )
+    parser.add_argument("--replace", action="store_true", help="with new: make another key in place of yours")
+
+
+def run(arguments: Namespace) -> int:
+    """Make, list, allow or revoke."""
+    from vramscope.engine.cluster.keys import keys_folder
+
+    _check_words(arguments)
+    folder, action = keys_folder(), arguments.action
+    if action == "new":
+        _make(folder, has_leave=arguments.replace)
+    elif action == "list":
+        _list(folder)
+    elif action == "allow":
+        _allow(folder, arguments.key, arguments.name, arguments.role or "viewer")
+    else:
+        _revoke(folder, arguments.key)
+    return 0
+
+
+def _check_words(arguments: Namespace) -> None:
+    """Refuse words that do not go with the action.
+
+    Raises:
+        UsageError: A word lacks, or is one too many.
+    """
+    action, takes_key = arguments.action, arguments.action in ("allow", "revoke")
+    if takes_key and arguments.key is None:
+        what = "a public key" if action == "allow" else "a name or a public key"
+        raise UsageError(f"keys {action}: expected {what}; `vramscope keys list` shows what is known here")
+    if action == "allow" and arguments.name is None:
+        raise UsageError("keys allow: expected --name NAME too, by which you will know the key later")
+    stray = {"--name": arguments.name, "--role": arguments.role} if action != "allow" else {}
+    stray |= {"--replace": arguments.replace or None} if action != "new" else {}
+    stray |= {} if takes_key else {"KEY": arguments.key}
+    for word, value in stray.items():
+        if value is not None:
+            raise UsageError(f"{word} does not go with `vramscope keys {action}`; see its --help")
+
+
+def _make(folder: Path, *, has_leave: bool) -> None:
+    from vramscope.engine.cluster.keys import make_key_pair, read_key_pair, save_key_pair
+
+    known = None if has_leave else read_key_pair(folder)
+    if known is not None:
+        raise UsageError(
+            f"there is a key already, {known.public_text}: `vramscope keys list` says how others allow it; "
+            "--replace makes another, which everybody who allowed this one must be told of"
+        )
+    pair = make_key_pair()
+    save_key_pair(pair, folder)
+    _explain(pair)
+
+
+def _explain(pair: "KeyPair") -> None:
+    """Print a public key and what to type on the other side."""
+    import getpass
+    import socket
+
+    host = socket.gethostname() or "node"
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container may run a user id without a passwd entry
+        user = str(os.geteuid())
+    print(f"your public key: {pair.public_text}")
+    print("Viewers and agents that share this home know each other by it. Elsewhere, type")
+    print("  where an agent runs that you want to see:")
+    print(f"    vramscope keys allow {pair.public_text} --name {user}@{host} --role viewer")
+    print("  where a viewer is to trust an agent of yours on this machine:")
+    print(f"    vramscope keys allow {pair.public_text} --name {host} --role node")
+
+
+def _list(folder: Path) -> None:
+    from vramscope.engine.cluster.allow_list import read_allow_list
+    from vramscope.engine.cluster.keys import read_key_pair
+
+    pair, allowed = read_key_pair(folder), read_allow_list(folder)
+    if pair is None:
+        print("no key of your own yet: `vramscope keys new` makes one")
+    else:
+        _explain(pair)
+    _print_allowed(allowed)
+
+
+def _print_allowed(allowed: "AllowList") -> None:
+    print("allowed here:" if allowed.keys else "no other key is allowed here")
+    width = max((len(it.name) for it in allowed.keys), default=0)
+    for it in allowed.keys:
+        print(f"    {it.name:{width}}  {it.role:10}  {it.public.hex()}  {ROLE_WORDS[it.role]}")
+
+
+def _allow(folder: Path, key: str, name: str, role: str) -> None:
+    from vramscope.engine.cluster.allow_list import ROLES, AllowedKey, read_allow_list, save_allow_list
+    from vramscope.engine.cluster.keys import KEY_DIGITS, parse_key
+
+    public = parse_key(key)
+    if public is None:
+        raise UsageError(
+            f"{key}: expected a public key of {KEY_DIGITS} hexadecimal digits, as `vramscope keys list` "
+            "shows it where it was made"
+        )
+    meant = next(it for it in ROLES if it == role)
+    save_allow_list(read_allow_list(folder).allow(AllowedKey(meant, public, name)), folder)
+    whose = "viewers of yours that start" if role == "node" else "agents of yours that run"
+    print(f"{name} {ROLE_WORDS[role]}; {whose} here know it from now on")
+
+
+def _revoke(folder: Path, word: str) -> None:
+    from vramscope.engine.cluster.allow_list import read_allow_list, save_allow_list
+
+    rest, gone = read_allow_list(folder).revoke(word)
+    if not gone:
+        raise UsageError(f"{word}: no such name or key is allowed here; see `vramscope keys list`")
+    save_allow_list(rest, folder)
+    for it in gone:
+        print(f"{it.name} ({it.role}) is no longer allowed; where it is connected, it is cut off")

@@ -1,0 +1,101 @@
+"""`vramscope seqlen`: what each phase of a training step holds by length of the sequence, and what fits."""
+
+from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpFormatter, _ArgumentGroup
+from pathlib import Path
+
+from ..parser_flags import build_look_flags
+from . import SubParsers
+
+SUMMARY = "memory by sequence length: each phase, the law it follows, and the largest that fits a card"
+DESCRIPTION = """\
+Train a language model at several sequence lengths, each in a process of its own, and show what each phase
+adds to memory, by which law it grows, and where memory runs out; several algorithms side by side. With --fit:
+the largest batch and the longest sequence that a card holds. Without CUDA it trains on a simulated card, and
+says so."""
+EPILOG = """\
+examples:
+  vramscope seqlen --model-size 3b --seq-lengths 64 128 256 512 1024 2048 --output memory_analysis.png
+  vramscope seqlen --model-size small --compare none,hooks,ghost --csv lengths.csv
+  vramscope seqlen --model-size medium --fit 24GiB --seq-length 512 --compare none,hooks
+
+needs PyTorch, and Opacus unless --dp-mode none (pip install 'vramscope[train]').
+exit codes: 0 measured, also where memory ran out (that is a result), 1 every training failed, 2 usage or a
+model that cannot be trained, 130 interrupted (what was measured is printed)"""
+FORMATS = ("table", "json", "original")
+STYLES = ("usenix", "original")
+DEFAULT_SIZE = "3b"
+"""As of the script that this verb carries on."""
+
+
+def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
+    """Add the verb's parser."""
+    from ..phase_flags import add_flag, add_model_flags, add_privacy_flag, add_training_flags
+
+    parser = subparsers.add_parser(
+        "seqlen",
+        help=SUMMARY,
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=RawDescriptionHelpFormatter,
+        parents=[build_look_flags(), *common],
+        allow_abbrev=False,
+    )
+    add_model_flags(parser, default_size=DEFAULT_SIZE)
+    lengths = parser.add_argument_group("lengths")
+    add_flag(lengths, "--seq-lengths", metavar="N", nargs="+", help="tokens (default 64 to 2048 by doubling)")
+    add_flag(lengths, "--num-steps", metavar="N", type=int, default=2, help="steps of each run (default 2)")
+    add_privacy_flag(lengths)
+    lengths.add_argument(
+        "--compare",
+        metavar="MODE,MODE",
+        nargs="+",
+        help="several of --dp-mode side by side",
+    )
+    lengths.add_argument(
+        "--device", metavar="DEVICE", help="cuda (default), cpu, simulate or simulate:SIZE, as simulate:24GiB"
+    )
+    _add_fit(parser.add_argument_group("what fits"))
+    add_training_flags(parser)
+    _add_output(parser.add_argument_group("output"))
+
+
+def _add_fit(group: _ArgumentGroup) -> None:
+    from ..phase_flags import add_flag
+
+    group.add_argument(
+        "--fit",
+        metavar="SIZE",
+        help="find the largest batch and length that a card of this size holds",
+    )
+    add_flag(
+        group, "--seq-length", metavar="N", type=int, help="of the largest batch, with --fit (default 128)"
+    )
+    group.add_argument(
+        "--step", metavar="N", type=int, help="lengths that --fit considers are its multiples (default 64)"
+    )
+
+
+def _add_output(group: _ArgumentGroup) -> None:
+    group.add_argument("--output", "-o", metavar="FILE", type=Path, help="draw it, as .png, .pdf or .svg")
+    group.add_argument("--style", choices=STYLES, help="look of the figure (default usenix)")
+    group.add_argument(
+        "--figsize", metavar=("W", "H"), nargs=2, help="inches (default: text width of a paper)"
+    )
+    group.add_argument("--dpi", metavar="N", help="dots per inch of a PNG (default 600, original 300)")
+    group.add_argument("--csv", metavar="FILE", type=Path, help="write a row a phase, in bytes")
+    group.add_argument(
+        "--format", choices=FORMATS, default="table", help="original: as the script that it came from printed"
+    )
+    group.add_argument("--json", action="store_true", default=SUPPRESS, help="as --format json")
+
+
+def run(arguments: Namespace) -> int:
+    """Train at each length, look for what fits, and print.
+
+    Raises:
+        UsageError: A flag has a value that cannot be used, or nothing could be started.
+        OutputFileError: A file cannot be written.
+    """
+    from ..seqlen import measure_lengths
+
+    return measure_lengths(arguments)

@@ -1,0 +1,1 @@
+"""Estimates of training steps for programs: the user's own step, traced without a GPU."""

@@ -1,0 +1,224 @@
+"""What one node has to do with others: it gathers their reports, or reports to the one that does."""
+
+import math
+import socket
+import time
+from enum import StrEnum
+from typing import NamedTuple
+from uuid import uuid4
+
+import msgspec
+
+from vramscope.engine.clock import Clock
+from vramscope.engine.cluster.collector import Collector
+from vramscope.engine.cluster.gathering import prepare_gathering
+from vramscope.engine.cluster.node_report import MAX_NAME_LENGTH, NodeReport
+from vramscope.engine.cluster.reporter import Reporter, open_reporter
+from vramscope.engine.cluster.roll import NodeRoll
+from vramscope.engine.errors import UsageError
+from vramscope.exporters.reports.distributed import (
+    DistributedReport,
+    MasterInfo,
+    MemoryAnalysis,
+    SyncStatus,
+    WorkerInfo,
+    analyze_nodes,
+    build_distributed,
+    judge_sync,
+    recommend,
+)
+from vramscope.exporters.reports.frame import KINDS, Provenance, describe_evidence, describe_findings
+from vramscope.exporters.reports.run_log import RunLog
+
+from .cluster_events import ClusterEvents
+from .node_view import describe_own_node
+
+DEFAULT_PORT = 29500
+
+
+class DistributedRole(StrEnum):
+    """What a node does for the others."""
+
+    MASTER = "master"
+    """Gathers the reports of all."""
+    WORKER = "worker"
+    """Reports to the master."""
+    STANDALONE = "standalone"
+    """Watches itself alone."""
+
+
+class Meeting(NamedTuple):
+    """Where nodes meet, and what this one does there."""
+
+    role: DistributedRole
+    host: str | None = None
+    """Of a worker: the master's; of the master: the address at which it listens, `*` for all. None for this
+    machine."""
+    port: int = DEFAULT_PORT
+    is_insecure: bool = False
+    """Without keys, beyond this machine too."""
+
+
+class NodeExchange:
+    """The nodes as this one knows them; use from one thread at a time.
+
+    Args:
+        node_id: By which others know this node; by default the host's name and the time of the start.
+        meeting: Where nodes meet.
+        interval_s: Most seconds from one report to the next.
+        timeout_s: Seconds without a report after which a node counts as silent.
+        clock: Injected in tests.
+
+    Raises:
+        UsageError: The name is none.
+    """
+
+    def __init__(
+        self,
+        node_id: str | None,
+        meeting: Meeting,
+        *,
+        interval_s: float,
+        timeout_s: float,
+        clock: Clock | None = None,
+    ) -> None:
+        self.node_id = node_id or f"{socket.gethostname()}_{int(time.time())}"
+        if not self.node_id.isprintable() or len(self.node_id) > MAX_NAME_LENGTH:
+            raise UsageError(
+                f"name {self.node_id!r}: expected up to {MAX_NAME_LENGTH} characters that can be printed"
+            )
+        self.meeting, self.interval_s, self.timeout_s = meeting, interval_s, timeout_s
+        self.roll = NodeRoll(timeout_s, clock)
+        self.events = ClusterEvents()
+        self.collector: Collector | None = None
+        """Of the master, while it is open."""
+        self.reporter: Reporter | None = None
+        """Of a worker, while it is open."""
+        self._session = uuid4().hex
+        self._reported_s = -math.inf
+
+    def open(self) -> None:
+        """Begin to listen, or to connect; asks name servers, and may take long.
+
+        Raises:
+            UsageError: The port is taken, the address is none, or it is beyond loopback and there is no key.
+            InputFileError: The keys cannot be used.
+        """
+        role, host, port, is_insecure = self.meeting
+        if role is DistributedRole.MASTER:
+            listening = prepare_gathering(host, port, is_insecure=is_insecure)
+            self.collector = Collector(listening, self.node_id, self.roll)
+        elif role is DistributedRole.WORKER:
+            self.reporter = open_reporter(host, port, is_insecure=is_insecure)
+
+    def report(self, log: RunLog) -> None:
+        """Enter this node on the roll, and tell the master where there is one."""
+        own = self.describe_own(log)
+        if own is None:
+            return
+        self._reported_s = time.monotonic()
+        self.roll.take(own)
+        self.events.note(self.roll.present)
+        if self.reporter is not None:
+            self.reporter.send(own)
+
+    def tend(self, log: RunLog) -> None:
+        """Take what has come, and report where that is due; to be called several times a second."""
+        is_new = False
+        if self.collector is not None:
+            self.collector.collect()
+            self.events.note(self.roll.present)
+        if self.reporter is not None:
+            is_new = self.reporter.receive()
+        if is_new or time.monotonic() - self._reported_s >= self.interval_s:
+            self.report(log)
+
+    def close(self, log: RunLog) -> None:
+        """Say that this node leaves, and end."""
+        own = self.describe_own(log)
+        if own is not None and self.reporter is not None:
+            self.reporter.send(msgspec.structs.replace(own, is_leaving=True))
+        for link in (self.reporter, self.collector):
+            if link is not None:
+                link.close()
+
+    def describe_own(self, log: RunLog) -> NodeReport | None:
+        """Return this node as it tells others of itself; None before its first sample."""
+        return describe_own_node(log, self.node_id, self.interval_s, self._session)
+
+    def build(self, log: RunLog, provenance: Provenance) -> DistributedReport:
+        """Return the report of everything seen so far.
+
+        Args:
+            log: Of the watch of this node.
+            provenance: Where its samples come from.
+        """
+        analysis, events = self._analyze(), list(self.events.newest)
+        ages_s = self.roll.ages_s
+        return build_distributed(
+            self.describe_cluster(),
+            self.describe_own(log),
+            self.roll.present,
+            analysis,
+            events=events,
+            recommendations=recommend(analysis, {it: ages_s[it] for it in self.roll.find("silent")}, events),
+            evidence=describe_evidence(log, provenance),
+            findings=describe_findings(log, provenance, KINDS["oom"]),
+        )
+
+    def describe_cluster(self) -> MasterInfo | WorkerInfo:
+        """Return the cluster as the master sees it; of another node its own place in it."""
+        is_master = self.meeting.role is DistributedRole.MASTER
+        return self._describe_master() if is_master else self._describe_worker()
+
+    def _analyze(self) -> MemoryAnalysis:
+        return analyze_nodes(self.roll.present, self._judge_sync())
+
+    def _judge_sync(self) -> SyncStatus:
+        if self.meeting.role is not DistributedRole.WORKER:
+            return judge_sync(self.roll, self.node_id)
+        worker = self._describe_worker()
+        if worker.last_answer_age_s is None:
+            return "unknown"
+        return "in_sync" if worker.is_connected else "communication_error"
+
+    def _describe_master(self) -> MasterInfo:
+        active, ages_s = list(self.roll.find("here", "late")), self.roll.ages_s
+        others = [it.heard_wall_s for node, it in self.roll.nodes.items() if node != self.node_id]
+        analysis = self._analyze()
+        return MasterInfo(
+            cluster_id=f"cluster_{self.node_id}",
+            master_node=self.node_id,
+            total_nodes=len(self.roll.nodes),
+            active_nodes=len(active),
+            inactive_nodes=len(self.roll.nodes) - len(active),
+            active_node_list=active,
+            inactive_node_list=list(self.roll.find("silent", "left")),
+            left_node_list=list(self.roll.find("left")),
+            node_ages_s=dict(ages_s),
+            total_gpus=sum(len(it.report.devices) for it in self.roll.nodes.values()),
+            last_sync_time=max(others, default=None),
+            global_step=analysis.global_step,
+            memory_balance_ratio=analysis.memory_balance_ratio,
+            sync_status=analysis.sync_status,
+            bottleneck_nodes=analysis.bottleneck_nodes,
+            total_memory_usage_gb=analysis.total_memory_usage_gb,
+            refused_reports=self.roll.refused,
+            duplicate_reports=self.roll.twins,
+            rejected_messages=0 if self.collector is None else self.collector.rejected,
+        )
+
+    def _describe_worker(self) -> WorkerInfo:
+        reporter = self.reporter
+        age_s = math.inf if reporter is None else reporter.answer_age_s
+        receipt = None if reporter is None else reporter.receipt
+        return WorkerInfo(
+            role=self.meeting.role.value,
+            node_id=self.node_id,
+            master_address=self.meeting.host if reporter is None else reporter.endpoint,
+            master_node=None if receipt is None else receipt.master_id,
+            is_connected=age_s <= self.timeout_s and receipt is not None and receipt.is_accepted,
+            last_answer_age_s=age_s if math.isfinite(age_s) else None,
+            total_nodes=None if receipt is None else receipt.total_nodes,
+            trouble=None if reporter is None else reporter.trouble,
+        )
