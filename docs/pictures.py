@@ -28,6 +28,7 @@ SIZES = {
     "live-40x10": (8, (40, 10)),
 }
 """Name to number of devices, columns and rows."""
+OTHERS = ("job", "difference", "heatmap", "sweep", "plan", "breakdown", "seqlen")
 
 
 async def draw(name: str, devices: int, size: tuple[int, int]) -> Path:
@@ -54,7 +55,7 @@ async def draw(name: str, devices: int, size: tuple[int, int]) -> Path:
 def main() -> int:
     """Draw every picture, or those named on the command line."""
     PICTURES.mkdir(exist_ok=True)
-    for name in sys.argv[1:] or [*SIZES, "job", "difference", "heatmap", "sweep", "plan", "breakdown"]:
+    for name in sys.argv[1:] or [*SIZES, *OTHERS]:
         if name == "job":
             from docs.job_pictures import draw_job
 
@@ -75,6 +76,10 @@ def main() -> int:
             from docs.breakdown_picture import draw_breakdown
 
             print(asyncio.run(draw_breakdown(PICTURES)))
+        elif name == "seqlen":
+            from docs.lengths_picture import draw_length_picture
+
+            print(draw_length_picture(PICTURES))
         elif name == "plan":
             from docs.plan_picture import draw_plan
 
