@@ -47,6 +47,12 @@ from .snapshot_reader import (
     measure_snapshot_reader,
 )
 from .start_up import format_start_up, measure_start_up
+from .step_estimate import (
+    as_estimate_figures,
+    format_step_estimate,
+    judge_step_estimate,
+    measure_step_estimate,
+)
 from .sweep import as_sweep_figures, format_sweep, judge_sweep, measure_sweep
 from .trace_import import MEGABYTES, format_import, judge_import, measure_import
 
@@ -62,6 +68,7 @@ PARTS = (
     "series",
     "allocator",
     "simulation",
+    "estimate",
     "partition",
     "joint-plan",
     "sweep",
@@ -186,6 +193,15 @@ def add_simulation(report: Report, options: argparse.Namespace) -> None:
     report.add("simulated_device", format_simulation(cost), asdict(cost), judge_simulation(cost))
 
 
+def add_step_estimate(report: Report, options: argparse.Namespace) -> None:
+    """Measure estimates of a training step beside PyTorch's own."""
+    del options
+    runs = measure_step_estimate()
+    report.add(
+        "step_estimate", format_step_estimate(runs), as_estimate_figures(runs), judge_step_estimate(runs)
+    )
+
+
 def add_imports(report: Report, options: argparse.Namespace) -> None:
     """Measure imports."""
     measured = measure_imports(2 * options.runs + 1)
@@ -270,6 +286,7 @@ MEASURES: dict[str, Callable[[Report, argparse.Namespace], None]] = {
     "recording": add_recording,
     "replay": add_replay,
     "import": add_import,
+    "estimate": add_step_estimate,
     "partition": add_partition,
     "joint-plan": add_joint_plan,
     "sweep": add_sweep,

@@ -24,6 +24,7 @@ import json, statistics, sys, time, torch
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from small_gpt import SmallGPT
+from vramscope.engine.probe.module_memory.memory_log import ProfileFiles
 from vramscope.engine.probe.module_memory.profiler import ModuleMemoryProfiler
 torch.set_num_threads(1)
 MIB = 1 << 20
@@ -71,7 +72,9 @@ class Original:
 def make(method, model, optimizer, folder):
     if method == "original":
         return Original(model, optimizer, folder)
-    return ModuleMemoryProfiler(model, optimizer, folder, 1 << 30) if method == "ours" else None
+    if method == "plain":
+        return None
+    return ModuleMemoryProfiler(model, optimizer, ProfileFiles(folder), 1 << 30)
 
 folder, rounds, steps = sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 models = {}
