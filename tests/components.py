@@ -12,13 +12,20 @@ DEBIAN_PACKAGES = {
     "fish": "fish",
     "gcc": "gcc libc6-dev",
     "gdb": "gdb",
+    "prometheus": "prometheus",
+    "promtool": "prometheus",
     "screen": "screen",
     "script": "bsdutils",
     "setpriv": "util-linux",
+    "ssh": "openssh-client",
+    "ssh-keygen": "openssh-client",
+    "sshd": "openssh-server",
     "tmux": "tmux",
     "zsh": "zsh",
 }
 """Where each program comes from on Debian."""
+SYSTEM_PATH = "/usr/sbin:/sbin"
+"""Of services such as sshd; not in the path of every user."""
 
 
 def require(program: str) -> str:
@@ -27,7 +34,7 @@ def require(program: str) -> str:
     Args:
         program: Name of the program, as it is called.
     """
-    path = shutil.which(program)
+    path = shutil.which(program) or shutil.which(program, path=SYSTEM_PATH)
     if path is None:
         package = DEBIAN_PACKAGES.get(program, program)
         missing(f"{program} is not installed (Debian: apt-get install {package})")

@@ -1,10 +1,14 @@
 """What every test gets: a home, settings and a runtime folder of its own."""
 
+import contextlib
 import gc
+import importlib
 import os
 import shutil
 import signal
+import sys
 import tempfile
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,7 +36,12 @@ FOREIGN_NAMES = (
     "TMUX_PANE",
 )
 """Variables of whoever runs the tests that would change what the program shows or where it looks."""
+READLINE_NAMES = ("COLUMNS", "LINES")
+"""Readline, which pytest loads, sets these behind the back of `os.environ`; programs would inherit them."""
 
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+# Else every program that a test starts would compile anew what it imports: more than half of its time.
 
 GARBAGE_THRESHOLDS = (10_000, 20, 20)
 """Screens are made and dropped all the time: at the defaults a quarter of their time is the collector's."""
@@ -48,6 +57,23 @@ settings.load_profile("suite")
 def pytest_xdist_auto_num_workers() -> int:
     """Return how many workers `-n auto` starts."""
     return len(os.sched_getaffinity(0)) + WORKERS_BESIDE_CORES
+
+
+def pytest_collection(session: pytest.Session) -> None:
+    """Share among the workers what all of them need: the asserts of all files, rewritten and compiled.
+
+    Each begins elsewhere and so soon finds what another has written. What cannot be imported is told
+    when its turn to be collected comes.
+    """
+    worker = getattr(session.config, "workerinput", None)
+    if worker is None or session.config.args != session.config.getini("testpaths"):
+        return
+    paths = sorted((REPOSITORY / "tests").rglob("test_*.py"))
+    first = len(paths) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
+    with warnings.catch_warnings(action="error"):
+        for path in paths[first:] + paths[:first]:
+            with contextlib.suppress(Exception, pytest.skip.Exception):
+                importlib.import_module(".".join(path.relative_to(REPOSITORY).with_suffix("").parts))
 
 
 def pytest_collection_finish() -> None:
@@ -73,6 +99,8 @@ def private_environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
             continue
         if name in FOREIGN_NAMES or name.startswith(FOREIGN_PREFIXES):
             monkeypatch.delenv(name)
+    for name in READLINE_NAMES:
+        os.unsetenv(name)
     folder = Path(tempfile.mkdtemp(prefix="vs-", dir="/tmp"))
     for variable, child in {
         "HOME": "home",

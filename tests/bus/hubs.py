@@ -3,9 +3,11 @@
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Self
 
 from vramscope.engine.alerts.desk import AlertDesk
 from vramscope.engine.bus.hub import Hub
+from vramscope.engine.cluster.listening import Listening
 from vramscope.engine.model import DeviceSample, MemoryReading, Sample
 
 GIB = 1024**3
@@ -60,15 +62,25 @@ class RunningHub:
     """A hub that serves a folder until the `with` block ends."""
 
     def __init__(
-        self, folder: Path, *, leaves_with_viewers: bool = False, alerts: AlertDesk | None = None
+        self,
+        folder: Path,
+        *,
+        leaves_with_viewers: bool = False,
+        alerts: AlertDesk | None = None,
+        listening: Listening | None = None,
     ) -> None:
         self.producer = HandProducer()
         self.hub = Hub(
-            folder, self.producer, version="test", leaves_with_viewers=leaves_with_viewers, alerts=alerts
+            folder,
+            self.producer,
+            version="test",
+            leaves_with_viewers=leaves_with_viewers,
+            alerts=alerts,
+            listening=listening,
         )
         self.thread = threading.Thread(target=self.hub.run, daemon=True)
 
-    def __enter__(self) -> "RunningHub":
+    def __enter__(self) -> Self:
         self.thread.start()
         return self
 

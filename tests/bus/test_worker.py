@@ -15,6 +15,8 @@ from vramscope.engine.bus.client import Client
 from vramscope.engine.bus.findings import FindingStore
 from vramscope.engine.bus.messages import WorkerReport
 from vramscope.engine.bus.worker import Worker
+from vramscope.engine.bus.worker_link import LocalWorkerLink
+from vramscope.engine.clock import SystemClock
 from vramscope.engine.history import History
 from vramscope.engine.model import Analyzer, DeviceSample, Finding, MemoryReading, Sample
 
@@ -26,7 +28,7 @@ class RunningWorker:
     """A worker on a thread of the test's own."""
 
     def __init__(self, folder: Path, *analyzers: Analyzer) -> None:
-        self.worker = Worker(folder, analyzers or [PressureAnalyzer()])
+        self.worker = Worker(LocalWorkerLink(folder, SystemClock()), analyzers or [PressureAnalyzer()])
         self.thread = threading.Thread(target=self.worker.run, daemon=True)
 
     def __enter__(self) -> "RunningWorker":

@@ -42,15 +42,19 @@ class TerminalRun:
         """Press keys."""
         os.write(self._ours, keys)
 
-    def wait_for(self, text: bytes) -> None:
-        """Return once a text was shown."""
-        wait_until(lambda: text in self._read(), 30.0, f"{text!r} on the terminal")
+    def wait_for(self, text: bytes, *, after: bytes = b"") -> None:
+        """Return once a text was shown behind another."""
+        wait_until(lambda: self._shows(text, after), 30.0, f"{text!r} on the terminal")
 
     def wait_for_end(self) -> int:
         """Return the exit code of the command, once all it wrote is in `shown`."""
         wait_until(lambda: (self._read(), self.process.poll() is not None)[1], 30.0, "the end")
         self._read()
         return self.process.returncode
+
+    def _shows(self, text: bytes, after: bytes) -> bool:
+        shown = self._read()
+        return shown.find(text, max(shown.find(after), 0)) >= 0 and after in shown
 
     def _read(self) -> bytes:
         try:

@@ -23,6 +23,8 @@ from vramscope.engine.bus.lock import HubLock, is_hub_alive
 from vramscope.engine.bus.messages import Request, Welcome
 from vramscope.engine.bus.wire import body_of, decode, encode
 from vramscope.engine.bus.worker import Worker
+from vramscope.engine.bus.worker_link import LocalWorkerLink
+from vramscope.engine.clock import SystemClock
 from vramscope.engine.history import History
 from vramscope.engine.model import HubStatus
 from vramscope.engine.paths import locate_runtime_folder, open_runtime_folder
@@ -169,7 +171,7 @@ def test_the_findings_of_the_agent_come_along() -> None:
     lock = HubLock(folder)
     lock.acquire()
     with RunningHub(folder) as hub:
-        worker = Worker(folder, [PressureAnalyzer()])
+        worker = Worker(LocalWorkerLink(folder, SystemClock()), [PressureAnalyzer()])
         thread = threading.Thread(target=worker.run, daemon=True)
         thread.start()
         hub.producer.push([make_sample(seq, used_gib=79.9) for seq in range(1, 120)])

@@ -8,7 +8,11 @@ from vramscope.analyzers.balance.node_balance import find_bottlenecks, judge_sco
 from vramscope.engine.cluster.node_report import MOST_NODES, NodeDevice, NodeReport, NodeThreat
 from vramscope.engine.cluster.roll import NodeRoll
 from vramscope.exporters.reports.distributed import analyze_nodes, judge_sync
+from vramscope.exporters.reports.frame import Provenance
+from vramscope.exporters.reports.run_log import RunLog
+from vramscope.exporters.reports.text import describe_report
 from vramscope.memory.cluster_events import ClusterEvents
+from vramscope.memory.node_exchange import DistributedRole, Meeting, NodeExchange
 
 from ..clocks import HandClock
 
@@ -43,11 +47,38 @@ def test_a_node_is_late_then_silent_and_one_that_left_is_neither() -> None:
     assert judge_sync(roll, "a") == "in_sync", "a node that comes back is there again"
 
 
+def test_a_node_that_vanished_is_told_with_its_age() -> None:
+    clock = HandClock(100.0)
+    meeting = Meeting(DistributedRole.MASTER)
+    exchange = NodeExchange("m", meeting, interval_s=3.0, timeout_s=30.0, clock=clock)
+    exchange.roll.take(make_report("b", 40))
+    clock.now_s += 42.0
+    report = exchange.build(RunLog(), Provenance(source="driver"))
+    text = describe_report(report, 200)
+    assert "b: silent, last heard of 42 s ago" in text
+    assert "Nothing was heard of b for 42 s" in text
+    assert report.memory_analysis.memory_balance_ratio is None, "old figures are no figures"
+
+
 def test_nodes_beyond_the_most_are_counted_and_left_out() -> None:
     roll = NodeRoll(30.0, HandClock())
-    taken = [roll.take(make_report(f"n{number}")) for number in range(MOST_NODES + 3)]
-    assert (sum(taken), len(roll.nodes), roll.refused) == (MOST_NODES, MOST_NODES, 3)
-    assert roll.take(make_report("n0")), "a node that is known already is always heard"
+    reports = [make_report(f"n{number}") for number in range(MOST_NODES + 3)]
+    for report in reports:
+        if roll.refuse(report) is None:
+            roll.take(report)
+    assert (len(roll.nodes), roll.refused) == (MOST_NODES, 3)
+    assert roll.refuse(make_report("n0")) is None, "a node that is known already is always heard"
+
+
+def test_a_second_node_under_one_name_is_refused_until_the_first_is_gone() -> None:
+    clock = HandClock(100.0)
+    roll = NodeRoll(30.0, clock)
+    first, twin = (msgspec.structs.replace(make_report("a"), session=it) for it in ("1", "2"))
+    roll.take(first)
+    assert "another node reports under the name a" in (roll.refuse(twin) or "")
+    assert (roll.refuse(first), roll.twins) == (None, 1)
+    clock.now_s += 31.0
+    assert roll.refuse(twin) is None, "it is the same node, started anew"
 
 
 def test_balance_and_bottlenecks_are_of_the_devices_whose_figures_are_known() -> None:

@@ -28,6 +28,7 @@ from vramscope.engine.readers.memory_snapshot.decoder import decode
 from vramscope.engine.readers.memory_trace import read_memory_trace
 from vramscope.engine.readers.module_memory import read_module_memory
 from vramscope.engine.readers.oom_text import parse_oom_text
+from vramscope.engine.readers.phases import read_phase_file
 from vramscope.engine.recording import Recording
 from vramscope.engine.recording.block import (
     DAMAGES,
@@ -47,6 +48,8 @@ from vramscope.exporters.json_lines import encode_line
 from vramscope.exporters.module_memory_report import report_module_memory
 from vramscope.exporters.module_memory_text import describe_module_memory
 from vramscope.exporters.pages.sunburst_files import PAGES, join_kinds, render_page
+from vramscope.exporters.phase_record_report import report_phase_records
+from vramscope.exporters.phase_record_text import describe_phase_file
 from vramscope.planning.clusters import read_cluster
 
 MOST_SAMPLES = 5000
@@ -230,6 +233,24 @@ def read_modules(data: bytes) -> None:
     _read_guarded(read)
 
 
+def read_phases(data: bytes) -> None:
+    """Read a file of runs by phase, and say what is in it."""
+    path = _put("phases.out", data)
+
+    def read() -> None:
+        file = read_phase_file(path)
+        describe_phase_file(file, 80).encode()
+        encode_line(report_phase_records(file))
+
+    _read_guarded(read)
+
+
+def _seed_phases() -> Iterable[bytes]:
+    from tests.phases.test_reading import FORMATS
+
+    return [text.encode() for text in FORMATS.values()]
+
+
 def _seed_modules() -> Iterable[bytes]:
     from tests.module_memory.profiles import CHART, LAYOUT, STATE, write_profile
 
@@ -313,6 +334,7 @@ TARGETS = {
     "flight": Target(read_flight, _seed_flight),
     "oom-text": Target(read_oom_text, _seed_oom_text),
     "modules": Target(read_modules, _seed_modules),
+    "phases": Target(read_phases, _seed_phases),
     "cluster": Target(read_cluster_text, _seed_cluster),
 }
 """By the name under which each is run, and under which its finds are kept."""

@@ -6,13 +6,19 @@ from typing import Any
 
 import pytest
 
+from tests.later import LaterModule
 from vramscope import GraphAnalyzer, create_gpt_model_graph, trace_model_graph
 from vramscope.engine.errors import UsageError
 
-torch = pytest.importorskip("torch")
+torch: Any = LaterModule("torch")
 
 WORKLOADS = Path(__file__).resolve().parents[2] / "engine" / "workloads"
 SEQUENCES, TOKENS, WIDTH, LAYERS, VOCABULARY = 2, 32, 64, 3, 1000
+
+
+@pytest.fixture(autouse=True)
+def _installed_torch() -> None:
+    pytest.importorskip("torch")
 
 
 def make_gpt() -> Any:
@@ -63,7 +69,7 @@ def test_activations_are_what_autograd_saves_and_hardly_differ_from_the_formula(
 
 
 def test_a_model_far_larger_than_memory_is_traced() -> None:
-    class Tower(torch.nn.Module):  # type: ignore[misc,name-defined]
+    class Tower(torch.nn.Module):  # type: ignore[misc,no-any-unimported]
         def __init__(self) -> None:
             super().__init__()
             self.layers = torch.nn.ModuleList(torch.nn.Linear(400_000, 400_000) for _ in range(4))
@@ -83,7 +89,7 @@ def test_a_model_far_larger_than_memory_is_traced() -> None:
 
 
 def test_what_cannot_be_traced_is_told_and_a_factory_s_own_error_is_its_own() -> None:
-    class Picky(torch.nn.Module):  # type: ignore[misc,name-defined]
+    class Picky(torch.nn.Module):  # type: ignore[misc,no-any-unimported]
         def __init__(self) -> None:
             super().__init__()
             self.first = torch.nn.Linear(4, 4)

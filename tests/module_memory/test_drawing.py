@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vramscope.analyzers.breakdown import BreakdownNode, lay_out_icicle, make_breakdown
-from vramscope.cli.modules import write_charts
+from vramscope.cli.modules import read_named, write_charts
 from vramscope.engine.readers.module_memory import read_module_memory
 from vramscope.exporters.pages.sunburst import render_sunburst
 from vramscope.exporters.pages.sunburst_files import write_sunbursts
@@ -76,7 +76,7 @@ def test_a_page_of_a_large_model_is_small_and_needs_nothing_else() -> None:
 
 def test_charts_of_a_profile_and_of_several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one = write_profile(tmp_path / "run" / "rank0_dp0_tp0", rank=0)
-    names = [path.name for path in write_charts(one, tmp_path / "one")]
+    names = [path.name for path in write_charts(read_named(one), tmp_path / "one")]
     pages = ["params_memory_sunburst.html", "activation_memory_sunburst.html", "summary_sunburst.html"]
     assert names == [*pages, "summary_icicle.pdf", "summary_icicle.svg"]
     page = (tmp_path / "one" / "summary_sunburst.html").read_text(encoding="utf-8")
@@ -89,7 +89,7 @@ def test_charts_of_a_profile_and_of_several(tmp_path: Path, monkeypatch: pytest.
     assert (tmp_path / "one" / "summary_icicle.svg").read_text(encoding="utf-8").startswith("<?xml")
     write_profile(tmp_path / "run" / "rank1_dp0_tp0", rank=1)
     monkeypatch.setattr("vramscope.exporters.figures.icicle.draw_icicle", lambda *given: None)
-    folders = [path.parent.name for path in write_charts(tmp_path / "run", tmp_path / "two")]
+    folders = [path.parent.name for path in write_charts(read_named(tmp_path / "run"), tmp_path / "two")]
     assert folders == ["rank0_dp0_tp0"] * 5 + ["rank1_dp0_tp0"] * 5
 
 

@@ -25,7 +25,7 @@ from vramscope.engine.ranks.segments import (
     MAX_PARTS,
     MAX_UNPACKED_BYTES,
     PackedSegments,
-    SegmentAssembly,
+    PartAssembly,
     unpack_segments,
 )
 
@@ -291,7 +291,7 @@ def test_who_waits_for_a_process_that_ends_is_told(private_environment: Path) ->
             bench.roster.ask(os.getpid(), Wish("segments", (b"a", 1)))
             bench.roster.ask(os.getpid(), Wish("detach", (b"b", 2)))
         bench.tick()
-        answers = dict(bench.roster.take_answers())
+        answers = {answer.asker: answer.refusal for answer in bench.roster.take_answers()}
     assert answers == {(b"b", 2): None, (b"a", 1): f"process {os.getpid()} has ended or was detached"}
 
 
@@ -328,7 +328,7 @@ def test_any_content_is_a_map_or_refused(content: bytes) -> None:
 @given(st.permutations(range(5)), st.integers(0, 400))
 def test_parts_may_come_in_any_order(order: list[int], left_out: int) -> None:
     parts = list(make_parts(pack(left_out=left_out), 1, parts=5))
-    assembly = SegmentAssembly()
+    assembly = PartAssembly()
     found = [assembly.add(parts[position]) for position in order]
     assert found[:-1] == [None] * 4
     assert found[-1] is not None

@@ -88,7 +88,7 @@ def test_a_damaged_body_is_refused_or_holds_samples(place: int, bytes_: bytes, i
 @pytest.mark.parametrize(
     "body",
     [
-        pytest.param(Body(zlib.compress(bytes(200 << 20), 9), 1000, 5), id="unpacks to more than it says"),
+        pytest.param(Body(zlib.compress(bytes(20 << 20)), 1000, 5), id="unpacks to more than it says"),
         pytest.param(Body(zlib.compress(bytes(100)), 1 << 40, 5), id="says that it unpacks to a terabyte"),
         pytest.param(Body(zlib.compress(bytes(100)), 100, 1 << 40), id="a trillion rows"),
         pytest.param(Body(b"", 0, 1), id="empty"),

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from vramscope.engine.bus.conversation import Joined
 from vramscope.engine.bus.endpoints import endpoints_of
 from vramscope.engine.bus.lock import HubLock
 from vramscope.engine.bus.messages import Welcome, WorkerReport
-from vramscope.engine.bus.stream import HubStream, Joined
+from vramscope.engine.bus.stream import HubStream
 from vramscope.engine.bus.wire import encode
 from vramscope.engine.history import History
 from vramscope.engine.history.history import FINE_TICKS

@@ -76,6 +76,30 @@ def test_autocast_scaling_checkpointing_accumulation_and_fused_steps_agree_with_
     assert simulated[1:] == [256.0, "torch.bfloat16"]
 
 
+SHARDED = """
+import json, torch
+from torch import nn
+from torch.distributed.fsdp import fully_shard
+torch.distributed.init_process_group(
+    "nccl", init_method="file://" + __file__ + ".store", rank=0, world_size=1)
+layer = nn.Linear(64, 64, bias=False, device="cuda")
+fully_shard(layer)
+optimizer = torch.optim.Adam(layer.parameters())
+layer(torch.randn(4, 64, device="cuda")).sum().backward()
+before = torch.cuda.memory_allocated()
+optimizer.step()
+torch.cuda.synchronize()
+devices = {str(value.device) for value in optimizer.state[layer.weight].values() if value.dim()}
+print(json.dumps([torch.cuda.memory_allocated() - before, sorted(devices)]))
+"""
+
+
+def test_the_state_of_an_optimizer_is_on_the_card_where_parameters_are_sharded(tmp_path: Path) -> None:
+    grown_bytes, devices = answers(tmp_path, SHARDED)
+    assert devices == ["cuda:0"]
+    assert grown_bytes == 2 * 64 * 64 * 4
+
+
 def test_compiling_is_left_out_and_said_once_and_output_is_untouched(tmp_path: Path) -> None:
     result = run_script(
         tmp_path,

@@ -51,6 +51,8 @@ class FakeFeed:
         self.is_stopped = False
         self.asked: list[int] = []
         """Processes whose segment map was asked for."""
+        self.modules_asked: list[int] = []
+        """Processes whose modules were asked for."""
         self.decisions: list[FindingDecision] = []
         """What was decided about findings."""
         self._on_snapshot: Callable[[Snapshot], None] | None = None
@@ -68,6 +70,9 @@ class FakeFeed:
 
     def ask_segments(self, pid: int) -> None:
         self.asked.append(pid)
+
+    def ask_modules(self, pid: int) -> None:
+        self.modules_asked.append(pid)
 
     def decide(self, decision: FindingDecision) -> None:
         self.decisions.append(decision)

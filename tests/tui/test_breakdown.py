@@ -28,6 +28,7 @@ from vramscope.tui.breakdown_app import BreakdownApp
 from vramscope.tui.profiled import Profiled
 from vramscope.tui.screens.breakdown import BreakdownScreen
 from vramscope.tui.screens.live import LiveScreen
+from vramscope.tui.screens.live_breakdown import LiveBreakdownScreen
 from vramscope.tui.terminal import TerminalAbilities
 
 from .breakdown_cases import make_profile, make_runs
@@ -84,6 +85,16 @@ def find_children(memory: ModuleMemory) -> tuple[BreakdownNode, ...]:
     return () if tree is None else tree.children
 
 
+def check_export(made: Path) -> None:
+    names = {"blocks.csv", "icicle.pdf", "icicle.svg", "modules.txt", "screen.svg"}
+    names |= {"difference_icicle.svg", "difference_icicle.pdf", "differences.csv", "differences.txt"}
+    assert {path.name for path in made.iterdir()} == names
+    assert "all kinds/gradients/layers/1/mlp/weight,402653184" in (made / "blocks.csv").read_text()
+    assert "simulated device" in (made / "difference_icicle.svg").read_text()
+    told = (made / "differences.csv").read_text()
+    assert "gradients/layers/1/mlp/weight,measured,268435456,402653184,134217728," in told
+
+
 async def test_blocks_points_kinds_and_runs_are_driven_by_keys(tmp_path: Path) -> None:
     app = make_breakdown_app(make_runs(), tmp_path)
     async with app.run_test(size=(120, 32)) as pilot:
@@ -119,9 +130,7 @@ async def test_blocks_points_kinds_and_runs_are_driven_by_keys(tmp_path: Path) -
         await press("E")
         await until(pilot, lambda: any("Wrote blocks.csv" in told for told in notices(app)))
         (made,) = tmp_path.iterdir()
-        names = {"blocks.csv", "icicle.pdf", "icicle.svg", "modules.txt", "screen.svg"}
-        assert {path.name for path in made.iterdir()} == names
-        assert "all kinds/gradients/layers/1/mlp/weight,402653184" in (made / "blocks.csv").read_text()
+        check_export(made)
         assert "optimizer state" in await press("i")
 
 
@@ -132,10 +141,12 @@ async def test_profiles_lie_over_the_live_view_and_over_a_replay(tmp_path: Path)
         await pilot.press("7")
         assert isinstance(app.screen, LiveScreen), "nothing reads profiles"
         app.read_profiles = read_by_words
-        await pilot.press("7", *"/nowhere", "enter")
+        await pilot.press("7")
+        assert isinstance(app.screen, LiveBreakdownScreen), "a job trains: its modules are what is meant"
+        await pilot.press("o", *"/nowhere", "enter")
         await until(pilot, lambda: "cannot be" in shown_text(app) or "no such" in shown_text(app).lower())
         await pilot.press("ctrl+u", *str(tmp_path), "enter")
-        await until(pilot, lambda: isinstance(app.screen, BreakdownScreen))
+        await until(pilot, lambda: type(app.screen) is BreakdownScreen)
         await pilot.pause()
         assert "Most: activations, 6 KiB of 6 KiB (92 %) measured" in shown_text(app)
         await pilot.press("escape")
@@ -161,8 +172,6 @@ def test_words_and_flags_that_cannot_be_used_are_refused_in_a_sentence(tmp_path:
         read_by_words("a '")
     with pytest.raises(InputFileError):
         read_by_words(str(tmp_path / "none"))
-    with pytest.raises(UsageError, match="give --screen, or one FILE or DIR"):
-        run(parse(["modules", str(path), str(path)]))
     with pytest.raises(UsageError, match="--json does not go with --screen"):
         run(parse(["modules", str(path), "--screen", "--json"]))
 

@@ -41,6 +41,26 @@ def test_a_graver_node_is_named(shown: str | None, other: str, named: str | None
     assert nodes.place.graver == named
 
 
+async def test_nodes_without_live_figures_are_counted_and_the_title_says_how_many_are_there() -> None:
+    lost = Snapshot("lost", reason="does not answer", node="c")
+    feed = FakeFeed(_tell("a"), _tell("b"), lost)
+    app = VramscopeApp(
+        feed,
+        settings=Settings(),
+        abilities=UNICODE_COLOR,
+        clock=StillClock(),
+        signal_policy=SignalPolicy(local_node=""),
+        driver_class=None,
+    )
+    async with app.run_test(size=(120, 32)) as pilot:
+        await pilot.pause()
+        assert app.live._title.text.startswith("vramscope  a 1/3 · ▲ 2 of 3 nodes · ")
+        app.action_step_node(-1)
+        await pilot.pause()
+        assert app.live._title.text.startswith("vramscope  c 3/3 · ▲ 2 of 3 nodes · not connected")
+        assert app.live._verdict.text.startswith("not connected: does not answer")
+
+
 async def test_any_feed_may_tell_of_several_nodes_and_the_title_says_which_is_worse() -> None:
     feed = FakeFeed(_tell("a", "medium"), _tell("b", "critical"))
     app = VramscopeApp(

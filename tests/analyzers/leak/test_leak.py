@@ -110,7 +110,7 @@ def test_host_memory_that_grows_without_end_is_a_leak_of_the_host() -> None:
     assert "host memory" in found[0].title
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     share=st.floats(0.01, 0.9),
     tau=st.floats(30, 2000),

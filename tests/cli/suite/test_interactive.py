@@ -73,6 +73,7 @@ def test_ctrl_c_ends_a_verb_and_not_the_prompt(
         terminal.wait_for(b"12.0/80.0 GiB")
         terminal.type(b"\x03")
         terminal.wait_for(b"no findings")
+        terminal.wait_for(b"memory-debug> ", after=b"no findings")
         terminal.shown = b""
         terminal.type(b"\x03")
         terminal.wait_for(b"memory-debug> ")

@@ -95,6 +95,12 @@ def plot_all(folder: Path) -> list[Path]:
     ]
 
 
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Every kind of figure in every format."""
+    return plot_all(tmp_path_factory.mktemp("figures"))
+
+
 @pytest.fixture
 def pages(monkeypatch: pytest.MonkeyPatch) -> "list[Figure]":
     """Pages as they were drawn, in place of files."""
@@ -125,8 +131,8 @@ def texts_of(page: "Figure") -> list[str]:
     ]
 
 
-def test_files_are_named_by_device_and_kind(tmp_path: Path) -> None:
-    names = [path.name for path in plot_all(tmp_path)]
+def test_files_are_named_by_device_and_kind(files: list[Path]) -> None:
+    names = [path.name for path in files]
     assert names == [
         "gpu_0_memory_usage.png",
         "gpu_0_memory_usage.pdf",
@@ -137,7 +143,7 @@ def test_files_are_named_by_device_and_kind(tmp_path: Path) -> None:
         "memory_peaks.png",
         "memory_peaks.pdf",
     ]
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
+    assert sorted(path.name for path in files[0].parent.iterdir()) == sorted(names)
 
 
 def test_what_was_not_measured_has_no_bar_and_each_capacity_its_line(
@@ -160,8 +166,8 @@ def test_a_label_of_others_is_no_path(tmp_path: Path) -> None:
     assert path.is_file()
 
 
-def test_every_figure_is_exactly_as_wide_as_the_page(tmp_path: Path) -> None:
-    for path in plot_all(tmp_path):
+def test_every_figure_is_exactly_as_wide_as_the_page(files: list[Path]) -> None:
+    for path in files:
         data = path.read_bytes()
         if path.suffix == ".png":
             assert struct.unpack(">I", data[16:20])[0] == WIDTH_IN * DOTS_PER_INCH
@@ -170,8 +176,8 @@ def test_every_figure_is_exactly_as_wide_as_the_page(tmp_path: Path) -> None:
             assert [float(part) for part in box.split()][0::2] == [0.0, WIDTH_IN * 72]
 
 
-def test_fonts_are_type_42_and_no_date_is_written(tmp_path: Path) -> None:
-    for path in plot_all(tmp_path):
+def test_fonts_are_type_42_and_no_date_is_written(files: list[Path]) -> None:
+    for path in files:
         data = path.read_bytes()
         assert b"CreationDate" not in data
         assert b"Matplotlib" not in data
@@ -180,12 +186,10 @@ def test_fonts_are_type_42_and_no_date_is_written(tmp_path: Path) -> None:
             assert b"/Type3" not in data
 
 
-def test_bytes_are_the_same_in_any_process_and_under_any_settings(tmp_path: Path) -> None:
+def test_bytes_are_the_same_in_any_process_and_under_any_settings(files: list[Path], tmp_path: Path) -> None:
     plots = "import sys, pathlib; from tests.exporters.figures.test_figures import plot_all;"
-    here, there, settings = tmp_path / "here", tmp_path / "there", tmp_path / "rc"
-    for folder in (here, there):
-        folder.mkdir()
-    plot_all(here)
+    here, there, settings = files[0].parent, tmp_path / "there", tmp_path / "rc"
+    there.mkdir()
     settings.write_text("xtick.major.size: 20\nfont.size: 20\n")
     subprocess.run(
         [sys.executable, "-c", f"{plots} plot_all(pathlib.Path(sys.argv[1]))", str(there)],

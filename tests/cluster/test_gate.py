@@ -1,0 +1,69 @@
+"""Who keeps a place at an agent's tcp port: names of connections are chosen by peers, keys are not."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import zmq
+
+from vramscope.engine.bus.messages import Request
+from vramscope.engine.clock import SystemClock
+from vramscope.engine.cluster.gate import MAX_INCOMING_BYTES, MAX_PEERS, Gate
+from vramscope.engine.cluster.keys import KeyPair, keys_folder, make_key_pair
+from vramscope.engine.cluster.listening import make_listening
+from vramscope.engine.cluster.remote_peer import RemotePeer
+from vramscope.engine.cluster.tcp_address import LOOPBACK, TcpAddress
+
+from .remote import allow, free_port
+
+OWN, ALICE, BOB = make_key_pair(), make_key_pair(), make_key_pair()
+
+
+@contextmanager
+def _open_gate(pair: KeyPair | None = OWN) -> Iterator[Gate]:
+    listening = make_listening(TcpAddress(LOOPBACK, free_port()), pair, keys_folder())
+    context = zmq.Context()
+    try:
+        yield Gate(context, listening, "n1", "hub", SystemClock())
+    finally:
+        context.destroy(linger=0)
+
+
+def _join(gate: Gate, identity: bytes, pair: KeyPair) -> str | None:
+    return gate.refuse(RemotePeer.of(identity, pair.public_text), Request("join", 1, topics=("sample/",)))
+
+
+def test_who_takes_the_name_of_another_connection_is_cut_off_by_the_own_key() -> None:
+    allow(keys_folder(), ("viewer", ALICE), ("viewer", BOB))
+    with _open_gate() as gate:
+        assert _join(gate, b"same", ALICE) is None
+        assert _join(gate, b"same", BOB) is None
+        assert gate.viewers == 1
+        allow(keys_folder(), ("viewer", ALICE))
+        gate.cut_off_revoked()
+        assert gate.viewers == 0
+
+
+def test_one_key_cannot_take_the_places_of_all_others() -> None:
+    allow(keys_folder(), ("viewer", ALICE), ("viewer", BOB))
+    with _open_gate() as gate:
+        refusals = [_join(gate, bytes([1, *divmod(at, 256)]), ALICE) for at in range(MAX_PEERS + 10)]
+        assert refusals[0] is None
+        assert "of one key" in (refusals[-1] or "")
+        assert _join(gate, b"bob", BOB) is None
+        assert _join(gate, b"own", OWN) is None
+
+
+def test_who_sends_much_is_held_up_before_it_fills_the_memory() -> None:
+    with _open_gate(None) as gate, zmq.Context() as context, context.socket(zmq.DEALER) as peer:
+        peer.setsockopt(zmq.LINGER, 0)
+        peer.setsockopt(zmq.SNDHWM, 1)
+        peer.setsockopt(zmq.SNDTIMEO, 500)
+        peer.connect(gate.router.getsockopt_string(zmq.LAST_ENDPOINT))
+        assert gate.questions.poll(10_000)
+        gate.take_questions()
+        message, sent = bytes(MAX_INCOMING_BYTES), 0
+        with suppress(zmq.Again):
+            while sent < 60:  # nobody reads there; the system itself buffers some
+                peer.send(message)
+                sent += 1
+        assert 1 < sent < 60

@@ -1,0 +1,42 @@
+"""A feed of several nodes, and the application that shows them."""
+
+from tests.tui.canned import NODE, UNICODE_COLOR, FakeFeed, StillClock
+from vramscope.engine.bus.snapshot import Snapshot
+from vramscope.engine.history import History
+from vramscope.engine.settings import Settings
+from vramscope.tui.nodes_app import NodesApp
+from vramscope.tui.process_signals import SignalPolicy
+from vramscope.tui.terminal import TerminalAbilities
+
+
+class SeveralNodes(FakeFeed):
+    """Hands over what a test gives it of any node."""
+
+    def __init__(self, *snapshots: Snapshot) -> None:
+        super().__init__(*snapshots)
+        self.histories = {snapshot.node: History() for snapshot in snapshots}
+        self.looked_at = ""
+
+    def hand_over(self, snapshot: Snapshot) -> None:
+        if snapshot.sample is not None:
+            self.histories[snapshot.node].add(snapshot.sample)
+        assert self._on_snapshot is not None
+        self._on_snapshot(snapshot)
+
+    def history_of(self, node: str) -> History:
+        return self.histories[node]
+
+    def look_at(self, node: str) -> None:
+        self.looked_at = node
+
+
+def make_nodes_app(feed: SeveralNodes, abilities: TerminalAbilities = UNICODE_COLOR) -> NodesApp:
+    """Return the application, without a terminal."""
+    return NodesApp(
+        feed,
+        settings=Settings(),
+        abilities=abilities,
+        clock=StillClock(),
+        signal_policy=SignalPolicy(local_node=NODE),
+        driver_class=None,
+    )

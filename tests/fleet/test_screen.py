@@ -1,0 +1,114 @@
+"""The screen of a fleet: shown first, filtered, grouped, left for a node and come back to."""
+
+from collections.abc import Callable
+
+import msgspec
+import pytest
+from textual.pilot import Pilot
+
+from tests.fleet.nodes import make_node
+from tests.fleet.several import SeveralNodes, make_nodes_app
+from tests.tui.looks import notices, shown_text
+from vramscope.engine.bus.snapshot import Snapshot
+from vramscope.tui.key_help import collect_keys
+from vramscope.tui.screens.fleet import FleetScreen
+from vramscope.tui.screens.live import LiveScreen
+from vramscope.tui.terminal import TerminalAbilities
+
+
+def _make_feed() -> SeveralNodes:
+    """Return thirty nodes of eight devices: one near an error, one lost, one not heard of yet."""
+    nodes = [make_node(f"n{number:03d}", level="low") for number in range(2, 29)]
+    lost = msgspec.structs.replace(
+        make_node("n029"), connection="lost", silent_s=41.0, reason="the connection is cut"
+    )
+    return SeveralNodes(make_node("n001", level="low", oom=5), *nodes, lost, Snapshot(node="n030"))
+
+
+async def _wait_for(pilot: Pilot[None], *texts: str) -> None:
+    for _ in range(600):
+        if all(text in shown_text(pilot.app) for text in texts):  # type: ignore[arg-type]  # ours
+            return
+        await pilot.pause(0.01)
+    raise AssertionError(f"{texts} in {shown_text(pilot.app)}")  # type: ignore[arg-type]
+
+
+async def test_the_fleet_is_first_and_enter_shows_a_node_and_back() -> None:
+    feed = _make_feed()
+    app = make_nodes_app(feed)
+    async with app.run_test(size=(100, 24)) as pilot:
+        await _wait_for(
+            pilot, "GPU 5 of n001: out of memory in 1 m 16 s", "28 of 30 nodes", "lost 41s", "n030 connecting"
+        )
+        assert "fleet" in collect_keys(app.screen)
+        assert isinstance(app.screen, FleetScreen)
+        assert app.screen.current is not None
+        assert app.screen.current.key == ("n001", "GPU-0005")
+        await pilot.press("enter")
+        await _wait_for(pilot, "n001 1/30")
+        assert isinstance(app.screen, LiveScreen)
+        assert (app.live.devices.selected, feed.looked_at) == ("GPU-0005", "n001")
+        await pilot.press("escape")
+        await _wait_for(pilot, "by node sort risk")
+        await pilot.press("tab", "right", "2")
+        await _wait_for(pilot, "vramscope n002", "rank 1 tp1")
+        await pilot.press("backspace")
+        await _wait_for(pilot, "n002 GPU 1")
+
+
+async def test_filter_group_and_sort_choose_what_is_seen() -> None:
+    app = make_nodes_app(_make_feed())
+    async with app.run_test(size=(100, 24)) as pilot:
+        await _wait_for(pilot, "by node")
+        await pilot.press("slash", *"node:n00* tp:5", "enter")
+        await _wait_for(pilot, "devices 9 of 232", "filter node:n00* tp:5")
+        await pilot.press("slash", *" usd>9", "enter")
+        await pilot.pause()
+        assert any("filter usd>9: did you mean used?" in text for text in notices(app))
+        await _wait_for(pilot, "devices 9 of 232", "filter node:n00* tp:5")
+        await pilot.press("escape", "g", "down", "down", "enter")
+        await _wait_for(pilot, "by tp", "tp 5", "devices 232")
+        await pilot.press("end")
+        assert isinstance(app.screen, FleetScreen)
+        assert app.screen.current is not None
+        assert (app.screen.current.tp, app.screen.current.node) == (7, "n029")
+        await _wait_for(pilot, "node lost 41 s, figures are old")
+
+
+async def test_one_bad_node_changes_its_own_cells_and_frozen_figures_stay() -> None:
+    feed = _make_feed()
+    app = make_nodes_app(feed)
+    async with app.run_test(size=(100, 24)) as pilot:
+        await _wait_for(pilot, "28 of 30")
+        feed.hand_over(make_node("n030", 8))
+        await _wait_for(pilot, "29 of 30 nodes")
+        await pilot.press("space")
+        feed.hand_over(make_node("n029", 8))
+        await _wait_for(pilot, "paused", "29 of 30")
+        await pilot.press("space")
+        await _wait_for(pilot, "30 nodes")
+
+
+@pytest.mark.parametrize("size", [(40, 10), (2, 3), (17, 4)])
+async def test_small_panes_are_drawn(size: tuple[int, int]) -> None:
+    app = make_nodes_app(_make_feed())
+    async with app.run_test(size=size) as pilot:
+        await pilot.press("down", "right", "end", "tab", "pagedown")
+        strips = app.screen._compositor.render_strips()
+        assert [strip.cell_length for strip in strips] == [size[0]] * size[1]
+
+
+@pytest.mark.parametrize(
+    ("size", "abilities"),
+    [
+        ((40, 10), TerminalAbilities(is_ascii=True, color_depth="none")),
+        ((80, 24), TerminalAbilities(color_depth="none")),
+        ((200, 50), TerminalAbilities()),
+    ],
+    ids=["40x10-ascii", "80x24-mono", "200x50"],
+)
+def test_pictures(
+    size: tuple[int, int], abilities: TerminalAbilities, snap_compare: Callable[..., bool]
+) -> None:
+    app = make_nodes_app(_make_feed(), abilities)
+    assert snap_compare(app, terminal_size=size, press=["tab"])

@@ -1,0 +1,133 @@
+"""Where figures are served, how they are protected, and what is refused."""
+
+import socket
+import ssl
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.error import URLError
+from urllib.request import Request, urlopen
+
+import pytest
+
+from tests.alerts.test_deliverer import make_certificate
+from vramscope.engine.errors import InputFileError, UsageError
+from vramscope.exporters.prometheus.address import ListenAddress, parse_listen_address
+from vramscope.exporters.prometheus.endpoint import read_endpoint_options
+from vramscope.exporters.prometheus.server import MetricsServer
+from vramscope.exporters.prometheus.web_config import make_tls_context, read_web_config
+
+ANYWHERE = ListenAddress("127.0.0.1", 0)
+
+
+@contextmanager
+def serving(tls: ssl.SSLContext | None = None) -> Iterator[MetricsServer]:
+    server = MetricsServer(ANYWHERE, lambda accepted: (f"for {accepted}\n".encode(), "text/plain"), tls)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def fetch(url: str, *, accept: str = "", tls: ssl.SSLContext | None = None) -> bytes:
+    with urlopen(Request(url, headers={"Accept": accept}), context=tls, timeout=5) as answer:  # noqa: S310
+        body: bytes = answer.read()
+    return body
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("", "127.0.0.1:9464"),
+        (":9500", "127.0.0.1:9500"),
+        ("9500", "127.0.0.1:9500"),
+        ("localhost:9500", "127.0.0.1:9500"),
+        ("[::1]:9500", "[::1]:9500"),
+        ("0.0.0.0:9500", "0.0.0.0:9500"),
+    ],
+)
+def test_a_port_alone_is_of_loopback(text: str, address: str) -> None:
+    assert str(parse_listen_address(text)) == address
+
+
+@pytest.mark.parametrize("text", ["gpu7:9464", "::1:9464", ":70000", "127.0.0.1", "http://127.0.0.1:1"])
+def test_what_is_no_address_is_refused_with_what_would_be_one(text: str) -> None:
+    with pytest.raises(UsageError, match="expected a port or address:port"):
+        parse_listen_address(text)
+
+
+def test_beyond_loopback_nothing_is_served_unprotected_unless_that_is_typed() -> None:
+    with pytest.raises(UsageError, match=r"--web-config FILE .*type --insecure"):
+        read_endpoint_options("0.0.0.0:9464", None, is_insecure=False)
+    assert read_endpoint_options("0.0.0.0:9464", None, is_insecure=True).address.port == 9464
+
+
+def test_without_the_library_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    with pytest.raises(UsageError, match=r"pip install 'vramscope\[prometheus\]'"):
+        read_endpoint_options("", None, is_insecure=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (
+            "basic_auth_users:\n  alice: $2b$12$hNf2lSsxfm0.i4a.1kVpSOVyBCfIB51VRjgBUyv6kdnyTlgWj81Ay\n",
+            "passwords",
+        ),
+        ("tls_server_config:\n  cert_file: a\n  key_file: b\n  cipher_suites: [x]\n", "cipher_suites"),
+        ("tls_server_config:\n  cert_file: a\n", "key_file"),
+        ("http_server_config:\n  http2: true\n", "http_server_config"),
+        ("tls_server_config:\n  cert_file: a\n  key_file: b\n  client_ca_file: c\n", "go together"),
+        ("{}\n", "no tls_server_config"),
+        ("tls_server_config: {\n", "line 1"),
+    ],
+)
+def test_a_web_configuration_that_is_not_supported_is_refused(tmp_path: Path, text: str, reason: str) -> None:
+    path = tmp_path / "web.yml"
+    path.write_text(text)
+    with pytest.raises(InputFileError, match=reason) as refused:
+        read_web_config(path)
+    assert "web.yml" in str(refused.value)
+
+
+def test_a_port_that_is_taken_is_named_with_its_holder() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        port = holder.getsockname()[1]
+        with pytest.raises(UsageError, match=rf"port {port} is taken by process \d+ \(.*\); choose another"):
+            MetricsServer(ListenAddress("127.0.0.1", port), lambda _: (b"", ""))
+
+
+def test_metrics_are_at_one_path_and_told_in_the_form_that_is_asked_for() -> None:
+    with serving() as server:
+        assert fetch(server.url, accept="this") == b"for this\n"
+        with pytest.raises(URLError, match="404"):
+            fetch(server.url.replace("/metrics", "/other"))
+        with socket.create_connection(("127.0.0.1", server.server_port)) as peer:
+            peer.sendall(b"\x16\x03\x01 no request\r\n\r\n")
+            assert b"400" in peer.recv(4096)
+
+
+def test_a_certificate_is_shown_while_a_peer_that_never_shakes_hands_holds_up_nobody(tmp_path: Path) -> None:
+    make_certificate(tmp_path)
+    config = tmp_path / "web.yml"
+    config.write_text("tls_server_config:\n  cert_file: certificate.pem\n  key_file: key.pem\n")
+    with serving(make_tls_context(read_web_config(config))) as server:
+        assert server.url.startswith("https://127.0.0.1:")
+        trusting = ssl.create_default_context(cafile=tmp_path / "certificate.pem")
+        with socket.create_connection(("127.0.0.1", server.server_port)):
+            assert fetch(server.url, tls=trusting) == b"for \n"
+        with pytest.raises(URLError, match="CERTIFICATE_VERIFY_FAILED"):
+            fetch(server.url)
+
+
+def test_a_key_that_is_missing_is_named(tmp_path: Path) -> None:
+    config = tmp_path / "web.yml"
+    config.write_text("tls_server_config:\n  cert_file: here.pem\n  key_file: there.pem\n")
+    with pytest.raises(UsageError, match=r"here\.pem.*there\.pem.*No such file"):
+        make_tls_context(read_web_config(config))

@@ -1,0 +1,1 @@
+"""Estimates of training steps of the user, without a GPU."""

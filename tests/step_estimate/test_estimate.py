@@ -1,0 +1,142 @@
+"""Estimates of small steps: by hand, beside the simulated device with real storage, extrapolated."""
+
+import pytest
+
+from vramscope.analyzers.step_estimate import StepEstimate, StepPeaks
+from vramscope.engine.errors import UsageError
+from vramscope.estimates import tracing
+from vramscope.estimates.step import estimate_step, judge_traces
+from vramscope.estimates.tracing import StepRequest, trace_steps
+
+from .tracing import warm  # noqa: F401 - a fixture
+
+pytest.importorskip("torch")
+pytestmark = pytest.mark.usefixtures("warm")
+MIB = 1 << 20
+INPUT_BYTES = 8 * 1024 * 4
+
+
+def shares(estimate: StepEstimate) -> dict[str, int]:
+    return {share.name: share.size_bytes for share in estimate.kinds}
+
+
+def test_a_matrix_under_adamw_is_what_one_works_out_by_hand() -> None:
+    request = StepRequest(factory="trainings:square", inputs=("8x1024",), layers=None)
+    traced = trace_steps(request)
+    estimate = judge_traces(traced, request, None)
+    # In the optimizer: weight, gradient, two states, and the square root that the foreach kernel takes.
+    assert estimate.peak_phase == "optimizer"
+    assert shares(estimate) == {
+        "optimizer state": 8 * MIB,
+        "parameter": 4 * MIB,
+        "gradient": 4 * MIB,
+        "temporary": 4 * MIB,
+        "input": INPUT_BYTES,
+    }
+    assert estimate.live_peak_bytes == estimate.allocated_peak_bytes == 20 * MIB + INPUT_BYTES
+    backward = next(phase for phase in estimate.phases if phase.phase == "backward")
+    # Of the size of the input are the input, and the gradient of the output; the loss and its own are small.
+    assert backward.live_bytes == (12 + 4) * MIB + 2 * INPUT_BYTES + 2 * 512
+    assert (backward.module, estimate.label) == ("Linear", "estimated, no GPU was used")
+    assert estimate.reserved_peak_bytes == 20 * MIB + 2 * MIB
+    small = judge_traces(traced, request, 512 * MIB + 20 * MIB).capacity
+    enough = judge_traces(traced, request, 512 * MIB + 22 * MIB).capacity
+    assert small is not None
+    assert enough is not None
+    # The matrices fill a segment of 20 MiB; the input needs another one.
+    assert (small.does_fit, small.failed_bytes, small.failed_phase) == (False, INPUT_BYTES, "forward")
+    assert (enough.does_fit, enough.retries) == (True, 0)
+
+
+@pytest.mark.parametrize("name", ["plain", "mixed", "scaled", "tied", "checkpointed", "private"])
+def test_without_storage_every_block_comes_and_goes_as_with_it(name: str) -> None:
+    if name == "private":
+        pytest.importorskip("opacus")
+    request = StepRequest(factory=f"trainings:{name}", batch_size=4)
+    traced = trace_steps(request)
+    assert traced.is_fake
+    (fake,) = traced.result.traces
+    (real,) = tracing._run(request, is_fake=False).traces
+    assert fake.sizes == real.sizes
+    if name not in ("mixed", "scaled"):  # autocast lets go of its copies in the order of their addresses
+        assert fake.events == real.events
+    estimate = judge_traces(traced, request, None)
+    # What torch.cuda.max_memory_allocated() said there.
+    assert estimate.allocated_peak_bytes == real.allocated_peak_bytes
+    total = estimate.live_peak_bytes
+    assert sum(shares(estimate).values()) == sum(it.size_bytes for it in estimate.modules) == total
+    assert shares(estimate)["optimizer state"] > 2 * shares(estimate)["parameter"] * 0.99
+    assert ("per-sample gradient" in shares(estimate)) == (name == "private")
+    assert ("recomputation" in {it.phase for it in estimate.phases}) == (name == "checkpointed")
+
+
+def test_a_deep_model_extrapolated_is_the_deep_model_traced() -> None:
+    deep = StepRequest(factory="trainings:plain", layers=40)
+    whole = trace_steps(StepRequest(factory=deep.factory, layers=40, is_full=True))
+    short = trace_steps(deep)
+    traced, extended = judge_traces(whole, deep, None), judge_traces(short, deep, 1 << 40)
+    assert extended.traced_layers == (4, 8, 16)
+    assert extended.live_peak_bytes == traced.live_peak_bytes
+    assert (extended.kinds, extended.modules) == (traced.kinds, traced.modules)
+    assert (extended.peak_phase, extended.peak_module) == (traced.peak_phase, traced.peak_module)
+    assert extended.reserved_peak_bytes == pytest.approx(traced.reserved_peak_bytes, rel=0.05)
+    assert extended.check is not None
+    assert extended.check.predicted_live_bytes == extended.check.traced_live_bytes
+    assert extended.capacity is not None
+    assert extended.capacity.does_fit
+    names = {peak.module for peak in StepPeaks(whole.result.traces[0]).by_place.values()}
+    assert {"blocks.0.mix.0", "blocks.39.mix.0", "head"} <= names
+
+
+def test_a_step_that_reads_a_value_is_made_on_the_host_at_small_depth() -> None:
+    estimate = estimate_step("trainings:reading", layers=6, capacity_bytes=1)
+    assert (estimate.storage, estimate.traced_layers) == ("host", (2, 3, 4))
+    assert estimate.fallback is not None
+    assert "trainings.py:" in estimate.fallback
+    assert estimate.fallback.endswith("reads the value of a tensor")
+    assert estimate.live_peak_bytes == estimate_step("trainings:plain", layers=6).live_peak_bytes
+    assert estimate.capacity is not None
+    assert estimate.capacity.does_fit is False
+
+
+def test_what_the_factory_raises_is_its_own(warm: list[str]) -> None:  # noqa: F811 - the fixture
+    with pytest.raises(UsageError, match="trainings:broken raised KeyError: 'depth'"):
+        estimate_step("trainings:broken")
+    assert 'return settings["depth"]' in warm[-1]
+    assert "step_trace" not in warm[-1]
+
+
+@pytest.mark.parametrize(
+    ("factory", "options", "said"),
+    [
+        ("trainings:broken", {"layers": 3}, "no argument layers, which was given; it takes none"),
+        ("trainings:square", {}, "returned a module: say what it is called with"),
+        ("trainings", {}, "expected module:function"),
+        ("trainings:plain", {"batch_size": 0}, "--batch-size 0: expected at least 1"),
+        ("nowhere:make", {}, "--factory nowhere:make: No module named 'nowhere'"),
+    ],
+)
+def test_what_makes_no_step_is_told_in_a_line(factory: str, options: dict[str, int], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        estimate_step(factory, **options)  # type: ignore[arg-type]
+
+
+def test_without_pytorch_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracing, "find_spec", lambda name: None)
+    with pytest.raises(UsageError, match=r"needs PyTorch: pip install 'vramscope\[train\]'"):
+        estimate_step("trainings:plain")
+
+
+def test_shallow_models_call_a_card_neither_large_enough_nor_too_small_where_a_flush_decides() -> None:
+    request = StepRequest(factory="trainings:plain", layers=40)
+    traced = trace_steps(request)
+    needed = judge_traces(traced, request, None)
+
+    def ask(room_bytes: int) -> bool | None:
+        capacity = judge_traces(traced, request, 512 * MIB + room_bytes).capacity
+        assert capacity is not None
+        return capacity.does_fit
+
+    assert ask(needed.allocated_peak_bytes - 1) is False
+    assert ask(needed.reserved_peak_bytes) is None
+    assert ask(2 * needed.reserved_peak_bytes + 20 * MIB) is True
