@@ -13,10 +13,21 @@ TOPIC_SAMPLE = b"sample/"
 TOPIC_FINDING = b"finding/"
 TOPIC_HUB = b"hub/"
 TOPIC_SEGMENTS = b"segments/"
+TOPIC_CELLS = b"cells/"
+"""Samples with no more in them than a cell of the fleet shows (`cells.py`); sent over tcp alone."""
+TOPIC_NODES = b"nodes/"
+"""What a relay knows of the nodes behind it."""
 TOPIC_VIEWER = b"viewer/"
 """Nothing is published under it: a subscription says that a viewer is there, its end that none is left."""
 TO_WHOM_IT_CONCERNS = 0
 """Number of a refusal that answers no request: this end is told nothing more."""
+
+
+Detail = Literal["full", "cells"]
+"""How much of a node is sent: everything, or what a cell of the fleet shows."""
+AdviceAction = Literal["empty_cache", "skip_long_batch", "reduce_batch", "checkpoint"]
+"""What a training process is asked to do at the end of a step. The first the probe does itself; the others
+are for the callback of the program, which knows what they mean to it."""
 
 
 class FindingBatch(msgspec.Struct, frozen=True):
@@ -49,10 +60,11 @@ class WorkerReport(msgspec.Struct, frozen=True):
 class Request(msgspec.Struct, frozen=True):
     """What a viewer or worker asks of a hub."""
 
-    verb: Literal["join", "segments", "detach", "history", "modules", "decide"]
+    verb: Literal["join", "leave", "segments", "detach", "history", "modules", "decide", "advise"]
     """`join`: everything the hub knows. `decide`: what a person decided about a finding. The others are
     passed on to the training process `pid`: a segment map, please; let go of the process; record allocations
-    with their stacks, or stop; profile modules for a few steps."""
+    with their stacks, or stop; profile modules for a few steps; do what `action` says at the end of a step.
+    `leave`, at a relay: send nothing more of `node`."""
     request_id: int
     pid: int | None = None
     is_on: bool = True
@@ -64,6 +76,12 @@ class Request(msgspec.Struct, frozen=True):
     topics: tuple[str, ...] = ()
     """For `join` over tcp: the beginnings of topics that are sent from the answer on; over ipc, subscriptions
     say it."""
+    detail: Detail = "full"
+    """For `join`: of `cells` the answer has no history, and a sample with no more than a cell shows."""
+    node: str = ""
+    """At a relay: which of the nodes behind it is asked; empty for the relay itself."""
+    action: AdviceAction | None = None
+    """For `advise`."""
 
 
 class Welcome(msgspec.Struct, frozen=True):
@@ -102,3 +120,42 @@ class Refusal(msgspec.Struct, frozen=True):
 
     request_id: int
     reason: str
+
+
+class Advised(msgspec.Struct, frozen=True):
+    """What a training process made of an advice; it goes to those who gave it alone."""
+
+    request_id: int
+    pid: int
+    is_obeyed: bool
+    """Whether it did what was asked."""
+    outcome: str
+    """What came of it, or why nothing was done, in one sentence without its subject, which is the process."""
+    freed_bytes: int | None = None
+    """Reserved bytes that were given back to the device; None where that was not measured."""
+
+
+class KnownNode(msgspec.Struct, frozen=True):
+    """One node behind a relay."""
+
+    name: str
+    """By which requests and messages name it; unlike those of all others behind this relay."""
+    connection: Literal["connecting", "live", "lost"]
+    reason: str | None = None
+    """Why it is not live, in one sentence."""
+    silent_s: float | None = None
+    """Seconds for which it has said nothing."""
+
+
+class KnownNodes(msgspec.Struct, frozen=True):
+    """All nodes behind a relay: its answer to a `join` that names no node, and again whenever that changed.
+
+    A relay sends two frames a message: the name of the node, empty for the relay itself, and the message.
+    """
+
+    request_id: int
+    relay: str
+    """Name of the relay's own node."""
+    nodes: tuple[KnownNode, ...]
+    findings: tuple[Finding, ...] = ()
+    """What is wrong across nodes."""
