@@ -1,4 +1,4 @@
-"""What a cell of the fleet shows of a sample: of devices and ranks their memory and their place, and no more."""
+"""What a cell of the fleet shows of a sample: of devices and ranks their memory and place, and no more."""
 
 import msgspec
 
