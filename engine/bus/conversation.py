@@ -12,7 +12,16 @@ from ..clock import Clock
 from ..errors import WireError
 from ..model import Assessment, Finding, HubStatus, Sample
 from ..ranks.segments import PackedSegments
-from .messages import TO_WHOM_IT_CONCERNS, Done, FindingBatch, ModulesAnswer, Refusal, Request, Welcome
+from .messages import (
+    TO_WHOM_IT_CONCERNS,
+    Detail,
+    Done,
+    FindingBatch,
+    ModulesAnswer,
+    Refusal,
+    Request,
+    Welcome,
+)
 from .wire import MAX_HISTORY_BYTES, body_of, decode, encode
 
 ANSWER_WITHIN_S = 3.0
@@ -58,9 +67,17 @@ class HubConversation:
         send: Sends one message to the hub.
         clock: Where time is read.
         topics: What the hub is to send from the first answer on, where no subscription says it.
+        detail: How much of each sample these topics have.
     """
 
-    def __init__(self, send: Callable[[bytes], None], clock: Clock, *, topics: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        send: Callable[[bytes], None],
+        clock: Clock,
+        *,
+        topics: tuple[str, ...] = (),
+        detail: Detail = "full",
+    ) -> None:
         self.samples_dropped = 0
         """Samples that were published and never reached this end."""
         self.refused: str | None = None
@@ -69,6 +86,8 @@ class HubConversation:
         """Why the hub does not let this end follow; None where it does, or has not answered."""
         self.heard_s: float | None = None
         """When the hub was last heard, in monotonic seconds."""
+        self.detail: Detail = detail
+        """How much is followed; of `cells` nothing is asked for that was missed: the newest sample is all."""
         self._send, self._clock, self._topics = send, clock, topics
         self._hub_id: str | None = None
         self._last_seq: int | None = None
@@ -81,6 +100,11 @@ class HubConversation:
         request_id = next(self._request_ids)
         self._asked = (request_id, self._clock.monotonic_s())
         self._send(self._join_request(request_id))
+
+    def follow(self, detail: Detail, topics: tuple[str, ...]) -> None:
+        """Ask for everything, and from the answer on for other topics."""
+        self.detail, self._topics = detail, topics
+        self.ask()
 
     def repeat(self) -> None:
         """Send the open question again under its number, in case it was lost: the first answer counts."""
@@ -102,7 +126,8 @@ class HubConversation:
         return request_id
 
     def _join_request(self, request_id: int) -> bytes:
-        return encode("request", self._hub_id or "", Request("join", request_id, topics=self._topics))
+        request = Request("join", request_id, topics=self._topics, detail=self.detail)
+        return encode("request", self._hub_id or "", request)
 
     @property
     def is_asking(self) -> bool:
@@ -174,7 +199,7 @@ class HubConversation:
         if self.turned_away is not None:
             self.refused = self.turned_away = None
         if not is_new_hub and self._last_seq is not None:
-            self.samples_dropped += max(0, (welcome.history_first_seq or 0) - self._last_seq - 1)
+            self.samples_dropped += max(0, self._first_known_seq(welcome) - self._last_seq - 1)
         if welcome.sample is not None:
             last_seq = welcome.sample.seq if self._last_seq is None else self._last_seq
             self._last_seq = max(welcome.sample.seq, last_seq)
@@ -182,6 +207,13 @@ class HubConversation:
         held = tuple(sample for sample in self._pending if sample.seq <= known_seq)
         found.append(Joined(welcome, is_new_hub, held))
         self._release(found)
+
+    def _first_known_seq(self, welcome: Welcome) -> int:
+        """Return from which sample on nothing is missing; 0 where there is none."""
+        if self.detail == "full":
+            return welcome.history_first_seq or 0
+        known = [*self._pending, *([] if welcome.sample is None else [welcome.sample])]
+        return min((sample.seq for sample in known), default=0)
 
     def _follow(self, sample: Sample, found: list[Event]) -> None:
         if self._asked is not None:

@@ -20,10 +20,12 @@ from ..ranks.roster import Roster
 from ..sampling.producer import SampleProducer
 from .assessments import AssessmentStore
 from .attendance import VIEWER_WITHIN_S, Attendance
+from .cells import trim_to_cells
 from .findings import FindingStore
 from .hub_sockets import HubSockets
 from .messages import (
     TO_WHOM_IT_CONCERNS,
+    TOPIC_CELLS,
     TOPIC_FINDING,
     TOPIC_HUB,
     TOPIC_SAMPLE,
@@ -156,6 +158,8 @@ class Hub:
         self._sample = sample
         self._history.add(sample)
         self._sockets.publish(TOPIC_SAMPLE, encode("sample", self.hub_id, sample))
+        if self._sockets.has_followers(TOPIC_CELLS):
+            self._sockets.publish(TOPIC_CELLS, encode("sample", self.hub_id, trim_to_cells(sample)))
         self._publish_findings([], has_assessed=self._assessments.observe(sample))
 
     def _publish_findings(self, findings: list[Finding], *, has_assessed: bool) -> None:
@@ -286,12 +290,14 @@ class Hub:
         self._sockets.answer(peer, encode("refusal", self.hub_id, Refusal(request_id, reason)))
 
     def _welcome(self, request: Request) -> Welcome:
+        """Return everything; to who shows a cell a device neither the past nor the rest of the sample."""
+        is_full, sample = request.detail == "full", self._sample
         return Welcome(
             request_id=request.request_id,
-            sample=self._sample,
+            sample=sample if is_full or sample is None else trim_to_cells(sample),
             findings=self._findings.all(),
             hub=self._status(),
-            history=self._history.block(),
+            history=self._history.block() if is_full else History().block(),
             first_seq=self._first_seq,
             history_first_seq=self._history.first_seq,
             assessments=self._assessments.all(),

@@ -98,6 +98,10 @@ class HubSockets:
         if self._gate is not None:
             self._gate.publish(topic, message)
 
+    def has_followers(self, topic: bytes) -> bool:
+        """Return whether anybody follows a topic over tcp."""
+        return self._gate is not None and self._gate.has_followers(topic)
+
     def answer(self, peer: bytes, message: bytes) -> None:
         """Send an answer to who asked, wherever that is."""
         if self._gate is not None and isinstance(peer, RemotePeer):

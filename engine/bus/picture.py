@@ -83,7 +83,7 @@ class NodePicture:
             if isinstance(event, Joined):
                 snapshot = self._join(event, snapshot)
             elif isinstance(event, Sample):
-                self.history.add(event)
+                self._remember(event)
                 snapshot = msgspec.structs.replace(snapshot, sample=event)
             elif isinstance(event, Finding):
                 self._findings[event.id] = event
@@ -114,6 +114,10 @@ class NodePicture:
             )
         return bool(events)
 
+    def forget_history(self) -> None:
+        """Let go of what is remembered, which takes 0.5 MiB a device: nobody looks at this node."""
+        self.history.take_over(History())
+
     def expire_questions(self) -> bool:
         """Give up on what nobody answers; return whether that is news."""
         if not self._questions.expire(self._clock.monotonic_s()):
@@ -140,9 +144,14 @@ class NodePicture:
             silent_s=None if silent_s is None else round(silent_s, 1),
         )
 
+    def _remember(self, sample: Sample) -> None:
+        if self._conversation.detail == "full":
+            self.history.add(sample)
+
     def _join(self, event: Joined, snapshot: Snapshot) -> Snapshot:
         welcome = event.welcome
-        self.history.extend(welcome.history)
+        if self._conversation.detail == "full":
+            self.history.extend(welcome.history)
         if event.is_new_hub:
             self._findings = {}
         self._findings.update({finding.id: finding for finding in welcome.findings})

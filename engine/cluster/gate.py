@@ -135,6 +135,10 @@ class Gate:
         for identity in followers:
             self.answer(identity, message)
 
+    def has_followers(self, topic: bytes) -> bool:
+        """Return whether anybody follows a topic."""
+        return any(topic.startswith(peer.topics) for peer in self._peers.values())
+
     def answer(self, identity: bytes, message: bytes) -> None:
         """Send one peer a message; one that has gone is forgotten, one that does not read misses it."""
         try:

@@ -14,9 +14,11 @@ from .trust import Trust
 
 TURN_S = 1.0
 MAX_WISHES = 64
+MOST_IN_FULL = 8
+"""Nodes that are followed in full, with their history of 0.5 MiB a device: those looked at last."""
 
 Wish = Callable[[NodePicture], object]
-"""What the thread is asked to do with a node."""
+"""What the thread is asked to do with a node that is looked at."""
 
 
 class NodesFeed:
@@ -28,7 +30,7 @@ class NodesFeed:
     """
 
     def __init__(self, addresses: Sequence[NodeAddress], trust: Trust) -> None:
-        self._watch = NodesWatch(addresses, trust)
+        self._watch = NodesWatch(addresses, trust, most_in_full=MOST_IN_FULL)
         self._looked_at = addresses[0].label
         self._wishes: deque[tuple[str, Wish]] = deque(maxlen=MAX_WISHES)
         self._on_snapshot: Callable[[Snapshot], None] = lambda _: None
@@ -54,8 +56,9 @@ class NodesFeed:
         return self._watch.nodes[node].picture.history
 
     def look_at(self, node: str) -> None:
-        """Say which node is looked at: what is asked from now on is asked there."""
+        """Say which node is looked at: it is followed in full, and asked what is asked from now on."""
         self._looked_at = node
+        self._wish(lambda _: None)
 
     def ask_segments(self, pid: int) -> None:
         """Ask for the segment map of a process of the node that is looked at; returns at once.
@@ -88,6 +91,7 @@ class NodesFeed:
         while not self._is_stopped.is_set():
             while self._wishes:
                 name, wish = self._wishes.popleft()
+                self._watch.look_at(name)
                 wish(self._watch.nodes[name].picture)
             for snapshot in self._watch.turn(TURN_S):
                 self._on_snapshot(snapshot)

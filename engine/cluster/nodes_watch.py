@@ -7,12 +7,14 @@ from contextlib import suppress
 
 import zmq
 
+from ..bus.messages import Detail
 from ..bus.snapshot import Snapshot
 from ..clock import Clock, SystemClock, ceil_ms
 from ..history import History
 from .hosts import NodeAddress
 from .name_lookup import NameLookup
 from .node_connection import NodeConnection
+from .recent_names import RecentNames
 from .remote_connection import RemoteConnection, Sockets
 from .remote_node import RemoteNode
 from .ssh_connection import SshConnection
@@ -32,10 +34,19 @@ class NodesWatch:
     Args:
         addresses: Of the nodes, as they were typed, each once.
         trust: Keys of this user.
+        most_in_full: How many nodes are followed in full, with their history: those looked at last. Of the
+            others comes what a cell of the fleet shows. None for all in full.
         clock: Injected in tests.
     """
 
-    def __init__(self, addresses: Sequence[NodeAddress], trust: Trust, *, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        addresses: Sequence[NodeAddress],
+        trust: Trust,
+        *,
+        most_in_full: int | None = None,
+        clock: Clock | None = None,
+    ) -> None:
         self._clock = clock or SystemClock()
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(IO_THREADS)
         self._context.set(zmq.MAX_SOCKETS, 4 * len(addresses) + 64)
@@ -47,11 +58,11 @@ class NodesWatch:
         self._poller.register(self._read_fd, zmq.POLLIN)
         self._lookup = NameLookup(self.wake)
         self._over_tcp: dict[str, RemoteConnection] = {}
-        self.nodes = {
-            it.label: RemoteNode(it.label, self._connect(it, trust), self._clock, History())
-            for it in addresses
-        }
+        self._in_full = RecentNames(most_in_full)
+        self.nodes: dict[str, RemoteNode] = {}
         """By what they are called."""
+        for address in addresses:
+            self._add(address.label, self._connect(address, trust))
         self._judge_s = 0.0
         self._told_s: dict[str, float] = {}
         for connection in self._over_tcp.values():
@@ -76,6 +87,12 @@ class NodesWatch:
             changed += self._judge()
         return [self.nodes[name].picture.newest for name in dict.fromkeys(changed)]
 
+    def look_at(self, name: str) -> None:
+        """Follow a node in full, and the one that was looked at longest ago no longer."""
+        for other in self._in_full.note(name):
+            self.nodes[other].follow("cells")
+        self.nodes[name].follow("full")
+
     def close(self) -> None:
         """Disconnect from all."""
         self._lookup.stop()
@@ -86,6 +103,12 @@ class NodesWatch:
             self._is_closed = True
             os.close(self._read_fd)
             os.close(self._write_fd)
+
+    def _add(self, name: str, connection: NodeConnection) -> None:
+        detail: Detail = "full" if self._in_full.has_room else "cells"
+        if detail == "full":
+            self._in_full.note(name)
+        self.nodes[name] = RemoteNode(name, connection, self._clock, History(), detail)
 
     def _connect(self, address: NodeAddress, trust: Trust) -> NodeConnection:
         if isinstance(address, SshHost):

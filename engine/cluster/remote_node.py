@@ -1,7 +1,7 @@
 """One node that is followed from elsewhere: its connection, its picture, and why there is none."""
 
 from ..bus.conversation import Event, HubConversation
-from ..bus.messages import TOPIC_FINDING, TOPIC_HUB, TOPIC_SAMPLE, TOPIC_SEGMENTS
+from ..bus.messages import TOPIC_CELLS, TOPIC_FINDING, TOPIC_HUB, TOPIC_SAMPLE, TOPIC_SEGMENTS, Detail
 from ..bus.picture import NodePicture
 from ..clock import Clock
 from ..history import History
@@ -14,7 +14,11 @@ SILENT_INTERVALS, LEAST_SILENCE_S = 2.5, 2.5
 ASK_AGAIN_S = 3.0
 LOOK_UP_AGAIN_S = 30.0
 """How often the address of a node is looked up anew that does not answer."""
-TOPICS = tuple(topic.decode() for topic in (TOPIC_SAMPLE, TOPIC_FINDING, TOPIC_HUB, TOPIC_SEGMENTS))
+TOPICS: dict[Detail, tuple[str, ...]] = {
+    "full": tuple(it.decode() for it in (TOPIC_SAMPLE, TOPIC_FINDING, TOPIC_HUB, TOPIC_SEGMENTS)),
+    "cells": tuple(it.decode() for it in (TOPIC_CELLS, TOPIC_FINDING, TOPIC_HUB)),
+}
+"""What is followed of a node, by how much of it is drawn."""
 
 
 class RemoteNode:
@@ -25,11 +29,19 @@ class RemoteNode:
         connection: To its hub.
         clock: Where time is read.
         history: History to fill.
+        detail: How much of it is followed at first.
     """
 
-    def __init__(self, name: str, connection: NodeConnection, clock: Clock, history: History) -> None:
+    def __init__(
+        self,
+        name: str,
+        connection: NodeConnection,
+        clock: Clock,
+        history: History,
+        detail: Detail = "full",
+    ) -> None:
         self.connection, self._clock = connection, clock
-        self._conversation = HubConversation(connection.send, clock, topics=TOPICS)
+        self._conversation = HubConversation(connection.send, clock, topics=TOPICS[detail], detail=detail)
         self.picture = NodePicture(self._conversation, clock, history=history, node=name)
         self._began_s = self._asked_s = clock.monotonic_s()
         self._heard_s: float | None = None
@@ -46,6 +58,15 @@ class RemoteNode:
             return False
         self._look_up_s = now_s + LOOK_UP_AGAIN_S
         return True
+
+    def follow(self, detail: Detail) -> None:
+        """Follow more of it or less; what is remembered of one that is no longer drawn is let go."""
+        if detail == self._conversation.detail:
+            return
+        self._asked_s = self._clock.monotonic_s()
+        self._conversation.follow(detail, TOPICS[detail])
+        if detail == "cells":
+            self.picture.forget_history()
 
     def receive(self) -> bool:
         """Take what has come; return whether the picture is another."""

@@ -23,6 +23,11 @@ class OldRequest(msgspec.Struct, frozen=True):
     verb: Literal["join"]
     request_id: int
 
+    @property
+    def detail(self) -> str:
+        """What the hub of today, which plays the older one, looks for."""
+        return "full"
+
 
 class OldBlock(msgspec.Struct, frozen=True):
     """History as viewers knew it before training processes reported."""

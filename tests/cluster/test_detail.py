@@ -1,0 +1,70 @@
+"""Of many nodes a viewer follows only what it draws: the node that is looked at in full, cells of others."""
+
+import msgspec
+
+from vramscope.engine.bus.snapshot import Snapshot
+from vramscope.engine.cluster.keys import keys_folder
+from vramscope.engine.cluster.nodes_watch import NodesWatch
+from vramscope.engine.model import HostSample, ProcessReading, Sample
+
+from ..bus.hubs import make_sample
+from ..waiting import wait_until
+from .remote import ListeningHub, has_seq, trust_of, until
+
+
+def make_full(seq: int) -> Sample:
+    """Return a sample with a process and a host beside the device."""
+    sample = make_sample(seq)
+    device = msgspec.structs.replace(sample.devices[0], processes=(ProcessReading(7, "ann", "train"),))
+    return msgspec.structs.replace(sample, devices=(device,), host=HostSample(), notes=("a note",))
+
+
+def has_processes(snapshot: Snapshot) -> bool:
+    """Return whether the sample is told in full."""
+    sample = snapshot.sample
+    return sample is not None and sample.devices[0].processes is not None and sample.host is not None
+
+
+def test_only_nodes_that_are_looked_at_are_followed_in_full() -> None:
+    with ListeningHub(None, keys_folder()) as one, ListeningHub(None, keys_folder()) as other:
+        for hub in (one, other):
+            hub.producer.push([make_full(seq) for seq in range(1, 11)])
+        watch = NodesWatch([one.address, other.address], trust_of(None), most_in_full=1)
+        try:
+            first, second = (watch.nodes[hub.address.label].picture for hub in (one, other))
+            until(watch, has_seq(10), one.address)
+            cell = until(watch, has_seq(10), other.address).sample
+            assert has_processes(first.newest)
+            assert first.history.first_seq == 1
+            assert cell is not None
+            assert (cell.devices[0].processes, cell.host, cell.notes) == (None, None, ())
+            assert cell.devices[0].memory == make_full(10).devices[0].memory
+            assert second.history.last_seq is None
+
+            other.producer.push([make_full(11)])
+            assert not has_processes(until(watch, has_seq(11), other.address))
+            assert second.history.last_seq is None
+
+            watch.look_at(other.address.label)
+            until(watch, has_processes, other.address)
+            assert (second.history.first_seq, second.history.last_seq) == (1, 11)
+            assert first.history.last_seq is None
+            for hub in (one, other):
+                hub.producer.push([make_full(12)])
+            assert has_processes(until(watch, has_seq(12), other.address))
+            wait_until(lambda: (watch.turn(0.05), not has_processes(first.newest))[1], what="a cell again")
+            assert first.newest.samples_dropped == second.newest.samples_dropped == 0
+        finally:
+            watch.close()
+
+
+def test_what_was_missed_of_a_cell_is_counted() -> None:
+    with ListeningHub(None, keys_folder()) as one, ListeningHub(None, keys_folder()) as other:
+        watch = NodesWatch([one.address, other.address], trust_of(None), most_in_full=1)
+        try:
+            other.producer.push([make_sample(1), make_sample(2)])
+            until(watch, has_seq(2), other.address)
+            other.producer.push([make_sample(6), make_sample(7)])
+            until(watch, lambda it: has_seq(7)(it) and it.samples_dropped == 3, other.address)
+        finally:
+            watch.close()
