@@ -14,17 +14,16 @@ from ..bus.wire import encode
 from ..clock import Clock
 from ..errors import UsageError
 from .allow_list import Role
+from .allowance import JOIN_COSTS, MAX_PEERS_OF_KEY, KeyAllowances
 from .doorkeeper import VISITOR
 from .listening import Listening
-from .remote_peer import JOIN_COSTS, PeerState, RemotePeer
+from .remote_peer import PeerState, RemotePeer
 from .tcp_address import TcpAddress
 from .tcp_options import ZAP_ENDPOINT, set_listening_options
 
 MAX_INCOMING_BYTES = 1024**2
 """Largest message that is taken from the network; ZeroMQ cuts off who sends a larger one."""
 MAX_PEERS = 256
-MAX_PEERS_OF_KEY = 64
-"""Of one key: whoever may only read cannot take the places of all others."""
 MAX_TOPICS = 32
 SEND_QUEUE_MESSAGES = 64
 """Messages a stalled viewer may fall behind before new ones are dropped for it; the ring fills the gap."""
@@ -60,6 +59,7 @@ class Gate:
         self._doorkeeper, self._node = listening.doorkeeper, node
         self._hub_id, self._clock = hub_id, clock
         self._peers: dict[bytes, PeerState] = {}
+        self._keys = KeyAllowances()
         self._ignored = 0
         self.questions = context.socket(zmq.ROUTER)
         """Where ZeroMQ asks whom to let in; handled by `take_questions`."""
@@ -152,6 +152,7 @@ class Gate:
         """Send nothing more to those whose key is no longer allowed, once the list of keys has changed."""
         if not self._doorkeeper.has_changed():
             return
+        self._keys.forget(lambda user: self._doorkeeper.role_of(user) is None)
         for identity, peer in list(self._peers.items()):
             if self._doorkeeper.role_of(peer.user) is None:
                 reason = self._explain_unknown(peer.user)
@@ -171,7 +172,7 @@ class Gate:
         return None
 
     def _spend(self, peer: RemotePeer, cost: float) -> bool:
-        """Return whether a peer may ask now; one that is one too many may, and is not remembered."""
+        """Return whether a peer and its key may ask now; one that is one too many is not remembered."""
         now_s = self._clock.monotonic_s()
         state = self._peers.get(peer)
         if state is None or state.user != peer.user:  # peers choose identities: this was another's
@@ -179,7 +180,9 @@ class Gate:
             state = PeerState(peer.user, now_s)
             if self._has_room(peer.user):
                 self._peers[bytes(peer)] = state
-        return state.spend(cost, now_s)
+        if not state.spend(cost, now_s):
+            return False
+        return peer.user == VISITOR or self._keys.spend(peer.user, cost, now_s)
 
     def _has_room(self, user: str) -> bool:
         """Return whether one more peer may be kept; the oldest that follows nothing makes way for it."""

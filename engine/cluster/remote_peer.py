@@ -1,11 +1,8 @@
 """A peer at an agent's tcp port: who it is, what it follows, and how much it may still ask."""
 
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass, field
 
-BURST, PER_SECOND = 60.0, 20.0
-"""What a peer may ask at once, and per second."""
-JOIN_COSTS = 20.0
-"""A join is answered with the whole history, and costs as much as this many other requests."""
+from .allowance import BURST, PER_SECOND, Allowance
 
 
 class RemotePeer(bytes):
@@ -26,17 +23,15 @@ class PeerState:
     """What is kept of a peer while it is connected."""
 
     user: str
-    noted_s: float
-    """When it last asked, in monotonic seconds."""
+    noted_s: InitVar[float]
+    """When it first asked, in monotonic seconds."""
     topics: tuple[bytes, ...] = ()
     """Beginnings of the topics that it follows."""
-    allowance: float = BURST
+    allowance: Allowance = field(init=False)
+
+    def __post_init__(self, noted_s: float) -> None:
+        self.allowance = Allowance(BURST, PER_SECOND, noted_s)
 
     def spend(self, cost: float, now_s: float) -> bool:
         """Return whether a request may be answered now, and count it."""
-        self.allowance = min(BURST, self.allowance + PER_SECOND * (now_s - self.noted_s))
-        self.noted_s = now_s
-        if self.allowance < cost:
-            return False
-        self.allowance -= cost
-        return True
+        return self.allowance.spend(cost, now_s)

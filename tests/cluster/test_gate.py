@@ -6,24 +6,26 @@ from contextlib import contextmanager, suppress
 import zmq
 
 from vramscope.engine.bus.messages import Request
-from vramscope.engine.clock import SystemClock
-from vramscope.engine.cluster.gate import MAX_INCOMING_BYTES, MAX_PEERS, Gate
+from vramscope.engine.clock import Clock, SystemClock
+from vramscope.engine.cluster.allowance import MAX_PEERS_OF_KEY
+from vramscope.engine.cluster.gate import MAX_INCOMING_BYTES, Gate
 from vramscope.engine.cluster.keys import KeyPair, keys_folder, make_key_pair
 from vramscope.engine.cluster.listening import make_listening
 from vramscope.engine.cluster.remote_peer import RemotePeer
 from vramscope.engine.cluster.tcp_address import LOOPBACK, TcpAddress
 
+from ..clocks import HandClock
 from .remote import allow, free_port
 
 OWN, ALICE, BOB = make_key_pair(), make_key_pair(), make_key_pair()
 
 
 @contextmanager
-def _open_gate(pair: KeyPair | None = OWN) -> Iterator[Gate]:
+def _open_gate(pair: KeyPair | None = OWN, clock: Clock | None = None) -> Iterator[Gate]:
     listening = make_listening(TcpAddress(LOOPBACK, free_port()), pair, keys_folder())
     context = zmq.Context()
     try:
-        yield Gate(context, listening, "n1", "hub", SystemClock())
+        yield Gate(context, listening, "n1", "hub", clock or SystemClock())
     finally:
         context.destroy(linger=0)
 
@@ -46,11 +48,23 @@ def test_who_takes_the_name_of_another_connection_is_cut_off_by_the_own_key() ->
 def test_one_key_cannot_take_the_places_of_all_others() -> None:
     allow(keys_folder(), ("viewer", ALICE), ("viewer", BOB))
     with _open_gate() as gate:
-        refusals = [_join(gate, bytes([1, *divmod(at, 256)]), ALICE) for at in range(MAX_PEERS + 10)]
+        refusals = [_join(gate, bytes([1, *divmod(at, 256)]), ALICE) for at in range(MAX_PEERS_OF_KEY + 1)]
         assert refusals[0] is None
         assert "of one key" in (refusals[-1] or "")
         assert _join(gate, b"bob", BOB) is None
         assert _join(gate, b"own", OWN) is None
+
+
+def test_many_connections_of_one_key_ask_no_more_together_than_the_key_may() -> None:
+    allow(keys_folder(), ("viewer", ALICE), ("viewer", BOB))
+    clock = HandClock()
+    with _open_gate(clock=clock) as gate:
+        # Names are new each time: a connection that is not remembered is counted against its key too.
+        asked = [_join(gate, at.to_bytes(4), ALICE) for at in range(1, 4 * MAX_PEERS_OF_KEY)]
+        assert sum("too often" in (it or "") for it in asked) > 2 * MAX_PEERS_OF_KEY
+        assert _join(gate, b"bob", BOB) is None
+        clock.now_s += 10.0
+        assert "too often" not in (_join(gate, b"late", ALICE) or "")
 
 
 def test_who_sends_much_is_held_up_before_it_fills_the_memory() -> None:

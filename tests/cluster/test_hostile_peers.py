@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from vramscope.engine.bus.messages import Request
 from vramscope.engine.bus.wire import encode
+from vramscope.engine.cluster.allowance import BURST, JOIN_COSTS, PER_SECOND
 from vramscope.engine.cluster.doorkeeper import Doorkeeper
 from vramscope.engine.cluster.gate import MAX_INCOMING_BYTES, MAX_PEERS
 from vramscope.engine.cluster.keys import keys_folder, make_key_pair
-from vramscope.engine.cluster.remote_peer import BURST, JOIN_COSTS, PER_SECOND, PeerState
+from vramscope.engine.cluster.remote_peer import PeerState
 from vramscope.engine.cluster.tcp_address import TcpAddress
 
 from ..bus.hubs import make_sample
