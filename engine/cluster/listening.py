@@ -6,6 +6,7 @@ from typing import NamedTuple
 from ..errors import UsageError
 from .doorkeeper import Doorkeeper
 from .keys import KeyPair, keys_folder, read_key_pair
+from .link_times import LinkTimes
 from .tcp_address import TcpAddress, parse_listen_address, resolve
 
 
@@ -17,6 +18,7 @@ class Listening(NamedTuple):
     pair: KeyPair | None
     """Key of its user; None to let everybody in, to read."""
     doorkeeper: Doorkeeper
+    times: LinkTimes = LinkTimes()
 
     @property
     def words(self) -> str:

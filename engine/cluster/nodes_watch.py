@@ -12,6 +12,7 @@ from ..bus.snapshot import Snapshot
 from ..clock import Clock, SystemClock, ceil_ms
 from ..history import History
 from .hosts import NodeAddress
+from .link_times import LinkTimes
 from .name_lookup import NameLookup
 from .node_connection import NodeConnection
 from .recent_names import RecentNames
@@ -36,6 +37,7 @@ class NodesWatch:
         trust: Keys of this user.
         most_in_full: How many nodes are followed in full, with their history: those looked at last. Of the
             others comes what a cell of the fleet shows. None for all in full.
+        times: How long is waited for agents over tcp; those of `LinkTimes` by default.
         clock: Injected in tests.
     """
 
@@ -45,9 +47,10 @@ class NodesWatch:
         trust: Trust,
         *,
         most_in_full: int | None = None,
+        times: LinkTimes | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self._clock = clock or SystemClock()
+        self._clock, self._times = clock or SystemClock(), times or LinkTimes()
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(IO_THREADS)
         self._context.set(zmq.MAX_SOCKETS, 4 * len(addresses) + 64)
         self._poller = zmq.Poller()
@@ -113,7 +116,7 @@ class NodesWatch:
     def _connect(self, address: NodeAddress, trust: Trust) -> NodeConnection:
         if isinstance(address, SshHost):
             return SshConnection(address, self._poller)
-        connection = RemoteConnection(address, trust, Sockets(self._context, self._poller))
+        connection = RemoteConnection(address, trust, Sockets(self._context, self._poller, self._times))
         self._over_tcp[address.label] = connection
         return connection
 

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import zmq
 
 from ..errors import UsageError
+from .link_times import LinkTimes
 from .name_lookup import FoundAddress
 from .remote_link import Failure, NodeKeys, RemoteLink
 from .tcp_address import TcpAddress
@@ -19,6 +20,7 @@ class Sockets(NamedTuple):
 
     context: "zmq.Context[zmq.Socket[bytes]]"
     poller: zmq.Poller
+    times: LinkTimes = LinkTimes()
 
 
 class RemoteConnection:
@@ -34,7 +36,7 @@ class RemoteConnection:
 
     def __init__(self, address: TcpAddress, trust: Trust, sockets: Sockets) -> None:
         self.address, self._trust = address, trust
-        self.link = RemoteLink(sockets.context, sockets.poller)
+        self.link = RemoteLink(sockets.context, sockets.poller, sockets.times)
         self.trouble: str | None = None
         """Why the hub cannot be reached, in one sentence; None where nothing speaks against it."""
         self._numeric: TcpAddress | None = None
@@ -92,7 +94,13 @@ class RemoteConnection:
         return was_made
 
     def mend(self, now_s: float) -> None:
-        """Try again where a handshake failed, which ZeroMQ does not."""
+        """Try again where a handshake failed; one that was cut ZeroMQ repeats by itself."""
+        if self.link.failure == "cut":
+            self.trouble = (
+                f"{self.address.text} was reached and did not go on: the network between is cut or too slow, "
+                "or who listens there hangs"
+            )
+            return
         if self.link.failure is not None and self._retry_s is None:
             self._retry_s = now_s + self._note_failure(self.link.failure)
         if self._retry_s is not None and now_s >= self._retry_s:

@@ -1,5 +1,6 @@
 """A connection over tcp to the hub of another node: one socket, and what became of its handshakes."""
 
+import errno
 from contextlib import suppress
 from typing import Final, Literal, NamedTuple
 
@@ -7,6 +8,7 @@ import zmq
 from zmq.utils.monitor import recv_monitor_message
 
 from .keys import KeyPair
+from .link_times import LinkTimes
 from .tcp_address import TcpAddress
 
 MAX_INCOMING_BYTES = 64 * 1024**2
@@ -14,19 +16,15 @@ MAX_INCOMING_BYTES = 64 * 1024**2
 SEND_QUEUE_MESSAGES = 16
 RECEIVE_QUEUE_MESSAGES = 256
 """Messages a stalled reader may fall behind before the hub drops new ones for it; its ring fills the gap."""
-RECONNECT_MS = 1_000
-CONNECT_WITHIN_MS = 10_000
-HEARTBEAT_MS, HEARTBEAT_WITHIN_MS = 5_000, 15_000
-"""A connection that was cut without a word is noticed after so long, and made anew."""
 
-Failure = Literal["refused", "mechanism", "handshake"]
+Failure = Literal["refused", "mechanism", "handshake", "cut"]
 """Why a handshake failed. `refused`: the key is not allowed there; `mechanism`: one end wants keys and the
-other has none; `handshake`: anything else, such as another key than was expected."""
+other has none; `handshake`: the other end has hung up, as it does where another key was expected; `cut`: the
+network or who listens there did not let it end, which says nothing about keys."""
 
 _FAILURES: Final[dict[int, Failure]] = {
     zmq.Event.HANDSHAKE_FAILED_AUTH: "refused",
     zmq.Event.HANDSHAKE_FAILED_PROTOCOL: "handshake",
-    zmq.Event.HANDSHAKE_FAILED_NO_DETAIL: "handshake",
 }
 _LISTENED_FOR: Final = (
     zmq.Event.HANDSHAKE_SUCCEEDED
@@ -51,13 +49,19 @@ class RemoteLink:
     Args:
         context: For the socket.
         poller: Told of the sockets to wait for.
+        times: How long is waited for the other end.
     """
 
-    def __init__(self, context: "zmq.Context[zmq.Socket[bytes]]", poller: zmq.Poller) -> None:
+    def __init__(
+        self,
+        context: "zmq.Context[zmq.Socket[bytes]]",
+        poller: zmq.Poller,
+        times: LinkTimes | None = None,
+    ) -> None:
         self.is_connected = False
         self.failure: Failure | None = None
         """Why the newest handshake failed; None where it did not, or there was none."""
-        self._context, self._poller = context, poller
+        self._context, self._poller, self._times = context, poller, times or LinkTimes()
         self._socket: zmq.Socket[bytes] | None = None
         self._monitor: zmq.Socket[bytes] | None = None
 
@@ -75,7 +79,7 @@ class RemoteLink:
         """
         self.close()
         self._socket = socket = self._context.socket(zmq.DEALER)
-        _set_options(socket, address, keys)
+        _set_options(socket, address, keys, self._times)
         self._monitor = socket.get_monitor_socket(_LISTENED_FOR)
         for each in self.sockets:
             self._poller.register(each, zmq.POLLIN)
@@ -109,8 +113,7 @@ class RemoteLink:
             elif event == zmq.Event.DISCONNECTED:
                 self.is_connected = False
             else:
-                is_mismatch = value == zmq.PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH
-                self.failure = "mechanism" if is_mismatch else _FAILURES.get(event, "handshake")
+                self.failure = _name_failure(event, value)
         return was_made
 
     def close(self) -> None:
@@ -126,17 +129,28 @@ class RemoteLink:
         self.is_connected, self.failure = False, None
 
 
-def _set_options(socket: "zmq.Socket[bytes]", address: TcpAddress, keys: NodeKeys | None) -> None:
+def _name_failure(event: int, value: int) -> Failure:
+    """Return why a handshake failed, by what ZeroMQ tells of it."""
+    if event == zmq.Event.HANDSHAKE_FAILED_NO_DETAIL:  # the value is an errno, that of a timeout is EAGAIN
+        return "handshake" if value == errno.EPIPE else "cut"
+    is_mismatch = value == zmq.PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH
+    return "mechanism" if is_mismatch else _FAILURES.get(event, "handshake")
+
+
+def _set_options(
+    socket: "zmq.Socket[bytes]", address: TcpAddress, keys: NodeKeys | None, times: LinkTimes
+) -> None:
     options: dict[int, int | bytes] = {
         zmq.LINGER: 0,
         zmq.IMMEDIATE: 1,  # what waited for a connection would be old news
         zmq.MAXMSGSIZE: MAX_INCOMING_BYTES,
         zmq.SNDHWM: SEND_QUEUE_MESSAGES,
         zmq.RCVHWM: RECEIVE_QUEUE_MESSAGES,
-        zmq.RECONNECT_IVL: RECONNECT_MS,
-        zmq.CONNECT_TIMEOUT: CONNECT_WITHIN_MS,
-        zmq.HEARTBEAT_IVL: HEARTBEAT_MS,
-        zmq.HEARTBEAT_TIMEOUT: HEARTBEAT_WITHIN_MS,
+        zmq.RECONNECT_IVL: times.reconnect_ms,
+        zmq.CONNECT_TIMEOUT: times.connect_within_ms,
+        zmq.HANDSHAKE_IVL: times.handshake_within_ms,
+        zmq.HEARTBEAT_IVL: times.heartbeat_ms,
+        zmq.HEARTBEAT_TIMEOUT: times.heartbeat_within_ms,
         zmq.IPV6: int(":" in address.host),
     }
     if keys is not None:

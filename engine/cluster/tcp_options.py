@@ -4,9 +4,6 @@ import zmq
 
 from .listening import Listening
 
-HANDSHAKE_WITHIN_MS = 5_000
-HEARTBEAT_MS, HEARTBEAT_WITHIN_MS = 5_000, 15_000
-"""A connection that was cut without a word is noticed after so long."""
 ZAP_ENDPOINT = "inproc://zeromq.zap.01"
 ZAP_DOMAIN = b"vramscope"
 
@@ -27,9 +24,9 @@ def set_listening_options(
         zmq.MAXMSGSIZE: most_bytes,
         zmq.SNDHWM: most_waiting,
         zmq.RCVHWM: most_waiting,
-        zmq.HANDSHAKE_IVL: HANDSHAKE_WITHIN_MS,
-        zmq.HEARTBEAT_IVL: HEARTBEAT_MS,
-        zmq.HEARTBEAT_TIMEOUT: HEARTBEAT_WITHIN_MS,
+        zmq.HANDSHAKE_IVL: listening.times.handshake_within_ms,
+        zmq.HEARTBEAT_IVL: listening.times.heartbeat_ms,
+        zmq.HEARTBEAT_TIMEOUT: listening.times.heartbeat_within_ms,
         zmq.IPV6: int(":" in listening.address.host),
         zmq.ZAP_DOMAIN: ZAP_DOMAIN,
     }

@@ -7,8 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from vramscope.engine.bus.snapshot import Snapshot
+from vramscope.engine.clock import Clock
 from vramscope.engine.cluster.allow_list import AllowedKey, AllowList, Role, save_allow_list
 from vramscope.engine.cluster.keys import KeyPair
+from vramscope.engine.cluster.link_times import LinkTimes
 from vramscope.engine.cluster.listening import make_listening
 from vramscope.engine.cluster.nodes_watch import NodesWatch
 from vramscope.engine.cluster.tcp_address import LOOPBACK, TcpAddress
@@ -41,10 +43,19 @@ def trust_of(pair: KeyPair | None, *, node: KeyPair | None = None) -> Trust:
 class ListeningHub(RunningHub):
     """A hub on a port of loopback; without a pair it lets everybody read."""
 
-    def __init__(self, pair: KeyPair | None, keys_folder: Path, address: TcpAddress | None = None) -> None:
+    def __init__(
+        self,
+        pair: KeyPair | None,
+        keys_folder: Path,
+        address: TcpAddress | None = None,
+        times: LinkTimes | None = None,
+    ) -> None:
         self.address = address or TcpAddress(LOOPBACK, free_port())
         self._folder = tempfile.TemporaryDirectory(prefix="vs-hub-", dir="/tmp")
-        super().__init__(Path(self._folder.name), listening=make_listening(self.address, pair, keys_folder))
+        listening = make_listening(self.address, pair, keys_folder)
+        super().__init__(
+            Path(self._folder.name), listening=listening._replace(times=times or listening.times)
+        )
 
     def __exit__(self, *details: object) -> None:
         super().__exit__(*details)
@@ -52,9 +63,11 @@ class ListeningHub(RunningHub):
 
 
 @contextmanager
-def following(trust: Trust, *addresses: TcpAddress) -> Iterator[NodesWatch]:
+def following(
+    trust: Trust, *addresses: TcpAddress, times: LinkTimes | None = None, clock: Clock | None = None
+) -> Iterator[NodesWatch]:
     """Follow nodes until the block ends."""
-    watch = NodesWatch(addresses, trust)
+    watch = NodesWatch(addresses, trust, times=times, clock=clock)
     try:
         yield watch
     finally:
