@@ -16,6 +16,7 @@ from ..errors import WireError
 from ..history import History
 from ..model import Finding, HubStatus, Sample
 from ..ranks.demands import Wish
+from ..ranks.messages import DemandKind
 from ..ranks.roster import Roster
 from ..sampling.producer import SampleProducer
 from .assessments import AssessmentStore
@@ -30,6 +31,7 @@ from .messages import (
     TOPIC_HUB,
     TOPIC_SAMPLE,
     TOPIC_SEGMENTS,
+    Advised,
     Done,
     FindingBatch,
     ModulesAnswer,
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
 
 STATUS_INTERVAL_S = 1.0
 USAGE_INTERVAL_S = 5.0
+MAX_REASON_CHARACTERS = 300
 
 
 class Hub:
@@ -244,9 +247,12 @@ class Hub:
             self._sockets.answer(peer, encode("welcome", self.hub_id, self._welcome(request)))
         elif request.verb == "decide":
             self._decide(peer, request.request_id, request.decision)
+        elif request.verb == "leave":
+            self._refuse(peer, request.request_id, "this agent is no relay: it has no nodes to leave")
+        elif request.verb == "advise" and request.action is None:
+            self._refuse(peer, request.request_id, "an advice needs an action, as empty_cache")
         elif self._roster is not None:
-            asker = (peer, request.request_id)
-            self._roster.ask(request.pid, Wish(request.verb, asker, request.is_on, request.seconds))
+            self._roster.ask(request.pid, _word_wish(request.verb, peer, request))
         else:
             self._refuse(peer, request.request_id, "this agent plays a recording: no process reports to it")
 
@@ -277,12 +283,14 @@ class Hub:
         for packed in roster.take_maps():
             message = encode("segments", self.hub_id, packed)
             self._sockets.publish(TOPIC_SEGMENTS, message)
-        for (peer, request_id), refusal, modules in roster.take_answers():
+        for (peer, request_id), refusal, modules, advice in roster.take_answers():
             if refusal is not None:
                 self._refuse(peer, request_id, refusal)
             elif modules is not None:
                 answer = ModulesAnswer(request_id, modules.pid, modules.data)
                 self._sockets.answer(peer, encode("modules", self.hub_id, answer))
+            elif advice is not None:
+                self._sockets.answer(peer, encode("advised", self.hub_id, Advised(request_id, *advice)))
             else:
                 self._sockets.answer(peer, encode("done", self.hub_id, Done(request_id)))
 
@@ -303,6 +311,12 @@ class Hub:
             assessments=self._assessments.all(),
             alerts=self._alerts.state,
         )
+
+
+def _word_wish(kind: DemandKind, peer: bytes, request: Request) -> Wish:
+    asker = (peer, request.request_id)
+    reason = None if request.reason is None else request.reason[:MAX_REASON_CHARACTERS]
+    return Wish(kind, asker, request.is_on, request.seconds, request.action, reason)
 
 
 def stop_on_signals(hub: Hub) -> None:

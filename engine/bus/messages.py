@@ -6,7 +6,7 @@ import msgspec
 
 from ..alerts.state import AlertState, FindingDecision
 from ..history import HistoryBlock
-from ..model import Assessment, Finding, HubStatus, Sample
+from ..model import AdviceAction, Assessment, Finding, HubStatus, Sample
 
 TOPIC_SAMPLE = b"sample/"
 """Followed by the node's name."""
@@ -25,9 +25,6 @@ TO_WHOM_IT_CONCERNS = 0
 
 Detail = Literal["full", "cells"]
 """How much of a node is sent: everything, or what a cell of the fleet shows."""
-AdviceAction = Literal["empty_cache", "skip_long_batch", "reduce_batch", "checkpoint"]
-"""What a training process is asked to do at the end of a step. The first the probe does itself; the others
-are for the callback of the program, which knows what they mean to it."""
 
 
 class FindingBatch(msgspec.Struct, frozen=True):
@@ -82,6 +79,8 @@ class Request(msgspec.Struct, frozen=True):
     """At a relay: which of the nodes behind it is asked; empty for the relay itself."""
     action: AdviceAction | None = None
     """For `advise`."""
+    reason: str | None = None
+    """For `advise`: why, in one sentence; the callback of the program gets it."""
 
 
 class Welcome(msgspec.Struct, frozen=True):

@@ -1,5 +1,6 @@
 """The words of vramscope: frozen structs that cross every boundary."""
 
+from .advice import ADVICE_ACTIONS, AdviceAction
 from .analysis import Analyzer, Annotator, Assessor
 from .assessment import Assessment, RiskLevel
 from .device import (
@@ -27,9 +28,11 @@ from .segments import LiveStack, Segment, SegmentMap
 from .status import STATUS_SCHEMA, HookStatus, HubStatus, NodeStatus, WorkerStatus
 
 __all__ = [
+    "ADVICE_ACTIONS",
     "SEVERITIES",
     "SIMULATED_TRACE",
     "STATUS_SCHEMA",
+    "AdviceAction",
     "AllocatorReading",
     "Analyzer",
     "Annotator",

@@ -7,8 +7,17 @@ from typing import NamedTuple
 import msgspec
 
 from ..errors import WireError
+from ..model import AdviceAction
 from .listener import Connection
-from .messages import PROBE_PROTOCOL, Demand, DemandKind, DemandRefused, ModulesPart, SegmentsPart
+from .messages import (
+    PROBE_PROTOCOL,
+    AdviceTaken,
+    Demand,
+    DemandKind,
+    DemandRefused,
+    ModulesPart,
+    SegmentsPart,
+)
 from .segments import PackedSegments, PartAssembly
 
 SEGMENTS_INTERVAL_S = 5.0
@@ -21,9 +30,15 @@ _CAUSES = {
     "detach": _HELD_UP,
     "segments": f"{_HELD_UP}, or its allocator cannot be asked while the program records its allocations",
     "modules": _HELD_UP,
+    "advise": _HELD_UP,
 }
 MODULES_WITHIN_S = 60.0
 """How long a process may take to end a step, where the asker does not say."""
+ADVICE_WITHIN_S = 60.0
+"""The same for an advice."""
+_OF_STEP_END: dict[DemandKind, float] = {"modules": MODULES_WITHIN_S, "advise": ADVICE_WITHIN_S}
+"""Demands that the end of a step alone can meet, and that a process may refuse."""
+MAX_OUTCOME_CHARACTERS = 300
 
 Asker = tuple[bytes, int]
 """Who asked: the peer of the control socket and the number of its request."""
@@ -36,6 +51,8 @@ class Wish(NamedTuple):
     asker: Asker
     is_on: bool = True
     seconds: float | None = None
+    action: AdviceAction | None = None
+    reason: str | None = None
 
     @property
     def is_of_step_end(self) -> bool:
@@ -50,6 +67,8 @@ class Answer(NamedTuple):
     refusal: str | None = None
     modules: "PackedModules | None" = None
     """A profile by module, where one was wished for: it goes to those who asked."""
+    advice: "AdviceOutcome | None" = None
+    """What became of an advice."""
 
 
 class PackedModules(msgspec.Struct, frozen=True):
@@ -60,10 +79,20 @@ class PackedModules(msgspec.Struct, frozen=True):
     """The zlib-compressed text of a `module_memory.jsonl`."""
 
 
+class AdviceOutcome(NamedTuple):
+    """What a process made of an advice."""
+
+    pid: int
+    is_obeyed: bool
+    outcome: str
+    freed_bytes: int | None
+
+
 class _Key(NamedTuple):
     connection: Connection
     kind: DemandKind
     is_of_step_end: bool
+    action: AdviceAction | None
 
 
 class _Open:
@@ -78,7 +107,7 @@ class _Open:
 
 
 class Demands:
-    """Demands to the probes of one node, each kind open at most once a process; maps of both kinds.
+    """Demands to the probes of one node: each open at most once a process, of maps and advice each sort.
 
     Args:
         node: Name of the node, for the maps.
@@ -108,9 +137,9 @@ class Demands:
 
     def ask(self, connection: Connection, pid: int, wish: Wish, now_s: float) -> None:
         """Pass a wish on; the answer comes with `take_answers`."""
-        if wish.kind == "modules" and wish.seconds is None:
-            wish = wish._replace(seconds=MODULES_WITHIN_S)
-        kind, key = wish.kind, _Key(connection, wish.kind, wish.is_of_step_end)
+        if wish.kind in _OF_STEP_END and wish.seconds is None:
+            wish = wish._replace(seconds=_OF_STEP_END[wish.kind])
+        kind, key = wish.kind, _Key(connection, wish.kind, wish.is_of_step_end, wish.action)
         last = self._last.get(connection) if kind == "segments" and not wish.is_of_step_end else None
         if last is not None and now_s - last[0] < SEGMENTS_INTERVAL_S:
             self._maps.append(last[1])
@@ -121,7 +150,7 @@ class Demands:
             waiting.askers.append(wish.asker)
             return
         request = next(self._requests)
-        if not connection.send(Demand(PROBE_PROTOCOL, kind, request, wish.is_on, wish.seconds)):
+        if not connection.send(_word(wish, request)):
             self.refuse(wish.asker, f"process {pid} takes no demands at present: ask again in a moment")
         elif kind == "history":
             self._answers.append(Answer(wish.asker))
@@ -167,20 +196,34 @@ class Demands:
 
     def take_refusal(self, connection: Connection, refused: DemandRefused, pid: int) -> None:
         """Take a process's own word why a demand is not met."""
-        key = self._find_open(connection, "modules", refused.request)
-        if key is not None:
-            self._conclude(key, f"process {pid} {refused.reason}")
+        for kind in _OF_STEP_END:
+            key = self._find_open(connection, kind, refused.request)
+            if key is not None:
+                self._conclude(key, f"process {pid} {refused.reason}")
+
+    def take_advice(self, connection: Connection, taken: AdviceTaken, pid: int) -> str | None:
+        """Take what a process made of an advice, and return it as a sentence; None where nobody waits."""
+        key = self._find_open(connection, "advise", taken.request)
+        if key is None:
+            return None
+        outcome = taken.outcome[:MAX_OUTCOME_CHARACTERS]
+        advice = AdviceOutcome(pid, taken.is_obeyed, outcome, taken.freed_bytes)
+        self._conclude(key, None, advice=advice)
+        return f"process {pid} was advised to {key.action}: it {outcome}"
 
     def _find_open(self, connection: Connection, kind: DemandKind, request: int) -> _Key | None:
-        keys = [key for key in _keys_of(connection, kind) if key in self._open]
+        keys = self._keys_of(connection, kind)
         return next((key for key in keys if self._open[key].request == request), None)
+
+    def _keys_of(self, connection: Connection, *kinds: DemandKind) -> list[_Key]:
+        return [key for key in self._open if key.connection is connection and key.kind in kinds]
 
     def note_end(self, connection: Connection, pid: int) -> None:
         """Answer everybody who waits for a process that has ended, or was detached."""
         self._last.pop(connection, None)
-        for key in _keys_of(connection, "detach"):
+        for key in self._keys_of(connection, "detach"):
             self._conclude(key, None)
-        for key in (*_keys_of(connection, "segments"), *_keys_of(connection, "modules")):
+        for key in self._keys_of(connection, "segments", "modules", "advise"):
             self._conclude(key, f"process {pid} has ended or was detached")
 
     def expire(self, now_s: float) -> None:
@@ -201,11 +244,19 @@ class Demands:
         maps, self._maps = self._maps, []
         yield from maps
 
-    def _conclude(self, key: _Key, refusal: str | None, modules: PackedModules | None = None) -> None:
+    def _conclude(
+        self,
+        key: _Key,
+        refusal: str | None,
+        modules: PackedModules | None = None,
+        advice: AdviceOutcome | None = None,
+    ) -> None:
         waiting = self._open.pop(key, None)
         if waiting is not None:
-            self._answers += [Answer(asker, refusal, modules) for asker in waiting.askers]
+            self._answers += [Answer(asker, refusal, modules, advice) for asker in waiting.askers]
 
 
-def _keys_of(connection: Connection, kind: DemandKind) -> tuple[_Key, _Key]:
-    return _Key(connection, kind, is_of_step_end=False), _Key(connection, kind, is_of_step_end=True)
+def _word(wish: Wish, request: int) -> Demand:
+    return Demand(
+        PROBE_PROTOCOL, wish.kind, request, wish.is_on, wish.seconds, action=wish.action, reason=wish.reason
+    )

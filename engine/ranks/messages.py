@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from ..model import Backend, RankCoordinates
+from ..model import AdviceAction, Backend, RankCoordinates
 
 PROBE_PROTOCOL: Final = 1
 PROBE_SOCKET_NAME: Final = "probe.sock"
@@ -18,8 +18,9 @@ MAX_PACKET_BYTES: Final = 64 * 1024
 MAX_FIGURE: Final = 2**62
 """Larger than any memory; what is larger was not measured and fits no column of history."""
 
-DemandKind = Literal["segments", "detach", "history", "modules"]
-"""A segment map, please; let go of the process; record stacks, or stop; profile modules for a few steps."""
+DemandKind = Literal["segments", "detach", "history", "modules", "advise"]
+"""A segment map, please; let go of the process; record stacks, or stop; profile modules for a few steps; do
+something about memory at the end of a step."""
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_FIGURE)]
 Figure = Count | None
@@ -122,6 +123,18 @@ class ModulesPart(msgspec.Struct, frozen=True, tag_field="kind", tag="modules"):
     """Base64 of a piece of the zlib-compressed text of a `module_memory.jsonl`."""
 
 
+class AdviceTaken(msgspec.Struct, frozen=True, tag_field="kind", tag="advised"):
+    """What became of an advice at the end of a step."""
+
+    v: int
+    request: Count
+    is_obeyed: bool
+    outcome: str
+    """What came of it, or why nothing was done: a sentence without its subject, which is the process."""
+    freed_bytes: Figure = None
+    """Reserved bytes that were given back to the device."""
+
+
 class DemandRefused(msgspec.Struct, frozen=True, tag_field="kind", tag="refused"):
     """A demand is not met."""
 
@@ -158,6 +171,7 @@ ProbeMessage = (
     | ModelState
     | SegmentsPart
     | ModulesPart
+    | AdviceTaken
     | DemandRefused
     | OutOfMemoryMet
     | Goodbye
@@ -187,3 +201,7 @@ class Demand(msgspec.Struct, frozen=True):
     """For `history`: record allocations with their stacks, or stop."""
     seconds: float | None = None
     """For `history`: how long at most. For the others: how long to wait for the end of a step."""
+    action: AdviceAction | None = None
+    """For `advise`."""
+    reason: str | None = None
+    """For `advise`: why, in one sentence."""

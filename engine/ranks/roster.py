@@ -11,7 +11,7 @@ from ..sources.processes import find_user_name
 from .demands import Answer, Demands, Wish
 from .lingering import keep_ended
 from .listener import Connection, Listener, Received
-from .messages import DemandRefused, Goodbye, Hello, ModulesPart, SegmentsPart
+from .messages import AdviceTaken, DemandRefused, Goodbye, Hello, ModulesPart, SegmentsPart
 from .modelled import ModelledDevices, Placed
 from .placing import Placing, cpu_uuid
 from .segments import PackedSegments
@@ -25,6 +25,9 @@ MAX_ENDED = 64
 HELLO_WITHIN_S = 5.0
 """A connection that has not said by then who it is, is closed."""
 REFUSAL_TOLD_S = 60.0
+ADVICE_TOLD_S = 300.0
+"""How long every viewer is told what became of an advice, whoever gave it."""
+MAX_ADVICE_TOLD = 4
 ANSWER_INTERVAL_S = 0.05
 """How often the sockets are looked at while a probe owes an answer."""
 MAX_NAMED = 8
@@ -68,6 +71,7 @@ class Roster:
         self._met_s: dict[Connection, float] = {}
         self._drained_s = self._clock.monotonic_s()
         self._refusal: tuple[float, str] | None = None
+        self._advised: list[tuple[float, str]] = []
         self._turned_away, self._turned_away_s = 0, 0.0
 
     @property
@@ -191,6 +195,10 @@ class Roster:
         if isinstance(message, DemandRefused):
             self._demands.take_refusal(connection, message, track.pid)
             return
+        if isinstance(message, AdviceTaken):
+            told = self._demands.take_advice(connection, message, track.pid)
+            self._advised += [] if told is None else [(moment.monotonic_s, told)]
+            return
         track.fold(message, moment)
         if isinstance(message, Goodbye):
             connection.close()
@@ -252,6 +260,8 @@ class Roster:
         if self._refusal is not None and now_s - self._refusal[0] < REFUSAL_TOLD_S:
             messages = "1 message" if self.refused == 1 else f"{self.refused:,} messages"
             yield f"{messages} of training processes refused; the newest: {self._refusal[1]}"
+        self._advised = [it for it in self._advised if now_s - it[0] < ADVICE_TOLD_S][-MAX_ADVICE_TOLD:]
+        yield from (told for _, told in self._advised)
         count = self._listener.turned_away
         if count > self._turned_away:
             self._turned_away, self._turned_away_s = count, now_s
