@@ -33,6 +33,7 @@ FLEET_BINDINGS = [
         shown_as="g",
     ),
     bind("s", "choose_sort", "fleet-sort", "sort", "Choose what goes first: risk, used, name.", shown_as="s"),
+    bind("n", "ask_nodes", "fleet-nodes", "nodes", "Every node in a line: age, clock, agent.", shown_as="n"),
     bind("v", "switch_figure", "fleet-cells", "cells", "Cells show how full devices are, or their risk."),
     bind("escape", "leave", "view-leave", "back", "Drop the filter, or let the cursor follow the gravest."),
 ]
@@ -50,3 +51,19 @@ FLEET_GRID_BINDINGS = [
     bind("enter", "open", "device-open", "open", "Show its node, with it selected.", shown_as="Enter"),
 ]
 """Keys of the grid."""
+
+NODES_BINDINGS = [
+    bind("up,k", "move(-1)", "node-up", "up", "Select the node above."),
+    bind("down,j", "move(1)", "node-down", "down", "Select the node below."),
+    bind("pageup", "page(-1)", "node-page-up", "page up", "Go up by a page."),
+    bind("pagedown", "page(1)", "node-page-down", "page down", "Go down by a page."),
+    bind("home", "move(-9999)", "node-first", "first", "Select the first node."),
+    bind("end", "move(9999)", "node-last", "last", "Select the last node."),
+    bind("enter", "open", "node-open", "open", "Show the node.", shown_as="Enter"),
+]
+"""Keys of the list of nodes."""
+
+NODES_SCREEN_BINDINGS = [
+    bind("escape,n", "app.step_back", "view-leave", "back", "Go back to the fleet.", shown_as="Esc"),
+]
+"""Keys of its screen."""

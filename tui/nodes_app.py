@@ -17,6 +17,7 @@ from .fleet_view import FleetView
 
 if TYPE_CHECKING:
     from .screens.fleet import FleetScreen
+    from .screens.nodes import NodesScreen
 
 GATHER_S = 0.25
 """Nodes that tell something within this time are drawn together."""
@@ -35,6 +36,7 @@ class NodesApp(VramscopeApp, inherit_bindings=False):
         super().__init__(feed, **rest)
         self._fleet, self._fleet_view = Fleet(), FleetView()
         self._fleet_screen: FleetScreen | None = None
+        self._nodes_screen: NodesScreen | None = None
         self._has_shown_fleet = False
         self._next_draw_s = 0.0
         self._waiting: TimerHandle | None = None
@@ -94,6 +96,8 @@ class NodesApp(VramscopeApp, inherit_bindings=False):
         self._shown = self._newest
         if self._is_fleet_seen and self._fleet_screen is not None:
             self._fleet_screen.take_news()
+        elif self._nodes_screen is not None and self.overlay is self._nodes_screen:
+            self._nodes_screen.draw()
         else:
             super()._draw()
 
@@ -132,6 +136,18 @@ class NodesApp(VramscopeApp, inherit_bindings=False):
     def on_fleet_screen_node_asked(self, message: "FleetScreen.NodeAsked") -> None:
         """Show the node of a device, with the device selected."""
         self._go_to(message.device.key)
+
+    def on_fleet_screen_nodes_asked(self) -> None:
+        """List the nodes, over the fleet."""
+        from .screens.nodes import NodesScreen
+
+        self._nodes_screen = NodesScreen(self._fleet, self.glyphs, self._clock)
+        self.show_further(self._nodes_screen)
+
+    def on_nodes_screen_node_chosen(self, message: "NodesScreen.NodeChosen") -> None:
+        """Show a node."""
+        self.action_show_live()
+        self.show_node(message.name)
 
     def _go_to(self, key: tuple[str, str]) -> None:
         node, uuid = key

@@ -36,6 +36,8 @@ _NUMBERS: dict[str, Number] = {
     "dp": lambda it: it.dp,
 }
 KEYS = (*_TEXTS, "used", "free", *_NUMBERS)
+_NEAR = 0.7
+"""How alike words are of which one is offered for the other: `usd` and `used`, not `foo` and `oom`."""
 EXAMPLE = "node:gpu1* used>90% risk>=medium job:NAME pp:0, words; ! before one turns it round"
 
 
@@ -89,7 +91,7 @@ def _read_value(term: str, key: str, value: str) -> float:
 
 
 def _explain(key: str) -> str:
-    near = get_close_matches(key, KEYS, n=1)
+    near = get_close_matches(key, KEYS, n=1, cutoff=_NEAR)
     return f"did you mean {near[0]}?" if near else f"expected one of {', '.join(KEYS)}"
 
 

@@ -7,6 +7,7 @@ from ...engine.bus.snapshot import Snapshot
 from ...engine.model import RiskLevel
 from .clock_offset import ClockOffset
 from .model import FleetDevice, FleetNode
+from .node_summary import NodeSummary, summarize_node
 from .order import order_naturally
 from .reading import read_devices
 
@@ -37,6 +38,7 @@ class Fleet:
         self._snapshots: dict[str, Snapshot] = {}
         self._read: dict[str, tuple[FleetDevice, ...]] = {}
         self._offsets: dict[str, ClockOffset] = {}
+        self._heard_s: dict[str, float] = {}
         self._names: tuple[str, ...] | None = None
 
     def note(self, snapshot: Snapshot, received_s: float) -> None:
@@ -52,6 +54,7 @@ class Fleet:
         self._snapshots[name] = snapshot
         self._read.pop(name, None)
         if snapshot.connection == "live" and snapshot.sample is not None:
+            self._heard_s[name] = received_s
             self._offsets.setdefault(name, ClockOffset()).add(snapshot.sample, received_s)
 
     @property
@@ -87,8 +90,13 @@ class Fleet:
             state=snapshot.connection,
             reason=snapshot.reason,
             silent_s=snapshot.silent_s,
+            heard_s=self._heard_s.get(name),
             clock_offset_s=offset.offset_s if is_live and offset is not None else None,
         )
+
+    def summarize(self, name: str) -> NodeSummary:
+        """Return a node in one line."""
+        return summarize_node(self.node(name), self._snapshots[name], self.devices_of(name))
 
     def lost(self) -> list[FleetNode]:
         """Return the nodes that are lost."""

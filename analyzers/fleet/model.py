@@ -24,6 +24,8 @@ class FleetDevice(msgspec.Struct, frozen=True, gc=False):
     state: DeviceState = "ok"
     is_old: bool = False
     """Whether its figures are not of now: the node is lost, or the device lost or stale."""
+    is_node_lost: bool = False
+    """Whether nothing on it is of now, because its node is lost."""
     is_simulated: bool = False
     used_bytes: int | None = None
     total_bytes: int | None = None
@@ -64,5 +66,7 @@ class FleetNode(msgspec.Struct, frozen=True):
     """Why it is not live, in one sentence."""
     silent_s: float | None = None
     """Seconds for which it has said nothing, when it last said so."""
+    heard_s: float | None = None
+    """When it last told figures, by our wall clock; None where it never did."""
     clock_offset_s: float | None = None
     """Its wall clock less ours; None where it cannot be told from delay."""

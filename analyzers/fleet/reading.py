@@ -38,6 +38,7 @@ def _read_device(
         model=device.name,
         state=device.state,
         is_old=is_lost or device.state in ("lost", "stale"),
+        is_node_lost=is_lost,
         is_simulated=device.is_simulated,
         used_bytes=device.memory.used_bytes,
         total_bytes=device.memory.total_bytes,

@@ -17,6 +17,8 @@ _GRAVE = LEVELS.index("medium")
 def judge_fleet(devices: Sequence[FleetDevice], coverage: Coverage) -> Verdict:
     """Return the verdict on a fleet.
 
+    Devices of lost nodes are counted apart: only a grave last word of theirs is told, and called that.
+
     Args:
         devices: Every device that is known.
         coverage: How much of the fleet is seen; less than all of it is always told.
@@ -25,39 +27,49 @@ def judge_fleet(devices: Sequence[FleetDevice], coverage: Coverage) -> Verdict:
     grave = [device for device in devices if LEVELS.index(device.level) >= _GRAVE]
     lead = find_gravest(grave)
     if lead is None:
-        return _judge_calm(devices, coverage, seen)
-    others = len(grave) - 1
-    more = ((f"{others:,} more at risk", f"+{others:,}", ""),) if others else ()
-    return Verdict(lead.level, Sentence((_describe_lead(lead), *more, *seen)))
+        return _judge_calm([device for device in devices if not device.is_node_lost], coverage, seen)
+    others = [device for device in grave if device is not lead]
+    return Verdict(lead.level, Sentence((_describe_lead(lead), *_count_others(others), *seen)))
+
+
+def _count_others(others: Sequence[FleetDevice]) -> tuple[tuple[str, ...], ...]:
+    """Return how many other devices are at risk now, and how many were when their nodes were lost."""
+    past = sum(device.is_node_lost for device in others)
+    now = len(others) - past
+    more = ((f"{now:,} more at risk", f"+{now:,}", ""),) if now else ()
+    words = "last words" if past > 1 else "last word"
+    return (*more, (f"{past:,} more by {words}", f"{past:,} {words}", "")) if past else more
 
 
 def _judge_calm(
-    devices: Sequence[FleetDevice], coverage: Coverage, seen: tuple[tuple[str, ...], ...]
+    known: Sequence[FleetDevice], coverage: Coverage, seen: tuple[tuple[str, ...], ...]
 ) -> Verdict:
-    if not devices:
-        text = "No device is known yet" if coverage.total else "Waiting for the first figures"
-        return Verdict("unknown", Sentence(((text,), *seen)))
-    unknown = sum(device.level == "unknown" for device in devices)
-    if not unknown:
+    """Return the verdict where nothing is grave, on the devices whose nodes are there."""
+    if not known:
+        text = "No device is known yet" if coverage.live else "No figures are of now"
         return Verdict(
-            "low", Sentence(((f"OOM risk low on all {len(devices):,} devices", "OOM risk low"), *seen))
+            "unknown", Sentence(((text if coverage.total else "Waiting for the first figures",), *seen))
         )
-    told = f"OOM risk unknown on {unknown:,} of {len(devices):,} devices"
+    unknown = sum(device.level == "unknown" for device in known)
+    if not unknown:
+        whole = f"all {len(known):,} devices" + (" seen" if coverage.is_partial else "")
+        return Verdict("low", Sentence(((f"OOM risk low on {whole}", "OOM risk low"), *seen)))
+    told = f"OOM risk unknown on {unknown:,} of {len(known):,} devices"
     short = "OOM risk unknown"
-    return Verdict("unknown", Sentence(((told, f"{short}: {unknown:,}/{len(devices):,}", short), *seen)))
+    return Verdict("unknown", Sentence(((told, f"{short}: {unknown:,}/{len(known):,}", short), *seen)))
 
 
 def _describe_lead(lead: FleetDevice) -> tuple[str, ...]:
     """Return which device it is and what threatens it, from the complete form to the shortest."""
     whose, short = f"{lead.name} of {lead.node}", f"{lead.node}/{lead.label}"
-    old = " (last word)" if lead.is_old else ""
+    old, was = (" (last word)", " (last)") if lead.is_old else ("", "")
     if lead.oom_in_s is not None:
         left = format_age(lead.oom_in_s)
         brief = left.replace(" ", "")
         return (
             f"{whose}: out of memory in {left}{old}",
             f"{whose}: OOM in {brief}{old}",
-            f"{short}: OOM {brief}",
+            f"{short}: OOM {brief}{was}",
         )
     reason = re.sub(rf"^{re.escape(lead.name)}\s*(\([^)]*\))?\s*", "", lead.reason).rstrip(".")
-    return f"{whose}: {reason}{old}", f"{whose}: {lead.level} risk{old}", f"{short}: {lead.level}"
+    return f"{whose}: {reason}{old}", f"{whose}: {lead.level} risk{old}", f"{short}: {lead.level}{was}"

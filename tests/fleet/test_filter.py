@@ -59,6 +59,7 @@ def test_terms_that_do_not(text: str) -> None:
     [
         ("node:a usd>90%", "usd>90%: did you mean used?"),
         ("colour:red", "colour:red: expected one of node, job"),
+        ("foo:bar", "foo:bar: expected one of node, job"),
         ("used>lots", "used>lots: expected a share"),
         ("node>3", "node>3: node is a name"),
         ("risk>=bad", "risk>=bad: expected one of low"),

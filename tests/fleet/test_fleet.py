@@ -23,7 +23,23 @@ def test_a_lost_node_is_not_covered_keeps_its_devices_and_makes_no_claim() -> No
     _note(fleet, msgspec.structs.replace(make_node("n2", 8, level="low"), connection="lost", reason="cut"))
     assert [(it.name, it.reason) for it in fleet.lost()] == [("n2", "cut")]
     assert count_levels(fleet.devices) == {"low": 16, "unknown": 8}
-    assert judge_fleet(fleet.devices, fleet.coverage).text(80).endswith("2 of 3 nodes")
+    said = judge_fleet(fleet.devices, fleet.coverage).text(80)
+    assert said == "OOM risk low on all 16 devices seen · 2 of 3 nodes"
+
+
+def test_the_last_word_of_a_lost_node_is_called_that_at_every_width_and_counted_apart() -> None:
+    fleet = Fleet()
+    gone = msgspec.structs.replace(make_node("n1", 2, oom=0), connection="lost", reason="cut")
+    _note(fleet, gone, make_node("n2", 3, level="high"), make_node("n3", 1))
+    verdict = judge_fleet(fleet.devices, fleet.coverage)
+    expected = "out of memory in 1 m 16 s (last word) · 3 more at risk · 2 of 3 nodes"
+    assert verdict.text(100) == f"GPU 0 of n1: {expected}"
+    assert "last" in verdict.text(28)
+    _note(fleet, msgspec.structs.replace(make_node("n2", 3, level="high"), connection="lost", reason="cut"))
+    assert "3 more by last words" in judge_fleet(fleet.devices, fleet.coverage).text(100)
+    calm = Fleet()
+    _note(calm, msgspec.structs.replace(make_node("n1", 2, level="low"), connection="lost", reason="cut"))
+    assert judge_fleet(calm.devices, calm.coverage).text(80) == "No figures are of now · 0 of 1 node"
 
 
 def test_the_sentence_names_the_device_its_node_and_the_coverage() -> None:

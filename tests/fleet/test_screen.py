@@ -13,6 +13,7 @@ from vramscope.engine.bus.snapshot import Snapshot
 from vramscope.tui.key_help import collect_keys
 from vramscope.tui.screens.fleet import FleetScreen
 from vramscope.tui.screens.live import LiveScreen
+from vramscope.tui.screens.nodes import NodesScreen
 from vramscope.tui.terminal import TerminalAbilities
 
 
@@ -75,6 +76,28 @@ async def test_filter_group_and_sort_choose_what_is_seen() -> None:
         await _wait_for(pilot, "node lost 41 s, figures are old")
 
 
+async def test_nodes_are_listed_with_their_age_clock_and_agent() -> None:
+    feed = _make_feed()
+    app = make_nodes_app(feed)
+    async with app.run_test(size=(130, 24)) as pilot:
+        await _wait_for(pilot, "28 of 30 nodes")
+        await pilot.press("n")
+        await _wait_for(pilot, "n029 lost 41s", "the connection is cut", "n030 connecting", "in step")
+        assert isinstance(app.screen, NodesScreen)
+        first = [app.screen.nodes.current]
+        await pilot.press("down", "down")
+        assert [it and it.node.name for it in (*first, app.screen.nodes.current)] == ["n029", "n001"]
+        late = make_node("n005", level="low", seq=2)
+        assert late.sample is not None
+        sample = msgspec.structs.replace(late.sample, time_s=late.sample.time_s + 3600.0)
+        feed.hand_over(msgspec.structs.replace(late, sample=sample))
+        await _wait_for(pilot, "+1h")
+        await pilot.press("enter")
+        await _wait_for(pilot, "n001 1/30")
+        await pilot.press("0", "n", "escape")
+        await _wait_for(pilot, "by node sort risk")
+
+
 async def test_one_bad_node_changes_its_own_cells_and_frozen_figures_stay() -> None:
     feed = _make_feed()
     app = make_nodes_app(feed)
@@ -112,3 +135,8 @@ def test_pictures(
 ) -> None:
     app = make_nodes_app(_make_feed(), abilities)
     assert snap_compare(app, terminal_size=size, press=["tab"])
+
+
+def test_picture_of_the_nodes(snap_compare: Callable[..., bool]) -> None:
+    app = make_nodes_app(_make_feed(), TerminalAbilities(color_depth="none"))
+    assert snap_compare(app, terminal_size=(80, 24), press=["n", "down"])

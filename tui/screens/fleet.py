@@ -77,6 +77,9 @@ class FleetScreen(ThriftyScreen[None]):
             super().__init__()
             self.device = device
 
+    class NodesAsked(Message):
+        """The nodes are to be listed."""
+
     def __init__(self, fleet: Fleet, view: FleetView, glyphs: Glyphs, clock: Clock) -> None:
         super().__init__()
         self._fleet, self._view, self._glyphs, self._clock = fleet, view, glyphs, clock
@@ -217,7 +220,7 @@ class FleetScreen(ThriftyScreen[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Return whether an action makes sense now: what is typed into the filter is no key."""
-        return action != "filter" or not isinstance(self.focused, Input)
+        return action not in ("filter", "ask_nodes") or not isinstance(self.focused, Input)
 
     def action_filter(self) -> None:
         """Open the filter."""
@@ -270,6 +273,10 @@ class FleetScreen(ThriftyScreen[None]):
 
         choices: dict[str, str] = {name: SORT_TITLES[name] for name in SORTS}
         self.app.push_screen(ChoiceScreen("Sort the fleet by", choices, chosen=self._view.sort), sort)
+
+    def action_ask_nodes(self) -> None:
+        """Ask for the list of nodes."""
+        self.post_message(self.NodesAsked())
 
     def action_switch_figure(self) -> None:
         """Show in cells how full devices are, or their risk."""

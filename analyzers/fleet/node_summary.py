@@ -1,0 +1,68 @@
+"""One node of a fleet in one line: how old its figures are, what its devices come to, how its agent fares."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from ...engine.bus.snapshot import Snapshot
+from ...engine.model import RiskLevel
+from ..risk import LEVELS
+from .model import FleetDevice, FleetNode
+
+
+class NodeSummary(msgspec.Struct, frozen=True):
+    """What is told of a node; None is unmeasured."""
+
+    node: FleetNode
+    device_count: int
+    level: RiskLevel
+    """Of its gravest device."""
+    used_share: float | None
+    """Device used over capacity, of all devices whose memory is known; 0 to 1."""
+    samples_dropped: int
+    """Samples that never reached this viewer."""
+    version: str | None = None
+    """Of its agent, as the rest is."""
+    cpu_percent: float | None = None
+    rss_bytes: int | None = None
+    viewers: int | None = None
+    notes: tuple[str, ...] = ()
+    """What it could not do or measure, in sentences."""
+
+
+def summarize_node(node: FleetNode, snapshot: Snapshot, devices: Sequence[FleetDevice]) -> NodeSummary:
+    """Return a node in one line.
+
+    Args:
+        node: The node.
+        snapshot: The newest of it.
+        devices: Its devices.
+    """
+    hub = snapshot.hub
+    return NodeSummary(
+        node=node,
+        device_count=len(devices),
+        level=max((device.level for device in devices), key=LEVELS.index, default="unknown"),
+        used_share=_share_used(devices),
+        samples_dropped=snapshot.samples_dropped,
+        version=None if hub is None else hub.version,
+        cpu_percent=None if hub is None else hub.cpu_percent,
+        rss_bytes=None if hub is None else hub.rss_bytes,
+        viewers=None if hub is None else hub.viewers,
+        notes=() if hub is None else hub.notes,
+    )
+
+
+def order_by_need(summaries: Sequence[NodeSummary]) -> list[NodeSummary]:
+    """Return nodes with those first that need a person: lost ones, then by risk; else as they were."""
+    return sorted(summaries, key=lambda it: (it.node.state == "live", -LEVELS.index(it.level)))
+
+
+def _share_used(devices: Sequence[FleetDevice]) -> float | None:
+    known = [
+        (device.used_bytes, device.total_bytes)
+        for device in devices
+        if device.used_bytes is not None and device.total_bytes
+    ]
+    total = sum(capacity for _, capacity in known)
+    return sum(used for used, _ in known) / total if total else None

@@ -1,0 +1,97 @@
+"""The list of nodes: who is there, how old its figures are, whose clock is off, whose agent is in trouble."""
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.message import Message
+
+from ...analyzers.fleet.fleet import Fleet
+from ...analyzers.fleet.node_summary import order_by_need
+from ...analyzers.fleet.verdict import judge_fleet
+from ...engine.clock import Clock
+from ..compositor import ThriftyScreen
+from ..drawing.glyphs import Glyphs
+from ..fleet_bindings import NODES_SCREEN_BINDINGS
+from ..widgets.cursor_list import CursorList
+from ..widgets.key_line import KeyLine
+from ..widgets.node_list import NodeList
+from ..widgets.one_line import OneLine, Piece
+from ..widgets.verdict_line import VerdictLine
+
+TITLE_FROM_ROWS, HEADING_FROM_ROWS, KEYS_FROM_ROWS = 11, 5, 13
+AGE_TICK_S = 1.0
+
+
+class NodesScreen(ThriftyScreen[None]):
+    """Lists the nodes of a fleet.
+
+    Args:
+        fleet: What is known of the nodes.
+        glyphs: Characters to draw with.
+        clock: Where time is read.
+    """
+
+    BINDINGS = [*NODES_SCREEN_BINDINGS]
+    DEFAULT_CSS = """
+    NodesScreen {
+        layout: vertical;
+        #verdict { background: $surface; }
+        #keys { background: $surface; }
+    }
+    """
+
+    class NodeChosen(Message):
+        """A node is to be shown."""
+
+        def __init__(self, name: str) -> None:
+            super().__init__()
+            self.name = name
+
+    def __init__(self, fleet: Fleet, glyphs: Glyphs, clock: Clock) -> None:
+        super().__init__()
+        self._fleet, self._clock = fleet, clock
+        self._title, self._verdict = OneLine(id="title"), VerdictLine(glyphs, id="verdict")
+        self._heading, self.nodes = OneLine(id="heading"), NodeList(glyphs, id="nodes")
+        self._keys = KeyLine(id="keys")
+
+    def compose(self) -> ComposeResult:
+        """Yield the parts, top to bottom."""
+        yield self._title
+        yield self._verdict
+        yield self._heading
+        yield self.nodes
+        yield self._keys
+
+    def on_mount(self) -> None:
+        """Give the list the keys, and let ages grow."""
+        self.nodes.focus()
+        self.set_interval(AGE_TICK_S, self.draw, name="ages of nodes")
+        self._fit()
+
+    @on(events.Resize)
+    def _fit(self) -> None:
+        """Choose anew which lines fit."""
+        height = self.size.height
+        self._title.display = height >= TITLE_FROM_ROWS
+        self._heading.display = height >= HEADING_FROM_ROWS
+        self._keys.display = height >= KEYS_FROM_ROWS
+        self.call_after_refresh(self.draw)
+
+    def draw(self) -> None:
+        """Draw what is known now."""
+        if not self.is_mounted:
+            return
+        with self.drawn_at_once():
+            summaries = order_by_need([self._fleet.summarize(name) for name in self._fleet.names])
+            coverage = self._fleet.coverage
+            role = "medium" if coverage.is_partial else "strong"
+            self._title.set_pieces([Piece(coverage.text, role)], [Piece("lost first, then by risk", "muted")])
+            self._verdict.show(judge_fleet(self._fleet.devices, coverage))
+            self.nodes.show(summaries, self._clock.wall_s())
+            self._heading.set_pieces([Piece(span.text, span.role) for span in self.nodes.heading])
+
+    @on(CursorList.Opened)
+    def open_current(self, message: CursorList.Opened) -> None:
+        """Ask for the node under the cursor."""
+        message.stop()
+        if self.nodes.current is not None:
+            self.post_message(self.NodeChosen(self.nodes.current.node.name))
