@@ -27,7 +27,7 @@ def judge_fleet(devices: Sequence[FleetDevice], coverage: Coverage) -> Verdict:
     grave = [device for device in devices if LEVELS.index(device.level) >= _GRAVE]
     lead = find_gravest(grave)
     if lead is None:
-        return _judge_calm([device for device in devices if not device.is_node_lost], coverage, seen)
+        return _judge_calm(devices, coverage, seen)
     others = [device for device in grave if device is not lead]
     return Verdict(lead.level, Sentence((_describe_lead(lead), *_count_others(others), *seen)))
 
@@ -42,11 +42,12 @@ def _count_others(others: Sequence[FleetDevice]) -> tuple[tuple[str, ...], ...]:
 
 
 def _judge_calm(
-    known: Sequence[FleetDevice], coverage: Coverage, seen: tuple[tuple[str, ...], ...]
+    devices: Sequence[FleetDevice], coverage: Coverage, seen: tuple[tuple[str, ...], ...]
 ) -> Verdict:
     """Return the verdict where nothing is grave, on the devices whose nodes are there."""
+    known = [device for device in devices if not device.is_node_lost]
     if not known:
-        text = "No device is known yet" if coverage.live else "No figures are of now"
+        text = "No figures are of now" if devices else "No device is known yet"
         return Verdict(
             "unknown", Sentence(((text if coverage.total else "Waiting for the first figures",), *seen))
         )
