@@ -5,7 +5,7 @@ each request, and whoever is revoked is sent nothing more from that moment on, w
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import zmq
 
@@ -30,7 +30,17 @@ SEND_QUEUE_MESSAGES = 64
 MAX_WAITING = 4
 """Messages of one connection that wait to be read: of large ones many connections would fill the memory."""
 MAX_PER_TURN = 64
-_MAY_ASK = {"viewer": ("join",), "worker": ("join", "segments", "history"), "node": ()}
+MAX_SHOWN = 80
+"""Characters that are repeated of a name that nobody knows."""
+NODES_A_SHARE = 4
+"""Who may follow so many nodes by one connection may ask as much again as who follows one."""
+CELLS_COST = 1.0
+"""A join without history costs no more than another request."""
+_MAY_ASK = {
+    "viewer": ("join", "leave"),
+    "worker": ("join", "leave", "segments", "history"),
+    "node": (),
+}
 """What each role may ask; a controller may ask everything."""
 
 
@@ -43,6 +53,7 @@ class Gate:
         node: Name of this node, for sentences.
         hub_id: Of the hub.
         clock: Where time is read.
+        most_waiting: Messages a stalled viewer may fall behind before new ones are dropped for it.
 
     Raises:
         UsageError: The port is taken, or the address is none of this machine.
@@ -55,11 +66,14 @@ class Gate:
         node: str,
         hub_id: str,
         clock: Clock,
+        *,
+        most_waiting: int = SEND_QUEUE_MESSAGES,
     ) -> None:
         self._doorkeeper, self._node = listening.doorkeeper, node
         self._hub_id, self._clock = hub_id, clock
         self._peers: dict[bytes, PeerState] = {}
         self._keys = KeyAllowances()
+        self._nodes = frozenset({""})
         self._ignored = 0
         self.questions = context.socket(zmq.ROUTER)
         """Where ZeroMQ asks whom to let in; handled by `take_questions`."""
@@ -69,7 +83,7 @@ class Gate:
         """Where requests come in."""
         self.router.setsockopt(zmq.ROUTER_MANDATORY, 1)
         set_listening_options(
-            self.router, listening, most_bytes=MAX_INCOMING_BYTES, most_waiting=SEND_QUEUE_MESSAGES
+            self.router, listening, most_bytes=MAX_INCOMING_BYTES, most_waiting=most_waiting
         )
         self.router.setsockopt(zmq.RCVHWM, MAX_WAITING)
         try:
@@ -80,7 +94,7 @@ class Gate:
     @property
     def viewers(self) -> int:
         """Peers that follow the stream."""
-        return sum(bool(peer.topics) for peer in self._peers.values())
+        return sum(peer.is_following for peer in self._peers.values())
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -90,6 +104,12 @@ class Gate:
             f"{ignored} messages over tcp came too fast, or were none, and were left out" if ignored else None
         )
         return tuple(filter(None, (note, told)))
+
+    def offer(self, nodes: Iterable[str]) -> None:
+        """Let peers follow these nodes by their names, as at a relay, beside what has no name."""
+        self._nodes = frozenset({"", *nodes})
+        for peer in self._peers.values():
+            peer.follows = {node: it for node, it in peer.follows.items() if node in self._nodes}
 
     def take_questions(self) -> None:
         """Let in who may come in."""
@@ -120,7 +140,9 @@ class Gate:
             return self._explain_unknown(peer.user)
         if role != "controller" and request.verb not in _MAY_ASK[role]:
             return self._explain_role(peer.user, "controller")
-        return self._admit(peer, request.topics) if request.verb == "join" else None
+        if request.node not in self._nodes:
+            return f"{self._node} knows no node {request.node[:MAX_SHOWN]!r}"
+        return self._admit(peer, request) if request.verb == "join" else None
 
     def refuse_report(self, peer: RemotePeer) -> str | None:
         """Return why the report of a worker is refused, in one sentence, or None."""
@@ -129,20 +151,32 @@ class Gate:
             return self._explain_unknown(peer.user)
         return None if role in ("worker", "controller") else self._explain_role(peer.user, "worker")
 
-    def publish(self, topic: bytes, message: bytes) -> None:
-        """Send a message to all who follow its topic; nobody is waited for."""
-        followers = [who for who, peer in self._peers.items() if topic.startswith(peer.topics)]
+    def publish(self, topic: bytes, *frames: bytes, node: str = "") -> None:
+        """Send a message to all who follow its topic; nobody is waited for.
+
+        Args:
+            topic: What it is of.
+            frames: The message, after the name of its node where a relay sends it.
+            node: Of which node it is; empty for the one that listens.
+        """
+        followers = [who for who, peer in self._peers.items() if peer.is_told(topic, node)]
         for identity in followers:
-            self.answer(identity, message)
+            self.answer(identity, *frames)
 
-    def has_followers(self, topic: bytes) -> bool:
-        """Return whether anybody follows a topic."""
-        return any(topic.startswith(peer.topics) for peer in self._peers.values())
+    def has_followers(self, topic: bytes, node: str = "") -> bool:
+        """Return whether anybody follows a topic of a node."""
+        return any(peer.is_told(topic, node) for peer in self._peers.values())
 
-    def answer(self, identity: bytes, message: bytes) -> None:
+    def stop_following(self, peer: bytes, node: str) -> None:
+        """Send a peer nothing more of a node."""
+        state = self._peers.get(peer)
+        if state is not None:
+            state.follows.pop(node, None)
+
+    def answer(self, identity: bytes, *frames: bytes) -> None:
         """Send one peer a message; one that has gone is forgotten, one that does not read misses it."""
         try:
-            self.router.send_multipart([identity, message], zmq.NOBLOCK)
+            self.router.send_multipart([identity, *frames], zmq.NOBLOCK)
         except zmq.Again:
             return
         except zmq.ZMQError:  # nobody has this identity any more
@@ -160,20 +194,20 @@ class Gate:
                 self.answer(identity, encode("refusal", self._hub_id, refusal))
                 self._peers.pop(identity, None)
 
-    def _admit(self, peer: RemotePeer, topics: tuple[str, ...]) -> str | None:
-        if not self._spend(peer, JOIN_COSTS):
+    def _admit(self, peer: RemotePeer, request: Request) -> str | None:
+        if not self._spend(peer, JOIN_COSTS if request.detail == "full" else CELLS_COST):
             return "everything was asked for too often: ask again in a few seconds"
         state = self._peers.get(peer)
         if state is None:
             return (
                 f"{self._node} has {MAX_PEERS} viewers, or {MAX_PEERS_OF_KEY} of one key, and takes no more"
             )
-        state.topics = tuple(topic.encode() for topic in topics[:MAX_TOPICS])
+        state.follows[request.node] = tuple(topic.encode() for topic in request.topics[:MAX_TOPICS])
         return None
 
     def _spend(self, peer: RemotePeer, cost: float) -> bool:
         """Return whether a peer and its key may ask now; one that is one too many is not remembered."""
-        now_s = self._clock.monotonic_s()
+        now_s, cost = self._clock.monotonic_s(), cost / max(1.0, len(self._nodes) / NODES_A_SHARE)
         state = self._peers.get(peer)
         if state is None or state.user != peer.user:  # peers choose identities: this was another's
             self._peers.pop(peer, None)
@@ -190,7 +224,7 @@ class Gate:
         if len(self._peers) < MAX_PEERS and len(of_key) < MAX_PEERS_OF_KEY:
             return True
         among = of_key if len(of_key) >= MAX_PEERS_OF_KEY else self._peers
-        idle = next((identity for identity, peer in among.items() if not peer.topics), None)
+        idle = next((identity for identity, peer in among.items() if not peer.is_following), None)
         if idle is not None:
             del self._peers[idle]
         return idle is not None

@@ -25,12 +25,21 @@ class PeerState:
     user: str
     noted_s: InitVar[float]
     """When it first asked, in monotonic seconds."""
-    topics: tuple[bytes, ...] = ()
-    """Beginnings of the topics that it follows."""
+    follows: dict[str, tuple[bytes, ...]] = field(default_factory=dict)
+    """Beginnings of the topics that it follows, by node; at an agent there is one, without a name."""
     allowance: Allowance = field(init=False)
 
     def __post_init__(self, noted_s: float) -> None:
         self.allowance = Allowance(BURST, PER_SECOND, noted_s)
+
+    @property
+    def is_following(self) -> bool:
+        """Whether it follows anything."""
+        return any(self.follows.values())
+
+    def is_told(self, topic: bytes, node: str) -> bool:
+        """Return whether it follows a topic of a node."""
+        return topic.startswith(self.follows.get(node, ()))
 
     def spend(self, cost: float, now_s: float) -> bool:
         """Return whether a request may be answered now, and count it."""

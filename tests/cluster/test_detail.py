@@ -55,8 +55,8 @@ def test_only_nodes_that_are_looked_at_are_followed_in_full() -> None:
             until(watch, has_processes, other.address)
             assert list_seqs(second) == list(range(1, 12))
             assert not list_seqs(first)
-            for hub in (one, other):
-                hub.producer.push([make_full(12)])
+            one.producer.push([make_full(11)])
+            other.producer.push([make_full(12)])
             assert has_processes(until(watch, has_seq(12), other.address))
             wait_until(lambda: (watch.turn(0.05), not has_processes(first.newest))[1], what="a cell again")
             assert first.newest.samples_dropped == second.newest.samples_dropped == 0
