@@ -101,7 +101,7 @@ class BreakdownOverlayApp(OverlayApp, inherit_bindings=False):
             self.glyphs,
             self._clock,
             export_folder=self._export_folder,
-            leave=self.leave_overlay,
+            leave=self.step_back,
         )
         self.show_over(screen)
 
@@ -122,7 +122,7 @@ class BreakdownOverlayApp(OverlayApp, inherit_bindings=False):
 
         self._profiles_text = answer.text
         screen = self._breakdown = BreakdownScreen(
-            self.glyphs, self._clock, export_folder=self._export_folder, leave=self.leave_overlay
+            self.glyphs, self._clock, export_folder=self._export_folder, leave=self.step_back
         )
         screen.show(answer.found)
         self.show_over(screen)

@@ -5,6 +5,7 @@ from asyncio import TimerHandle
 from typing import TYPE_CHECKING, Any, cast
 
 from textual.binding import Binding
+from textual.screen import Screen
 
 from ..analyzers.fleet.fleet import Fleet
 from ..engine.bus.feed import SeveralNodesFeed
@@ -105,6 +106,15 @@ class NodesApp(VramscopeApp, inherit_bindings=False):
     def _is_fleet_seen(self) -> bool:
         return self._fleet_screen is not None and self.overlay is self._fleet_screen
 
+    def show_over(self, screen: Screen[None]) -> None:
+        """Show a screen in place of what lies over the node, or over the fleet, to which it leads back."""
+        if self._fleet_screen not in self._overlays:
+            super().show_over(screen)
+            return
+        while self.overlay is not self._fleet_screen:
+            self.step_back()
+        self.show_further(screen)
+
     def action_show_fleet(self) -> None:
         """Show every device of every node."""
         if self._is_fleet_seen:
@@ -149,9 +159,18 @@ class NodesApp(VramscopeApp, inherit_bindings=False):
         self.action_show_live()
         self.show_node(message.name)
 
+    def action_show_breakdown(self) -> None:
+        """Follow the modules of a process; in the fleet of one on the device under the cursor."""
+        if self._is_fleet_seen and self._fleet_screen is not None and self._fleet_screen.current is not None:
+            self._select(self._fleet_screen.current.key)
+        super().action_show_breakdown()
+
     def _go_to(self, key: tuple[str, str]) -> None:
-        node, uuid = key
         self.action_show_live()
+        self._select(key)
+
+    def _select(self, key: tuple[str, str]) -> None:
+        node, uuid = key
         self.show_node(node)
         self.live.devices.selected = uuid
 

@@ -104,9 +104,7 @@ class PlanningApp(OverlayApp, inherit_bindings=False):
         from .screens.plan import PlanScreen
 
         self._planned_text = answer.text
-        screen = PlanScreen(
-            self.glyphs, self._clock, export_folder=self._export_folder, leave=self.leave_overlay
-        )
+        screen = PlanScreen(self.glyphs, self._clock, export_folder=self._export_folder, leave=self.step_back)
         screen.show(answer.found)
         screen.measure(self.stage_peaks.tell())
         self.show_over(screen)

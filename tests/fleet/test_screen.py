@@ -13,6 +13,7 @@ from vramscope.engine.bus.snapshot import Snapshot
 from vramscope.tui.key_help import collect_keys
 from vramscope.tui.screens.fleet import FleetScreen
 from vramscope.tui.screens.live import LiveScreen
+from vramscope.tui.screens.live_breakdown import LiveBreakdownScreen
 from vramscope.tui.screens.nodes import NodesScreen
 from vramscope.tui.terminal import TerminalAbilities
 
@@ -79,6 +80,7 @@ async def test_filter_group_and_sort_choose_what_is_seen() -> None:
 async def test_nodes_are_listed_with_their_age_clock_and_agent() -> None:
     feed = _make_feed()
     app = make_nodes_app(feed)
+    app.read_profiles = lambda _: []
     async with app.run_test(size=(130, 24)) as pilot:
         await _wait_for(pilot, "28 of 30 nodes")
         await pilot.press("n")
@@ -95,6 +97,11 @@ async def test_nodes_are_listed_with_their_age_clock_and_agent() -> None:
         await pilot.press("enter")
         await _wait_for(pilot, "n001 1/30")
         await pilot.press("0", "n", "escape")
+        await _wait_for(pilot, "by node sort risk")
+        await pilot.press("7")
+        await pilot.pause()
+        assert isinstance(app.screen, LiveBreakdownScreen)
+        await pilot.press("escape")
         await _wait_for(pilot, "by node sort risk")
 
 
