@@ -61,6 +61,8 @@ class LinePage(ScrollView, MarkingWidget, can_focus=True):
         if not self.is_mounted:
             return
         width, height = self.scrollable_content_region.size
+        # Where the bar has the only column, no lines at all would let it go, come again, and so without end.
+        width = max(width, int(self.show_vertical_scrollbar))
         lines = self._compose_lines(width, height)
         if not self._looks:
             self._looks = find_looks(self)

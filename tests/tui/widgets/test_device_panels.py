@@ -21,6 +21,11 @@ class Panels(DevicePanels):
     def __init__(self) -> None:
         super().__init__(UNICODE)
         self.repainted: list[Region] = []
+        self.draws = 0
+
+    def _draw(self) -> None:
+        self.draws += 1
+        super()._draw()
 
     def _repaint(self, rows: list[int]) -> None:
         self.repainted += [Region(0, row, 1, 1) for row in rows]
@@ -183,6 +188,18 @@ async def test_resizing_down_to_nothing_and_back() -> None:
             panels.show(*node([gpu(index) for index in range(8)]))
             await pilot.pause()
         assert _rows(app) == before
+
+
+async def test_a_pane_of_one_column_comes_to_rest() -> None:
+    app = PanelsApp()
+    async with app.run_test(size=(1, 1)) as pilot:
+        panels = app.screen.query_one(Panels)
+        panels.show(*node([gpu(index) for index in range(8)]))
+        counts = []
+        for _ in range(8):  # each lets what waits be done: a bar that comes and goes draws in every one
+            await pilot.pause()
+            counts.append(panels.draws)
+        assert counts[-1] == counts[3]
 
 
 def test_the_fewest_rows_in_which_devices_can_be_read_are_told() -> None:
