@@ -57,6 +57,12 @@ class Terminal:
         with self._arrived:
             return sum(len(chunk) for _, chunk in self._chunks)
 
+    @property
+    def chunks(self) -> list[tuple[float, bytes]]:
+        """What the program has written so far, with the moment at which each piece came."""
+        with self._arrived:
+            return list(self._chunks)
+
     def text(self, since: int = 0) -> str:
         """Return what was written after the first `since` bytes, escape sequences removed."""
         with self._arrived:

@@ -1,0 +1,1 @@
+"""A fleet over the real wire: many agents, one viewer in a terminal, and what it costs."""
