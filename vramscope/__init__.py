@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from vramscope.analyzers.partition import GraphAnalyzer
     from vramscope.engine.bus.client import connect
     from vramscope.engine.errors import VramscopeError
-    from vramscope.engine.launch.in_code import attach, phase, step
+    from vramscope.engine.launch.in_code import attach, on_advice, phase, step
     from vramscope.engine.model.phase_memory import PhaseTraining
     from vramscope.estimates.step import estimate_step
     from vramscope.memory.distributed_monitor import DistributedMemoryMonitor
@@ -71,6 +71,7 @@ __all__ = [
     "create_gpt_model_graph",
     "estimate_step",
     "initialize_llm_profile",
+    "on_advice",
     "phase",
     "plan_cluster",
     "read_cluster",
@@ -99,6 +100,7 @@ _IN_MODULES = {
     "create_gpt_model_graph": "vramscope.planning.model_graph",
     "estimate_step": "vramscope.estimates.step",
     "initialize_llm_profile": "vramscope.memory.module_profiler",
+    "on_advice": "vramscope.engine.launch.in_code",
     "phase": "vramscope.engine.launch.in_code",
     "plan_cluster": "vramscope.planning.joint",
     "read_cluster": "vramscope.planning.clusters",

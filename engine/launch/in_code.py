@@ -1,4 +1,4 @@
-"""What a training script may say by itself: attach the probe, name its steps and their parts.
+"""What a training script may say by itself: attach the probe, name its steps and their parts, take advice.
 
 Only the standard library is loaded, and the probe by its path under the same name as everywhere, so that a
 script inside `vramscope run` speaks to the probe that is there.
@@ -57,6 +57,32 @@ def step(tokens: int | None = None, batch: int | None = None) -> None:
         probe.step(tokens, batch)
     for take in step_takers:
         take(tokens, batch)
+
+
+Callback = TypeVar("Callback", bound=Callable[[str, str], bool | str | None] | None)
+
+
+def on_advice(callback: Callback) -> Callback:
+    """Let a function of this program answer what somebody advises this process to do about its memory.
+
+    It is called at the end of a step, by the thread that trains, with the action (`empty_cache`,
+    `skip_long_batch`, `reduce_batch`, `checkpoint`) and the reason as a sentence. May be used as a decorator,
+    and before or after `attach`; a later function takes the place of an earlier one. What the function raises
+    reaches who gave the advice, never the training.
+
+    Args:
+        callback: Returns True, or a sentence on what it did, where it did what was asked; False where it will
+            not; None for what it leaves alone, which is only done where the probe can: `empty_cache`. None in
+            place of a function takes an earlier one away.
+
+    Returns:
+        The same function.
+    """
+    try:
+        _load_shim().load_package(_PROBE_MODULE, str(PROBE)).on_advice(callback)
+    except Exception as error:  # noqa: BLE001 - a monitor never ends what it monitors
+        sys.stderr.write(f"vramscope: the callback for advice could not be registered: {error}\n")
+    return callback
 
 
 class phase:  # noqa: N801 - reads as a word in `with vramscope.phase("forward")`

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "after_torch_import",
     "is_running",
+    "on_advice",
     "phase",
     "profile_modules",
     "record_out_of_memory",
@@ -90,6 +91,16 @@ def step(tokens: object = None, batch: object = None) -> None:
     session = current.session
     if session is not None:
         session.end_explicit_step(tokens, batch)
+
+
+def on_advice(callback: Callable[[str, str], object] | None) -> None:
+    """Let a function of the program answer advice from outside, at the end of a step.
+
+    Args:
+        callback: Gets the action and the reason. Returns True or a sentence where it did what was asked,
+            False where it will not, None to leave it to the probe. None for no callback.
+    """
+    current.on_advice = callback
 
 
 def profile_modules(torch: Module, folder: str) -> None:

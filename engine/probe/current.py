@@ -20,6 +20,9 @@ dormant: Callable[[], None] | None = None
 leftover: Callable[[Module], None] | None = None
 """What an ended session left to be done by the thread that trains; takes the module torch."""
 
+on_advice: Callable[[str, str], object] | None = None
+"""The program's callback for advice: gets action and reason, in the thread that trains."""
+
 
 def leave(action: Callable[[Module], None]) -> None:
     """Leave one thing more to the thread that trains.

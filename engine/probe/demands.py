@@ -1,4 +1,4 @@
-"""What a hub may ask of a process: its segments, its stacks, its modules, or to be left alone."""
+"""What a hub may ask of a process: segments, stacks, modules, to follow an advice, or to be left alone."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from .segments import can_snapshot, pack_segments, take_snapshot
 from .training_device import TrainingDevice
 
 if TYPE_CHECKING:
+    from .advice import Advice
     from .model_state import ModelStateWatch
     from .module_demands import ModuleDemands
     from .session import Session
@@ -63,6 +64,7 @@ class Demands:
         self._history = history
         self._model = model
         self._modules: ModuleDemands | None = None
+        self._advice: Advice | None = None
         self._session = session
         self._clock = clock
         self._newest_s = float("-inf")
@@ -72,8 +74,12 @@ class Demands:
     @property
     def needs_steps(self) -> bool:
         """Whether the end of a step is waited for."""
-        needs_modules = self._modules is not None and self._modules.needs_steps
-        return needs_modules or self._needs_map
+        modules, advice = self._modules, self._advice
+        return (
+            (modules is not None and modules.needs_steps)
+            or (advice is not None and advice.needs_steps)
+            or self._needs_map
+        )
 
     @property
     def _needs_map(self) -> bool:
@@ -87,6 +93,8 @@ class Demands:
             self._history.demand(demand.is_on, demand.seconds)
         elif demand.kind == "modules":
             self._open_modules().want(demand.request, min(demand.seconds or LONGEST_WAIT_S, LONGEST_WAIT_S))
+        elif demand.kind == "advise":
+            self._open_advice().want(demand, min(demand.seconds or LONGEST_WAIT_S, LONGEST_WAIT_S))
         else:
             wait_s = demand.seconds
             until_s = None if wait_s is None else self._clock.monotonic_s() + min(wait_s, LONGEST_WAIT_S)
@@ -96,12 +104,13 @@ class Demands:
         """Do what waits for the end of a step; called there by the thread that trains."""
         if self._modules is not None:
             self._modules.meet_step()
-        if not self._needs_map or self._clock.monotonic_s() - self._newest_s < _PAUSE_S:
-            return
-        try:
-            self._take(is_at_step_end=True)
-        except Exception as error:  # noqa: BLE001 - an allocator may refuse what it is asked for
-            current.note_failure("the demand for segments", error)
+        if self._needs_map and self._clock.monotonic_s() - self._newest_s >= _PAUSE_S:
+            try:
+                self._take(is_at_step_end=True)
+            except Exception as error:  # noqa: BLE001 - an allocator may refuse what it is asked for
+                current.note_failure("the demand for segments", error)
+        if self._advice is not None:
+            self._advice.meet_step()
 
     def answer(self) -> bool:
         """Take the maps that may wait no longer, pack those that were taken; tell whether there were any."""
@@ -114,7 +123,8 @@ class Demands:
         has_taken = bool(self._taken)
         while self._taken:
             self._pack(self._taken.popleft())
-        return self._answer_for_modules() or has_taken
+        has_modules = self._answer_from("modules", self._modules)
+        return self._answer_from("advice", self._advice) or has_modules or has_taken
 
     def end(self) -> None:
         """Leave what only the thread that trains may take away to that thread."""
@@ -130,13 +140,21 @@ class Demands:
             self._modules = ModuleDemands(self._device.torch, lambda: self._model.optimizers, self._clock)
         return self._modules
 
-    def _answer_for_modules(self) -> bool:
-        """Put answers about modules into the outbox, once those before have gone; tell whether it did."""
-        if self._modules is None or self._outbox.has_parts("modules"):
+    def _open_advice(self) -> Advice:
+        """Return what follows advice, loaded when the first is given."""
+        if self._advice is None:
+            from .advice import Advice
+
+            self._advice = Advice(self._device, self._clock)
+        return self._advice
+
+    def _answer_from(self, kind: str, answering: ModuleDemands | Advice | None) -> bool:
+        """Put answers of a kind into the outbox, once those before have gone; tell whether there were any."""
+        if answering is None or self._outbox.has_parts(kind):
             return False
-        packets = self._modules.take_packets()
+        packets = answering.take_packets()
         if packets:
-            self._outbox.put_parts("modules", packets)
+            self._outbox.put_parts(kind, packets)
         return bool(packets)
 
     def _take(self, *, is_at_step_end: bool) -> None:

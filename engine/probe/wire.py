@@ -17,7 +17,7 @@ MOST_ROWS = 200
 PART_CHARACTERS = 48 * 1024
 """Of a segment map's base64 in one packet."""
 
-DEMANDS = ("segments", "detach", "history", "modules")
+DEMANDS = ("segments", "detach", "history", "modules", "advise")
 """What is understood; told to the hub, so that it need not ask in vain."""
 _LONGEST_TEXT = 800
 _LONGEST_NOTE = 300
@@ -45,6 +45,10 @@ class Demand(NamedTuple):
     is_on: bool = True
     seconds: float | None = None
     """For `history`: how long at most. For the others: how long to wait for the end of a step."""
+    action: str = ""
+    """For `advise`: what to do, as `empty_cache`."""
+    reason: str = ""
+    """For `advise`: why, in one sentence."""
 
 
 def encode_hello(about: dict[str, Any]) -> bytes:
@@ -93,6 +97,12 @@ def encode_refused(request: int, reason: str) -> bytes:
     return _encode("refused", {"request": request, "reason": _clean(reason, _LONGEST_NOTE)})
 
 
+def encode_advised(request: int, is_obeyed: bool, outcome: str, freed_bytes: int | None) -> bytes:
+    """Return the packet that says what became of an advice: a sentence without its subject."""
+    fields = {"is_obeyed": is_obeyed, "outcome": _clean(outcome, _LONGEST_NOTE), "freed_bytes": freed_bytes}
+    return _encode("advised", {"request": request, **fields})
+
+
 def encode_out_of_memory(
     time_s: float, size_bytes: int | None, flight_record: str | None, reason: str | None
 ) -> bytes:
@@ -122,7 +132,12 @@ def decode_demand(packet: bytes) -> Demand | None:
     kind, request = content.get("kind"), content.get("request", 0)
     if kind not in DEMANDS or type(request) is not int:
         return None
-    return Demand(kind, request, content.get("is_on") is not False, _seconds(content.get("seconds")))
+    seconds, is_on = _seconds(content.get("seconds")), content.get("is_on") is not False
+    return Demand(kind, request, is_on, seconds, _text(content.get("action")), _text(content.get("reason")))
+
+
+def _text(value: object) -> str:
+    return value[:_LONGEST_NOTE] if isinstance(value, str) else ""
 
 
 def _seconds(value: object) -> float | None:

@@ -16,6 +16,7 @@ PROJECT_FILE_NAME = "vramscope.toml"
 _VARIABLE_PREFIX = "VRAMSCOPE_"
 OTHER_VARIABLES = frozenset(
     {
+        "VRAMSCOPE_ADVICE",
         "VRAMSCOPE_CONFIG",
         "VRAMSCOPE_DEBUG",
         "VRAMSCOPE_JOB",

@@ -44,6 +44,8 @@ class StandInCuda:
         self.records: list[dict[str, Any]] = []
         self.is_recording = False
         self.observers: list[Callable[..., None]] = []
+        self.emptied = 0
+        self.is_capturing = False
         self.memory = SimpleNamespace(_record_memory_history=self._record)
 
     def allocate(self, size: int, device: int = 0) -> None:
@@ -58,6 +60,17 @@ class StandInCuda:
     def reset_peak(self, device: int = 0) -> None:
         """Do what `reset_peak_memory_stats` does; only the program may."""
         self.devices[device]["peak"] = self.devices[device]["allocated_bytes"]
+
+    def empty_cache(self) -> None:
+        """Give back what is held and not in use."""
+        assert not self.is_capturing
+        self.emptied += 1
+        for figures in self.devices:
+            figures["reserved_bytes"] = figures["allocated_bytes"]
+
+    def is_current_stream_capturing(self) -> bool:
+        """Tell whether a CUDA graph is being recorded."""
+        return self.is_capturing
 
     def is_initialized(self) -> bool:
         """Tell whether the program has initialised the runtime."""

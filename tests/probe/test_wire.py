@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vramscope.engine.model import ADVICE_ACTIONS
 from vramscope.engine.probe import wire
 from vramscope.engine.ranks import messages
 
@@ -80,6 +81,9 @@ def test_the_remaining_kinds() -> None:
     assert decode(wire.encode_out_of_memory(1.5, 9, "/x", None)) == (
         messages.OutOfMemoryMet(1, 1.5, size_bytes=9, flight_record="/x")
     )
+    assert decode(wire.encode_advised(3, True, "x" * 999, None)) == messages.AdviceTaken(
+        1, 3, True, "x" * 300
+    )
     assert decode(wire.encode_goodbye("exit")) == messages.Goodbye(1, "exit")
     assert decode(wire.encode_goodbye("whatever")) == messages.Goodbye(1, "detached")
 
@@ -93,16 +97,19 @@ def test_what_json_cannot_say_is_refused_and_never_sent() -> None:
     demand=st.builds(
         messages.Demand,
         v=st.just(1),
-        kind=st.sampled_from(["segments", "detach", "history"]),
+        kind=st.sampled_from(["segments", "detach", "history", "modules", "advise"]),
         request=st.integers(0, 2**31),
         is_on=st.booleans(),
         seconds=st.none() | st.floats(0.001, 1e6),
+        action=st.none() | st.sampled_from(ADVICE_ACTIONS),
+        reason=st.none() | st.text(max_size=300),
     )
 )
 def test_demands_of_the_hub_are_understood(demand: messages.Demand) -> None:
     heard = wire.decode_demand(msgspec.json.encode(demand))
     assert heard is not None
-    assert heard == (demand.kind, demand.request, demand.is_on, demand.seconds)
+    advice = (demand.action or "", demand.reason or "")
+    assert tuple(heard) == (demand.kind, demand.request, demand.is_on, demand.seconds, *advice)
 
 
 @given(

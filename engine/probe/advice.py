@@ -1,0 +1,181 @@
+"""Advice from outside: what this process is asked to do about its memory, done at the end of a step."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from . import current, wire
+from .clock import SystemClock
+from .foreign import Foreign
+from .training_device import TrainingDevice
+
+_PAUSE_S = 1.0
+"""Between two ends of steps at which something is done: who asks often shall not slow the training."""
+_MOST_WANTED = 8
+_DONE_BY_PROBE = "empty_cache"
+_OPT_OUT = "VRAMSCOPE_ADVICE"
+_OFF = {"off", "0", "no", "false"}
+
+
+class _Wanted(NamedTuple):
+    """An advice that waits for the end of a step."""
+
+    request: int
+    action: str
+    reason: str
+    until_s: float
+    wait_s: float
+
+
+class _Outcome(NamedTuple):
+    """What was made of an advice, as a sentence whose subject is the process."""
+
+    is_obeyed: bool
+    sentence: str
+
+
+class Advice:
+    """Takes advice in our own thread; only the thread that trains acts upon it, between two steps.
+
+    A callback of the program is asked first. What it leaves alone is not done, but for the emptying of the
+    allocator's cache, which needs nobody's help. The whole is off where the environment says so.
+
+    Args:
+        device: Where this process trains.
+        clock: Where the time comes from.
+    """
+
+    def __init__(self, device: TrainingDevice, clock: SystemClock) -> None:
+        self._device = device
+        self._clock = clock
+        self._wanted: deque[_Wanted] = deque(maxlen=_MOST_WANTED)
+        self._answers: deque[bytes] = deque(maxlen=_MOST_WANTED)
+        self._next_s = float("-inf")
+
+    @property
+    def needs_steps(self) -> bool:
+        """Whether the end of a step is waited for."""
+        return bool(self._wanted)
+
+    def want(self, demand: wire.Demand, wait_s: float) -> None:
+        """Take an advice.
+
+        Args:
+            demand: What is asked, and why.
+            wait_s: How long it may wait for the end of a step.
+        """
+        if os.environ.get(_OPT_OUT, "").strip().lower() in _OFF:
+            reason = f"takes no advice: it was started with {_OPT_OUT}={os.environ[_OPT_OUT]}"
+            self._answers.append(wire.encode_refused(demand.request, reason))
+            return
+        until_s = self._clock.monotonic_s() + wait_s
+        self._wanted.append(_Wanted(demand.request, demand.action, demand.reason, until_s, wait_s))
+
+    def meet_step(self) -> None:
+        """Do what is wanted; called at the end of a step by the thread that trains."""
+        now_s = self._clock.monotonic_s()
+        if not self._wanted or now_s < self._next_s or _is_capturing(self._device.module):
+            return
+        self._next_s = now_s + _PAUSE_S
+        for wanted in self._take_all():
+            before = self._device.read().reserved_bytes
+            outcome = self._follow(wanted)
+            freed = _difference(before, self._device.read().reserved_bytes)
+            sentence = _tell_freed(freed) if outcome is _EMPTIED else outcome.sentence
+            self._answers.append(wire.encode_advised(wanted.request, outcome.is_obeyed, sentence, freed))
+
+    def take_packets(self) -> list[bytes]:
+        """Return the packets of what was done, or will not be."""
+        self._expire()
+        packets = []
+        while self._answers:
+            packets.append(self._answers.popleft())
+        return packets
+
+    def _follow(self, wanted: _Wanted) -> _Outcome:
+        """Ask the callback of the program, and do without it what needs none."""
+        callback, answer = current.on_advice, None
+        try:
+            if callback is not None:
+                answer = callback(wanted.action, wanted.reason)
+            if answer is None and wanted.action == _DONE_BY_PROBE:
+                return _empty_cache(self._device.module)
+        except Exception as error:  # noqa: BLE001 - the training goes on whatever its callback does
+            return _Outcome(False, f"failed at it: {type(error).__name__}: {error}")
+        if callback is None:
+            return _Outcome(False, f"has no callback for {wanted.action}")
+        return _understand(answer, wanted.action)
+
+    def _expire(self) -> None:
+        """Refuse those who have waited for too long."""
+        now_s = self._clock.monotonic_s()
+        for wanted in tuple(self._wanted):
+            if now_s >= wanted.until_s:
+                try:
+                    self._wanted.remove(wanted)
+                except ValueError:
+                    continue  # the thread that trains has taken it meanwhile
+                reason = f"has not ended a step within {wanted.wait_s:.0f} s"
+                self._answers.append(wire.encode_refused(wanted.request, reason))
+
+    def _take_all(self) -> Iterator[_Wanted]:
+        while self._wanted:
+            try:
+                yield self._wanted.popleft()
+            except IndexError:
+                return  # the other thread has refused the last
+
+
+_EMPTIED = _Outcome(True, "emptied its cache")
+
+
+def _empty_cache(module: Foreign) -> _Outcome:
+    """Let the caching allocator give back what it holds and nobody uses.
+
+    Args:
+        module: The part of torch that answers for the device, or None.
+    """
+    empty = getattr(module, "empty_cache", None)
+    if empty is None:
+        return _Outcome(False, "trains on no device whose cache could be emptied")
+    empty()
+    return _EMPTIED
+
+
+def _understand(answer: object, action: str) -> _Outcome:
+    """Return what a callback has answered; of a tensor no truth is asked, which would wait for its device."""
+    if answer is True:
+        return _Outcome(True, "did it by its callback")
+    if isinstance(answer, str):
+        return _Outcome(True, f"did it by its callback: {answer}")
+    if answer is False:
+        return _Outcome(False, "declined by its callback")
+    if answer is None:
+        return _Outcome(False, f"has a callback, which did nothing about {action}")
+    kind = type(answer).__name__
+    return _Outcome(False, f"has a callback, which returned {kind} and not True, False, None or a sentence")
+
+
+def _is_capturing(module: Foreign) -> bool:
+    """Tell whether a CUDA graph is being recorded, into which nothing of ours may fall."""
+    ask = getattr(module, "is_current_stream_capturing", None)
+    try:
+        return ask is not None and bool(ask())
+    except RuntimeError:
+        # A build for the CPU has the name and nothing behind it.
+        return False
+
+
+def _difference(before: int | None, after: int | None) -> int | None:
+    return None if before is None or after is None else max(0, before - after)
+
+
+def _tell_freed(freed_bytes: int | None) -> str:
+    if freed_bytes is None:
+        return _EMPTIED.sentence
+    if freed_bytes == 0:
+        return f"{_EMPTIED.sentence}, and nothing could be given back"
+    return f"{_EMPTIED.sentence}: {freed_bytes / 2**20:,.1f} MiB given back"
