@@ -1,9 +1,15 @@
-"""`--connect`: several agents from the front door, as a table, as JSON, in the view, and what is refused."""
+"""Several agents from the front door: as a table, as JSON, in the view, by their job, and what is refused."""
+
+import os
+from pathlib import Path
 
 import pytest
 
 from vramscope.cli.application import run as run_here
+from vramscope.cli.parser import parse
+from vramscope.cli.remote_flags import read_nodes
 from vramscope.engine.cluster.keys import keys_folder, make_key_pair
+from vramscope.engine.cluster.ssh_host import parse_ssh_hosts
 from vramscope.engine.cluster.tcp_address import LOOPBACK, TcpAddress
 
 from ..bus.hubs import make_sample
@@ -25,6 +31,36 @@ def test_once_shows_every_node_that_answers_and_says_which_does_not() -> None:
     assert "vramscope keys new" in outcome.stderr
 
 
+def test_nodes_of_one_name_are_told_apart_by_their_addresses() -> None:
+    with ListeningHub(None, keys_folder()) as one, ListeningHub(None, keys_folder()) as other:
+        for hub in (one, other):
+            hub.producer.push([make_sample(1)])
+        hosts = f"{one.address.text},{other.address.text}"
+        once = run("--connect", hosts, "--once", "--json").lines
+        stream = run("--connect", hosts, "--json", "--duration", "2s").lines
+        alone = run("--connect", one.address.text, "--once", "--json").lines
+    name = alone[0]["node"]
+    assert [line["node"] for line in once] == [one.address.label, other.address.label]
+    assert len({line["node"] for line in stream}) == 2
+    assert {name, one.address.label, other.address.label} > {line["node"] for line in stream}
+
+
+def test_the_nodes_of_a_slurm_job_are_found_and_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for program, line in (("squeue", "1234|RUNNING|n[1-2]|None"), ("scontrol", LOOPBACK)):
+        (tmp_path / program).write_text(f"#!/bin/sh\necho '{line}'\n")
+        (tmp_path / program).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with ListeningHub(None, keys_folder()) as hub:
+        hub.producer.push([make_sample(1, used_gib=61)])
+        outcome = run("--slurm", "1234", "--port", str(hub.address.port), "--once", "--json")
+    assert outcome.code == 0, outcome.stderr
+    assert [line["devices"][0]["memory"]["used_bytes"] for line in outcome.lines] == [61 * 1024**3]
+    by_ssh = parse(["--slurm", "1234", "--by-ssh", "--ssh-command", "~/vramscope"])
+    assert read_nodes(by_ssh) == parse_ssh_hosts(LOOPBACK, "~/vramscope")
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
@@ -34,6 +70,13 @@ def test_once_shows_every_node_that_answers_and_says_which_does_not() -> None:
         (["--connect", "n2", "--duration", "3s"], "--duration goes with --json"),
         (["--connect", "n2", "agent"], "do not go with the verb agent"),
         (["--insecure"], "--insecure goes with"),
+        (["--slurm", "n2", "--once"], "--slurm n2: expected a job"),
+        (["--slurm", "1", "--port", "x"], "port 'x'"),
+        (["--slurm", "1", "agent"], "do not go with the verb agent"),
+        (["--slurm", "1", "--by-ssh", "--insecure"], "--insecure goes with"),
+        (["--slurm", "1", "--by-ssh", "--port", "5757"], "--port goes with --slurm, and not with --by-ssh"),
+        (["--by-ssh", "--ssh", "n2"], "--by-ssh goes with --slurm"),
+        (["--slurm", "1", "--ssh-command", "x"], "--ssh-command goes with --ssh or --by-ssh"),
     ],
 )
 def test_what_makes_no_sense_is_refused(

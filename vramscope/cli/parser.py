@@ -97,15 +97,17 @@ def _describe_unknown_verb(word: str, verbs: Sequence[str]) -> str:
 
 
 def _refuse_unknown_options(parser: ArgumentParser, argv: Sequence[str], verbs: Sequence[str]) -> None:
-    """Refuse a misspelt option before its value is taken for a verb or a path.
+    """Refuse a misspelt option before its value is taken for a verb or a path, and `--` as a value.
 
     Raises:
-        UsageError: Neither vramscope nor a verb that is meant has such an option.
+        UsageError: Neither vramscope nor a verb that is meant has such an option, or its value is `--`.
     """
     options = _list_options(parser)
     words = argv[: argv.index("--")] if "--" in argv else argv
     for word in words:
-        name = word.partition("=")[0]
+        name, _, value = word.partition("=")
+        if name.startswith("-") and value == "--":  # argparse would take it for no value at all
+            raise UsageError(f"{word}: expected a value, not `--`")
         if name.startswith("--") and name not in options:
             verb = next((known for known in words[: words.index(word)] if known in verbs), None)
             raise UsageError(_describe_unknown_option(name, options, verb))

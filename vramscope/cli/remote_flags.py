@@ -10,6 +10,8 @@ from vramscope.engine.errors import UsageError
 from .diagnostics import complain
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from vramscope.engine.cluster.hosts import NodeAddress
 
 
@@ -28,6 +30,18 @@ def add_remote_flags(parser: ArgumentParser) -> None:
         help="view these nodes through your own ssh; an agent is started there where none runs",
     )
     group.add_argument(
+        "--slurm", metavar="JOBID", help="view the nodes of a Slurm job of yours: see docs/slurm.md"
+    )
+    group.add_argument(
+        "--by-ssh", action="store_true", help="with --slurm: through your own ssh, where no agent listens"
+    )
+    group.add_argument(
+        "--port",
+        dest="slurm_port",
+        metavar="PORT",
+        help="with --slurm: where the agents of the job listen (default 5757)",
+    )
+    group.add_argument(
         "--ssh-command",
         metavar="PATH",
         help="what starts vramscope there, where the name alone does not (VRAMSCOPE_SSH_COMMAND)",
@@ -39,7 +53,13 @@ def add_remote_flags(parser: ArgumentParser) -> None:
 
 def is_remote(arguments: Namespace) -> bool:
     """Return whether other nodes are to be viewed."""
-    return any(it is not None for it in (arguments.connect, arguments.hosts, arguments.ssh))
+    return is_by_tcp(arguments) or arguments.ssh is not None or arguments.slurm is not None
+
+
+def is_by_tcp(arguments: Namespace) -> bool:
+    """Return whether a port of another node is to be reached, where keys are asked for."""
+    is_job_by_tcp = arguments.slurm is not None and not arguments.by_ssh
+    return arguments.connect is not None or arguments.hosts is not None or is_job_by_tcp
 
 
 def check_remote_flags(arguments: Namespace) -> None:
@@ -50,27 +70,36 @@ def check_remote_flags(arguments: Namespace) -> None:
     """
     if arguments.verb is not None and is_remote(arguments):
         raise UsageError(
-            f"--connect, --hosts and --ssh are views and do not go with the verb {arguments.verb}"
+            f"--connect, --hosts, --ssh and --slurm are views and do not go with the verb {arguments.verb}"
         )
     if is_remote(arguments) and arguments.duration is not None and not arguments.json:
         raise UsageError("--duration goes with --json; the live view runs until you quit it")
-    if (
-        arguments.verb is None
-        and arguments.insecure
-        and arguments.connect is None
-        and arguments.hosts is None
-    ):
-        raise UsageError("--insecure goes with --connect or --hosts")
-    if arguments.ssh_command is not None and arguments.ssh is None:
-        raise UsageError("--ssh-command goes with --ssh")
+    if arguments.verb is None and arguments.insecure and not is_by_tcp(arguments):
+        raise UsageError("--insecure goes with --connect, --hosts or --slurm")
+    _check_job_flags(arguments)
+
+
+def _check_job_flags(arguments: Namespace) -> None:
+    """Refuse flags of jobs and of ssh where there is no job and no ssh.
+
+    Raises:
+        UsageError: They say nothing here.
+    """
+    if arguments.by_ssh and arguments.slurm is None:
+        raise UsageError("--by-ssh goes with --slurm; --ssh names the nodes itself")
+    if arguments.slurm_port is not None and (arguments.slurm is None or arguments.by_ssh):
+        raise UsageError("--port goes with --slurm, and not with --by-ssh; --connect takes HOST:PORT")
+    if arguments.ssh_command is not None and arguments.ssh is None and not arguments.by_ssh:
+        raise UsageError("--ssh-command goes with --ssh or --by-ssh")
 
 
 def read_nodes(arguments: Namespace) -> "list[NodeAddress]":
     """Return the nodes that are named, each once; say which were named again.
 
     Raises:
-        UsageError: One is none, or there are too many.
+        UsageError: One is none, there are too many, or Slurm knows no such job.
         InputFileError: The file of hosts cannot be used.
+        HubUnreachableError: The job has no nodes now, or Slurm does not answer.
     """
     from vramscope.engine.cluster.hosts import list_nodes, parse_hosts, read_hosts_file
     from vramscope.engine.cluster.ssh_host import DEFAULT_COMMAND, parse_ssh_hosts
@@ -79,7 +108,26 @@ def read_nodes(arguments: Namespace) -> "list[NodeAddress]":
     hosts += [] if arguments.hosts is None else read_hosts_file(arguments.hosts)
     command = arguments.ssh_command or os.environ.get("VRAMSCOPE_SSH_COMMAND") or DEFAULT_COMMAND
     hosts += [] if arguments.ssh is None else parse_ssh_hosts(arguments.ssh, command)
+    hosts += [] if arguments.slurm is None else _find_job(arguments, command)
     nodes, again = list_nodes(hosts)
     for sentence in again:
         complain(sentence)
     return nodes
+
+
+def _find_job(arguments: Namespace, command: str) -> "Sequence[NodeAddress]":
+    """Return the nodes of a Slurm job.
+
+    Raises:
+        UsageError: Slurm knows no such job, or there is no Slurm here.
+        HubUnreachableError: The job has no nodes now, or Slurm does not answer.
+    """
+    from vramscope.engine.cluster.slurm import find_job_nodes
+    from vramscope.engine.cluster.ssh_host import parse_ssh_hosts
+    from vramscope.engine.cluster.tcp_address import DEFAULT_PORT, TcpAddress, parse_address, parse_port
+
+    port = DEFAULT_PORT if arguments.slurm_port is None else parse_port(arguments.slurm_port)
+    names = find_job_nodes(arguments.slurm)
+    if arguments.by_ssh:
+        return parse_ssh_hosts(",".join(names), command)
+    return [TcpAddress(parse_address(name).host, port) for name in names]

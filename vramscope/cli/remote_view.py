@@ -1,22 +1,27 @@
-"""`--connect`, `--hosts` and `--ssh`: agents of other nodes, in the view or as text."""
+"""`--connect`, `--hosts`, `--ssh` and `--slurm`: agents of other nodes, in the view or as text."""
 
 import sys
 import time
 from argparse import Namespace
+from collections import Counter
 from typing import TYPE_CHECKING, NoReturn
+
+from msgspec.structs import replace
 
 from vramscope.engine.errors import HubUnreachableError
 
 from .configuration import read_settings
 from .diagnostics import EXIT_INTERRUPTED, complain, leave_now
-from .remote_flags import read_nodes
+from .remote_flags import is_by_tcp, read_nodes
 from .status import read_duration
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from vramscope.engine.bus.feed import Feed
     from vramscope.engine.bus.snapshot import Snapshot
     from vramscope.engine.cluster.nodes_watch import NodesWatch
-    from vramscope.engine.model import Sample
+    from vramscope.engine.model import NodeStatus, Sample
     from vramscope.engine.settings import Settings
 
 ANSWER_WITHIN_S = 5.0
@@ -32,12 +37,12 @@ def show_remote(arguments: Namespace) -> int:
     Raises:
         UsageError: The flags cannot be used, or nothing can be drawn here.
         InputFileError: The file of hosts, or the keys, cannot be used.
+        HubUnreachableError: A Slurm job has no nodes now, or Slurm does not answer.
     """
     from vramscope.engine.cluster.trust import read_trust
 
     settings, nodes = read_settings(arguments), read_nodes(arguments)
-    is_by_tcp = arguments.connect is not None or arguments.hosts is not None
-    trust = read_trust(is_insecure=arguments.insecure or not is_by_tcp)  # ssh has keys of its own
+    trust = read_trust(is_insecure=arguments.insecure or not is_by_tcp(arguments))  # ssh has keys of its own
     if arguments.once or arguments.json:
         from vramscope.engine.cluster.nodes_watch import NodesWatch
 
@@ -71,23 +76,39 @@ def _print_once(watch: "NodesWatch", settings: "Settings", *, is_json: bool) -> 
     end_s = time.monotonic() + max(ANSWER_WITHIN_S, slowest_s)
     while time.monotonic() < end_s and not all(_is_decided(it) for it in _newest(watch)):
         watch.turn(end_s - time.monotonic())
-    answered = [it for it in _newest(watch) if it.sample is not None]
+    statuses = _describe(_newest(watch))
     if is_json:
-        for snapshot in answered:
-            _write_line(snapshot)
+        _print_lines(statuses)
     else:
-        _print_tables(answered, settings)
+        _print_tables(statuses, settings)
     return _tell_missing(watch)
 
 
-def _print_tables(snapshots: "list[Snapshot]", settings: "Settings") -> None:
+def _describe(snapshots: "list[Snapshot]") -> "list[NodeStatus]":
+    """Return the state of every node that answered; by its address, where others have the same name."""
     from vramscope.exporters.status import describe_snapshot
+
+    answered = [(it, status) for it in snapshots if (status := describe_snapshot(it)) is not None]
+    named = Counter(status.node for _, status in answered)
+    return [
+        replace(status, node=snapshot.node) if named[status.node] > 1 else status
+        for snapshot, status in answered
+    ]
+
+
+def _print_lines(statuses: "Iterable[NodeStatus]") -> None:
+    from vramscope.exporters.json_lines import write_line
+
+    for status in statuses:
+        write_line(status, sys.stdout.buffer)
+
+
+def _print_tables(statuses: "list[NodeStatus]", settings: "Settings") -> None:
     from vramscope.exporters.table import render_table
 
     from .printing import choose_style
 
     style = choose_style(settings)
-    statuses = filter(None, (describe_snapshot(snapshot) for snapshot in snapshots))
     sys.stdout.write("\n".join(render_table(status, style) for status in statuses))
     sys.stdout.flush()
 
@@ -113,6 +134,7 @@ class StreamPrinter:
         self._interval_s = interval_s
         self._printed: dict[str, tuple[int, float]] = {}
         self._told: dict[str, str | None] = {}
+        self._addresses: dict[str, str] = {}
 
     def take(self, snapshot: "Snapshot") -> None:
         """Print what is new of a node."""
@@ -129,7 +151,13 @@ class StreamPrinter:
         is_due = self._interval_s <= sample.interval_s or now_s >= due_s - EARLY_S
         if sample.seq != printed_seq and is_due:
             self._printed[snapshot.node] = sample.seq, max(now_s, due_s + self._interval_s)
-            _write_line(snapshot)
+            _print_lines(self._describe(snapshot))
+
+    def _describe(self, snapshot: "Snapshot") -> "list[NodeStatus]":
+        """Return the state of a node by its name; by its address, where another was printed by that name."""
+        (status,) = _describe([snapshot])
+        address = self._addresses.setdefault(status.node, snapshot.node)
+        return [status if address == snapshot.node else replace(status, node=snapshot.node)]
 
 
 def _newest(watch: "NodesWatch") -> "list[Snapshot]":
@@ -146,12 +174,3 @@ def _tell_missing(watch: "NodesWatch") -> int:
     for snapshot in missing:
         complain(f"{snapshot.node}: {snapshot.reason or 'does not answer'}")
     return EXIT_UNREACHABLE if missing else 0
-
-
-def _write_line(snapshot: "Snapshot") -> None:
-    from vramscope.exporters.json_lines import write_line
-    from vramscope.exporters.status import describe_snapshot
-
-    status = describe_snapshot(snapshot)
-    if status is not None:
-        write_line(status, sys.stdout.buffer)
