@@ -44,8 +44,7 @@ def write_private(path: Path, text: str) -> None:
     """
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _check(path.parent, path.parent.stat(), 0o700)
+        make_private_folder(path.parent)
         descriptor = os.open(
             draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
         )
@@ -60,6 +59,20 @@ def write_private(path: Path, text: str) -> None:
             raise
     except OSError as error:
         raise OutputFileError(f"{path}: {error.strerror or error}") from error
+
+
+def make_private_folder(folder: Path) -> None:
+    """Make a private folder where it is missing.
+
+    Raises:
+        InputFileError: It is there, and open to others or somebody else's.
+        OutputFileError: It cannot be made.
+    """
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _check(folder, folder.stat(), 0o700)
+    except OSError as error:
+        raise OutputFileError(f"{folder}: {error.strerror or error}") from error
 
 
 def _check(path: Path, found: os.stat_result, mode: int) -> None:

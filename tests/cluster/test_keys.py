@@ -1,13 +1,18 @@
 """Keys of a user and the list of those that are allowed: what is kept, refused, and never shown."""
 
+import errno
+import subprocess
+import sys
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
 from vramscope.cli.application import run
 from vramscope.engine.cluster.allow_list import AllowedKey, AllowList, read_allow_list, save_allow_list
+from vramscope.engine.cluster.key_lock import lock_keys
 from vramscope.engine.cluster.keys import keys_folder, make_key_pair, read_key_pair, save_key_pair
-from vramscope.engine.errors import InputFileError, UsageError
+from vramscope.engine.errors import InputFileError, OutputFileError, UsageError
 
 ONE, OTHER = bytes(range(32)), bytes(32)
 
@@ -51,6 +56,33 @@ def test_a_mistake_is_told_in_words(
 ) -> None:
     assert run(["keys", *words]) == 2
     assert expected in capsys.readouterr().err
+
+
+def test_keys_that_are_changed_at_once_by_several_are_all_kept() -> None:
+    holders = [(index.to_bytes(32).hex(), f"user{index}") for index in range(1, 9)]
+    words = [sys.executable, "-m", "vramscope", "keys", "allow"]
+    with lock_keys(keys_folder(), pytest.fail):
+        typed = [subprocess.Popen([*words, key, "--name", name]) for key, name in holders]
+        with pytest.raises(OutputFileError, match="another `vramscope keys`"), _at_once():
+            pytest.fail("the lock was had twice")
+    assert [process.wait(60) for process in typed] == [0] * len(typed)
+    assert {it.name for it in read_allow_list(keys_folder()).keys} == {name for _, name in holders}
+
+
+def _at_once() -> AbstractContextManager[None]:
+    return lock_keys(keys_folder(), pytest.fail, within_s=0.0)
+
+
+def test_a_file_system_without_locks_is_told_and_keys_are_changed_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    assert run(["keys", "allow", ONE.hex(), "--name", "bob"]) == 0
+    assert "cannot lock: change them in one place at a time" in capsys.readouterr().err
+    assert read_allow_list(keys_folder()).role_of(ONE) == "viewer"
 
 
 def test_a_name_means_one_key_and_a_key_has_one_role() -> None:

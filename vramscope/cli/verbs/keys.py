@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from vramscope.engine.errors import UsageError
 
+from ..diagnostics import complain
 from . import SubParsers
 
 if TYPE_CHECKING:
@@ -44,19 +45,27 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
 
 def run(arguments: Namespace) -> int:
     """Make, list, allow or revoke."""
+    from vramscope.engine.cluster.key_lock import lock_keys
     from vramscope.engine.cluster.keys import keys_folder
 
     _check_words(arguments)
-    folder, action = keys_folder(), arguments.action
-    if action == "new":
-        _make(folder, has_leave=arguments.replace)
-    elif action == "list":
+    folder = keys_folder()
+    if arguments.action == "list":
         _list(folder)
-    elif action == "allow":
+        return 0
+    with lock_keys(folder, lambda sentence: complain(sentence, program="vramscope keys")):
+        _change(folder, arguments)
+    return 0
+
+
+def _change(folder: Path, arguments: Namespace) -> None:
+    """Carry out what changes the keys, while nobody else does."""
+    if arguments.action == "new":
+        _make(folder, has_leave=arguments.replace)
+    elif arguments.action == "allow":
         _allow(folder, arguments.key, arguments.name, arguments.role or "viewer")
     else:
         _revoke(folder, arguments.key)
-    return 0
 
 
 def _check_words(arguments: Namespace) -> None:
