@@ -140,3 +140,7 @@ def test_shallow_models_call_a_card_neither_large_enough_nor_too_small_where_a_f
     assert ask(needed.allocated_peak_bytes - 1) is False
     assert ask(needed.reserved_peak_bytes) is None
     assert ask(2 * needed.reserved_peak_bytes + 20 * MIB) is True
+    whole = estimate_step(request.factory, layers=40, capacity_bytes=512 * MIB + needed.reserved_peak_bytes)
+    assert whole.capacity is not None
+    assert whole.traced_layers == ()
+    assert whole.capacity.does_fit is not None

@@ -10,8 +10,8 @@ from vramscope.analyzers.step_estimate import StepEstimate, StepPeaks, StepTrace
 from vramscope.engine.errors import OutputFileError, UsageError
 from vramscope.engine.readers.input_file import lower_first, show_path
 from vramscope.engine.units import parse_bytes
-from vramscope.estimates.step import judge_traces, read_allocator_settings
-from vramscope.estimates.tracing import StepRequest, Tracing, trace_steps
+from vramscope.estimates.step import estimate_request, read_allocator_settings
+from vramscope.estimates.tracing import StepRequest, Tracing
 
 from .configuration import read_settings
 
@@ -44,8 +44,7 @@ def estimate_factory(arguments: Namespace) -> int:
         is_full=arguments.full,
         settings=read_allocator_settings(),
     )
-    tracing = trace_steps(request)
-    estimate = judge_traces(tracing, request, capacity_bytes)
+    tracing, estimate = estimate_request(request, capacity_bytes)
     if arguments.snapshot is not None:
         _write_snapshot(arguments.snapshot, tracing, request.settings)
     _print(estimate, arguments)

@@ -2,6 +2,8 @@
 
 import os
 
+import msgspec
+
 from vramscope.analyzers.allocator_model import AllocatorSettingsError
 from vramscope.analyzers.step_estimate import EstimateRequest, StepEstimate, estimate_traces
 from vramscope.engine.errors import UsageError
@@ -48,7 +50,23 @@ def estimate_step(
         is_full=is_full,
         settings=read_allocator_settings(),
     )
-    return judge_traces(trace_steps(request), request, capacity_bytes)
+    return estimate_request(request, capacity_bytes)[1]
+
+
+def estimate_request(request: StepRequest, capacity_bytes: int | None) -> tuple[Tracing, StepEstimate]:
+    """Return the traces of a step and its estimate.
+
+    Where shallow models leave open whether it fits, the whole depth is traced, unless that takes storage.
+
+    Raises:
+        UsageError: It cannot be traced. What the user's own code raised is on stderr, as it is.
+    """
+    tracing = trace_steps(request)
+    estimate = judge_traces(tracing, request, capacity_bytes)
+    is_open = estimate.capacity is not None and estimate.capacity.does_fit is None
+    if is_open and tracing.is_fake and not request.is_full:
+        return estimate_request(msgspec.structs.replace(request, is_full=True), capacity_bytes)
+    return tracing, estimate
 
 
 def judge_traces(tracing: Tracing, request: StepRequest, capacity_bytes: int | None) -> StepEstimate:
