@@ -24,7 +24,11 @@ from .messages import (
 )
 from .wire import MAX_HISTORY_BYTES, body_of, decode, encode
 
-ANSWER_WITHIN_S = 3.0
+ANSWER_WITHIN_S, MOST_PATIENCE_S = 3.0, 24.0
+"""An answer that stays out is asked for again after so long, then after twice as long, and so on up to the
+most: on a slow line it is on its way, and so is what was asked."""
+HOLD_BACK_S = 30.0
+"""Samples after a gap wait so long for what fills it."""
 MAX_PENDING = 1024
 
 RankVerb = Literal["segments", "detach", "history", "modules"]
@@ -93,17 +97,20 @@ class HubConversation:
         self._last_seq: int | None = None
         self._pending: deque[Sample] = deque()
         self._asked: tuple[int, float] | None = None
+        self._repeat_s = self._patience_s = 0.0
+        self._has_history = False
         self._request_ids = itertools.count(1)
 
     def ask(self) -> None:
         """Ask the hub for everything it knows."""
-        request_id = next(self._request_ids)
-        self._asked = (request_id, self._clock.monotonic_s())
+        request_id, now_s = next(self._request_ids), self._clock.monotonic_s()
+        self._asked, self._patience_s = (request_id, now_s), ANSWER_WITHIN_S
+        self._repeat_s = now_s + self._patience_s
         self._send(self._join_request(request_id))
 
     def follow(self, detail: Detail, topics: tuple[str, ...]) -> None:
         """Ask for everything, and from the answer on for other topics."""
-        self.detail, self._topics = detail, topics
+        self.detail, self._topics, self._has_history = detail, topics, False
         self.ask()
 
     def repeat(self) -> None:
@@ -126,7 +133,8 @@ class HubConversation:
         return request_id
 
     def _join_request(self, request_id: int) -> bytes:
-        request = Request("join", request_id, topics=self._topics, detail=self.detail)
+        since_seq = self._last_seq if self._has_history else None
+        request = Request("join", request_id, topics=self._topics, detail=self.detail, since_seq=since_seq)
         return encode("request", self._hub_id or "", request)
 
     @property
@@ -142,10 +150,16 @@ class HubConversation:
             self.refused = str(error)
 
     def give_up_if_unanswered(self, found: list[Event]) -> None:
-        """Ask again when an answer stays out, and let held-back samples go meanwhile."""
-        if self._asked is not None and self._clock.monotonic_s() - self._asked[1] > ANSWER_WITHIN_S:
+        """Ask again when an answer stays out; in the end let go of the samples that were held back for it."""
+        now_s = self._clock.monotonic_s()
+        if self._asked is None:
+            return
+        if now_s - self._asked[1] > HOLD_BACK_S:
             self._release(found)
-            self.ask()
+        if now_s > self._repeat_s:
+            self._patience_s = min(2 * self._patience_s, MOST_PATIENCE_S)
+            self._repeat_s = now_s + self._patience_s
+            self.repeat()
 
     def _take(self, data: bytes, found: list[Event]) -> None:
         envelope = decode(data, MAX_HISTORY_BYTES)
@@ -188,7 +202,7 @@ class HubConversation:
         """Begin anew: the hub was restarted, so its sequence is another one."""
         if self._hub_id is not None or self._asked is None:
             self.ask()
-        self._hub_id, self._last_seq = hub_id, None
+        self._hub_id, self._last_seq, self._has_history = hub_id, None, False
         self._pending.clear()
 
     def _join(self, hub_id: str, welcome: Welcome, found: list[Event]) -> None:
@@ -196,6 +210,7 @@ class HubConversation:
             return
         is_new_hub = hub_id != self._hub_id or self._last_seq is None
         self._asked, self._hub_id = None, hub_id
+        self._has_history = self.detail == "full"
         if self.turned_away is not None:
             self.refused = self.turned_away = None
         if not is_new_hub and self._last_seq is not None:

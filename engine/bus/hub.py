@@ -244,7 +244,9 @@ class Hub:
         if refusal is not None:
             self._refuse(peer, request.request_id, refusal)
         elif request.verb == "join":
-            self._sockets.answer(peer, encode("welcome", self.hub_id, self._welcome(request)))
+            self._sockets.answer(
+                peer, encode("welcome", self.hub_id, self._welcome(request, envelope.hub_id))
+            )
         elif request.verb == "decide":
             self._decide(peer, request.request_id, request.decision)
         elif request.verb == "leave":
@@ -297,15 +299,16 @@ class Hub:
     def _refuse(self, peer: bytes, request_id: int, reason: str) -> None:
         self._sockets.answer(peer, encode("refusal", self.hub_id, Refusal(request_id, reason)))
 
-    def _welcome(self, request: Request) -> Welcome:
+    def _welcome(self, request: Request, known_hub_id: str) -> Welcome:
         """Return everything; to who shows a cell a device neither the past nor the rest of the sample."""
         is_full, sample = request.detail == "full", self._sample
+        since_seq = request.since_seq if known_hub_id == self.hub_id else None
         return Welcome(
             request_id=request.request_id,
             sample=sample if is_full or sample is None else trim_to_cells(sample),
             findings=self._findings.all(),
             hub=self._status(),
-            history=self._history.block() if is_full else History().block(),
+            history=self._history.block(since_seq) if is_full else History().block(),
             first_seq=self._first_seq,
             history_first_seq=self._history.first_seq,
             assessments=self._assessments.all(),

@@ -75,6 +75,9 @@ class Request(msgspec.Struct, frozen=True):
     say it."""
     detail: Detail = "full"
     """For `join`: of `cells` the answer has no history, and a sample with no more than a cell shows."""
+    since_seq: int | None = None
+    """For `join`: the newest sample that this end has of the hub that its envelope names: of that hub's
+    history the answer tells what came from there on. None for all of it."""
     node: str = ""
     """At a relay: which of the nodes behind it is asked; empty for the relay itself."""
     action: AdviceAction | None = None

@@ -103,10 +103,15 @@ class Column:
             return cells
         return array(_WIDE, [UNMEASURED if cell == nothing else cell * unit for cell in cells])
 
-    def dump(self, start: int) -> tuple[str, bytes]:
-        """Return its name on the wire, which tells the unit, and its cells in the order of `unroll`."""
+    def dump(self, start: int, skip: int = 0) -> tuple[str, bytes]:
+        """Return its name on the wire, which tells the unit, and its cells in the order of `unroll`.
+
+        Args:
+            start: Position of the oldest.
+            skip: How many of the oldest are left out.
+        """
         name = f"{self.name}/{self._unit}" if self._cells.typecode == _NARROW else self.name
-        return name, unroll(self._cells, start).tobytes()
+        return name, unroll(self._cells, start)[skip:].tobytes()
 
     @classmethod
     def load(cls, name: str, data: bytes) -> "Column | None":

@@ -97,6 +97,9 @@ class History:
     def extend(self, block: HistoryBlock) -> None:
         """Take over what a hub remembers; samples that are already here stay as they are.
 
+        What follows our newest sample there is new, whatever its clock says, which may have been set back.
+        Where that sample is not there, as after a restart of the hub, later samples are new.
+
         Raises:
             WireError: The block's columns do not fit together.
         """
@@ -115,9 +118,11 @@ class History:
                 self._recount_peaks()
                 self._views.clear()
                 return
-            newest_s = self._fine.last.time_s
-            for sample in samples_of(fine, block.devices, block.ranks, block.node, block.clock):
-                if sample.time_s > newest_s:
+            newest = self._fine.last
+            known = fine.count_to(newest.seq) if fine.has(newest) else None
+            samples = samples_of(fine, block.devices, block.ranks, block.node, block.clock)
+            for at, sample in enumerate(samples):
+                if sample.time_s > newest.time_s if known is None else at >= known:
                     self.add(sample)
 
     def take_over(self, other: "History") -> None:
@@ -135,11 +140,17 @@ class History:
             other.__dict__.update(copy.deepcopy(kept))
         return other
 
-    def block(self) -> HistoryBlock:
-        """Return everything that is remembered, to hand to whoever attaches late."""
+    def block(self, since_seq: int | None = None) -> HistoryBlock:
+        """Return everything that is remembered, to hand to whoever attaches late.
+
+        Args:
+            since_seq: The newest sample that is known there already: only ticks from that one on are told.
+                None for all, with the minutes.
+        """
         with self._lock:
-            fine_ticks, fine = self._fine.dump()
-            coarse_ticks, coarse = self._coarse.dump()
+            skip = 0 if since_seq is None else self._fine.count_to(since_seq - 1)
+            fine_ticks, fine = self._fine.dump(skip)
+            coarse_ticks, coarse = (self._coarse if since_seq is None else ColumnRing(0)).dump()
             kept = set(fine) | set(coarse)
             headers = {uuid: header for uuid, header in self._headers.items() if uuid in kept}
             ranks = {key: header for key, header in self._ranks.items() if key in fine}

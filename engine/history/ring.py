@@ -100,15 +100,28 @@ class ColumnRing:
         """Return the times of all ticks, oldest first, in seconds."""
         return unroll(self._times, self._start)
 
-    def dump(self) -> tuple[dict[str, bytes], dict[str, dict[str, bytes]]]:
-        """Return tick columns and device columns as bytes, oldest first."""
+    def has(self, row: Row) -> bool:
+        """Return whether this very tick is in the ring."""
+        at = self.count_to(row.seq) - 1
+        return at >= 0 and self._row((self._start + at) % len(self)) == row
+
+    def count_to(self, seq: int) -> int:
+        """Return how many ticks there are up to the newest of this sequence number or a lower one."""
+        count = len(self)
+        for at in range(count - 1, -1, -1):  # what is asked for is near the end; a restarted hub counts anew
+            if self._seqs[(self._start + at) % count] <= seq:
+                return at + 1
+        return 0
+
+    def dump(self, skip: int = 0) -> tuple[dict[str, bytes], dict[str, dict[str, bytes]]]:
+        """Return tick columns and device columns as bytes, oldest first, without so many of the oldest."""
         ticks = {
-            "seq": unroll(self._seqs, self._start).tobytes(),
-            "time": unroll(self._times, self._start).tobytes(),
-            "interval": unroll(self._intervals, self._start).tobytes(),
+            "seq": unroll(self._seqs, self._start)[skip:].tobytes(),
+            "time": unroll(self._times, self._start)[skip:].tobytes(),
+            "interval": unroll(self._intervals, self._start)[skip:].tobytes(),
         }
         devices = {
-            uuid: dict(column.dump(self._start) for column in columns.values())
+            uuid: dict(column.dump(self._start, skip) for column in columns.values())
             for uuid, columns in self._columns.items()
         }
         return ticks, devices

@@ -111,6 +111,22 @@ def test_a_late_viewer_ends_with_what_an_early_one_has(seen: int, more: int) -> 
     assert late.last_seq == early.last_seq
 
 
+@pytest.mark.parametrize("capacity", [60, 40])
+def test_who_has_the_beginning_is_told_what_follows_though_the_clock_was_set_back(capacity: int) -> None:
+    hub, late = History(fine_ticks=capacity), History()
+    for seq in range(60):
+        sample = make_sample(seq)
+        hub.add(sample if seq < 45 else msgspec.structs.replace(sample, time_s=sample.time_s - 3600.0))
+        if seq <= 40:
+            late.add(sample)
+    block = hub.block(since_seq=40)
+    late.extend(block)
+    assert [sample.seq for sample in late.samples()] == list(range(60))
+    assert (
+        len(block.fine_ticks["seq"]) == 20 * 8
+    )  # what is known there, but for the newest, is not sent again
+
+
 def test_samples_come_back_with_every_field_the_ring_keeps() -> None:
     history = History()
     sample = make_sample(1, 12.0, driver_gib=0.6)
