@@ -1,5 +1,6 @@
 """One group of ranks that should be alike: what each did in blocks of ten seconds, side by side."""
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 
 from ...engine.model import Finding
@@ -137,7 +138,7 @@ class Group:
         """Return where every rank stands."""
         floors = self._floors
         peaks = {key: self._peaks.get(key, floor) for key, floor in floors.items()}
-        middle = find_middle(floors.values())
+        middle, ordered = find_middle(floors.values()), sorted(peaks.values())
         return {
             key: Standing(
                 subject=self._newest[key].subject,
@@ -147,7 +148,7 @@ class Group:
                 limit_bytes=self._newest[key].subject.limit_bytes,
                 above_bytes=floor - middle,
                 middle_floor_bytes=middle,
-                middle_peak_bytes=find_middle(peak for other, peak in peaks.items() if other != key),
+                middle_peak_bytes=_find_middle_without(ordered, peaks[key]),
                 peers=len(floors) - 1,
             )
             for key, floor in sorted(floors.items(), key=lambda item: str(item[0]))
@@ -158,3 +159,9 @@ def find_middle(values: Iterable[int]) -> int:
     """Return the median of one value or more, the lower of the two in the middle of an even number."""
     ordered = sorted(values)
     return ordered[(len(ordered) - 1) // 2]
+
+
+def _find_middle_without(ordered: Sequence[int], one: int) -> int:
+    """Return the middle of all but one of two values or more, which are sorted: a group may have thousands."""
+    middle = (len(ordered) - 2) // 2
+    return ordered[middle + 1] if bisect_left(ordered, one) <= middle else ordered[middle]
