@@ -162,6 +162,6 @@ def find_middle(values: Iterable[int]) -> int:
 
 
 def _find_middle_without(ordered: Sequence[int], one: int) -> int:
-    """Return the middle of all but one of two values or more, which are sorted: a group may have thousands."""
+    """Return the middle of all but one of two sorted values or more: a group may have thousands."""
     middle = (len(ordered) - 2) // 2
     return ordered[middle + 1] if bisect_left(ordered, one) <= middle else ordered[middle]
