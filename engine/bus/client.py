@@ -6,11 +6,13 @@ from pathlib import Path
 from ..clock import Clock, SystemClock
 from ..errors import HubUnreachableError, UsageError
 from ..history import History
-from ..model import Sample
+from ..model import AdviceAction, Sample
 from ..paths import locate_runtime_folder
+from ..ranks.demands import ADVICE_WITHIN_S
 from .lock import holder_pid, is_hub_alive
+from .messages import Advised
 from .picture import NodePicture
-from .questions import NO_ANSWER
+from .questions import NO_ANSWER, read_advised
 from .snapshot import Snapshot
 from .stream import HubStream
 
@@ -119,6 +121,33 @@ class Client(NodePicture):
         refusal = self._questions.take_refusal(number)
         if refusal is not None:
             raise HubUnreachableError(refusal) if refusal == NO_ANSWER else UsageError(refusal)
+
+    def advise_and_wait(
+        self,
+        pid: int,
+        action: AdviceAction,
+        *,
+        reason: str = "",
+        step_end_within_s: float = ADVICE_WITHIN_S,
+    ) -> Advised:
+        """Advise a training process as `advise` does, and return what it made of that.
+
+        Args:
+            pid: Process id as in `RankSample.pid`.
+            action: What to do: `empty_cache`, `skip_long_batch`, `reduce_batch` or `checkpoint`.
+            reason: Why, in one sentence; the callback of the program gets it.
+            step_end_within_s: How long the process may wait for the end of a step, in seconds.
+
+        Raises:
+            UsageError: No such process reports to the agent, it takes no advice, or no step ended in time.
+            HubUnreachableError: The agent has not answered, or is gone.
+        """
+        number = self.advise(pid, action, reason=reason, step_end_within_s=step_end_within_s)
+        while (advised := read_advised(self.newest, number)) is None:
+            self.snapshot(timeout_s=POLL_S)
+            if self.newest.connection == "lost" and not is_hub_alive(self._runtime_dir):
+                raise HubUnreachableError(self.newest.reason or "the agent ended")
+        return advised
 
     def close(self) -> None:
         """Disconnect."""

@@ -10,10 +10,11 @@ import msgspec
 from ..alerts.state import AlertState, FindingDecision
 from ..clock import Clock
 from ..errors import WireError
-from ..model import Assessment, Finding, HubStatus, Sample
+from ..model import AdviceAction, Assessment, Finding, HubStatus, Sample
 from ..ranks.segments import PackedSegments
 from .messages import (
     TO_WHOM_IT_CONCERNS,
+    Advised,
     Detail,
     Done,
     FindingBatch,
@@ -59,9 +60,18 @@ Event = (
     | HubStatus
     | PackedSegments
     | ModulesAnswer
+    | Advised
     | Done
     | Refusal
 )
+
+
+_ANSWERS: dict[str, type[Done | ModulesAnswer | Advised]] = {
+    "done": Done,
+    "modules": ModulesAnswer,
+    "advised": Advised,
+}
+"""What a hub answers to who asked, by the kind of the message."""
 
 
 class HubConversation:
@@ -125,6 +135,13 @@ class HubConversation:
         self._send(encode("request", self._hub_id or "", request))
         return request_id
 
+    def advise(self, pid: int, action: AdviceAction, reason: str, seconds: float) -> int:
+        """Advise a training process; return the number under which `Advised` or `Refusal` comes."""
+        request_id = next(self._request_ids)
+        request = Request("advise", request_id, pid, seconds=seconds, action=action, reason=reason)
+        self._send(encode("request", self._hub_id or "", request))
+        return request_id
+
     def decide(self, decision: FindingDecision) -> int:
         """Tell the hub what a person decided; return the number under which `Done` or `Refusal` comes."""
         request_id = next(self._request_ids)
@@ -168,10 +185,8 @@ class HubConversation:
             self._join(envelope.hub_id, body_of(envelope, Welcome), found)
         elif envelope.kind == "refusal":
             self._take_refusal(body_of(envelope, Refusal), found)
-        elif envelope.kind == "done":
-            found.append(body_of(envelope, Done))
-        elif envelope.kind == "modules":
-            found.append(body_of(envelope, ModulesAnswer))
+        elif envelope.kind in _ANSWERS:
+            found.append(body_of(envelope, _ANSWERS[envelope.kind]))
         elif envelope.hub_id != self._hub_id:
             self._meet_new_hub(envelope.hub_id)
             if envelope.kind == "sample":

@@ -5,11 +5,11 @@ import msgspec
 from ..alerts.state import AlertState, FindingDecision
 from ..clock import Clock
 from ..history import History
-from ..model import Finding, Sample, order_findings
-from ..ranks.demands import MODULES_WITHIN_S
+from ..model import AdviceAction, Finding, HubStatus, Sample, order_findings
+from ..ranks.demands import ADVICE_WITHIN_S, MODULES_WITHIN_S
 from ..ranks.segments import PackedSegments
 from .conversation import Assessed, Event, HubConversation, Joined
-from .messages import Done, ModulesAnswer, Refusal
+from .messages import Advised, Done, ModulesAnswer, Refusal
 from .questions import Questions
 from .snapshot import Snapshot
 
@@ -59,6 +59,29 @@ class NodePicture:
         """
         self._questions.ask("modules", pid, self._clock.monotonic_s(), seconds=step_end_within_s)
 
+    def advise(
+        self,
+        pid: int,
+        action: AdviceAction,
+        *,
+        reason: str = "",
+        step_end_within_s: float = ADVICE_WITHIN_S,
+    ) -> int:
+        """Ask a training process to do something about its memory at the end of its next step.
+
+        A later snapshot has in `advice` what it made of that, or the reason why it was not asked.
+
+        Args:
+            pid: Process id as in `RankSample.pid`.
+            action: What to do.
+            reason: Why, in one sentence; the callback of the program gets it.
+            step_end_within_s: How long the process may wait for the end of a step, in seconds.
+
+        Returns:
+            The number of the advice, as in `RankAdvice.number`.
+        """
+        return self._questions.advise(pid, action, reason, step_end_within_s, self._clock.monotonic_s())
+
     def record_history(self, pid: int, *, is_on: bool = True, seconds: float | None = None) -> None:
         """Let a training process record its allocations with their stacks, or stop.
 
@@ -96,9 +119,11 @@ class NodePicture:
                 self._questions.take_map(event)
             elif isinstance(event, ModulesAnswer):
                 self._questions.take_modules(event)
+            elif isinstance(event, Advised):
+                self._questions.take_advised(event)
             elif isinstance(event, Done | Refusal):
                 self._questions.take_answer(event)
-            else:
+            elif isinstance(event, HubStatus):
                 snapshot = msgspec.structs.replace(snapshot, hub=event)
         if events:
             self.newest = msgspec.structs.replace(
@@ -110,6 +135,7 @@ class NodePicture:
                 segment_maps=self._questions.maps,
                 segments_refused=self._questions.refused,
                 modules=self._questions.modules,
+                advice=self._questions.advice,
                 decision_refused=self._questions.decision_refused,
             )
         return bool(events)
@@ -126,6 +152,7 @@ class NodePicture:
             self.newest,
             segments_refused=self._questions.refused,
             modules=self._questions.modules,
+            advice=self._questions.advice,
             decision_refused=self._questions.decision_refused,
         )
         return True

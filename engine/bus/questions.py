@@ -3,16 +3,18 @@
 from typing import Literal, NamedTuple
 
 from ..alerts.state import FindingDecision
-from ..errors import InputFileError, WireError
-from ..model import SegmentMap
+from ..errors import HubUnreachableError, InputFileError, UsageError, WireError
+from ..model import AdviceAction, SegmentMap
 from ..model.module_memory import ModuleMemory
 from ..ranks.segments import PackedSegments, inflate, unpack_segments
 from .conversation import HubConversation, RankVerb
-from .messages import Done, ModulesAnswer, Refusal
-from .snapshot import DecisionRefused, RankModules, SegmentsRefused
+from .messages import Advised, Done, ModulesAnswer, Refusal
+from .snapshot import DecisionRefused, RankAdvice, RankModules, SegmentsRefused, Snapshot
 
 MAX_MODULES = 16
 """Profiles by module that a viewer keeps."""
+MAX_ADVICE = 16
+"""Advice of which a viewer keeps what became of it."""
 MAX_MAPS = 4
 """Segment maps that a viewer keeps; one may take some MiB."""
 HUB_ANSWERS_WITHIN_S = 15.0
@@ -21,11 +23,13 @@ NO_ANSWER = "the agent has not answered: it is of an older version, or gone"
 
 
 class _Question(NamedTuple):
-    verb: RankVerb | Literal["decide"]
+    verb: RankVerb | Literal["decide", "advise"]
     pid: int | None
     asked_s: float
     wait_s: float = 0.0
     """How long the process may wait for the end of a step."""
+    action: AdviceAction | None = None
+    """What a process was advised to do."""
 
 
 class Questions:
@@ -39,6 +43,8 @@ class Questions:
         self.refused: tuple[SegmentsRefused, ...] = ()
         self.modules: tuple[RankModules, ...] = ()
         """Newest answer first, one a process."""
+        self.advice: tuple[RankAdvice, ...] = ()
+        """What became of advice, newest first."""
         self._stream = stream
         self._open: dict[int, _Question] = {}
         self._results: dict[int, str | None] = {}
@@ -58,6 +64,12 @@ class Questions:
         self._open[number] = _Question(verb, pid, now_s, seconds or 0.0 if waits else 0.0)
         return number
 
+    def advise(self, pid: int, action: AdviceAction, reason: str, seconds: float, now_s: float) -> int:
+        """Advise a process; return the number of the question."""
+        number = self._stream.advise(pid, action, reason, seconds)
+        self._open[number] = _Question("advise", pid, now_s, seconds, action)
+        return number
+
     def decide(self, decision: FindingDecision, now_s: float) -> None:
         """Tell the hub what a person decided about a finding."""
         self._open[self._stream.decide(decision)] = _Question("decide", None, now_s)
@@ -73,6 +85,19 @@ class Questions:
     def take_answer(self, answer: Done | Refusal) -> None:
         """Take what a hub says of a question."""
         self._conclude(answer.request_id, answer.reason if isinstance(answer, Refusal) else None)
+
+    def take_advised(self, answer: Advised) -> None:
+        """Take what a process made of an advice."""
+        question = self._open.pop(answer.request_id, None)
+        if question is not None:
+            self._note_advice(answer.request_id, question, advised=answer)
+
+    def _note_advice(
+        self, number: int, question: _Question, advised: Advised | None = None, refusal: str | None = None
+    ) -> None:
+        if question.pid is not None and question.action is not None:
+            newest = RankAdvice(question.pid, number, question.action, advised, refusal)
+            self.advice = (newest, *self.advice)[:MAX_ADVICE]
 
     def take_map(self, packed: PackedSegments) -> None:
         """Take a segment map, whoever asked for it."""
@@ -121,6 +146,8 @@ class Questions:
             self.decision_refused = None if refusal is None else DecisionRefused(number, refusal)
         elif question.verb == "modules" and question.pid is not None:
             self._note_modules(number, question.pid, refusal=refusal)
+        elif question.verb == "advise":
+            self._note_advice(number, question, refusal=refusal)
         elif question.verb != "segments":
             self._results[number] = refusal
         elif refusal is not None and question.pid is not None:
@@ -129,6 +156,25 @@ class Questions:
     def _refuse(self, pid: int, reason: str) -> None:
         others = (refused for refused in self.refused if refused.pid != pid)
         self.refused = (SegmentsRefused(pid, reason), *others)[:MAX_MAPS]
+
+
+def read_advised(snapshot: Snapshot, number: int) -> Advised | None:
+    """Return what a process made of an advice, or None where that is not known yet.
+
+    Args:
+        snapshot: Of the viewer that gave it.
+        number: Of the advice.
+
+    Raises:
+        UsageError: The process was not asked, or does not do it in time.
+        HubUnreachableError: The agent does not answer.
+    """
+    found = next((advice for advice in snapshot.advice if advice.number == number), None)
+    if found is None:
+        return None
+    if found.refusal is not None:
+        raise HubUnreachableError(found.refusal) if found.refusal == NO_ANSWER else UsageError(found.refusal)
+    return found.advised
 
 
 def _unpack_modules(answer: ModulesAnswer) -> ModuleMemory:

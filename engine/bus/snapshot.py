@@ -5,9 +5,10 @@ from typing import Literal
 import msgspec
 
 from ..alerts.state import AlertState
-from ..model import Assessment, Finding, HubStatus, Sample, SegmentMap
+from ..model import AdviceAction, Assessment, Finding, HubStatus, Sample, SegmentMap
 from ..model.module_memory import ModuleMemory
 from ..replay.state import ReplayState
+from .messages import Advised
 
 
 class SegmentsRefused(msgspec.Struct, frozen=True):
@@ -27,6 +28,19 @@ class RankModules(msgspec.Struct, frozen=True):
     """The newest profile that came; None where none has yet."""
     refusal: str | None = None
     """Why the newest question was refused, in one sentence."""
+
+
+class RankAdvice(msgspec.Struct, frozen=True):
+    """What became of an advice that this viewer gave to a process."""
+
+    pid: int
+    number: int
+    """Another one for every advice."""
+    action: AdviceAction
+    advised: Advised | None = None
+    """What the process made of it; None where it was refused."""
+    refusal: str | None = None
+    """Why it was not even considered, in one sentence."""
 
 
 class DecisionRefused(msgspec.Struct, frozen=True):
@@ -58,6 +72,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     """What became of this viewer's own questions for one; gone when a map arrives."""
     modules: tuple[RankModules, ...] = ()
     """Memory by module of the processes that this viewer asked, the newest answer first; a few at most."""
+    advice: tuple[RankAdvice, ...] = ()
+    """What became of the newest advice that this viewer gave, newest first; a few at most."""
     assessments: tuple[Assessment, ...] = ()
     """How near each process is to running out of memory, by device and process."""
     alerts: AlertState = AlertState()
@@ -68,3 +84,5 @@ class Snapshot(msgspec.Struct, frozen=True):
     """Where a replay is; None where the samples are of the present."""
     node: str = ""
     """Of which node it is, where its feed can tell of several; else empty."""
+    is_gone: bool = False
+    """Whether nothing more will be told of this node, as if it had never been: a relay knows it no longer."""

@@ -38,7 +38,7 @@ CELLS_COST = 1.0
 """A join without history costs no more than another request."""
 _MAY_ASK = {
     "viewer": ("join", "leave"),
-    "worker": ("join", "leave", "segments", "history"),
+    "worker": ("join", "leave", "segments", "history", "advise"),
     "node": (),
 }
 """What each role may ask; a controller may ask everything."""

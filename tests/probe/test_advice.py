@@ -64,7 +64,12 @@ def test_a_callback_of_the_program_answers_for_it(
     watched: Watched, hub: ListeningHub, answer: Callable[[], object], is_obeyed: bool, outcome: str
 ) -> None:
     told: list[tuple[str, str]] = []
-    current.on_advice = lambda action, reason: (told.append((action, reason)), answer())[1]
+
+    def obey(action: str, reason: str) -> object:
+        told.append((action, reason))
+        return answer()
+
+    current.on_advice = obey
     advise(watched, hub, "skip_long_batch")
     assert told == []
     watched.step()
