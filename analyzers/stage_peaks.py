@@ -195,7 +195,8 @@ def _peak_allocated(rank: RankSample) -> int | None:
 
 
 def _most(values: Iterable[int | None]) -> int | None:
-    return max((value for value in values if value is not None), default=None)
+    known = [value for value in values if value is not None]  # of every rank of a fleet, so no generator
+    return max(known) if known else None
 
 
 def _sum(values: Sequence[int | None]) -> int | None:

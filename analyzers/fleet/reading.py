@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from ...engine.bus.snapshot import Snapshot
 from ...engine.model import Assessment, DeviceSample, RankCoordinates, RankSample, Sample
 from ..device_names import name_device
-from ..risk import LEVELS, assess_risk, doubt_silent, find_assessments
+from ..risk import LEVELS, assess_risk, doubt_silent
 from .model import FleetDevice
 
 _GRAVE = LEVELS.index("medium")
@@ -16,19 +16,31 @@ def read_devices(snapshot: Snapshot) -> tuple[FleetDevice, ...]:
     sample = snapshot.sample
     if sample is None:
         return ()
-    known = doubt_silent(sample, snapshot.assessments)
-    return tuple(_read_device(device, sample, snapshot, known) for device in sample.devices)
+    ranks: dict[str | None, list[RankSample]] = {}
+    for rank in sample.ranks:
+        ranks.setdefault(rank.device_uuid, []).append(rank)
+    known: dict[str | None, list[Assessment]] = {}
+    for assessment in doubt_silent(sample, snapshot.assessments):
+        known.setdefault(assessment.device_uuid, []).append(assessment)
+    return tuple(
+        _read_device(device, snapshot, sample, ranks.get(device.uuid, ()), known.get(device.uuid, ()))
+        for device in sample.devices
+    )
 
 
 def _read_device(
-    device: DeviceSample, sample: Sample, snapshot: Snapshot, known: Sequence[Assessment]
+    device: DeviceSample,
+    snapshot: Snapshot,
+    sample: Sample,
+    ranks: Sequence[RankSample],
+    known: Sequence[Assessment],
 ) -> FleetDevice:
+    """Return one device, of its ranks and of what is assessed of them."""
     risk = assess_risk(device, snapshot.findings, known)
     is_lost = snapshot.connection == "lost"
     is_doubted = is_lost and LEVELS.index(risk.level) < _GRAVE
-    ranks = [rank for rank in sample.ranks if rank.device_uuid == device.uuid]
     place = _find_place(device, ranks)
-    chances = [it.probability for it in find_assessments(device, known) if it.probability is not None]
+    chances = [it.probability for it in known if it.probability is not None]
     about = (it for it in snapshot.findings if it.is_open and it.device_uuid == device.uuid)
     return FleetDevice(
         node=snapshot.node or sample.node,

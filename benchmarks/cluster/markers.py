@@ -1,8 +1,8 @@
 """From a sample to the screen: when the cell of a device became another, by the bytes of the terminal.
 
 One device of every played node has another height at each sample. The bytes that the program wrote are given
-to an emulator of a terminal, in the pieces in which they came; a cell that shows the height of a sample after a
-piece has shown it when that piece came. Both times are of the monotonic clock of this machine.
+to an emulator of a terminal, in the pieces in which they came; a cell that shows the height of a sample after
+a piece has shown it when that piece came. Both times are of the monotonic clock of this machine.
 """
 
 import re

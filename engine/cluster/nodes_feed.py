@@ -13,6 +13,9 @@ from .nodes_watch import NodesWatch
 from .trust import Trust
 
 TURN_S = 1.0
+GATHER_S = 0.04
+"""Messages that come within this time are taken together: to wait for hundreds of sockets costs more than to
+read one."""
 MAX_WISHES = 64
 MOST_IN_FULL = 8
 """Nodes that are followed in full, with their history of 0.5 MiB a device: those looked at last."""
@@ -95,4 +98,5 @@ class NodesFeed:
                 wish(self._watch.nodes[name].picture)
             for snapshot in self._watch.turn(TURN_S):
                 self._on_snapshot(snapshot)
+            self._is_stopped.wait(GATHER_S)
         self._watch.close()

@@ -125,7 +125,7 @@ class NodesWatch:
         return self._judge_s - self._clock.monotonic_s()
 
     def _is_ready(self, node: RemoteNode, ready: dict[object, int]) -> bool:
-        return any(source in ready for source in node.connection.sources)
+        return not ready.keys().isdisjoint(node.connection.sources)
 
     def _judge(self) -> list[str]:
         """Look at every connection; return the nodes of which there is news."""

@@ -1,6 +1,7 @@
 """A connection over tcp to the hub of another node: one socket, and what became of its handshakes."""
 
 import errno
+from collections import deque
 from contextlib import suppress
 from typing import Final, Literal, NamedTuple
 
@@ -13,9 +14,11 @@ from .tcp_address import TcpAddress
 
 MAX_INCOMING_BYTES = 64 * 1024**2
 """Largest message of a hub: the history of some hundred devices over a week."""
-SEND_QUEUE_MESSAGES = 16
+SEND_QUEUE_MESSAGES = 4096
+"""Requests that may wait, as many as a relay may have nodes: all of them are asked at once."""
 RECEIVE_QUEUE_MESSAGES = 256
 """Messages a stalled reader may fall behind before the hub drops new ones for it; its ring fills the gap."""
+MOST_FROM_RELAY = 4 * RECEIVE_QUEUE_MESSAGES
 
 Failure = Literal["refused", "mechanism", "handshake", "cut"]
 """Why a handshake failed. `refused`: the key is not allowed there; `mechanism`: one end wants keys and the
@@ -62,13 +65,12 @@ class RemoteLink:
         self.failure: Failure | None = None
         """Why the newest handshake failed; None where it did not, or there was none."""
         self._context, self._poller, self._times = context, poller, times or LinkTimes()
+        self.from_relay: deque[tuple[bytes, bytes]] = deque(maxlen=MOST_FROM_RELAY)
+        """Messages of nodes behind a relay: the name of the node, and the message."""
         self._socket: zmq.Socket[bytes] | None = None
         self._monitor: zmq.Socket[bytes] | None = None
-
-    @property
-    def sockets(self) -> tuple["zmq.Socket[bytes]", ...]:
+        self.sockets: tuple[zmq.Socket[bytes], ...] = ()
         """What is waited for: the connection, and what is told of it."""
-        return tuple(socket for socket in (self._socket, self._monitor) if socket is not None)
 
     def open(self, address: TcpAddress, keys: NodeKeys | None) -> None:
         """Begin to connect, after closing what was open.
@@ -81,6 +83,7 @@ class RemoteLink:
         self._socket = socket = self._context.socket(zmq.DEALER)
         _set_options(socket, address, keys, self._times)
         self._monitor = socket.get_monitor_socket(_LISTENED_FOR)
+        self.sockets = (socket, self._monitor)
         for each in self.sockets:
             self._poller.register(each, zmq.POLLIN)
         socket.connect(address.endpoint)
@@ -92,20 +95,29 @@ class RemoteLink:
                 self._socket.send(data, zmq.NOBLOCK)
 
     def receive(self) -> list[bytes]:
-        """Return the messages that have come, without waiting."""
+        """Return the messages that have come, without waiting; those of nodes behind a relay are apart."""
         found: list[bytes] = []
-        while self._socket is not None and len(found) < RECEIVE_QUEUE_MESSAGES:
+        for _ in range(RECEIVE_QUEUE_MESSAGES):
+            if self._socket is None:
+                break
             try:
-                found.append(self._socket.recv_multipart(zmq.NOBLOCK)[-1])
+                frames = self._socket.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
                 break
+            if len(frames) == 2 and frames[0]:
+                self.from_relay.append((frames[0], frames[1]))
+            else:
+                found.append(frames[-1])
         return found
 
     def note_events(self) -> bool:
         """Take what is told of the connection; return whether it was made since the last call."""
         was_made = False
-        while self._monitor is not None and self._monitor.poll(0):
-            told = recv_monitor_message(self._monitor)
+        while self._monitor is not None:
+            try:
+                told = recv_monitor_message(self._monitor, zmq.NOBLOCK)
+            except zmq.Again:
+                break
             event, value = int(told["event"]), int(told["value"])
             if event == zmq.Event.HANDSHAKE_SUCCEEDED:
                 self.is_connected = was_made = True
@@ -126,6 +138,7 @@ class RemoteLink:
         if self._monitor is not None:
             self._monitor.close(linger=0)
         self._socket = self._monitor = None
+        self.sockets = ()
         self.is_connected, self.failure = False, None
 
 
