@@ -18,6 +18,7 @@ from .messages import (
     Detail,
     Done,
     FindingBatch,
+    KnownNodes,
     ModulesAnswer,
     Refusal,
     Request,
@@ -63,10 +64,11 @@ Event = (
     | Advised
     | Done
     | Refusal
+    | KnownNodes
 )
 
 
-_ANSWERS: dict[str, type[Done | ModulesAnswer | Advised]] = {
+ANSWERS: dict[str, type[Done | ModulesAnswer | Advised]] = {
     "done": Done,
     "modules": ModulesAnswer,
     "advised": Advised,
@@ -82,6 +84,7 @@ class HubConversation:
         clock: Where time is read.
         topics: What the hub is to send from the first answer on, where no subscription says it.
         detail: How much of each sample these topics have.
+        node: What a relay between calls the node; empty where there is none.
     """
 
     def __init__(
@@ -91,6 +94,7 @@ class HubConversation:
         *,
         topics: tuple[str, ...] = (),
         detail: Detail = "full",
+        node: str = "",
     ) -> None:
         self.samples_dropped = 0
         """Samples that were published and never reached this end."""
@@ -102,7 +106,7 @@ class HubConversation:
         """When the hub was last heard, in monotonic seconds."""
         self.detail: Detail = detail
         """How much is followed; of `cells` nothing is asked for that was missed: the newest sample is all."""
-        self._send, self._clock, self._topics = send, clock, topics
+        self._send, self._clock, self._topics, self._node = send, clock, topics, node
         self._hub_id: str | None = None
         self._last_seq: int | None = None
         self._pending: deque[Sample] = deque()
@@ -130,29 +134,34 @@ class HubConversation:
 
     def send(self, verb: RankVerb, pid: int, *, is_on: bool = True, seconds: float | None = None) -> int:
         """Ask something of a training process; return the number under which `Done` or `Refusal` comes."""
-        request_id = next(self._request_ids)
-        request = Request(verb, request_id, pid, is_on, seconds)
-        self._send(encode("request", self._hub_id or "", request))
-        return request_id
+        return self.ask_for(Request(verb, 0, pid, is_on, seconds))
 
     def advise(self, pid: int, action: AdviceAction, reason: str, seconds: float) -> int:
         """Advise a training process; return the number under which `Advised` or `Refusal` comes."""
-        request_id = next(self._request_ids)
-        request = Request("advise", request_id, pid, seconds=seconds, action=action, reason=reason)
-        self._send(encode("request", self._hub_id or "", request))
-        return request_id
+        return self.ask_for(Request("advise", 0, pid, seconds=seconds, action=action, reason=reason))
 
     def decide(self, decision: FindingDecision) -> int:
         """Tell the hub what a person decided; return the number under which `Done` or `Refusal` comes."""
+        return self.ask_for(Request("decide", 0, decision=decision))
+
+    def ask_for(self, request: Request) -> int:
+        """Send a request under a number of this end, and return that."""
         request_id = next(self._request_ids)
-        request = Request("decide", request_id, decision=decision)
-        self._send(encode("request", self._hub_id or "", request))
+        request = msgspec.structs.replace(request, request_id=request_id, node=self._node)
+        self._send(encode("request", self.hub_id, request))
         return request_id
 
     def _join_request(self, request_id: int) -> bytes:
         since_seq = self._last_seq if self._has_history else None
-        request = Request("join", request_id, topics=self._topics, detail=self.detail, since_seq=since_seq)
-        return encode("request", self._hub_id or "", request)
+        request = Request(
+            "join", request_id, topics=self._topics, detail=self.detail, since_seq=since_seq, node=self._node
+        )
+        return encode("request", self.hub_id, request)
+
+    @property
+    def hub_id(self) -> str:
+        """Of the hub that is followed; empty before it has answered."""
+        return self._hub_id or ""
 
     @property
     def is_asking(self) -> bool:
@@ -185,8 +194,10 @@ class HubConversation:
             self._join(envelope.hub_id, body_of(envelope, Welcome), found)
         elif envelope.kind == "refusal":
             self._take_refusal(body_of(envelope, Refusal), found)
-        elif envelope.kind in _ANSWERS:
-            found.append(body_of(envelope, _ANSWERS[envelope.kind]))
+        elif envelope.kind == "nodes":
+            self._take_nodes(envelope.hub_id, body_of(envelope, KnownNodes), found)
+        elif envelope.kind in ANSWERS:
+            found.append(body_of(envelope, ANSWERS[envelope.kind]))
         elif envelope.hub_id != self._hub_id:
             self._meet_new_hub(envelope.hub_id)
             if envelope.kind == "sample":
@@ -205,6 +216,13 @@ class HubConversation:
             status = body_of(envelope, HubStatus)
             self._compare(status)
             found.append(status)
+
+    def _take_nodes(self, relay_id: str, nodes: KnownNodes, found: list[Event]) -> None:
+        """Take the answer of a relay, or that it has changed."""
+        self._asked, self._hub_id, self._last_seq = None, relay_id, None
+        if self.turned_away is not None:
+            self.refused = self.turned_away = None
+        found.append(nodes)
 
     def _take_refusal(self, refusal: Refusal, found: list[Event]) -> None:
         is_of_join = self._asked is not None and refusal.request_id == self._asked[0]

@@ -52,6 +52,12 @@ class WorkerReport(msgspec.Struct, frozen=True):
     """An analyzer that failed and was set aside, in one sentence."""
     assessments: tuple[Assessment, ...] = ()
     """Those that changed since the last report."""
+    found_by: tuple[str, ...] = ()
+    """Name of the analyzer that each of `findings` comes of."""
+    is_chosen: bool = False
+    """Whether it runs some analyzers that were chosen: what comes of others is none of its business."""
+    is_assessor: bool = True
+    """Whether one of its analyzers says how near processes are to running out of memory."""
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -161,3 +167,5 @@ class KnownNodes(msgspec.Struct, frozen=True):
     nodes: tuple[KnownNode, ...]
     findings: tuple[Finding, ...] = ()
     """What is wrong across nodes."""
+    relays: tuple[str, ...] = ()
+    """Ids of the relay and of all relays behind it; one that finds its own there would follow itself."""

@@ -6,10 +6,15 @@ from typing import Protocol
 class NodeConnection(Protocol):
     """A connection that is made again and again, with the words for why it is not; use from one thread."""
 
+    node: str
+    """What the other end calls the node; empty where it is the node itself."""
     answers_within_s: float
     """A node that has said nothing by then is said not to answer."""
-    trouble: str | None
-    """Why the hub cannot be reached, in one sentence; None where nothing speaks against it."""
+
+    @property
+    def trouble(self) -> str | None:
+        """Why the hub cannot be reached, in one sentence; None where nothing speaks against it."""
+        ...
 
     @property
     def is_connected(self) -> bool:

@@ -1,5 +1,6 @@
 """A connection to one hub that is made again and again, with the words for why it is not."""
 
+from collections import deque
 from typing import NamedTuple
 
 import zmq
@@ -33,6 +34,7 @@ class RemoteConnection:
     """
 
     answers_within_s = 2.0
+    node = ""
 
     def __init__(self, address: TcpAddress, trust: Trust, sockets: Sockets) -> None:
         self.address, self._trust = address, trust
@@ -54,6 +56,11 @@ class RemoteConnection:
     def sources(self) -> tuple[object, ...]:
         """Sockets that the loop waits for."""
         return self.link.sockets
+
+    @property
+    def from_relay(self) -> "deque[tuple[bytes, bytes]]":
+        """Messages of nodes behind a relay, where one listens there: name of the node, and message."""
+        return self.link.from_relay
 
     @property
     def silence(self) -> str:

@@ -1,7 +1,17 @@
 """One node that is followed from elsewhere: its connection, its picture, and why there is none."""
 
+from collections.abc import Callable, Sequence
+
 from ..bus.conversation import Event, HubConversation
-from ..bus.messages import TOPIC_CELLS, TOPIC_FINDING, TOPIC_HUB, TOPIC_SAMPLE, TOPIC_SEGMENTS, Detail
+from ..bus.messages import (
+    TOPIC_CELLS,
+    TOPIC_FINDING,
+    TOPIC_HUB,
+    TOPIC_SAMPLE,
+    TOPIC_SEGMENTS,
+    Detail,
+    KnownNodes,
+)
 from ..bus.picture import NodePicture
 from ..clock import Clock
 from ..history import History
@@ -19,6 +29,10 @@ TOPICS: dict[Detail, tuple[str, ...]] = {
     "cells": tuple(it.decode() for it in (TOPIC_CELLS, TOPIC_FINDING, TOPIC_HUB)),
 }
 """What is followed of a node, by how much of it is drawn."""
+
+
+OnHeard = Callable[[bytes | None, Sequence[Event]], None]
+"""Takes a message as it came with what it says; None where that was held back."""
 
 
 class RemoteNode:
@@ -41,8 +55,15 @@ class RemoteNode:
         detail: Detail = "full",
     ) -> None:
         self.connection, self._clock = connection, clock
-        self._conversation = HubConversation(connection.send, clock, topics=TOPICS[detail], detail=detail)
-        self.picture = NodePicture(self._conversation, clock, history=history, node=name)
+        self.conversation = HubConversation(
+            connection.send, clock, topics=TOPICS[detail], detail=detail, node=connection.node
+        )
+        """What is said with its hub."""
+        self.known_nodes: KnownNodes | None = None
+        """What a relay has told of the nodes behind it; None where it is none."""
+        self.on_heard: OnHeard | None = None
+        """Told of each message, before the picture is."""
+        self.picture = NodePicture(self.conversation, clock, history=history, node=name)
         self._began_s = self._asked_s = clock.monotonic_s()
         self._heard_s: float | None = None
         self._look_up_s = self._began_s + LOOK_UP_AGAIN_S
@@ -61,10 +82,10 @@ class RemoteNode:
 
     def follow(self, detail: Detail) -> None:
         """Follow more of it or less; what is remembered of one that is no longer drawn is let go."""
-        if detail == self._conversation.detail:
+        if detail == self.conversation.detail:
             return
         self._asked_s = self._clock.monotonic_s()
-        self._conversation.follow(detail, TOPICS[detail])
+        self.conversation.follow(detail, TOPICS[detail])
         if detail == "cells":
             self.picture.forget_history()
 
@@ -74,7 +95,10 @@ class RemoteNode:
             self._ask()
         events: list[Event] = []
         for data in self.connection.receive():
-            self._conversation.take(data, events)
+            known = len(events)
+            self.conversation.take(data, events)
+            if self.on_heard is not None:
+                self.on_heard(data, events[known:])
         return self._apply(events)
 
     def judge(self) -> bool:
@@ -97,6 +121,9 @@ class RemoteNode:
     def _apply(self, events: list[Event]) -> bool:
         if events:
             self._heard_s = self._clock.monotonic_s()
+        for event in events:
+            if isinstance(event, KnownNodes):
+                self.known_nodes = event
         return self.picture.apply(events)
 
     def _ask_again(self, now_s: float) -> bool:
@@ -104,19 +131,21 @@ class RemoteNode:
         if not self.connection.is_connected:
             return False
         events: list[Event] = []
-        self._conversation.give_up_if_unanswered(events)
-        is_silent = self._silence_s(now_s) > self._most_silence_s and not self._conversation.is_asking
+        self.conversation.give_up_if_unanswered(events)
+        if events and self.on_heard is not None:
+            self.on_heard(None, events)
+        is_silent = self._silence_s(now_s) > self._most_silence_s and not self.conversation.is_asking
         if is_silent and now_s - self._asked_s > ASK_AGAIN_S:
             self._ask()
         return self._apply(events)
 
     def _ask(self) -> None:
         self._asked_s = self._clock.monotonic_s()
-        self._conversation.ask()
+        self.conversation.ask()
 
     def _name_trouble(self, now_s: float) -> str | None:
         """Return why there are no live figures, in one sentence; None where there are, or may be yet."""
-        turned_away = self._conversation.turned_away
+        turned_away = self.conversation.turned_away
         if turned_away is not None:
             return f"refused: {turned_away}"
         if self._silence_s(now_s) <= self._most_silence_s:
@@ -127,7 +156,7 @@ class RemoteNode:
         """Return what is known of a hub that is not heard; None where it may yet answer at first."""
         if self.connection.is_connected:
             is_early = not self.has_answered and now_s - self._asked_s < FIRST_ANSWER_WITHIN_S
-            return self._conversation.refused or (None if is_early else "the agent is silent")
+            return self.conversation.refused or (None if is_early else "the agent is silent")
         if self.has_answered:
             return "the connection is lost; trying again"
         is_late = now_s - self._began_s >= self.connection.answers_within_s

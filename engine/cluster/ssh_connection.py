@@ -21,6 +21,7 @@ class SshConnection:
     """
 
     answers_within_s = 20.0
+    node = ""
 
     def __init__(self, host: SshHost, poller: zmq.Poller) -> None:
         self.trouble: str | None = None

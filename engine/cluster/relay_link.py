@@ -1,0 +1,97 @@
+"""The link to a relay, and the nodes behind it."""
+
+from collections.abc import Iterable, Iterator
+
+from ..bus.messages import KnownNode, KnownNodes
+from .relayed_connection import RelayedConnection
+from .remote_connection import RemoteConnection
+from .remote_node import RemoteNode
+
+MOST_NODES = 4096
+"""Nodes that are followed through one relay."""
+MAX_NAME_CHARACTERS = 400
+
+
+class RelayLink:
+    """Follows a relay, and hands what comes of the nodes behind it to their connections.
+
+    Args:
+        node: The relay itself, as it was found at an address.
+        connection: To the relay.
+        own_id: Of the relay that this is of; None in a viewer.
+    """
+
+    def __init__(self, node: RemoteNode, connection: RemoteConnection, own_id: str | None) -> None:
+        self.node, self.connection = node, connection
+        self.label = connection.address.label
+        self.connections: dict[str, RelayedConnection] = {}
+        """By what the relay calls the node."""
+        self._own_id = own_id
+        self._told: KnownNodes | None = None
+        self._loop: str | None = None
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether what is sent now may arrive."""
+        return self.connection.is_connected
+
+    @property
+    def trouble(self) -> str | None:
+        """Why the relay is not there, in one sentence; None where nothing speaks against it."""
+        newest = self.node.picture.newest
+        return f"relay {self.label}: {newest.reason}" if newest.connection == "lost" else None
+
+    @property
+    def relay_ids(self) -> tuple[str, ...]:
+        """Ids of all relays that are reached by it."""
+        return () if self._told is None or self._is_loop else self._told.relays
+
+    def send(self, data: bytes) -> None:
+        """Send a message to the relay."""
+        self.connection.send(data)
+
+    def deal(self) -> Iterator[str]:
+        """Hand what has come to the connections; yield the names of their nodes there."""
+        while self.connection.from_relay:
+            name, data = self.connection.from_relay.popleft()
+            connection = self.connections.get(name.decode("utf-8", "replace"))
+            if connection is not None:
+                connection.take(data)
+                yield connection.node
+
+    def take_news(self) -> bool:
+        """Take what the relay has told of its nodes; return whether that is news."""
+        told = self.node.known_nodes
+        if told is None or told is self._told:
+            return False
+        self._told = told
+        if self._own_id is not None and self._own_id in told.relays:
+            self._loop = told.relays[0]
+        return True
+
+    def list_nodes(self) -> tuple[KnownNode, ...]:
+        """Return the nodes behind the relay; where it leads back here, itself with the reason alone."""
+        if self._told is None:
+            return ()
+        if self._is_loop:
+            reason = "this relay leads back to the one that follows it: leave it out of --connect there"
+            return (KnownNode(self.label, "lost", reason),)
+        return tuple(_choose_sound(self._told.nodes))
+
+    @property
+    def _is_loop(self) -> bool:
+        """Whether the relay has once led back here; it must start anew before it is asked again.
+
+        Two relays that follow one another would else find and forget it by turns.
+        """
+        return self._told is not None and self._loop is not None and self._told.relays[:1] == (self._loop,)
+
+
+def _choose_sound(nodes: Iterable[KnownNode]) -> Iterator[KnownNode]:
+    """Yield the nodes whose names can be shown, each once, and no more than can be followed."""
+    seen: set[str] = set()
+    for node in nodes:
+        is_sound = node.name.isprintable() and 1 <= len(node.name) <= MAX_NAME_CHARACTERS
+        if is_sound and node.name not in seen and len(seen) < MOST_NODES:
+            seen.add(node.name)
+            yield node
