@@ -6,9 +6,11 @@ or the inquirer. Vramscope's own analyzers are found the same way, so the engine
 """
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, TypeVar, cast
+
+from .errors import UsageError
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -39,9 +41,29 @@ def make_sources() -> "Plugins[Source]":
     return cast("Plugins[Source]", make_plugins("vramscope.sources"))
 
 
-def make_analyzers() -> "Plugins[Analyzer]":
-    """Return a new analyzer of every plug-in in `vramscope.analyzers`."""
-    return cast("Plugins[Analyzer]", make_plugins("vramscope.analyzers"))
+def make_analyzers(chosen: Collection[str] | None = None) -> "Plugins[Analyzer]":
+    """Return a new analyzer of every plug-in in `vramscope.analyzers`, or of those of these names."""
+    return cast("Plugins[Analyzer]", make_plugins("vramscope.analyzers", chosen))
+
+
+def choose_analyzers(text: str) -> frozenset[str]:
+    """Return names of analyzers that were typed with commas between them.
+
+    Raises:
+        UsageError: One is the name of none; the text names the nearest, or all.
+    """
+    known = [it.name for it in find_entry_points("vramscope.analyzers")]
+    chosen = [word.strip() for word in text.split(",")]
+    for name in chosen:
+        if name not in known:
+            from difflib import get_close_matches
+
+            near = get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]}? " if near else ""
+            raise UsageError(
+                f"--analyzers: no analyzer is called {name!r}: {hint}there are {', '.join(known)}"
+            )
+    return frozenset(chosen)
 
 
 def make_inquirers() -> "Plugins[Inquirer]":
@@ -49,11 +71,18 @@ def make_inquirers() -> "Plugins[Inquirer]":
     return cast("Plugins[Inquirer]", make_plugins("vramscope.inquirers"))
 
 
-def make_plugins(group: PluginGroup) -> Plugins[object]:
-    """Return a new object of every plug-in of a group, by name, each name once."""
+def make_plugins(group: PluginGroup, chosen: Collection[str] | None = None) -> Plugins[object]:
+    """Return a new object of every plug-in of a group, by name, each name once.
+
+    Args:
+        group: Of entry points.
+        chosen: Names of those that are wanted; None for all.
+    """
     made: list[object] = []
     notes: list[str] = []
     for entry_point in find_entry_points(group):
+        if chosen is not None and entry_point.name not in chosen:
+            continue
         try:
             factory = cast("Callable[[], object]", entry_point.load())
             made.append(factory())

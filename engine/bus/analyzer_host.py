@@ -14,6 +14,7 @@ class AnalyzerHost:
         self._assessors = [analyzer for analyzer in analyzers if isinstance(analyzer, Assessor)]
         self._annotators = [analyzer for analyzer in analyzers if isinstance(analyzer, Annotator)]
         self._open: dict[str, Finding] = {}
+        self._found_by: dict[str, str] = {}
         self.reason: str | None = None
         """Why an analyzer was set aside."""
 
@@ -26,6 +27,11 @@ class AnalyzerHost:
     def open_ids(self) -> tuple[str, ...]:
         """Ids of the findings that are open."""
         return tuple(self._open)
+
+    @property
+    def is_assessor(self) -> bool:
+        """Whether one of the analyzers also assesses."""
+        return bool(self._assessors)
 
     def restore(self, findings: Sequence[Finding]) -> None:
         """Hand findings of a predecessor to the analyzers."""
@@ -46,15 +52,26 @@ class AnalyzerHost:
         found: list[Finding] = []
         for analyzer in tuple(self._analyzers):
             try:
-                found.extend(analyzer.observe(sample))
+                its = analyzer.observe(sample)
             except Exception as error:  # noqa: BLE001 - an analyzer's bug is told, and the others go on
                 self._set_aside(analyzer, error)
+            else:
+                found.extend(its)
+                self._found_by.update((finding.id, analyzer.name) for finding in its)
         for finding in found:
             if finding.is_open:
                 self._open[finding.id] = finding
             else:
                 self._open.pop(finding.id, None)
         return found
+
+    def name_finder(self, finding_id: str) -> str:
+        """Return which analyzer a finding comes of; empty where it was only restored, or is forgotten."""
+        return self._found_by.get(finding_id, "")
+
+    def forget_closed(self) -> None:
+        """Forget of whom findings come that are over."""
+        self._found_by = {it: name for it, name in self._found_by.items() if it in self._open}
 
     def assess(self) -> list[Assessment]:
         """Return the assessments that changed since this was last asked."""

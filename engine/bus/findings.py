@@ -1,6 +1,6 @@
 """The findings of a node as its hub knows them: open ones for ever, closed ones up to a bound."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
@@ -14,22 +14,37 @@ class FindingStore:
 
     def __init__(self) -> None:
         self._findings: dict[str, Finding] = {}
+        self._found_by: dict[str, str] = {}
 
-    def merge(self, findings: Iterable[Finding]) -> list[Finding]:
-        """Take reported findings and return those that are new or changed."""
+    def merge(self, findings: Sequence[Finding], found_by: Sequence[str] = ()) -> list[Finding]:
+        """Take reported findings and return those that are new or changed.
+
+        Args:
+            findings: As they were reported.
+            found_by: The analyzer that each comes of, where that was told.
+        """
+        self._found_by.update({it.id: name for it, name in zip(findings, found_by, strict=False) if name})
         changed = [f for f in findings if self._findings.get(f.id) != f]
         for finding in changed:
             self._findings[finding.id] = finding
         self._forget()
         return changed
 
-    def close_others(self, open_ids: Iterable[str], now_s: float) -> list[Finding]:
-        """Close findings that are open here and in no worker, and return them as closed."""
+    def close_others(
+        self, open_ids: Iterable[str], now_s: float, of: Collection[str] | None = None
+    ) -> list[Finding]:
+        """Close findings that are open here and in no worker, and return them as closed.
+
+        Args:
+            open_ids: Those that the worker holds open.
+            now_s: Time of the newest sample, in its own clock.
+            of: Analyzers that the worker runs, where those of others are to be left alone.
+        """
         kept = set(open_ids)
         over = [
             msgspec.structs.replace(f, closed_s=now_s, updated_s=now_s)
             for f in self._findings.values()
-            if f.is_open and f.id not in kept
+            if f.is_open and f.id not in kept and (of is None or self._found_by.get(f.id) in of)
         ]
         return self.merge(over)
 
@@ -47,3 +62,4 @@ class FindingStore:
             closed.sort(key=lambda f: f.closed_s or 0.0)
             for finding in closed[: len(closed) - MAX_CLOSED]:
                 del self._findings[finding.id]
+                self._found_by.pop(finding.id, None)

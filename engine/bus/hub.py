@@ -221,10 +221,12 @@ class Hub:
     def _take_report(self, report: WorkerReport) -> None:
         if self._supervisor is not None:
             self._supervisor.take_report(report)
-        changed = self._findings.merge(report.findings)
+        changed = self._findings.merge(report.findings, report.found_by)
         if report.open_ids is not None and self._sample is not None:
-            changed += self._findings.close_others(report.open_ids, self._sample.time_s)
-        has_forgotten = report.open_ids is not None and self._assessments.begin_anew(report.pid)
+            of = report.analyzers if report.is_chosen else None
+            changed += self._findings.close_others(report.open_ids, self._sample.time_s, of)
+        is_anew = report.open_ids is not None and report.is_assessor
+        has_forgotten = is_anew and self._assessments.begin_anew(report.pid)
         has_assessed = self._assessments.merge(report.assessments)
         if changed:
             self._alerts.take(changed)

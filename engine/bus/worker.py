@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from ..clock import Clock, SystemClock
 from ..errors import WireError
@@ -31,6 +31,7 @@ class Worker:
         link: Connection to the hub.
         analyzers: Fresh analyzers.
         inquirers: Fresh inquirers, who look closer at what the analyzers find.
+        is_chosen: Whether these are some of the analyzers, of which alone findings may be closed.
         reason: Why an analyzer could not be loaded, told to viewers.
         parent_fd: File descriptor that closes when the hub ends; None to run until stopped.
         clock: Injected in tests.
@@ -42,6 +43,7 @@ class Worker:
         analyzers: Sequence[Analyzer],
         *,
         inquirers: Sequence[Inquirer] = (),
+        is_chosen: bool = False,
         reason: str | None = None,
         parent_fd: int | None = None,
         clock: Clock | None = None,
@@ -49,6 +51,7 @@ class Worker:
         self._clock = clock or SystemClock()
         self._host = AnalyzerHost(analyzers)
         self._host.reason = reason
+        self._is_chosen = is_chosen
         self._look = CloserLook(inquirers)
         self._parent_fd = parent_fd
         self._link = link
@@ -134,20 +137,39 @@ class Worker:
             open_ids=self._caught_up,
             reason=self._host.reason or self._look.reason,
             assessments=tuple(self._unsent_assessments.values()),
+            found_by=tuple(self._host.name_finder(finding.id) for finding in self._unsent),
+            is_chosen=self._is_chosen,
+            is_assessor=self._host.is_assessor,
         )
         if not self._link.report(encode("report", "", report)):
             return  # the hub is behind, or away: the findings go with the next report
         self._unsent, self._unsent_assessments, self._caught_up = [], {}, None
+        self._host.forget_closed()
         self._report_due_s = now_s + REPORT_INTERVAL_S
 
 
-def run_worker(link: WorkerLink, *, parent_fd: int | None = None) -> int:
-    """Run the analyzers of this installation for the hub at the other end; return the exit code."""
+def run_worker(
+    link: WorkerLink, *, chosen: Collection[str] | None = None, parent_fd: int | None = None
+) -> int:
+    """Run the analyzers of this installation for the hub at the other end; return the exit code.
+
+    Args:
+        link: Connection to the hub.
+        chosen: Names of those to run; None for all.
+        parent_fd: File descriptor that closes when the hub ends; None to run until stopped.
+    """
     from ..plugins import make_analyzers, make_inquirers
 
-    plugins, inquirers = make_analyzers(), make_inquirers()
+    plugins, inquirers = make_analyzers(chosen), make_inquirers()
     reason = "; ".join([*plugins.notes, *inquirers.notes]) or None
-    worker = Worker(link, plugins.made, inquirers=inquirers.made, reason=reason, parent_fd=parent_fd)
+    worker = Worker(
+        link,
+        plugins.made,
+        inquirers=inquirers.made,
+        is_chosen=chosen is not None,
+        reason=reason,
+        parent_fd=parent_fd,
+    )
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, worker.stop)
     worker.run()

@@ -21,14 +21,16 @@ from vramscope.engine.history import History
 from vramscope.engine.model import Analyzer, DeviceSample, Finding, MemoryReading, Sample
 
 from ..waiting import wait_until
+from .assessors import UsedAssessor
 from .hubs import GIB, RunningHub, make_sample
 
 
 class RunningWorker:
     """A worker on a thread of the test's own."""
 
-    def __init__(self, folder: Path, *analyzers: Analyzer) -> None:
-        self.worker = Worker(LocalWorkerLink(folder, SystemClock()), analyzers or [PressureAnalyzer()])
+    def __init__(self, folder: Path, *analyzers: Analyzer, is_chosen: bool = False) -> None:
+        link = LocalWorkerLink(folder, SystemClock())
+        self.worker = Worker(link, analyzers or [PressureAnalyzer()], is_chosen=is_chosen)
         self.thread = threading.Thread(target=self.worker.run, daemon=True)
 
     def __enter__(self) -> "RunningWorker":
@@ -123,6 +125,39 @@ def _recorded(seq: int, used_gib: float) -> Sample:
     memory = MemoryReading(60 * GIB, used, max(0, 60 * GIB - used), used, used)
     device = DeviceSample(uuid="trace-a-rank0", index=0, kind="trace", age_s=0.0, memory=memory)
     return msgspec.structs.replace(make_sample(seq), devices=(device,), clock="trace")
+
+
+class _Noter:
+    """Opens one finding at the first sample, or none."""
+
+    name = "noter"
+
+    def __init__(self, *, finds: bool) -> None:
+        self._finds = finds
+
+    def observe(self, sample: Sample) -> Sequence[Finding]:
+        is_due, self._finds = self._finds, False
+        noted = Finding("n1", "note", "node", "GPU-a", "0", "low", "noted", sample.time_s, sample.time_s)
+        return [noted] if is_due else []
+
+    def restore(self, findings: Sequence[Finding]) -> None:
+        pass
+
+
+def test_analyzers_that_were_chosen_close_what_is_theirs_and_nothing_of_others(
+    private_environment: Path,
+) -> None:
+    with RunningHub(private_environment) as running, Client(private_environment) as client:
+        with RunningWorker(private_environment, PressureAnalyzer(), UsedAssessor(), _Noter(finds=True)):
+            running.producer.push(_full(1, 120))
+            _until(client, lambda found: len(found) == 2)
+        running.hub._assessments._source = 0  # as of a worker in another process
+        with RunningWorker(private_environment, _Noter(finds=False), is_chosen=True):
+            after = _until(client, lambda found: any(not it.is_open for it in found))
+        assert {it.kind: it.is_open for it in after} == {"note": False, "pressure": True}
+        assert [it.level for it in client.snapshot(timeout_s=0.0).assessments] == ["high"]
+        with RunningWorker(private_environment, UsedAssessor()):  # one of all, who finds none of it
+            _until(client, lambda found: not any(it.is_open for it in found))
 
 
 def test_what_the_ring_forgot_is_counted(private_environment: Path) -> None:

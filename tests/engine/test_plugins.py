@@ -5,7 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from vramscope.engine.plugins import find_entry_points, make_analyzers, make_plugins, make_sources
+from vramscope.engine.errors import UsageError
+from vramscope.engine.plugins import (
+    choose_analyzers,
+    find_entry_points,
+    make_analyzers,
+    make_plugins,
+    make_sources,
+)
 
 
 def install(folder: Path, name: str, entry_points: str, module: str) -> None:
@@ -79,6 +86,18 @@ def test_a_broken_plug_in_does_not_keep_the_others_away(site: Path) -> None:
     plugins = make_analyzers()
     assert "pressure" in [analyzer.name for analyzer in plugins.made]
     assert len(plugins.notes) == 1
+
+
+def test_analyzers_are_chosen_by_name_and_one_that_is_none_is_told_with_the_nearest() -> None:
+    chosen = choose_analyzers("leak, pressure")
+    assert [it.name for it in make_analyzers(chosen).made] == ["leak", "pressure"]
+    for typed, told in (
+        ("pressure,leek", "called 'leek': did you mean leak?"),
+        ("", "there are capacity,"),
+    ):
+        with pytest.raises(UsageError, match="--analyzers") as found:
+            choose_analyzers(typed)
+        assert told in str(found.value)
 
 
 def test_a_name_that_two_distributions_offer_is_taken_once(tmp_path: Path, site: Path) -> None:

@@ -24,21 +24,29 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
         metavar="HOST[:PORT]",
         help="for the agent of another node, which runs with --listen and --no-worker; takes the role worker",
     )
+    parser.add_argument(
+        "--analyzers",
+        metavar="NAME[,NAME…]",
+        help="run these alone, such as pressure,leak (default all); what others found is left as it is",
+    )
 
 
 def run(arguments: Namespace) -> int:
     """Analyze until the agent ends.
 
     Raises:
+        UsageError: An analyzer is none, or the host.
         RuntimeFolderError: The folder is not private.
         HubUnreachableError: No agent serves it, and none started this process.
     """
     from vramscope.engine.bus.lock import is_hub_alive
     from vramscope.engine.errors import HubUnreachableError
     from vramscope.engine.paths import check_private, locate_runtime_folder
+    from vramscope.engine.plugins import choose_analyzers
 
+    chosen = None if arguments.analyzers is None else choose_analyzers(arguments.analyzers)
     if arguments.hub is not None:
-        return _run_elsewhere(arguments.hub)
+        return _run_elsewhere(arguments.hub, chosen)
     folder, parent_fd = locate_runtime_folder(), find_parent_pipe()
     if folder.exists() or folder.is_symlink():
         check_private(folder)
@@ -48,10 +56,10 @@ def run(arguments: Namespace) -> int:
     from vramscope.engine.bus.worker_link import LocalWorkerLink
     from vramscope.engine.clock import SystemClock
 
-    return run_worker(LocalWorkerLink(folder, SystemClock()), parent_fd=parent_fd)
+    return run_worker(LocalWorkerLink(folder, SystemClock()), chosen=chosen, parent_fd=parent_fd)
 
 
-def _run_elsewhere(host: str) -> int:
+def _run_elsewhere(host: str, chosen: frozenset[str] | None) -> int:
     """Analyze for the agent of another node, until told to end.
 
     Raises:
@@ -66,4 +74,5 @@ def _run_elsewhere(host: str) -> int:
     def tell(sentence: str) -> None:
         complain(sentence, program="vramscope worker")
 
-    return run_worker(RemoteWorkerLink(parse_address(host), read_trust(is_insecure=False), tell))
+    link = RemoteWorkerLink(parse_address(host), read_trust(is_insecure=False), tell)
+    return run_worker(link, chosen=chosen)
