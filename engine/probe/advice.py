@@ -84,8 +84,8 @@ class Advice:
             before = self._device.read().reserved_bytes
             outcome = self._follow(wanted)
             freed = _difference(before, self._device.read().reserved_bytes)
-            sentence = _tell_freed(freed) if outcome is _EMPTIED else outcome.sentence
-            self._answers.append(wire.encode_advised(wanted.request, outcome.is_obeyed, sentence, freed))
+            told = outcome.sentence + _tell_freed(freed, is_expected=outcome is _EMPTIED)
+            self._answers.append(wire.encode_advised(wanted.request, outcome.is_obeyed, told, freed))
 
     def take_packets(self) -> list[bytes]:
         """Return the packets of what was done, or will not be."""
@@ -173,9 +173,7 @@ def _difference(before: int | None, after: int | None) -> int | None:
     return None if before is None or after is None else max(0, before - after)
 
 
-def _tell_freed(freed_bytes: int | None) -> str:
-    if freed_bytes is None:
-        return _EMPTIED.sentence
-    if freed_bytes == 0:
-        return f"{_EMPTIED.sentence}, and nothing could be given back"
-    return f"{_EMPTIED.sentence}: {freed_bytes / 2**20:,.1f} MiB given back"
+def _tell_freed(freed_bytes: int | None, *, is_expected: bool) -> str:
+    if freed_bytes:
+        return f"; {freed_bytes / 2**20:,.1f} MiB given back"
+    return "; nothing could be given back" if is_expected and freed_bytes == 0 else ""

@@ -30,7 +30,12 @@ def execute(code: str, **variables: str) -> "subprocess.CompletedProcess[str]":
 
 def test_a_script_loads_nothing_of_ours_but_the_probe() -> None:
     code = (
-        "import sys, vramscope; vramscope.attach(); vramscope.attach(); vramscope.step()\n"
+        "import sys, vramscope\n"
+        "@vramscope.on_advice\n"
+        "def obey(action, reason):\n"
+        "    return True\n"
+        "vramscope.attach(); vramscope.attach(); vramscope.step()\n"
+        "assert sys.modules['vramscope_probe'].current.on_advice is obey\n"
         "heavy = {'msgspec', 'zmq', 'psutil', 'rich', 'textual', 'numpy', 'torch'}\n"
         "print(sorted(heavy & set(sys.modules)), 'vramscope_probe' in sys.modules)"
     )

@@ -45,7 +45,7 @@ def test_the_cache_is_emptied_at_the_end_of_the_next_step_and_not_before(
     watched.tick()
     assert watched.cuda.emptied == 1
     (taken,) = hub.wait_for(AdviceTaken)
-    sentence = "emptied its cache: 8.0 MiB given back"
+    sentence = "emptied its cache; 8.0 MiB given back"
     assert taken == AdviceTaken(1, 7, is_obeyed=True, outcome=sentence, freed_bytes=8 * MIB)
 
 

@@ -9,7 +9,7 @@ from vramscope.engine.bus.snapshot import Snapshot
 from vramscope.engine.model import RankSample
 from vramscope.engine.model.segments import ALLOCATED
 
-from ..cli.running import no_library, start
+from ..cli.running import no_library, run, start
 from .running import see
 from .test_agent import running_agent
 
@@ -23,6 +23,9 @@ import torch
 torch.set_num_threads(1)
 model = torch.nn.Linear(512, 512).cuda()
 optimizer = torch.optim.AdamW(model.parameters())
+torch.empty(64 << 20, dtype=torch.uint8, device="cuda")  # is cached from here on
+obey = lambda action, reason: f"notes that {reason}" if action == "skip_long_batch" else None
+sys.modules["vramscope_probe"].on_advice(obey)
 until = pathlib.Path(sys.argv[1])
 while until.exists():
     optimizer.zero_grad(set_to_none=False)  # at every moment there are gradients
@@ -51,6 +54,7 @@ def test_a_job_is_seen_from_the_inside_and_goes_on_when_let_go(tmp_path: Path) -
         try:
             rank = _check_rank(see(client, _has_trained, "the job to train", timeout_s=START_WITHIN_S))
             _check_map(client, rank)
+            _check_advice(client, rank)
             client.detach(rank.pid, timeout_s=60.0)
             ended = see(client, lambda s: any(r.state == "ended" for r in _ranks(s)), "the rank to end")
             assert _ranks(ended)[0].reason == "its probe was detached"
@@ -94,3 +98,34 @@ def _check_map(client: Client, rank: RankSample) -> None:
     assert sum(segment.total_bytes for segment in found.segments) == rank.allocator.reserved_bytes
     blocks = [block for segment in found.segments for block in segment.blocks]
     assert sum(size for size, state in blocks if state == ALLOCATED) >= 4 * 512 * 512 * 4
+
+
+def _check_advice(client: Client, rank: RankSample) -> None:
+    """Advise a rank from the command line and from a program; what came of it is seen by every viewer."""
+    freed_bytes = client.advise_and_wait(rank.pid, "empty_cache").freed_bytes
+    assert freed_bytes is not None
+    assert freed_bytes >= 64 * MIB
+    before = rank.allocator.reserved_bytes if rank.allocator is not None else None
+    assert before is not None
+    told = (
+        f"process {rank.pid} was advised to empty_cache: it emptied its cache; {freed_bytes / MIB:,.1f} MiB"
+    )
+    see(
+        client, lambda s: s.sample is not None and any(it.startswith(told) for it in s.sample.notes), "a note"
+    )
+    see(client, lambda s: (_reserved(s) or before) <= before - 48 * MIB, "the cache to be given back")
+    obeyed = run("advise", str(rank.pid), "skip_long_batch", "--reason", "4,096 tokens would not fit")
+    outcome = "did it by its callback: notes that 4,096 tokens would not fit"
+    assert (obeyed.code, obeyed.stdout) == (0, f"process {rank.pid} {outcome}\n")
+    declined = run("advise", str(rank.pid), "checkpoint", "--json")
+    (report,) = declined.lines
+    assert (declined.code, report["is_obeyed"], report["freed_bytes"]) == (3, False, 0)
+    assert report["outcome"] == "has a callback, which did nothing about checkpoint"
+    refused = run("advise", "1", "empty_cache")
+    assert (refused.code, refused.stdout) == (2, "")
+    assert f"no training process 1 reports to this agent; those that do: {rank.pid}" in refused.stderr
+
+
+def _reserved(snapshot: Snapshot) -> int | None:
+    (rank,) = _ranks(snapshot)
+    return None if rank.allocator is None else rank.allocator.reserved_bytes

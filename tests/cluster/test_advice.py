@@ -1,0 +1,36 @@
+"""Advice to processes of other nodes: who may give it, and what is said to who may not."""
+
+import pytest
+
+from vramscope.engine.cluster.allow_list import Role
+from vramscope.engine.cluster.keys import keys_folder, make_key_pair
+
+from ..bus.hubs import make_sample
+from ..cli.running import run
+from .remote import ListeningHub, allow, following, has_seq, trust_of, until
+
+LET_THROUGH = "no process reports to it"
+"""What a hub says that has looked for the process."""
+
+
+@pytest.mark.parametrize(
+    ("role", "answer"),
+    [("viewer", "--role controller"), ("worker", LET_THROUGH), ("controller", LET_THROUGH)],
+)
+def test_advice_is_given_by_controllers_and_workers(role: Role, answer: str) -> None:
+    node, own = make_key_pair(), make_key_pair()
+    allow(keys_folder(), (role, own))
+    with ListeningHub(node, keys_folder()) as hub, following(trust_of(own, node=node), hub.address) as watch:
+        hub.producer.push([make_sample(1)])
+        until(watch, has_seq(1))
+        number = watch.nodes[hub.address.label].picture.advise(1, "empty_cache")
+        (told,) = until(watch, lambda it: it.advice).advice
+        assert (told.pid, told.number, told.action, told.advised) == (1, number, "empty_cache", None)
+        assert answer in (told.refusal or "")
+
+
+def test_an_agent_without_keys_lets_nobody_advise() -> None:
+    with ListeningHub(None, keys_folder()) as hub:
+        refused = run("advise", "1", "empty_cache", "--connect", hub.address.text)
+    assert (refused.code, refused.stdout) == (2, "")
+    assert "listens without keys: everybody may read, and nobody may do more" in refused.stderr
