@@ -99,9 +99,9 @@ class Collector:
         except WireError:
             self.rejected += 1
             return False
-        reason = self._refuse_key(user) or self._refuse_name(report)
+        reason = self._refuse_key(user) or self._refuse_name(report, user)
         if reason is None:
-            self._roll.take(report)
+            self._roll.take(report, user)
         receipt = NodeReceipt(self._node_id, len(self._roll.nodes), reason is None, reason or "")
         with suppress(zmq.ZMQError):  # whoever sent it may have gone, or take no answers
             self._socket.send_multipart((frames[0], encode(RECEIPT, self._node_id, receipt)), zmq.NOBLOCK)
@@ -118,10 +118,10 @@ class Collector:
             f"`vramscope keys allow {user} --name NAME --role worker`"
         )
 
-    def _refuse_name(self, report: NodeReport) -> str | None:
+    def _refuse_name(self, report: NodeReport, user: str) -> str | None:
         if report.node_id == self._node_id:
             return self._roll.refuse_twin(report.node_id)
-        return self._roll.refuse(report)
+        return self._roll.refuse(report, user)
 
 
 def _read(frames: list[bytes]) -> NodeReport:

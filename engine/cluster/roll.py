@@ -20,6 +20,8 @@ class KnownNode:
     heard_s: float
     """Monotonic seconds of the node that gathers: clocks of others are not trusted for ages."""
     heard_wall_s: float
+    key: str = ""
+    """Public key that it showed, which holds its name while it is there; empty without keys."""
 
 
 class NodeRoll:
@@ -36,7 +38,7 @@ class NodeRoll:
         self.refused = 0
         """Reports of nodes beyond the most that are kept."""
         self.twins = 0
-        """Reports under the name of another node that is there."""
+        """Reports under the name of another node that is there, or with another key than its own."""
 
     @property
     def nodes(self) -> Mapping[str, KnownNode]:
@@ -54,16 +56,19 @@ class NodeRoll:
         now_s = self._clock.monotonic_s()
         return {node: now_s - known.heard_s for node, known in self._nodes.items()}
 
-    def take(self, report: NodeReport) -> None:
-        """Take a report in place of the one before of its node."""
-        self._nodes[report.node_id] = KnownNode(report, self._clock.monotonic_s(), self._clock.wall_s())
+    def take(self, report: NodeReport, key: str = "") -> None:
+        """Take a report in place of the one before of its node, with the key that was shown for it."""
+        now_s, wall_s = self._clock.monotonic_s(), self._clock.wall_s()
+        self._nodes[report.node_id] = KnownNode(report, now_s, wall_s, key)
 
-    def refuse(self, report: NodeReport) -> str | None:
+    def refuse(self, report: NodeReport, key: str = "") -> str | None:
         """Return why a report is not to be taken, in one sentence, and count it; None where it is."""
         known = self._nodes.get(report.node_id)
         if known is None:
             return self._refuse_more() if len(self._nodes) >= MOST_NODES else None
         is_there = self._judge(known, self._clock.monotonic_s()) in ("here", "late")
+        if is_there and known.key != key:
+            return self._refuse_key(report.node_id)
         if is_there and known.report.session != report.session:
             return self.refuse_twin(report.node_id)
         return None
@@ -72,6 +77,13 @@ class NodeRoll:
         """Return the sentence for a second node under one name, and count it."""
         self.twins += 1
         return f"another node reports under the name {node_id}: give this one a name of its own"
+
+    def _refuse_key(self, node_id: str) -> str:
+        self.twins += 1
+        return (
+            f"the name {node_id} is held by another key until its node has left, or has been silent for "
+            f"{self._timeout_s:.0f} s: give this node a name of its own"
+        )
 
     def _refuse_more(self) -> str:
         self.refused += 1

@@ -83,6 +83,33 @@ def test_keys_decide_whose_reports_are_taken(folder: Path) -> None:
             turn_until(collector, reporter, lambda: not reporter.receipt or not reporter.receipt.is_accepted)
 
 
+def test_a_name_is_of_the_first_key_that_reports_under_it_until_its_node_has_left(folder: Path) -> None:
+    master, first, second = (make_key_pair() for _ in range(3))
+    save_key_pair(master, folder)
+    allow(folder, ("worker", first), ("worker", second))
+    with (
+        gathering(folder) as (collector, roll, port),
+        reporting(port, first, master) as holder,
+        reporting(port, second, master) as other,
+    ):
+        turn_until(collector, holder, lambda: holder.has_been_accepted)
+        # Even word for word what the holder reports, its end included, is of the wrong key.
+        forged = msgspec.structs.replace(make_report("w", 40), is_leaving=True)
+
+        def is_told() -> bool:
+            other.send(forged)
+            collector.collect()
+            other.receive()
+            return "held by another key" in (other.trouble or "")
+
+        wait_until(is_told, what="the refusal")
+        assert (roll.find("here"), roll.twins > 0) == (("w",), True)
+        holder.send(forged)
+        wait_until(lambda: collector.collect() and roll.find("left"), what="the end of the first")
+        turn_until(collector, other, lambda: other.has_been_accepted)
+        assert roll.nodes["w"].key == second.public_text
+
+
 def test_what_is_no_report_is_counted_and_a_second_node_of_one_name_is_told(folder: Path) -> None:
     with gathering(folder) as (collector, roll, port), reporting(port, None) as reporter:
         turn_until(collector, reporter, lambda: reporter.has_been_accepted)
