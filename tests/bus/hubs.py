@@ -7,6 +7,7 @@ from typing import Self
 
 from vramscope.engine.alerts.desk import AlertDesk
 from vramscope.engine.bus.hub import Hub
+from vramscope.engine.clock import Clock
 from vramscope.engine.cluster.listening import Listening
 from vramscope.engine.model import DeviceSample, MemoryReading, Sample
 
@@ -68,6 +69,7 @@ class RunningHub:
         leaves_with_viewers: bool = False,
         alerts: AlertDesk | None = None,
         listening: Listening | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self.producer = HandProducer()
         self.hub = Hub(
@@ -77,6 +79,7 @@ class RunningHub:
             leaves_with_viewers=leaves_with_viewers,
             alerts=alerts,
             listening=listening,
+            clock=clock,
         )
         self.thread = threading.Thread(target=self.hub.run, daemon=True)
 

@@ -49,13 +49,13 @@ class ListeningHub(RunningHub):
         keys_folder: Path,
         address: TcpAddress | None = None,
         times: LinkTimes | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self.address = address or TcpAddress(LOOPBACK, free_port())
         self._folder = tempfile.TemporaryDirectory(prefix="vs-hub-", dir="/tmp")
         listening = make_listening(self.address, pair, keys_folder)
-        super().__init__(
-            Path(self._folder.name), listening=listening._replace(times=times or listening.times)
-        )
+        listening = listening._replace(times=times or listening.times)
+        super().__init__(Path(self._folder.name), listening=listening, clock=clock)
 
     def __exit__(self, *details: object) -> None:
         super().__exit__(*details)
