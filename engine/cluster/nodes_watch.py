@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 import zmq
@@ -16,6 +16,8 @@ from .link_times import LinkTimes
 from .name_lookup import NameLookup
 from .node_connection import NodeConnection
 from .recent_names import RecentNames
+from .relay_link import RelayLink
+from .relay_links import RelayLinks
 from .remote_connection import RemoteConnection, Sockets
 from .remote_node import RemoteNode
 from .ssh_connection import SshConnection
@@ -37,6 +39,7 @@ class NodesWatch:
         trust: Keys of this user.
         most_in_full: How many nodes are followed in full, with their history: those looked at last. Of the
             others comes what a cell of the fleet shows. None for all in full.
+        relay_id: Of the relay that follows them, which must not follow itself; None in a viewer.
         times: How long is waited for agents over tcp; those of `LinkTimes` by default.
         clock: Injected in tests.
     """
@@ -47,10 +50,14 @@ class NodesWatch:
         trust: Trust,
         *,
         most_in_full: int | None = None,
+        relay_id: str | None = None,
         times: LinkTimes | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._clock, self._times = clock or SystemClock(), times or LinkTimes()
+        self._relay_id = relay_id
+        self.on_added: Callable[[str, RemoteNode], None] = lambda _name, _node: None
+        """Told of each node behind a relay before anything is taken of it."""
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(IO_THREADS)
         self._context.set(zmq.MAX_SOCKETS, 4 * len(addresses) + 64)
         self._poller = zmq.Poller()
@@ -63,9 +70,13 @@ class NodesWatch:
         self._over_tcp: dict[str, RemoteConnection] = {}
         self._in_full = RecentNames(most_in_full)
         self.nodes: dict[str, RemoteNode] = {}
-        """By what they are called."""
+        """By what they are called; those behind relays come and go."""
+        self._direct: dict[str, RemoteNode] = {}
+        self._relays = RelayLinks(self.nodes, self._add, self._forget)
+        self._gone: list[str] = []
         for address in addresses:
             self._add(address.label, self._connect(address, trust))
+            self._direct[address.label] = self.nodes[address.label]
         self._judge_s = 0.0
         self._told_s: dict[str, float] = {}
         for connection in self._over_tcp.values():
@@ -84,14 +95,33 @@ class NodesWatch:
             os.read(self._read_fd, 4096)
         for found in self._lookup.take():
             self._over_tcp[found.asked.label].find(found)
-        heard = [name for name, node in self.nodes.items() if self._is_ready(node, ready)]
-        changed = [name for name in heard if self.nodes[name].receive()]
+        heard = [name for name, node in self._direct.items() if self._is_ready(node, ready)]
+        changed = self._receive(heard)
+        changed += self._receive([*self._find_relays(heard), *self._relays.receive(ready)])
         if self._judge_in_s <= 0:
             changed += self._judge()
-        return [self.nodes[name].picture.newest for name in dict.fromkeys(changed)]
+        gone, self._gone = self._gone, []
+        told = [self.nodes[name].picture.newest for name in dict.fromkeys(changed) if name in self.nodes]
+        return [Snapshot(node=name, is_gone=True) for name in gone if name not in self.nodes] + told
+
+    @property
+    def context(self) -> "zmq.Context[zmq.Socket[bytes]]":
+        """Where its sockets are, for others that the same loop serves."""
+        return self._context
+
+    @property
+    def relay_ids(self) -> tuple[str, ...]:
+        """Ids of all relays that are reached."""
+        return self._relays.relay_ids
+
+    def wait_for(self, socket: "zmq.Socket[bytes]") -> None:
+        """Let a turn end when something comes to a socket of somebody else, too."""
+        self._poller.register(socket, zmq.POLLIN)
 
     def look_at(self, name: str) -> None:
-        """Follow a node in full, and the one that was looked at longest ago no longer."""
+        """Follow a node in full, if it is there, and the one that was looked at longest ago no longer."""
+        if name not in self.nodes:
+            return
         for other in self._in_full.note(name):
             self.nodes[other].follow("cells")
         self.nodes[name].follow("full")
@@ -99,8 +129,9 @@ class NodesWatch:
     def close(self) -> None:
         """Disconnect from all."""
         self._lookup.stop()
-        for node in self.nodes.values():
+        for node in self._direct.values():
             node.close()
+        self._relays.close()
         self._context.destroy(linger=0)
         with self._wake_lock:
             self._is_closed = True
@@ -111,7 +142,31 @@ class NodesWatch:
         detail: Detail = "full" if self._in_full.has_room else "cells"
         if detail == "full":
             self._in_full.note(name)
-        self.nodes[name] = RemoteNode(name, connection, self._clock, History(), detail)
+        self.nodes[name] = node = RemoteNode(name, connection, self._clock, History(), detail)
+        self.on_added(name, node)
+
+    def _forget(self, name: str) -> None:
+        self.nodes.pop(name).close()
+        self._in_full.forget(name)
+        self._told_s.pop(name, None)
+        self._gone.append(name)
+
+    def _find_relays(self, heard: Sequence[str]) -> list[str]:
+        """Follow, where a relay has answered, the nodes behind it in its place; return their names."""
+        found: list[str] = []
+        for name in heard:
+            if name in self._over_tcp and self._direct[name].known_nodes is not None:
+                node = self._direct.pop(name)
+                link = RelayLink(node, self._over_tcp[name], self._relay_id)
+                self.nodes.pop(name)
+                self._in_full.forget(name)
+                self._gone.append(name)
+                found += self._relays.adopt(link)
+        return found
+
+    def _receive(self, names: Sequence[str]) -> list[str]:
+        """Let nodes take what has come for them; return those of which there is news."""
+        return [name for name in names if name in self.nodes and self.nodes[name].receive()]
 
     def _connect(self, address: NodeAddress, trust: Trust) -> NodeConnection:
         if isinstance(address, SshHost):
@@ -131,12 +186,15 @@ class NodesWatch:
         """Look at every connection; return the nodes of which there is news."""
         now_s = self._clock.monotonic_s()
         self._judge_s = now_s + JUDGE_S
-        changed = []
+        changed = self._receive(self._relays.judge())
         for name, node in self.nodes.items():
             is_news, is_lost = node.judge(), node.picture.newest.connection == "lost"
             if is_news or (is_lost and now_s - self._told_s.get(name, 0.0) >= AGE_INTERVAL_S):
                 changed.append(name)
                 self._told_s[name] = now_s
-            if name in self._over_tcp and node.needs_lookup(now_s):
-                self._lookup.ask(self._over_tcp[name].address)
+        for name, connection in self._over_tcp.items():
+            link = self._relays.links.get(name)
+            node = self.nodes[name] if link is None else link.node
+            if node.needs_lookup(now_s):
+                self._lookup.ask(connection.address)
         return changed

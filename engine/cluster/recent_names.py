@@ -17,6 +17,10 @@ class RecentNames:
         """Whether one more name drives none out."""
         return self._most is None or len(self._names) < self._most
 
+    def forget(self, name: str) -> None:
+        """Let a name make room."""
+        self._names.pop(name, None)
+
     def note(self, name: str) -> tuple[str, ...]:
         """Take a name as the newest; return those that it drives out."""
         self._names.pop(name, None)

@@ -32,8 +32,8 @@ class RelayLink:
 
     @property
     def is_connected(self) -> bool:
-        """Whether what is sent now may arrive."""
-        return self.connection.is_connected
+        """Whether the relay is there and has told of its nodes since."""
+        return self.connection.is_connected and not self.node.conversation.is_asking
 
     @property
     def trouble(self) -> str | None:

@@ -8,6 +8,7 @@ from vramscope import __version__
 
 from ..configuration import read_settings
 from ..parser_flags import add_endpoint_flags, add_replay_flags, build_sampling_flags
+from ..relaying import add_relay_flags, check_relay_flags, run_relay
 from . import SubParsers
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
         action="store_true",
         help="run no analyzers; `vramscope worker --connect` may",
     )
+    add_relay_flags(parser)
     add_endpoint_flags(parser)
     # What a viewer or a job tells the agent it starts; people use `vramscope` and its verbs.
     parser.add_argument("--stdio", action="store_true", help=SUPPRESS)
@@ -64,6 +66,9 @@ def run(arguments: Namespace) -> int:
 
     from ..parser_flags import read_capacity, read_replay_interval, read_speed
 
+    check_relay_flags(arguments)
+    if arguments.relay:
+        return run_relay(arguments)
     settings = read_settings(arguments)
     if arguments.stdio:
         return _serve_on_stdio(arguments, settings)
