@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 SUMMARY = "keys by which viewers and agents know one another beyond this machine"
 ROLE_WORDS = {
     "viewer": "may read",
-    "controller": "may read, acknowledge, mute and ask processes",
-    "worker": "may send findings",
+    "controller": "may read, acknowledge, mute, ask and advise processes",
+    "worker": "may send findings and advise processes",
     "node": "is an agent elsewhere that viewers here trust",
 }
 
