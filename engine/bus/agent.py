@@ -135,6 +135,9 @@ def _serve(
     if not options.leaves_with_viewers:
         _tell(f"serving {folder} (process {os.getpid()}); Ctrl-C ends it")
     if options.listening is not None:
+        from ..cluster.descriptors import allow_many_descriptors
+
+        allow_many_descriptors()
         _tell(options.listening.words)
     gc.freeze()  # what was loaded stays; the collector need not walk it ten times a minute
     hub.run()

@@ -1,6 +1,9 @@
 """What comes in at an agent's tcp port from strangers: garbage, half greetings, floods; the hub goes on."""
 
+import resource
 import socket
+import subprocess
+import sys
 from contextlib import suppress
 
 import msgspec
@@ -12,6 +15,7 @@ from hypothesis import strategies as st
 from vramscope.engine.bus.messages import Request
 from vramscope.engine.bus.wire import encode
 from vramscope.engine.cluster.allowance import BURST, JOIN_COSTS, PER_SECOND
+from vramscope.engine.cluster.descriptors import MOST_DESCRIPTORS
 from vramscope.engine.cluster.doorkeeper import Doorkeeper
 from vramscope.engine.cluster.gate import MAX_INCOMING_BYTES, MAX_PEERS
 from vramscope.engine.cluster.keys import keys_folder, make_key_pair
@@ -19,7 +23,7 @@ from vramscope.engine.cluster.remote_peer import PeerState
 from vramscope.engine.cluster.tcp_address import TcpAddress
 
 from ..bus.hubs import make_sample
-from .remote import ListeningHub, following, has_seq, trust_of, until
+from .remote import ListeningHub, following, free_port, has_seq, trust_of, until
 
 GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x01" + b"CURVE".ljust(20, b"\0") + bytes(32)
 """What ZMTP 3.1 begins with; handshakes follow."""
@@ -76,6 +80,19 @@ def test_who_asks_for_everything_again_and_again_is_answered_a_few_times() -> No
         context.destroy(linger=0)
     assert 1 <= kinds.count("welcome") <= 3
     assert "refusal" in kinds
+
+
+def test_an_agent_that_listens_raises_its_limit_of_connections() -> None:
+    words = f"exec {sys.executable} -m vramscope agent --no-worker --listen {free_port()}"
+    agent = subprocess.Popen(["sh", "-c", f"ulimit -Sn 256; {words}"], stderr=subprocess.PIPE, text=True)
+    try:
+        assert agent.stderr is not None
+        assert any("listening on" in line for line in agent.stderr)
+        soft, hard = resource.prlimit(agent.pid, resource.RLIMIT_NOFILE)
+        assert soft == min(hard, MOST_DESCRIPTORS)
+    finally:
+        agent.terminate()
+        agent.communicate(timeout=60)
 
 
 def test_what_a_peer_may_ask_comes_back_with_time() -> None:
