@@ -139,12 +139,15 @@ class VramscopeApp(SweepingApp, PlanningApp, BreakdownOverlayApp, inherit_bindin
         if self._newest.sample is None:
             # What came before the first picture was late for nobody.
             self._skipped_at_start = self._mailbox.replaced
+        shown = self._known.shown
         for snapshot in snapshots:
             self._known.note(snapshot)
             self._tell_news(snapshot)
             self.observe_stages(snapshot)
             self.follow_breakdown(snapshot)
         self._newest = self._known.newest
+        if shown and self._known.shown != shown:
+            self._follow_shown()
         if self._newest.sample is not None:
             self._steps.add(self._newest.sample)
         if not self._is_paused:
@@ -194,12 +197,16 @@ class VramscopeApp(SweepingApp, PlanningApp, BreakdownOverlayApp, inherit_bindin
             return
         self._known.shown = node
         self._newest = self._known.newest
-        for screen in {self.live, self.node_screen, self.shown_screen}:
-            screen.follow(self.history_of(node))
+        self._follow_shown()
         devices = self._newest.sample.devices if self._newest.sample else ()
         if self._device is not None and devices and self._device.uuid not in {it.uuid for it in devices}:
             self._device.uuid = find_fullest(devices).uuid
         self._draw()
+
+    def _follow_shown(self) -> None:
+        """Let the screens draw the past of the node that is shown."""
+        for screen in {self.live, self.node_screen, self.shown_screen}:
+            screen.follow(self.history_of(self._known.shown))
 
     @property
     def shown_screen(self) -> SnapshotScreen:

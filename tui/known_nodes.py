@@ -73,10 +73,19 @@ class KnownNodes:
 
     def note(self, snapshot: Snapshot) -> None:
         """Take the newest snapshot of a node; one that names none is of the node that is shown."""
-        if not self._newest:
+        if snapshot.is_gone:
+            self._forget(snapshot.node)
+            return
+        if self.shown not in self._newest:
             self.shown = snapshot.node
         self._newest[snapshot.node or self.shown] = snapshot
         self._replay = snapshot.replay or self._replay
+
+    def _forget(self, name: str) -> None:
+        """Let go of a node; where it was shown another is, as soon as there is one."""
+        self._newest.pop(name, None)
+        if name == self.shown and self._newest:
+            self.shown = self.names[0]
 
     def after(self, places: int) -> str:
         """Return the node that many places further; after the last comes the first."""

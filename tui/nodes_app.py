@@ -87,7 +87,10 @@ class NodesApp(VramscopeApp, inherit_bindings=False):
 
     def _draw_newest(self) -> None:
         """Draw the newest snapshots; show all nodes first, once there are several."""
+        shown = self._known.shown
         super()._draw_newest()
+        if self._known.shown != shown:  # the one before is gone
+            cast(SeveralNodesFeed, self._feed).look_at(self._known.shown)
         if not self._has_shown_fleet and self._known.place is not None:
             self._has_shown_fleet = True
             self.action_show_fleet()

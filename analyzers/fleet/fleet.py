@@ -42,13 +42,16 @@ class Fleet:
         self._names: tuple[str, ...] | None = None
 
     def note(self, snapshot: Snapshot, received_s: float) -> None:
-        """Take the newest snapshot of a node, which it names.
+        """Take the newest snapshot of a node, which it names; one that is gone is forgotten.
 
         Args:
             snapshot: What its feed tells.
             received_s: When it came, by our wall clock.
         """
         name = snapshot.node
+        if snapshot.is_gone:
+            self._forget(name)
+            return
         if name not in self._snapshots:
             self._names = None
         self._snapshots[name] = snapshot
@@ -56,6 +59,11 @@ class Fleet:
         if snapshot.connection == "live" and snapshot.sample is not None:
             self._heard_s[name] = received_s
             self._offsets.setdefault(name, ClockOffset()).add(snapshot.sample, received_s)
+
+    def _forget(self, name: str) -> None:
+        for known in (self._snapshots, self._read, self._offsets, self._heard_s):
+            known.pop(name, None)
+        self._names = None
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -55,8 +55,9 @@ class NodesFeed:
             self._thread.join(timeout=0.5)
 
     def history_of(self, node: str) -> History:
-        """Return what was seen so far of a node; safe to read from any thread."""
-        return self._watch.nodes[node].picture.history
+        """Return what was seen so far of a node, none of one that is gone; safe to read from any thread."""
+        found = self._watch.nodes.get(node)
+        return History() if found is None else found.picture.history
 
     def look_at(self, node: str) -> None:
         """Say which node is looked at: it is followed in full, and asked what is asked from now on."""
@@ -95,7 +96,8 @@ class NodesFeed:
             while self._wishes:
                 name, wish = self._wishes.popleft()
                 self._watch.look_at(name)
-                wish(self._watch.nodes[name].picture)
+                if name in self._watch.nodes:
+                    wish(self._watch.nodes[name].picture)
             for snapshot in self._watch.turn(TURN_S):
                 self._on_snapshot(snapshot)
             self._is_stopped.wait(GATHER_S)

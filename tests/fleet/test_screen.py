@@ -10,6 +10,7 @@ from tests.fleet.nodes import make_node
 from tests.fleet.several import SeveralNodes, make_nodes_app
 from tests.tui.looks import notices, shown_text
 from vramscope.engine.bus.snapshot import Snapshot
+from vramscope.engine.history import History
 from vramscope.tui.key_help import collect_keys
 from vramscope.tui.screens.fleet import FleetScreen
 from vramscope.tui.screens.live import LiveScreen
@@ -56,6 +57,19 @@ async def test_the_fleet_is_first_and_enter_shows_a_node_and_back() -> None:
         await _wait_for(pilot, "vramscope n002", "rank 1 tp1")
         await pilot.press("backspace")
         await _wait_for(pilot, "n002 GPU 1")
+
+
+async def test_a_relay_makes_way_for_the_nodes_behind_it() -> None:
+    feed = SeveralNodes(Snapshot(node="relay"))
+    app = make_nodes_app(feed)
+    async with app.run_test(size=(100, 24)) as pilot:
+        await pilot.pause()
+        for snapshot in (Snapshot(node="relay", is_gone=True), make_node("n1"), make_node("n2")):
+            feed.histories[snapshot.node] = History()
+            feed.hand_over(snapshot)
+        await _wait_for(pilot, "2 nodes", "by node")
+        assert "relay" not in shown_text(app)
+        assert feed.looked_at == "n1"
 
 
 async def test_filter_group_and_sort_choose_what_is_seen() -> None:
