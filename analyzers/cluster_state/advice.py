@@ -1,0 +1,129 @@
+"""What running processes may be asked to do before an error, and whom: few, seldom, and only what can help.
+
+Giving a cache back never helps the process that gives: its own allocator does that before it fails. It helps
+others on the same device, and libraries that allocate besides the allocator. A long batch can be skipped only
+where the program tells the sizes of its steps, so that the largest that fits is known.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from ...engine.model import AdviceAction, HeadroomEstimate
+from ...engine.units import MIB, format_age, format_bytes
+from ..risk import LEVELS
+from .model import ClusterPicture, ClusterRank, RankKey
+
+SOON_S = 600.0
+"""What is foreseen later than this is left to people."""
+AGAIN_S = 600.0
+"""A process is asked the same thing at most once in so long."""
+WORTH_SHARE, WORTH_BYTES = 0.02, 256 * MIB
+"""Cache that is worth giving back: share of the device's memory, and at least."""
+FULL_SHARE = 0.05
+"""Free share of a device below which libraries besides the allocator find no room."""
+_HIGH = LEVELS.index("high")
+
+
+class Advice(NamedTuple):
+    """One process and what it is asked to do."""
+
+    rank: ClusterRank
+    job: str
+    """Key of its job, or of the job that it would help."""
+    action: AdviceAction
+    reason: str
+    """Why, in one sentence."""
+
+
+class Adviser:
+    """Decides whom to ask; nothing is sent from here."""
+
+    def __init__(self) -> None:
+        self._asked_s: dict[tuple[RankKey, AdviceAction], float] = {}
+
+    def decide(self, picture: ClusterPicture) -> list[Advice]:
+        """Return what is to be asked now; who was asked of late is not asked again.
+
+        Args:
+            picture: All nodes, of a later moment than the one before.
+        """
+        found = []
+        for advice in find_advice(picture):
+            key = (advice.rank.key, advice.action)
+            if picture.time_s - self._asked_s.get(key, float("-inf")) >= AGAIN_S:
+                self._asked_s[key] = picture.time_s
+                found.append(advice)
+        self._asked_s = {key: at_s for key, at_s in self._asked_s.items() if picture.time_s - at_s < AGAIN_S}
+        return found
+
+
+def find_advice(picture: ClusterPicture) -> Iterator[Advice]:
+    """Yield all that could help at a moment, each process and action once."""
+    seen = set()
+    for job, rank in _list_ranks(picture):
+        if _is_threatened(rank, picture.time_s):
+            for advice in _help(rank, job, picture):
+                key = (advice.rank.key, advice.action)
+                if key not in seen:
+                    seen.add(key)
+                    yield advice
+
+
+def _is_threatened(rank: ClusterRank, now_s: float) -> bool:
+    is_high = LEVELS.index(rank.level) >= _HIGH and not rank.is_old
+    return is_high and rank.oom_s is not None and rank.oom_s - now_s <= SOON_S
+
+
+def _help(rank: ClusterRank, job: str, picture: ClusterPicture) -> Iterator[Advice]:
+    left = format_age(round(max(0.0, (rank.oom_s or 0.0) - picture.time_s)))
+    for neighbour in _find_neighbours(rank, picture):
+        cache = find_cache(neighbour)
+        if cache is not None and cache >= _worth(neighbour):
+            told = f"{rank.name} on the same device is foreseen to run out of memory in {left}"
+            yield Advice(neighbour, job, "empty_cache", f"{told}; {format_bytes(cache)} here are not in use")
+    cache, free = find_cache(rank), rank.device_free_bytes
+    is_full = free is not None and free < FULL_SHARE * (rank.device_total_bytes or 0)
+    if cache is not None and cache >= _worth(rank) and is_full:
+        told = f"the device is full and {format_bytes(cache)} of the cache are not in use"
+        yield Advice(rank, job, "empty_cache", f"{told}: libraries besides the allocator, as NCCL, need room")
+    size = next((it for it in rank.headroom if _is_short(it)), None)
+    if size is not None:
+        told = f"out of memory is foreseen in {left}; {size.fitting} would fit"
+        yield Advice(
+            rank, job, "skip_long_batch", f"{told}, and steps of up to {size.largest_seen:,.0f} were seen"
+        )
+
+
+def _find_neighbours(rank: ClusterRank, picture: ClusterPicture) -> Iterable[ClusterRank]:
+    """Return the other processes on the device of a rank that are heard, of whatever job."""
+    for _, it in _list_ranks(picture) if rank.device_uuid is not None else ():
+        is_beside = it.key.node == rank.key.node and it.device_uuid == rank.device_uuid
+        if is_beside and it.key != rank.key and not it.is_old:
+            yield it
+
+
+def _list_ranks(picture: ClusterPicture) -> Iterator[tuple[str, ClusterRank]]:
+    """Yield every process with the key of its job."""
+    for job in picture.jobs:
+        for rank in job.ranks:
+            yield job.key, rank
+    for rank in picture.others:
+        yield rank.job or "", rank
+
+
+def find_cache(rank: ClusterRank) -> int | None:
+    """Return the bytes that an allocator could give back at most; None where it does not tell."""
+    if rank.reserved_bytes is None or rank.allocated_bytes is None:
+        return None
+    return max(0, rank.reserved_bytes - rank.allocated_bytes - (rank.inactive_split_bytes or 0))
+
+
+def _worth(rank: ClusterRank) -> float:
+    return max(WORTH_SHARE * (rank.device_total_bytes or 0), WORTH_BYTES)
+
+
+def _is_short(size: HeadroomEstimate) -> bool:
+    """Return whether steps as long as some that were seen would not fit any more."""
+    if size.reason is not None or size.largest_size is None or size.largest_seen is None:
+        return False
+    return size.largest_size < size.largest_seen

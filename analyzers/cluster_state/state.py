@@ -1,0 +1,178 @@
+"""What is known of several nodes together: findings across nodes, and a picture for screens and reports."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ...engine.bus.snapshot import Snapshot
+from ...engine.model import Evidence, Finding
+from ..balance.node_balance import find_bottlenecks, measure_balance
+from .book import FindingBook
+from .job_watch import JobWatch, describe_job
+from .jobs import JobMembers, find_jobs
+from .merging import SampleMerger
+from .model import ClusterPicture, ClusterRank, RankKey
+from .oom_statement import CLUSTER_OOM, state_oom
+from .reading import NodeReading, read_node
+from .statement import Statement
+from .uneven_statements import state_imbalance, state_skew
+
+PERIOD_S = 1.0
+"""How often conclusions are drawn; within a period the order in which nodes tell does not matter."""
+COMPARED_EVERY_S = 5.0
+"""How often ranks are compared with one another: half a block of time of that comparison. What they told in
+between is joined, so that no step is left out."""
+FORGOTTEN_AFTER_S = 600.0
+"""A node that was lost for so long counts no longer, but as one that is not seen."""
+Signature = tuple[tuple[RankKey, str | None, int | None, int | None], ...]
+
+
+@dataclass(slots=True)
+class _Node:
+    """One node as it was last heard."""
+
+    reading: NodeReading
+    signature: Signature
+    arrived_s: float
+    """When its newest sample came."""
+    stamp: tuple[int, float] | None
+    """Number and time of that sample."""
+    is_live: bool
+    is_forgotten: bool = False
+
+
+class ClusterState:
+    """Takes snapshots of nodes, one after another; pure: time comes from whoever hands them over.
+
+    Args:
+        planned: What a plan says of a rank of each pipeline stage in bytes; empty without a plan.
+    """
+
+    def __init__(self, planned: Sequence[int] = ()) -> None:
+        self._planned = tuple(planned)
+        self._nodes: dict[str, _Node] = {}
+        self._merger, self._book = SampleMerger(), FindingBook()
+        self._watches: dict[str, JobWatch] = {}
+        self._jobs: tuple[JobMembers, ...] = ()
+        self._grouped: dict[str, Signature] = {}
+        self._period: int | None = None
+        self._compared_s: float | None = None
+        self.picture = ClusterPicture()
+        """All nodes as of the newest conclusion."""
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What is open across nodes, the oldest first."""
+        grown = [told for watch in self._watches.values() for told, _ in watch.grown.values()]
+        return tuple(sorted((*self._book.open, *grown), key=lambda it: (it.opened_s, it.id)))
+
+    def observe(self, snapshot: Snapshot, received_s: float) -> list[Finding]:
+        """Take the newest snapshot of a node, which it names; return what opened, changed or closed.
+
+        Args:
+            snapshot: What its feed tells.
+            received_s: When it came, by our own clock; clocks of nodes are never compared.
+        """
+        period = math.floor(received_s / PERIOD_S)
+        found: list[Finding] = []
+        if self._period is not None and period != self._period:
+            found = self._conclude((self._period + 1) * PERIOD_S)
+        self._period = period
+        self._take(snapshot, received_s)
+        return found
+
+    def conclude(self, now_s: float) -> list[Finding]:
+        """Draw conclusions at once; return what opened, changed or closed.
+
+        Args:
+            now_s: Now, by our own clock.
+        """
+        self._period = None
+        return self._conclude(now_s)
+
+    def note_outcome(self, rank: ClusterRank, job: str, outcome: str) -> Finding | None:
+        """Return the finding on a job with what an advised process made of it; None where none is open.
+
+        Args:
+            rank: The process.
+            job: Key of its job.
+            outcome: What came of it, in one sentence without its subject.
+        """
+        return self._book.note_outcome((CLUSTER_OOM, job), Evidence(f"{rank.name} was advised", outcome))
+
+    def _take(self, snapshot: Snapshot, received_s: float) -> None:
+        if snapshot.is_gone:
+            self._nodes.pop(snapshot.node, None)
+            self._merger.forget(snapshot.node)
+            return
+        sample, known = snapshot.sample, self._nodes.get(snapshot.node)
+        stamp = None if sample is None else (sample.seq, sample.time_s)
+        is_new = sample is not None and (known is None or known.stamp != stamp)
+        arrived_s = received_s if known is None or is_new else known.arrived_s
+        reading = read_node(snapshot, arrived_s)
+        is_live = snapshot.connection == "live" and sample is not None
+        signature = tuple((key, it.job, it.rank, it.world_size) for key, it in reading.ranks.items())
+        self._nodes[snapshot.node] = _Node(reading, signature, arrived_s, stamp, is_live)
+        if is_new and sample is not None:
+            self._merger.take(snapshot.node, sample)
+
+    def _conclude(self, now_s: float) -> list[Finding]:
+        self._forget_lost(now_s)
+        known = {name: it for name, it in sorted(self._nodes.items()) if not it.is_forgotten}
+        ranks = {key: rank for it in known.values() for key, rank in it.reading.ranks.items()}
+        self._group(known, ranks)
+        found = [*self._end_jobs(now_s)]
+        if self._compared_s is None or not 0 <= now_s - self._compared_s < COMPARED_EVERY_S:
+            self._compared_s = now_s
+            found += self._watch_jobs(ranks, now_s)
+        self.picture = self._describe({name: it.reading for name, it in known.items()}, ranks, now_s)
+        return found + self._book.observe(list(self._state()), now_s)
+
+    def _forget_lost(self, now_s: float) -> None:
+        for name, node in self._nodes.items():
+            if not node.is_live and not node.is_forgotten and now_s - node.arrived_s > FORGOTTEN_AFTER_S:
+                self._nodes[name] = replace(node, is_forgotten=True)
+                self._merger.forget(name)
+
+    def _group(self, nodes: Mapping[str, _Node], ranks: Mapping[RankKey, ClusterRank]) -> None:
+        """Find jobs anew where a process came, went or told another place."""
+        signatures = {name: it.signature for name, it in nodes.items()}
+        if signatures != self._grouped:
+            self._grouped = signatures
+            self._jobs = find_jobs(ranks.values())
+
+    def _end_jobs(self, now_s: float) -> Iterator[Finding]:
+        present = {job.key for job in self._jobs}
+        for key in [key for key in self._watches if key not in present]:
+            yield from self._watches.pop(key).end(now_s)
+
+    def _watch_jobs(self, ranks: Mapping[RankKey, ClusterRank], now_s: float) -> Iterator[Finding]:
+        lost = {name for name, it in self._nodes.items() if not it.is_live}
+        samples = self._merger.merge(self._jobs, lost, now_s, COMPARED_EVERY_S)
+        for job, sample in zip(self._jobs, samples, strict=True):
+            its = {key: ranks[key] for key in job.members if key in ranks}
+            yield from self._watches.setdefault(job.key, JobWatch()).observe(sample, its)
+
+    def _describe(
+        self, nodes: Mapping[str, NodeReading], ranks: Mapping[RankKey, ClusterRank], now_s: float
+    ) -> ClusterPicture:
+        seen = {name: it for name, it in nodes.items() if self._nodes[name].is_live}
+        shares = {name: list(it.shares.values()) for name, it in seen.items()}
+        watches = ((job, self._watches.get(job.key, JobWatch())) for job in self._jobs)
+        jobs = (describe_job(job, watch, ranks, nodes, self._planned) for job, watch in watches)
+        placed = {key for job in self._jobs for key in job.members}
+        return ClusterPicture(
+            time_s=now_s,
+            live=len(seen),
+            total=len(self._nodes),
+            balance=measure_balance([share for its in shares.values() for share in its]),
+            nodes=tuple(it.load for it in nodes.values()),
+            bottleneck_nodes=find_bottlenecks(shares),
+            jobs=tuple(jobs),
+            others=tuple(rank for key, rank in ranks.items() if key not in placed),
+        )
+
+    def _state(self) -> Iterator[Statement]:
+        for job in self.picture.jobs:
+            for state in (state_oom, state_imbalance, state_skew):
+                yield state(job, self.picture)
