@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from ..engine.bus.feed import Feed
 from ..engine.bus.snapshot import Snapshot
 from ..engine.units import format_age, format_bytes
-from .app import VramscopeApp
+from .advising_app import ADVISE_BINDING, AdvisingApp
 from .bindings import APP_BINDINGS, bind
 from .widgets.title_line import Fact, TitleLine
 
@@ -28,7 +28,7 @@ _RECORD_BINDING = bind(
 )
 
 
-class LiveApp(VramscopeApp, inherit_bindings=False):
+class LiveApp(AdvisingApp, inherit_bindings=False):
     """Shows what an agent tells.
 
     Args:
@@ -37,7 +37,7 @@ class LiveApp(VramscopeApp, inherit_bindings=False):
         rest: As of `VramscopeApp`.
     """
 
-    BINDINGS = [*APP_BINDINGS, _RECORD_BINDING]
+    BINDINGS = [*APP_BINDINGS, _RECORD_BINDING, ADVISE_BINDING]
 
     def __init__(self, feed: Feed, *, recording: "ViewerRecording", **rest: Any) -> None:  # noqa: ANN401
         super().__init__(feed, **rest)

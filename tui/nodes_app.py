@@ -11,7 +11,7 @@ from ..analyzers.fleet.fleet import Fleet
 from ..engine.bus.feed import SeveralNodesFeed
 from ..engine.bus.snapshot import Snapshot
 from ..engine.history import History
-from .app import VramscopeApp
+from .advising_app import ADVISE_BINDING, AdvisingApp
 from .bindings import APP_BINDINGS, NODE_BINDINGS
 from .fleet_bindings import FLEET_BACK_BINDING, FLEET_VIEW_BINDING
 from .fleet_view import FleetView
@@ -28,10 +28,10 @@ _SEVERAL = ("step_node", "show_fleet")
 """Actions that make no sense where there is one node."""
 
 
-class NodesApp(VramscopeApp, inherit_bindings=False):
+class NodesApp(AdvisingApp, inherit_bindings=False):
     """Shows what a `SeveralNodesFeed` tells; where there is one node, it has no keys for others."""
 
-    BINDINGS = [FLEET_VIEW_BINDING, FLEET_BACK_BINDING, *APP_BINDINGS, *NODE_BINDINGS]
+    BINDINGS = [FLEET_VIEW_BINDING, FLEET_BACK_BINDING, *APP_BINDINGS, *NODE_BINDINGS, ADVISE_BINDING]
 
     def __init__(self, feed: SeveralNodesFeed, **rest: Any) -> None:  # noqa: ANN401
         super().__init__(feed, **rest)

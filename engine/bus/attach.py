@@ -13,6 +13,7 @@ import msgspec
 from ..alerts.state import FindingDecision
 from ..clock import SystemClock
 from ..history import History
+from ..model import AdviceAction
 from ..paths import locate_runtime_folder, open_runtime_folder
 from .client import Client
 from .lock import is_hub_alive
@@ -25,7 +26,7 @@ AGE_INTERVAL_S = 1.0
 """How often a lost connection's age is told anew."""
 MAX_WISHES = 16
 
-Wish = Callable[[Client], None]
+Wish = Callable[[Client], object]
 """What the thread of a feed is asked to do with its connection."""
 
 
@@ -99,6 +100,13 @@ class HubFeed:
         It comes with a later snapshot, in `modules`, or the reason why not.
         """
         self._wish(lambda client: client.ask_modules(pid))
+
+    def advise(self, pid: int, action: AdviceAction, reason: str) -> None:
+        """Ask a training process to do something about its memory, from any thread; returns at once.
+
+        What it made of that comes with a later snapshot, in `advice`.
+        """
+        self._wish(lambda client: client.advise(pid, action, reason=reason))
 
     def decide(self, decision: FindingDecision) -> None:
         """Acknowledge a finding, mute its kind on its device, or take that back, from any thread.

@@ -5,6 +5,7 @@ from typing import Protocol, runtime_checkable
 
 from ..alerts.state import FindingDecision
 from ..history import History
+from ..model import AdviceAction
 from .snapshot import Snapshot
 
 
@@ -41,6 +42,18 @@ class Feed(Protocol):
 
     def stop(self) -> None:
         """End the thread and give back the connection; returns within half a second."""
+        ...
+
+
+@runtime_checkable
+class AdvisingFeed(Protocol):
+    """A source of snapshots that passes advice on to the processes it tells of."""
+
+    def advise(self, pid: int, action: AdviceAction, reason: str) -> None:
+        """Ask a training process to do something about its memory, from any thread; returns at once.
+
+        What it made of that comes with a later snapshot, in `advice`.
+        """
         ...
 
 

@@ -8,6 +8,7 @@ from ..alerts.state import FindingDecision
 from ..bus.picture import NodePicture
 from ..bus.snapshot import Snapshot
 from ..history import History
+from ..model import AdviceAction
 from .hosts import NodeAddress
 from .nodes_watch import NodesWatch
 from .trust import Trust
@@ -77,6 +78,13 @@ class NodesFeed:
         It comes with a later snapshot, in `modules`, or the reason why not.
         """
         self._wish(lambda picture: picture.ask_modules(pid))
+
+    def advise(self, pid: int, action: AdviceAction, reason: str) -> None:
+        """Ask a process of the node that is looked at to do something about its memory; returns at once.
+
+        What it made of that comes with a later snapshot, in `advice`.
+        """
+        self._wish(lambda picture: picture.advise(pid, action, reason=reason))
 
     def decide(self, decision: FindingDecision) -> None:
         """Acknowledge a finding of the node that is looked at, mute its kind, or take that back.
