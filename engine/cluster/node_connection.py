@@ -17,6 +17,11 @@ class NodeConnection(Protocol):
         ...
 
     @property
+    def warning(self) -> str | None:
+        """What should be known of who answers there, in one sentence; None where nothing should."""
+        ...
+
+    @property
     def is_connected(self) -> bool:
         """Whether what is sent now may arrive."""
         ...

@@ -42,6 +42,12 @@ class RelayLink:
         return f"relay {self.label}: {newest.reason}" if newest.connection == "lost" else None
 
     @property
+    def warning(self) -> str | None:
+        """What should be known of who answers as the relay, in one sentence; None where nothing should."""
+        warning = self.connection.warning
+        return None if warning is None else f"relay {warning}"
+
+    @property
     def relay_ids(self) -> tuple[str, ...]:
         """Ids of all relays that are reached by it."""
         return () if self._told is None or self._is_loop else self._told.relays

@@ -23,6 +23,11 @@ class Carrier(Protocol):
         """Why the relay is not there, in one sentence; None where nothing speaks against it."""
         ...
 
+    @property
+    def warning(self) -> str | None:
+        """What should be known of who answers as the relay, in one sentence; None where nothing should."""
+        ...
+
     def send(self, data: bytes) -> None:
         """Send a message to the relay."""
         ...
@@ -56,6 +61,11 @@ class RelayedConnection:
     def trouble(self) -> str | None:
         """Why the node cannot be reached, in one sentence; None where nothing speaks against it."""
         return self._carrier.trouble or (None if self.known.connection == "live" else self.known.reason)
+
+    @property
+    def warning(self) -> str | None:
+        """What should be known of who answers as the relay, in one sentence; None where nothing should."""
+        return self._carrier.warning
 
     @property
     def sources(self) -> tuple[object, ...]:

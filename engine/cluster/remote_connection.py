@@ -48,6 +48,16 @@ class RemoteConnection:
         self._retry_s: float | None = None
 
     @property
+    def warning(self) -> str | None:
+        """Say that there is no key at the other end, where there is one here and so one was expected."""
+        is_unproven = self.link.is_connected and self._keys is None and self._trust.pair is not None
+        return (
+            f"{self.address.text} speaks without keys: who answers there is not proven"
+            if is_unproven
+            else None
+        )
+
+    @property
     def is_connected(self) -> bool:
         """Whether what is sent now may arrive."""
         return self.link.is_connected

@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Sequence
 
-from ..bus.conversation import Event, HubConversation
+from msgspec.structs import replace
+
+from ..bus.conversation import Event, HubConversation, Joined
 from ..bus.messages import (
     TOPIC_CELLS,
     TOPIC_FINDING,
@@ -15,6 +17,7 @@ from ..bus.messages import (
 from ..bus.picture import NodePicture
 from ..clock import Clock
 from ..history import History
+from ..model import HubStatus
 from .node_connection import NodeConnection
 
 FIRST_ANSWER_WITHIN_S = 2.0
@@ -124,7 +127,19 @@ class RemoteNode:
         for event in events:
             if isinstance(event, KnownNodes):
                 self.known_nodes = event
-        return self.picture.apply(events)
+        return self.picture.apply([self._warn(event) for event in events])
+
+    def _warn(self, event: Event) -> Event:
+        """Return an event with what should be known of who tells it among the notes of its hub."""
+        warning = self.connection.warning
+        if warning is None:
+            return event
+        if isinstance(event, Joined):
+            hub = replace(event.welcome.hub, notes=(*event.welcome.hub.notes, warning))
+            return replace(event, welcome=replace(event.welcome, hub=hub))
+        if isinstance(event, HubStatus):
+            return replace(event, notes=(*event.notes, warning))
+        return event
 
     def _ask_again(self, now_s: float) -> bool:
         """Ask again where no answer came, or the hub is silent; return whether the picture is another."""

@@ -26,6 +26,8 @@ class SshConnection:
     def __init__(self, host: SshHost, poller: zmq.Poller) -> None:
         self.trouble: str | None = None
         """Why the hub cannot be reached, in one sentence; None where nothing speaks against it."""
+        self.warning: str | None = None
+        """Nothing: ssh knows who answers."""
         self.is_connected = False
         self._host, self._poller = host, poller
         self._process: SshProcess | None = None

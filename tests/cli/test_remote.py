@@ -8,7 +8,7 @@ import pytest
 from vramscope.cli.application import run as run_here
 from vramscope.cli.parser import parse
 from vramscope.cli.remote_flags import read_nodes
-from vramscope.engine.cluster.keys import keys_folder, make_key_pair
+from vramscope.engine.cluster.keys import keys_folder, make_key_pair, save_key_pair
 from vramscope.engine.cluster.ssh_host import parse_ssh_hosts
 from vramscope.engine.cluster.tcp_address import LOOPBACK, TcpAddress
 
@@ -43,6 +43,15 @@ def test_nodes_of_one_name_are_told_apart_by_their_addresses() -> None:
     assert [line["node"] for line in once] == [one.address.label, other.address.label]
     assert len({line["node"] for line in stream}) == 2
     assert {name, one.address.label, other.address.label} > {line["node"] for line in stream}
+
+
+def test_who_has_a_key_is_told_where_an_agent_here_speaks_without_one() -> None:
+    save_key_pair(make_key_pair(), keys_folder())
+    with ListeningHub(None, keys_folder()) as hub:
+        hub.producer.push([make_sample(1)])
+        outcome = run("--connect", hub.address.text, "--once", "--json")
+    assert (outcome.code, len(outcome.lines)) == (0, 1)
+    assert outcome.stderr.count("speaks without keys: who answers there is not proven") == 1
 
 
 def test_the_nodes_of_a_slurm_job_are_found_and_followed(

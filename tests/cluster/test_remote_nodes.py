@@ -102,6 +102,16 @@ def test_a_key_that_is_revoked_is_cut_off_while_connected_and_others_are_not() -
         assert shown.seq == 1
 
 
+def test_who_has_a_key_and_is_answered_without_one_is_told_that_nothing_is_proven() -> None:
+    with ListeningHub(None, keys_folder()) as hub:
+        for trust, is_told in ((trust_of(VIEWER), True), (trust_of(None), False)):
+            with following(trust, hub.address) as watch:
+                hub.producer.push([make_sample(1)])
+                status = until(watch, has_seq(1)).hub
+                assert status is not None
+                assert any("speaks without keys" in note for note in status.notes) == is_told
+
+
 def test_a_node_that_is_away_is_said_to_be_and_others_are_followed_meanwhile() -> None:
     away, unknown = TcpAddress(LOOPBACK, free_port()), TcpAddress("nobody.invalid", 5757)
     with ListeningHub(None, keys_folder()) as hub:
@@ -114,15 +124,17 @@ def test_a_node_that_is_away_is_said_to_be_and_others_are_followed_meanwhile() -
 
 def test_a_hub_that_ended_is_lost_with_its_age_and_found_again() -> None:
     with ListeningHub(None, keys_folder()) as hub, following(trust_of(None), hub.address) as watch:
-        hub.producer.push([make_sample(1)])
-        until(watch, has_seq(1))
+        hub.producer.push([make_sample(4)])
+        until(watch, has_seq(4))
         hub.hub.stop()
         lost = until(watch, says("connection is lost"))
         assert lost.sample is not None
         assert (lost.silent_s or 0) > 2
         with ListeningHub(None, keys_folder(), hub.address) as after:
-            after.producer.push([make_sample(7)])
-            until(watch, has_seq(7))
+            after.producer.push([make_sample(1)])
+            until(watch, has_seq(1))
+            after.producer.push([make_sample(2)])
+            until(watch, has_seq(2))
 
 
 def test_beyond_this_machine_nothing_is_said_without_a_key() -> None:

@@ -76,6 +76,7 @@ def _print_once(watch: "NodesWatch", settings: "Settings", *, is_json: bool) -> 
     end_s = time.monotonic() + max(ANSWER_WITHIN_S, slowest_s)
     while time.monotonic() < end_s and not all(_is_decided(it) for it in _newest(watch)):
         watch.turn(end_s - time.monotonic())
+    _tell_warnings(watch, set())
     statuses = _describe(_newest(watch))
     if is_json:
         _print_lines(statuses)
@@ -116,10 +117,11 @@ def _print_tables(statuses: "list[NodeStatus]", settings: "Settings") -> None:
 def _print_stream(watch: "NodesWatch", interval_s: float, duration_s: float | None) -> int:
     """Print lines until the time is up; return the exit code."""
     end_s = None if duration_s is None else time.monotonic() + duration_s
-    printer = StreamPrinter(interval_s)
+    printer, warned = StreamPrinter(interval_s), set[str]()
     while end_s is None or time.monotonic() < end_s:
         for snapshot in watch.turn(1.0 if end_s is None else end_s - time.monotonic()):
             printer.take(snapshot)
+        _tell_warnings(watch, warned)
     return 0 if all(it.sample is not None for it in _newest(watch)) else EXIT_UNREACHABLE
 
 
@@ -166,6 +168,14 @@ def _newest(watch: "NodesWatch") -> "list[Snapshot]":
 
 def _is_decided(snapshot: "Snapshot") -> bool:
     return snapshot.sample is not None or snapshot.connection == "lost"
+
+
+def _tell_warnings(watch: "NodesWatch", told: set[str]) -> None:
+    """Say what should be known of who answers for a node; not again of those that were told."""
+    for name, node in watch.nodes.items():
+        if node.connection.warning is not None and name not in told:
+            told.add(name)
+            complain(f"{name}: {node.connection.warning}")
 
 
 def _tell_missing(watch: "NodesWatch") -> int:
