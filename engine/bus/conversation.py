@@ -241,7 +241,10 @@ class HubConversation:
     def _join(self, hub_id: str, welcome: Welcome, found: list[Event]) -> None:
         if self._asked is None or welcome.request_id != self._asked[0]:
             return
-        is_new_hub = hub_id != self._hub_id or self._last_seq is None
+        if hub_id != self._hub_id:  # its numbers begin anew, and what was held back is of the one before
+            self._last_seq = None
+            self._pending.clear()
+        is_new_hub = self._last_seq is None
         self._asked, self._hub_id = None, hub_id
         self._has_history = self.detail == "full"
         if self.turned_away is not None:
