@@ -2,12 +2,15 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import get_args, get_type_hints
 
+import msgspec
 import zmq
 
 from vramscope.engine.bus.messages import Request
 from vramscope.engine.clock import Clock, SystemClock
 from vramscope.engine.cluster.allowance import MAX_PEERS_OF_KEY
+from vramscope.engine.cluster.doorkeeper import VISITOR
 from vramscope.engine.cluster.gate import MAX_INCOMING_BYTES, Gate
 from vramscope.engine.cluster.keys import KeyPair, keys_folder, make_key_pair
 from vramscope.engine.cluster.listening import make_listening
@@ -43,6 +46,27 @@ def test_who_takes_the_name_of_another_connection_is_cut_off_by_the_own_key() ->
         allow(keys_folder(), ("viewer", ALICE))
         gate.cut_off_revoked()
         assert gate.viewers == 0
+
+
+def test_who_may_read_may_nothing_else_whatever_can_be_asked() -> None:
+    allow(keys_folder(), ("viewer", ALICE), ("node", BOB))
+    verbs: tuple[str, ...] = get_args(get_type_hints(Request)["verb"])
+
+    def find_granted(gate: Gate, user: str) -> set[str]:
+        peer = RemotePeer.of(b"p", user)
+        granted = {
+            verb
+            for verb in verbs
+            if gate.refuse(peer, msgspec.convert({"verb": verb, "request_id": 1}, Request)) is None
+        }
+        return granted | ({"report"} if gate.refuse_report(peer) is None else set())
+
+    with _open_gate() as gate:
+        assert find_granted(gate, ALICE.public_text) == {"join", "leave"}
+        assert find_granted(gate, BOB.public_text) == set()
+        assert find_granted(gate, OWN.public_text) == {*verbs, "report"}
+    with _open_gate(None) as gate:
+        assert find_granted(gate, VISITOR) == {"join", "leave"}
 
 
 def test_one_key_cannot_take_the_places_of_all_others() -> None:

@@ -73,6 +73,9 @@ def test_a_viewer_reads_a_controller_decides_and_what_is_taken_back_holds_at_onc
         refused = until(watch, lambda it: it.decision_refused).decision_refused
         assert refused is not None
         assert "--role controller" in refused.reason
+        picture.advise(1, "empty_cache")
+        (advice,) = until(watch, lambda it: it.advice).advice
+        assert "--role controller" in (advice.refusal or "")
         allow(keys_folder(), ("controller", VIEWER))
 
         def is_let_through(it: object) -> bool:
