@@ -7,6 +7,7 @@ from vramscope.engine.cluster.keys import keys_folder, make_key_pair
 
 from ..bus.hubs import make_sample
 from ..cli.running import run
+from .relays import RunningRelay, until_of
 from .remote import ListeningHub, allow, following, has_seq, trust_of, until
 
 LET_THROUGH = "no process reports to it"
@@ -33,4 +34,17 @@ def test_an_agent_without_keys_lets_nobody_advise() -> None:
     with ListeningHub(None, keys_folder()) as hub:
         refused = run("advise", "1", "empty_cache", "--connect", hub.address.text)
     assert (refused.code, refused.stdout) == (2, "")
-    assert "listens without keys: everybody may read, and nobody may do more" in refused.stderr
+    assert "node listens without keys: everybody may read, and nobody may do more" in refused.stderr
+
+
+def test_a_node_behind_a_relay_is_named_and_the_relay_goes_by_its_own_keys() -> None:
+    with ListeningHub(None, keys_folder()) as hub, RunningRelay(hub.address) as relay:
+        hub.producer.push([make_sample(1)])
+        words, name = ("advise", "1", "empty_cache", "--connect", relay.address.text), hub.address.label
+        with following(trust_of(None), relay.address) as watch:
+            until_of(watch, name, has_seq(1))  # the relay knows its node
+        asked = run(*words)
+        assert f"is a relay: say by --node which node behind it is meant: {name}" in asked.stderr
+        refused = run(*words, "--node", name)
+    assert (asked.code, refused.code) == (2, 2)
+    assert "relay listens without keys: everybody may read, and nobody may do more" in refused.stderr

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from vramscope.engine.cluster.nodes_watch import NodesWatch
     from vramscope.engine.cluster.trust import Trust
 
+MOST_NAMED = 8
+
 
 def advise_here(arguments: Namespace, within_s: float) -> "Advised":
     """Advise a process of this node and return its answer.
@@ -39,17 +41,16 @@ def advise_elsewhere(arguments: Namespace, within_s: float) -> "Advised":
     from vramscope.engine.bus.questions import read_advised
     from vramscope.engine.cluster.nodes_watch import NodesWatch
 
-    node, trust = _find_node(arguments)
-    watch = NodesWatch([node], trust)
+    address, trust = _find_node(arguments)
+    watch = NodesWatch([address], trust, most_in_full=1)
     try:
-        picture = watch.nodes[node.label].picture
-        while picture.newest.hub is None:
-            _turn(watch, node.label)
+        name = _reach(watch, address.label, arguments.node)
+        picture = watch.nodes[name].picture
         number = picture.advise(
             arguments.pid, arguments.action, reason=arguments.reason, step_end_within_s=within_s
         )
         while (advised := read_advised(picture.newest, number)) is None:
-            _turn(watch, node.label)
+            _turn(watch, name)
         return advised
     finally:
         watch.close()
@@ -69,13 +70,45 @@ def _find_node(arguments: Namespace) -> "tuple[NodeAddress, Trust]":
     return nodes[0], read_trust(is_insecure=arguments.hub is None)
 
 
-def _turn(watch: "NodesWatch", label: str) -> None:
+def _reach(watch: "NodesWatch", label: str, behind: str | None) -> str:
+    """Return the name of the node, once it has answered.
+
+    Args:
+        watch: Follows it.
+        label: Its address, or that of the relay before it.
+        behind: What the relay calls the node; None where there is no relay.
+
+    Raises:
+        UsageError: There is a relay and no such node behind it, or a node and no relay.
+        HubUnreachableError: It is not reached.
+    """
+    _await_answer(watch, label)
+    is_relay = label not in watch.nodes
+    if not is_relay and behind is not None:
+        raise UsageError(f"{label} is no relay: leave out --node {behind}")
+    if is_relay and behind not in watch.nodes:
+        names = [*list(watch.nodes)[:MOST_NAMED], *(["…"] if len(watch.nodes) > MOST_NAMED else [])]
+        raise UsageError(
+            f"{label} is a relay: say by --node which node behind it is meant: {', '.join(names) or 'none yet'}"
+        )
+    name = label if behind is None else behind
+    _await_answer(watch, name)
+    return name
+
+
+def _await_answer(watch: "NodesWatch", name: str) -> None:
+    """Wait until a node has told of itself, or turned out to be a relay."""
+    while name in watch.nodes and watch.nodes[name].picture.newest.hub is None:
+        _turn(watch, name)
+
+
+def _turn(watch: "NodesWatch", name: str) -> None:
     """Wait for news of the node.
 
     Raises:
         HubUnreachableError: It is not reached, or was lost.
     """
     watch.turn(1.0)
-    newest = watch.nodes[label].picture.newest
-    if newest.connection == "lost":
-        raise HubUnreachableError(f"{label}: {newest.reason}")
+    node = watch.nodes.get(name)
+    if node is not None and node.picture.newest.connection == "lost":
+        raise HubUnreachableError(f"{name}: {node.picture.newest.reason}")

@@ -3,6 +3,7 @@
 import sys
 from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpFormatter
 
+from vramscope.engine.errors import UsageError
 from vramscope.engine.model import ADVICE_ACTIONS
 
 from . import SubParsers
@@ -50,6 +51,7 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
         metavar="HOST[:PORT]",
         help="the process is of that node, whose agent listens; takes the role controller or worker",
     )
+    parser.add_argument("--node", metavar="NAME", help="with --connect to a relay: which node behind it")
     parser.add_argument(
         "--ssh", dest="ssh_host", metavar="[USER@]HOST", help="the same, through your own ssh"
     )
@@ -68,8 +70,10 @@ def run(arguments: Namespace) -> int:
 
     from ..advising import advise_elsewhere, advise_here
 
-    within_s, node = _read_time(arguments.within), arguments.hub or arguments.ssh_host
-    advise = advise_here if node is None else advise_elsewhere
+    within_s, address = _read_time(arguments.within), arguments.hub or arguments.ssh_host
+    if address is None and arguments.node is not None:
+        raise UsageError("--node goes with --connect to a relay")
+    advise, node = advise_here if address is None else advise_elsewhere, arguments.node or address
     report = describe_advice(arguments.action, advise(arguments, within_s), node)
     if arguments.json:
         write_line(report, sys.stdout.buffer)
@@ -84,7 +88,6 @@ def _read_time(text: str) -> float:
     Raises:
         UsageError: It is no such time.
     """
-    from vramscope.engine.errors import UsageError
     from vramscope.engine.units import parse_duration
 
     try:
