@@ -1,0 +1,141 @@
+"""Two agents, a job over both, and a watch that asks one of its processes for its cache before an error."""
+
+import json
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+import zmq
+
+from vramscope.cli.guarding import Guard, GuardOptions
+from vramscope.engine.bus.endpoints import endpoints_of
+from vramscope.engine.bus.hub import Hub
+from vramscope.engine.bus.messages import WorkerReport
+from vramscope.engine.bus.wire import encode
+from vramscope.engine.cluster.allow_list import Role
+from vramscope.engine.cluster.keys import make_key_pair
+from vramscope.engine.cluster.listening import make_listening
+from vramscope.engine.cluster.nodes_watch import NodesWatch
+from vramscope.engine.cluster.tcp_address import LOOPBACK, TcpAddress
+from vramscope.engine.model import Assessment, RankCoordinates
+from vramscope.engine.ranks.messages import AdviceTaken
+from vramscope.engine.ranks.roster import Roster
+from vramscope.engine.sampling.live import LiveProducer
+
+from ..clocks import HandClock
+from ..ranks.probe_client import GIB, ProbeClient, make_hello, make_readings
+from ..ranks.running import TICK_S
+from ..waiting import wait_until
+from .remote import allow, free_port, trust_of
+
+NODE, GUARD = make_key_pair(), make_key_pair()
+
+
+class _Node(NamedTuple):
+    """One agent with a process of the job."""
+
+    address: TcpAddress
+    folder: Path
+    probe: ProbeClient
+
+    def assess(self, watch: NodesWatch, **forecast: Any) -> None:
+        """Tell the agent what its worker would say of the process."""
+        newest = watch.nodes[self.address.label].picture.newest
+        assert newest.sample is not None
+        [rank] = newest.sample.ranks
+        said = Assessment(
+            newest.sample.node,
+            rank.device_uuid,
+            "sim0",
+            newest.sample.time_s,
+            reason="its floor grows",
+            pid=rank.pid,
+            started_s=rank.started_s,
+            **forecast,
+        )
+        with zmq.Context() as context, context.socket(zmq.PUSH) as push:
+            push.connect(endpoints_of(self.folder).reports)
+            push.send(encode("report", "", WorkerReport("w", 1, 1, 0, (), assessments=(said,))))
+
+
+@contextmanager
+def _open_node(number: int, role: Role = "controller") -> Iterator[_Node]:
+    """Run an agent on loopback with one process, on a modelled card that is full of unused cache."""
+    with tempfile.TemporaryDirectory(prefix="vs-guard-", dir="/tmp") as name:
+        folder, keys, address = Path(name) / "run", Path(name) / "keys", TcpAddress(LOOPBACK, free_port())
+        folder.mkdir(mode=0o700)
+        keys.mkdir(mode=0o700)
+        allow(keys, (role, GUARD))
+        roster = Roster(folder, node=f"n{number}")
+        producer = LiveProducer([], None, node=f"n{number}", interval_s=TICK_S, roster=roster)
+        listening = make_listening(address, NODE, keys)
+        hub = Hub(folder, producer, version="test", roster=roster, listening=listening)
+        thread = threading.Thread(target=hub.run, daemon=True)
+        thread.start()
+        try:
+            with ProbeClient(folder) as probe:
+                hello = make_hello(is_simulated=True, started_s=1.0, job=f"run-{number}", demands=("advise",))
+                place = RankCoordinates(number, 2, source="environment")
+                probe.send(msgspec.structs.replace(hello, coordinates=place))
+                yield _Node(address, folder, probe)
+        finally:
+            hub.stop()
+            thread.join(timeout=60)
+            assert not thread.is_alive()
+
+
+def _read_lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_a_process_on_a_full_card_is_asked_for_its_cache_and_its_answer_is_told(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    clock, lines = HandClock(1_000_000.0), list[dict[str, Any]]()
+    with _open_node(0) as calm, _open_node(1) as grave:
+        watch = NodesWatch([calm.address, grave.address], trust_of(GUARD, node=NODE), most_in_full=0)
+        guard = Guard(watch, GuardOptions(is_json=True, prevents_oom=True), clock=clock)
+
+        def has_told(event: str) -> bool:
+            """Let a second pass by the clock of the watch."""
+            for node in (calm, grave):
+                node.probe.send(make_readings(10 * GIB, reserved=(23 * GIB + GIB // 2,)))
+            clock.now_s += 1.0
+            guard.turn(0.05)
+            lines.extend(_read_lines(capsys))
+            return any(line["event"] == event for line in lines)
+
+        try:
+            wait_until(lambda: has_told("none") or _has_ranks(watch), what="both processes to be seen")
+            calm.assess(watch, level="low")
+            grave.assess(watch, level="high", oom_in_s=300.0)
+            wait_until(lambda: has_told("finding") and has_told("advice"), what="the finding and the advice")
+            demand = grave.probe.receive()
+            assert (demand.kind, demand.action) == ("advise", "empty_cache")
+            assert "libraries besides the allocator" in (demand.reason or "")
+            words = "gave back what it could"
+            grave.probe.send(
+                AdviceTaken(v=1, request=demand.request, is_obeyed=True, outcome=words, freed_bytes=GIB)
+            )
+            wait_until(lambda: has_told("outcome"), what="the answer")
+        finally:
+            watch.close()
+    told = {line["event"]: line for line in lines}
+    assert told["advice"]["advice"]["rank"] == 1
+    assert not any(
+        line["event"] == "advice" for line in lines if line["advice"] and line["advice"]["rank"] != 1
+    )
+    assert (told["outcome"]["advice"]["is_obeyed"], told["outcome"]["advice"]["freed_bytes"]) == (True, GIB)
+    finding = told["finding"]["finding"]
+    assert finding["kind"] == "cluster_oom"
+    assert {"name": "rank 1 was advised", "value": f"empty_cache: {words}", "unit": ""} in finding["evidence"]
+
+
+def _has_ranks(watch: NodesWatch) -> bool:
+    samples = [node.picture.newest.sample for node in watch.nodes.values()]
+    return all(it is not None and it.ranks and it.ranks[0].allocator is not None for it in samples)

@@ -1,0 +1,142 @@
+"""A watch over several nodes: what is found across them, and what their processes are asked to do."""
+
+import sys
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from vramscope.analyzers.cluster_state import Advice, Adviser, ClusterState
+from vramscope.engine.clock import Clock, SystemClock
+from vramscope.engine.cluster.nodes_watch import NodesWatch
+from vramscope.engine.errors import HubUnreachableError
+from vramscope.engine.model import SEVERITIES, Finding, Severity
+from vramscope.exporters.guard import GuardAdvice, GuardLine, describe_advice, describe_state, word_line
+from vramscope.exporters.json_lines import write_line
+
+from .diagnostics import EXIT_INTERRUPTED, complain
+from .suite.delivery import EXIT_FINDINGS
+from .suite.interruption import Interruption
+
+if TYPE_CHECKING:
+    from vramscope.engine.bus.snapshot import RankAdvice, Snapshot
+
+EXIT_UNREACHABLE = HubUnreachableError.exit_code
+TURN_S = 0.25
+"""How soon Ctrl-C is noticed."""
+STEP_WITHIN_S = 60.0
+"""How long a process may wait for the end of its step before it answers."""
+
+
+class GuardOptions(NamedTuple):
+    """What was asked for."""
+
+    duration_s: float | None = None
+    is_json: bool = False
+    fail_on: Severity | None = None
+    prevents_oom: bool = False
+    """Whether processes are asked to do something."""
+    planned: Sequence[int] = ()
+    """What a plan says of a rank of each pipeline stage in bytes."""
+
+
+class Guard:
+    """Follows nodes, prints what is found across them, and asks processes to act where that was wished for.
+
+    Args:
+        watch: Of the nodes.
+        options: What was asked for.
+        clock: Injected in tests.
+    """
+
+    def __init__(self, watch: NodesWatch, options: GuardOptions, *, clock: Clock | None = None) -> None:
+        self._watch, self._options, self._clock = watch, options, clock or SystemClock()
+        self._state = ClusterState(options.planned)
+        self._adviser = Adviser() if options.prevents_oom else None
+        self._asked: dict[tuple[str, int], Advice] = {}
+        """What was asked and not yet answered, by node and number."""
+        self._told: dict[str, str | None] = {}
+        self._answered: set[str] = set()
+        self._has_failed = False
+
+    def run(self) -> int:
+        """Watch until the time is up or Ctrl-C; print the state at the end and return the exit code."""
+        end_s = None if self._options.duration_s is None else time.monotonic() + self._options.duration_s
+        with Interruption() as interruption:
+            while not interruption.is_asked and (end_s is None or time.monotonic() < end_s):
+                self.turn(TURN_S)
+        self._tell(self._state.conclude(self._clock.wall_s()))
+        self._print(event="state")
+        if self._has_failed:
+            return EXIT_FINDINGS
+        if interruption.is_asked and end_s is not None:
+            return EXIT_INTERRUPTED
+        return 0 if self._answered.issuperset(self._watch.nodes) else EXIT_UNREACHABLE
+
+    def turn(self, timeout_s: float) -> None:
+        """Take what has come of the nodes within a while, and tell what follows from it."""
+        before = self._state.picture
+        for snapshot in self._watch.turn(timeout_s):
+            self._note_connection(snapshot)
+            self._take_answers(snapshot)
+            self._tell(self._state.observe(snapshot, self._clock.wall_s()))
+        if self._adviser is not None and self._state.picture is not before:
+            for advice in self._adviser.decide(self._state.picture):
+                self._ask(advice)
+
+    def _note_connection(self, snapshot: "Snapshot") -> None:
+        """Say once why a node has no figures, and when it has some again."""
+        name, is_lost = snapshot.node, snapshot.connection == "lost"
+        if is_lost and self._told.get(name) != snapshot.reason:
+            self._told[name] = snapshot.reason
+            complain(f"{name}: {snapshot.reason}")
+        elif snapshot.connection == "live":
+            self._answered.add(name)
+            if self._told.pop(name, None) is not None:
+                complain(f"{name}: is there again")
+
+    def _tell(self, findings: Sequence[Finding]) -> None:
+        for finding in findings:
+            self._print(event="finding", finding=finding)
+            least = self._options.fail_on
+            if least is not None and SEVERITIES.index(finding.severity) >= SEVERITIES.index(least):
+                self._has_failed = True
+
+    def _ask(self, advice: Advice) -> None:
+        node = self._watch.nodes.get(advice.rank.key.node)
+        if node is None:
+            return
+        number = node.picture.advise(
+            advice.rank.key.pid, advice.action, reason=advice.reason, step_end_within_s=STEP_WITHIN_S
+        )
+        self._asked[(advice.rank.key.node, number)] = advice
+        self._print(event="advice", advice=describe_advice(advice))
+
+    def _take_answers(self, snapshot: "Snapshot") -> None:
+        for answer in snapshot.advice:
+            advice = self._asked.pop((snapshot.node, answer.number), None)
+            if advice is not None:
+                self._take_answer(advice, answer)
+
+    def _take_answer(self, advice: Advice, answer: "RankAdvice") -> None:
+        told = describe_advice(advice, answer)
+        self._print(event="outcome", advice=told)
+        words = f"{advice.action}: {'' if told.is_obeyed else 'did not obey: '}{told.outcome}"
+        finding = self._state.note_outcome(advice.rank, advice.job, words)
+        if finding is not None:
+            self._print(event="finding", finding=finding)
+
+    def _print(
+        self,
+        *,
+        event: Literal["finding", "advice", "outcome", "state"],
+        finding: Finding | None = None,
+        advice: GuardAdvice | None = None,
+    ) -> None:
+        state = describe_state(self._state.picture) if event == "state" else None
+        line = GuardLine(time=self._clock.wall_s(), event=event, finding=finding, advice=advice, state=state)
+        if self._options.is_json:
+            write_line(line, sys.stdout.buffer)
+            return
+        stamp = time.strftime("%H:%M:%S", time.localtime(line.time))
+        for text in word_line(line):
+            print(f"{stamp} {text}", flush=True)

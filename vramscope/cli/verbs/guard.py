@@ -1,0 +1,151 @@
+"""`vramscope guard`: watch several nodes as one, and keep their jobs from running out of memory."""
+
+from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from pathlib import Path
+
+from vramscope.engine.errors import UsageError
+from vramscope.engine.model import SEVERITIES
+
+from . import SubParsers
+
+SUMMARY = "watch several nodes as one: findings across them, and advice to their jobs before an error"
+DESCRIPTION = """\
+Watch the agents of several nodes and print what only all of them together show: a job that is foreseen to run
+out of memory, with its ranks; nodes and pipeline stages that limit it; the rank that grows away first. With
+--prevent-oom, processes that can help are asked to, at the end of their steps; without, nothing is asked."""
+EPILOG = """\
+examples:
+  vramscope guard --connect node01,node02
+  vramscope guard --hosts nodes.txt --prevent-oom --fail-on high --duration 12h
+  vramscope guard --ssh node01,node02 --planned 61GiB,58GiB --json
+
+exit codes: 0 done, 2 usage, 3 a finding reached --fail-on, 7 a node never answered, 130 Ctrl-C before the
+time was up"""
+
+
+def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
+    """Add the verb's parser."""
+    parser = subparsers.add_parser(
+        "guard",
+        help=SUMMARY,
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=RawDescriptionHelpFormatter,
+        parents=common,
+        allow_abbrev=False,
+    )
+    _add_nodes(parser)
+    parser.add_argument(
+        "--prevent-oom",
+        action="store_true",
+        help="ask processes to give back cache or to skip long batches; takes the role controller or worker",
+    )
+    parser.add_argument(
+        "--planned",
+        metavar="SIZE,…",
+        help="what a plan says of a rank of each pipeline stage, to hold peaks against",
+    )
+    parser.add_argument(
+        "--duration", dest="guard_duration", metavar="TIME", help="how long (default: until Ctrl-C)"
+    )
+    parser.add_argument(
+        "--fail-on", choices=SEVERITIES, help="exit with 3 where a finding across nodes was as grave as this"
+    )
+    parser.add_argument(
+        "--json", action="store_true", default=SUPPRESS, help="print one object a line (vramscope.guard/1)"
+    )
+
+
+def _add_nodes(parser: ArgumentParser) -> None:
+    group = parser.add_argument_group("nodes")
+    group.add_argument(
+        "--connect", dest="guarded", metavar="HOST[:PORT],…", help="agents, or relays, that listen there"
+    )
+    group.add_argument(
+        "--hosts", dest="guarded_hosts", metavar="FILE", type=Path, help="the hosts of a file, one a line"
+    )
+    group.add_argument(
+        "--ssh", dest="guarded_ssh", metavar="[USER@]HOST,…", help="nodes through your own ssh"
+    )
+    group.add_argument(
+        "--insecure",
+        action="store_true",
+        default=SUPPRESS,
+        help="beyond this machine: without keys, open to everybody between",
+    )
+
+
+def run(arguments: Namespace) -> int:
+    """Watch until the time is up.
+
+    Raises:
+        UsageError: No node is named, or a flag has a value that cannot be used.
+        InputFileError: The file of hosts, or the keys, cannot be used.
+    """
+    from vramscope.engine.cluster.nodes_watch import NodesWatch
+    from vramscope.engine.cluster.trust import read_trust
+
+    from ..guarding import Guard, GuardOptions
+    from ..remote_flags import read_nodes
+
+    named = (arguments.guarded, arguments.guarded_hosts, arguments.guarded_ssh)
+    if all(it is None for it in named):
+        raise UsageError("name the nodes: --connect HOST,HOST, --hosts FILE or --ssh HOST,HOST")
+    options = GuardOptions(
+        duration_s=_read_duration(arguments.guard_duration),
+        is_json=arguments.json,
+        fail_on=arguments.fail_on,
+        prevents_oom=arguments.prevent_oom,
+        planned=_read_sizes(arguments.planned),
+    )
+    is_by_tcp = arguments.guarded is not None or arguments.guarded_hosts is not None
+    trust = read_trust(is_insecure=arguments.insecure or not is_by_tcp)
+    watch = NodesWatch(read_nodes(_name_nodes(arguments)), trust, most_in_full=0)
+    try:
+        return Guard(watch, options).run()
+    finally:
+        watch.close()
+
+
+def _name_nodes(arguments: Namespace) -> Namespace:
+    """Return the flags as those of the view, of which they have the meaning."""
+    return Namespace(
+        connect=arguments.guarded,
+        hosts=arguments.guarded_hosts,
+        ssh=arguments.guarded_ssh,
+        ssh_command=None,
+        slurm=None,
+        by_ssh=False,
+        slurm_port=None,
+    )
+
+
+def _read_duration(text: str | None) -> float | None:
+    """Return seconds; None for ever.
+
+    Raises:
+        UsageError: It is no time above zero.
+    """
+    from vramscope.engine.units import parse_duration
+
+    try:
+        duration_s = None if text is None else parse_duration(text)
+    except UsageError as error:
+        raise UsageError(f"--duration {text}: {error}") from error
+    if duration_s is not None and duration_s <= 0:
+        raise UsageError(f"--duration {text}: expected a time above zero, for example 10m")
+    return duration_s
+
+
+def _read_sizes(text: str | None) -> tuple[int, ...]:
+    """Return the bytes of each stage.
+
+    Raises:
+        UsageError: One is no size.
+    """
+    from vramscope.engine.units import parse_bytes
+
+    try:
+        return () if text is None else tuple(parse_bytes(it) for it in text.split(","))
+    except UsageError as error:
+        raise UsageError(f"--planned {text}: {error}; expected one size a stage, as 61GiB,58GiB") from error
