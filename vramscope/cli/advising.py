@@ -88,9 +88,8 @@ def _reach(watch: "NodesWatch", label: str, behind: str | None) -> str:
         raise UsageError(f"{label} is no relay: leave out --node {behind}")
     if is_relay and behind not in watch.nodes:
         names = [*list(watch.nodes)[:MOST_NAMED], *(["…"] if len(watch.nodes) > MOST_NAMED else [])]
-        raise UsageError(
-            f"{label} is a relay: say by --node which node behind it is meant: {', '.join(names) or 'none yet'}"
-        )
+        known = ", ".join(names) or "none yet"
+        raise UsageError(f"{label} is a relay: say by --node which node behind it is meant: {known}")
     name = label if behind is None else behind
     _await_answer(watch, name)
     return name
