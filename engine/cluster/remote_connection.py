@@ -1,5 +1,6 @@
 """A connection to one hub that is made again and again, with the words for why it is not."""
 
+import math
 from collections import deque
 from typing import NamedTuple
 
@@ -12,6 +13,8 @@ from .remote_link import Failure, NodeKeys, RemoteLink
 from .tcp_address import TcpAddress
 from .trust import Trust, check_reachable
 
+CUT_TOLD_S = 20.0
+"""A handshake that was cut says nothing any more of one that has not even begun for so long."""
 RETRY_S = 3.0
 """From a handshake that failed to the next attempt; a key that was allowed meanwhile is let in by it."""
 
@@ -46,6 +49,7 @@ class RemoteConnection:
         self._why_refused: str | None = None
         self._failures = 0
         self._retry_s: float | None = None
+        self._cut_until_s = math.inf
 
     @property
     def warning(self) -> str | None:
@@ -113,13 +117,11 @@ class RemoteConnection:
     def mend(self, now_s: float) -> None:
         """Try again where a handshake failed; one that was cut ZeroMQ repeats by itself."""
         if self.link.failure == "cut":
-            self.trouble = (
-                f"{self.address.text} was reached and did not go on: the network between is cut or too slow, "
-                "or who listens there hangs"
-            )
-            return
-        if self.link.failure is not None and self._retry_s is None:
+            self._note_cut(now_s)
+        elif self.link.failure is not None and self._retry_s is None:
             self._retry_s = now_s + self._note_failure(self.link.failure)
+        elif now_s >= self._cut_until_s:
+            self.trouble, self._cut_until_s = None, math.inf
         if self._retry_s is not None and now_s >= self._retry_s:
             self._retry_s = None
             self._open()
@@ -133,8 +135,17 @@ class RemoteConnection:
             self._keys = self._trust.keys_for(self.address, self._failures, is_loopback=self._is_loopback)
             self.link.open(self._numeric, self._keys)
 
+    def _note_cut(self, now_s: float) -> None:
+        """Tell of a handshake that was cut for as long as the next ones may be cut too."""
+        self.link.failure, self._cut_until_s = None, now_s + CUT_TOLD_S
+        self.trouble = (
+            f"{self.address.text} was reached and did not go on: the network between is cut or too slow, or "
+            "who listens there hangs"
+        )
+
     def _note_failure(self, failure: Failure) -> float:
         """Remember why a handshake failed; return the seconds until the next attempt."""
+        self._cut_until_s = math.inf
         is_last_way = self._keys is None or failure == "refused" or not self._is_loopback
         if self._keys is not None or self._trust.pair is None:
             self._why_refused = self._trust.explain(self.address, failure, self._keys)

@@ -16,7 +16,7 @@ from vramscope.engine.model import Sample
 from ...bus.hubs import make_sample
 from ...clocks import HandClock
 from ...waiting import wait_until
-from ..remote import ListeningHub, following, has_seq, trust_of
+from ..remote import ListeningHub, following, has_seq, says, trust_of
 from .path import FaultyPath
 
 KEY = make_key_pair()
@@ -156,6 +156,9 @@ def test_a_handshake_that_is_held_up_says_nothing_of_keys() -> None:
     with scene() as it:
         it.publish(make_sample(1))
         it.path.stall()
-        it.until(it.far, lambda shown: is_lost(shown) and "cut or too slow" in (shown.reason or ""))
+        it.until(it.far, says("cut or too slow"))
+        it.path.cut()
         it.path.resume()
+        it.until(it.far, says("no agent listens"))
+        it.path.heal()
         it.until(it.far, has_seq(1))
