@@ -2,12 +2,15 @@
 
 from contextlib import closing
 
-from vramscope.engine.cluster.keys import keys_folder
+from vramscope.engine.alerts.state import FindingDecision
+from vramscope.engine.cluster.keys import keys_folder, make_key_pair
 from vramscope.engine.cluster.nodes_watch import NodesWatch
+from vramscope.engine.cluster.tcp_address import LOOPBACK, TcpAddress
 
 from ..bus.hubs import make_sample
+from ..waiting import wait_until
 from .relays import RunningRelay, until_of
-from .remote import ListeningHub, following, has_seq, trust_of
+from .remote import ListeningHub, allow, following, free_port, has_seq, says, trust_of
 from .test_detail import has_processes, list_seqs, make_full
 
 
@@ -51,3 +54,95 @@ def test_what_was_sampled_while_a_relay_was_away_is_not_lost() -> None:
                 seen = until_of(watch, name, has_seq(5))
             assert seen.samples_dropped == 0
             assert list_seqs(watch.nodes[name].picture) == [1, 2, 3, 4, 5]
+
+
+def test_a_node_that_is_lost_behind_a_relay_says_why_and_comes_back() -> None:
+    with ListeningHub(None, keys_folder()) as hub:
+        hub.producer.push([make_sample(seq) for seq in range(1, 6)])
+        name = hub.address.label
+        with RunningRelay(hub.address) as relay, following(trust_of(None), relay.address) as watch:
+            until_of(watch, name, has_seq(5))
+            hub.hub.stop()
+            until_of(watch, name, says("the connection is lost"))
+            with following(trust_of(None), relay.address) as late:
+                assert until_of(late, name, says("the connection is lost")).sample is None
+                with ListeningHub(None, keys_folder(), hub.address) as after:
+                    after.producer.push([make_sample(1)])
+                    for each in (watch, late):
+                        until_of(each, name, has_seq(1))
+                    after.producer.push([make_sample(2)])
+                    for each in (watch, late):
+                        assert until_of(each, name, has_seq(2)).samples_dropped == 0
+
+
+def ask_in_vain(watch: NodesWatch, name: str) -> str:
+    """Decide about a finding that no hub knows; return why that was refused."""
+    watch.nodes[name].picture.decide(FindingDecision("acknowledge", "nothing"))
+    refused = until_of(watch, name, lambda it: it.decision_refused).decision_refused
+    assert refused is not None
+    return refused.reason
+
+
+def test_roles_are_those_at_the_relay_and_its_key_decides_at_the_node() -> None:
+    pair, viewer = make_key_pair(), make_key_pair()
+    allow(keys_folder(), ("viewer", viewer))
+    with (
+        ListeningHub(pair, keys_folder()) as hub,
+        RunningRelay(hub.address, pair=pair, node=pair) as relay,
+        following(trust_of(viewer, node=pair), relay.address) as watch,
+        following(trust_of(pair, node=pair), relay.address) as own,
+    ):
+        hub.producer.push([make_sample(1)])
+        name = hub.address.label
+        for each in (watch, own):
+            until_of(each, name, has_seq(1))
+        assert "on relay: there type `vramscope keys allow" in ask_in_vain(watch, name)
+        assert "that finding is forgotten" in ask_in_vain(own, name)
+        allow(keys_folder())
+        until_of(watch, name, says("this key is not allowed on relay"))
+        hub.producer.push([make_sample(2)])
+        until_of(own, name, has_seq(2))
+        assert watch.nodes[name].picture.newest.sample == make_sample(1)
+
+
+def test_a_tree_of_relays_tells_all_nodes_apart() -> None:
+    with (
+        ListeningHub(None, keys_folder()) as hub,
+        RunningRelay(hub.address) as low,
+        RunningRelay(hub.address, low.address) as middle,
+        RunningRelay(middle.address) as top,
+        closing(NodesWatch([top.address], trust_of(None), most_in_full=1)) as watch,
+    ):
+        hub.producer.push([make_full(seq) for seq in range(1, 6)])
+        straight, around = hub.address.label, f"{low.address.label}/{hub.address.label}"
+        for name in (straight, around):
+            until_of(watch, name, has_seq(5))
+        assert sorted(watch.nodes) == sorted((straight, around))
+        watch.look_at(around)
+        until_of(watch, around, has_processes)
+        hub.producer.push([make_full(6)])
+        for name in (straight, around):
+            assert until_of(watch, name, has_seq(6)).samples_dropped == 0
+        assert list_seqs(watch.nodes[around].picture) == [1, 2, 3, 4, 5, 6]
+        assert not has_processes(watch.nodes[straight].picture.newest)
+
+
+def test_relays_that_lead_back_to_themselves_say_so_and_serve_the_rest() -> None:
+    back = TcpAddress(LOOPBACK, free_port())
+    with (
+        ListeningHub(None, keys_folder()) as hub,
+        RunningRelay(hub.address, back) as relay,
+        RunningRelay(relay.address, address=back),
+        following(trust_of(None), relay.address) as watch,
+    ):
+        hub.producer.push([make_sample(1)])
+        until_of(watch, hub.address.label, has_seq(1))
+
+        def is_said() -> bool:
+            watch.turn(0.05)
+            others = [it.picture.newest for name, it in watch.nodes.items() if name != hub.address.label]
+            return [says("leads back")(it) for it in others] == [True]  # which of them finds out is chance
+
+        wait_until(is_said, what="the loop that is found")
+        hub.producer.push([make_sample(2)])
+        assert until_of(watch, hub.address.label, has_seq(2)).samples_dropped == 0
