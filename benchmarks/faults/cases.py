@@ -1,0 +1,190 @@
+"""The faults that are tried, one after another."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from tests.cluster.faults.path import FaultyPath
+
+from ..remote import refuse_many
+from .site import Site
+from .trial import Row, Trial
+from .viewers import is_lost
+
+WINDOW_S = 40.0
+WRONG_KEYS = 10_000
+HOUR_S = 3600.0
+
+Change = Callable[[FaultyPath], None]
+
+
+def try_all(site: Site) -> Iterator[Row]:
+    """Yield a row for each fault, as it is known."""
+    yield try_nothing(site)
+    yield try_kill(site, 4.0)
+    yield try_path(site, "cut with a reset, nothing listens for 10 s", FaultyPath.cut, FaultyPath.heal, 10.0)
+    if site.has_namespaces:
+        yield try_link(site, 10.0)
+        yield try_link(site, 30.0)
+    yield try_path(site, "half open: forgotten between both ends", FaultyPath.forget, lambda _: None, 0.0)
+    yield try_path(site, "everything stands still for 30 s", FaultyPath.stall, FaultyPath.resume, 30.0)
+    yield try_line(site, "200 ms late each way", delay_s=0.2)
+    yield try_line(site, "20 kB/s", bytes_per_s=20_000.0)
+    yield try_pause(site, 20.0)
+    yield try_revoking(site, 10.0)
+    yield try_wrong_keys(site)
+    yield from try_relay(site, 4.0)
+    yield from try_clocks(site)
+    yield try_setting_back(site)
+
+
+def try_nothing(site: Site) -> Row:
+    """Return how it is without a fault."""
+    with site.view() as viewer:
+        trial = Trial(viewer)
+        time.sleep(WINDOW_S)
+        return replace(trial.finish("none"), said=trial.describe_delays())
+
+
+def try_kill(site: Site, away_s: float) -> Row:
+    """Kill the agent, and start it again."""
+    with site.view() as viewer:
+        trial = Trial(viewer)
+        site.kill()
+        time.sleep(away_s)
+        trial.note_end()
+        site.start()
+        return trial.finish(f"agent killed, started again after {away_s:g} s")
+
+
+def try_path(site: Site, fault: str, break_: Change, mend: Change, lasts_s: float) -> Row:
+    """Let the path of one viewer fail for a while."""
+    with (
+        FaultyPath(site.address, site.here) as path,
+        site.view(path.address) as viewer,
+        site.view(keys="witness") as witness,
+    ):
+        trial = Trial(viewer, witness)
+        break_(path)
+        time.sleep(lasts_s)
+        trial.note_end()
+        mend(path)
+        if lasts_s == 0.0:  # it is over when it is noticed
+            viewer.wait_for(is_lost, trial.began_s)
+        return trial.finish(fault)
+
+
+def try_link(site: Site, lasts_s: float) -> Row:
+    """Cut the network itself, so that nobody is told."""
+    with site.view() as viewer:
+        trial = Trial(viewer)
+        site.set_link(is_up=False)
+        time.sleep(lasts_s)
+        trial.note_end()
+        site.set_link(is_up=True)
+        return trial.finish(f"network down without a word for {lasts_s:g} s")
+
+
+def try_line(site: Site, fault: str, *, delay_s: float = 0.0, bytes_per_s: float | None = None) -> Row:
+    """Follow through a line that is late or narrow."""
+    with (
+        FaultyPath(site.address, site.here) as path,
+        site.view(path.address) as viewer,
+        site.view(keys="witness") as witness,
+    ):
+        path.delay_s, path.bytes_per_s = delay_s, bytes_per_s
+        trial = Trial(viewer, witness)
+        time.sleep(WINDOW_S)
+        row = trial.finish(fault)
+        return replace(row, said=f"{row.said}; {trial.describe_delays()}")
+
+
+def try_pause(site: Site, lasts_s: float) -> Row:
+    """Stop the viewer for a while."""
+    with site.view() as viewer, site.view(keys="witness") as witness:
+        trial = Trial(viewer, witness)
+        viewer.pause()
+        time.sleep(lasts_s)
+        trial.note_end()
+        viewer.resume()
+        return trial.finish(f"viewer stopped for {lasts_s:g} s")
+
+
+def try_revoking(site: Site, lasts_s: float) -> Row:
+    """Take the key back while its viewer is connected, and allow it again."""
+    with site.view() as viewer, site.view(keys="witness") as witness:
+        trial = Trial(viewer, witness)
+        site.allow(site.witness)
+        time.sleep(lasts_s)
+        trial.note_end()
+        site.allow(site.viewer, site.witness)
+        return trial.finish(f"key revoked while connected, allowed again after {lasts_s:g} s")
+
+
+def try_wrong_keys(site: Site) -> Row:
+    """Knock with wrong keys while a viewer follows."""
+    with site.view() as viewer:
+        trial = Trial(viewer)
+        knocking = threading.Thread(target=refuse_many, args=(site.address, site.key.public, WRONG_KEYS))
+        knocking.start()
+        knocking.join()
+        trial.note_end()
+        taken_s = time.monotonic() - trial.began_s
+        row = trial.finish(f"{WRONG_KEYS:,} connections with wrong keys in {taken_s:.0f} s")
+        return replace(row, said=f"{row.said}; {trial.describe_delays()}")
+
+
+def try_relay(site: Site, away_s: float) -> Iterator[Row]:
+    """Kill the relay between, and then the agent behind it."""
+    site.start_relay()
+    with site.view(site.relay_address) as viewer, site.view(keys="witness") as witness:
+        trial = Trial(viewer, witness)
+        site.kill_relay()
+        time.sleep(away_s)
+        trial.note_end()
+        site.start_relay()
+        yield trial.finish(f"relay killed, started again after {away_s:g} s")
+    with site.view(site.relay_address) as viewer:
+        trial = Trial(viewer)
+        site.kill()
+        time.sleep(away_s)
+        trial.note_end()
+        site.start()
+        yield trial.finish(f"agent behind a relay killed, started again after {away_s:g} s")
+    site.kill_relay()
+
+
+def try_clocks(site: Site) -> Iterator[Row]:
+    """Let the agent's clock be right, an hour ahead and an hour behind."""
+    right: list[str] = []
+    for offset_s, name in ((0.0, "right"), (HOUR_S, "1 h ahead"), (-HOUR_S, "1 h behind")):
+        site.set_clock(offset_s)
+        site.restart()
+        with site.view() as viewer:
+            trial = Trial(viewer)
+            time.sleep(WINDOW_S)
+            newest = viewer.lines[-1]
+            row = trial.finish(f"the agent's clock is {name}")
+        right = right or newest["levels"]
+        offset = newest["clock_offset_s"]
+        told = "nothing of its clock" if offset is None else f"its clock {offset:+,.1f} s"
+        risks = "the same risks" if newest["levels"] == right else f"risks {newest['levels']}, not {right}"
+        yield replace(row, said=f"{row.said}; {told}; {risks}")
+    site.set_clock(0.0)
+    site.restart()
+
+
+def try_setting_back(site: Site) -> Row:
+    """Set the agent's clock back while a viewer is cut off."""
+    with FaultyPath(site.address, site.here) as path, site.view(path.address) as viewer:
+        trial = Trial(viewer)
+        path.cut()
+        time.sleep(5.0)
+        site.set_clock(-HOUR_S)
+        time.sleep(5.0)
+        trial.note_end()
+        path.heal()
+        row = trial.finish("the agent's clock is set back by 1 h during a cut of 10 s")
+    site.set_clock(0.0)
+    return row
