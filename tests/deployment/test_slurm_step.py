@@ -1,0 +1,23 @@
+"""`srun vramscope agent`: an agent in a step of a job, and what becomes of a second one on the node."""
+
+import signal
+
+from tests.cli.running import run, start
+from tests.cluster.remote import free_port
+
+STEP = {"SLURM_JOB_ID": "1234", "SLURM_PROCID": "3", "SLURM_LOCALID": "1", "SLURM_NTASKS": "8"}
+
+
+def test_an_agent_of_a_step_is_no_rank_is_one_a_node_and_ends_with_the_step() -> None:
+    words = ("agent", "--listen", str(free_port()))
+    agent = start(*words, **STEP)
+    assert agent.stderr is not None
+    told = "".join(agent.stderr.readline() for _ in range(2))
+    assert "listening on 127.0.0.1" in told
+    second = run(*words, **STEP | {"SLURM_PROCID": "4"})
+    assert (second.code, f"process {agent.pid}" in second.stderr) == (2, True)
+    status = run("--json", "--duration", "1s").lines[0]
+    assert (status["agent"]["pid"], status["ranks"]) == (agent.pid, [])
+    agent.send_signal(signal.SIGTERM)  # which is what scancel and the end of a batch script come to
+    agent.communicate(timeout=60)
+    assert agent.returncode == 0
