@@ -20,6 +20,7 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=128)
     parser.add_argument("--real", type=int, default=8)
     parser.add_argument("--players", type=int, default=2)
+    parser.add_argument("--relays", type=int, default=0, help="between the viewer and the nodes")
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--past", type=int, default=3600, metavar="SECONDS", help="that eight nodes remember")
     parser.add_argument("--kinds", nargs="+", default=["drifts", "jumps"])
@@ -27,7 +28,13 @@ def main() -> None:
     found = []
     for kind in options.kinds:
         plan = FleetPlan(
-            options.nodes, options.real, options.players, kind, options.seconds, past_s=options.past
+            options.nodes,
+            options.real,
+            options.players,
+            kind,
+            options.seconds,
+            past_s=options.past,
+            relays=options.relays,
         )
         found.append(measure_fleet(plan))
     print(format_figures(found))
@@ -47,12 +54,13 @@ def format_figures(found: list[FleetFigures]) -> str:
         ["frames/s", *(f"{it.frames_per_s:.1f}" for it in found)],
         ["bytes/s to the terminal", *(f"{it.bytes_per_s:,.0f}" for it in found)],
         ["CPU of a real agent's hub, %", *(_format_agents(it) for it in found)],
+        ["CPU of a relay, %, RSS of the largest, MiB", *(_format_relays(it) for it in found)],
         ["load of the machine", *(f"{it.load:.2f}" for it in found)],
     ]
     plan = found[0].plan
     title = (
-        f"{8 * plan.nodes:,} devices on {plan.nodes:,} nodes ({plan.real} real) at 1 Hz, {COLUMNS}x{ROWS}, "
-        f"{plan.seconds:.0f} s, {os.cpu_count()} cores ({BUDGET})"
+        f"{8 * plan.nodes:,} devices on {plan.nodes:,} nodes ({plan.real} real), {plan.relays} relays, 1 Hz, "
+        f"{COLUMNS}x{ROWS}, {plan.seconds:.0f} s, {os.cpu_count()} cores\n{BUDGET}"
     )
     return format_table(title, ["memory", *(it.plan.kind for it in found)], rows)
 
@@ -63,6 +71,12 @@ def _format_latency(it: FleetFigures) -> str:
         return "—"
     places = (len(latencies) // 2, int(len(latencies) * 0.99), len(latencies) - 1)
     return ", ".join(f"{1000 * latencies[place]:.0f}" for place in places)
+
+
+def _format_relays(it: FleetFigures) -> str:
+    if it.relays_cpu_percent is None or it.relays_rss_mib is None:
+        return "—"
+    return f"{it.relays_cpu_percent:.1f}, {it.relays_rss_mib:.0f}"
 
 
 def _format_agents(it: FleetFigures) -> str:

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
+from typing import NamedTuple
 
 from vramscope.engine.cluster.keys import make_key_pair, save_key_pair
 from vramscope.engine.cluster.tcp_address import DEFAULT_PORT
@@ -43,6 +45,8 @@ class FleetPlan:
     past_nodes: int = 8
     """Played nodes that remember a past; the viewer follows the first eight in full."""
     past_s: int = 3600
+    relays: int = 0
+    """Relays that the nodes are shared between; the viewer follows these. 0: it follows the nodes."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,11 @@ class FleetFigures:
     live: int
     """Nodes that were live in the end."""
     agents_cpu_percent: float | None
-    """Of the real agents, hub and worker, each on average."""
+    """Of the hubs of the real agents, on average."""
+    relays_cpu_percent: float | None
+    """Of each relay, on average."""
+    relays_rss_mib: float | None
+    """Of the largest relay."""
     load: float
     """Load of the machine over the last minute."""
 
@@ -79,9 +87,34 @@ def measure_fleet(plan: FleetPlan) -> FleetFigures:
         env = _make_environment(folder)
         played = stack.enter_context(playing(plan, folder, env))
         agents = [stack.enter_context(_agent(plan.nodes - 1 - at, env)) for at in range(plan.real)]
-        hosts = folder / "hosts"
-        hosts.write_text("".join(f"{address_of(number)}\n" for number in range(plan.nodes)), encoding="utf-8")
-        return _show(plan, folder, hosts, env, played, agents)
+        hosts = [address_of(number) for number in range(plan.nodes)]
+        relays = [stack.enter_context(_relay(at, _share(hosts, at, plan), env)) for at in range(plan.relays)]
+        followed = [_relay_address(at) for at in range(plan.relays)] or hosts
+        command = [sys.executable, "-m", "benchmarks.cluster.viewer", str(folder / "counts.json")]
+        command += ["--hosts", str(_write_hosts(followed, folder / "hosts"))]
+        return _show(plan, command, env, played, Others(agents, relays))
+
+
+class Others(NamedTuple):
+    """Process ids of what else is measured."""
+
+    agents: Sequence[int]
+    relays: Sequence[int]
+
+
+def _share(hosts: Sequence[str], at: int, plan: FleetPlan) -> Sequence[str]:
+    """Return the nodes of one relay."""
+    share = -(-len(hosts) // plan.relays)
+    return hosts[at * share : (at + 1) * share]
+
+
+def _relay_address(at: int) -> str:
+    return f"127.2.10.{10 + at}"
+
+
+def _write_hosts(hosts: Sequence[str], path: Path) -> Path:
+    path.write_text("".join(f"{host}\n" for host in hosts), encoding="utf-8")
+    return path
 
 
 def _make_environment(folder: Path) -> dict[str, str]:
@@ -175,38 +208,58 @@ def _agent(number: int, env: dict[str, str]) -> Iterator[int]:
             machine.wait_until_gone(machine.folder)
 
 
+@contextmanager
+def _relay(at: int, hosts: Sequence[str], env: dict[str, str]) -> Iterator[int]:
+    """Run a relay before some nodes; yields its process id."""
+    path = _write_hosts(hosts, Path(env["HOME"]) / f"relay{at}")
+    listen = f"{_relay_address(at)}:{DEFAULT_PORT}"
+    relay = subprocess.Popen(
+        [str(ENVIRONMENT / "vramscope"), "agent", "--relay", "--hosts", str(path), "--listen", listen],
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        yield relay.pid
+    finally:
+        relay.terminate()
+        relay.wait(10.0)
+
+
 def _show(
-    plan: FleetPlan, folder: Path, hosts: Path, env: dict[str, str], played: Players, agents: Sequence[int]
+    plan: FleetPlan, command: list[str], env: dict[str, str], played: Players, others: Others
 ) -> FleetFigures:
-    counts = folder / "counts.json"
-    command = [sys.executable, "-m", "benchmarks.cluster.viewer", str(counts), "--hosts", str(hosts)]
+    """Show the fleet, measure for a while, and quit."""
     with Terminal(command, env, COLUMNS, ROWS) as terminal:
+        viewer = terminal.pid
         if terminal.wait_for(rf" {plan.nodes:,} nodes", READY_WITHIN_S) is None:
             raise TimeoutError(f"not all nodes came: {terminal.text()[-2000:]}")
         time.sleep(SETTLE_S)
-        before, agents_before = observe([terminal.pid]), observe(agents)
+        before = observe([viewer, *others.agents, *others.relays])
         began_s, written = time.monotonic(), terminal.bytes_written
-        sizes = _watch_memory(terminal.pid, began_s + plan.seconds)
-        after, agents_after = observe([terminal.pid]), observe(agents)
+        sizes = _watch_memory(viewer, began_s + plan.seconds)
+        after = observe(before)
         ended_s, written = time.monotonic(), terminal.bytes_written - written
         load = os.getloadavg()[0]
         terminal.press("q")
         terminal.wait_for_end(20.0)
         chunks = terminal.chunks
-    told = json.loads(counts.read_text(encoding="utf-8"))
+    told = json.loads(Path(command[3]).read_text(encoding="utf-8"))
     wall_s, window_s = ended_s - began_s, (began_s, ended_s - 2.0)
-    used_s = [after[pid].cpu_s - before[pid].cpu_s for pid in after]
-    of_agents = [agents_after[pid].cpu_s - agents_before[pid].cpu_s for pid in agents_after]
+    used = {pid: 100 * (after[pid].cpu_s - before[pid].cpu_s) / wall_s for pid in after}
     return FleetFigures(
         plan,
-        100 * sum(used_s) / wall_s,
+        used[viewer],
         tuple(sizes),
         written / wall_s,
         sum(began_s <= it <= ended_s for it in told["drawn_s"]) / wall_s,
         find_seen(chunks, played.stop(), window_s, COLUMNS, ROWS),
         sum(node["dropped"] for node in told["nodes"].values()),
         sum(node["connection"] == "live" for node in told["nodes"].values()),
-        100 * sum(of_agents) / wall_s / len(of_agents) if of_agents else None,
+        fmean(used[pid] for pid in others.agents) if others.agents else None,
+        fmean(used[pid] for pid in others.relays) if others.relays else None,
+        max((after[pid].rss_mib for pid in others.relays), default=None),
         load,
     )
 

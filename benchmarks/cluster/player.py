@@ -24,6 +24,7 @@ from vramscope.engine.bus.wire import encode
 from vramscope.engine.cluster.keys import keys_folder, read_key_pair
 from vramscope.engine.cluster.listening import make_listening
 from vramscope.engine.cluster.tcp_address import TcpAddress
+from vramscope.engine.history import History
 from vramscope.engine.model import Sample
 
 from .scripted import SAYS_EVERY, Kind, is_at_risk, make_assessments, make_sample
@@ -101,6 +102,13 @@ class PlayedNode:
         self.reports.send(encode("report", "", report), zmq.NOBLOCK)
 
 
+class NoHistory(History):
+    """Remembers nothing, so that a thousand nodes fit into a few processes."""
+
+    def add(self, sample: Sample) -> None:
+        """Forget a sample."""
+
+
 class Player:
     """Runs the hubs, each on a thread of its own."""
 
@@ -118,7 +126,10 @@ class Player:
             runtime = Path(options.folder) / f"{number}"
             runtime.mkdir(mode=0o700)
             listening = make_listening(TcpAddress(host, options.port), pair, folder)
-            self._hubs.append(Hub(runtime, node, version="played", listening=listening))
+            hub = Hub(runtime, node, version="played", listening=listening)
+            if not past_s:
+                hub._history = NoHistory()
+            self._hubs.append(hub)
             node.reports = self._context.socket(zmq.PUSH)
             node.reports.connect(endpoints_of(runtime).reports)
             self.nodes.append(node)

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from collections.abc import Sequence
 from types import FrameType
 
@@ -25,6 +26,8 @@ from ..model import HubStatus
 from .relayed_node import RelayedNode
 
 TURN_S = 0.5
+GATHER_S = 0.02
+"""What comes within this time is taken together: to wait for hundreds of sockets costs more than to read."""
 TELL_S = 1.0
 """How often at most is told which nodes there are; so often that the relay is there."""
 SEND_QUEUE_MESSAGES = 4096
@@ -80,6 +83,7 @@ class Relay:
         try:
             while not self._is_stopping:
                 self._turn()
+                time.sleep(GATHER_S)
         finally:
             self._watch.close()
 
