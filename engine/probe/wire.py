@@ -137,7 +137,9 @@ def decode_demand(packet: bytes) -> Demand | None:
 
 
 def _text(value: object) -> str:
-    return value[:_LONGEST_NOTE] if isinstance(value, str) else ""
+    """Return a text with nothing in it that could steer a terminal: the program may well print it."""
+    text = value[:_LONGEST_NOTE] if isinstance(value, str) else ""
+    return "".join(it if it.isprintable() else " " for it in text)
 
 
 def _seconds(value: object) -> float | None:

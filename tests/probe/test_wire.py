@@ -102,7 +102,7 @@ def test_what_json_cannot_say_is_refused_and_never_sent() -> None:
         is_on=st.booleans(),
         seconds=st.none() | st.floats(0.001, 1e6),
         action=st.none() | st.sampled_from(ADVICE_ACTIONS),
-        reason=st.none() | st.text(max_size=300),
+        reason=st.none() | st.sampled_from(["", "rank 3 is foreseen to run out", "é" * 300]),
     )
 )
 def test_demands_of_the_hub_are_understood(demand: messages.Demand) -> None:
@@ -134,6 +134,11 @@ def test_garbage_is_no_demand(packet: bytes) -> None:
 )
 def test_what_is_newer_foreign_or_wrong_is_no_demand(packet: bytes) -> None:
     assert wire.decode_demand(packet) is None
+
+
+def test_a_reason_that_would_steer_a_terminal_loses_what_does() -> None:
+    heard = wire.decode_demand(b'{"v":1,"kind":"advise","action":"checkpoint","reason":"a\\u001b[2Jb\\n"}')
+    assert heard == wire.Demand("advise", action="checkpoint", reason="a [2Jb ")
 
 
 @pytest.mark.parametrize("seconds", ["NaN", "Infinity", "-1", "1e999", '"9"', "true", "1" * 400])

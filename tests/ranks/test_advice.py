@@ -36,7 +36,7 @@ def test_a_process_is_asked_once_all_askers_are_answered_and_every_viewer_is_tol
         assert other.action == "checkpoint"
         probe.send(
             AdviceTaken(
-                v=1, request=other.request, is_obeyed=False, outcome="has no callback for checkpoint"
+                v=1, request=other.request, is_obeyed=False, outcome="has no callback\nfor checkpoint"
             ),
             AdviceTaken(v=1, request=demand.request, is_obeyed=True, outcome=DONE, freed_bytes=8 * MIB),
             AdviceTaken(v=1, request=99, is_obeyed=True, outcome="did what nobody has asked for"),
