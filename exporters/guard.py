@@ -5,10 +5,11 @@ from typing import Final, Literal
 
 import msgspec
 
-from ..analyzers.cluster_state import Advice, ClusterPicture, JobState, StageLoad
+from ..analyzers.cluster_state import Advice, ClusterPicture
 from ..engine.bus.snapshot import RankAdvice
 from ..engine.model import AdviceAction, Finding
 from ..engine.units import format_bytes
+from .job_over_nodes import JobOverNodes, describe_job
 from .plain_text import make_printable
 
 GUARD_SCHEMA: Final = "vramscope.guard/1"
@@ -32,25 +33,6 @@ class GuardAdvice(msgspec.Struct, frozen=True, kw_only=True):
     """Reserved bytes that were given back to the device; None where that was not measured."""
 
 
-class GuardedJob(msgspec.Struct, frozen=True, kw_only=True):
-    """One job over its nodes."""
-
-    job: str
-    nodes: tuple[str, ...]
-    ranks_seen: int
-    world_size: int | None
-    balance: float | None
-    """How evenly its devices are filled: 1 where all are equally full."""
-    bottleneck_nodes: tuple[str, ...]
-    stages: tuple[StageLoad, ...]
-    stage_skew: float | None
-    """Highest peak of a stage over the mean of all stages."""
-    planned_skew: float | None
-    bottleneck_stages: tuple[int, ...]
-    first_diverging: str | None
-    """The rank that grew away from its peers first, and where it is."""
-
-
 class GuardState(msgspec.Struct, frozen=True, kw_only=True):
     """All nodes together."""
 
@@ -58,7 +40,7 @@ class GuardState(msgspec.Struct, frozen=True, kw_only=True):
     nodes_known: int
     balance: float | None
     bottleneck_nodes: tuple[str, ...]
-    jobs: tuple[GuardedJob, ...]
+    jobs: tuple[JobOverNodes, ...]
 
 
 class GuardLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,24 +81,7 @@ def describe_state(picture: ClusterPicture) -> GuardState:
         nodes_known=picture.total,
         balance=picture.balance,
         bottleneck_nodes=picture.bottleneck_nodes,
-        jobs=tuple(_describe_job(job) for job in picture.jobs),
-    )
-
-
-def _describe_job(job: JobState) -> GuardedJob:
-    first = job.first_diverging
-    return GuardedJob(
-        job=job.key,
-        nodes=job.nodes,
-        ranks_seen=len(job.ranks),
-        world_size=job.world_size,
-        balance=job.balance,
-        bottleneck_nodes=job.bottleneck_nodes,
-        stages=job.stages,
-        stage_skew=job.stage_skew,
-        planned_skew=job.planned_skew,
-        bottleneck_stages=job.bottleneck_stages,
-        first_diverging=None if first is None else f"{first.name} ({first.place})",
+        jobs=tuple(describe_job(job) for job in picture.jobs),
     )
 
 

@@ -117,6 +117,14 @@ def build_factory_estimate_schema() -> dict[str, Any]:
     return _build(model.StepEstimate, model.SCHEMA, (model,))
 
 
+def build_guard_schema() -> dict[str, Any]:
+    """Return the JSON Schema of `vramscope.guard/1`, a line of `vramscope guard --json`."""
+    from ..analyzers.cluster_state import model
+    from . import guard, job_over_nodes
+
+    return _build(guard.GuardLine, guard.GUARD_SCHEMA, (finding, model, job_over_nodes, guard))
+
+
 def render_schema(schema: dict[str, Any]) -> str:
     """Return a schema as the text of its file in `docs/`."""
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
@@ -125,6 +133,11 @@ def render_schema(schema: dict[str, Any]) -> str:
 def render_status_schema() -> str:
     """Return the schema as the text of `docs/status.schema.json`."""
     return render_schema(build_status_schema())
+
+
+def render_guard_schema() -> str:
+    """Return the schema as the text of `docs/guard.schema.json`."""
+    return render_schema(build_guard_schema())
 
 
 def render_difference_schema() -> str:

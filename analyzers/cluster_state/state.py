@@ -66,6 +66,14 @@ class ClusterState:
         grown = [told for watch in self._watches.values() for told, _ in watch.grown.values()]
         return tuple(sorted((*self._book.open, *grown), key=lambda it: (it.opened_s, it.id)))
 
+    def hold_against(self, planned: Sequence[int]) -> None:
+        """Hold stages against another plan, from the next conclusion on.
+
+        Args:
+            planned: What it says of a rank of each pipeline stage in bytes.
+        """
+        self._planned = tuple(planned)
+
     def observe(self, snapshot: Snapshot, received_s: float) -> list[Finding]:
         """Take the newest snapshot of a node, which it names; return what opened, changed or closed.
 

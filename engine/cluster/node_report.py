@@ -14,7 +14,7 @@ MOST_NODES = 1024
 """Nodes that one gathers at most; further ones are counted and left out."""
 MAX_REPORT_BYTES = 1024**2
 MAX_NAME_LENGTH: Final = 200
-MOST_DEVICES, MOST_THREATS = 1024, 64
+MOST_DEVICES, MOST_THREATS, MOST_RANKS = 1024, 64, 1024
 
 
 class NodeDevice(msgspec.Struct, frozen=True):
@@ -51,6 +51,28 @@ class NodeThreat(msgspec.Struct, frozen=True):
     advice: str
 
 
+class NodeRank(msgspec.Struct, frozen=True):
+    """One training process that knows its rank; None is unmeasured."""
+
+    pid: int
+    rank: int
+    world_size: int | None = None
+    pp: int | None = None
+    """Pipeline stage."""
+    job: str | None = None
+    started_s: float | None = None
+    """By the wall clock of its own node."""
+    device_uuid: str | None = None
+    is_simulated: bool = False
+    step: int | None = None
+    floor_bytes: int | None = None
+    """Live bytes at the end of the newest step."""
+    peak_bytes: int | None = None
+    """Most live bytes within that step."""
+    allocated_bytes: int | None = None
+    reserved_bytes: int | None = None
+
+
 class NodeReport(msgspec.Struct, frozen=True, kw_only=True):
     """One node at one moment."""
 
@@ -67,6 +89,8 @@ class NodeReport(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it is the last of a node that ends its watch."""
     session: str = ""
     """Of one watch, random: two nodes under one name have two."""
+    ranks: tuple[NodeRank, ...] = ()
+    """Processes whose probes report; empty from nodes of an earlier version."""
 
 
 class NodeReceipt(msgspec.Struct, frozen=True):
@@ -88,8 +112,10 @@ def check_report(report: NodeReport) -> NodeReport:
     """
     is_named = report.node_id.isprintable() and 1 <= len(report.node_id) <= MAX_NAME_LENGTH
     is_timed = math.isfinite(report.time_s) and math.isfinite(report.interval_s) and report.interval_s > 0
+    is_timed = is_timed and all(math.isfinite(it.started_s or 0.0) for it in report.ranks)
     is_small = len(report.devices) <= MOST_DEVICES and len(report.threats) <= MOST_THREATS
-    texts = [it.label for it in report.devices]
+    is_small = is_small and len(report.ranks) <= MOST_RANKS
+    texts = [it.label for it in report.devices] + [it.job or "" for it in report.ranks]
     texts += [text for it in report.threats for text in (it.title, it.advice)]
     if not (is_named and is_timed and is_small and all(text.isprintable() for text in texts)):
         raise WireError("a report was refused: its name, times, texts or length are none of a node")

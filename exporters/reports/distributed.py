@@ -16,6 +16,7 @@ from ...analyzers.balance.node_balance import (
 from ...engine.cluster.node_report import NodeDevice, NodeReport
 from ...engine.cluster.roll import NodeRoll
 from ...engine.units import GIB, format_age
+from ..job_over_nodes import JobOverNodes
 from .frame import ReportEvidence, ReportFinding, stamp_now
 
 DISTRIBUTED_SCHEMA: Final = "vramscope.distributed/1"
@@ -154,6 +155,8 @@ class DistributedReport(msgspec.Struct, frozen=True, kw_only=True):
     method: str = METHOD
     evidence: ReportEvidence
     findings: tuple[ReportFinding, ...]
+    jobs: tuple[JobOverNodes, ...] = ()
+    """Jobs of two ranks or more whose probes report: their stages, and the rank that grew away first."""
 
 
 def describe_node(report: NodeReport | None) -> NodeDetails | NoNodeDetails:
@@ -247,6 +250,7 @@ def build_distributed(
     recommendations: Sequence[str],
     evidence: ReportEvidence,
     findings: tuple[ReportFinding, ...],
+    jobs: tuple[JobOverNodes, ...] = (),
 ) -> DistributedReport:
     """Return the report.
 
@@ -259,6 +263,7 @@ def build_distributed(
         recommendations: What to do.
         evidence: What the figures of this node rest on.
         findings: Of this node.
+        jobs: Over those nodes.
     """
     return DistributedReport(
         timestamp=stamp_now(),
@@ -270,6 +275,7 @@ def build_distributed(
         recommendations=list(recommendations),
         evidence=evidence,
         findings=findings,
+        jobs=jobs,
     )
 
 

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from ...engine.units import format_age
+from ...engine.units import format_age, format_bytes
+from ..job_over_nodes import JobOverNodes
 from ..text_table import count
 from .distributed import DistributedReport, MasterInfo, WorkerInfo
 
@@ -32,7 +33,20 @@ def list_cluster_remarks(report: DistributedReport) -> list[str]:
     info = report.cluster_info
     said = list(_list_master(info) if isinstance(info, MasterInfo) else _list_worker(info))
     said += [f"{it.node_id}: {it.severity}, {it.title}" for it in report.oom_events]
+    said += [sentence for job in report.jobs for sentence in _list_job(job)]
     return said + report.recommendations
+
+
+def _list_job(job: JobOverNodes) -> Iterator[str]:
+    """Yield what limits a job over several nodes."""
+    peaks = {it.stage: it.peak_bytes for it in job.stages}
+    for stage in job.bottleneck_stages:
+        yield (
+            f"job {job.job}: stage {stage} of {len(peaks)} peaks at {format_bytes(peaks[stage])}, "
+            f"{peaks[stage] * len(peaks) / sum(peaks.values()):.2f} times the mean of all stages"
+        )
+    if job.first_diverging is not None:
+        yield f"job {job.job}: {job.first_diverging} grew away from its peers first"
 
 
 def _list_master(info: MasterInfo) -> Iterator[str]:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jsonschema
 import msgspec
 import pytest
 import zmq
@@ -26,6 +27,7 @@ from vramscope.engine.model import Assessment, RankCoordinates
 from vramscope.engine.ranks.messages import AdviceTaken
 from vramscope.engine.ranks.roster import Roster
 from vramscope.engine.sampling.live import LiveProducer
+from vramscope.exporters.schema import build_guard_schema, render_guard_schema
 
 from ..clocks import HandClock
 from ..ranks.probe_client import GIB, ProbeClient, make_hello, make_readings
@@ -33,6 +35,7 @@ from ..ranks.running import TICK_S
 from ..waiting import wait_until
 from .remote import allow, free_port, trust_of
 
+REPOSITORY = Path(__file__).resolve().parents[2]
 NODE, GUARD = make_key_pair(), make_key_pair()
 
 
@@ -125,6 +128,9 @@ def test_a_process_on_a_full_card_is_asked_for_its_cache_and_its_answer_is_told(
             wait_until(lambda: has_told("outcome"), what="the answer")
         finally:
             watch.close()
+    validator = jsonschema.Draft202012Validator(build_guard_schema())
+    for line in lines:
+        validator.validate(line)
     told = {line["event"]: line for line in lines}
     assert told["advice"]["advice"]["rank"] == 1
     assert not any(
@@ -134,6 +140,10 @@ def test_a_process_on_a_full_card_is_asked_for_its_cache_and_its_answer_is_told(
     finding = told["finding"]["finding"]
     assert finding["kind"] == "cluster_oom"
     assert {"name": "rank 1 was advised", "value": f"empty_cache: {words}", "unit": ""} in finding["evidence"]
+
+
+def test_the_schema_is_that_of_the_lines() -> None:
+    assert (REPOSITORY / "docs" / "guard.schema.json").read_text("utf-8") == render_guard_schema()
 
 
 def _has_ranks(watch: NodesWatch) -> bool:

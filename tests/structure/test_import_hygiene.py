@@ -62,6 +62,9 @@ def _run(*arguments: str) -> tuple[subprocess.CompletedProcess[str], set[str]]:
             id="plan as JSON",
         ),
         pytest.param(("completion", "bash"), SCREEN | RICH | HEAVY, id="completion"),
+        pytest.param(
+            ("guard", "--connect", "127.0.0.1:9", "--duration", "0.1s"), SCREEN | RICH | HEAVY, id="guard"
+        ),
         pytest.param(("no-such-verb",), SCREEN | RICH | HEAVY, id="usage error"),
     ],
 )

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import msgspec
 
-from vramscope.engine.clock import Clock
+from vramscope.engine.clock import Clock, SystemClock
 from vramscope.engine.cluster.collector import Collector
 from vramscope.engine.cluster.gathering import prepare_gathering
 from vramscope.engine.cluster.node_report import MAX_NAME_LENGTH, NodeReport
@@ -31,6 +31,7 @@ from vramscope.exporters.reports.frame import KINDS, Provenance, describe_eviden
 from vramscope.exporters.reports.run_log import RunLog
 
 from .cluster_events import ClusterEvents
+from .cluster_jobs import ClusterJobs
 from .node_view import describe_own_node
 
 DEFAULT_PORT = 29500
@@ -89,7 +90,7 @@ class NodeExchange:
             )
         self.meeting, self.interval_s, self.timeout_s = meeting, interval_s, timeout_s
         self.roll = NodeRoll(timeout_s, clock)
-        self.events = ClusterEvents()
+        self.events, self.jobs = ClusterEvents(), ClusterJobs(clock or SystemClock())
         self.collector: Collector | None = None
         """Of the master, while it is open."""
         self.reporter: Reporter | None = None
@@ -119,6 +120,7 @@ class NodeExchange:
         self._reported_s = time.monotonic()
         self.roll.take(own)
         self.events.note(self.roll.present)
+        self.jobs.note(self.roll)
         if self.reporter is not None:
             self.reporter.send(own)
 
@@ -128,6 +130,7 @@ class NodeExchange:
         if self.collector is not None:
             self.collector.collect()
             self.events.note(self.roll.present)
+            self.jobs.note(self.roll)
         if self.reporter is not None:
             is_new = self.reporter.receive()
         if is_new or time.monotonic() - self._reported_s >= self.interval_s:
@@ -164,6 +167,7 @@ class NodeExchange:
             recommendations=recommend(analysis, {it: ages_s[it] for it in self.roll.find("silent")}, events),
             evidence=describe_evidence(log, provenance),
             findings=describe_findings(log, provenance, KINDS["oom"]),
+            jobs=self.jobs.describe(),
         )
 
     def describe_cluster(self) -> MasterInfo | WorkerInfo:

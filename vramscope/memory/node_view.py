@@ -4,12 +4,14 @@ import time
 
 from vramscope.engine.cluster.node_report import (
     MOST_DEVICES,
+    MOST_RANKS,
     MOST_THREATS,
     NodeDevice,
+    NodeRank,
     NodeReport,
     NodeThreat,
 )
-from vramscope.engine.model import DeviceSample
+from vramscope.engine.model import AllocatorReading, DeviceSample, RankCoordinates, RankSample
 from vramscope.exporters.reports.run_log import RunLog
 
 THREATS = ("oom", "oom_met")
@@ -36,6 +38,30 @@ def describe_own_node(log: RunLog, node_id: str, interval_s: float, session: str
         threats=_list_threats(log),
         step=min((it.step.index for it in last.ranks if it.step is not None), default=None),
         session=session,
+        ranks=tuple(
+            _describe_rank(it, it.coordinates)
+            for it in last.ranks[:MOST_RANKS]
+            if it.coordinates is not None and it.state == "ok"
+        ),
+    )
+
+
+def _describe_rank(rank: RankSample, place: RankCoordinates) -> NodeRank:
+    allocator, step = rank.allocator or AllocatorReading(), rank.step
+    return NodeRank(
+        pid=rank.pid,
+        rank=place.rank,
+        world_size=place.world_size,
+        pp=place.pp,
+        job=rank.job,
+        started_s=rank.started_s,
+        device_uuid=rank.device_uuid,
+        is_simulated=rank.is_simulated,
+        step=None if step is None else step.index,
+        floor_bytes=None if step is None else step.floor_bytes,
+        peak_bytes=None if step is None else step.peak_bytes,
+        allocated_bytes=allocator.allocated_bytes,
+        reserved_bytes=allocator.reserved_bytes,
     )
 
 
