@@ -47,6 +47,13 @@ def test_the_cache_is_emptied_at_the_end_of_the_next_step_and_not_before(
     (taken,) = hub.wait_for(AdviceTaken)
     sentence = "emptied its cache; 8.0 MiB given back"
     assert taken == AdviceTaken(1, 7, is_obeyed=True, outcome=sentence, freed_bytes=8 * MIB)
+    hub.ask_for("advise", request=8, action="empty_cache")
+    watched.tick(8)
+    watched.step()
+    assert watched.cuda.emptied == 1  # who asks often does not slow the training
+    watched.tick(2)
+    watched.step()
+    assert watched.cuda.emptied == 2
 
 
 @pytest.mark.parametrize(
