@@ -27,7 +27,10 @@ def main() -> None:
     device = "cuda" if has_gpu else "cpu"
     torch.distributed.init_process_group("nccl" if has_gpu else "gloo")
     rank, ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
-    model = DistributedDataParallel(make_model().to(device))
+    layer = torch.nn.TransformerEncoderLayer(WIDTH, nhead=4, batch_first=True, dropout=0.0)
+    encoder = torch.nn.TransformerEncoder(layer, LAYERS, enable_nested_tensor=False)
+    embedding, head = torch.nn.Embedding(VOCABULARY, WIDTH), torch.nn.Linear(WIDTH, VOCABULARY)
+    model = DistributedDataParallel(torch.nn.Sequential(embedding, encoder, head).to(device))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     length = 2 * LENGTH if rank == ranks - 1 else LENGTH
     for step in range(1, steps + 1):
@@ -40,15 +43,6 @@ def main() -> None:
             print(f"step {step} of {steps}", flush=True)
         time.sleep(0.05)  # a small model would be through before anybody has looked
     torch.distributed.destroy_process_group()
-
-
-def make_model() -> torch.nn.Module:
-    """Return an encoder between an embedding and a head."""
-    layer = torch.nn.TransformerEncoderLayer(WIDTH, nhead=4, batch_first=True, dropout=0.0)
-    encoder = torch.nn.TransformerEncoder(layer, LAYERS, enable_nested_tensor=False)
-    return torch.nn.Sequential(
-        torch.nn.Embedding(VOCABULARY, WIDTH), encoder, torch.nn.Linear(WIDTH, VOCABULARY)
-    )
 
 
 if __name__ == "__main__":

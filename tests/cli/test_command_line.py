@@ -57,7 +57,10 @@ def test_every_verb_has_help(verb: str) -> None:
         (["--intervall", "3", "agent"], "unknown option --intervall; did you mean --interval?"),
         (["replay", "--sped", "3", "/nope"], "unknown option --sped; did you mean --speed?"),
         (["replay", "--sped"], "unknown option --sped; did you mean --speed?"),
-        (["agent", "--replays", "x"], "unknown option --replays; see `vramscope agent --help`"),
+        (
+            ["agent", "--replay-intervals", "x"],
+            "unknown option --replay-intervals; see `vramscope agent --help`",
+        ),
         (["agent", "--read-only"], "--read-only does not go with `vramscope agent`"),
         (["agnet"], "unknown verb 'agnet'; did you mean `vramscope agent`?"),
         (["zzz"], f"unknown verb 'zzz'; the verbs are {', '.join(list_verbs())}"),
