@@ -32,7 +32,7 @@ MAX_WAITING = 4
 MAX_PER_TURN = 64
 MAX_SHOWN = 80
 """Characters that are repeated of a name that nobody knows."""
-NODES_A_SHARE = 4
+NODES_A_SHARE = 2
 """Who may follow so many nodes by one connection may ask as much again as who follows one."""
 CELLS_COST = 1.0
 """A join without history costs no more than another request."""

@@ -72,6 +72,7 @@ def run_relay(arguments: Namespace) -> int:
         UsageError: A node is none, or it may not listen there.
         InputFileError: The file of hosts, or the keys, cannot be used.
     """
+    from vramscope.engine.cluster.descriptors import allow_many_descriptors
     from vramscope.engine.cluster.listening import prepare_listening
     from vramscope.engine.cluster.trust import read_trust
     from vramscope.engine.relay.relay import Relay, stop_on_signals
@@ -81,6 +82,7 @@ def run_relay(arguments: Namespace) -> int:
     is_by_tcp = arguments.relay_connect is not None or arguments.relay_hosts is not None
     trust = read_trust(is_insecure=arguments.insecure or not is_by_tcp)
     listening = prepare_listening(arguments.listen, is_insecure=arguments.insecure)
+    allow_many_descriptors()
     relay = Relay(addresses, trust, listening, name=node_name(), version=__version__)
     stop_on_signals(relay)
     number = "one node" if len(addresses) == 1 else f"{len(addresses)} nodes"

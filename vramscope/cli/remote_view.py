@@ -39,8 +39,10 @@ def show_remote(arguments: Namespace) -> int:
         InputFileError: The file of hosts, or the keys, cannot be used.
         HubUnreachableError: A Slurm job has no nodes now, or Slurm does not answer.
     """
+    from vramscope.engine.cluster.descriptors import allow_many_descriptors
     from vramscope.engine.cluster.trust import read_trust
 
+    allow_many_descriptors()  # every node is a handful
     settings, nodes = read_settings(arguments), read_nodes(arguments)
     trust = read_trust(is_insecure=arguments.insecure or not is_by_tcp(arguments))  # ssh has keys of its own
     if arguments.once or arguments.json:
