@@ -34,6 +34,14 @@ FLEET_BINDINGS = [
     ),
     bind("s", "choose_sort", "fleet-sort", "sort", "Choose what goes first: risk, used, name.", shown_as="s"),
     bind("n", "ask_nodes", "fleet-nodes", "nodes", "Every node in a line: age, clock, agent.", shown_as="n"),
+    bind(
+        "c",
+        "ask_cluster",
+        "fleet-cluster",
+        "cluster",
+        "What is known across nodes: findings, jobs, their pipeline stages.",
+        shown_as="c",
+    ),
     bind("v", "switch_figure", "fleet-cells", "cells", "Cells show how full devices are, or their risk."),
     bind("escape", "leave", "view-leave", "back", "Drop the filter, or let the cursor follow the gravest."),
 ]
@@ -65,5 +73,18 @@ NODES_BINDINGS = [
 
 NODES_SCREEN_BINDINGS = [
     bind("escape,n", "app.step_back", "view-leave", "back", "Go back to the fleet.", shown_as="Esc"),
+]
+"""Keys of its screen."""
+
+CLUSTER_PAGE_BINDINGS = [
+    bind("up,k", "scroll(-0.01)", "page-up-line", "up", "Scroll up."),
+    bind("down,j", "scroll(0.01)", "page-down-line", "down", "Scroll down."),
+    bind("pageup", "scroll(-1)", "page-up", "page up", "Scroll up by a page."),
+    bind("pagedown", "scroll(1)", "page-down", "page down", "Scroll down by a page."),
+]
+"""Keys of the page on a cluster."""
+
+CLUSTER_SCREEN_BINDINGS = [
+    bind("escape,c", "app.step_back", "view-leave", "back", "Go back to the fleet.", shown_as="Esc"),
 ]
 """Keys of its screen."""

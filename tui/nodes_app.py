@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 from textual.binding import Binding
 from textual.screen import Screen
 
+from ..analyzers.cluster_state import ClusterState
 from ..analyzers.fleet.fleet import Fleet
 from ..engine.bus.feed import SeveralNodesFeed
 from ..engine.bus.snapshot import Snapshot
@@ -17,6 +18,8 @@ from .fleet_bindings import FLEET_BACK_BINDING, FLEET_VIEW_BINDING
 from .fleet_view import FleetView
 
 if TYPE_CHECKING:
+    from .planned import Planned
+    from .screens.cluster import ClusterScreen
     from .screens.fleet import FleetScreen
     from .screens.nodes import NodesScreen
 
@@ -36,8 +39,10 @@ class NodesApp(AdvisingApp, inherit_bindings=False):
     def __init__(self, feed: SeveralNodesFeed, **rest: Any) -> None:  # noqa: ANN401
         super().__init__(feed, **rest)
         self._fleet, self._fleet_view = Fleet(), FleetView()
+        self.cluster = ClusterState()
+        """What is concluded across nodes."""
         self._fleet_screen: FleetScreen | None = None
-        self._nodes_screen: NodesScreen | None = None
+        self._over_fleet: NodesScreen | ClusterScreen | None = None
         self._has_shown_fleet = False
         self._next_draw_s = 0.0
         self._waiting: TimerHandle | None = None
@@ -83,6 +88,7 @@ class NodesApp(AdvisingApp, inherit_bindings=False):
     def _tell_news(self, snapshot: Snapshot) -> None:
         """Take what a node tells into the fleet, and say what crossed a line."""
         self._fleet.note(snapshot, self._clock.wall_s())
+        self.cluster.observe(snapshot, self._clock.monotonic_s())
         super()._tell_news(snapshot)
 
     def _draw_newest(self) -> None:
@@ -100,8 +106,8 @@ class NodesApp(AdvisingApp, inherit_bindings=False):
         self._shown = self._newest
         if self._is_fleet_seen and self._fleet_screen is not None:
             self._fleet_screen.take_news()
-        elif self._nodes_screen is not None and self.overlay is self._nodes_screen:
-            self._nodes_screen.draw()
+        elif self._over_fleet is not None and self.overlay is self._over_fleet:
+            self._over_fleet.draw()
         else:
             super()._draw()
 
@@ -124,7 +130,9 @@ class NodesApp(AdvisingApp, inherit_bindings=False):
             return
         from .screens.fleet import FleetScreen
 
-        self._fleet_screen = FleetScreen(self._fleet, self._fleet_view, self.glyphs, self._clock)
+        self._fleet_screen = FleetScreen(
+            self._fleet, self.cluster, self._fleet_view, self.glyphs, self._clock
+        )
         self._fleet_screen.tell_paused(is_paused=self._is_paused)
         self.show_over(self._fleet_screen)
 
@@ -150,12 +158,25 @@ class NodesApp(AdvisingApp, inherit_bindings=False):
         """Show the node of a device, with the device selected."""
         self._go_to(message.device.key)
 
+    def note_plan(self, planned: "Planned") -> None:
+        """Hold what stages need over all nodes against the plan that is recommended."""
+        peaks = [stage.peak_bytes for stage in planned.candidates[planned.best].stages]
+        known = [peak for peak in peaks if peak is not None]
+        self.cluster.hold_against(known if len(known) == len(peaks) else ())
+
     def on_fleet_screen_nodes_asked(self) -> None:
         """List the nodes, over the fleet."""
         from .screens.nodes import NodesScreen
 
-        self._nodes_screen = NodesScreen(self._fleet, self.glyphs, self._clock)
-        self.show_further(self._nodes_screen)
+        self._over_fleet = NodesScreen(self._fleet, self.glyphs, self._clock)
+        self.show_further(self._over_fleet)
+
+    def on_fleet_screen_cluster_asked(self) -> None:
+        """Show what is known across nodes, over the fleet."""
+        from .screens.cluster import ClusterScreen
+
+        self._over_fleet = ClusterScreen(self._fleet, self.cluster, self.glyphs)
+        self.show_further(self._over_fleet)
 
     def on_nodes_screen_node_chosen(self, message: "NodesScreen.NodeChosen") -> None:
         """Show a node."""

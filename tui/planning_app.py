@@ -104,10 +104,14 @@ class PlanningApp(OverlayApp, inherit_bindings=False):
         from .screens.plan import PlanScreen
 
         self._planned_text = answer.text
+        self.note_plan(answer.found)
         screen = PlanScreen(self.glyphs, self._clock, export_folder=self._export_folder, leave=self.step_back)
         screen.show(answer.found)
         screen.measure(self.stage_peaks.tell())
         self.show_over(screen)
+
+    def note_plan(self, planned: "Planned") -> None:
+        """Take note of a plan that is shown; here nothing else is held against it."""
 
     def _find_defaults(self) -> JobDefaults:
         sample = self._newest.sample

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ...engine.bus.snapshot import Snapshot
 from ...engine.model import Evidence, Finding
@@ -17,7 +17,7 @@ from .reading import NodeReading, read_node
 from .statement import Statement
 from .uneven_statements import state_imbalance, state_skew
 
-PERIOD_S = 1.0
+PERIOD_S = 2.0
 """How often conclusions are drawn; within a period the order in which nodes tell does not matter."""
 COMPARED_EVERY_S = 5.0
 """How often ranks are compared with one another: half a block of time of that comparison. What they told in
@@ -31,14 +31,34 @@ Signature = tuple[tuple[RankKey, str | None, int | None, int | None], ...]
 class _Node:
     """One node as it was last heard."""
 
-    reading: NodeReading
-    signature: Signature
+    snapshot: Snapshot
     arrived_s: float
     """When its newest sample came."""
-    stamp: tuple[int, float] | None
-    """Number and time of that sample."""
-    is_live: bool
     is_forgotten: bool = False
+    _reading: NodeReading | None = None
+
+    @property
+    def is_live(self) -> bool:
+        """Whether its figures are of now."""
+        return self.snapshot.connection == "live" and self.snapshot.sample is not None
+
+    @property
+    def stamp(self) -> tuple[int, float] | None:
+        """Number and time of its newest sample."""
+        sample = self.snapshot.sample
+        return None if sample is None else (sample.seq, sample.time_s)
+
+    @property
+    def reading(self) -> NodeReading:
+        """What it tells, read when it is asked for."""
+        if self._reading is None:
+            self._reading = read_node(self.snapshot, self.arrived_s)
+        return self._reading
+
+    @property
+    def signature(self) -> Signature:
+        """What its processes say of where they belong."""
+        return tuple((key, it.job, it.rank, it.world_size) for key, it in self.reading.ranks.items())
 
 
 class ClusterState:
@@ -113,16 +133,12 @@ class ClusterState:
             self._nodes.pop(snapshot.node, None)
             self._merger.forget(snapshot.node)
             return
-        sample, known = snapshot.sample, self._nodes.get(snapshot.node)
-        stamp = None if sample is None else (sample.seq, sample.time_s)
-        is_new = sample is not None and (known is None or known.stamp != stamp)
-        arrived_s = received_s if known is None or is_new else known.arrived_s
-        reading = read_node(snapshot, arrived_s)
-        is_live = snapshot.connection == "live" and sample is not None
-        signature = tuple((key, it.job, it.rank, it.world_size) for key, it in reading.ranks.items())
-        self._nodes[snapshot.node] = _Node(reading, signature, arrived_s, stamp, is_live)
-        if is_new and sample is not None:
-            self._merger.take(snapshot.node, sample)
+        known, node = self._nodes.get(snapshot.node), _Node(snapshot, received_s)
+        self._nodes[snapshot.node] = node
+        if known is not None and known.stamp == node.stamp:
+            node.arrived_s = known.arrived_s
+        elif snapshot.sample is not None:
+            self._merger.take(snapshot.node, snapshot.sample)
 
     def _conclude(self, now_s: float) -> list[Finding]:
         self._forget_lost(now_s)
@@ -139,7 +155,7 @@ class ClusterState:
     def _forget_lost(self, now_s: float) -> None:
         for name, node in self._nodes.items():
             if not node.is_live and not node.is_forgotten and now_s - node.arrived_s > FORGOTTEN_AFTER_S:
-                self._nodes[name] = replace(node, is_forgotten=True)
+                node.is_forgotten = True
                 self._merger.forget(name)
 
     def _group(self, nodes: Mapping[str, _Node], ranks: Mapping[RankKey, ClusterRank]) -> None:

@@ -9,6 +9,7 @@ from textual.message import Message
 from textual.timer import Timer
 from textual.widgets import Input
 
+from ...analyzers.cluster_state import ClusterState
 from ...analyzers.fleet.filter import EXAMPLE, compile_filter
 from ...analyzers.fleet.fleet import Fleet
 from ...analyzers.fleet.model import FleetDevice
@@ -24,6 +25,8 @@ from ...analyzers.fleet.order import (
 from ...analyzers.fleet.verdict import judge_fleet
 from ...engine.clock import Clock
 from ...engine.errors import UsageError
+from ..cluster_lines import describe_gravest
+from ..cluster_order import order_findings
 from ..compositor import ThriftyScreen
 from ..drawing.glyphs import Glyphs
 from ..fleet_bindings import FLEET_BINDINGS
@@ -38,6 +41,7 @@ from ..widgets.verdict_line import VerdictLine
 from .choice import ChoiceScreen
 
 TITLE_FROM_ROWS, KEYS_FROM_ROWS, FACTS_FROM_ROWS, LOST_FROM_ROWS = 11, 13, 5, 8
+ACROSS_FROM_ROWS = 9
 """Heights from which each line is worth its row."""
 AGE_TICK_S = 1.0
 GROUP_TITLES: Mapping[Grouping, str] = {
@@ -56,6 +60,7 @@ class FleetScreen(ThriftyScreen[None]):
 
     Args:
         fleet: What is known of the nodes.
+        cluster: What is concluded across them.
         view: What was chosen; it is changed here.
         glyphs: Characters to draw with.
         clock: Where time is read.
@@ -77,12 +82,18 @@ class FleetScreen(ThriftyScreen[None]):
             super().__init__()
             self.device = device
 
+    class ClusterAsked(Message):
+        """What is known across nodes is to be shown."""
+
     class NodesAsked(Message):
         """The nodes are to be listed."""
 
-    def __init__(self, fleet: Fleet, view: FleetView, glyphs: Glyphs, clock: Clock) -> None:
+    def __init__(
+        self, fleet: Fleet, cluster: ClusterState, view: FleetView, glyphs: Glyphs, clock: Clock
+    ) -> None:
         super().__init__()
-        self._fleet, self._view, self._glyphs, self._clock = fleet, view, glyphs, clock
+        self._fleet, self._cluster, self._view = fleet, cluster, view
+        self._glyphs, self._clock = glyphs, clock
         self._drawn_s = clock.monotonic_s()
         self._age_timer: Timer | None = None
         self._devices, self._coverage = fleet.devices, fleet.coverage
@@ -94,7 +105,8 @@ class FleetScreen(ThriftyScreen[None]):
             hint="Enter keeps, Esc clears", example="such as: node:n1* used>90%", id="filter"
         )
         self.grid = FleetGrid(glyphs, id="grid")
-        self._lost, self._facts, self._keys = OneLine(id="lost"), OneLine(id="facts"), KeyLine(id="keys")
+        self._across, self._lost = OneLine(id="across"), OneLine(id="lost")
+        self._facts, self._keys = OneLine(id="facts"), KeyLine(id="keys")
 
     def compose(self) -> ComposeResult:
         """Yield the parts, top to bottom."""
@@ -102,6 +114,7 @@ class FleetScreen(ThriftyScreen[None]):
         yield self._verdict
         yield self._filter
         yield self.grid
+        yield self._across
         yield self._lost
         yield self._facts
         yield self._keys
@@ -162,6 +175,7 @@ class FleetScreen(ThriftyScreen[None]):
                 else ([Piece("paused", "medium"), Piece("  space goes on", "muted")],)
             )
             self._write_facts()
+            self._show_across()
             self._show_lost()
 
     def _group(self, wanted: list[FleetDevice]) -> list[FleetGroup]:
@@ -180,6 +194,14 @@ class FleetScreen(ThriftyScreen[None]):
     @property
     def _waited_s(self) -> float:
         return max(0.0, self._clock.monotonic_s() - self._drawn_s)
+
+    def _show_across(self) -> None:
+        """Tell the gravest finding across nodes, while there is one."""
+        line = describe_gravest(order_findings(self._cluster.findings), self._glyphs)
+        is_shown = bool(line) and self.size.height >= ACROSS_FROM_ROWS
+        if self._across.display != is_shown:
+            self._across.display = is_shown
+        self._across.set_pieces([Piece(span.text, span.role) for span in line])
 
     def _show_lost(self) -> None:
         """Name the nodes that are lost, and count their age up while there are some."""
@@ -220,7 +242,7 @@ class FleetScreen(ThriftyScreen[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Return whether an action makes sense now: what is typed into the filter is no key."""
-        return action not in ("filter", "ask_nodes") or not isinstance(self.focused, Input)
+        return action not in ("filter", "ask_nodes", "ask_cluster") or not isinstance(self.focused, Input)
 
     def action_filter(self) -> None:
         """Open the filter."""
@@ -273,6 +295,10 @@ class FleetScreen(ThriftyScreen[None]):
 
         choices: dict[str, str] = {name: SORT_TITLES[name] for name in SORTS}
         self.app.push_screen(ChoiceScreen("Sort the fleet by", choices, chosen=self._view.sort), sort)
+
+    def action_ask_cluster(self) -> None:
+        """Ask for what is known across nodes."""
+        self.post_message(self.ClusterAsked())
 
     def action_ask_nodes(self) -> None:
         """Ask for the list of nodes."""

@@ -10,6 +10,7 @@ from ...analyzers.fleet.verdict import judge_fleet
 from ...engine.clock import Clock
 from ..compositor import ThriftyScreen
 from ..drawing.glyphs import Glyphs
+from ..drawing.spans import Role
 from ..fleet_bindings import NODES_SCREEN_BINDINGS
 from ..widgets.cursor_list import CursorList
 from ..widgets.key_line import KeyLine
@@ -83,7 +84,7 @@ class NodesScreen(ThriftyScreen[None]):
         with self.drawn_at_once():
             summaries = order_by_need([self._fleet.summarize(name) for name in self._fleet.names])
             coverage = self._fleet.coverage
-            role = "medium" if coverage.is_partial else "strong"
+            role: Role = "medium" if coverage.is_partial else "strong"
             self._title.set_pieces([Piece(coverage.text, role)], [Piece("lost first, then by risk", "muted")])
             self._verdict.show(judge_fleet(self._fleet.devices, coverage))
             self.nodes.show(summaries, self._clock.wall_s())
