@@ -36,6 +36,14 @@ class NodeConnection(Protocol):
         """What is said of a hub that has not answered yet, and nobody knows why."""
         ...
 
+    def silence_s(self, now_s: float) -> float | None:
+        """Return for how long the other end has heard nothing of the node; None where that is not known.
+
+        Args:
+            now_s: In monotonic seconds.
+        """
+        ...
+
     def send(self, data: bytes) -> None:
         """Send a message; it is lost where nobody is connected."""
         ...

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Iterator
 
+import msgspec
+
 from ..bus.messages import KnownNode, KnownNodes
 from .relayed_connection import RelayedConnection
 from .remote_connection import RemoteConnection
@@ -10,6 +12,7 @@ from .remote_node import RemoteNode
 MOST_NODES = 4096
 """Nodes that are followed through one relay."""
 MAX_NAME_CHARACTERS = 400
+MAX_REASON_CHARACTERS = 400
 
 
 class RelayLink:
@@ -100,4 +103,9 @@ def _choose_sound(nodes: Iterable[KnownNode]) -> Iterator[KnownNode]:
         is_sound = node.name.isprintable() and 1 <= len(node.name) <= MAX_NAME_CHARACTERS
         if is_sound and node.name not in seen and len(seen) < MOST_NODES:
             seen.add(node.name)
-            yield node
+            yield node if node.reason is None else msgspec.structs.replace(node, reason=_clean(node.reason))
+
+
+def _clean(reason: str) -> str:
+    """Return a sentence of somebody else without what would steer a terminal."""
+    return "".join(it if it.isprintable() else " " for it in reason[:MAX_REASON_CHARACTERS])

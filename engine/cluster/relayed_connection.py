@@ -49,6 +49,7 @@ class RelayedConnection:
         self.known = known
         """What the relay has told of it last."""
         self._carrier = carrier
+        self._aged: tuple[KnownNode, float] | None = None
         self._received: deque[bytes] = deque(maxlen=MOST_WAITING)
         self._was_connected = False
 
@@ -76,6 +77,13 @@ class RelayedConnection:
     def silence(self) -> str:
         """What is said of a node that has not answered yet, and nobody knows why."""
         return "the relay has no figures of it yet"
+
+    def silence_s(self, now_s: float) -> float | None:
+        """Return for how long the relay has heard nothing of the node; None where that is not known."""
+        if self._aged is None or self._aged[0] is not self.known:
+            self._aged = (self.known, now_s)
+        told_s = self.known.silent_s
+        return None if told_s is None else told_s + now_s - self._aged[1]
 
     def take(self, data: bytes) -> None:
         """Take a message that has come over the link."""

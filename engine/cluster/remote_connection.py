@@ -81,6 +81,10 @@ class RemoteConnection:
         """What is said of a hub that has not answered yet, and nobody knows why."""
         return f"does not answer: no agent listens at {self.address.text}, or the way to it is closed"
 
+    def silence_s(self, now_s: float) -> float | None:
+        """Return None: nobody is between who could have heard of the node."""
+        return None
+
     def send(self, data: bytes) -> None:
         """Send a message; it is lost where nobody is connected."""
         self.link.send(data)

@@ -114,7 +114,9 @@ class RemoteNode:
         if reason is None:
             return is_changed
         is_new = self.picture.newest.connection != "lost" or self.picture.newest.reason != reason
-        self.picture.tell_lost(reason, None if self._heard_s is None else now_s - self._heard_s)
+        heard_s = self._heard_s
+        silent_s = self.connection.silence_s(now_s) if heard_s is None else now_s - heard_s
+        self.picture.tell_lost(reason, silent_s)
         return is_changed or is_new
 
     def close(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import zmq
 
 from ..bus.conversation import Event, HubConversation
-from ..bus.messages import TOPIC_SAMPLE, TOPIC_SEGMENTS
+from ..bus.messages import TOPIC_SAMPLE, TOPIC_SEGMENTS, KnownNodes
 from ..clock import Clock, SystemClock, ceil_ms
 from .name_lookup import FoundAddress
 from .remote_connection import RemoteConnection, Sockets
@@ -41,6 +41,7 @@ class RemoteWorkerLink(HubConversation):
         self._connection = RemoteConnection(address, trust, Sockets(self._context, self._poller))
         super().__init__(self._connection.link.send, clock or SystemClock(), topics=TOPICS)
         self._tell, self._told = tell, ""
+        self._is_relay = False
         self._asked_s = self._clock.monotonic_s()
         self._connection.find(FoundAddress(address, resolve(address)))
 
@@ -52,6 +53,7 @@ class RemoteWorkerLink(HubConversation):
             self._ask()
         for data in self._connection.link.receive():
             self.take(data, found)
+        self._is_relay = any(isinstance(it, KnownNodes) for it in found) or self._is_relay
         self._mend(found)
         return found
 
@@ -94,6 +96,10 @@ class RemoteWorkerLink(HubConversation):
 
     def _name_state(self) -> str | None:
         """Return what became of the connection, in one sentence; None where nothing is known yet."""
+        if self._is_relay:
+            return (
+                f"{self._connection.address.label} is a relay: analyzers work for one of the agents behind it"
+            )
         if self.refused is not None:
             return self.refused
         if self._connection.trouble is not None:

@@ -46,6 +46,10 @@ class SshConnection:
         """What is said of a hub that has not answered yet, and nobody knows why."""
         return "ssh has not come through yet"
 
+    def silence_s(self, now_s: float) -> float | None:
+        """Return None: nobody is between who could have heard of the node."""
+        return None
+
     def send(self, data: bytes) -> None:
         """Send a message; it is lost where nobody is connected."""
         if self._process is not None and self.is_connected:

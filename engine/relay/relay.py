@@ -3,12 +3,13 @@
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import FrameType
 
 import msgspec
 
 from ..bus.messages import TO_WHOM_IT_CONCERNS, TOPIC_HUB, TOPIC_NODES, KnownNodes, Refusal, Request
+from ..bus.picture import NodePicture
 from ..bus.snapshot import Snapshot
 from ..bus.usage import OwnUsage, rss_bytes
 from ..bus.wire import body_of, decode, encode
@@ -77,6 +78,11 @@ class Relay:
         for name_here, node in self._watch.nodes.items():
             self._add(name_here, node)
         self._watch.on_added = self._add
+
+    @property
+    def pictures(self) -> Mapping[str, NodePicture]:
+        """What is known of each node, by what it is called here."""
+        return {name: relayed.node.picture for name, relayed in self._nodes.items()}
 
     def run(self) -> None:
         """Serve until `stop` is called."""
@@ -174,7 +180,8 @@ class Relay:
         known = self._list_nodes(TO_WHOM_IT_CONCERNS, has_ages=False)
         if known != self._told:
             self._told = known
-            self._gate.publish(TOPIC_NODES, _NO_NODE, encode("nodes", self.relay_id, known))
+            told = encode("nodes", self.relay_id, self._list_nodes(TO_WHOM_IT_CONCERNS))
+            self._gate.publish(TOPIC_NODES, _NO_NODE, told)
         if self._gate.has_followers(TOPIC_HUB):
             self._gate.publish(TOPIC_HUB, _NO_NODE, encode("hub", self.relay_id, self._status(now_s)))
 

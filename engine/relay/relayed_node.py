@@ -17,11 +17,11 @@ from ..bus.messages import (
 )
 from ..bus.wire import Envelope, decode, encode
 from ..clock import Clock
-from ..cluster.gate import Gate
+from ..cluster.gate import MAX_PEERS, Gate
 from ..cluster.remote_node import RemoteNode
 from ..errors import WireError
 from ..history import History
-from ..model import Sample
+from ..model import HubStatus, Sample
 from .passed_requests import PassedRequests
 
 UNWATCHED_S = 30.0
@@ -71,7 +71,10 @@ class RelayedNode:
         if request.detail == "full":
             self._wanted_s = self._clock.monotonic_s()
             self.node.follow("full")
+        self._waiting.pop(peer, None)
         self._waiting[bytes(peer)] = (request, known_hub_id)
+        if len(self._waiting) > MAX_PEERS:  # who waits longest has gone
+            del self._waiting[next(iter(self._waiting))]
         self.answer_waiting()
 
     def pass_on(self, peer: bytes, request: Request) -> None:
@@ -80,12 +83,13 @@ class RelayedNode:
 
     def answer_waiting(self) -> None:
         """Tell everything to those who wait for it, where it is known."""
-        if not self._waiting or self.node.picture.newest.connection != "live":
+        newest = self.node.picture.newest
+        if not self._waiting or newest.connection != "live" or newest.hub is None:
             return
         for peer, (request, known_hub_id) in list(self._waiting.items()):
             if request.detail == "cells" or self._is_full:
                 del self._waiting[peer]
-                welcome = self._welcome(request, known_hub_id)
+                welcome = self._welcome(request, known_hub_id, newest.hub)
                 self._answer(peer, encode("welcome", self.node.conversation.hub_id, welcome))
 
     def judge(self) -> None:
@@ -161,16 +165,15 @@ class RelayedNode:
         self._publish(TOPIC_FINDING, encode("alerts", hub_id, welcome.alerts))
         self._publish(TOPIC_HUB, encode("hub", hub_id, welcome.hub))
 
-    def _welcome(self, request: Request, known_hub_id: str) -> Welcome:
+    def _welcome(self, request: Request, known_hub_id: str, hub: HubStatus) -> Welcome:
         newest, history = self.node.picture.newest, self.node.picture.history
-        assert newest.hub is not None  # noqa: S101 - a node that is live has told of it
         is_full, sample = request.detail == "full", newest.sample
         since_seq = request.since_seq if known_hub_id == self.node.conversation.hub_id else None
         return Welcome(
             request_id=request.request_id,
             sample=sample if is_full or sample is None else trim_to_cells(sample),
             findings=newest.findings,
-            hub=newest.hub,
+            hub=hub,
             history=history.block(since_seq) if is_full else History().block(),
             first_seq=self._first_seq,
             history_first_seq=history.first_seq if is_full else None,

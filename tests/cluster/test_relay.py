@@ -2,6 +2,8 @@
 
 from contextlib import closing
 
+import pytest
+
 from vramscope.engine.alerts.state import FindingDecision
 from vramscope.engine.cluster.keys import keys_folder, make_key_pair
 from vramscope.engine.cluster.nodes_watch import NodesWatch
@@ -40,6 +42,22 @@ def test_nodes_behind_a_relay_are_followed_as_if_it_were_not_there() -> None:
                 assert first.newest.samples_dropped == second.newest.samples_dropped == 0
 
 
+def test_nobody_is_followed_in_full_whom_nobody_looks_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vramscope.engine.relay.relayed_node.UNWATCHED_S", 0.0)
+    with ListeningHub(None, keys_folder()) as hub, RunningRelay(hub.address) as relay:
+        hub.producer.push([make_full(1)])
+        name = hub.address.label
+        with closing(NodesWatch([relay.address], trust_of(None), most_in_full=0)) as watch:
+            with following(trust_of(None), relay.address) as looking:
+                assert has_processes(until_of(looking, name, has_seq(1)))
+                until_of(watch, name, has_seq(1))
+                held = relay.relay.pictures[name].history
+                assert held.last_seq == 1
+            hub.producer.push([make_full(2)])
+            until_of(watch, name, has_seq(2))
+            wait_until(lambda: (watch.turn(0.05), held.last_seq is None)[1], what="less of the node")
+
+
 def test_what_was_sampled_while_a_relay_was_away_is_not_lost() -> None:
     with ListeningHub(None, keys_folder()) as hub:
         hub.producer.push([make_sample(1)])
@@ -65,7 +83,9 @@ def test_a_node_that_is_lost_behind_a_relay_says_why_and_comes_back() -> None:
             hub.hub.stop()
             until_of(watch, name, says("the connection is lost"))
             with following(trust_of(None), relay.address) as late:
-                assert until_of(late, name, says("the connection is lost")).sample is None
+                found = until_of(late, name, says("the connection is lost"))
+                assert found.sample is None
+                assert (found.silent_s or 0) > 2
                 with ListeningHub(None, keys_folder(), hub.address) as after:
                     after.producer.push([make_sample(1)])
                     for each in (watch, late):
