@@ -1,7 +1,7 @@
 """The application: what is composed, which keys there are, and where messages go."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from contextvars import copy_context
 from pathlib import Path
@@ -15,12 +15,11 @@ from ..engine.bus.snapshot import Snapshot
 from ..engine.clock import Clock
 from ..engine.errors import VramscopeError
 from ..engine.history import History
-from ..engine.model import DeviceSample
 from ..engine.settings import Settings, SortColumn
 from .alert_notices import AlertNotices
 from .bindings import APP_BINDINGS
 from .breakdown_overlay import BreakdownOverlayApp
-from .drawing.numbers import share_percent
+from .fullest_device import find_fullest
 from .known_nodes import KnownNodes
 from .mailbox import SnapshotMailbox, is_same_picture
 from .planning_app import PlanningApp
@@ -346,12 +345,3 @@ class VramscopeApp(SweepingApp, PlanningApp, BreakdownOverlayApp, inherit_bindin
             self.notify(f"Settings not saved: {error}", severity="error", markup=False)
             return
         self.notify(f"Settings saved to {path}", markup=False)
-
-
-def find_fullest(devices: Sequence[DeviceSample]) -> DeviceSample:
-    """Return the device that is nearest to its capacity; the first where nobody can tell."""
-    return max(devices, key=_used_percent)
-
-
-def _used_percent(device: DeviceSample) -> float:
-    return share_percent(device.memory.used_bytes, device.memory.total_bytes) or 0.0

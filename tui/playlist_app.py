@@ -1,7 +1,7 @@
 """The application that replays several runs one after the other: `j` and `k` go from one to another."""
 
 from ..engine.bus.snapshot import Snapshot
-from .app import find_fullest
+from .fullest_device import find_fullest
 from .replay_app import ReplayApp
 from .replay_bindings import PLAYLIST_BINDINGS
 
