@@ -37,23 +37,24 @@ def state_skew(job: JobState, picture: ClusterPicture) -> Statement:
         title=f"Stage {worst.stage} limits {job.label}: a rank of it peaks at "
         f"{format_bytes(worst.peak_bytes)}, those of all other stages at {format_bytes(others)} at most"
         f"{_word_plan(worst)}",
-        evidence=(
-            Evidence(JOB, job.key),
-            Evidence("stage", worst.stage),
-            Evidence("skew", _round(job.stage_skew)),
-            Evidence("planned skew", _round(job.planned_skew)),
-            *(Evidence(f"peak of stage {it.stage}", it.peak_bytes, "bytes") for it in job.stages),
-            *(
-                Evidence(f"plan of stage {it.stage}", it.planned_bytes, "bytes")
-                for it in job.stages
-                if it.planned_bytes is not None
-            ),
-        ),
+        evidence=_list_stages(job, worst),
         method="Highest peak of live bytes on a rank of each stage since it is watched, over the mean of all "
         f"stages, at {BOTTLENECK_FACTOR:g} or above; and an error is foreseen at a rank of that stage",
         advice=f"Give stage {worst.stage} fewer layers, or recompute activations there; "
         "`vramscope plan --measured` says how to split anew",
         news=(worst.stage,),
+    )
+
+
+def _list_stages(job: JobState, worst: StageLoad) -> tuple[Evidence, ...]:
+    planned = [it for it in job.stages if it.planned_bytes is not None]
+    return (
+        Evidence(JOB, job.key),
+        Evidence("stage", worst.stage),
+        Evidence("skew", _round(job.stage_skew)),
+        Evidence("planned skew", _round(job.planned_skew)),
+        *(Evidence(f"peak of stage {it.stage}", it.peak_bytes, "bytes") for it in job.stages),
+        *(Evidence(f"plan of stage {it.stage}", it.planned_bytes, "bytes") for it in planned),
     )
 
 

@@ -4,7 +4,7 @@ import json
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -96,46 +96,64 @@ def _read_lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
+class _Watch:
+    """A watch over two agents, by a clock of the test's own.
+
+    Args:
+        nodes: The agents.
+        capsys: Where it prints.
+    """
+
+    def __init__(self, nodes: tuple[_Node, ...], capsys: pytest.CaptureFixture[str]) -> None:
+        self._nodes, self._capsys, self._clock = nodes, capsys, HandClock(1_000_000.0)
+        addresses = [node.address for node in nodes]
+        self.watch = NodesWatch(addresses, trust_of(GUARD, node=NODE), most_in_full=0)
+        self._guard = Guard(self.watch, GuardOptions(is_json=True, prevents_oom=True), clock=self._clock)
+        self.lines: list[dict[str, Any]] = []
+
+    def pass_second(self) -> None:
+        """Let a second pass."""
+        for node in self._nodes:
+            node.probe.send(make_readings(10 * GIB, reserved=(23 * GIB + GIB // 2,)))
+        self._clock.now_s += 1.0
+        self._guard.turn(0.05)
+        self.lines += map(json.loads, self._capsys.readouterr().out.splitlines())
+
+    def has_told(self, event: str) -> bool:
+        """Let a second pass, and return whether such a line has been printed."""
+        self.pass_second()
+        return any(line["event"] == event for line in self.lines)
+
+    def sees_ranks(self) -> bool:
+        """Let a second pass, and return whether both processes are seen."""
+        self.pass_second()
+        samples = [node.picture.newest.sample for node in self.watch.nodes.values()]
+        return all(it is not None and it.ranks and it.ranks[0].allocator is not None for it in samples)
+
+
 def test_a_process_on_a_full_card_is_asked_for_its_cache_and_its_answer_is_told(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    clock, lines = HandClock(1_000_000.0), list[dict[str, Any]]()
+    words = "gave back what it could"
     with _open_node(0) as calm, _open_node(1) as grave:
-        watch = NodesWatch([calm.address, grave.address], trust_of(GUARD, node=NODE), most_in_full=0)
-        guard = Guard(watch, GuardOptions(is_json=True, prevents_oom=True), clock=clock)
-
-        def has_told(event: str) -> bool:
-            """Let a second pass by the clock of the watch."""
-            for node in (calm, grave):
-                node.probe.send(make_readings(10 * GIB, reserved=(23 * GIB + GIB // 2,)))
-            clock.now_s += 1.0
-            guard.turn(0.05)
-            lines.extend(_read_lines(capsys))
-            return any(line["event"] == event for line in lines)
-
-        try:
-            wait_until(lambda: has_told("none") or _has_ranks(watch), what="both processes to be seen")
-            calm.assess(watch, level="low")
-            grave.assess(watch, level="high", oom_in_s=300.0)
-            wait_until(lambda: has_told("finding") and has_told("advice"), what="the finding and the advice")
+        watching = _Watch((calm, grave), capsys)
+        with closing(watching.watch):
+            wait_until(watching.sees_ranks, what="both processes to be seen")
+            calm.assess(watching.watch, level="low")
+            grave.assess(watching.watch, level="high", oom_in_s=300.0)
+            for event in ("finding", "advice"):
+                wait_until(lambda it=event: watching.has_told(it), what=f"the {event}")  # type: ignore[misc]
             demand = grave.probe.receive()
             assert (demand.kind, demand.action) == ("advise", "empty_cache")
             assert "libraries besides the allocator" in (demand.reason or "")
-            words = "gave back what it could"
-            grave.probe.send(
-                AdviceTaken(v=1, request=demand.request, is_obeyed=True, outcome=words, freed_bytes=GIB)
-            )
-            wait_until(lambda: has_told("outcome"), what="the answer")
-        finally:
-            watch.close()
+            answer = AdviceTaken(v=1, request=demand.request, is_obeyed=True, outcome=words, freed_bytes=GIB)
+            grave.probe.send(answer)
+            wait_until(lambda: watching.has_told("outcome"), what="the answer")
     validator = jsonschema.Draft202012Validator(build_guard_schema())
-    for line in lines:
+    for line in watching.lines:
         validator.validate(line)
-    told = {line["event"]: line for line in lines}
-    assert told["advice"]["advice"]["rank"] == 1
-    assert not any(
-        line["event"] == "advice" for line in lines if line["advice"] and line["advice"]["rank"] != 1
-    )
+    assert {line["advice"]["rank"] for line in watching.lines if line["advice"]} == {1}
+    told = {line["event"]: line for line in watching.lines}
     assert (told["outcome"]["advice"]["is_obeyed"], told["outcome"]["advice"]["freed_bytes"]) == (True, GIB)
     finding = told["finding"]["finding"]
     assert finding["kind"] == "cluster_oom"
@@ -144,8 +162,3 @@ def test_a_process_on_a_full_card_is_asked_for_its_cache_and_its_answer_is_told(
 
 def test_the_schema_is_that_of_the_lines() -> None:
     assert (REPOSITORY / "docs" / "guard.schema.json").read_text("utf-8") == render_guard_schema()
-
-
-def _has_ranks(watch: NodesWatch) -> bool:
-    samples = [node.picture.newest.sample for node in watch.nodes.values()]
-    return all(it is not None and it.ranks and it.ranks[0].allocator is not None for it in samples)

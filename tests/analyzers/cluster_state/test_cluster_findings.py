@@ -43,7 +43,7 @@ def test_a_job_near_an_error_is_one_finding_that_names_the_first_rank_and_closes
     assert _kinds(opened) == [(CLUSTER_OOM, True)]
     [found] = opened
     assert found.title == (
-        "Job run-0 (4 ranks on 2 nodes) out of memory in 1 m 19 s: rank 3 (GPU 1 of n1) first, "
+        "Job run-0 (4 ranks on 2 nodes) out of memory in 1 m 18 s: rank 3 (GPU 1 of n1) first, "
         "then 1 more rank on n0"
     )
     assert (found.severity, found.node) == ("critical", "n1")
