@@ -242,6 +242,8 @@ class Hub:
             request = body_of(envelope, Request)
         except WireError:
             return
+        if self._sockets.is_on_its_way(peer, request):
+            return
         refusal = self._sockets.refuse(peer, request)
         if refusal is not None:
             self._refuse(peer, request.request_id, refusal)

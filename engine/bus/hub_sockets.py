@@ -115,6 +115,12 @@ class HubSockets:
             return None
         return self._gate.refuse(peer, request)
 
+    def is_on_its_way(self, peer: bytes, request: Request) -> bool:
+        """Return whether an answer to this very request was sent already, over a line that may be slow."""
+        if self._gate is None or not isinstance(peer, RemotePeer):
+            return False
+        return self._gate.is_on_its_way(peer, request)
+
     def refuse_report(self, peer: bytes) -> str | None:
         """Return why what a worker tells by way of requests is refused, in one sentence, or None."""
         if self._gate is None or not isinstance(peer, RemotePeer):

@@ -17,6 +17,7 @@ from .allow_list import Role
 from .allowance import JOIN_COSTS, MAX_PEERS_OF_KEY, KeyAllowances
 from .doorkeeper import VISITOR
 from .listening import Listening
+from .pieces import split
 from .remote_peer import PeerState, RemotePeer
 from .tcp_address import TcpAddress
 from .tcp_options import ZAP_ENDPOINT, set_listening_options
@@ -144,6 +145,12 @@ class Gate:
             return f"{self._node} knows no node {request.node[:MAX_SHOWN]!r}"
         return self._admit(peer, request) if request.verb == "join" else None
 
+    def is_on_its_way(self, peer: RemotePeer, request: Request) -> bool:
+        """Return whether the same was asked before, and answered: on a slow line answers take their time."""
+        state = self._peers.get(peer)
+        is_same = state is not None and (state.user, state.answering) == (peer.user, request.request_id)
+        return is_same and request.verb == "join"
+
     def refuse_report(self, peer: RemotePeer) -> str | None:
         """Return why the report of a worker is refused, in one sentence, or None."""
         role = self._doorkeeper.role_of(peer.user)
@@ -176,9 +183,10 @@ class Gate:
     def answer(self, identity: bytes, *frames: bytes) -> None:
         """Send one peer a message; one that has gone is forgotten, one that does not read misses it."""
         try:
-            self.router.send_multipart([identity, *frames], zmq.NOBLOCK)
+            self.router.send_multipart([identity, *split(*frames)], zmq.NOBLOCK)
         except zmq.Again:
-            return
+            if identity in self._peers:  # it may have been the answer
+                self._peers[identity].answering = None
         except zmq.ZMQError:  # nobody has this identity any more
             self._peers.pop(identity, None)
 
@@ -202,6 +210,7 @@ class Gate:
             return (
                 f"{self._node} has {MAX_PEERS} viewers, or {MAX_PEERS_OF_KEY} of one key, and takes no more"
             )
+        state.answering = request.request_id
         state.follows[request.node] = tuple(topic.encode() for topic in request.topics[:MAX_TOPICS])
         return None
 

@@ -10,6 +10,7 @@ from zmq.utils.monitor import recv_monitor_message
 
 from .keys import KeyPair
 from .link_times import LinkTimes
+from .pieces import join
 from .tcp_address import TcpAddress
 
 MAX_INCOMING_BYTES = 64 * 1024**2
@@ -101,13 +102,13 @@ class RemoteLink:
             if self._socket is None:
                 break
             try:
-                frames = self._socket.recv_multipart(zmq.NOBLOCK)
+                name, message = join(self._socket.recv_multipart(zmq.NOBLOCK))
             except zmq.Again:
                 break
-            if len(frames) == 2 and frames[0]:
-                self.from_relay.append((frames[0], frames[1]))
+            if name:
+                self.from_relay.append((name, message))
             else:
-                found.append(frames[-1])
+                found.append(message)
         return found
 
     def note_events(self) -> bool:

@@ -134,6 +134,17 @@ def test_a_line_that_is_late_and_narrow_loses_nothing_and_is_live() -> None:
         assert remembered(it.far) == list(range(1, 111))
 
 
+def test_a_history_comes_through_that_takes_longer_than_a_connection_without_life_is_kept() -> None:
+    with scene(SOON._replace(heartbeat_ms=400, heartbeat_within_ms=800)) as it:
+        it.path.cut()
+        it.publish(*map(make_sample, range(1, 3601)))
+        it.until(it.near, has_seq(3600))
+        it.path.bytes_per_s = 70_000.0  # two and a half seconds for all of it
+        it.path.heal()
+        it.until(it.far, has_seq(3600), turn_s=0.5)
+        assert remembered(it.far) == list(range(1, 3601))
+
+
 def test_a_viewer_that_stands_still_misses_nothing_in_the_end_and_holds_up_nobody() -> None:
     with scene() as it:
         it.publish(make_sample(1))
