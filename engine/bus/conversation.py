@@ -24,6 +24,7 @@ from .messages import (
     Request,
     Welcome,
 )
+from .soundness import check_sample, check_status, check_told
 from .wire import MAX_HISTORY_BYTES, body_of, decode, encode
 
 ANSWER_WITHIN_S, MOST_PATIENCE_S = 3.0, 24.0
@@ -191,21 +192,29 @@ class HubConversation:
         envelope = decode(data, MAX_HISTORY_BYTES)
         self.heard_s = self._clock.monotonic_s()
         if envelope.kind == "welcome":
-            self._join(envelope.hub_id, body_of(envelope, Welcome), found)
+            welcome = body_of(envelope, Welcome)
+            if welcome.sample is not None:
+                check_sample(welcome.sample)
+            check_status(welcome.hub)
+            check_told(welcome.findings, welcome.assessments)
+            self._join(envelope.hub_id, welcome, found)
         elif envelope.kind == "refusal":
             self._take_refusal(body_of(envelope, Refusal), found)
         elif envelope.kind == "nodes":
-            self._take_nodes(envelope.hub_id, body_of(envelope, KnownNodes), found)
+            nodes = body_of(envelope, KnownNodes)
+            check_told(nodes.findings, ())
+            self._take_nodes(envelope.hub_id, nodes, found)
         elif envelope.kind in ANSWERS:
             found.append(body_of(envelope, ANSWERS[envelope.kind]))
         elif envelope.hub_id != self._hub_id:
             self._meet_new_hub(envelope.hub_id)
             if envelope.kind == "sample":
-                self._pend(body_of(envelope, Sample))
+                self._pend(check_sample(body_of(envelope, Sample)))
         elif envelope.kind == "sample":
-            self._follow(body_of(envelope, Sample), found)
+            self._follow(check_sample(body_of(envelope, Sample)), found)
         elif envelope.kind == "findings":
             batch = body_of(envelope, FindingBatch)
+            check_told(batch.findings, batch.assessments or ())
             found.extend(batch.findings)
             found.extend([] if batch.assessments is None else [Assessed(batch.assessments)])
         elif envelope.kind == "segments":
@@ -213,7 +222,7 @@ class HubConversation:
         elif envelope.kind == "alerts":
             found.append(body_of(envelope, AlertState))
         elif envelope.kind == "hub":
-            status = body_of(envelope, HubStatus)
+            status = check_status(body_of(envelope, HubStatus))
             self._compare(status)
             found.append(status)
 

@@ -40,6 +40,7 @@ from .messages import (
     Welcome,
     WorkerReport,
 )
+from .soundness import check_told
 from .supervisor import WorkerSupervisor
 from .usage import OwnUsage, rss_bytes
 from .wire import body_of, decode, encode
@@ -263,7 +264,12 @@ class Hub:
             self._refuse(peer, request.request_id, "this agent plays a recording: no process reports to it")
 
     def _take_remote_report(self, peer: bytes, report: WorkerReport) -> None:
-        """Take what a worker elsewhere has found, where it may and nobody else does."""
+        """Take what a worker elsewhere has found, where it may and nobody else does.
+
+        Raises:
+            WireError: It cannot have been found.
+        """
+        check_told(report.findings, report.assessments)
         refusal = self._sockets.refuse_report(peer)
         if refusal is None:
             refusal = self._seat.refuse(peer.user if isinstance(peer, RemotePeer) else "", report)

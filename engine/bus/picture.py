@@ -1,9 +1,12 @@
 """The picture that one end has of a node: drawn from what its hub says, with the history beside it."""
 
+from collections.abc import Callable
+
 import msgspec
 
 from ..alerts.state import AlertState, FindingDecision
 from ..clock import Clock
+from ..errors import WireError
 from ..history import History
 from ..model import AdviceAction, Finding, HubStatus, Sample, order_findings
 from ..ranks.demands import ADVICE_WITHIN_S, MODULES_WITHIN_S
@@ -106,8 +109,7 @@ class NodePicture:
             if isinstance(event, Joined):
                 snapshot = self._join(event, snapshot)
             elif isinstance(event, Sample):
-                self._remember(event)
-                snapshot = msgspec.structs.replace(snapshot, sample=event)
+                snapshot = self._follow(event, snapshot)
             elif isinstance(event, Finding):
                 self._findings[event.id] = event
                 snapshot = msgspec.structs.replace(snapshot, findings=self._ordered())
@@ -171,14 +173,25 @@ class NodePicture:
             silent_s=None if silent_s is None else round(silent_s, 1),
         )
 
-    def _remember(self, sample: Sample) -> None:
-        if self._conversation.detail == "full":
-            self.history.add(sample)
+    def _follow(self, sample: Sample, snapshot: Snapshot) -> Snapshot:
+        if self._conversation.detail == "full" and not self._keep(lambda: self.history.add(sample)):
+            return snapshot
+        return msgspec.structs.replace(snapshot, sample=sample)
+
+    def _keep(self, keep: Callable[[], None]) -> bool:
+        """Return whether something was remembered; a hub that tells nonsense has no past, and it is said."""
+        try:
+            keep()
+        except (WireError, ValueError, OverflowError) as error:
+            self._conversation.refused = f"the agent there tells figures that are none: {error}"
+            self.forget_history()  # which may have been left half written
+            return False
+        return True
 
     def _join(self, event: Joined, snapshot: Snapshot) -> Snapshot:
         welcome = event.welcome
         if self._conversation.detail == "full":
-            self.history.extend(welcome.history)
+            self._keep(lambda: self.history.extend(welcome.history))
         if event.is_new_hub:
             self._findings = {}
         self._findings.update({finding.id: finding for finding in welcome.findings})

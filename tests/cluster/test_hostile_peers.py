@@ -12,15 +12,17 @@ import zmq
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from vramscope.engine.bus.messages import Request
-from vramscope.engine.bus.wire import encode
+from vramscope.engine.bus.messages import Request, Welcome
+from vramscope.engine.bus.wire import body_of, decode, encode
 from vramscope.engine.cluster.allowance import BURST, JOIN_COSTS, PER_SECOND
 from vramscope.engine.cluster.descriptors import MOST_DESCRIPTORS
 from vramscope.engine.cluster.doorkeeper import Doorkeeper
 from vramscope.engine.cluster.gate import MAX_INCOMING_BYTES, MAX_PEERS
 from vramscope.engine.cluster.keys import keys_folder, make_key_pair
 from vramscope.engine.cluster.remote_peer import PeerState
-from vramscope.engine.cluster.tcp_address import TcpAddress
+from vramscope.engine.cluster.tcp_address import LOOPBACK, TcpAddress
+from vramscope.engine.history import History
+from vramscope.engine.model import HubStatus
 
 from ..bus.hubs import make_sample
 from .remote import ListeningHub, following, free_port, has_seq, trust_of, until
@@ -101,6 +103,29 @@ def test_what_a_peer_may_ask_comes_back_with_time() -> None:
     assert not peer.spend(JOIN_COSTS, 0.5)
     assert peer.spend(JOIN_COSTS, JOIN_COSTS / PER_SECOND + 0.01)
     assert peer.spend(BURST, 1000.0)
+
+
+def test_an_agent_that_tells_nonsense_is_named_and_disturbs_no_other() -> None:
+    sample, port = make_sample(1), free_port()
+    status = HubStatus("liar", 1, "1", 0.0, 1.0)
+    forged = History()
+    forged.add(sample)
+    block = msgspec.structs.replace(forged.block(), fine_ticks={"time": b"1234567"})
+    with (
+        ListeningHub(None, keys_folder()) as hub,
+        zmq.Context() as context,
+        context.socket(zmq.ROUTER) as liar,
+        following(trust_of(None), TcpAddress(LOOPBACK, port), hub.address) as watch,
+    ):
+        liar.bind(f"tcp://{LOOPBACK}:{port}")
+        address = TcpAddress(LOOPBACK, port)
+        until(watch, lambda _: liar.poll(0), address)
+        peer, question = liar.recv_multipart()
+        number = body_of(decode(question), Request).request_id
+        liar.send_multipart([peer, encode("welcome", "liar", Welcome(number, sample, (), status, block))])
+        until(watch, lambda it: "figures that are none" in (it.reason or ""), address)
+        hub.producer.push([make_sample(1)])
+        until(watch, has_seq(1), hub.address)
 
 
 def test_a_question_of_zeromq_that_is_none_lets_nobody_in() -> None:

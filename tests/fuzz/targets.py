@@ -52,6 +52,8 @@ from vramscope.exporters.phase_record_report import report_phase_records
 from vramscope.exporters.phase_record_text import describe_phase_file
 from vramscope.planning.clusters import read_cluster
 
+from . import peers
+
 MOST_SAMPLES = 5000
 _CHOICES: dict[str, msgspec.msgpack.Decoder[list[Any]]] = {
     "int": msgspec.msgpack.Decoder(list[int]),
@@ -336,5 +338,7 @@ TARGETS = {
     "modules": Target(read_modules, _seed_modules),
     "phases": Target(read_phases, _seed_phases),
     "cluster": Target(read_cluster_text, _seed_cluster),
+    "peer-tells": Target(peers.hear, peers.seed_told),
+    "peer-asks": Target(peers.ask, peers.seed_asked),
 }
 """By the name under which each is run, and under which its finds are kept."""

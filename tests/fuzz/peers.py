@@ -1,0 +1,206 @@
+"""What comes over the wire, fuzzed: what agents and relays tell, and what peers ask of a hub or a relay.
+
+Nothing may come of a message but what it says, or that it is refused.
+"""
+
+import atexit
+import tempfile
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+from tests.bus.assessors import make_assessment
+from tests.bus.hubs import HandProducer, make_sample
+from tests.clocks import HandClock
+from tests.cluster.remote import free_port
+from vramscope.analyzers.fleet.reading import read_devices
+from vramscope.engine.bus.hub import Hub
+from vramscope.engine.bus.messages import (
+    Advised,
+    Done,
+    FindingBatch,
+    KnownNode,
+    KnownNodes,
+    ModulesAnswer,
+    Refusal,
+    Request,
+    Welcome,
+    WorkerReport,
+)
+from vramscope.engine.bus.wire import encode
+from vramscope.engine.cluster.allow_list import AllowList
+from vramscope.engine.cluster.keys import KeyPair, make_key_pair
+from vramscope.engine.cluster.listening import Listening, make_listening
+from vramscope.engine.cluster.relay_link import RelayLink
+from vramscope.engine.cluster.remote_node import RemoteNode
+from vramscope.engine.cluster.remote_peer import RemotePeer
+from vramscope.engine.cluster.tcp_address import LOOPBACK, TcpAddress
+from vramscope.engine.cluster.trust import Trust
+from vramscope.engine.history import History
+from vramscope.engine.model import Finding, HubStatus
+from vramscope.engine.ranks.roster import Roster
+from vramscope.engine.ranks.segments import PackedSegments
+from vramscope.engine.relay.relay import Relay
+from vramscope.exporters.json_lines import encode_line
+from vramscope.exporters.status import describe_snapshot
+
+HUB = "hub"
+_FINDING = Finding("f1", "oom", "node", "GPU-a", "0", "high", "runs out", 1001.0, 1001.0)
+
+
+class _HandConnection:
+    """A connection over which comes what is put there."""
+
+    node, answers_within_s = "n1", 2.0
+    trouble: str | None = None
+    warning: str | None = "speaks without keys"
+    sources: tuple[object, ...] = ()
+    address = TcpAddress(LOOPBACK, 5757)
+    silence = "silent"
+    is_connected = True
+
+    def __init__(self) -> None:
+        self.waiting: list[bytes] = []
+        self._is_new = True
+
+    def silence_s(self, now_s: float) -> float | None:
+        """Nobody is between."""
+        return None
+
+    def send(self, data: bytes) -> None:
+        """Nobody is there."""
+
+    def receive(self) -> list[bytes]:
+        """Return what was put there."""
+        waiting, self.waiting = self.waiting, []
+        return waiting
+
+    def note_events(self) -> bool:
+        """Return whether this is the first look."""
+        is_new, self._is_new = self._is_new, False
+        return is_new
+
+    def mend(self, now_s: float) -> None:
+        """Nothing breaks."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class _ReadyProducer(HandProducer):
+    """Lets its hub wait for nothing."""
+
+    def wait_s(self) -> float:
+        return 0.0
+
+
+def split(data: bytes) -> list[bytes]:
+    """Return the messages that bytes are read as: a MessagePack list of them, or one."""
+    try:
+        return msgspec.msgpack.decode(data, type=list[bytes])
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return [data]
+
+
+def hear(data: bytes) -> None:
+    """Follow a node that tells these messages, and show it."""
+    for detail in ("full", "cells"):
+        clock, connection = HandClock(1000.0), _HandConnection()
+        node = RemoteNode("n1", connection, clock, History(), "full" if detail == "full" else "cells")
+        node.receive()
+        node.picture.ask_modules(7)
+        node.picture.advise(7, "empty_cache")
+        for message in split(data):
+            connection.waiting.append(message)
+            node.receive()
+            clock.now_s += 1.0
+            node.judge()
+        newest = node.picture.newest
+        read_devices(newest)
+        status = describe_snapshot(newest)
+        encode_line(newest if status is None else status)
+        node.picture.history.block()
+        link = RelayLink(node, connection, None)  # type: ignore[arg-type]
+        if link.take_news():
+            link.list_nodes()
+
+
+def ask(data: bytes) -> None:
+    """Ask these things of a hub and of a relay, as one who may do everything."""
+    hub, relay, user = _serve()
+    peer = RemotePeer.of(b"fuzz", user)
+    for message in split(data):
+        hub._take_request(peer, message)
+        relay._take(peer, message)
+    hub._turn()
+
+
+@cache
+def _serve() -> tuple[Hub, Relay, str]:
+    """Return a hub and a relay that listen, and the key of who asks."""
+    folder = tempfile.TemporaryDirectory(prefix="vs-fuzz-", dir="/tmp")
+    atexit.register(folder.cleanup)
+    runtime = Path(folder.name) / "run"
+    runtime.mkdir(mode=0o700)
+    pair = make_key_pair()
+    hub = Hub(
+        runtime,
+        _ReadyProducer(),
+        version="fuzz",
+        roster=Roster(runtime, node="node"),
+        listening=_listen(pair, Path(folder.name)),
+    )
+    hub._publish_sample(make_sample(1))
+    relay = Relay(
+        [TcpAddress(LOOPBACK, free_port())],
+        Trust(pair, AllowList()),
+        _listen(pair, Path(folder.name)),
+        name="r1",
+        version="fuzz",
+    )
+    return hub, relay, pair.public_text
+
+
+def _listen(pair: KeyPair, folder: Path) -> Listening:
+    return make_listening(TcpAddress(LOOPBACK, free_port()), pair, folder)
+
+
+def seed_told() -> Iterable[bytes]:
+    """Yield what agents and relays tell."""
+    history = History()
+    for seq in range(1, 4):
+        history.add(make_sample(seq))
+    status = HubStatus(HUB, 1, "1", 1000.0, 1.0, 3)
+    welcome = Welcome(1, make_sample(3), (_FINDING,), status, history.block(), 1, 1)
+    nodes = KnownNodes(
+        1, "r1", (KnownNode("n1", "lost", "away", 3.0), KnownNode("r2/n1", "live")), (_FINDING,)
+    )
+    batch = FindingBatch((_FINDING,), (make_assessment(),))
+    told: tuple[tuple[str, msgspec.Struct], ...] = (
+        ("welcome", welcome),
+        ("sample", make_sample(4)),
+        ("findings", batch),
+        ("hub", status),
+        ("segments", PackedSegments("node", 7, None, b"")),
+        ("modules", ModulesAnswer(2, 7, b"")),
+        ("advised", Advised(3, 7, True, "gave back 1 GiB", 1 << 30)),
+        ("done", Done(2)),
+        ("refusal", Refusal(2, "no")),
+        ("nodes", nodes),
+    )
+    messages = [encode(kind, HUB, body) for kind, body in told]
+    yield msgspec.msgpack.encode(messages)
+    yield from (msgspec.msgpack.encode([messages[0], message]) for message in messages)
+    yield messages[-1]
+
+
+def seed_asked() -> Iterable[bytes]:
+    """Yield what peers ask."""
+    join = Request("join", 1, topics=("sample/", "hub/"), detail="cells", node="n1", since_seq=2)
+    advise = Request("advise", 2, 7, action="skip_long_batch", reason="near", seconds=3.0)
+    report = WorkerReport("w", 1, 1, 0, ("oom",), (_FINDING,), ("f1",), found_by=("oom",), is_chosen=True)
+    asked = [encode("request", HUB, it) for it in (join, advise, Request("leave", 3, node="n1"))]
+    yield msgspec.msgpack.encode([*asked, encode("report", "", report)])
+    yield from asked
