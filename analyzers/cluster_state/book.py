@@ -10,7 +10,7 @@ from ..crossing import Crossing
 from .statement import Statement
 
 NEWS_S, NEWS_SHARE = 5.0, 0.1
-"""Change of the time that is left, beyond what has passed, that a person would see."""
+"""Change of the time that is left that a person would see."""
 MOST_OUTCOMES = 16
 """Answers of advised processes that a finding keeps, the newest."""
 Key = tuple[str, str]
@@ -34,8 +34,8 @@ class _Entry:
             return True
         if told.at_s is None or stated.at_s is None:
             return told.at_s is not stated.at_s
-        left_s = max(0.0, stated.at_s - stated.time_s)
-        return abs(stated.at_s - told.at_s) > max(NEWS_S, NEWS_SHARE * left_s)
+        before_s, left_s = (max(0.0, it.at_s - it.time_s) for it in (told, stated) if it.at_s is not None)
+        return abs(left_s - before_s) > max(NEWS_S, NEWS_SHARE * before_s)
 
 
 class FindingBook:

@@ -32,6 +32,11 @@ class JobWatch:
     told: set[str] = field(default_factory=set)
     """Findings of which somebody was told."""
 
+    @property
+    def open(self) -> list[Finding]:
+        """Findings on such ranks that somebody was told of."""
+        return [told for told, _ in self.grown.values() if told.id in self.told]
+
     def observe(self, sample: Sample, ranks: Mapping[RankKey, ClusterRank]) -> Iterator[Finding]:
         """Take the job's part of a merged sample; yield findings that opened, changed or closed.
 
@@ -55,9 +60,8 @@ class JobWatch:
 
     def end(self, time_s: float) -> Iterator[Finding]:
         """Yield what is open as closed: the job has ended."""
-        for told, _ in self.grown.values():
-            if told.id in self.told:
-                yield close_finding(told, time_s, "its job has ended")
+        for told in self.open:
+            yield close_finding(told, time_s, "its job has ended")
 
     def find_first(self, ranks: Mapping[RankKey, ClusterRank]) -> Diverging | None:
         """Return the rank that grew away first, of those that still do."""

@@ -83,7 +83,7 @@ class ClusterState:
     @property
     def findings(self) -> tuple[Finding, ...]:
         """What is open across nodes, the oldest first."""
-        grown = [told for watch in self._watches.values() for told, _ in watch.grown.values()]
+        grown = [it for watch in self._watches.values() for it in watch.open]
         return tuple(sorted((*self._book.open, *grown), key=lambda it: (it.opened_s, it.id)))
 
     def hold_against(self, planned: Sequence[int]) -> None:

@@ -1,6 +1,6 @@
 """Findings across nodes: opened once by forecasts alone, held while a node is lost, closed at the end."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 from hypothesis import given
@@ -26,10 +26,6 @@ def _nodes(words: Words, at_s: float, nodes: int = 2, stages: int = 1) -> list[S
     return [make_node(number, at_s, words, nodes=nodes, stages=stages) for number in range(nodes)]
 
 
-def _kinds(found: Iterable[Finding]) -> list[tuple[str, bool]]:
-    return [(it.kind, it.is_open) for it in found]
-
-
 def test_a_job_near_an_error_is_one_finding_that_names_the_first_rank_and_closes_when_all_is_well() -> None:
     state = ClusterState()
     words = {1: Word("high", 500.0), 3: Word("critical", 90.0)}
@@ -40,8 +36,9 @@ def test_a_job_near_an_error_is_one_finding_that_names_the_first_rank_and_closes
         ),
         40,
     )
-    assert _kinds(opened) == [(CLUSTER_OOM, True)]
-    [found] = opened
+    found, *later = opened
+    assert [(it.id, it.kind, it.is_open) for it in later] == [(found.id, CLUSTER_OOM, True)] * 3
+    assert "out of memory in 54 s" in later[-1].title, "it is told anew as time goes by"
     assert found.title == (
         "Job run-0 (4 ranks on 2 nodes) out of memory in 1 m 18 s: rank 3 (GPU 1 of n1) first, "
         "then 1 more rank on n0"
