@@ -73,7 +73,7 @@ def draw_node(
         for it in _COLUMNS
         if width >= it.from_width
     ]
-    told = summary.node.reason if summary.node.state != "live" else "; ".join(summary.notes)
+    told = describe_trouble(summary)
     return [
         Span(glyphs.selected if is_chosen else " ", "accent"),
         Span(f"{glyphs.risk(summary.level)} ", summary.level),
@@ -82,6 +82,11 @@ def draw_node(
         Span("  " + "  ".join(columns)),
         Span(f"  {told}" if told else "", "muted"),
     ]
+
+
+def describe_trouble(summary: NodeSummary) -> str:
+    """Return why a node is not live, or what its agent could not do; empty where all is well."""
+    return summary.node.reason or "" if summary.node.state != "live" else "; ".join(summary.notes)
 
 
 def _tell_age(summary: NodeSummary, now_s: float) -> tuple[str, Role]:

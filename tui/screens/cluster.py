@@ -6,6 +6,7 @@ from textual.app import ComposeResult
 from ...analyzers.cluster_state import ClusterState
 from ...analyzers.fleet.fleet import Fleet
 from ...analyzers.fleet.verdict import judge_fleet
+from ..bindings import KEYS_OF_THE_VIEW
 from ..cluster_order import order_findings
 from ..compositor import ThriftyScreen
 from ..drawing.glyphs import Glyphs
@@ -50,6 +51,7 @@ class ClusterScreen(ThriftyScreen[None]):
     def on_mount(self) -> None:
         """Give the page the keys."""
         self.page.focus()
+        self._keys.hide(KEYS_OF_THE_VIEW)
         self._fit()
 
     @on(events.Resize)

@@ -8,17 +8,19 @@ from ...analyzers.fleet.fleet import Fleet
 from ...analyzers.fleet.node_summary import order_by_need
 from ...analyzers.fleet.verdict import judge_fleet
 from ...engine.clock import Clock
+from ..bindings import KEYS_OF_THE_VIEW
 from ..compositor import ThriftyScreen
 from ..drawing.glyphs import Glyphs
 from ..drawing.spans import Role
 from ..fleet_bindings import NODES_SCREEN_BINDINGS
+from ..node_lines import describe_trouble
 from ..widgets.cursor_list import CursorList
 from ..widgets.key_line import KeyLine
 from ..widgets.node_list import NodeList
 from ..widgets.one_line import OneLine, Piece
 from ..widgets.verdict_line import VerdictLine
 
-TITLE_FROM_ROWS, HEADING_FROM_ROWS, KEYS_FROM_ROWS = 11, 5, 13
+TITLE_FROM_ROWS, HEADING_FROM_ROWS, KEYS_FROM_ROWS, FACTS_FROM_ROWS = 11, 5, 13, 8
 AGE_TICK_S = 1.0
 
 
@@ -52,7 +54,7 @@ class NodesScreen(ThriftyScreen[None]):
         self._fleet, self._clock = fleet, clock
         self._title, self._verdict = OneLine(id="title"), VerdictLine(glyphs, id="verdict")
         self._heading, self.nodes = OneLine(id="heading"), NodeList(glyphs, id="nodes")
-        self._keys = KeyLine(id="keys")
+        self._facts, self._keys = OneLine(id="facts"), KeyLine(id="keys")
 
     def compose(self) -> ComposeResult:
         """Yield the parts, top to bottom."""
@@ -60,11 +62,13 @@ class NodesScreen(ThriftyScreen[None]):
         yield self._verdict
         yield self._heading
         yield self.nodes
+        yield self._facts
         yield self._keys
 
     def on_mount(self) -> None:
         """Give the list the keys, and let ages grow."""
         self.nodes.focus()
+        self._keys.hide(KEYS_OF_THE_VIEW)
         self.set_interval(AGE_TICK_S, self.draw, name="ages of nodes")
         self._fit()
 
@@ -75,6 +79,7 @@ class NodesScreen(ThriftyScreen[None]):
         self._title.display = height >= TITLE_FROM_ROWS
         self._heading.display = height >= HEADING_FROM_ROWS
         self._keys.display = height >= KEYS_FROM_ROWS
+        self._facts.display = height >= FACTS_FROM_ROWS
         self.call_after_refresh(self.draw)
 
     def draw(self) -> None:
@@ -89,6 +94,16 @@ class NodesScreen(ThriftyScreen[None]):
             self._verdict.show(judge_fleet(self._fleet.devices, coverage))
             self.nodes.show(summaries, self._clock.wall_s())
             self._heading.set_pieces([Piece(span.text, span.role) for span in self.nodes.heading])
+            self._write_facts()
+
+    @on(CursorList.Chosen)
+    def _write_facts(self) -> None:
+        """Say in full what is wrong with the node under the cursor."""
+        chosen = self.nodes.current
+        told = "" if chosen is None else describe_trouble(chosen)
+        self._facts.set_pieces(
+            [Piece(chosen.node.name, "strong"), Piece(f"  {told}")] if chosen and told else []
+        )
 
     @on(CursorList.Opened)
     def open_current(self, message: CursorList.Opened) -> None:
