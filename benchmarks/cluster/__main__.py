@@ -6,6 +6,8 @@ hub with its port and keys each, a few processes for all of them, whose CPU is n
 
 import argparse
 import os
+import signal
+import sys
 from statistics import median
 
 from ..measure.tables import format_table
@@ -25,6 +27,7 @@ def main() -> None:
     parser.add_argument("--past", type=int, default=3600, metavar="SECONDS", help="that eight nodes remember")
     parser.add_argument("--kinds", nargs="+", default=["drifts", "jumps"])
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # nothing is left running
     found = []
     for kind in options.kinds:
         plan = FleetPlan(

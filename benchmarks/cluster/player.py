@@ -1,4 +1,4 @@
-"""Plays many nodes in one process: the hub, gate and keys of an agent each, over made samples.
+"""Plays many nodes in one process, over made samples: whole hubs with a past, and publishers of the wire.
 
 python -m benchmarks.cluster.player OPTIONS.json
 
@@ -22,15 +22,17 @@ from vramscope.engine.bus.hub import Hub
 from vramscope.engine.bus.messages import WorkerReport
 from vramscope.engine.bus.wire import encode
 from vramscope.engine.cluster.keys import keys_folder, read_key_pair
-from vramscope.engine.cluster.listening import make_listening
+from vramscope.engine.cluster.listening import Listening, make_listening
 from vramscope.engine.cluster.tcp_address import TcpAddress
-from vramscope.engine.history import History
 from vramscope.engine.model import Sample
 
+from .publisher import Publisher
 from .scripted import SAYS_EVERY, Kind, is_at_risk, make_assessments, make_sample
 
 STACK_BYTES = 512 * 1024
-"""Of a thread; a process has three a node."""
+"""Of a thread; a whole hub has three."""
+PAST_AT_ONCE = 60
+"""Samples of the past that are made together: an hour of them all at once is 70 MiB a node."""
 
 
 class PlayerOptions(NamedTuple):
@@ -47,7 +49,7 @@ class PlayerOptions(NamedTuple):
     """Nodes in all: their samples are spread over the second."""
     kind: Kind
     past_nodes: int = 0
-    """How many nodes, from number 0 on, remember a past from the beginning."""
+    """How many nodes, from number 0 on, are whole hubs that remember a past from the beginning."""
     past_s: int = 0
     """Seconds that these remember."""
 
@@ -72,20 +74,23 @@ class PlayedNode:
 
     def wait_s(self) -> float:
         """Return the seconds until the next sample is due."""
-        return max(0.0, self._due_s - time.monotonic())
+        return 0.0 if self._past_s else max(0.0, self._due_s - time.monotonic())
 
     def take(self) -> list[Sample]:
-        """Return the sample that is due, if one is; the first time the past too."""
-        if time.monotonic() < self._due_s:
+        """Return the sample that is due, if one is; before the first one some of the past at a time."""
+        if self._past_s:
+            some = min(PAST_AT_ONCE, self._past_s)
+            self._past_s -= some
+            return [self._make(-(self._past_s + ago_s)) for ago_s in range(some, 0, -1)]
+        late_s = time.monotonic() - self._due_s
+        if late_s < 0:
             return []
-        self._due_s += self.interval_s
-        past = [self._make(-ago_s) for ago_s in range(self._past_s, 0, -1)]
-        self._past_s = 0
+        self._due_s += self.interval_s * (1 + int(late_s))
         sample = self._make(0.0)
         self.taken.append((sample.seq, time.monotonic()))
         if sample.seq % SAYS_EVERY == 1 or is_at_risk(self._number):
             self._say(sample)
-        return [*past, sample]
+        return [sample]
 
     def stop(self) -> None:
         """Do nothing."""
@@ -102,37 +107,28 @@ class PlayedNode:
         self.reports.send(encode("report", "", report), zmq.NOBLOCK)
 
 
-class NoHistory(History):
-    """Remembers nothing, so that a thousand nodes fit into a few processes."""
-
-    def add(self, sample: Sample) -> None:
-        """Forget a sample."""
-
-
 class Player:
-    """Runs the hubs, each on a thread of its own."""
+    """Runs whole hubs, each on a thread of its own, and the publisher of the others."""
 
     def __init__(self, options: PlayerOptions) -> None:
         self._options = options
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._context.set(zmq.MAX_SOCKETS, len(options.addresses) + 8)
         self.nodes: list[PlayedNode] = []
         self._hubs: list[Hub] = []
         pair, folder = read_key_pair(keys_folder()), keys_folder()
-        for at, host in enumerate(options.addresses):
-            number = options.first + at
-            past_s = options.past_s if number < options.past_nodes else 0
-            node = PlayedNode(number, number / options.total, options.kind, past_s)
-            runtime = Path(options.folder) / f"{number}"
-            runtime.mkdir(mode=0o700)
-            listening = make_listening(TcpAddress(host, options.port), pair, folder)
-            hub = Hub(runtime, node, version="played", listening=listening)
-            if not past_s:
-                hub._history = NoHistory()
-            self._hubs.append(hub)
-            node.reports = self._context.socket(zmq.PUSH)
-            node.reports.connect(endpoints_of(runtime).reports)
-            self.nodes.append(node)
+        listenings = [
+            make_listening(TcpAddress(host, options.port), pair, folder) for host in options.addresses
+        ]
+        whole = max(0, min(options.past_nodes - options.first, len(listenings)))
+        for at, listening in enumerate(listenings[:whole]):
+            self._add_hub(options.first + at, listening)
+        numbers = range(options.first + whole, options.first + len(listenings))
+        self._publisher = Publisher(listenings[whole:], numbers, options.total, options.kind)
+
+    @property
+    def taken(self) -> list[list[tuple[int, float]]]:
+        """When each sample of each node was taken."""
+        return [*(node.taken for node in self.nodes), *(node.taken for node in self._publisher.nodes)]
 
     def run(self) -> None:
         """Play until standard input closes."""
@@ -140,15 +136,27 @@ class Player:
         threads = [threading.Thread(target=hub.run) for hub in self._hubs]
         for thread in threads:
             thread.start()
-        while not all(node.taken for node in self.nodes):
+        self._publisher.start()
+        while not all(self.taken):
             time.sleep(0.1)
         print("ready", flush=True)
         sys.stdin.read()
+        self._publisher.stop()
         for hub in self._hubs:
             hub.stop()
         for thread in threads:
             thread.join()
         self._context.destroy(linger=0)
+
+    def _add_hub(self, number: int, listening: Listening) -> None:
+        options = self._options
+        node = PlayedNode(number, number / options.total, options.kind, options.past_s)
+        runtime = Path(options.folder) / f"{number}"
+        runtime.mkdir(mode=0o700)
+        self._hubs.append(Hub(runtime, node, version="played", listening=listening))
+        node.reports = self._context.socket(zmq.PUSH)
+        node.reports.connect(endpoints_of(runtime).reports)
+        self.nodes.append(node)
 
 
 def main() -> None:
@@ -157,7 +165,7 @@ def main() -> None:
     player = Player(options)
     gc.disable()  # nothing here is garbage in rings, and a pause of all nodes at once is not what is played
     player.run()
-    taken = {host: node.taken for host, node in zip(options.addresses, player.nodes, strict=True)}
+    taken = dict(zip(options.addresses, player.taken, strict=True))
     Path(options.folder, "taken.json").write_text(json.dumps(taken), encoding="utf-8")
     sys.stdout.flush()
     os._exit(0)

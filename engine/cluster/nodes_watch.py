@@ -26,6 +26,8 @@ from .trust import Trust
 
 JUDGE_S = 0.25
 """How often connections are looked at."""
+JUDGED_AT_ONCE, JUDGED_IN_TURNS = 64, 4
+"""Of more nodes than so many each is looked at every so many times, once a second."""
 AGE_INTERVAL_S = 1.0
 """How often the age of a lost node is told anew."""
 IO_THREADS = 1
@@ -77,7 +79,7 @@ class NodesWatch:
         for address in addresses:
             self._add(address.label, self._connect(address, trust))
             self._direct[address.label] = self.nodes[address.label]
-        self._judge_s = 0.0
+        self._judge_s, self._turn_number = 0.0, 0
         self._told_s: dict[str, float] = {}
         for connection in self._over_tcp.values():
             self._lookup.ask(connection.address)
@@ -182,12 +184,20 @@ class NodesWatch:
     def _is_ready(self, node: RemoteNode, ready: dict[object, int]) -> bool:
         return not ready.keys().isdisjoint(node.connection.sources)
 
+    def _take_turns(self) -> list[tuple[str, RemoteNode]]:
+        """Return the nodes that are to be looked at now."""
+        nodes = list(self.nodes.items())
+        if len(nodes) <= JUDGED_AT_ONCE:
+            return nodes
+        self._turn_number = (self._turn_number + 1) % JUDGED_IN_TURNS
+        return nodes[self._turn_number :: JUDGED_IN_TURNS]
+
     def _judge(self) -> list[str]:
         """Look at every connection; return the nodes of which there is news."""
         now_s = self._clock.monotonic_s()
         self._judge_s = now_s + JUDGE_S
         changed = self._receive(self._relays.judge())
-        for name, node in self.nodes.items():
+        for name, node in self._take_turns():
             is_news, is_lost = node.judge(), node.picture.newest.connection == "lost"
             if is_news or (is_lost and now_s - self._told_s.get(name, 0.0) >= AGE_INTERVAL_S):
                 changed.append(name)
