@@ -111,6 +111,7 @@ class Gate:
         self._nodes = frozenset({"", *nodes})
         for peer in self._peers.values():
             peer.follows = {node: it for node, it in peer.follows.items() if node in self._nodes}
+            peer.answering = {node: it for node, it in peer.answering.items() if node in self._nodes}
 
     def take_questions(self) -> None:
         """Let in who may come in."""
@@ -148,8 +149,9 @@ class Gate:
     def is_on_its_way(self, peer: RemotePeer, request: Request) -> bool:
         """Return whether the same was asked before, and answered: on a slow line answers take their time."""
         state = self._peers.get(peer)
-        is_same = state is not None and (state.user, state.answering) == (peer.user, request.request_id)
-        return is_same and request.verb == "join"
+        if state is None or state.user != peer.user or request.verb != "join":
+            return False
+        return state.answering.get(request.node) == request.request_id
 
     def refuse_report(self, peer: RemotePeer) -> str | None:
         """Return why the report of a worker is refused, in one sentence, or None."""
@@ -186,7 +188,7 @@ class Gate:
             self.router.send_multipart([identity, *split(*frames)], zmq.NOBLOCK)
         except zmq.Again:
             if identity in self._peers:  # it may have been the answer
-                self._peers[identity].answering = None
+                self._peers[identity].answering.clear()
         except zmq.ZMQError:  # nobody has this identity any more
             self._peers.pop(identity, None)
 
@@ -210,7 +212,7 @@ class Gate:
             return (
                 f"{self._node} has {MAX_PEERS} viewers, or {MAX_PEERS_OF_KEY} of one key, and takes no more"
             )
-        state.answering = request.request_id
+        state.answering[request.node] = request.request_id
         state.follows[request.node] = tuple(topic.encode() for topic in request.topics[:MAX_TOPICS])
         return None
 

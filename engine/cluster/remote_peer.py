@@ -27,8 +27,8 @@ class PeerState:
     """When it first asked, in monotonic seconds."""
     follows: dict[str, tuple[bytes, ...]] = field(default_factory=dict)
     """Beginnings of the topics that it follows, by node; at an agent there is one, without a name."""
-    answering: int | None = None
-    """Number of its newest join, whose answer was sent; None where that may not have gone."""
+    answering: dict[str, int] = field(default_factory=dict)
+    """Number of its newest join by node, whose answer was sent; none where that may not have gone."""
     allowance: Allowance = field(init=False)
 
     def __post_init__(self, noted_s: float) -> None:

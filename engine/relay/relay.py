@@ -141,6 +141,8 @@ class Relay:
         if request.verb == "leave":
             self._gate.stop_following(peer, request.node)
             return
+        if self._gate.is_on_its_way(peer, request):
+            return
         if not request.node:
             # Who does not know yet that this is a relay asks for topics of a node.
             topics = tuple(topic.decode() for topic in (TOPIC_NODES, TOPIC_HUB))
