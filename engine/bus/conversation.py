@@ -24,7 +24,7 @@ from .messages import (
     Request,
     Welcome,
 )
-from .soundness import check_sample, check_status, check_told
+from .soundness import check_alerts, check_sample, check_status, check_told
 from .wire import MAX_HISTORY_BYTES, body_of, decode, encode
 
 ANSWER_WITHIN_S, MOST_PATIENCE_S = 3.0, 24.0
@@ -197,6 +197,7 @@ class HubConversation:
                 check_sample(welcome.sample)
             check_status(welcome.hub)
             check_told(welcome.findings, welcome.assessments)
+            check_alerts(welcome.alerts)
             self._join(envelope.hub_id, welcome, found)
         elif envelope.kind == "refusal":
             self._take_refusal(body_of(envelope, Refusal), found)
@@ -220,7 +221,7 @@ class HubConversation:
         elif envelope.kind == "segments":
             found.append(body_of(envelope, PackedSegments))
         elif envelope.kind == "alerts":
-            found.append(body_of(envelope, AlertState))
+            found.append(check_alerts(body_of(envelope, AlertState)))
         elif envelope.kind == "hub":
             status = check_status(body_of(envelope, HubStatus))
             self._compare(status)

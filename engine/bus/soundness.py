@@ -5,6 +5,7 @@ Types are the decoder's; these are the values that it lets through and no screen
 
 from collections.abc import Iterable
 
+from ..alerts.state import AlertState
 from ..errors import WireError
 from ..model import Assessment, Finding, HubStatus, Sample
 
@@ -49,6 +50,19 @@ def check_told(findings: Iterable[Finding], assessments: Iterable[Assessment]) -
         shares = (each.confidence, each.probability, each.probability_within_steps)
         if not all(_can_be(it) for it in (*times, *shares)) or not all(_is_finite(it) for it in figures):
             raise WireError("a forecast was refused: its times or figures are none")
+
+
+def check_alerts(alerts: AlertState) -> AlertState:
+    """Return what people decided, at times that can be.
+
+    Raises:
+        WireError: A time is none.
+    """
+    times = [each.time_s for each in alerts.acknowledged]
+    times += [each.time_s for each in alerts.mutes] + [each.time_s for each in alerts.changes]
+    if not all(_can_be(it) for it in (*times, *(mute.until_s for mute in alerts.mutes))):
+        raise WireError("decisions about findings were refused: their times are none")
+    return alerts
 
 
 def _can_be(time_s: float | None) -> bool:

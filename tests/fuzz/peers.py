@@ -15,7 +15,11 @@ from tests.bus.assessors import make_assessment
 from tests.bus.hubs import HandProducer, make_sample
 from tests.clocks import HandClock
 from tests.cluster.remote import free_port
-from vramscope.analyzers.fleet.reading import read_devices
+from tests.fleet.nodes import make_node
+from vramscope.analyzers.cluster_state.state import ClusterState
+from vramscope.analyzers.fleet.fleet import Fleet
+from vramscope.analyzers.fleet.verdict import judge_fleet
+from vramscope.engine.alerts.state import Acknowledgement, AlertState, FindingChange, Mute
 from vramscope.engine.bus.hub import Hub
 from vramscope.engine.bus.messages import (
     Advised,
@@ -118,7 +122,10 @@ def hear(data: bytes) -> None:
             clock.now_s += 1.0
             node.judge()
         newest = node.picture.newest
-        read_devices(newest)
+        fleet, across = Fleet(), ClusterState()
+        fleet.note(newest, 1000.0)
+        judge_fleet(fleet.devices, fleet.coverage)
+        across.observe(newest, 1000.0)
         status = describe_snapshot(newest)
         encode_line(newest if status is None else status)
         node.picture.history.block()
@@ -178,10 +185,20 @@ def seed_told() -> Iterable[bytes]:
         1, "r1", (KnownNode("n1", "lost", "away", 3.0), KnownNode("r2/n1", "live")), (_FINDING,)
     )
     batch = FindingBatch((_FINDING,), (make_assessment(),))
+    alerts = AlertState(
+        (Acknowledgement("f1", "oom", "node", "GPU-a", 1001.0),),
+        (Mute("oom", "node", "GPU-a", 1001.0, until_s=2000.0),),
+        (FindingChange("f1", 1001.0, "opened, high"),),
+    )
+    training = make_node("node", 2, oom=0, seq=5)
+    assert training.sample is not None
     told: tuple[tuple[str, msgspec.Struct], ...] = (
         ("welcome", welcome),
         ("sample", make_sample(4)),
+        ("sample", training.sample),
         ("findings", batch),
+        ("findings", FindingBatch((), training.assessments)),
+        ("alerts", alerts),
         ("hub", status),
         ("segments", PackedSegments("node", 7, None, b"")),
         ("modules", ModulesAnswer(2, 7, b"")),
