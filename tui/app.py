@@ -87,9 +87,8 @@ class VramscopeApp(SweepingApp, PlanningApp, BreakdownOverlayApp, inherit_bindin
         self._device: DeviceScreen | None = None
         self._alerts: AlertsScreen | None = None
         self._notices: dict[str, AlertNotices] = {}
-        self._refused_number = 0
+        self._refused_number = self._skipped_at_start = 0
         self._is_paused = False
-        self._skipped_at_start = 0
 
     def get_default_screen(self) -> Screen[None]:
         """Return the live screen."""
@@ -156,7 +155,7 @@ class VramscopeApp(SweepingApp, PlanningApp, BreakdownOverlayApp, inherit_bindin
         """Say over the screen, and by the bell, what crossed a line; also while figures are frozen."""
         notices = self._notices.setdefault(snapshot.node, AlertNotices(self._settings.alerts, self.glyphs))
         news = notices.take(snapshot, self.size)
-        whose = f"{snapshot.node}: " if snapshot.node not in ("", self._known.shown) else ""
+        whose = f"{snapshot.node}: " if snapshot.node and not self.is_node_seen(snapshot.node) else ""
         for toast in news.toasts:
             self.notify(f"{whose}{toast.text}", severity=toast.severity, markup=False)
         if news.rings_bell:
@@ -165,6 +164,10 @@ class VramscopeApp(SweepingApp, PlanningApp, BreakdownOverlayApp, inherit_bindin
         if refused is not None and refused.number != self._refused_number:
             self._refused_number = refused.number
             self.notify(f"Not done: {refused.reason}.", severity="warning", markup=False)
+
+    def is_node_seen(self, node: str) -> bool:
+        """Return whether it is clear that what is told is of this node."""
+        return node == self._known.shown
 
     def on_terminal_drained(self) -> None:
         """Draw everything anew after output was lost."""

@@ -91,6 +91,11 @@ class NodesApp(AdvisingApp, inherit_bindings=False):
         self.cluster.observe(snapshot, self._clock.monotonic_s())
         super()._tell_news(snapshot)
 
+    def is_node_seen(self, node: str) -> bool:
+        """Return whether it is clear that what is told is of this node: in the fleet it never is."""
+        is_over_fleet = self._fleet_screen is not None and self._fleet_screen in self._overlays
+        return super().is_node_seen(node) and not is_over_fleet
+
     def _draw_newest(self) -> None:
         """Draw the newest snapshots; show all nodes first, once there are several."""
         shown = self._known.shown
