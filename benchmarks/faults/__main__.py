@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 
-from .cases import try_all
+from .cases import CASES
 from .site import INSIDE, open_site
 from .trial import Row
 
@@ -20,7 +20,11 @@ def main() -> None:
     """Try everything and print a row each."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.faults", description=__doc__)
     parser.add_argument("--devices", type=int, default=8)
+    parser.add_argument("faults", nargs="*", metavar="FAULT", help=f"of {', '.join(CASES)}; all")
     options = parser.parse_args()
+    unknown = [name for name in options.faults if name not in CASES]
+    if unknown:
+        parser.error(f"no fault: {', '.join(unknown)}")
     can_unshare = os.geteuid() == 0 and subprocess.run(["unshare", "-n", "true"], check=False).returncode == 0
     if INSIDE not in os.environ and can_unshare:
         command = ["unshare", "-n", sys.executable, "-m", "benchmarks.faults", *sys.argv[1:]]
@@ -29,8 +33,9 @@ def main() -> None:
     print(f"an agent {where}, {options.devices} pretend devices at 1 s, keys, {os.cpu_count()} cores")
     print(format_cells(HEAD), flush=True)
     with open_site(options.devices) as site:
-        for row in try_all(site):
-            print(format_cells(describe(row)), flush=True)
+        for name in options.faults or CASES:
+            for row in CASES[name](site):
+                print(format_cells(describe(row)), flush=True)
 
 
 def describe(row: Row) -> tuple[str, ...]:
@@ -40,7 +45,7 @@ def describe(row: Row) -> tuple[str, ...]:
         "never" if row.noticed_s is None else f"{row.noticed_s:.1f} s",
         "—" if row.recovered_s is None else f"{row.recovered_s:.1f} s",
         str(row.missing),
-        "—" if row.harm is None else str(row.harm),
+        row.harm or "—",
         row.said,
     )
 

@@ -1,11 +1,18 @@
 """The faults that are tried, one after another."""
 
+import math
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
+from msgspec.structs import replace as replace_fields
+
+from tests.bus.hubs import make_sample
 from tests.cluster.faults.path import FaultyPath
+from tests.cluster.remote import ListeningHub, free_port
+from vramscope.engine.cluster.tcp_address import TcpAddress
+from vramscope.engine.model import Sample
 
 from ..remote import refuse_many
 from .site import Site
@@ -14,29 +21,9 @@ from .viewers import is_lost
 
 WINDOW_S = 40.0
 WRONG_KEYS = 10_000
-HOUR_S = 3600.0
+HOUR_S, HOUR_SAMPLES = 3600.0, 3600
 
 Change = Callable[[FaultyPath], None]
-
-
-def try_all(site: Site) -> Iterator[Row]:
-    """Yield a row for each fault, as it is known."""
-    yield try_nothing(site)
-    yield try_kill(site, 4.0)
-    yield try_path(site, "cut with a reset, nothing listens for 10 s", FaultyPath.cut, FaultyPath.heal, 10.0)
-    if site.has_namespaces:
-        yield try_link(site, 10.0)
-        yield try_link(site, 30.0)
-    yield try_path(site, "half open: forgotten between both ends", FaultyPath.forget, lambda _: None, 0.0)
-    yield try_path(site, "everything stands still for 30 s", FaultyPath.stall, FaultyPath.resume, 30.0)
-    yield try_line(site, "200 ms late each way", delay_s=0.2)
-    yield try_line(site, "20 kB/s", bytes_per_s=20_000.0)
-    yield try_pause(site, 20.0)
-    yield try_revoking(site, 10.0)
-    yield try_wrong_keys(site)
-    yield from try_relay(site, 4.0)
-    yield from try_clocks(site)
-    yield try_setting_back(site)
 
 
 def try_nothing(site: Site) -> Row:
@@ -98,6 +85,32 @@ def try_line(site: Site, fault: str, *, delay_s: float = 0.0, bytes_per_s: float
         time.sleep(WINDOW_S)
         row = trial.finish(fault)
         return replace(row, said=f"{row.said}; {trial.describe_delays()}")
+
+
+def try_long_history(site: Site, bytes_per_s: float) -> Row:
+    """Join an agent that remembers an hour, through a narrow line."""
+    address = TcpAddress(site.here, free_port())
+    with (
+        ListeningHub(site.key, site.keys_folder("agent"), address) as hub,
+        FaultyPath(address, site.here) as path,
+    ):
+        hub.producer.push([make_hour_of_eight(seq) for seq in range(HOUR_SAMPLES)])
+        path.bytes_per_s = bytes_per_s
+        began_s = time.monotonic()
+        with site.view(path.address) as viewer:
+            live_s = viewer.wait_for(lambda line: line["seq"] == HOUR_SAMPLES - 1, began_s) or math.inf
+            last = viewer.end()
+        told = f"{path.handed_on_bytes / 1e3:,.0f} kB for {len(last['remembered']):,} samples"
+        fault = f"an hour of eight devices joined at {bytes_per_s / 1000:g} kB/s"
+        return Row(fault, None, live_s - began_s, int(last["missing"]), told, "")
+
+
+def make_hour_of_eight(seq: int) -> Sample:
+    """Return one sample of eight devices."""
+    devices = (
+        make_sample(seq, used_gib=seq % 70 + index, uuid=f"GPU-{index}").devices[0] for index in range(8)
+    )
+    return replace_fields(make_sample(seq), devices=tuple(devices))
 
 
 def try_pause(site: Site, lasts_s: float) -> Row:
@@ -188,3 +201,30 @@ def try_setting_back(site: Site) -> Row:
         row = trial.finish("the agent's clock is set back by 1 h during a cut of 10 s")
     site.set_clock(0.0)
     return row
+
+
+CASES: dict[str, Callable[[Site], Iterable[Row]]] = {
+    "none": lambda site: [try_nothing(site)],
+    "kill": lambda site: [try_kill(site, 4.0)],
+    "cut": lambda site: [
+        try_path(site, "cut with a reset, nothing listens for 10 s", FaultyPath.cut, FaultyPath.heal, 10.0)
+    ],
+    "link": lambda site: [try_link(site, lasts_s) for lasts_s in (10.0, 30.0) if site.has_namespaces],
+    "half-open": lambda site: [
+        try_path(site, "half open: forgotten between both ends", FaultyPath.forget, lambda _: None, 0.0)
+    ],
+    "stall": lambda site: [
+        try_path(site, "everything stands still for 30 s", FaultyPath.stall, FaultyPath.resume, 30.0)
+    ],
+    "late": lambda site: [try_line(site, "200 ms late each way", delay_s=0.2)],
+    "narrow": lambda site: [
+        try_line(site, "20 kB/s", bytes_per_s=20_000.0),
+        try_long_history(site, 20_000.0),
+    ],
+    "slow-viewer": lambda site: [try_pause(site, 20.0)],
+    "revoke": lambda site: [try_revoking(site, 10.0)],
+    "wrong-keys": lambda site: [try_wrong_keys(site)],
+    "relay": lambda site: try_relay(site, 4.0),
+    "clock": lambda site: (*try_clocks(site), try_setting_back(site)),
+}
+"""The faults by name, in the order in which they are tried."""

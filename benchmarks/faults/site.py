@@ -48,10 +48,10 @@ class Site:
         self._agent: subprocess.Popen[bytes] | None = None
         self._relay: subprocess.Popen[bytes] | None = None
         self._viewers = 0
-        save_key_pair(self.key, self._keys("agent"))
+        save_key_pair(self.key, self.keys_folder("agent"))
         for name, pair in (("viewer", self.viewer), ("witness", self.witness)):
-            save_key_pair(pair, self._keys(name))
-            save_allow_list(AllowList([AllowedKey("node", self.key.public, "*")]), self._keys(name))
+            save_key_pair(pair, self.keys_folder(name))
+            save_allow_list(AllowList([AllowedKey("node", self.key.public, "*")]), self.keys_folder(name))
         self.allow(self.viewer, self.witness)
         self.set_clock(0.0)
 
@@ -59,7 +59,7 @@ class Site:
         """Let these keys read, and no others."""
         role: Role = "viewer"
         keys = (AllowedKey(role, pair.public, f"key-{at}") for at, pair in enumerate(pairs))
-        save_allow_list(AllowList(keys), self._keys("agent"))
+        save_allow_list(AllowList(keys), self.keys_folder("agent"))
 
     def set_clock(self, offset_s: float) -> None:
         """Set the wall clock of the agent's process so many seconds ahead of ours."""
@@ -101,7 +101,8 @@ class Site:
         """Cut the network between the agent and us without a word, or mend it."""
         subprocess.run([*self._inside, "ip", "link", "set", "there", "up" if is_up else "down"], check=True)
 
-    def _keys(self, name: str) -> Path:
+    def keys_folder(self, name: str) -> Path:
+        """Return the folder of the keys of the agent, the viewer or the witness."""
         return self._folder / name / "vramscope" / "keys"
 
     def _run(self, *command: str) -> "subprocess.Popen[bytes]":

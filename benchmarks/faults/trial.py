@@ -22,9 +22,8 @@ class Row:
     """Samples that the viewer has not in the end, though they lie between others."""
     said: str
     """What its picture told."""
-    harm: int | None
-    """The same of a viewer that the fault was not meant for, and one for each reason for which it was lost;
-    None where there was none."""
+    harm: str
+    """What became meanwhile of a viewer that the fault was not meant for, in words; empty where none was."""
 
 
 class Trial:
@@ -58,7 +57,7 @@ class Trial:
             None if lost_s is None else back_s,
             int(self._viewer.end()["missing"]),
             "; ".join(self._viewer.said(self.began_s)) or "live throughout",
-            None if self._witness is None else self._count_harm(self._witness),
+            "" if self._witness is None else self._describe_harm(self._witness),
         )
 
     def describe_delays(self) -> str:
@@ -73,6 +72,7 @@ class Trial:
         line = next(line for line in reversed(self._viewer.lines) if line["seq"] is not None)
         return int(line["seq"]), line["hub_id"]
 
-    def _count_harm(self, witness: Viewer) -> int:
-        was_lost = len(witness.said(self.began_s))
-        return int(witness.end()["missing"]) + was_lost
+    def _describe_harm(self, witness: Viewer) -> str:
+        reasons = witness.said(self.began_s)
+        missing = int(witness.end()["missing"])
+        return "; ".join([*(f"lost: {reason}" for reason in reasons), f"{missing} missing"])

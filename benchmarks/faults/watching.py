@@ -36,6 +36,8 @@ class Watching:
         """Follow."""
         while not self._is_stopping:
             for snapshot in self._watch.turn(TURN_S):
+                if snapshot.is_gone:  # a relay, in whose place the node behind it is followed
+                    continue
                 self._fleet.note(snapshot, time.time())
                 self._newest = snapshot
                 self._tell(told_s=time.monotonic(), **_describe(snapshot))
