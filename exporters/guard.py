@@ -90,7 +90,7 @@ def word_line(line: GuardLine) -> Iterator[str]:
     if line.finding is not None:
         state = line.finding.severity if line.finding.is_open else "passed"
         yield make_printable(f"{state}: {line.finding.title}")
-        if line.finding.is_open:
+        if line.finding.is_open and line.finding.updated_s == line.finding.opened_s:
             yield make_printable(f"  {line.finding.advice}")
     elif line.advice is not None:
         yield make_printable(_word_advice(line.advice))
