@@ -24,6 +24,8 @@ from ..history import History
 from ..model import HubStatus, Sample
 from .passed_requests import PassedRequests
 
+STATUS_S = 5.0
+"""How often the state of a hub is passed on where no more than cells is drawn."""
 UNWATCHED_S = 30.0
 """A node is followed in full for so long after the last who wanted that has gone."""
 _TOPICS = {"findings": TOPIC_FINDING, "alerts": TOPIC_FINDING, "hub": TOPIC_HUB, "segments": TOPIC_SEGMENTS}
@@ -51,6 +53,7 @@ class RelayedNode:
         self._is_full = False
         self._wanted_s = clock.monotonic_s()
         self._told_seq: int | None = None
+        self._status_s = 0.0
         self._first_seq: int | None = None
         node.on_heard = self._hear
 
@@ -123,9 +126,18 @@ class RelayedNode:
             return True
         topic = _TOPICS.get(envelope.kind)
         # While something is missing here, who follows would ask for it in vain.
-        if topic is not None and events and not (topic == TOPIC_HUB and self.node.conversation.is_asking):
+        if topic is not None and events and (topic != TOPIC_HUB or self._is_status_wanted()):
             self._publish(topic, data)
         return topic is not None
+
+    def _is_status_wanted(self) -> bool:
+        """Return whether the state of the hub is passed on; to who draws cells, samples say that it is there."""
+        now_s = self._clock.monotonic_s()
+        is_due = now_s >= self._status_s or self._gate.has_followers(TOPIC_SAMPLE, self.name)
+        if self.node.conversation.is_asking or not is_due:
+            return False
+        self._status_s = now_s + STATUS_S
+        return True
 
     def _pass_events(self, events: Sequence[Event], data: bytes | None) -> None:
         for event in events:
