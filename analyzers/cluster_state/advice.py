@@ -80,11 +80,11 @@ def _help(rank: ClusterRank, job: str, picture: ClusterPicture) -> Iterator[Advi
         cache = find_cache(neighbour)
         if cache is not None and cache >= _worth(neighbour):
             told = f"{rank.name} on the same device is foreseen to run out of memory in {left}"
-            yield Advice(neighbour, job, "empty_cache", f"{told}; {format_bytes(cache)} here are not in use")
+            yield Advice(neighbour, job, "empty_cache", f"{told}; {format_bytes(cache)} here are not needed")
     cache, free = find_cache(rank), rank.device_free_bytes
     is_full = free is not None and free < FULL_SHARE * (rank.device_total_bytes or 0)
     if cache is not None and cache >= _worth(rank) and is_full:
-        told = f"the device is full and {format_bytes(cache)} of the cache are not in use"
+        told = f"the device is full and {format_bytes(cache)} of the cache are not needed"
         yield Advice(rank, job, "empty_cache", f"{told}: libraries besides the allocator, as NCCL, need room")
     size = next((it for it in rank.headroom if _is_short(it)), None)
     if size is not None:
@@ -112,10 +112,11 @@ def _list_ranks(picture: ClusterPicture) -> Iterator[tuple[str, ClusterRank]]:
 
 
 def find_cache(rank: ClusterRank) -> int | None:
-    """Return the bytes that an allocator could give back at most; None where it does not tell."""
+    """Return the bytes that an allocator could give back and no step needs; None where it does not tell."""
     if rank.reserved_bytes is None or rank.allocated_bytes is None:
         return None
-    return max(0, rank.reserved_bytes - rank.allocated_bytes - (rank.inactive_split_bytes or 0))
+    held = rank.allocated_bytes + (rank.inactive_split_bytes or 0)
+    return max(0, rank.reserved_bytes - max(held, rank.peak_bytes or 0))
 
 
 def _worth(rank: ClusterRank) -> float:

@@ -37,6 +37,8 @@ class ClusterRank(msgspec.Struct, frozen=True, gc=False):
     probability: float | None = None
     """Probability of an out-of-memory error within the forecast's horizon, 0 to 1."""
     allocated_bytes: int | None = None
+    peak_bytes: int | None = None
+    """Most that was allocated at once within its newest step or tick."""
     reserved_bytes: int | None = None
     inactive_split_bytes: int | None = None
     limit_bytes: int | None = None

@@ -87,6 +87,7 @@ def _read_rank(
         oom_s=_find_time(word, time_s, arrived_s),
         probability=None if word is None else word.probability,
         allocated_bytes=allocator.allocated_bytes,
+        peak_bytes=_find_peak(rank, allocator),
         reserved_bytes=allocator.reserved_bytes,
         inactive_split_bytes=allocator.inactive_split_bytes,
         limit_bytes=_find_limit(rank, allocator, device),
@@ -108,6 +109,12 @@ def _find_time(word: Assessment | None, time_s: float, arrived_s: float) -> floa
     if word is None or word.oom_in_s is None:
         return None
     return arrived_s + word.oom_in_s - max(0.0, time_s - word.time_s)
+
+
+def _find_peak(rank: RankSample, allocator: AllocatorReading) -> int | None:
+    step = None if rank.step is None else rank.step.peak_bytes
+    known = (allocator.allocated_bytes, allocator.allocated_max_bytes, rank.peak_max_bytes, step)
+    return max((it for it in known if it is not None), default=None)
 
 
 def _find_limit(rank: RankSample, allocator: AllocatorReading, device: DeviceSample | None) -> int | None:

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 import zmq
 
+from vramscope.cli.application import run as main
 from vramscope.cli.guarding import Guard, GuardOptions
 from vramscope.engine.bus.endpoints import endpoints_of
 from vramscope.engine.bus.hub import Hub
@@ -158,6 +159,22 @@ def test_a_process_on_a_full_card_is_asked_for_its_cache_and_its_answer_is_told(
     finding = told["finding"]["finding"]
     assert finding["kind"] == "cluster_oom"
     assert {"name": "rank 1 was advised", "value": f"empty_cache: {words}", "unit": ""} in finding["evidence"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ((), 2, "name the nodes: --connect"),
+        (("--connect", "127.0.0.1:9", "--planned", "many"), 2, "--planned many: not a size"),
+        (("--connect", "127.0.0.1:9", "--duration", "0"), 2, "--duration 0: expected a time above zero"),
+        (("--connect", "127.0.0.1:9", "--duration", "0.1s"), 7, ""),
+    ],
+)
+def test_what_cannot_be_watched_is_said(
+    words: tuple[str, ...], code: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["guard", *words]) == code
+    assert said in capsys.readouterr().err
 
 
 def test_the_schema_is_that_of_the_lines() -> None:

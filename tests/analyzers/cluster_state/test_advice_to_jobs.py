@@ -11,6 +11,7 @@ from .clusters import Word, Words, make_node, watch
 
 GRAVE = Word("high", 301.0)
 """A second passes before it is concluded upon."""
+CACHING = Word(floor_gib=20, peak_gib=20, reserved_gib=28)
 TOKENS = HeadroomEstimate("tokens", 70 * GIB, 100, 9, 9000.0, 0.95, largest_size=6144)
 
 
@@ -34,26 +35,27 @@ def _ask(
 
 
 def test_the_neighbour_on_the_device_is_asked_for_its_cache_once_in_ten_minutes() -> None:
-    words = {0: GRAVE, 1: Word(floor_gib=20, reserved_gib=28)}
+    words = {0: GRAVE, 1: CACHING}
     told = (
         "rank 1: empty_cache: rank 0 on the same device is foreseen to run out of memory in 5 m 00 s; "
-        "8.0 GiB here are not in use"
+        "8.0 GiB here are not needed"
     )
     assert _ask(words, is_shared=True) == [told]
     assert len(_ask(words, is_shared=True, seconds=610)) == 2
 
 
 def test_nobody_is_asked_for_what_cannot_help() -> None:
-    assert _ask({0: GRAVE, 1: Word(floor_gib=20, reserved_gib=28)}) == []  # each on a device of its own
-    assert _ask({0: GRAVE, 1: Word(floor_gib=20, reserved_gib=20.1)}, is_shared=True) == []
+    assert _ask({0: GRAVE, 1: CACHING}) == []  # each on a device of its own
+    assert _ask({0: GRAVE, 1: CACHING._replace(reserved_gib=20.1)}, is_shared=True) == []
+    assert _ask({0: GRAVE, 1: CACHING._replace(peak_gib=28)}, is_shared=True) == [], "its steps need it"
     for later in (Word("high", 3000.0), Word("medium", 300.0), Word("low")):
-        assert _ask({0: later, 1: Word(floor_gib=20, reserved_gib=28)}, is_shared=True) == []
+        assert _ask({0: later, 1: CACHING}, is_shared=True) == []
 
 
 def test_a_rank_on_a_full_device_is_asked_for_its_cache_for_the_sake_of_other_libraries() -> None:
-    [told] = _ask({0: GRAVE._replace(floor_gib=70, reserved_gib=78)})
+    [told] = _ask({0: GRAVE._replace(floor_gib=70, peak_gib=70, reserved_gib=78)})
     assert told == (
-        "rank 0: empty_cache: the device is full and 8.0 GiB of the cache are not in use: libraries besides "
+        "rank 0: empty_cache: the device is full and 8.0 GiB of the cache are not needed: libraries besides "
         "the allocator, as NCCL, need room"
     )
 
