@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Self
 
 from vramscope.engine.bus.snapshot import Snapshot
+from vramscope.engine.cluster.hosts import NodeAddress
 from vramscope.engine.cluster.keys import KeyPair, keys_folder
 from vramscope.engine.cluster.listening import make_listening
 from vramscope.engine.cluster.nodes_watch import NodesWatch
@@ -20,7 +21,7 @@ class RunningRelay:
 
     def __init__(
         self,
-        *nodes: TcpAddress,
+        *nodes: NodeAddress,
         address: TcpAddress | None = None,
         pair: KeyPair | None = None,
         node: KeyPair | None = None,

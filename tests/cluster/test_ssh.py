@@ -3,7 +3,7 @@
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -21,8 +21,10 @@ from ..bus.hubs import RunningHub, make_sample
 from ..cli.running import run
 from ..pretend_nvml.driver import GIB, PretendDriver
 from ..waiting import wait_until
+from .relays import RunningRelay, until_of
 from .remote import has_seq, says, until
 from .sshd import LoopbackSshd
+from .test_detail import has_processes, make_full
 
 
 @pytest.fixture
@@ -74,6 +76,27 @@ def test_a_connection_that_is_cut_comes_back_and_misses_nothing_of_an_agent_that
             assert None not in history.columns("GPU-a", "used", 1003.0, 1.0, 3).last
         wait_until(lambda: not sshd.connections(), what="the end of the bridge")
         assert holder_pid(sshd.runtime_dir) == os.getpid()  # not an agent that was started for the view
+    lock.release()
+
+
+def test_a_relay_passes_on_a_node_that_it_reaches_through_ssh(
+    sshd: LoopbackSshd,
+) -> None:
+    sshd.trust()
+    sshd.runtime_dir.mkdir(mode=0o700)
+    lock = HubLock(sshd.runtime_dir)
+    lock.acquire()
+    with (
+        RunningHub(sshd.runtime_dir) as hub,
+        RunningRelay(*parse_ssh_hosts(sshd.host, sshd.command)) as relay,
+        closing(NodesWatch([relay.address], Trust(None, AllowList()), most_in_full=0)) as watch,
+    ):
+        hub.producer.push([make_full(1)])
+        assert not has_processes(until_of(watch, sshd.host, has_seq(1)))
+        watch.nodes[sshd.host].follow("full")
+        assert has_processes(until_of(watch, sshd.host, has_processes))
+        hub.producer.push([make_full(2)])
+        assert has_processes(until_of(watch, sshd.host, has_seq(2)))
     lock.release()
 
 
