@@ -54,8 +54,7 @@ class WorkerSupervisor:
         now_s = self._clock.monotonic_s()
         if self._process is None:
             if now_s >= self._start_due_s:
-                self._process = self._start(self._command, self._log)
-                self._started_s = self._heard_s = now_s
+                self._begin(now_s)
             return
         code = self._process.poll()
         if code is not None:
@@ -64,6 +63,14 @@ class WorkerSupervisor:
             self._process.kill()
             self._process.wait()
             self._note_end(now_s, f"the worker had not reported for {SILENT_S:.0f} s and was ended")
+
+    def _begin(self, now_s: float) -> None:
+        """Start the worker; a program that cannot be run, as while it is replaced, is tried again later."""
+        self._started_s = self._heard_s = now_s
+        try:
+            self._process = self._start(self._command, self._log)
+        except OSError as error:
+            self._note_end(now_s, f"the worker cannot be started: {error.strerror or error}")
 
     def take_report(self, report: WorkerReport) -> None:
         """Remember what the worker last said of itself."""

@@ -99,3 +99,22 @@ def test_stopping_ends_the_worker_by_closing_its_input(
     supervisor.stop()
     assert starter.processes[0].returncode == 0
     wait_until(lambda: supervisor.pid is None)
+
+
+def test_a_worker_that_cannot_be_run_is_tried_again_and_the_hub_goes_on(
+    clock: HandClock, tmp_path: Path
+) -> None:
+    starter = Starter(WAITS)
+
+    def refuse(command: list[str], log: Path) -> "subprocess.Popen[bytes]":
+        if clock.now_s == 100.0:
+            raise PermissionError(13, "Permission denied")
+        return starter(command, log)
+
+    supervisor = WorkerSupervisor(tmp_path, clock, start=refuse)
+    supervisor.poll()
+    assert supervisor.status().reason == "the worker cannot be started: Permission denied"
+    clock.now_s += BACKOFF_S[0]
+    supervisor.poll()
+    assert supervisor.status().state == "starting"
+    supervisor.stop()
