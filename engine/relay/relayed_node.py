@@ -25,7 +25,9 @@ from ..model import HubStatus, Sample
 from .passed_requests import PassedRequests
 
 STATUS_S = 5.0
-"""How often the state of a hub is passed on where no more than cells is drawn."""
+"""How often the state of a hub is passed on where no more than cells is drawn, and samples come."""
+QUIET_S = 1.5
+"""Where none has come for so long the state of the hub alone says that it is there."""
 UNWATCHED_S = 30.0
 """A node is followed in full for so long after the last who wanted that has gone."""
 _TOPICS = {"findings": TOPIC_FINDING, "alerts": TOPIC_FINDING, "hub": TOPIC_HUB, "segments": TOPIC_SEGMENTS}
@@ -53,7 +55,7 @@ class RelayedNode:
         self._is_full = False
         self._wanted_s = clock.monotonic_s()
         self._told_seq: int | None = None
-        self._status_s = 0.0
+        self._status_s = self._sampled_s = 0.0
         self._first_seq: int | None = None
         node.on_heard = self._hear
 
@@ -131,9 +133,10 @@ class RelayedNode:
         return topic is not None
 
     def _is_status_wanted(self) -> bool:
-        """Return whether the state of the hub is passed on; to who draws cells, samples say that it is there."""
+        """Return whether the state of the hub is passed on; samples say as much to who draws cells."""
         now_s = self._clock.monotonic_s()
-        is_due = now_s >= self._status_s or self._gate.has_followers(TOPIC_SAMPLE, self.name)
+        is_due = now_s >= self._status_s or now_s - self._sampled_s > QUIET_S
+        is_due = is_due or self._gate.has_followers(TOPIC_SAMPLE, self.name)
         if self.node.conversation.is_asking or not is_due:
             return False
         self._status_s = now_s + STATUS_S
@@ -148,7 +151,7 @@ class RelayedNode:
 
     def _pass_sample(self, sample: Sample, data: bytes | None) -> None:
         """Pass on a sample, as it came where that is known; whoever draws cells gets no more than cells."""
-        self._told_seq = sample.seq
+        self._told_seq, self._sampled_s = sample.seq, self._clock.monotonic_s()
         if self._is_full and self._gate.has_followers(TOPIC_SAMPLE, self.name):
             self._publish(TOPIC_SAMPLE, data or encode("sample", self.node.conversation.hub_id, sample))
         if self._gate.has_followers(TOPIC_CELLS, self.name):
