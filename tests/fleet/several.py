@@ -1,6 +1,9 @@
 """A feed of several nodes, and the application that shows them."""
 
+from textual.pilot import Pilot
+
 from tests.tui.canned import NODE, UNICODE_COLOR, FakeFeed, StillClock
+from tests.tui.looks import shown_text
 from vramscope.engine.bus.snapshot import Snapshot
 from vramscope.engine.history import History
 from vramscope.engine.settings import Settings
@@ -40,3 +43,12 @@ def make_nodes_app(feed: SeveralNodes, abilities: TerminalAbilities = UNICODE_CO
         signal_policy=SignalPolicy(local_node=NODE),
         driver_class=None,
     )
+
+
+async def wait_for_text(pilot: Pilot[None], *texts: str) -> None:
+    """Return once all of these texts are on the screen."""
+    for _ in range(600):
+        if all(text in shown_text(pilot.app) for text in texts):  # type: ignore[arg-type]  # ours
+            return
+        await pilot.pause(0.01)
+    raise AssertionError(f"{texts} in {shown_text(pilot.app)}")  # type: ignore[arg-type]

@@ -3,17 +3,15 @@
 from collections.abc import Callable
 
 import pytest
-from textual.pilot import Pilot
 
 from tests.analyzers.cluster_state.clusters import Word, make_node
-from tests.tui.looks import shown_text
 from vramscope.analyzers.cluster_state import ClusterState
 from vramscope.engine.bus.snapshot import Snapshot
 from vramscope.tui.nodes_app import NodesApp
 from vramscope.tui.screens.cluster import ClusterScreen
 from vramscope.tui.terminal import TerminalAbilities
 
-from .several import SeveralNodes, make_nodes_app
+from .several import SeveralNodes, make_nodes_app, wait_for_text
 
 HEAVY = Word(floor_gib=60, peak_gib=70, reserved_gib=75)
 GRAVE = HEAVY._replace(level="high", left_s=300.0)
@@ -34,24 +32,18 @@ def _make_app(size: TerminalAbilities) -> NodesApp:
     return app
 
 
-async def _wait_for(pilot: Pilot[None], *texts: str) -> None:
-    for _ in range(600):
-        if all(text in shown_text(pilot.app) for text in texts):  # type: ignore[arg-type]  # ours
-            return
-        await pilot.pause(0.01)
-    raise AssertionError(f"{texts} in {shown_text(pilot.app)}")  # type: ignore[arg-type]
-
-
 async def test_a_finding_across_nodes_is_on_the_fleet_and_in_full_behind_a_key() -> None:
     app = _make_app(TerminalAbilities())
     async with app.run_test(size=(120, 30)) as pilot:
-        await _wait_for(pilot, "Job run-0 (4 ranks on 2 nodes) out of memory in", "2 more across nodes")
+        await wait_for_text(pilot, "Job run-0 (4 ranks on 2 nodes) out of memory in", "2 more across nodes")
         await pilot.press("c")
-        await _wait_for(pilot, "An error of one rank ends the whole job", "stage skew 1.27 (planned 1.23)")
-        await _wait_for(pilot, "0 2 70.0 GiB 64.0 GiB +6.0 GiB", "1 2 40.0 GiB 40.0 GiB +0 B")
+        await wait_for_text(
+            pilot, "An error of one rank ends the whole job", "stage skew 1.27 (planned 1.23)"
+        )
+        await wait_for_text(pilot, "0 2 70.0 GiB 64.0 GiB +6.0 GiB", "1 2 40.0 GiB 40.0 GiB +0 B")
         assert isinstance(app.screen, ClusterScreen)
         await pilot.press("pagedown", "escape")
-        await _wait_for(pilot, "by node sort risk")
+        await wait_for_text(pilot, "by node sort risk")
 
 
 @pytest.mark.parametrize("size", [(80, 24), (2, 3)], ids=["80x24", "2x3"])

@@ -4,11 +4,10 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
-from textual.pilot import Pilot
 
 from tests.fleet.nodes import make_node
-from tests.fleet.several import SeveralNodes, make_nodes_app
-from tests.tui.looks import notices, shown_text
+from tests.fleet.several import SeveralNodes, make_nodes_app, wait_for_text
+from tests.tui.looks import notices
 from vramscope.engine.bus.snapshot import Snapshot
 from vramscope.engine.history import History
 from vramscope.tui.key_help import collect_keys
@@ -28,19 +27,11 @@ def _make_feed() -> SeveralNodes:
     return SeveralNodes(make_node("n001", level="low", oom=5), *nodes, lost, Snapshot(node="n030"))
 
 
-async def _wait_for(pilot: Pilot[None], *texts: str) -> None:
-    for _ in range(600):
-        if all(text in shown_text(pilot.app) for text in texts):  # type: ignore[arg-type]  # ours
-            return
-        await pilot.pause(0.01)
-    raise AssertionError(f"{texts} in {shown_text(pilot.app)}")  # type: ignore[arg-type]
-
-
 async def test_the_fleet_is_first_and_enter_shows_a_node_and_back() -> None:
     feed = _make_feed()
     app = make_nodes_app(feed)
     async with app.run_test(size=(100, 24)) as pilot:
-        await _wait_for(
+        await wait_for_text(
             pilot, "GPU 5 of n001: out of memory in 1 m 16 s", "28 of 30 nodes", "lost 41s", "n030 connecting"
         )
         assert "fleet" in collect_keys(app.screen)
@@ -48,15 +39,15 @@ async def test_the_fleet_is_first_and_enter_shows_a_node_and_back() -> None:
         assert app.screen.current is not None
         assert app.screen.current.key == ("n001", "GPU-0005")
         await pilot.press("enter")
-        await _wait_for(pilot, "n001 1/30")
+        await wait_for_text(pilot, "n001 1/30")
         assert isinstance(app.screen, LiveScreen)
         assert (app.live.devices.selected, feed.looked_at) == ("GPU-0005", "n001")
         await pilot.press("escape")
-        await _wait_for(pilot, "by node sort risk")
+        await wait_for_text(pilot, "by node sort risk")
         await pilot.press("tab", "right", "2")
-        await _wait_for(pilot, "vramscope n002", "rank 1 tp1")
+        await wait_for_text(pilot, "vramscope n002", "rank 1 tp1")
         await pilot.press("backspace")
-        await _wait_for(pilot, "n002 GPU 1")
+        await wait_for_text(pilot, "n002 GPU 1")
 
 
 async def test_a_relay_makes_way_for_the_nodes_behind_it() -> None:
@@ -67,7 +58,7 @@ async def test_a_relay_makes_way_for_the_nodes_behind_it() -> None:
         for snapshot in (Snapshot(node="relay", is_gone=True), make_node("n1"), make_node("n2")):
             feed.histories[snapshot.node] = History()
             feed.hand_over(snapshot)
-        await _wait_for(pilot, "2 nodes", "by node")
+        await wait_for_text(pilot, "2 nodes", "by node")
         assert "relay" not in shown_text(app)
         assert feed.looked_at == "n1"
 
@@ -75,20 +66,20 @@ async def test_a_relay_makes_way_for_the_nodes_behind_it() -> None:
 async def test_filter_group_and_sort_choose_what_is_seen() -> None:
     app = make_nodes_app(_make_feed())
     async with app.run_test(size=(100, 24)) as pilot:
-        await _wait_for(pilot, "by node")
+        await wait_for_text(pilot, "by node")
         await pilot.press("slash", *"node:n00* tp:5", "enter")
-        await _wait_for(pilot, "devices 9 of 232", "filter node:n00* tp:5")
+        await wait_for_text(pilot, "devices 9 of 232", "filter node:n00* tp:5")
         await pilot.press("slash", *" usd>9", "enter")
         await pilot.pause()
         assert any("filter usd>9: did you mean used?" in text for text in notices(app))
-        await _wait_for(pilot, "devices 9 of 232", "filter node:n00* tp:5")
+        await wait_for_text(pilot, "devices 9 of 232", "filter node:n00* tp:5")
         await pilot.press("escape", "g", "down", "down", "enter")
-        await _wait_for(pilot, "by tp", "tp 5", "devices 232")
+        await wait_for_text(pilot, "by tp", "tp 5", "devices 232")
         await pilot.press("end")
         assert isinstance(app.screen, FleetScreen)
         assert app.screen.current is not None
         assert (app.screen.current.tp, app.screen.current.node) == (7, "n029")
-        await _wait_for(pilot, "node lost 41 s, figures are old")
+        await wait_for_text(pilot, "node lost 41 s, figures are old")
 
 
 async def test_nodes_are_listed_with_their_age_clock_and_agent() -> None:
@@ -96,9 +87,9 @@ async def test_nodes_are_listed_with_their_age_clock_and_agent() -> None:
     app = make_nodes_app(feed)
     app.read_profiles = lambda _: []
     async with app.run_test(size=(130, 24)) as pilot:
-        await _wait_for(pilot, "28 of 30 nodes")
+        await wait_for_text(pilot, "28 of 30 nodes")
         await pilot.press("n")
-        await _wait_for(pilot, "n029 lost 41s", "the connection is cut", "n030 connecting", "in step")
+        await wait_for_text(pilot, "n029 lost 41s", "the connection is cut", "n030 connecting", "in step")
         assert isinstance(app.screen, NodesScreen)
         first = [app.screen.nodes.current]
         await pilot.press("down", "down")
@@ -107,30 +98,30 @@ async def test_nodes_are_listed_with_their_age_clock_and_agent() -> None:
         assert late.sample is not None
         sample = msgspec.structs.replace(late.sample, time_s=late.sample.time_s + 3600.0)
         feed.hand_over(msgspec.structs.replace(late, sample=sample))
-        await _wait_for(pilot, "+1h")
+        await wait_for_text(pilot, "+1h")
         await pilot.press("enter")
-        await _wait_for(pilot, "n001 1/30")
+        await wait_for_text(pilot, "n001 1/30")
         await pilot.press("0", "n", "escape")
-        await _wait_for(pilot, "by node sort risk")
+        await wait_for_text(pilot, "by node sort risk")
         await pilot.press("7")
         await pilot.pause()
         assert isinstance(app.screen, LiveBreakdownScreen)
         await pilot.press("escape")
-        await _wait_for(pilot, "by node sort risk")
+        await wait_for_text(pilot, "by node sort risk")
 
 
 async def test_one_bad_node_changes_its_own_cells_and_frozen_figures_stay() -> None:
     feed = _make_feed()
     app = make_nodes_app(feed)
     async with app.run_test(size=(100, 24)) as pilot:
-        await _wait_for(pilot, "28 of 30")
+        await wait_for_text(pilot, "28 of 30")
         feed.hand_over(make_node("n030", 8))
-        await _wait_for(pilot, "29 of 30 nodes")
+        await wait_for_text(pilot, "29 of 30 nodes")
         await pilot.press("space")
         feed.hand_over(make_node("n029", 8))
-        await _wait_for(pilot, "paused", "29 of 30")
+        await wait_for_text(pilot, "paused", "29 of 30")
         await pilot.press("space")
-        await _wait_for(pilot, "30 nodes")
+        await wait_for_text(pilot, "30 nodes")
 
 
 @pytest.mark.parametrize("size", [(40, 10), (2, 3), (17, 4)])
