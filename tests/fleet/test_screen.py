@@ -7,7 +7,7 @@ import pytest
 
 from tests.fleet.nodes import make_node
 from tests.fleet.several import SeveralNodes, make_nodes_app, wait_for_text
-from tests.tui.looks import notices
+from tests.tui.looks import notices, shown_text
 from vramscope.engine.bus.snapshot import Snapshot
 from vramscope.engine.history import History
 from vramscope.tui.key_help import collect_keys
