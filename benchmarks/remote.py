@@ -8,13 +8,15 @@ import os
 import select
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 
 import zmq
 
@@ -27,7 +29,7 @@ from vramscope.engine.cluster.tcp_address import LOOPBACK, TcpAddress
 from vramscope.engine.cluster.trust import Trust
 
 from .machine import Machine
-from .programs import ENVIRONMENT
+from .programs import ENVIRONMENT, ROOT
 
 SETTLE_S = 6.0
 JOININGS = 20
@@ -91,28 +93,43 @@ class Viewers:
                 watch.turn(0.02)
 
 
+class ListeningAgent(NamedTuple):
+    """An agent that listens, and what runs beside it."""
+
+    hub: int
+    """Process id."""
+    bare_loop: int
+    """Process id of a loop that reads the same devices and does nothing else."""
+    address: TcpAddress
+
+
 @contextmanager
-def listening_agent(devices: int, pair: KeyPair) -> Iterator[tuple[int, TcpAddress]]:
-    """Run an agent that listens on loopback with a key."""
+def listening_agent(devices: int, pair: KeyPair) -> Iterator[ListeningAgent]:
+    """Run an agent that listens on loopback with a key, and a bare loop beside it."""
     address = TcpAddress(LOOPBACK, free_port())
     with ExitStack() as stack:
         machine = stack.enter_context(Machine(devices))
         config = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="vs-bench-keys-", dir="/tmp")))
         save_key_pair(pair, config / "vramscope" / "keys")
-        agent = subprocess.Popen(
-            [str(ENVIRONMENT / "vramscope"), "agent", "--listen", address.text],
-            env={**machine.env, "XDG_CONFIG_HOME": str(config)},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        try:
-            _await(lambda: _is_open(address))
-            time.sleep(SETTLE_S)
-            yield agent.pid, address
-        finally:
-            agent.terminate()
-            agent.wait(10.0)
+        env = {**machine.env, "XDG_CONFIG_HOME": str(config), "PYTHONPATH": str(ROOT)}
+        bare_loop = stack.enter_context(_running([sys.executable, "-m", "benchmarks.bare_loop"], env))
+        command = [str(ENVIRONMENT / "vramscope"), "agent", "--listen", address.text]
+        hub = stack.enter_context(_running(command, env))
+        _await(lambda: _is_open(address))
+        time.sleep(SETTLE_S)
+        yield ListeningAgent(hub, bare_loop, address)
+
+
+@contextmanager
+def _running(command: Sequence[str], env: dict[str, str]) -> Iterator[int]:
+    """Run a program until the block ends; yields its process id."""
+    nothing = subprocess.DEVNULL
+    program = subprocess.Popen(command, env=env, stdin=nothing, stdout=nothing, stderr=nothing)
+    try:
+        yield program.pid
+    finally:
+        program.terminate()
+        program.wait(10.0)
 
 
 def read_cpu_s(pid: int) -> float:
@@ -121,11 +138,18 @@ def read_cpu_s(pid: int) -> float:
     return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
 
 
-def measure_cpu(pid: int, window_s: float) -> float:
-    """Return the CPU of a process over a while, in percent of a core."""
-    before_s, began_s = read_cpu_s(pid), time.monotonic()
+def measure_cpu(agent: ListeningAgent, window_s: float) -> str:
+    """Return the CPU of a hub, of its worker and of the bare loop over the same while, in words."""
+    pids = [agent.hub, *_list_children(agent.hub), agent.bare_loop]
+    before_s, began_s = [read_cpu_s(pid) for pid in pids], time.monotonic()
     time.sleep(window_s)
-    return 100.0 * (read_cpu_s(pid) - before_s) / (time.monotonic() - began_s)
+    wall_s = time.monotonic() - began_s
+    used = [100 * (read_cpu_s(pid) - before) / wall_s for pid, before in zip(pids, before_s, strict=True)]
+    return f"{used[0]:.2f} % of a core, worker {sum(used[1:-1]):.2f} %, bare loop {used[-1]:.2f} %"
+
+
+def _list_children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def measure_joining(address: TcpAddress, trust: Trust, count: int) -> list[float]:
@@ -170,15 +194,16 @@ def measure(devices: int, viewers: int, window_s: float, attempts: int) -> Itera
     """Yield what was measured and how much it is, as it is known."""
     pair = make_key_pair()
     trust = Trust(pair, AllowList())
-    with listening_agent(devices, pair) as (hub, address):
-        yield "hub alone", f"{measure_cpu(hub, window_s):.2f} % of a core"
+    with listening_agent(devices, pair) as agent:
+        hub, address = agent.hub, agent.address
+        yield "hub alone", measure_cpu(agent, window_s)
         relay = CountingRelay(address)
         following = Viewers([address] * (viewers - 1) + [relay.address], trust)
         try:
             _await(lambda: following.are_live)
             time.sleep(SETTLE_S)
             before_bytes = relay.received_bytes
-            yield f"hub with {viewers} viewers over tcp", f"{measure_cpu(hub, window_s):.2f} % of a core"
+            yield f"hub with {viewers} viewers over tcp", measure_cpu(agent, window_s)
             yield "to one viewer", f"{(relay.received_bytes - before_bytes) / window_s:,.0f} bytes/s"
             joining_s = median(measure_joining(address, trust, JOININGS))
             yield f"from nothing to figures, median of {JOININGS}", f"{1000 * joining_s:.0f} ms"
@@ -200,7 +225,8 @@ def main() -> None:
     parser.add_argument("--window", type=float, default=30.0, metavar="SECONDS")
     parser.add_argument("--attempts", type=int, default=10_000, help="with wrong keys (10000)")
     options = parser.parse_args()
-    print(f"agent on {options.devices} pretend devices at 1 s, keys at both ends, {os.cpu_count()} cores")
+    load = os.getloadavg()[0]
+    print(f"agent on {options.devices} pretend devices at 1 s, keys, {os.cpu_count()} cores, load {load:.1f}")
     for name, figure in measure(options.devices, options.viewers, options.window, options.attempts):
         print(f"  {name:42} {figure}", flush=True)
 

@@ -104,7 +104,7 @@ def measure(count: int, devices: int, most: int | None) -> Iterator[tuple[str, s
     """
     pair = make_key_pair()
     trust = Trust(pair, AllowList())
-    with listening_agent(devices, pair) as (hub, address):
+    with listening_agent(devices, pair) as (hub, _, address):
         following = Viewers([address], trust)
         if most is not None:
             resource.prlimit(hub, resource.RLIMIT_NOFILE, (most, most))

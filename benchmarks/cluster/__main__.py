@@ -1,7 +1,8 @@
 """Show a fleet that speaks the real wire, and print what the viewer costs: `python -m benchmarks.cluster`.
 
-The real program in a terminal of 200x50; eight real agents on pretend devices; the other nodes are played, a
-hub with its port and keys each, a few processes for all of them, whose CPU is nobody's. All on loopback.
+The real program in a terminal of 200x50. Eight nodes are real agents on pretend devices, eight are whole hubs
+with an hour of history, which the viewer follows in full; the others are publishers that speak the wire, with a
+port and keys each, a few processes for all of them, whose CPU is nobody's. All on loopback.
 """
 
 import argparse
@@ -9,38 +10,35 @@ import os
 import signal
 import sys
 from statistics import median
+from typing import get_args
 
 from ..measure.tables import format_table
 from .fleet_run import COLUMNS, ROWS, FleetFigures, FleetPlan, measure_fleet
+from .scripted import Kind
 
+NODES_A_PLAYER = 256
 BUDGET = "budget: 30 % of a core, 250 MiB, p99 500 ms, nothing lost, 20 kB/s"
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.cluster", description=__doc__)
-    parser.add_argument("--nodes", type=int, default=128)
-    parser.add_argument("--real", type=int, default=8)
-    parser.add_argument("--players", type=int, default=2)
-    parser.add_argument("--relays", type=int, default=0, help="between the viewer and the nodes")
+    parser.add_argument("--nodes", type=int, help="(128 without relays, then 1024 behind 8)")
+    parser.add_argument("--real", type=int, default=8, help="agents on pretend devices (8)")
+    parser.add_argument("--relays", type=int, default=0, help="between the viewer and the nodes (0)")
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--past", type=int, default=3600, metavar="SECONDS", help="that eight nodes remember")
-    parser.add_argument("--kinds", nargs="+", default=["drifts", "jumps"])
+    parser.add_argument("--kinds", nargs="+", choices=get_args(Kind), default=get_args(Kind))
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # nothing is left running
-    found = []
-    for kind in options.kinds:
-        plan = FleetPlan(
-            options.nodes,
-            options.real,
-            options.players,
-            kind,
-            options.seconds,
-            past_s=options.past,
-            relays=options.relays,
-        )
-        found.append(measure_fleet(plan))
-    print(format_figures(found))
+    sizes = [(128, 0), (1024, 8)] if options.nodes is None else [(options.nodes, options.relays)]
+    for nodes, relays in sizes:
+        players = max(2, nodes // NODES_A_PLAYER)
+        plans = [
+            FleetPlan(nodes, options.real, players, kind, options.seconds, past_s=options.past, relays=relays)
+            for kind in options.kinds
+        ]
+        print(format_figures([measure_fleet(plan) for plan in plans]), end="\n\n", flush=True)
 
 
 def format_figures(found: list[FleetFigures]) -> str:
