@@ -202,9 +202,7 @@ class HubConversation:
         elif envelope.kind == "refusal":
             self._take_refusal(body_of(envelope, Refusal), found)
         elif envelope.kind == "nodes":
-            nodes = body_of(envelope, KnownNodes)
-            check_told(nodes.findings, ())
-            self._take_nodes(envelope.hub_id, nodes, found)
+            self._take_nodes(envelope.hub_id, body_of(envelope, KnownNodes), found)
         elif envelope.kind in ANSWERS:
             found.append(body_of(envelope, ANSWERS[envelope.kind]))
         elif envelope.hub_id != self._hub_id:

@@ -165,7 +165,5 @@ class KnownNodes(msgspec.Struct, frozen=True):
     relay: str
     """Name of the relay's own node."""
     nodes: tuple[KnownNode, ...]
-    findings: tuple[Finding, ...] = ()
-    """What is wrong across nodes."""
     relays: tuple[str, ...] = ()
     """Ids of the relay and of all relays behind it; one that finds its own there would follow itself."""

@@ -13,6 +13,7 @@ MOST_NODES = 4096
 """Nodes that are followed through one relay."""
 MAX_NAME_CHARACTERS = 400
 MAX_REASON_CHARACTERS = 400
+LONGEST_SILENCE_S = 1e9
 
 
 class RelayLink:
@@ -103,9 +104,16 @@ def _choose_sound(nodes: Iterable[KnownNode]) -> Iterator[KnownNode]:
         is_sound = node.name.isprintable() and 1 <= len(node.name) <= MAX_NAME_CHARACTERS
         if is_sound and node.name not in seen and len(seen) < MOST_NODES:
             seen.add(node.name)
-            yield node if node.reason is None else msgspec.structs.replace(node, reason=_clean(node.reason))
+            yield msgspec.structs.replace(node, reason=_clean(node.reason), silent_s=_check(node.silent_s))
 
 
-def _clean(reason: str) -> str:
+def _clean(reason: str | None) -> str | None:
     """Return a sentence of somebody else without what would steer a terminal."""
+    if reason is None:
+        return None
     return "".join(it if it.isprintable() else " " for it in reason[:MAX_REASON_CHARACTERS])
+
+
+def _check(silent_s: float | None) -> float | None:
+    """Return an age; None for what can be none."""
+    return silent_s if silent_s is not None and 0.0 <= silent_s < LONGEST_SILENCE_S else None

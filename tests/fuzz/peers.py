@@ -182,7 +182,7 @@ def seed_told() -> Iterable[bytes]:
     status = HubStatus(HUB, 1, "1", 1000.0, 1.0, 3)
     welcome = Welcome(1, make_sample(3), (_FINDING,), status, history.block(), 1, 1)
     nodes = KnownNodes(
-        1, "r1", (KnownNode("n1", "lost", "away", 3.0), KnownNode("r2/n1", "live")), (_FINDING,)
+        1, "r1", (KnownNode("n1", "lost", "away", 3.0), KnownNode("r2/n1", "live")), ("relay",)
     )
     batch = FindingBatch((_FINDING,), (make_assessment(),))
     alerts = AlertState(
