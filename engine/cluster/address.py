@@ -2,17 +2,29 @@
 
 import psutil
 
+_EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - what others may listen on
 
-def describe_holder(port: int) -> str:
-    """Return who listens on a port of this machine, as far as we may see it."""
+
+def describe_holder(host: str, port: int) -> str:
+    """Return who listens on a port of this machine, as far as we may see it.
+
+    Args:
+        host: Address of this machine; the same port of another may be somebody else's.
+        port: Its port.
+    """
     try:
         connections = psutil.net_connections(kind="tcp")
     except (psutil.Error, OSError):
         return "another process"
-    for connection in connections:
-        if connection.status == psutil.CONN_LISTEN and connection.laddr and connection.laddr.port == port:
-            return _name_process(connection.pid)
-    return "another process"
+    held = {
+        it.laddr.ip: it.pid
+        for it in connections
+        if it.status == psutil.CONN_LISTEN and it.laddr and it.laddr.port == port
+    }
+    if not held:
+        return "another process"
+    nearest = next((it for it in (host, *_EVERYWHERE) if it in held), next(iter(held)))
+    return _name_process(held[nearest])
 
 
 def _name_process(pid: int | None) -> str:

@@ -135,10 +135,11 @@ def _read(frames: list[bytes]) -> NodeReport:
 
 def _explain(address: TcpAddress, error: zmq.ZMQError) -> UsageError:
     if error.errno == zmq.EADDRINUSE:
+        holder = describe_holder(address.host, address.port)
         hint = " (torchrun uses 29500 too)" if address.port == TORCHRUN_PORT else ""
         return UsageError(
-            f"port {address.port} of {address.host} is taken by {describe_holder(address.port)}{hint}: name "
-            "another port, here and at the workers"
+            f"port {address.port} of {address.host} is taken by {holder}{hint}: "
+            "name another port, here and at the workers"
         )
     reason = os.strerror(error.errno or 0)
     return UsageError(f"cannot listen on {address.text}: {reason}; name an address of this machine")

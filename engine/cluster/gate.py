@@ -258,9 +258,8 @@ def _explain(address: TcpAddress, error: zmq.ZMQError) -> UsageError:
     if error.errno == zmq.EADDRINUSE:
         from .address import describe_holder
 
-        return UsageError(
-            f"port {address.port} is taken by {describe_holder(address.port)}: name another with --listen"
-        )
+        holder = describe_holder(address.host, address.port)
+        return UsageError(f"port {address.port} is taken by {holder}: name another with --listen")
     return UsageError(
         f"cannot listen on {address.text}: {os.strerror(error.errno or 0)}; name an address of this machine"
     )

@@ -34,8 +34,9 @@ class MasterTrust(Trust):
         if failure == "mechanism":
             return f"the master at {address.text} takes no keys: --insecure, typed here too, reports to it"
         return (
-            f"the master at {address.text} has another key than is known here, or none: there type "
-            "`vramscope keys list`, and here the line that it shows for viewers"
+            f"the master at {address.text} has another key than is known here for {address.host}, or none: "
+            f"there type `vramscope keys list`, and here `vramscope keys allow KEY --name {address.host} "
+            "--role node` with the public key that it shows"
         )
 
 

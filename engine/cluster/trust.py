@@ -47,8 +47,9 @@ class Trust(NamedTuple):
         if failure == "mechanism":
             return "the agent there listens without keys: --insecure, typed here too, reads it nevertheless"
         return (
-            "the agent there has another key than is known here, or none: there type `vramscope keys list`, "
-            "and here the line that it shows for viewers"
+            f"the agent there has another key than is known here for {address.host}, or none: there type "
+            f"`vramscope keys list`, and here `vramscope keys allow KEY --name {address.host} --role node` "
+            "with the public key that it shows"
         )
 
 

@@ -123,5 +123,6 @@ def _explain(address: ListenAddress, error: OSError) -> str:
 
     where = f"--prometheus {address}"
     if error.errno == errno.EADDRINUSE:
-        return f"{where}: port {address.port} is taken by {describe_holder(address.port)}; choose another"
+        holder = describe_holder(address.host, address.port)
+        return f"{where}: port {address.port} is taken by {holder}; choose another"
     return f"{where}: cannot listen there: {error.strerror or error}"

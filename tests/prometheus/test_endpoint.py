@@ -1,7 +1,9 @@
 """Where figures are served, how they are protected, and what is refused."""
 
+import os
 import socket
 import ssl
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -13,6 +15,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from tests.alerts.test_deliverer import make_certificate
+from vramscope.engine.cluster.address import describe_holder
 from vramscope.engine.errors import InputFileError, UsageError
 from vramscope.exporters.prometheus.address import ListenAddress, parse_listen_address
 from vramscope.exporters.prometheus.endpoint import read_endpoint_options
@@ -101,6 +104,21 @@ def test_a_port_that_is_taken_is_named_with_its_holder() -> None:
         port = holder.getsockname()[1]
         with pytest.raises(UsageError, match=rf"port {port} is taken by process \d+ \(.*\); choose another"):
             MetricsServer(ListenAddress("127.0.0.1", port), lambda _: (b"", ""))
+
+
+def test_the_same_port_of_another_address_is_somebody_elses() -> None:
+    listen = "import socket, sys; it = socket.create_server(('127.0.0.2', 0)); "
+    tell = "print(it.getsockname()[1], flush=True); sys.stdin.read()"
+    other = subprocess.Popen(
+        [sys.executable, "-c", listen + tell], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    with other:
+        assert other.stdout is not None
+        port = int(other.stdout.readline())
+        with socket.create_server(("127.0.0.1", port)):
+            assert f"process {os.getpid()} " in describe_holder("127.0.0.1", port)
+            assert f"process {other.pid} " in describe_holder("127.0.0.2", port)
+        other.communicate(timeout=60)
 
 
 def test_metrics_are_at_one_path_and_told_in_the_form_that_is_asked_for() -> None:

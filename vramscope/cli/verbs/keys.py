@@ -116,7 +116,7 @@ def _explain(pair: "KeyPair") -> None:
     print("Viewers and agents that share this home know each other by it. Elsewhere, type")
     print("  where an agent runs that you want to see:")
     print(f"    vramscope keys allow {pair.public_text} --name {user}@{host} --role viewer")
-    print("  where a viewer is to trust an agent of yours on this machine:")
+    print("  where a viewer is to trust an agent of yours on this machine, by the name that is typed there:")
     print(f"    vramscope keys allow {pair.public_text} --name {host} --role node")
 
 
