@@ -6,8 +6,6 @@ Its time is ours, its ranks bear the name of their whole job, and a device is na
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-import msgspec
-
 from ...engine.model import AllocatorReading, DeviceSample, RankSample, Sample
 from .jobs import JobMembers
 from .model import RankKey
@@ -17,13 +15,16 @@ CLUSTER = "cluster"
 
 
 class _Known(NamedTuple):
-    """One process as its node told it since the last merging, and its device."""
+    """One process as its node told it last, and its device."""
 
     rank: RankSample
     device: DeviceSample | None
-    floor_bytes: int | None
+    newest_floor_bytes: int | None
     """Of the newest step that told one."""
-    is_new: bool
+    floor_min_bytes: int | None
+    """Least floor since the last merging; None where no step ended."""
+    peak_max_bytes: int | None
+    """Highest peak since the last merging."""
 
 
 class SampleMerger:
@@ -102,24 +103,21 @@ def read_device_uuid(name: str) -> tuple[str, str]:
 
 def _join(before: _Known | None, rank: RankSample, device: DeviceSample | None) -> _Known:
     """Return what is known with a newer sample: least floor and highest peak since the last merging."""
-    floor = rank.floor_min_bytes
+    floor, peak = rank.floor_min_bytes, rank.peak_max_bytes
     if before is None:
-        return _Known(rank, device, floor, is_new=True)
-    newest = before.floor_bytes if floor is None else floor
-    if before.is_new:
-        older = before.rank
-        rank = msgspec.structs.replace(
-            rank,
-            floor_min_bytes=_least(older.floor_min_bytes, floor),
-            peak_max_bytes=_most(older.peak_max_bytes, rank.peak_max_bytes),
-            steps_within=older.steps_within + rank.steps_within,
-        )
-    return _Known(rank, device, newest, is_new=True)
+        return _Known(rank, device, floor, floor, peak)
+    newest = before.newest_floor_bytes if floor is None else floor
+    least, most = before.floor_min_bytes, before.peak_max_bytes
+    if least is not None and (floor is None or least < floor):
+        floor = least
+    if most is not None and (peak is None or most > peak):
+        peak = most
+    return _Known(rank, device, newest, floor, peak)
 
 
 def _place(key: RankKey, known: _Known, job: str, *, is_still: bool) -> RankSample:
     rank = known.rank
-    floor = known.floor_bytes if is_still else rank.floor_min_bytes
+    floor = known.newest_floor_bytes if is_still else known.floor_min_bytes
     return RankSample(
         pid=rank.pid,
         started_s=rank.started_s,
@@ -132,7 +130,7 @@ def _place(key: RankKey, known: _Known, job: str, *, is_still: bool) -> RankSamp
         capacity_bytes=rank.capacity_bytes,
         step=rank.step,
         floor_min_bytes=floor,
-        peak_max_bytes=rank.peak_max_bytes,
+        peak_max_bytes=known.peak_max_bytes,
     )
 
 
@@ -149,19 +147,4 @@ def _name_devices(devices: Mapping[tuple[str, str], DeviceSample]) -> Iterator[D
 
 def _age(known: Mapping[RankKey, _Known]) -> dict[RankKey, _Known]:
     """Return processes without what they told of steps, which has been told on."""
-    return {key: _forget_steps(it) if it.is_new else it for key, it in known.items()}
-
-
-def _forget_steps(known: _Known) -> _Known:
-    rank = known.rank
-    if rank.floor_min_bytes is not None or rank.peak_max_bytes is not None:
-        rank = msgspec.structs.replace(rank, floor_min_bytes=None, peak_max_bytes=None)
-    return known._replace(rank=rank, is_new=False)
-
-
-def _least(one: int | None, other: int | None) -> int | None:
-    return min((it for it in (one, other) if it is not None), default=None)
-
-
-def _most(one: int | None, other: int | None) -> int | None:
-    return max((it for it in (one, other) if it is not None), default=None)
+    return {key: it._replace(floor_min_bytes=None, peak_max_bytes=None) for key, it in known.items()}

@@ -79,7 +79,7 @@ def _read_rank(
         device_uuid=rank.device_uuid,
         device="its device" if device is None else name_device(device),
         is_old=is_old,
-        age_s=None if rank.started_s is None else time_s - rank.started_s,
+        age_s=_find_age(rank, time_s),
         rank=None if place is None else place.rank,
         world_size=None if place is None else place.world_size,
         pp=None if place is None else place.pp,
@@ -108,13 +108,19 @@ def _find_time(word: Assessment | None, time_s: float, arrived_s: float) -> floa
     """Return when an error is foreseen, by our clock: both times of the node are of its own clock."""
     if word is None or word.oom_in_s is None:
         return None
-    return arrived_s + word.oom_in_s - max(0.0, time_s - word.time_s)
+    at_s = arrived_s + word.oom_in_s - max(0.0, time_s - word.time_s)
+    return at_s if math.isfinite(at_s) else None
+
+
+def _find_age(rank: RankSample, time_s: float) -> float | None:
+    age_s = None if rank.started_s is None else time_s - rank.started_s
+    return age_s if age_s is not None and math.isfinite(age_s) else None
 
 
 def _find_peak(rank: RankSample, allocator: AllocatorReading) -> int | None:
     step = None if rank.step is None else rank.step.peak_bytes
     known = (allocator.allocated_bytes, allocator.allocated_max_bytes, rank.peak_max_bytes, step)
-    return max((it for it in known if it is not None), default=None)
+    return max([it for it in known if it is not None], default=None)
 
 
 def _find_limit(rank: RankSample, allocator: AllocatorReading, device: DeviceSample | None) -> int | None:

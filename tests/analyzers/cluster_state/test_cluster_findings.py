@@ -14,7 +14,7 @@ from vramscope.analyzers.cluster_state import (
     ClusterState,
 )
 from vramscope.engine.bus.snapshot import Snapshot
-from vramscope.engine.model import Finding, RiskLevel
+from vramscope.engine.model import Finding, RankCoordinates, RiskLevel
 from vramscope.engine.units import GIB
 
 from .clusters import Word, Words, follow, make_node, watch
@@ -120,6 +120,24 @@ def test_a_stage_limits_its_job_where_an_error_is_foreseen_there_and_is_held_aga
 
 
 LEVELS: tuple[RiskLevel, ...] = ("low", "medium", "high", "critical")
+NO_TIMES = st.sampled_from([float("nan"), float("inf"), -float("inf"), 1e308])
+
+
+@given(NO_TIMES, NO_TIMES, st.sampled_from([-1, 0, 2**63 - 1]))
+def test_a_node_that_tells_nonsense_is_survived(time_s: float, left_s: float, number: int) -> None:
+    state = ClusterState(planned=(GIB,))
+    for at_s in range(16):
+        odd = make_node(1, float(at_s), {2: Word("critical", left_s), 3: Word("high", 60.0)})
+        assert odd.sample is not None
+        place = RankCoordinates(number, number, pp=number)
+        ranks = tuple(msgspec.structs.replace(it, coordinates=place) for it in odd.sample.ranks)
+        sample = msgspec.structs.replace(odd.sample, time_s=time_s, ranks=ranks)
+        follow(
+            state, [make_node(0, float(at_s), {}), msgspec.structs.replace(odd, sample=sample)], float(at_s)
+        )
+    assert [it.node for it in state.picture.nodes] == ["n0", "n1"]
+
+
 WORDS = st.dictionaries(
     st.integers(0, 5), st.tuples(st.sampled_from(LEVELS), st.integers(1, 9), st.integers(20, 60))
 ).map(
