@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from vramscope.engine.errors import UsageError
 
 from .diagnostics import run_guarded
+from .node_flags import is_remote
 from .prometheus_flags import check_prometheus_flags
-from .remote_flags import check_remote_flags, is_remote
+from .remote_flags import check_remote_flags
 
 
 def run(argv: Sequence[str]) -> int:

@@ -2,41 +2,23 @@
 
 import os
 from argparse import ArgumentParser, Namespace
-from pathlib import Path
 
 from vramscope import __version__
 from vramscope.engine.errors import UsageError
 
 from .diagnostics import complain
+from .node_flags import add_node_flags, is_by_tcp, is_remote, take_node_flags
 from .remote_flags import read_nodes
 
 
 def add_relay_flags(parser: ArgumentParser) -> None:
     """Add the flags to the parser of the agent; they are not those of the view, which name what is drawn."""
-    group = parser.add_argument_group("relay")
-    group.add_argument(
+    parser.add_argument(
         "--relay",
         action="store_true",
         help="sample nothing: follow the nodes that are named and pass them on, at --listen",
     )
-    group.add_argument(
-        "--connect",
-        dest="relay_connect",
-        metavar="HOST[:PORT],…",
-        help="with --relay: agents, and other relays, that listen there",
-    )
-    group.add_argument(
-        "--hosts", dest="relay_hosts", metavar="FILE", type=Path, help="with --relay: the hosts of a file"
-    )
-    group.add_argument(
-        "--ssh", dest="relay_ssh", metavar="[USER@]HOST,…", help="with --relay: nodes through your own ssh"
-    )
-    group.add_argument(
-        "--ssh-command",
-        dest="relay_ssh_command",
-        metavar="PATH",
-        help="with --ssh: what starts vramscope there (VRAMSCOPE_SSH_COMMAND)",
-    )
+    add_node_flags(parser, "nodes of a --relay", "relay")
 
 
 def check_relay_flags(arguments: Namespace) -> None:
@@ -45,12 +27,9 @@ def check_relay_flags(arguments: Namespace) -> None:
     Raises:
         UsageError: There are such.
     """
-    nodes = (arguments.relay_connect, arguments.relay_hosts, arguments.relay_ssh)
-    has_nodes = any(it is not None for it in nodes)
+    has_nodes = is_remote(take_node_flags(arguments, "relay"))
     if not arguments.relay and has_nodes:
         raise UsageError("--connect, --hosts and --ssh of an agent name the nodes that a --relay passes on")
-    if arguments.relay_ssh_command is not None and arguments.relay_ssh is None:
-        raise UsageError("--ssh-command goes with --ssh")
     if not arguments.relay:
         return
     if not has_nodes:
@@ -71,6 +50,7 @@ def run_relay(arguments: Namespace) -> int:
     Raises:
         UsageError: A node is none, or it may not listen there.
         InputFileError: The file of hosts, or the keys, cannot be used.
+        HubUnreachableError: A job has no nodes now, or Slurm does not answer.
     """
     from vramscope.engine.cluster.descriptors import allow_many_descriptors
     from vramscope.engine.cluster.listening import prepare_listening
@@ -78,9 +58,9 @@ def run_relay(arguments: Namespace) -> int:
     from vramscope.engine.relay.relay import Relay, stop_on_signals
     from vramscope.engine.sampling.node import node_name
 
-    addresses = read_nodes(_name_nodes(arguments))
-    is_by_tcp = arguments.relay_connect is not None or arguments.relay_hosts is not None
-    trust = read_trust(is_insecure=arguments.insecure or not is_by_tcp)
+    named = take_node_flags(arguments, "relay")
+    addresses = read_nodes(named)
+    trust = read_trust(is_insecure=arguments.insecure or not is_by_tcp(named))
     listening = prepare_listening(arguments.listen, is_insecure=arguments.insecure)
     allow_many_descriptors()
     relay = Relay(addresses, trust, listening, name=node_name(), version=__version__)
@@ -90,16 +70,3 @@ def run_relay(arguments: Namespace) -> int:
     complain(listening.words, program="vramscope agent")
     relay.run()
     return 0
-
-
-def _name_nodes(arguments: Namespace) -> Namespace:
-    """Return the flags as those of the view, of which they have the meaning."""
-    return Namespace(
-        connect=arguments.relay_connect,
-        hosts=arguments.relay_hosts,
-        ssh=arguments.relay_ssh,
-        ssh_command=arguments.relay_ssh_command,
-        slurm=None,
-        by_ssh=False,
-        slurm_port=None,
-    )

@@ -2,12 +2,12 @@
 
 import os
 from argparse import ArgumentParser, Namespace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vramscope.engine.errors import UsageError
 
 from .diagnostics import complain
+from .node_flags import add_node_flags, check_node_flags, is_by_tcp, is_remote
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,49 +17,10 @@ if TYPE_CHECKING:
 
 def add_remote_flags(parser: ArgumentParser) -> None:
     """Add the flags to the parser of the view."""
-    group = parser.add_argument_group("other nodes")
-    group.add_argument(
-        "--connect",
-        metavar="HOST[:PORT],…",
-        help="view the agents that listen there (`vramscope agent --listen`; port 5757)",
-    )
-    group.add_argument("--hosts", metavar="FILE", type=Path, help="view the hosts of a file, one a line")
-    group.add_argument(
-        "--ssh",
-        metavar="[USER@]HOST,…",
-        help="view these nodes through your own ssh; an agent is started there where none runs",
-    )
-    group.add_argument(
-        "--slurm", metavar="JOBID", help="view the nodes of a Slurm job of yours: see docs/slurm.md"
-    )
-    group.add_argument(
-        "--by-ssh", action="store_true", help="with --slurm: through your own ssh, where no agent listens"
-    )
-    group.add_argument(
-        "--port",
-        dest="slurm_port",
-        metavar="PORT",
-        help="with --slurm: where the agents of the job listen (default 5757)",
-    )
-    group.add_argument(
-        "--ssh-command",
-        metavar="PATH",
-        help="what starts vramscope there, where the name alone does not (VRAMSCOPE_SSH_COMMAND)",
-    )
-    group.add_argument(
+    add_node_flags(parser, "other nodes")
+    parser.add_argument(
         "--insecure", action="store_true", help="beyond this machine: without keys, open to everybody between"
     )
-
-
-def is_remote(arguments: Namespace) -> bool:
-    """Return whether other nodes are to be viewed."""
-    return is_by_tcp(arguments) or arguments.ssh is not None or arguments.slurm is not None
-
-
-def is_by_tcp(arguments: Namespace) -> bool:
-    """Return whether a port of another node is to be reached, where keys are asked for."""
-    is_job_by_tcp = arguments.slurm is not None and not arguments.by_ssh
-    return arguments.connect is not None or arguments.hosts is not None or is_job_by_tcp
 
 
 def check_remote_flags(arguments: Namespace) -> None:
@@ -76,21 +37,7 @@ def check_remote_flags(arguments: Namespace) -> None:
         raise UsageError("--duration goes with --json; the live view runs until you quit it")
     if arguments.verb is None and arguments.insecure and not is_by_tcp(arguments):
         raise UsageError("--insecure goes with --connect, --hosts or --slurm")
-    _check_job_flags(arguments)
-
-
-def _check_job_flags(arguments: Namespace) -> None:
-    """Refuse flags of jobs and of ssh where there is no job and no ssh.
-
-    Raises:
-        UsageError: They say nothing here.
-    """
-    if arguments.by_ssh and arguments.slurm is None:
-        raise UsageError("--by-ssh goes with --slurm; --ssh names the nodes itself")
-    if arguments.slurm_port is not None and (arguments.slurm is None or arguments.by_ssh):
-        raise UsageError("--port goes with --slurm, and not with --by-ssh; --connect takes HOST:PORT")
-    if arguments.ssh_command is not None and arguments.ssh is None and not arguments.by_ssh:
-        raise UsageError("--ssh-command goes with --ssh or --by-ssh")
+    check_node_flags(arguments)
 
 
 def read_nodes(arguments: Namespace) -> "list[NodeAddress]":

@@ -12,7 +12,8 @@ from vramscope.engine.errors import HubUnreachableError
 
 from .configuration import read_settings
 from .diagnostics import EXIT_INTERRUPTED, complain, leave_now
-from .remote_flags import is_by_tcp, read_nodes
+from .node_flags import is_by_tcp
+from .remote_flags import read_nodes
 from .status import read_duration
 
 if TYPE_CHECKING:

@@ -1,11 +1,11 @@
 """`vramscope guard`: watch several nodes as one, and keep their jobs from running out of memory."""
 
 from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpFormatter
-from pathlib import Path
 
 from vramscope.engine.errors import UsageError
 from vramscope.engine.model import SEVERITIES
 
+from ..node_flags import add_node_flags, is_by_tcp, is_remote, take_node_flags
 from . import SubParsers
 
 SUMMARY = "watch several nodes as one: findings across them, and advice to their jobs before an error"
@@ -16,6 +16,7 @@ out of memory, with its ranks; nodes and pipeline stages that limit it; the rank
 EPILOG = """\
 examples:
   vramscope guard --connect node01,node02
+  vramscope guard --slurm 1234
   vramscope guard --hosts nodes.txt --prevent-oom --fail-on high --duration 12h
   vramscope guard --ssh node01,node02 --planned 61GiB,58GiB --json
 
@@ -34,7 +35,13 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
         parents=common,
         allow_abbrev=False,
     )
-    _add_nodes(parser)
+    add_node_flags(parser, "nodes", "guard")
+    parser.add_argument(
+        "--insecure",
+        action="store_true",
+        default=SUPPRESS,
+        help="beyond this machine: without keys, open to everybody between",
+    )
     parser.add_argument(
         "--prevent-oom",
         action="store_true",
@@ -56,31 +63,13 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
     )
 
 
-def _add_nodes(parser: ArgumentParser) -> None:
-    group = parser.add_argument_group("nodes")
-    group.add_argument(
-        "--connect", dest="guarded", metavar="HOST[:PORT],…", help="agents, or relays, that listen there"
-    )
-    group.add_argument(
-        "--hosts", dest="guarded_hosts", metavar="FILE", type=Path, help="the hosts of a file, one a line"
-    )
-    group.add_argument(
-        "--ssh", dest="guarded_ssh", metavar="[USER@]HOST,…", help="nodes through your own ssh"
-    )
-    group.add_argument(
-        "--insecure",
-        action="store_true",
-        default=SUPPRESS,
-        help="beyond this machine: without keys, open to everybody between",
-    )
-
-
 def run(arguments: Namespace) -> int:
     """Watch until the time is up.
 
     Raises:
         UsageError: No node is named, or a flag has a value that cannot be used.
         InputFileError: The file of hosts, or the keys, cannot be used.
+        HubUnreachableError: A job has no nodes now, or Slurm does not answer.
     """
     from vramscope.engine.cluster.nodes_watch import NodesWatch
     from vramscope.engine.cluster.trust import read_trust
@@ -88,9 +77,11 @@ def run(arguments: Namespace) -> int:
     from ..guarding import Guard, GuardOptions
     from ..remote_flags import read_nodes
 
-    named = (arguments.guarded, arguments.guarded_hosts, arguments.guarded_ssh)
-    if all(it is None for it in named):
-        raise UsageError("name the nodes: --connect HOST,HOST, --hosts FILE or --ssh HOST,HOST")
+    named = take_node_flags(arguments, "guard")
+    if not is_remote(named):
+        raise UsageError(
+            "name the nodes: --connect HOST,HOST, --hosts FILE, --ssh HOST,HOST or --slurm JOBID"
+        )
     options = GuardOptions(
         duration_s=_read_duration(arguments.guard_duration),
         is_json=arguments.json,
@@ -98,26 +89,12 @@ def run(arguments: Namespace) -> int:
         prevents_oom=arguments.prevent_oom,
         planned=_read_sizes(arguments.planned),
     )
-    is_by_tcp = arguments.guarded is not None or arguments.guarded_hosts is not None
-    trust = read_trust(is_insecure=arguments.insecure or not is_by_tcp)
-    watch = NodesWatch(read_nodes(_name_nodes(arguments)), trust, most_in_full=0)
+    trust = read_trust(is_insecure=arguments.insecure or not is_by_tcp(named))
+    watch = NodesWatch(read_nodes(named), trust, most_in_full=0)
     try:
         return Guard(watch, options).run()
     finally:
         watch.close()
-
-
-def _name_nodes(arguments: Namespace) -> Namespace:
-    """Return the flags as those of the view, of which they have the meaning."""
-    return Namespace(
-        connect=arguments.guarded,
-        hosts=arguments.guarded_hosts,
-        ssh=arguments.guarded_ssh,
-        ssh_command=None,
-        slurm=None,
-        by_ssh=False,
-        slurm_port=None,
-    )
 
 
 def _read_duration(text: str | None) -> float | None:

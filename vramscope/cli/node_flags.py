@@ -1,0 +1,92 @@
+"""The flags that name nodes: of the view, and of verbs that follow several nodes."""
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from vramscope.engine.errors import UsageError
+
+_NAMES = ("connect", "hosts", "ssh", "slurm", "by_ssh", "slurm_port", "ssh_command")
+
+
+def add_node_flags(parser: ArgumentParser, title: str, verb: str = "") -> None:
+    """Add the flags to a parser.
+
+    Args:
+        parser: Of the view, or of a verb.
+        title: Of their group in the help.
+        verb: Keeps what is given apart from the flags of the view, which a parser of a verb knows too.
+    """
+    group = parser.add_argument_group(title)
+    dest = {name: f"{verb}_{name}" if verb else name for name in _NAMES}
+    group.add_argument(
+        "--connect",
+        dest=dest["connect"],
+        metavar="HOST[:PORT],…",
+        help="agents and relays that listen there (`vramscope agent --listen`; port 5757)",
+    )
+    group.add_argument(
+        "--hosts", dest=dest["hosts"], metavar="FILE", type=Path, help="the hosts of a file, one a line"
+    )
+    group.add_argument(
+        "--ssh",
+        dest=dest["ssh"],
+        metavar="[USER@]HOST,…",
+        help="nodes through your own ssh; an agent is started there where none runs",
+    )
+    group.add_argument(
+        "--slurm", dest=dest["slurm"], metavar="JOBID", help="the nodes of a Slurm job: see docs/slurm.md"
+    )
+    group.add_argument(
+        "--by-ssh",
+        dest=dest["by_ssh"],
+        action="store_true",
+        help="with --slurm: through your own ssh, where no agent listens",
+    )
+    group.add_argument(
+        "--port",
+        dest=dest["slurm_port"],
+        metavar="PORT",
+        help="with --slurm: where the agents of the job listen (default 5757)",
+    )
+    group.add_argument(
+        "--ssh-command",
+        dest=dest["ssh_command"],
+        metavar="PATH",
+        help="what starts vramscope there, where the name alone does not (VRAMSCOPE_SSH_COMMAND)",
+    )
+
+
+def take_node_flags(arguments: Namespace, verb: str) -> Namespace:
+    """Return the flags of a verb that name nodes, as those of the view.
+
+    Raises:
+        UsageError: One says nothing without another.
+    """
+    named = Namespace(**{name: getattr(arguments, f"{verb}_{name}") for name in _NAMES})
+    check_node_flags(named)
+    return named
+
+
+def is_remote(named: Namespace) -> bool:
+    """Return whether nodes are named."""
+    return is_by_tcp(named) or named.ssh is not None or named.slurm is not None
+
+
+def is_by_tcp(named: Namespace) -> bool:
+    """Return whether a port of another node is to be reached, where keys are asked for."""
+    is_job_by_tcp = named.slurm is not None and not named.by_ssh
+    return named.connect is not None or named.hosts is not None or is_job_by_tcp
+
+
+def check_node_flags(named: Namespace) -> None:
+    """Refuse flags of jobs and of ssh where there is no job and no ssh.
+
+    Raises:
+        UsageError: They say nothing here.
+    """
+    if named.by_ssh and named.slurm is None:
+        raise UsageError("--by-ssh goes with --slurm; --ssh names the nodes itself")
+    if named.slurm_port is not None and (named.slurm is None or named.by_ssh):
+        raise UsageError("--port goes with --slurm, and not with --by-ssh; --connect takes HOST:PORT")
+    if named.ssh_command is not None and named.ssh is None and not named.by_ssh:
+        raise UsageError("--ssh-command goes with --ssh or --by-ssh")
