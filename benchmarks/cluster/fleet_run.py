@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -12,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
+
+import pyte
 
 from vramscope.engine.cluster.keys import make_key_pair, save_key_pair
 from vramscope.engine.cluster.tcp_address import DEFAULT_PORT
@@ -233,8 +236,7 @@ def _show(
     """Show the fleet, measure for a while, and quit."""
     with Terminal(command, env, COLUMNS, ROWS) as terminal:
         viewer = terminal.pid
-        if terminal.wait_for(rf" {plan.nodes:,} nodes", READY_WITHIN_S) is None:
-            raise TimeoutError(f"not all nodes came: {terminal.text()[-2000:]}")
+        _await_nodes(terminal, plan.nodes)
         time.sleep(SETTLE_S)
         before = observe([viewer, *others.agents, *others.relays])
         began_s, written = time.monotonic(), terminal.bytes_written
@@ -262,6 +264,25 @@ def _show(
         max((after[pid].rss_mib for pid in others.relays), default=None),
         load,
     )
+
+
+def _await_nodes(terminal: Terminal, nodes: int) -> None:
+    """Return once the screen says that all nodes are live.
+
+    Raises:
+        TimeoutError: They are not; the message holds what the screen says instead.
+    """
+    screen = pyte.Screen(COLUMNS, ROWS)
+    stream, fed = pyte.ByteStream(screen), 0
+    is_all = re.compile(rf"(?<!of ){nodes:,} nodes")
+    deadline_s = time.monotonic() + READY_WITHIN_S
+    while not any(is_all.search(line) for line in screen.display):
+        if time.monotonic() > deadline_s:
+            raise TimeoutError(f"not all nodes came in {READY_WITHIN_S:g} s: {screen.display[0]}")
+        time.sleep(0.5)
+        chunks = terminal.chunks[fed:]
+        fed += len(chunks)
+        stream.feed(b"".join(chunk for _, chunk in chunks))
 
 
 def _watch_memory(pid: int, until_s: float) -> list[float]:
