@@ -12,6 +12,7 @@ from .fleet_view import FleetView
 from .widgets.one_line import Piece
 
 _GAP = Piece("   ")
+_EVEN_CHANCE = 0.5
 
 
 def describe_fleet(
@@ -70,7 +71,8 @@ def describe_device(device: FleetDevice, node: FleetNode, glyphs: Glyphs) -> lis
 
 def _describe_risk(device: FleetDevice) -> str:
     if device.oom_in_s is not None:
-        chance = "" if device.probability is None else f" ({device.probability:.0%})"
+        within = device.probability or 0.0  # the next ten minutes: small where the error is foreseen later
+        chance = f" ({within:.0%})" if within >= _EVEN_CHANCE else ""
         return f"out of memory in {format_age(device.oom_in_s)}{chance}"
     return f"{device.level}: {device.reason}" if device.reason else device.level
 

@@ -115,6 +115,8 @@ def _read_memory(term: str, key: str, sign: str, value: str) -> Check:
         return _compare(lambda it: _invert(it.used_share, 1.0, is_used=is_used), sign, share)
     try:
         size = parse_bytes(value)
+        if size and value[-1].isdigit():  # `used>90` means a share, and would be 90 bytes
+            raise UsageError(value)
     except (UsageError, OverflowError):
         raise UsageError(f"filter {term}: expected a share such as 90%, or a size such as 70GiB") from None
     return _compare(lambda it: _invert(it.used_bytes, it.total_bytes, is_used=is_used), sign, size)

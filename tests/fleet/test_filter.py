@@ -61,6 +61,7 @@ def test_terms_that_do_not(text: str) -> None:
         ("colour:red", "colour:red: expected one of node, job"),
         ("foo:bar", "foo:bar: expected one of node, job"),
         ("used>lots", "used>lots: expected a share"),
+        ("used>90", "used>90: expected a share"),
         ("node>3", "node>3: node is a name"),
         ("risk>=bad", "risk>=bad: expected one of low"),
         ("rank:x", "rank:x: expected a number"),
@@ -97,5 +98,5 @@ def test_whatever_is_typed_is_a_filter_or_refused_in_words(words: list[str]) -> 
     st.sampled_from(["used", "free", "oom", "probability", "rank", "tp", "pp", "dp"]), st.sampled_from("<>:")
 )
 def test_what_nobody_measured_matches_nothing(key: str, sign: str) -> None:
-    value = "5s" if key == "oom" else "5"
+    value = {"oom": "5s", "used": "5%", "free": "5%"}.get(key, "5")
     assert not compile_filter(f"{key}{sign}{value}")(FleetDevice("n", "u", "0", "GPU 0"))

@@ -270,7 +270,7 @@ class FleetScreen(ThriftyScreen[None]):
         message.stop()
         self.grid.focus()
         if self._refusal:
-            self.notify(f"{self._refusal}. Such as: {EXAMPLE}", severity="warning", markup=False)
+            self.notify(f"{self._refusal} · such as: {EXAMPLE}", severity="warning", markup=False)
             self._refusal = ""
             self.draw()
 

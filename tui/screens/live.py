@@ -69,7 +69,8 @@ class LiveScreen(NodeScreen):
         """Push the snapshot down to every part."""
         sample = self.snapshot.sample
         devices = sample.devices if sample else ()
-        has_devices = bool(devices) or sample is None
+        why_unknown = self.snapshot.reason if sample is None and self.snapshot.connection == "lost" else None
+        has_devices = bool(devices) or (sample is None and why_unknown is None)
         self._show_head()
         self._keys.rename({} if self.place is None else {"switch_part": "next node"})
         self.set_class(not has_devices, "-no-devices")
@@ -78,6 +79,8 @@ class LiveScreen(NodeScreen):
             self.processes.show(devices, sample.ranks if sample else ())
         elif sample is not None:
             self._host_panel.show(sample, self._history)
+        else:
+            self._host_panel.explain(why_unknown or "")
         self._notes.show(sample.notes if sample else ())
         self._host.show(
             sample.host if sample else None, is_recorded=not self._has_host(), has_memory=has_devices

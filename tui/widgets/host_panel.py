@@ -1,4 +1,4 @@
-"""What is shown where there is no device: the host's memory, live, and what was looked for."""
+"""What is shown where there is no device: the host, and what was looked for; or why a node tells nothing."""
 
 from textwrap import wrap
 
@@ -34,7 +34,13 @@ class HostPanel(Widget):
         self._glyphs = glyphs
         self._history: History | None = None
         self._sample: Sample | None = None
+        self._reason = ""
         self._lines: list[Line] = []
+
+    def explain(self, reason: str) -> None:
+        """Say in full why nothing is known of the node; what to do about it may take several lines."""
+        self._sample, self._reason = None, reason
+        self._draw()
 
     def show(self, sample: Sample, history: History) -> None:
         """Draw a sample without devices."""
@@ -46,7 +52,7 @@ class HostPanel(Widget):
         self._draw()
 
     def _draw(self) -> None:
-        lines = self._compose_lines(self.size.width, self.size.height) if self._sample else []
+        lines = self._compose_lines(self.size.width, self.size.height)
         if lines != self._lines:
             self._lines = lines
             self.refresh()
@@ -60,8 +66,10 @@ class HostPanel(Widget):
     def _compose_lines(self, width: int, height: int) -> list[Line]:
         """Return all lines: the figures first, the words where there is room."""
         sample = self._sample
-        if sample is None or width <= 0:
+        if width <= 0:
             return []
+        if sample is None:
+            return [[Span("")], *([Span(text)] for text in wrap(self._reason, width))][: max(0, height)]
         words = self._words(sample, width)
         figures = self._figures(sample, width) if sample.host is not None else []
         graph_rows = min(MAX_GRAPH_ROWS, height - len(words) - len(figures) - 3)
