@@ -15,6 +15,8 @@ from .trust import Trust
 
 TOPICS = tuple(topic.decode() for topic in (TOPIC_SAMPLE, TOPIC_SEGMENTS))
 MEND_S = 0.5
+AWAY_S = 3.0
+"""A hub that has not been connected for so long is away; ZeroMQ may have explained it before."""
 SILENT_S = 10.0
 """A hub that has sent nothing for so long is asked whether it is there."""
 
@@ -42,7 +44,7 @@ class RemoteWorkerLink(HubConversation):
         super().__init__(self._connection.link.send, clock or SystemClock(), topics=TOPICS)
         self._tell, self._told = tell, ""
         self._is_relay = False
-        self._asked_s = self._clock.monotonic_s()
+        self._asked_s = self._connected_s = self._clock.monotonic_s()
         self._connection.find(FoundAddress(address, resolve(address)))
 
     def events(self, timeout_s: float) -> list[Event]:
@@ -86,15 +88,16 @@ class RemoteWorkerLink(HubConversation):
         now_s = self._clock.monotonic_s()
         self._connection.mend(now_s)
         if self._connection.link.is_connected:
+            self._connected_s = now_s
             self.give_up_if_unanswered(found)
             if now_s - max(self._asked_s, self.heard_s or 0.0) > SILENT_S:
                 self._ask()
-        state = self._name_state()
+        state = self._name_state(now_s)
         if state is not None and state != self._told:
             self._told = state
             self._tell(state)
 
-    def _name_state(self) -> str | None:
+    def _name_state(self, now_s: float) -> str | None:
         """Return what became of the connection, in one sentence; None where nothing is known yet."""
         if self._is_relay:
             return (
@@ -106,4 +109,9 @@ class RemoteWorkerLink(HubConversation):
             return self._connection.trouble
         if self._connection.link.is_connected and not self.is_asking:
             return f"analyzing for {self._connection.address.label}; Ctrl-C ends it"
+        if now_s - self._connected_s > AWAY_S:
+            name, is_known = self._connection.address.label, self.heard_s is not None
+            return (
+                f"{name}: {'the connection is lost; trying again' if is_known else self._connection.silence}"
+            )
         return None

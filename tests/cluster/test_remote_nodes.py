@@ -161,6 +161,12 @@ def _worker(trust: Trust, address: TcpAddress) -> Iterator[list[str]]:
         thread.join(timeout=60)
 
 
+def test_a_worker_says_that_nobody_listens() -> None:
+    with _worker(trust_of(None), TcpAddress(LOOPBACK, free_port())) as told:
+        wait_until(lambda: told, what="a word")
+    assert "does not answer: no agent listens at" in told[0]
+
+
 def test_a_worker_elsewhere_finds_what_one_here_would() -> None:
     allow(keys_folder(), ("worker", OTHER), ("viewer", VIEWER))
     full = [make_sample(seq, used_gib=79.0) for seq in range(1, 121)]
