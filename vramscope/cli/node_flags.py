@@ -1,9 +1,14 @@
 """The flags that name nodes: of the view, and of verbs that follow several nodes."""
 
 from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vramscope.engine.errors import UsageError
+
+if TYPE_CHECKING:
+    from argparse import _ArgumentGroup
 
 _NAMES = ("connect", "hosts", "ssh", "slurm", "by_ssh", "slurm_port", "ssh_command")
 
@@ -18,6 +23,12 @@ def add_node_flags(parser: ArgumentParser, title: str, verb: str = "") -> None:
     """
     group = parser.add_argument_group(title)
     dest = {name: f"{verb}_{name}" if verb else name for name in _NAMES}
+    _add_named(group, dest)
+    _add_found(group, dest)
+
+
+def _add_named(group: "_ArgumentGroup", dest: Mapping[str, str]) -> None:
+    """Add the flags that take names of nodes."""
     group.add_argument(
         "--connect",
         dest=dest["connect"],
@@ -33,6 +44,10 @@ def add_node_flags(parser: ArgumentParser, title: str, verb: str = "") -> None:
         metavar="[USER@]HOST,…",
         help="nodes through your own ssh; an agent is started there where none runs",
     )
+
+
+def _add_found(group: "_ArgumentGroup", dest: Mapping[str, str]) -> None:
+    """Add the flags by which nodes are found, and how those are reached that do not listen."""
     group.add_argument(
         "--slurm", dest=dest["slurm"], metavar="JOBID", help="the nodes of a Slurm job: see docs/slurm.md"
     )
