@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import zmq
 
-from vramscope.engine.bus.cells import trim_to_cells
+from vramscope.engine.bus.cells import take_cells, trim_to_cells
 from vramscope.engine.bus.messages import (
     TOPIC_CELLS,
     TOPIC_FINDING,
@@ -78,7 +78,7 @@ class PublishedNode:
         if TOPIC_SAMPLE in topics:
             self._send(TOPIC_SAMPLE, encode("sample", self._hub_id, sample))
         if TOPIC_CELLS in topics:
-            self._send(TOPIC_CELLS, encode("sample", self._hub_id, trim_to_cells(sample)))
+            self._send(TOPIC_CELLS, encode("sample", self._hub_id, take_cells(sample)))
         if sample.seq % SAYS_EVERY == 1 or is_at_risk(self._number):
             batch = FindingBatch((), make_assessments(sample, self._number))
             self._send(TOPIC_FINDING, encode("findings", self._hub_id, batch))

@@ -21,7 +21,7 @@ from ..ranks.roster import Roster
 from ..sampling.producer import SampleProducer
 from .assessments import AssessmentStore
 from .attendance import VIEWER_WITHIN_S, Attendance
-from .cells import trim_to_cells
+from .cells import take_cells, trim_to_cells
 from .findings import FindingStore
 from .hub_sockets import HubSockets
 from .messages import (
@@ -163,7 +163,7 @@ class Hub:
         self._history.add(sample)
         self._sockets.publish(TOPIC_SAMPLE, encode("sample", self.hub_id, sample))
         if self._sockets.has_followers(TOPIC_CELLS):
-            self._sockets.publish(TOPIC_CELLS, encode("sample", self.hub_id, trim_to_cells(sample)))
+            self._sockets.publish(TOPIC_CELLS, encode("sample", self.hub_id, take_cells(sample)))
         self._publish_findings([], has_assessed=self._assessments.observe(sample))
 
     def _publish_findings(self, findings: list[Finding], *, has_assessed: bool) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ..bus.cells import trim_to_cells
+from ..bus.cells import take_cells, trim_to_cells
 from ..bus.conversation import ANSWERS, Event, Joined
 from ..bus.messages import (
     TOPIC_CELLS,
@@ -160,7 +160,7 @@ class RelayedNode:
     def _pass_cells(self, sample: Sample, data: bytes | None) -> None:
         trimmed = data if data is not None and sample.host is None else None
         hub_id = self.node.conversation.hub_id
-        self._publish(TOPIC_CELLS, trimmed or encode("sample", hub_id, trim_to_cells(sample)))
+        self._publish(TOPIC_CELLS, trimmed or encode("sample", hub_id, take_cells(sample)))
 
     def _pass_joined(self, event: Joined) -> None:
         """Pass on what this end was told anew: who follows has missed the same."""

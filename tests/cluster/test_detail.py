@@ -1,9 +1,17 @@
 """Of many nodes a viewer follows only what it draws: the node that is looked at in full, cells of others."""
 
 import msgspec
+import pytest
 
+from tests.analyzers.cluster_state.clusters import Word
+from tests.analyzers.cluster_state.clusters import make_node as make_rank_node
+from tests.fleet.nodes import make_node
+from vramscope.analyzers.cluster_state import ClusterState
+from vramscope.analyzers.fleet.reading import read_devices
+from vramscope.engine.bus.cells import take_cells, trim_to_cells
 from vramscope.engine.bus.picture import NodePicture
 from vramscope.engine.bus.snapshot import Snapshot
+from vramscope.engine.bus.wire import body_of, decode, encode
 from vramscope.engine.cluster.keys import keys_folder
 from vramscope.engine.cluster.nodes_watch import NodesWatch
 from vramscope.engine.model import HostSample, ProcessReading, Sample
@@ -44,7 +52,7 @@ def test_only_nodes_that_are_looked_at_are_followed_in_full() -> None:
             assert list_seqs(first) == list(range(1, 11))
             assert cell is not None
             assert (cell.devices[0].processes, cell.host, cell.notes) == (None, None, ())
-            assert cell.devices[0].memory == make_full(10).devices[0].memory
+            assert cell.devices[0].memory.used_bytes == make_full(10).devices[0].memory.used_bytes
             assert not list_seqs(second)
 
             other.producer.push([make_full(11)])
@@ -74,3 +82,23 @@ def test_what_was_missed_of_a_cell_is_counted() -> None:
             until(watch, lambda it: has_seq(7)(it) and it.samples_dropped == 3, other.address)
         finally:
             watch.close()
+
+
+@pytest.mark.parametrize(
+    "snapshot", [make_node("n1", oom=2), make_rank_node(1, 30.0, {2: Word("high", 300.0)})]
+)
+def test_cells_are_read_as_samples_and_tell_the_fleet_and_the_cluster_the_same(snapshot: Snapshot) -> None:
+    whole = snapshot.sample
+    assert whole is not None
+    cells = body_of(decode(encode("sample", "", take_cells(whole))), Sample)
+    assert cells == trim_to_cells(whole)
+    assert len(encode("sample", "", take_cells(whole))) < len(encode("sample", "", whole)) / 2
+    trimmed = msgspec.structs.replace(snapshot, sample=cells)
+    assert read_devices(trimmed) == read_devices(snapshot)
+    pictures = []
+    for each in (trimmed, snapshot):
+        state = ClusterState()
+        state.observe(each, 10.0)
+        state.conclude(20.0)
+        pictures.append(state.picture)
+    assert pictures[0] == pictures[1]
