@@ -11,6 +11,7 @@ import msgspec
 from ..model import AllocatorReading, DeviceSample, MemoryReading, RankSample, Sample, StepReading
 from ..model.device import DeviceKind, DeviceState
 from ..model.rank import Backend, RankCoordinates, RankState
+from .wire import body_of, decode, encode
 
 Part = TypeVar("Part", bound=msgspec.Struct)
 
@@ -114,7 +115,7 @@ def take_cells(sample: Sample) -> CellSample:
 
 def trim_to_cells(sample: Sample) -> Sample:
     """Return a sample with no more in it than cells show."""
-    return msgspec.convert(take_cells(sample), Sample, from_attributes=True)
+    return body_of(decode(encode("sample", "", take_cells(sample))), Sample)
 
 
 def _take(whole: msgspec.Struct, part: type[Part]) -> Part:

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
+from ..decoders import make_msgpack_decoder
 from ..errors import WireError
 
 PROTOCOL_VERSION = 1
@@ -73,7 +74,7 @@ def body_of(envelope: Envelope, body_type: type[Body]) -> Body:
     """
     decoder = _BODIES.get(body_type)
     if decoder is None:
-        decoder = _BODIES[body_type] = msgspec.msgpack.Decoder(body_type)
+        decoder = _BODIES[body_type] = make_msgpack_decoder(body_type)
     try:
         body = decoder.decode(envelope.body)
     except _MALFORMED as error:

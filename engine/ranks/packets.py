@@ -2,6 +2,7 @@
 
 import msgspec
 
+from ..decoders import make_json_decoder
 from ..errors import WireError
 from .messages import MAX_PACKET_BYTES, PROBE_PROTOCOL, ProbeMessage
 
@@ -10,7 +11,7 @@ class _VersionOnly(msgspec.Struct):
     v: int
 
 
-_MESSAGE: "msgspec.json.Decoder[ProbeMessage]" = msgspec.json.Decoder(ProbeMessage)
+_MESSAGE: "msgspec.json.Decoder[ProbeMessage]" = make_json_decoder(ProbeMessage)  # type: ignore[arg-type]
 _VERSION = msgspec.json.Decoder(_VersionOnly)
 _MALFORMED = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
 """What decoding or encoding hostile content may raise."""

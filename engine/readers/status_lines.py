@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from ..decoders import make_json_decoder
 from ..errors import InputFileError
 from ..model import STATUS_SCHEMA, DeviceSample, HostSample, RankSample
 from .input_file import lower_first, show_path
@@ -31,7 +32,7 @@ class KeptStatus(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-_DECODER = msgspec.json.Decoder(KeptStatus)
+_DECODER = make_json_decoder(KeptStatus)
 
 
 def find_status_schema(line: str) -> str | None:

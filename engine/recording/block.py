@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from ..decoders import make_msgpack_decoder
 from ..model import Assessment, Finding, Sample
 from .columns import ColumnError
 from .contents import Told
@@ -54,7 +55,7 @@ class BlockError(ValueError):
     """A body that cannot be read; caught where damage is counted, never shown by itself."""
 
 
-_FINDING = msgspec.msgpack.Decoder(Finding)
+_FINDING = make_msgpack_decoder(Finding)
 
 
 @cache

@@ -6,8 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-import msgspec
-
+from ..decoders import make_msgpack_decoder
 from ..errors import InputFileError
 from ..readers.input_file import show_path
 from .block import DAMAGES
@@ -103,7 +102,7 @@ class RowReader:
         Raises:
             InputFileError: The file is damaged so that what follows cannot be found, or holds too much.
         """
-        decoder = msgspec.msgpack.Decoder(kind)
+        decoder = make_msgpack_decoder(kind)
         for key, data in self.blobs(query, *values, is_held=is_held):
             try:
                 if len(data) > MOST_ROW_BYTES:

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-import msgspec
-
+from ..decoders import make_msgpack_decoder
 from ..model import Sample
 from .block import DAMAGES, TickedSample
 from .block_reader import BlockReader, DamageCount
@@ -15,7 +14,7 @@ _SPAN = "FROM blocks INDEXED BY blocks_by_time WHERE node = ? AND end_s >= ? AND
 _AROUND = f"SELECT id {_SPAN} ORDER BY first_tick DESC"
 _BEFORE = "SELECT id FROM blocks INDEXED BY blocks_by_time WHERE node = ? AND end_s < ? ORDER BY end_s DESC"
 _NEWEST_ROW = "SELECT tick, sample FROM ticks WHERE node = ? AND time_s <= ? ORDER BY time_s DESC, tick DESC"
-_SAMPLE = msgspec.msgpack.Decoder(Sample)
+_SAMPLE = make_msgpack_decoder(Sample)
 
 
 class SampleReader:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 
+from ...decoders import make_json_decoder
 from ...errors import InputFileError
 from ...model import RankCoordinates
 from ...model.module_memory import KindBytes, MemoryMoment, ModuleMemory
@@ -30,8 +31,8 @@ class _Header(RankCoordinates, frozen=True, kw_only=True):
     is_simulated: bool = False
 
 
-_HEADERS = msgspec.json.Decoder(_Header)
-_MOMENTS = msgspec.json.Decoder(MemoryMoment)
+_HEADERS = make_json_decoder(_Header)
+_MOMENTS = make_json_decoder(MemoryMoment)
 
 
 def read_exact(path: Path) -> ModuleMemory:
