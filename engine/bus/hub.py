@@ -249,9 +249,8 @@ class Hub:
         if refusal is not None:
             self._refuse(peer, request.request_id, refusal)
         elif request.verb == "join":
-            self._sockets.answer(
-                peer, encode("welcome", self.hub_id, self._welcome(request, envelope.hub_id))
-            )
+            welcome = self._welcome(request, envelope.hub_id)
+            self._sockets.answer_join(peer, request, encode("welcome", self.hub_id, welcome))
         elif request.verb == "decide":
             self._decide(peer, request.request_id, request.decision)
         elif request.verb == "leave":

@@ -109,6 +109,13 @@ class HubSockets:
         else:
             self._control.send_multipart([peer, message])
 
+    def answer_join(self, peer: bytes, request: Request, message: bytes) -> None:
+        """Send everything to who asked for it, wherever that is."""
+        if self._gate is not None and isinstance(peer, RemotePeer):
+            self._gate.answer_join(peer, request, message)
+        else:
+            self._control.send_multipart([peer, message])
+
     def refuse(self, peer: bytes, request: Request) -> str | None:
         """Return why a request is refused, in one sentence, or None; over ipc everything may be."""
         if self._gate is None or not isinstance(peer, RemotePeer):

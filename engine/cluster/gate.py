@@ -192,6 +192,13 @@ class Gate:
         except zmq.ZMQError:  # nobody has this identity any more
             self._peers.pop(identity, None)
 
+    def answer_join(self, identity: bytes, request: Request, *frames: bytes) -> None:
+        """Send a peer what it asked for on joining; the same question is not answered again meanwhile."""
+        state = self._peers.get(identity)
+        if state is not None:
+            state.answering[request.node] = request.request_id
+        self.answer(identity, *frames)
+
     def cut_off_revoked(self) -> None:
         """Send nothing more to those whose key is no longer allowed, once the list of keys has changed."""
         if not self._doorkeeper.has_changed():
@@ -212,7 +219,6 @@ class Gate:
             return (
                 f"{self._node} has {MAX_PEERS} viewers, or {MAX_PEERS_OF_KEY} of one key, and takes no more"
             )
-        state.answering[request.node] = request.request_id
         state.follows[request.node] = tuple(topic.encode() for topic in request.topics[:MAX_TOPICS])
         return None
 

@@ -161,7 +161,7 @@ class Relay:
             if request.verb != "join":
                 return f"{self._name} is a relay: ask one of the nodes behind it"
             known = self._list_nodes(request.request_id)
-            self._gate.answer(peer, _NO_NODE, encode("nodes", self.relay_id, known))
+            self._gate.answer_join(peer, request, _NO_NODE, encode("nodes", self.relay_id, known))
         elif request.verb == "join":
             node.join(peer, request, known_hub_id)
         elif node.known.connection != "live":

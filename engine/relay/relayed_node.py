@@ -57,6 +57,7 @@ class RelayedNode:
         self._told_seq: int | None = None
         self._status_s = self._sampled_s = 0.0
         self._first_seq: int | None = None
+        self._joined_hub_id: str | None = None
         node.on_heard = self._hear
 
     @property
@@ -88,14 +89,16 @@ class RelayedNode:
 
     def answer_waiting(self) -> None:
         """Tell everything to those who wait for it, where it is known."""
-        newest = self.node.picture.newest
+        newest, hub_id = self.node.picture.newest, self.node.conversation.hub_id
         if not self._waiting or newest.connection != "live" or newest.hub is None:
             return
+        if self._joined_hub_id != hub_id:
+            return  # the agent was started again, and what is known here is of the one before
         for peer, (request, known_hub_id) in list(self._waiting.items()):
             if request.detail == "cells" or self._is_full:
                 del self._waiting[peer]
                 welcome = self._welcome(request, known_hub_id, newest.hub)
-                self._answer(peer, encode("welcome", self.node.conversation.hub_id, welcome))
+                self._gate.answer_join(peer, request, self._label, encode("welcome", hub_id, welcome))
 
     def judge(self) -> None:
         """Follow no more than cells where nobody has wanted more for a while."""
@@ -170,7 +173,7 @@ class RelayedNode:
                 self.node.picture.forget_history()
             self._told_seq = None
         self._is_full = self.node.conversation.detail == "full"
-        self._first_seq = welcome.first_seq
+        self._first_seq, self._joined_hub_id = welcome.first_seq, hub_id
         for sample in (*event.held, *(() if welcome.sample is None else (welcome.sample,))):
             if self._told_seq is None or sample.seq > self._told_seq:
                 self._told_seq = sample.seq

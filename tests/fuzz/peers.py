@@ -54,7 +54,7 @@ HUB = "hub"
 _FINDING = Finding("f1", "oom", "node", "GPU-a", "0", "high", "runs out", 1001.0, 1001.0)
 
 
-class _HandConnection:
+class HandConnection:
     """A connection over which comes what is put there."""
 
     node, answers_within_s = "n1", 2.0
@@ -111,7 +111,7 @@ def split(data: bytes) -> list[bytes]:
 def hear(data: bytes) -> None:
     """Follow a node that tells these messages, and show it."""
     for detail in ("full", "cells"):
-        clock, connection = HandClock(1000.0), _HandConnection()
+        clock, connection = HandClock(1000.0), HandConnection()
         node = RemoteNode("n1", connection, clock, History(), "full" if detail == "full" else "cells")
         node.receive()
         node.picture.ask_modules(7)
