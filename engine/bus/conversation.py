@@ -285,11 +285,16 @@ class HubConversation:
             found.append(sample)
 
     def _compare(self, status: HubStatus) -> None:
-        """Ask for what was published and has not arrived: the hub tells its newest sample's number."""
+        """Ask for what was published and has not arrived: the hub tells its newest sample's number.
+
+        Where that is lower than ours, ours is of another hub, and whatever came would be taken for old.
+        """
         newest = status.last_seq
-        is_behind = newest is not None and (self._last_seq is None or newest > self._last_seq)
-        if is_behind and self._asked is None:
-            self.ask()
+        if newest is None or self._asked is not None or newest == self._last_seq:
+            return
+        if self._last_seq is not None and newest < self._last_seq:
+            self._last_seq, self._has_history = None, False
+        self.ask()
 
     def _pend(self, sample: Sample) -> None:
         """Hold a sample back until the gap before it is filled."""
