@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, cast
 from textual.binding import Binding
 from textual.screen import Screen
 
-from ..analyzers.cluster_state import ClusterState
 from ..analyzers.fleet.fleet import Fleet
 from ..engine.bus.feed import SeveralNodesFeed
 from ..engine.bus.snapshot import Snapshot
 from ..engine.history import History
 from .advising_app import ADVISE_BINDING, AdvisingApp
 from .bindings import APP_BINDINGS, NODE_BINDINGS
+from .cluster_watch import ClusterWatch
 from .fleet_bindings import FLEET_BACK_BINDING, FLEET_VIEW_BINDING
 from .fleet_view import FleetView
 
@@ -39,7 +39,7 @@ class NodesApp(AdvisingApp, inherit_bindings=False):
     def __init__(self, feed: SeveralNodesFeed, **rest: Any) -> None:  # noqa: ANN401
         super().__init__(feed, **rest)
         self._fleet, self._fleet_view = Fleet(), FleetView()
-        self.cluster = ClusterState()
+        self.cluster = ClusterWatch()
         """What is concluded across nodes."""
         self._fleet_screen: FleetScreen | None = None
         self._over_fleet: NodesScreen | ClusterScreen | None = None
@@ -88,7 +88,7 @@ class NodesApp(AdvisingApp, inherit_bindings=False):
     def _tell_news(self, snapshot: Snapshot) -> None:
         """Take what a node tells into the fleet, and say what crossed a line."""
         self._fleet.note(snapshot, self._clock.wall_s())
-        self.cluster.observe(snapshot, self._clock.monotonic_s())
+        self.cluster.note(snapshot, self._clock.monotonic_s())
         super()._tell_news(snapshot)
 
     def is_node_seen(self, node: str) -> bool:

@@ -7,10 +7,12 @@ import pytest
 from tests.analyzers.cluster_state.clusters import Word, make_node
 from vramscope.analyzers.cluster_state import ClusterState
 from vramscope.engine.bus.snapshot import Snapshot
+from vramscope.tui.cluster_watch import ClusterWatch
 from vramscope.tui.nodes_app import NodesApp
 from vramscope.tui.screens.cluster import ClusterScreen
 from vramscope.tui.terminal import TerminalAbilities
 
+from ..waiting import wait_until
 from .several import SeveralNodes, make_nodes_app, wait_for_text
 
 HEAVY = Word(floor_gib=60, peak_gib=70, reserved_gib=75)
@@ -28,8 +30,22 @@ def _make_app(size: TerminalAbilities) -> NodesApp:
         for snapshot in _tell(float(second)):
             cluster.observe(snapshot, float(second))
     app = make_nodes_app(SeveralNodes(*_tell(30.0)), size)
-    app.cluster = cluster
+    app.cluster = ClusterWatch(cluster)
     return app
+
+
+def test_conclusions_are_drawn_beside_the_screens() -> None:
+    watch = ClusterWatch()
+    for second in range(30):
+        for snapshot in _tell(float(second)):
+            watch.note(snapshot, float(second))
+
+    def has_found() -> bool:
+        watch.note(_tell(99.0)[0], 99.0)  # what was told before is concluded from by now, or soon
+        return bool(watch.findings)
+
+    wait_until(has_found, what="a finding across nodes")
+    assert watch.picture.total == 2
 
 
 async def test_a_finding_across_nodes_is_on_the_fleet_and_in_full_behind_a_key() -> None:

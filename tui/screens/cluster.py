@@ -3,11 +3,11 @@
 from textual import events, on
 from textual.app import ComposeResult
 
-from ...analyzers.cluster_state import ClusterState
 from ...analyzers.fleet.fleet import Fleet
 from ...analyzers.fleet.verdict import judge_fleet
 from ..bindings import KEYS_OF_THE_VIEW
 from ..cluster_order import order_findings
+from ..cluster_watch import ClusterWatch
 from ..compositor import ThriftyScreen
 from ..drawing.glyphs import Glyphs
 from ..fleet_bindings import CLUSTER_SCREEN_BINDINGS
@@ -36,7 +36,7 @@ class ClusterScreen(ThriftyScreen[None]):
     }
     """
 
-    def __init__(self, fleet: Fleet, cluster: ClusterState, glyphs: Glyphs) -> None:
+    def __init__(self, fleet: Fleet, cluster: ClusterWatch, glyphs: Glyphs) -> None:
         super().__init__()
         self._fleet, self._cluster = fleet, cluster
         self._verdict = VerdictLine(glyphs, id="verdict")

@@ -9,7 +9,6 @@ from textual.message import Message
 from textual.timer import Timer
 from textual.widgets import Input
 
-from ...analyzers.cluster_state import ClusterState
 from ...analyzers.fleet.filter import EXAMPLE, compile_filter
 from ...analyzers.fleet.fleet import Fleet
 from ...analyzers.fleet.model import FleetDevice
@@ -27,6 +26,7 @@ from ...engine.clock import Clock
 from ...engine.errors import UsageError
 from ..cluster_lines import describe_gravest
 from ..cluster_order import order_findings
+from ..cluster_watch import ClusterWatch
 from ..compositor import ThriftyScreen
 from ..drawing.glyphs import Glyphs
 from ..fleet_bindings import FLEET_BINDINGS
@@ -89,7 +89,7 @@ class FleetScreen(ThriftyScreen[None]):
         """The nodes are to be listed."""
 
     def __init__(
-        self, fleet: Fleet, cluster: ClusterState, view: FleetView, glyphs: Glyphs, clock: Clock
+        self, fleet: Fleet, cluster: ClusterWatch, view: FleetView, glyphs: Glyphs, clock: Clock
     ) -> None:
         super().__init__()
         self._fleet, self._cluster, self._view = fleet, cluster, view
