@@ -56,6 +56,11 @@ class _RankPeak(NamedTuple):
     reserved_bytes: int | None
     is_simulated: bool
 
+    def is_above(self, allocated_bytes: int | None, reserved_bytes: int | None) -> bool:
+        """Return whether it had as much before."""
+        pairs = (allocated_bytes, self.allocated_bytes), (reserved_bytes, self.reserved_bytes)
+        return all(now is None or (most is not None and now <= most) for now, most in pairs)
+
 
 def list_ranks(sample: Sample) -> Sequence[RankSample]:
     """Return the ranks of a sample; those that a memory trace recorded are devices in it."""
@@ -108,10 +113,13 @@ class StagePeaks:
         ranks = self._jobs.setdefault(rank.job, {}).setdefault(stage, {})
         known = ranks.get(where.rank)
         reserved = None if rank.allocator is None else rank.allocator.reserved_bytes
+        allocated = _peak_allocated(rank)
+        place = where.tp or 0, (where.dp, where.cp)
+        if known is not None and known[:2] == place and known.is_above(allocated, reserved):
+            return  # as of most ranks at most times
         ranks[where.rank] = _RankPeak(
-            tensor=where.tp or 0,
-            copy=(where.dp, where.cp),
-            allocated_bytes=_most((known.allocated_bytes if known else None, _peak_allocated(rank))),
+            *place,
+            allocated_bytes=_most((known.allocated_bytes if known else None, allocated)),
             reserved_bytes=_most((known.reserved_bytes if known else None, reserved)),
             is_simulated=rank.is_simulated,
         )

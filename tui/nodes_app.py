@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 GATHER_S = 0.25
 """Nodes that tell something within this time are drawn together."""
-MOST_SHARE = 0.2
+MOST_SHARE = 0.25
 """Share of a core that drawing may take; where it takes more, more is gathered."""
 _SEVERAL = ("step_node", "show_fleet")
 """Actions that make no sense where there is one node."""
