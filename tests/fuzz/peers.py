@@ -151,12 +151,12 @@ def _serve() -> tuple[Hub, Relay, str]:
     atexit.register(folder.cleanup)
     runtime = Path(folder.name) / "run"
     runtime.mkdir(mode=0o700)
-    pair = make_key_pair()
+    pair, roster = make_key_pair(), Roster(runtime, node="node")
     hub = Hub(
         runtime,
         _ReadyProducer(),
         version="fuzz",
-        roster=Roster(runtime, node="node"),
+        roster=roster,
         listening=_listen(pair, Path(folder.name)),
     )
     hub._publish_sample(make_sample(1))
@@ -167,6 +167,8 @@ def _serve() -> tuple[Hub, Relay, str]:
         name="r1",
         version="fuzz",
     )
+    for close in (roster.close, hub._sockets.close, relay._watch.close):
+        atexit.register(close)
     return hub, relay, pair.public_text
 
 
