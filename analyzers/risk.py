@@ -90,11 +90,14 @@ def _gravest_assessment(device: DeviceSample, assessments: Sequence[Assessment])
     """Return the assessment that counts: the gravest, of those the one that foresees the soonest end."""
     if device.state == "ended":
         return None
+    found = find_assessments(device, assessments)
+    if len(found) == 1:
+        return found[0]
     return max(
-        find_assessments(device, assessments),
-        key=lambda found: (
-            _weigh(found.level),
-            -(math.inf if found.oom_in_s is None else found.time_s + found.oom_in_s),
+        found,
+        key=lambda it: (
+            _weigh(it.level),
+            -(math.inf if it.oom_in_s is None else it.time_s + it.oom_in_s),
         ),
         default=None,
     )

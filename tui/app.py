@@ -87,8 +87,7 @@ class VramscopeApp(SweepingApp, PlanningApp, BreakdownOverlayApp, inherit_bindin
         self._device: DeviceScreen | None = None
         self._alerts: AlertsScreen | None = None
         self._notices: dict[str, AlertNotices] = {}
-        self._refused_number = self._skipped_at_start = 0
-        self._is_paused = False
+        self._refused_number, self._skipped_at_start, self._is_paused = 0, 0, False
 
     def get_default_screen(self) -> Screen[None]:
         """Return the live screen."""
@@ -153,8 +152,9 @@ class VramscopeApp(SweepingApp, PlanningApp, BreakdownOverlayApp, inherit_bindin
 
     def _tell_news(self, snapshot: Snapshot) -> None:
         """Say over the screen, and by the bell, what crossed a line; also while figures are frozen."""
-        notices = self._notices.setdefault(snapshot.node, AlertNotices(self._settings.alerts, self.glyphs))
-        news = notices.take(snapshot, self.size)
+        if snapshot.node not in self._notices:
+            self._notices[snapshot.node] = AlertNotices(self._settings.alerts, self.glyphs)
+        news = self._notices[snapshot.node].take(snapshot, self.size)
         whose = f"{snapshot.node}: " if snapshot.node and not self.is_node_seen(snapshot.node) else ""
         for toast in news.toasts:
             self.notify(f"{whose}{toast.text}", severity=toast.severity, markup=False)

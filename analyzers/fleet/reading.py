@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ...engine.bus.snapshot import Snapshot
-from ...engine.model import Assessment, DeviceSample, RankCoordinates, RankSample, Sample
+from ...engine.model import Assessment, DeviceSample, Finding, RankCoordinates, RankSample, Sample
 from ..device_names import name_device
 from ..risk import LEVELS, assess_risk, doubt_silent
 from .model import FleetDevice
@@ -41,7 +41,6 @@ def _read_device(
     is_doubted = is_lost and LEVELS.index(risk.level) < _GRAVE
     place = _find_place(device, ranks)
     chances = [it.probability for it in known if it.probability is not None]
-    about = (it for it in snapshot.findings if it.is_open and it.device_uuid == device.uuid)
     return FleetDevice(
         node=snapshot.node or sample.node,
         uuid=device.uuid,
@@ -58,8 +57,8 @@ def _read_device(
         reason="its node is lost" if is_doubted else risk.reason,
         oom_in_s=None if is_doubted else risk.time_left_s(sample.time_s),
         probability=None if is_doubted else max(chances, default=None),
-        kinds=tuple(sorted({finding.kind for finding in about})),
-        jobs=tuple(sorted({rank.job for rank in ranks if rank.job is not None})),
+        kinds=_list_kinds(device, snapshot.findings) if snapshot.findings else (),
+        jobs=_list_jobs(ranks),
         rank=place.rank if place else None,
         tp=place.tp if place else None,
         pp=place.pp if place else None,
@@ -67,8 +66,23 @@ def _read_device(
     )
 
 
+def _list_kinds(device: DeviceSample, findings: Sequence[Finding]) -> tuple[str, ...]:
+    """Return the kinds of the open findings of a device."""
+    about = (it for it in findings if it.is_open and it.device_uuid == device.uuid)
+    return tuple(sorted({finding.kind for finding in about}))
+
+
+def _list_jobs(ranks: Sequence[RankSample]) -> tuple[str, ...]:
+    """Return the jobs that train on a device: mostly there is one process."""
+    if len(ranks) == 1:
+        return () if ranks[0].job is None else (ranks[0].job,)
+    return tuple(sorted({rank.job for rank in ranks if rank.job is not None}))
+
+
 def _find_place(device: DeviceSample, ranks: Sequence[RankSample]) -> RankCoordinates | None:
     """Return where its process stands; None where there is none, or several that stand elsewhere."""
+    if len(ranks) == 1:
+        return ranks[0].coordinates or device.rank
     places = [rank.coordinates for rank in ranks if rank.coordinates is not None]
     if not places:
         return device.rank
