@@ -20,10 +20,10 @@ from vramscope.engine.cluster.nodes_watch import NodesWatch
 from vramscope.engine.cluster.tcp_address import DEFAULT_PORT, LOOPBACK, TcpAddress
 from vramscope.engine.cluster.trust import Trust
 
-from .cluster.fleet_run import FleetPlan, address_of, playing
+from .cluster.fleet_run import FleetPlan, address_of, make_environment, playing
 from .cluster.scripted import DEVICES_A_NODE
 from .measure.processes import observe
-from .programs import ENVIRONMENT, ROOT
+from .programs import ENVIRONMENT
 
 SETTLE_S = 10.0
 JOINED_WITHIN_S = 60.0
@@ -46,7 +46,7 @@ def measure_relay(nodes: int, seconds: float) -> list[RelayCost]:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="vs-r-", dir="/tmp")))
         pair = make_key_pair()
         save_key_pair(pair, folder / "config" / "vramscope" / "keys")
-        env = _make_environment(folder)
+        env = make_environment(folder)
         stack.enter_context(playing(FleetPlan(nodes, real=0, past_nodes=0), folder, env))
         hosts, address = folder / "hosts", TcpAddress(LOOPBACK, free_port())
         hosts.write_text("".join(f"{address_of(at)}:{DEFAULT_PORT}\n" for at in range(nodes)))
@@ -63,18 +63,6 @@ def measure_relay(nodes: int, seconds: float) -> list[RelayCost]:
             with closing(NodesWatch([address], trust, most_in_full=most_in_full)) as watch:
                 found.append(_follow(words, watch, relay.pid, nodes, seconds))
         return found
-
-
-def _make_environment(folder: Path) -> dict[str, str]:
-    places = {name: str(folder / name.lower()) for name in ("HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR")}
-    for place in places.values():
-        Path(place).mkdir(mode=0o700)
-    return {
-        "PATH": os.environ["PATH"],
-        "PYTHONPATH": str(ROOT),
-        "XDG_CONFIG_HOME": str(folder / "config"),
-        **places,
-    }
 
 
 def _watch_alone(pid: int, seconds: float) -> RelayCost:

@@ -87,7 +87,7 @@ def measure_fleet(plan: FleetPlan) -> FleetFigures:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="vs-w-", dir="/tmp")))
         save_key_pair(make_key_pair(), folder / "config" / "vramscope" / "keys")
-        env = _make_environment(folder)
+        env = make_environment(folder)
         played = stack.enter_context(playing(plan, folder, env))
         agents = [stack.enter_context(_agent(plan.nodes - 1 - at, env)) for at in range(plan.real)]
         hosts = [address_of(number) for number in range(plan.nodes)]
@@ -120,7 +120,8 @@ def _write_hosts(hosts: Sequence[str], path: Path) -> Path:
     return path
 
 
-def _make_environment(folder: Path) -> dict[str, str]:
+def make_environment(folder: Path) -> dict[str, str]:
+    """Return the variables of programs that have a home, keys and a runtime folder of their own."""
     places = {name: str(folder / name.lower()) for name in ("HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR")}
     for place in places.values():
         Path(place).mkdir(mode=0o700)

@@ -6,7 +6,7 @@ from textual.app import ComposeResult
 from ...analyzers.fleet.fleet import Fleet
 from ...analyzers.fleet.verdict import judge_fleet
 from ..bindings import KEYS_OF_THE_VIEW
-from ..cluster_order import order_findings
+from ..cluster_order import order_by_gravity
 from ..cluster_watch import ClusterWatch
 from ..compositor import ThriftyScreen
 from ..drawing.glyphs import Glyphs
@@ -66,4 +66,4 @@ class ClusterScreen(ThriftyScreen[None]):
             return
         with self.drawn_at_once():
             self._verdict.show(judge_fleet(self._fleet.devices, self._fleet.coverage))
-            self.page.show(self._cluster.picture, order_findings(self._cluster.findings))
+            self.page.show(self._cluster.picture, order_by_gravity(self._cluster.findings))

@@ -25,7 +25,7 @@ from ...analyzers.fleet.verdict import judge_fleet
 from ...engine.clock import Clock
 from ...engine.errors import UsageError
 from ..cluster_lines import describe_gravest
-from ..cluster_order import order_findings
+from ..cluster_order import order_by_gravity
 from ..cluster_watch import ClusterWatch
 from ..compositor import ThriftyScreen
 from ..drawing.glyphs import Glyphs
@@ -197,7 +197,7 @@ class FleetScreen(ThriftyScreen[None]):
 
     def _show_across(self) -> None:
         """Tell the gravest finding across nodes, while there is one."""
-        line = describe_gravest(order_findings(self._cluster.findings), self._glyphs)
+        line = describe_gravest(order_by_gravity(self._cluster.findings), self._glyphs)
         is_shown = bool(line) and self.size.height >= ACROSS_FROM_ROWS
         if self._across.display != is_shown:
             self._across.display = is_shown
