@@ -9,6 +9,8 @@ from ..engine.model import SEVERITIES, Finding, Severity
 from ..engine.units import format_bytes
 
 KIND = "leak"
+TIME_LEFT = "time to out of memory"
+"""Evidence of a leak: seconds at its pace, where the capacity is known."""
 _RATE, _RATE_PER_STEP, _GROWN = "growth a second", "growth a step", "grown since onset"
 _ONSET_STEP, _FILE = "step at onset", "source file"
 

@@ -8,10 +8,15 @@ import msgspec
 from ..engine.model import SEVERITIES, Assessment, DeviceSample, Finding, RiskLevel, Sample
 from ..engine.units import format_age
 from .capacity import KIND as CAPACITY
+from .finding_evidence import read_evidence
+from .leak_words import TIME_LEFT
 from .out_of_memory_track import OOM_MET, RETRIES
+from .time_grades import grade_time_left
 
 DECISIVE = ("oom", CAPACITY, OOM_MET, RETRIES)
 """Kinds of findings that are about running out of memory."""
+GROWTH = ("leak", "divergence")
+"""Kinds that are about memory that grows."""
 LEVELS: tuple[RiskLevel, ...] = ("low", "unknown", *SEVERITIES[1:])
 """From the least to the most worrying: what is unknown outweighs what is known to be low."""
 
@@ -43,7 +48,7 @@ def assess_risk(
     asked about (`capacity`), an error that was met (`oom_met`) and a device that refused its allocator memory
     (`retries`) are facts and count as much; the gravest counts. Without any the level is `unknown`, because a
     caching allocator fills a device in healthy jobs too; and so it is where the figures are old, unless the
-    last word was grave.
+    last word was grave. A calm word, or none, gives way to an open finding on growth that says otherwise.
 
     Args:
         device: The device at its newest tick.
@@ -52,6 +57,17 @@ def assess_risk(
     """
     if device.state == "lost":
         return Risk("unknown", "device lost")
+    risk = _assess_by_words(device, findings, assessments)
+    if device.state == "ended" or _weigh(risk.level) > _UNKNOWN or not findings:
+        return risk
+    growth = _find_growth(device, findings)
+    return growth if growth is not None and _is_contradicted(risk, growth) else risk
+
+
+def _assess_by_words(
+    device: DeviceSample, findings: Sequence[Finding], assessments: Sequence[Assessment]
+) -> Risk:
+    """Return the risk by forecasts and by what was met."""
     fact, word = _gravest_finding(device, findings), _gravest_assessment(device, assessments)
     oom_s = None if word is None or word.oom_in_s is None else word.time_s + word.oom_in_s
     if fact is not None and (word is None or _weigh(fact.severity) >= _weigh(word.level)):
@@ -110,6 +126,29 @@ def _gravest_finding(device: DeviceSample, findings: Sequence[Finding]) -> Findi
         if finding.kind in DECISIVE and finding.is_open and finding.device_uuid == device.uuid
     ]
     return max(forecasts, key=lambda finding: SEVERITIES.index(finding.severity), default=None)
+
+
+def _find_growth(device: DeviceSample, findings: Sequence[Finding]) -> Risk | None:
+    """Return what the gravest open finding on growth on a device stands for; None without one."""
+    found = [
+        Risk(_grade_growth(finding), finding.title)
+        for finding in findings
+        if finding.kind in GROWTH and finding.is_open and finding.device_uuid == device.uuid
+    ]
+    return max(found, key=lambda risk: _weigh(risk.level), default=None)
+
+
+def _grade_growth(finding: Finding) -> RiskLevel:
+    """Return the level of a finding on growth: a leak is as grave as a forecast of the same time left."""
+    if finding.kind != "leak":
+        return finding.severity
+    left_s = read_evidence(finding, TIME_LEFT)
+    return (grade_time_left(left_s) if isinstance(left_s, int | float) else None) or "low"
+
+
+def _is_contradicted(risk: Risk, growth: Risk) -> bool:
+    """Return whether growth is graver than a calm risk, or the risk denies that there is any."""
+    return _weigh(growth.level) > _weigh(risk.level) or (risk.level == "low" and risk.oom_s is None)
 
 
 def _explain_unknown(device: DeviceSample) -> str:

@@ -37,6 +37,8 @@ class Watch:
         self.pressed = Pressed()
         self._beats_ago = 0
         self._renewed_s = 0.0
+        self._onset_s: float | None = None
+        """Onset of the growth that the newest forecast rests on; None where it rests on none."""
 
     def observe(self, subject: Subject) -> None:
         """Take one sample."""
@@ -58,6 +60,9 @@ class Watch:
             self.usable.observe(beat.time_s, beat.reserved_bytes, beat.split_bytes)
         self._beats_ago += 1
         if self._is_due(beat):
+            self._beats_ago, self._renewed_s = 0, beat.time_s
+            self._renew(beat)
+        elif self._has_begun():
             self._renew(beat)
 
     @property
@@ -102,17 +107,23 @@ class Watch:
             return self._beats_ago >= EVERY_BEATS[beat.kind]
         return beat.time_s - self._renewed_s >= NEAR_SHARE * middle_s
 
+    def _has_begun(self) -> bool:
+        """Return whether floors or peaks grow of which the newest forecast knows nothing."""
+        episode = self.growth.episode
+        is_known = episode is None or self.growth.line is None or episode.onset_s == self._onset_s
+        return not is_known
+
     def _renew(self, beat: Beat) -> None:
         floors, round_s = self.growth.floors, self.amplitudes.round_s
         floor = floors.floor_bytes
-        self._beats_ago, self._renewed_s = 0, beat.time_s
         if floor is None or round_s is None or len(self.amplitudes) < LEAST_ROUNDS:
             return
         above = self._find_amplitudes()
         self.reach = reach = self._find_usable(beat.time_s, above)
         if reach is None:
             return
-        self.is_fresh = True
+        self.is_fresh, episode = True, self.growth.episode
+        self._onset_s = None if episode is None else episode.onset_s
         self.growth.lost_bytes = self._find_lost(reach)
         line, steps_per_s = self.growth.line, floors.steps_per_s
         self.forecast = make_forecast(

@@ -1,11 +1,12 @@
 """Risk of a device: unknown with its reason, until somebody forecasts."""
 
+import msgspec
 import pytest
 
 from vramscope.analyzers.risk import Risk, assess_risk
-from vramscope.engine.model import DeviceSample
+from vramscope.engine.model import DeviceSample, Evidence, Finding
 
-from .samples import device, finding
+from .samples import assessment, device, finding
 
 
 @pytest.mark.parametrize(
@@ -59,3 +60,25 @@ def test_only_open_forecasts_of_this_device_count(other: object) -> None:
 def test_forecast_stands_while_the_device_is_stale_and_ends_when_it_is_lost() -> None:
     assert assess_risk(device(state="stale", age_s=3.0), (finding(),)).level == "critical"
     assert assess_risk(device(state="lost"), (finding(),)) == Risk("unknown", "device lost")
+
+
+def _leak(left_s: float | None) -> Finding:
+    title = "rank 0 leaks 20 MiB a step since step 112 (4.5 GiB)"
+    evidence = (Evidence("time to out of memory", left_s, "s"),)
+    return msgspec.structs.replace(finding("leak", "high", title=title), evidence=evidence)
+
+
+def test_a_calm_word_never_contradicts_growth_that_is_told_of_the_same_device() -> None:
+    leak, apart = _leak(500.0), finding("divergence", "medium", title="rank 3 grows away from its peers")
+    calm = (assessment(reason="steady below the limit"),)
+    assert assess_risk(device(), (leak,), calm) == Risk("high", leak.title)
+    assert assess_risk(device(), (leak, apart), ()) == Risk("high", leak.title)
+    assert assess_risk(device(), (apart,), calm) == Risk("medium", apart.title)
+    assert assess_risk(device(), (_leak(None),), calm) == Risk("low", leak.title)
+    assert assess_risk(device(state="ended", age_s=None), (leak,), calm) == Risk("unknown", "ended")
+
+
+def test_a_forecast_of_growth_goes_before_the_pace_of_a_leak() -> None:
+    slow = assessment(reason="its floor grows", oom_in_s=4000.0)
+    assert assess_risk(device(), (_leak(5000.0),), (slow,)) == Risk("low", "its floor grows", 4000.0)
+    assert assess_risk(device(), (_leak(500.0),), (assessment("medium", oom_in_s=900.0),)).level == "medium"

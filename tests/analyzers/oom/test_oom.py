@@ -5,6 +5,7 @@ import random
 import pytest
 
 from tests.analyzers.leak.courses import CAPACITY, sawtooth, series, steps, used, watch
+from vramscope.analyzers.leak import LeakAnalyzer
 from vramscope.analyzers.oom import OomAnalyzer
 from vramscope.engine.model import Assessment, Finding
 from vramscope.engine.units import GIB, MIB
@@ -37,6 +38,17 @@ def test_the_time_left_is_told_within_a_few_percent(life: float) -> None:
     assert assessment.oom_in_low_s is not None
     assert assessment.oom_in_high_s is not None
     assert assessment.oom_in_low_s <= ROOM_STEPS - seen <= assessment.oom_in_high_s
+
+
+def test_no_growth_is_told_only_until_the_leak_is_found() -> None:
+    leaks, forecasts, reasons = LeakAnalyzer(), OomAnalyzer(), []
+    for sample in steps([20.0 * GIB] * 10 + [20 * GIB + 200 * MIB * step for step in range(60)]):
+        is_told = any(finding.kind == "leak" for finding in leaks.observe(sample))
+        forecasts.observe(sample)
+        reasons += [assessment.reason for assessment in forecasts.assess()]
+        if is_told:
+            assert reasons[-1] == "its floor grows"
+    assert reasons[0] == "no growth found so far"
 
 
 def test_a_finding_opens_and_becomes_graver_as_the_end_comes_near() -> None:
