@@ -1,6 +1,7 @@
 """Two agents, a job over both, and a watch that asks one of its processes for its cache before an error."""
 
 import json
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -28,6 +29,7 @@ from vramscope.engine.model import Assessment, RankCoordinates
 from vramscope.engine.ranks.messages import AdviceTaken
 from vramscope.engine.ranks.roster import Roster
 from vramscope.engine.sampling.live import LiveProducer
+from vramscope.engine.settings import AlertSettings
 from vramscope.exporters.schema import build_guard_schema, render_guard_schema
 
 from ..clocks import HandClock
@@ -103,13 +105,17 @@ class _Watch:
     Args:
         nodes: The agents.
         capsys: Where it prints.
+        alerts: Whose hooks are told.
     """
 
-    def __init__(self, nodes: tuple[_Node, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    def __init__(
+        self, nodes: tuple[_Node, ...], capsys: pytest.CaptureFixture[str], alerts: AlertSettings
+    ) -> None:
         self._nodes, self._capsys, self._clock = nodes, capsys, HandClock(1_000_000.0)
         addresses = [node.address for node in nodes]
         self.watch = NodesWatch(addresses, trust_of(GUARD, node=NODE), most_in_full=0)
-        self._guard = Guard(self.watch, GuardOptions(is_json=True, prevents_oom=True), clock=self._clock)
+        options = GuardOptions(is_json=True, prevents_oom=True, alerts=alerts)
+        self._guard = Guard(self.watch, options, clock=self._clock)
         self.lines: list[dict[str, Any]] = []
 
     def pass_second(self) -> None:
@@ -125,6 +131,11 @@ class _Watch:
         self.pass_second()
         return any(line["event"] == event for line in self.lines)
 
+    def has_delivered(self) -> bool:
+        """Let a second pass, and return whether the hook has taken an alert."""
+        self.pass_second()
+        return self._guard.hooks[0].delivered > 0
+
     def sees_ranks(self) -> bool:
         """Let a second pass, and return whether both processes are seen."""
         self.pass_second()
@@ -132,12 +143,18 @@ class _Watch:
         return all(it is not None and it.ranks and it.ranks[0].allocator is not None for it in samples)
 
 
-def test_a_process_on_a_full_card_is_asked_for_its_cache_and_its_answer_is_told(
-    capsys: pytest.CaptureFixture[str],
+def _make_hook(told: Path) -> AlertSettings:
+    """Return settings with a command that writes what it is told to a file, a line each."""
+    program = f"import sys; open({str(told)!r}, 'a').write(sys.stdin.read() + chr(10))"
+    return AlertSettings(command=(sys.executable, "-S", "-c", program))
+
+
+def test_a_process_on_a_full_card_is_asked_for_its_cache_and_its_answer_and_a_hook_are_told(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    words = "gave back what it could"
+    words, told_by_hook = "gave back what it could", tmp_path / "told"
     with _open_node(0) as calm, _open_node(1) as grave:
-        watching = _Watch((calm, grave), capsys)
+        watching = _Watch((calm, grave), capsys, _make_hook(told_by_hook))
         with closing(watching.watch):
             wait_until(watching.sees_ranks, what="both processes to be seen")
             calm.assess(watching.watch, level="low")
@@ -150,6 +167,7 @@ def test_a_process_on_a_full_card_is_asked_for_its_cache_and_its_answer_is_told(
             answer = AdviceTaken(v=1, request=demand.request, is_obeyed=True, outcome=words, freed_bytes=GIB)
             grave.probe.send(answer)
             wait_until(lambda: watching.has_told("outcome"), what="the answer")
+            wait_until(watching.has_delivered, what="the hook")
     validator = jsonschema.Draft202012Validator(build_guard_schema())
     for line in watching.lines:
         validator.validate(line)
@@ -158,6 +176,8 @@ def test_a_process_on_a_full_card_is_asked_for_its_cache_and_its_answer_is_told(
     assert (told["outcome"]["advice"]["is_obeyed"], told["outcome"]["advice"]["freed_bytes"]) == (True, GIB)
     finding = told["finding"]["finding"]
     assert finding["kind"] == "cluster_oom"
+    [alert] = map(json.loads, told_by_hook.read_text().splitlines())
+    assert (alert["event"], alert["finding"]["id"]) == ("opened", finding["id"])
     assert {"name": "rank 1 was advised", "value": f"empty_cache: {words}", "unit": ""} in finding["evidence"]
 
 

@@ -5,26 +5,33 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from vramscope import __version__
 from vramscope.analyzers.cluster_state import Advice, Adviser, ClusterState
+from vramscope.engine.alerts.desk import AlertDesk
 from vramscope.engine.clock import Clock, SystemClock
 from vramscope.engine.cluster.nodes_watch import NodesWatch
 from vramscope.engine.errors import HubUnreachableError
 from vramscope.engine.model import SEVERITIES, Finding, Severity
+from vramscope.engine.settings import AlertSettings
 from vramscope.exporters.guard import GuardAdvice, GuardLine, describe_advice, describe_state, word_line
 from vramscope.exporters.json_lines import write_line
 
 from .diagnostics import EXIT_INTERRUPTED, complain
+from .guard_notices import ConnectionNotices, HookNotices, PlanNotices
 from .suite.delivery import EXIT_FINDINGS
 from .suite.interruption import Interruption
 
 if TYPE_CHECKING:
     from vramscope.engine.bus.snapshot import RankAdvice, Snapshot
+    from vramscope.engine.model import HookStatus
 
 EXIT_UNREACHABLE = HubUnreachableError.exit_code
 TURN_S = 0.25
 """How soon Ctrl-C is noticed."""
 STEP_WITHIN_S = 60.0
 """How long a process may wait for the end of its step before it answers."""
+FINISH_ALERTS_WITHIN_S = 2.0
+"""How long hooks are told of what waits, at the end."""
 
 
 class GuardOptions(NamedTuple):
@@ -37,6 +44,8 @@ class GuardOptions(NamedTuple):
     """Whether processes are asked to do something."""
     planned: Sequence[int] = ()
     """What a plan says of a rank of each pipeline stage in bytes."""
+    alerts: AlertSettings | None = None
+    """Whose hooks are told of findings; None where none is."""
 
 
 class Guard:
@@ -54,9 +63,16 @@ class Guard:
         self._adviser = Adviser() if options.prevents_oom else None
         self._asked: dict[tuple[str, int], Advice] = {}
         """What was asked and not yet answered, by node and number."""
-        self._told: dict[str, str | None] = {}
+        self._desk = AlertDesk(options.alerts, version=__version__, clock=self._clock)
+        self._connections, self._hooks = ConnectionNotices(), HookNotices()
+        self._plan = PlanNotices(options.planned)
         self._answered: set[str] = set()
         self._has_failed = False
+
+    @property
+    def hooks(self) -> "tuple[HookStatus, ...]":
+        """How every hook fared."""
+        return self._desk.hooks
 
     def run(self) -> int:
         """Watch until the time is up or Ctrl-C; print the state at the end and return the exit code."""
@@ -64,8 +80,7 @@ class Guard:
         with Interruption() as interruption:
             while not interruption.is_asked and (end_s is None or time.monotonic() < end_s):
                 self.turn(TURN_S)
-        self._tell(self._state.conclude(self._clock.wall_s()))
-        self._print(event="state")
+        self._finish()
         if self._has_failed:
             return EXIT_FINDINGS
         if interruption.is_asked and end_s is not None:
@@ -76,25 +91,30 @@ class Guard:
         """Take what has come of the nodes within a while, and tell what follows from it."""
         before = self._state.picture
         for snapshot in self._watch.turn(timeout_s):
-            self._note_connection(snapshot)
+            self._connections.note(snapshot)
+            if snapshot.connection == "live":
+                self._answered.add(snapshot.node)
             self._take_answers(snapshot)
             self._tell(self._state.observe(snapshot, self._clock.wall_s()))
-        if self._adviser is not None and self._state.picture is not before:
-            for advice in self._adviser.decide(self._state.picture):
+        if self._state.picture is not before:
+            self._plan.note(self._state.picture)
+            for advice in self._adviser.decide(self._state.picture) if self._adviser is not None else ():
                 self._ask(advice)
+        self._desk.poll()
+        self._hooks.note(self.hooks)
 
-    def _note_connection(self, snapshot: "Snapshot") -> None:
-        """Say once why a node has no figures, and when it has some again."""
-        name, is_lost = snapshot.node, snapshot.connection == "lost"
-        if is_lost and self._told.get(name) != snapshot.reason:
-            self._told[name] = snapshot.reason
-            complain(f"{name}: {snapshot.reason}")
-        elif snapshot.connection == "live":
-            self._answered.add(name)
-            if self._told.pop(name, None) is not None:
-                complain(f"{name}: is there again")
+    def _finish(self) -> None:
+        """Tell what is known at the end, and have hooks told of what waits."""
+        self._tell(self._state.conclude(self._clock.wall_s()))
+        self._plan.note(self._state.picture, is_last=True)
+        self._print(event="state")
+        left = self._desk.finish(FINISH_ALERTS_WITHIN_S)
+        self._hooks.note(self.hooks, is_last=True)
+        if left is not None:
+            complain(left)
 
     def _tell(self, findings: Sequence[Finding]) -> None:
+        self._desk.take(findings)
         for finding in findings:
             self._print(event="finding", finding=finding)
             least = self._options.fail_on

@@ -21,7 +21,9 @@ examples:
   vramscope guard --ssh node01,node02 --planned 61GiB,58GiB --json
 
 exit codes: 0 done, 2 usage, 3 a finding reached --fail-on, 7 a node never answered, 130 Ctrl-C before the
-time was up"""
+time was up
+
+The hooks of your settings (alerts.command, alerts.webhook_url) are told of findings as by an agent."""
 
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
@@ -58,6 +60,7 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
     parser.add_argument(
         "--fail-on", choices=SEVERITIES, help="exit with 3 where a finding across nodes was as grave as this"
     )
+    parser.add_argument("--no-hooks", action="store_true", help="tell no hook of what is found")
     parser.add_argument(
         "--json", action="store_true", default=SUPPRESS, help="print one object a line (vramscope.guard/1)"
     )
@@ -67,13 +70,14 @@ def run(arguments: Namespace) -> int:
     """Watch until the time is up.
 
     Raises:
-        UsageError: No node is named, or a flag has a value that cannot be used.
-        InputFileError: The file of hosts, or the keys, cannot be used.
+        UsageError: No node is named, or a flag or a variable has a value that cannot be used.
+        InputFileError: The file of hosts, the keys or the settings cannot be used.
         HubUnreachableError: A job has no nodes now, or Slurm does not answer.
     """
     from vramscope.engine.cluster.nodes_watch import NodesWatch
     from vramscope.engine.cluster.trust import read_trust
 
+    from ..configuration import read_settings
     from ..guarding import Guard, GuardOptions
     from ..remote_flags import read_nodes
 
@@ -88,6 +92,7 @@ def run(arguments: Namespace) -> int:
         fail_on=arguments.fail_on,
         prevents_oom=arguments.prevent_oom,
         planned=_read_sizes(arguments.planned),
+        alerts=None if arguments.no_hooks else read_settings(arguments).alerts,
     )
     trust = read_trust(is_insecure=arguments.insecure or not is_by_tcp(named))
     watch = NodesWatch(read_nodes(named), trust, most_in_full=0)
