@@ -217,7 +217,8 @@ class AlertBook:
     def _write(self, finding: Finding, time_s: float, what: str, title: str = "") -> None:
         last = next((c for c in reversed(self._changes) if c.finding_id == finding.id and c.title), None)
         is_news = last is None or last.title != title
-        self._changes.append(FindingChange(finding.id, time_s, what, title if is_news else ""))
+        told = title if is_news else ""
+        self._changes.append(FindingChange(finding.id, time_s, what, told, finding.device_uuid))
 
     def _conclude(self, finding: Finding, time_s: float, what: str) -> None:
         self._write(finding, time_s, what)

@@ -65,6 +65,8 @@ class FindingChange(msgspec.Struct, frozen=True):
     """Such as `opened, medium`, `raised to high`, `acknowledged`."""
     title: str = ""
     """The finding's sentence at that time, where it is another than before."""
+    device_uuid: str | None = None
+    """Of the device that the finding is on."""
 
 
 class AlertState(msgspec.Struct, frozen=True):

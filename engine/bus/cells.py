@@ -94,8 +94,11 @@ class CellSample(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     interval_s: float
     devices: tuple[CellDevice, ...] = ()
     ranks: tuple[CellRank, ...] = ()
+    notes: tuple[str, ...] = ()
+    """Of a node without devices, which its first note explains."""
     clock: str = "wall"
     is_last: bool = False
+    devices_left_out: int = 0
 
 
 _CELLS: dict[type[msgspec.Struct], type[msgspec.Struct]] = {
@@ -110,7 +113,8 @@ _CELLS: dict[type[msgspec.Struct], type[msgspec.Struct]] = {
 
 def take_cells(sample: Sample) -> CellSample:
     """Return what cells show of a sample, to be sent under the kind `sample`."""
-    return _take(sample, CellSample)
+    cells = _take(sample, CellSample)
+    return msgspec.structs.replace(cells, notes=()) if cells.devices and cells.notes else cells
 
 
 def trim_to_cells(sample: Sample) -> Sample:

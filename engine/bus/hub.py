@@ -21,7 +21,9 @@ from ..ranks.roster import Roster
 from ..sampling.producer import SampleProducer
 from .assessments import AssessmentStore
 from .attendance import VIEWER_WITHIN_S, Attendance
-from .cells import take_cells, trim_to_cells
+from .cells import trim_to_cells
+from .device_selection import select_devices
+from .device_trimming import trim_welcome
 from .findings import FindingStore
 from .hub_sockets import HubSockets
 from .messages import (
@@ -161,24 +163,22 @@ class Hub:
             self._first_seq = sample.seq
         self._sample = sample
         self._history.add(sample)
-        self._sockets.publish(TOPIC_SAMPLE, encode("sample", self.hub_id, sample))
+        self._sockets.publish(TOPIC_SAMPLE, sample)
         if self._sockets.has_followers(TOPIC_CELLS):
-            self._sockets.publish(TOPIC_CELLS, encode("sample", self.hub_id, take_cells(sample)))
+            self._sockets.publish(TOPIC_CELLS, sample)
         self._publish_findings([], has_assessed=self._assessments.observe(sample))
 
     def _publish_findings(self, findings: list[Finding], *, has_assessed: bool) -> None:
         if findings or has_assessed:
             assessments = self._assessments.all() if has_assessed else None
-            message = encode("findings", self.hub_id, FindingBatch(tuple(findings), assessments))
-            self._sockets.publish(TOPIC_FINDING, message)
+            self._sockets.publish(TOPIC_FINDING, FindingBatch(tuple(findings), assessments))
 
     def _publish_alerts(self) -> None:
         """Tell what was decided about findings and what became of them, where that is news."""
         state = self._alerts.state
         if state != self._shown_alerts:
             self._shown_alerts = state
-            message = encode("alerts", self.hub_id, state)
-            self._sockets.publish(TOPIC_FINDING, message)
+            self._sockets.publish(TOPIC_FINDING, state)
 
     def _publish_status(self, *, has_sample: bool) -> None:
         """Tell the hub's own state once a second; beside a sample, which saves everybody a wake-up."""
@@ -189,7 +189,7 @@ class Hub:
         self._alerts.expire()
         self._sockets.cut_off_revoked()
         self._publish_alerts()
-        self._sockets.publish(TOPIC_HUB, encode("hub", self.hub_id, self._status()))
+        self._sockets.publish(TOPIC_HUB, self._status())
 
     def _status(self) -> HubStatus:
         now_s = self._clock.monotonic_s()
@@ -292,8 +292,7 @@ class Hub:
     def _answer_for_ranks(self, roster: Roster) -> None:
         """Hand on what probes have answered since the last turn."""
         for packed in roster.take_maps():
-            message = encode("segments", self.hub_id, packed)
-            self._sockets.publish(TOPIC_SEGMENTS, message)
+            self._sockets.publish(TOPIC_SEGMENTS, packed)
         for (peer, request_id), refusal, modules, advice in roster.take_answers():
             if refusal is not None:
                 self._refuse(peer, request_id, refusal)
@@ -309,10 +308,14 @@ class Hub:
         self._sockets.answer(peer, encode("refusal", self.hub_id, Refusal(request_id, reason)))
 
     def _welcome(self, request: Request, known_hub_id: str) -> Welcome:
-        """Return everything; to who shows a cell a device neither the past nor the rest of the sample."""
+        """Return everything; to who shows a cell a device neither the past nor the rest of the sample.
+
+        Of the devices that were not asked for nothing.
+        """
         is_full, sample = request.detail == "full", self._sample
         since_seq = request.since_seq if known_hub_id == self.hub_id else None
-        return Welcome(
+        wanted = select_devices(request.devices)
+        welcome = Welcome(
             request_id=request.request_id,
             sample=sample if is_full or sample is None else trim_to_cells(sample),
             findings=self._findings.all(),
@@ -323,6 +326,7 @@ class Hub:
             assessments=self._assessments.all(),
             alerts=self._alerts.state,
         )
+        return welcome if wanted is None else trim_welcome(welcome, wanted)
 
 
 def _word_wish(kind: DemandKind, peer: bytes, request: Request) -> Wish:

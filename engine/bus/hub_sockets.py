@@ -9,8 +9,11 @@ import zmq
 from ..clock import Clock
 from ..cluster.remote_peer import RemotePeer
 from ..errors import RuntimeFolderError
+from ..model import Sample
+from .device_trimming import Told
 from .endpoints import endpoints_of
 from .messages import TOPIC_VIEWER, Request
+from .published import encode_told, encode_wanted
 from .wire import MAX_MESSAGE_BYTES
 
 if TYPE_CHECKING:
@@ -41,7 +44,8 @@ class HubSockets:
         self, runtime_dir: Path, hub_id: str, node: str, listening: "Listening | None", clock: Clock
     ) -> None:
         self._context = zmq.Context()
-        self._node = node.encode()
+        self._node, self._hub_id = node.encode(), hub_id
+        self._sample: Sample | None = None
         self._stream = self._bind(zmq.XPUB, endpoints_of(runtime_dir).stream)
         self._stream.setsockopt(zmq.XPUB_VERBOSER, 1)
         self._reports = self._bind(zmq.PULL, endpoints_of(runtime_dir).reports)
@@ -92,11 +96,16 @@ class HubSockets:
         if self._gate is not None:
             self._gate.cut_off_revoked()
 
-    def publish(self, topic: bytes, message: bytes) -> None:
-        """Send a message to all who follow its topic."""
+    def publish(self, topic: bytes, told: Told) -> None:
+        """Tell all who follow a topic; over tcp nothing of devices for which they did not ask."""
+        if isinstance(told, Sample):
+            self._sample = told
+        message = encode_told(topic, self._hub_id, told)
         self._stream.send_multipart([topic + self._node, message])
         if self._gate is not None:
-            self._gate.publish(topic, message)
+            self._gate.publish(
+                topic, message, trim=lambda it: encode_wanted(topic, self._hub_id, told, it, self._sample)
+            )
 
     def has_followers(self, topic: bytes) -> bool:
         """Return whether anybody follows a topic over tcp."""

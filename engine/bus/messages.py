@@ -90,6 +90,9 @@ class Request(msgspec.Struct, frozen=True):
     """For `advise`."""
     reason: str | None = None
     """For `advise`: why, in one sentence; the callback of the program gets it."""
+    devices: tuple[str, ...] = ()
+    """For `join`: the devices that are asked for, as in `DeviceSelection.words`; none for all. Of others the
+    answer has nothing, and over tcp nothing is sent; over ipc everybody hears of all."""
 
 
 class Welcome(msgspec.Struct, frozen=True):

@@ -5,10 +5,11 @@ each request, and whoever is revoked is sent nothing more from that moment on, w
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import zmq
 
+from ..bus.device_selection import DeviceSelection, explain_excess, select_devices
 from ..bus.messages import TO_WHOM_IT_CONCERNS, Refusal, Request
 from ..bus.wire import encode
 from ..clock import Clock
@@ -43,6 +44,10 @@ _MAY_ASK = {
     "node": (),
 }
 """What each role may ask; a controller may ask everything."""
+
+
+Trim = Callable[[DeviceSelection], bytes | None]
+"""Returns a message of some devices alone; None where nothing is left of it."""
 
 
 class Gate:
@@ -110,7 +115,8 @@ class Gate:
         """Let peers follow these nodes by their names, as at a relay, beside what has no name."""
         self._nodes = frozenset({"", *nodes})
         for peer in self._peers.values():
-            peer.follows = {node: it for node, it in peer.follows.items() if node in self._nodes}
+            for node in peer.follows.keys() - self._nodes:
+                peer.stop_following(node)
             peer.answering = {node: it for node, it in peer.answering.items() if node in self._nodes}
 
     def take_questions(self) -> None:
@@ -160,17 +166,29 @@ class Gate:
             return self._explain_unknown(peer.user)
         return None if role in ("worker", "controller") else self._explain_role(peer.user, "worker")
 
-    def publish(self, topic: bytes, *frames: bytes, node: str = "") -> None:
+    def publish(self, topic: bytes, *frames: bytes, node: str = "", trim: Trim | None = None) -> None:
         """Send a message to all who follow its topic; nobody is waited for.
 
         Args:
             topic: What it is of.
             frames: The message, after the name of its node where a relay sends it.
             node: Of which node it is; empty for the one that listens.
+            trim: Makes the message of some devices alone, once for all who follow the same; None where there
+                is no such message.
         """
-        followers = [who for who, peer in self._peers.items() if peer.is_told(topic, node)]
-        for identity in followers:
-            self.answer(identity, *frames)
+        followers = [
+            (who, peer.selections.get(node)) for who, peer in self._peers.items() if peer.is_told(topic, node)
+        ]
+        trimmed: dict[DeviceSelection, bytes | None] = {}
+        for identity, selection in followers:
+            if selection is None or trim is None:
+                self.answer(identity, *frames)
+                continue
+            if selection not in trimmed:
+                trimmed[selection] = trim(selection)
+            message = trimmed[selection]
+            if message is not None:
+                self.answer(identity, *frames[:-1], message)
 
     def has_followers(self, topic: bytes, node: str = "") -> bool:
         """Return whether anybody follows a topic of a node."""
@@ -180,7 +198,7 @@ class Gate:
         """Send a peer nothing more of a node."""
         state = self._peers.get(peer)
         if state is not None:
-            state.follows.pop(node, None)
+            state.stop_following(node)
 
     def answer(self, identity: bytes, *frames: bytes) -> None:
         """Send one peer a message; one that has gone is forgotten, one that does not read misses it."""
@@ -212,6 +230,9 @@ class Gate:
                 self._peers.pop(identity, None)
 
     def _admit(self, peer: RemotePeer, request: Request) -> str | None:
+        excess = explain_excess(request.devices)
+        if excess is not None:
+            return f"the list of devices {excess}"
         if not self._spend(peer, JOIN_COSTS if request.detail == "full" else CELLS_COST):
             return "everything was asked for too often: ask again in a few seconds"
         state = self._peers.get(peer)
@@ -219,7 +240,8 @@ class Gate:
             return (
                 f"{self._node} has {MAX_PEERS} viewers, or {MAX_PEERS_OF_KEY} of one key, and takes no more"
             )
-        state.follows[request.node] = tuple(topic.encode() for topic in request.topics[:MAX_TOPICS])
+        topics = tuple(topic.encode() for topic in request.topics[:MAX_TOPICS])
+        state.follow(request.node, topics, select_devices(request.devices))
         return None
 
     def _spend(self, peer: RemotePeer, cost: float) -> bool:

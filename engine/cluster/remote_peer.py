@@ -2,6 +2,7 @@
 
 from dataclasses import InitVar, dataclass, field
 
+from ..bus.device_selection import DeviceSelection
 from .allowance import BURST, PER_SECOND, Allowance
 
 
@@ -27,12 +28,26 @@ class PeerState:
     """When it first asked, in monotonic seconds."""
     follows: dict[str, tuple[bytes, ...]] = field(default_factory=dict)
     """Beginnings of the topics that it follows, by node; at an agent there is one, without a name."""
+    selections: dict[str, DeviceSelection] = field(default_factory=dict)
+    """The devices that it follows, by node; of a node that is not named here all."""
     answering: dict[str, int] = field(default_factory=dict)
     """Number of its newest join by node, whose answer was sent; none where that may not have gone."""
     allowance: Allowance = field(init=False)
 
     def __post_init__(self, noted_s: float) -> None:
         self.allowance = Allowance(BURST, PER_SECOND, noted_s)
+
+    def follow(self, node: str, topics: tuple[bytes, ...], selection: DeviceSelection | None) -> None:
+        """Follow these topics of a node in place of those before, and of its devices those wanted."""
+        self.follows[node] = topics
+        self.selections.pop(node, None)
+        if selection is not None:
+            self.selections[node] = selection
+
+    def stop_following(self, node: str) -> None:
+        """Follow a node no longer."""
+        self.follows.pop(node, None)
+        self.selections.pop(node, None)
 
     @property
     def is_following(self) -> bool:

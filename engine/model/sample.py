@@ -28,3 +28,5 @@ class Sample(msgspec.Struct, frozen=True, gc=False):
     clock: Literal["wall", "trace"] = "wall"
     is_last: bool = False
     """Whether no sample follows: a recording has ended."""
+    devices_left_out: int = 0
+    """Devices that the node has beside these, and for which nobody asked; 0 where all are told."""
