@@ -86,6 +86,7 @@ class HubConversation:
         topics: What the hub is to send from the first answer on, where no subscription says it.
         detail: How much of each sample these topics have.
         node: What a relay between calls the node; empty where there is none.
+        devices: Words for the devices that the hub is to tell of; none for all.
     """
 
     def __init__(
@@ -96,6 +97,7 @@ class HubConversation:
         topics: tuple[str, ...] = (),
         detail: Detail = "full",
         node: str = "",
+        devices: tuple[str, ...] = (),
     ) -> None:
         self.samples_dropped = 0
         """Samples that were published and never reached this end."""
@@ -108,6 +110,7 @@ class HubConversation:
         self.detail: Detail = detail
         """How much is followed; of `cells` nothing is asked for that was missed: the newest sample is all."""
         self._send, self._clock, self._topics, self._node = send, clock, topics, node
+        self._devices = devices
         self._hub_id: str | None = None
         self._last_seq: int | None = None
         self._pending: deque[Sample] = deque()
@@ -155,7 +158,13 @@ class HubConversation:
     def _join_request(self, request_id: int) -> bytes:
         since_seq = self._last_seq if self._has_history else None
         request = Request(
-            "join", request_id, topics=self._topics, detail=self.detail, since_seq=since_seq, node=self._node
+            "join",
+            request_id,
+            topics=self._topics,
+            detail=self.detail,
+            since_seq=since_seq,
+            node=self._node,
+            devices=self._devices,
         )
         return encode("request", self.hub_id, request)
 

@@ -32,7 +32,7 @@ def trim(told: Told, wanted: DeviceSelection, sample: Sample | None) -> Told | N
     if isinstance(told, AlertState):
         return trim_alerts(told, wanted, sample)
     if isinstance(told, PackedSegments):
-        return told if told.device_uuid in _find_uuids(wanted, sample) else None
+        return trim_map(told, wanted, sample)
     return told
 
 
@@ -80,6 +80,11 @@ def trim_alerts(alerts: AlertState, wanted: DeviceSelection, sample: Sample | No
         tuple(it for it in alerts.mutes if it.device_uuid in uuids),
         tuple(it for it in alerts.changes if it.device_uuid in uuids),
     )
+
+
+def trim_map(packed: PackedSegments, wanted: DeviceSelection, sample: Sample | None) -> PackedSegments | None:
+    """Return a segment map of a device that is wanted; None of another."""
+    return packed if packed.device_uuid in _find_uuids(wanted, sample) else None
 
 
 def trim_welcome(welcome: Welcome, wanted: DeviceSelection) -> Welcome:

@@ -11,6 +11,7 @@ from ..bus.messages import Detail
 from ..bus.snapshot import Snapshot
 from ..clock import Clock, SystemClock, ceil_ms
 from ..history import History
+from .choice import ALL, Choice, explain_no_node
 from .hosts import NodeAddress
 from .link_times import LinkTimes
 from .name_lookup import NameLookup
@@ -31,6 +32,8 @@ JUDGED_AT_ONCE, JUDGED_IN_TURNS = 64, 4
 AGE_INTERVAL_S = 1.0
 """How often the age of a lost node is told anew."""
 IO_THREADS = 1
+NO_NODE = "no node"
+"""What is shown in the place of nodes, with the reason, where none of those that there are is followed."""
 
 
 class NodesWatch:
@@ -42,6 +45,8 @@ class NodesWatch:
         most_in_full: How many nodes are followed in full, with their history: those looked at last. Of the
             others comes what a cell of the fleet shows. None for all in full.
         relay_id: Of the relay that follows them, which must not follow itself; None in a viewer.
+        choice: Which nodes are followed, and which devices of each. A node that has an address of its own is
+            left once it has answered, and so is no relay.
         times: How long is waited for agents over tcp; those of `LinkTimes` by default.
         clock: Injected in tests.
     """
@@ -53,11 +58,12 @@ class NodesWatch:
         *,
         most_in_full: int | None = None,
         relay_id: str | None = None,
+        choice: Choice = ALL,
         times: LinkTimes | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._clock, self._times = clock or SystemClock(), times or LinkTimes()
-        self._relay_id = relay_id
+        self._relay_id, self._choice = relay_id, choice
         self.on_added: Callable[[str, RemoteNode], None] = lambda _name, _node: None
         """Told of each node behind a relay before anything is taken of it."""
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(IO_THREADS)
@@ -76,7 +82,12 @@ class NodesWatch:
         self._direct: dict[str, RemoteNode] = {}
         self._relays = RelayLinks(self.nodes, self._add, self._forget)
         self._gone: list[str] = []
+        self._left_out: list[str] = []
+        self._told_mismatch: str | None = None
         for address in addresses:
+            if isinstance(address, SshHost) and not choice.wants_node(address.label):
+                self._left_out.append(address.label)
+                continue
             self._add(address.label, self._connect(address, trust))
             self._direct[address.label] = self.nodes[address.label]
         self._judge_s, self._turn_number = 0.0, 0
@@ -96,14 +107,17 @@ class NodesWatch:
         if self._read_fd in ready:
             os.read(self._read_fd, 4096)
         for found in self._lookup.take():
-            self._over_tcp[found.asked.label].find(found)
+            if found.asked.label in self._over_tcp:
+                self._over_tcp[found.asked.label].find(found)
         heard = [name for name, node in self._direct.items() if self._is_ready(node, ready)]
         changed = self._receive(heard)
         changed += self._receive([*self._find_relays(heard), *self._relays.receive(ready)])
+        self._leave_out(heard)
         if self._judge_in_s <= 0:
             changed += self._judge()
         gone, self._gone = self._gone, []
         told = [self.nodes[name].picture.newest for name in dict.fromkeys(changed) if name in self.nodes]
+        told += self._tell_mismatch()
         return [Snapshot(node=name, is_gone=True) for name in gone if name not in self.nodes] + told
 
     @property
@@ -115,6 +129,17 @@ class NodesWatch:
     def relay_ids(self) -> tuple[str, ...]:
         """Ids of all relays that are reached."""
         return self._relays.relay_ids
+
+    @property
+    def nodes_left_out(self) -> int:
+        """Nodes that are known and not followed, because nobody asked for them."""
+        return len(self._left_out) + len(self._relays.left_out)
+
+    @property
+    def mismatch(self) -> str | None:
+        """Why no node is followed, in one sentence; None where one is, or none is known yet."""
+        left_out = [*self._left_out, *self._relays.left_out]
+        return explain_no_node(self._choice, left_out) if left_out and not self.nodes else None
 
     def wait_for(self, socket: "zmq.Socket[bytes]") -> None:
         """Let a turn end when something comes to a socket of somebody else, too."""
@@ -141,10 +166,12 @@ class NodesWatch:
             os.close(self._write_fd)
 
     def _add(self, name: str, connection: NodeConnection) -> None:
-        detail: Detail = "full" if self._in_full.has_room else "cells"
+        is_wanted = self._choice.wants_node(name)
+        detail: Detail = "full" if is_wanted and self._in_full.has_room else "cells"
         if detail == "full":
             self._in_full.note(name)
-        self.nodes[name] = node = RemoteNode(name, connection, self._clock, History(), detail)
+        node = RemoteNode(name, connection, self._clock, History(), detail, self._choice.devices)
+        self.nodes[name] = node
         self.on_added(name, node)
 
     def _forget(self, name: str) -> None:
@@ -159,12 +186,33 @@ class NodesWatch:
         for name in heard:
             if name in self._over_tcp and self._direct[name].known_nodes is not None:
                 node = self._direct.pop(name)
-                link = RelayLink(node, self._over_tcp[name], self._relay_id)
+                link = RelayLink(node, self._over_tcp[name], self._relay_id, self._choice)
                 self.nodes.pop(name)
                 self._in_full.forget(name)
                 self._gone.append(name)
                 found += self._relays.adopt(link)
         return found
+
+    def _leave_out(self, heard: Sequence[str]) -> None:
+        """Leave nodes that have answered and are not among those that are followed."""
+        for name in heard:
+            node = self._direct.get(name)
+            if node is not None and node.has_answered and not self._choice.wants_node(name):
+                del self._direct[name], self._over_tcp[name]
+                self._forget(name)
+                self._left_out.append(name)
+
+    def _tell_mismatch(self) -> list[Snapshot]:
+        """Return what is shown where none of the nodes is followed, and that it holds no longer."""
+        mismatch = self.mismatch
+        if mismatch == self._told_mismatch:
+            return []
+        self._told_mismatch = mismatch
+        return [
+            Snapshot("lost", mismatch, node=NO_NODE)
+            if mismatch is not None
+            else Snapshot(node=NO_NODE, is_gone=True)
+        ]
 
     def _receive(self, names: Sequence[str]) -> list[str]:
         """Let nodes take what has come for them; return those of which there is news."""

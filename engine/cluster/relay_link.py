@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from ..bus.messages import KnownNode, KnownNodes
+from .choice import ALL, Choice
 from .relayed_connection import RelayedConnection
 from .remote_connection import RemoteConnection
 from .remote_node import RemoteNode
@@ -23,13 +24,18 @@ class RelayLink:
         node: The relay itself, as it was found at an address.
         connection: To the relay.
         own_id: Of the relay that this is of; None in a viewer.
+        choice: Which of the nodes behind it are followed.
     """
 
-    def __init__(self, node: RemoteNode, connection: RemoteConnection, own_id: str | None) -> None:
-        self.node, self.connection = node, connection
+    def __init__(
+        self, node: RemoteNode, connection: RemoteConnection, own_id: str | None, choice: Choice = ALL
+    ) -> None:
+        self.node, self.connection, self._choice = node, connection, choice
         self.label = connection.address.label
         self.connections: dict[str, RelayedConnection] = {}
         """By what the relay calls the node."""
+        self.left_out: tuple[str, ...] = ()
+        """Names of the nodes behind it that are not followed, as of the last list."""
         self._own_id = own_id
         self._told: KnownNodes | None = None
         self._loop: str | None = None
@@ -80,13 +86,17 @@ class RelayLink:
         return True
 
     def list_nodes(self) -> tuple[KnownNode, ...]:
-        """Return the nodes behind the relay; where it leads back here, itself with the reason alone."""
+        """Return the nodes that are followed; where the relay leads back here, itself with the reason."""
         if self._told is None:
             return ()
         if self._is_loop:
             reason = "this relay leads back to the one that follows it: leave it out of --connect there"
             return (KnownNode(self.label, "lost", reason),)
-        return tuple(_choose_sound(self._told.nodes))
+        sound = [*_choose_sound(self._told.nodes)]
+        wanted = tuple(it for it in sound if self._choice.wants_node(it.name))
+        names = {it.name for it in wanted}
+        self.left_out = tuple(it.name for it in sound if it.name not in names)
+        return wanted
 
     @property
     def _is_loop(self) -> bool:

@@ -38,6 +38,11 @@ class RelayLinks:
         """Ids of all relays that are reached."""
         return tuple(dict.fromkeys(each for link in self._links.values() for each in link.relay_ids))
 
+    @property
+    def left_out(self) -> list[str]:
+        """Names of the nodes behind relays that are not followed."""
+        return [name for link in self._links.values() for name in link.left_out]
+
     def adopt(self, link: RelayLink) -> list[str]:
         """Follow the nodes behind a relay that was found; return their names."""
         self._links[link.label] = link

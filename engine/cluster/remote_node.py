@@ -1,10 +1,12 @@
 """One node that is followed from elsewhere: its connection, its picture, and why there is none."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from msgspec.structs import replace
 
 from ..bus.conversation import Event, HubConversation, Joined
+from ..bus.device_selection import select_devices
+from ..bus.event_trimming import trim_event
 from ..bus.messages import (
     TOPIC_CELLS,
     TOPIC_FINDING,
@@ -47,6 +49,7 @@ class RemoteNode:
         clock: Where time is read.
         history: History to fill.
         detail: How much of it is followed at first.
+        devices: Words for the devices that are followed of it; none for all.
     """
 
     def __init__(
@@ -56,16 +59,23 @@ class RemoteNode:
         clock: Clock,
         history: History,
         detail: Detail = "full",
+        devices: tuple[str, ...] = (),
     ) -> None:
         self.connection, self._clock = connection, clock
         self.conversation = HubConversation(
-            connection.send, clock, topics=TOPICS[detail], detail=detail, node=connection.node
+            connection.send,
+            clock,
+            topics=TOPICS[detail],
+            detail=detail,
+            node=connection.node,
+            devices=devices,
         )
         """What is said with its hub."""
         self.known_nodes: KnownNodes | None = None
         """What a relay has told of the nodes behind it; None where it is none."""
         self.on_heard: OnHeard | None = None
         """Told of each message, before the picture is."""
+        self._wanted = select_devices(devices)
         self.picture = NodePicture(self.conversation, clock, history=history, node=name)
         self._began_s = self._asked_s = clock.monotonic_s()
         self._heard_s: float | None = None
@@ -129,7 +139,14 @@ class RemoteNode:
         for event in events:
             if isinstance(event, KnownNodes):
                 self.known_nodes = event
-        return self.picture.apply([self._warn(event) for event in events])
+        return self.picture.apply([self._warn(event) for event in self._trim(events)])
+
+    def _trim(self, events: list[Event]) -> Iterable[Event]:
+        """Leave out devices that were not asked for: older agents, and those behind ssh, tell of all."""
+        if self._wanted is None:
+            return events
+        trimmed = (trim_event(event, self._wanted, self.picture.newest.sample) for event in events)
+        return (event for event in trimmed if event is not None)
 
     def _warn(self, event: Event) -> Event:
         """Return an event with what should be known of who tells it among the notes of its hub."""

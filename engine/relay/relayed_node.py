@@ -1,9 +1,12 @@
 """One node that a relay follows: what it says is passed on as it came, and who joins is told all of it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from ..bus.cells import take_cells, trim_to_cells
+from ..alerts.state import AlertState
+from ..bus.cells import trim_to_cells
 from ..bus.conversation import ANSWERS, Event, Joined
+from ..bus.device_selection import DeviceSelection, select_devices
+from ..bus.device_trimming import Told, trim_welcome
 from ..bus.messages import (
     TOPIC_CELLS,
     TOPIC_FINDING,
@@ -15,13 +18,15 @@ from ..bus.messages import (
     Request,
     Welcome,
 )
-from ..bus.wire import Envelope, decode, encode
+from ..bus.published import encode_told, encode_wanted
+from ..bus.wire import Envelope, body_of, decode, encode
 from ..clock import Clock
 from ..cluster.gate import MAX_PEERS, Gate
 from ..cluster.remote_node import RemoteNode
 from ..errors import WireError
 from ..history import History
 from ..model import HubStatus, Sample
+from ..ranks.segments import PackedSegments
 from .passed_requests import PassedRequests
 
 STATUS_S = 5.0
@@ -30,8 +35,13 @@ QUIET_S = 1.5
 """Where none has come for so long the state of the hub alone says that it is there."""
 UNWATCHED_S = 30.0
 """A node is followed in full for so long after the last who wanted that has gone."""
-_TOPICS = {"findings": TOPIC_FINDING, "alerts": TOPIC_FINDING, "hub": TOPIC_HUB, "segments": TOPIC_SEGMENTS}
-"""What is passed on as it came, by its kind."""
+_PASSED: dict[str, tuple[bytes, type[FindingBatch | AlertState | HubStatus | PackedSegments]]] = {
+    "findings": (TOPIC_FINDING, FindingBatch),
+    "alerts": (TOPIC_FINDING, AlertState),
+    "hub": (TOPIC_HUB, HubStatus),
+    "segments": (TOPIC_SEGMENTS, PackedSegments),
+}
+"""What is passed on as it came, by its kind: its topic, and what is told in it."""
 
 
 class RelayedNode:
@@ -112,8 +122,19 @@ class RelayedNode:
     def _answer(self, peer: bytes, message: bytes) -> None:
         self._gate.answer(peer, self._label, message)
 
-    def _publish(self, topic: bytes, message: bytes) -> None:
-        self._gate.publish(topic, self._label, message, node=self.name)
+    def _tell(self, topic: bytes, told: Told, data: bytes | None = None) -> None:
+        """Tell all who follow a topic, as it came where that is known."""
+        message = data or encode_told(topic, self.node.conversation.hub_id, told)
+        self._publish(topic, message, lambda: told)
+
+    def _publish(self, topic: bytes, message: bytes, read: Callable[[], Told]) -> None:
+        """Send a message to all who follow its topic; it is read for those who follow some devices alone."""
+        hub_id = self.node.conversation.hub_id
+
+        def trim(wanted: DeviceSelection) -> bytes | None:
+            return encode_wanted(topic, hub_id, read(), wanted, self.node.picture.newest.sample)
+
+        self._gate.publish(topic, self._label, message, node=self.name, trim=trim)
 
     def _hear(self, data: bytes | None, events: Sequence[Event]) -> None:
         """Pass on a message; one that could not be read says nothing, and goes no further."""
@@ -129,11 +150,13 @@ class RelayedNode:
         if envelope.kind in ANSWERS or envelope.kind == "refusal":
             self._questions.take_answer(envelope)
             return True
-        topic = _TOPICS.get(envelope.kind)
+        if envelope.kind not in _PASSED:
+            return False
+        topic, kind = _PASSED[envelope.kind]
         # While something is missing here, who follows would ask for it in vain.
-        if topic is not None and events and (topic != TOPIC_HUB or self._is_status_wanted()):
-            self._publish(topic, data)
-        return topic is not None
+        if events and (topic != TOPIC_HUB or self._is_status_wanted()):
+            self._publish(topic, data, lambda: body_of(envelope, kind))
+        return True
 
     def _is_status_wanted(self) -> bool:
         """Return whether the state of the hub is passed on; samples say as much to who draws cells."""
@@ -156,14 +179,12 @@ class RelayedNode:
         """Pass on a sample, as it came where that is known; whoever draws cells gets no more than cells."""
         self._told_seq, self._sampled_s = sample.seq, self._clock.monotonic_s()
         if self._is_full and self._gate.has_followers(TOPIC_SAMPLE, self.name):
-            self._publish(TOPIC_SAMPLE, data or encode("sample", self.node.conversation.hub_id, sample))
+            self._tell(TOPIC_SAMPLE, sample, data)
         if self._gate.has_followers(TOPIC_CELLS, self.name):
             self._pass_cells(sample, None if self._is_full else data)
 
     def _pass_cells(self, sample: Sample, data: bytes | None) -> None:
-        trimmed = data if data is not None and sample.host is None else None
-        hub_id = self.node.conversation.hub_id
-        self._publish(TOPIC_CELLS, trimmed or encode("sample", hub_id, take_cells(sample)))
+        self._tell(TOPIC_CELLS, sample, data if sample.host is None else None)
 
     def _pass_joined(self, event: Joined) -> None:
         """Pass on what this end was told anew: who follows has missed the same."""
@@ -179,15 +200,16 @@ class RelayedNode:
                 self._told_seq = sample.seq
                 self._pass_cells(sample, None)
         batch = FindingBatch(welcome.findings, welcome.assessments)
-        self._publish(TOPIC_FINDING, encode("findings", hub_id, batch))
-        self._publish(TOPIC_FINDING, encode("alerts", hub_id, welcome.alerts))
-        self._publish(TOPIC_HUB, encode("hub", hub_id, welcome.hub))
+        self._tell(TOPIC_FINDING, batch)
+        self._tell(TOPIC_FINDING, welcome.alerts)
+        self._tell(TOPIC_HUB, welcome.hub)
 
     def _welcome(self, request: Request, known_hub_id: str, hub: HubStatus) -> Welcome:
         newest, history = self.node.picture.newest, self.node.picture.history
         is_full, sample = request.detail == "full", newest.sample
         since_seq = request.since_seq if known_hub_id == self.node.conversation.hub_id else None
-        return Welcome(
+        wanted = select_devices(request.devices)
+        welcome = Welcome(
             request_id=request.request_id,
             sample=sample if is_full or sample is None else trim_to_cells(sample),
             findings=newest.findings,
@@ -198,3 +220,4 @@ class RelayedNode:
             assessments=newest.assessments,
             alerts=newest.alerts,
         )
+        return welcome if wanted is None else trim_welcome(welcome, wanted)

@@ -4,6 +4,7 @@ from tests.clocks import HandClock
 from tests.fuzz.peers import HandConnection
 from vramscope.engine.bus.messages import Request, Welcome
 from vramscope.engine.bus.wire import Envelope, body_of, decode, encode
+from vramscope.engine.cluster.gate import Trim
 from vramscope.engine.cluster.remote_node import RemoteNode
 from vramscope.engine.history import History
 from vramscope.engine.model import HubStatus
@@ -22,7 +23,7 @@ class HandGate:
         """Nobody follows."""
         return False
 
-    def publish(self, topic: bytes, *frames: bytes, node: str = "") -> None:
+    def publish(self, topic: bytes, *frames: bytes, node: str = "", trim: Trim | None = None) -> None:
         """Nobody listens."""
 
     def answer_join(self, identity: bytes, request: Request, *frames: bytes) -> None:
