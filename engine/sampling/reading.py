@@ -59,11 +59,13 @@ class DeviceReadings:
         """Take one successful memory reading."""
         self._memory, self._read_at_s = memory, now_s
         self._state, self._reason = "ok", None
-        used = memory.used_bytes
+        used, least, most = memory.used_bytes, self._min_bytes, self._max_bytes
         if used is None:
             return
-        self._min_bytes = used if self._min_bytes is None else min(used, self._min_bytes)
-        self._max_bytes = used if self._max_bytes is None else max(used, self._max_bytes)
+        if least is None or used < least:
+            self._min_bytes = used
+        if most is None or used > most:
+            self._max_bytes = used
 
     def fold_details(self, details: DeviceDetails) -> None:
         """Take one reading of the slower fields."""

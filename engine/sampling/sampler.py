@@ -62,7 +62,12 @@ class SourceSampler:
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
         self._stop = threading.Event()
+        self._is_stopping = False
         self._devices: dict[str, DeviceReadings] = {}
+        self._readable: tuple[DeviceReadings, ...] = ()
+        """Devices that are neither held nor lost: what a round reads."""
+        self._details_due_s = 0.0
+        """When the next details of any device are due."""
         self._is_discovering_since_s: float | None = None
         self._discover_due_s = 0.0
         self._lane = _Lane(self)
@@ -73,6 +78,7 @@ class SourceSampler:
 
     def stop(self) -> None:
         """End; a lane that hangs in the driver is left behind and not waited for."""
+        self._is_stopping = True
         self._stop.set()
         if self._lane.is_alive() and self._lane.call_started_s is None:
             self._lane.join(timeout=CALL_DEADLINE_S)
@@ -92,13 +98,14 @@ class SourceSampler:
         with self._lock:
             lane = self._lane
             started_s = lane.call_started_s
-            if started_s is None or now_s - started_s < CALL_DEADLINE_S or self._stop.is_set():
+            if started_s is None or now_s - started_s < CALL_DEADLINE_S or self._is_stopping:
                 return
             lane.is_abandoned = True
             if lane.device is not None:
                 lane.device.is_held, lane.device.held_since_s = True, started_s
             else:
                 self._is_discovering_since_s = started_s
+            self._choose_readable()
             self._lane = _Lane(self)
             self._lane.start()
 
@@ -119,15 +126,26 @@ class SourceSampler:
         return [str(self.failure)] if self.failure is not None else []
 
     def run_lane(self, lane: _Lane) -> None:
-        """Read in turns on the thread of `lane`."""
-        due_s = self._clock.monotonic_s()
-        while not self._is_over(lane):
-            self._discover_if_due(lane)
-            self._read_round(lane)
+        """Read in turns on the thread of `lane`.
+
+        This runs ten times a second on a cold cache, where every function and page that it touches costs
+        more than what it does there: a turn with nothing due but memory stays within very few of them.
+        """
+        clock_s, has_read = self._clock.monotonic_s, False
+        due_s = clock_s()
+        while not (self._is_stopping or lane.is_abandoned):
+            started_s = clock_s()
+            if started_s >= self._discover_due_s:
+                self._discover_if_due(lane)
+            self._read_memories(lane, self._readable, started_s)
+            if started_s >= self._details_due_s:
+                self._read_due_details(lane, started_s)
             if lane.is_abandoned:
                 return
-            self.first_round.set()
-            now_s = self._clock.monotonic_s()
+            if not has_read:
+                has_read = True
+                self.first_round.set()
+            now_s = clock_s()
             due_s = max(due_s + self.memory_interval_s, now_s + 0.2 * self.memory_interval_s)
             self._rest(due_s - now_s)
 
@@ -159,6 +177,7 @@ class SourceSampler:
                 self._is_discovering_since_s = None
             self.failure = failure
             self._adopt(readers)
+            self._choose_readable()
             self._discover_due_s = self._clock.monotonic_s() + self._rediscovery_s
 
     @property
@@ -186,19 +205,27 @@ class SourceSampler:
                 why = str(self.failure) if self.failure is not None else "the driver no longer reports it"
                 device.mark_lost(why)
 
-    def _read_round(self, lane: _Lane) -> None:
-        started_s = self._clock.monotonic_s()
-        with self._lock:
-            devices = [d for d in self._devices.values() if not (d.is_held or d.is_lost)]
-        self._read_memories(lane, devices, started_s)
-        now_s = self._clock.monotonic_s()
-        for device in [d for d in devices if d.details_due_s <= now_s]:
+    def _choose_readable(self) -> None:
+        """Note which devices may be read, with the lock held; call when one is found, held, freed or lost."""
+        self._readable = tuple(d for d in self._devices.values() if not (d.is_held or d.is_lost))
+        self._details_due_s = 0.0
+
+    def _read_due_details(self, lane: _Lane, started_s: float) -> None:
+        """Read the details of devices whose time has come, as many as the round that began then has time for.
+
+        The first round reads them all: the first sample is to have every device.
+        """
+        devices, is_first = self._readable, not self.first_round.is_set()
+        for device in devices:
             now_s = self._clock.monotonic_s()
-            is_first = not self.first_round.is_set()
+            if device.details_due_s > now_s:
+                continue
             if self._is_over(lane) or (now_s - started_s > self._round_budget_s and not is_first):
                 return
             if not device.is_lost:
                 self._read_details(lane, device)
+        if not self._is_over(lane) and devices is self._readable:
+            self._details_due_s = min((device.details_due_s for device in devices), default=0.0)
 
     @property
     def _round_budget_s(self) -> float:
@@ -209,13 +236,10 @@ class SourceSampler:
         return 0.3 * self.memory_interval_s
 
     def _is_over(self, lane: _Lane) -> bool:
-        return self._stop.is_set() or lane.is_abandoned
+        return self._is_stopping or lane.is_abandoned
 
-    def _read_memories(self, lane: _Lane, devices: list[DeviceReadings], now_s: float) -> None:
-        """Read the memory of devices one after another, and fold all readings in one go.
-
-        This runs ten times a second on a cold cache: the less code it touches, the less it costs.
-        """
+    def _read_memories(self, lane: _Lane, devices: Sequence[DeviceReadings], now_s: float) -> None:
+        """Read the memory of devices one after another, and fold all readings in one go."""
         clock_s, read = self._clock.monotonic_s, []
         for device in devices:
             if device.memory_due_s > now_s:
@@ -239,6 +263,7 @@ class SourceSampler:
         told = error if isinstance(error, DeviceError) else DeviceError(f"{self.source.name}: {error!r}")
         device.fold_failure(told, now_s)
         if device.is_lost:
+            self._choose_readable()
             self._discover_due_s = min(self._discover_due_s, now_s + RETRY_S)
 
     def _read_details(self, lane: _Lane, device: DeviceReadings) -> None:
@@ -266,4 +291,5 @@ class SourceSampler:
     def _end(self, lane: _Lane) -> None:
         if lane.is_abandoned and lane.device is not None:
             lane.device.is_held, lane.device.held_since_s = False, None
+            self._choose_readable()
         lane.device, lane.call_started_s = None, None

@@ -2,6 +2,7 @@
 
 import ctypes
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import NoReturn
@@ -13,7 +14,7 @@ from ...model import MemoryReading, ProcessReading
 from ..processes import ProcessTable
 from ..source import DeviceDetails, DeviceIdentity
 from .codes import GONE_CODES, Code, make_device_error, make_lost_error
-from .library import NvmlFunction, NvmlLibrary
+from .library import NvmlLibrary
 from .running import ListBuffer, ListRefusedError, ProcessLists
 from .structs import MEMORY_V2, TEMPERATURE_V1, MemoryV1, MemoryV2, TemperatureV1, Utilization
 from .unified import is_unified, read_host_memory
@@ -67,10 +68,7 @@ class NvmlReader:
         self._temperature = TemperatureV1(version=TEMPERATURE_V1)
         self._number = ctypes.c_uint()
         self._memory: MemoryV1 | MemoryV2 = MemoryV2(version=MEMORY_V2)
-        self._memory_reference = ctypes.byref(self._memory)
-        self._read_memory: NvmlFunction | None = library.find("nvmlDeviceGetMemoryInfo_v2")
-        if self._read_memory is None:
-            self._fall_back_to_memory_v1()
+        self._call_memory = self._prepare("nvmlDeviceGetMemoryInfo_v2", ctypes.byref(self._memory))
 
     def read_memory(self) -> MemoryReading:
         """Return total, used and free bytes as `nvidia-smi` shows them.
@@ -84,17 +82,21 @@ class NvmlReader:
             DeviceLostError: The device is gone; this reader will not touch it again.
             DeviceError: Any other failure, in one sentence.
         """
-        self._check_handle()
+        library = self._library
+        if self._lost is not None or self._session != library.session or not library.is_open:
+            self._check_handle()
         code = self._call_memory()
+        if code:
+            code = self._call_older_memory(code)
         memory = self._memory
-        total = memory.total
-        if code != Code.SUCCESS or total == 0:
-            return self._read_instead(code if code != Code.SUCCESS else Code.NOT_SUPPORTED)
+        total, used, free = memory.total, memory.used, memory.free
+        if code or not total:
+            return self._read_instead(code or Code.NOT_SUPPORTED)
         self._was_good = True
         self._total_bytes = total
-        if memory.used > total or memory.free > total:
-            return MemoryReading(total_bytes=total)
-        return MemoryReading(total_bytes=total, used_bytes=memory.used, free_bytes=memory.free)
+        if used > total or free > total:
+            return MemoryReading(total)
+        return MemoryReading(total, used, free)
 
     def read_details(self) -> DeviceDetails:
         """Return utilisation, temperature, power and processes; what is not supported is None.
@@ -116,22 +118,19 @@ class NvmlReader:
         if self._session != self._library.session or not self._library.is_open:
             self._condemn(Code.UNINITIALIZED)
 
-    def _call_memory(self) -> int:
-        function = self._read_memory
-        if function is None:
-            return Code.FUNCTION_NOT_FOUND
-        code = function(self._handle, self._memory_reference)
-        if code in (Code.FUNCTION_NOT_FOUND, Code.ARGUMENT_VERSION_MISMATCH) and isinstance(
-            self._memory, MemoryV2
-        ):
-            self._fall_back_to_memory_v1()
-            return self._call_memory()
-        return code
-
-    def _fall_back_to_memory_v1(self) -> None:
+    def _call_older_memory(self, code: int) -> int:
+        """Call version 1 of the memory function where the driver lacks the other; return what came of it."""
+        is_lacking = code in (Code.FUNCTION_NOT_FOUND, Code.ARGUMENT_VERSION_MISMATCH)
+        if not is_lacking or isinstance(self._memory, MemoryV1):
+            return code
         self._memory = MemoryV1()
-        self._memory_reference = ctypes.byref(self._memory)
-        self._read_memory = self._library.find("nvmlDeviceGetMemoryInfo")
+        self._call_memory = self._prepare("nvmlDeviceGetMemoryInfo", ctypes.byref(self._memory))
+        return self._call_memory()
+
+    def _prepare(self, name: str, *arguments: object) -> Callable[[], int]:
+        """Return a call of a function on this device that takes no arguments any more: none is made anew."""
+        function = self._library.find(name)
+        return _find_nothing if function is None else partial(function, self._handle, *arguments)
 
     def _read_instead(self, code: int) -> MemoryReading:
         """Read the host's memory where the device shares it, else raise what the code means."""
@@ -192,6 +191,10 @@ class NvmlReader:
                 else tuple(read(pid, used_bytes) for pid, used_bytes in used_by_pid.items())
             )
         return self._processes
+
+
+def _find_nothing() -> int:
+    return Code.FUNCTION_NOT_FOUND
 
 
 def _within(value: float, least: float, most: float) -> float | None:
