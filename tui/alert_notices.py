@@ -47,6 +47,7 @@ class AlertNotices:
         self._settings, self._glyphs = settings, glyphs
         self._log = CrossingLog()
         self._has_begun = False
+        self._taken: tuple[Finding, ...] | None = None
 
     def take(self, snapshot: Snapshot, size: Size) -> Notices:
         """Return what a snapshot brings that nobody was told of.
@@ -55,8 +56,9 @@ class AlertNotices:
             snapshot: The newest.
             size: Columns and rows of the screen.
         """
-        if snapshot.sample is None:
+        if snapshot.sample is None or snapshot.findings is self._taken:
             return Notices()
+        self._taken = snapshot.findings
         crossings = self._log.note(snapshot.findings)
         if not self._has_begun:
             self._has_begun = True

@@ -140,8 +140,8 @@ class VramscopeApp(SweepingApp, PlanningApp, BreakdownOverlayApp, inherit_bindin
         for snapshot in snapshots:
             self._known.note(snapshot)
             self._tell_news(snapshot)
-            self.observe_stages(snapshot)
             self.follow_breakdown(snapshot)
+        self.observe_stages(snapshots)
         self._newest = self._known.newest
         if shown and self._known.shown != shown:
             self._follow_shown()

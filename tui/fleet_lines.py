@@ -12,14 +12,14 @@ from .drawing.spans import Line, Role, Span, fit_text
 from .fleet_layout import FleetBlock, FleetLayout
 from .fleet_view import CellFigure
 
-_IN_DANGER = LEVELS.index("medium")
+_IN_DANGER = frozenset(LEVELS[LEVELS.index("medium") :])
 
 
 def draw_cell(device: FleetDevice, figure: CellFigure, glyphs: Glyphs) -> tuple[str, Role]:
     """Return a device as one cell: what is wrong with it, or how full it is, or its level of risk."""
     if device.state == "lost":
         return glyphs.lost, "critical"
-    if LEVELS.index(device.level) >= _IN_DANGER:
+    if device.level in _IN_DANGER:
         return glyphs.risk(device.level), device.level
     if device.is_old:
         return glyphs.stale, "medium"
@@ -86,10 +86,19 @@ def _draw_label(
 def _draw_cells(
     group: FleetGroup, block: FleetBlock, at: int | None, figure: CellFigure, glyphs: Glyphs
 ) -> Line:
+    """Return cells, those of one look as one span."""
     line: Line = []
+    run: str = ""
+    look: Role = "cursor"
     for place in range(block.start, block.stop):
         glyph, role = draw_cell(group.devices[place], figure, glyphs)
-        line.append(Span(glyph, "cursor" if place == at else role))
+        role = "cursor" if place == at else role
+        if role != look and run:
+            line.append(Span(run, look))
+            run = ""
+        run, look = run + glyph, role
+    if run:
+        line.append(Span(run, look))
     return line
 
 

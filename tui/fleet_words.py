@@ -1,13 +1,12 @@
 """What is said around the cells of a fleet: how many are at which risk, who is lost, what one device is."""
 
-from collections.abc import Sequence
-
-from ..analyzers.fleet.fleet import Coverage, count_levels
+from ..analyzers.fleet.census import Census
+from ..analyzers.fleet.fleet import Coverage
 from ..analyzers.fleet.model import FleetDevice, FleetNode
 from ..analyzers.risk import LEVELS
 from ..engine.units import format_age
 from .drawing.glyphs import Glyphs
-from .drawing.numbers import brief_span_text, gib_text
+from .drawing.numbers import gib_text
 from .fleet_view import FleetView
 from .widgets.one_line import Piece
 
@@ -16,12 +15,12 @@ _EVEN_CHANCE = 0.5
 
 
 def describe_fleet(
-    devices: Sequence[FleetDevice], wanted: int, coverage: Coverage, view: FleetView, glyphs: Glyphs
+    census: Census, wanted: int, coverage: Coverage, view: FleetView, glyphs: Glyphs
 ) -> tuple[list[Piece], list[Piece]]:
     """Return the title: what is covered and how many devices are at which level; and what was chosen.
 
     Args:
-        devices: All that are known.
+        census: All that are known.
         wanted: How many the filter lets pass.
         coverage: How much of the fleet is seen.
         view: What was chosen.
@@ -31,31 +30,14 @@ def describe_fleet(
         pieces = [Piece(f"{glyphs.risk('medium')} {coverage.text}", "medium")]
     else:
         pieces = [Piece(coverage.text, "strong")]
-    total = f"{len(devices):,}"
-    pieces += [_GAP, Piece(f"devices {total if wanted == len(devices) else f'{wanted:,} of {total}'}")]
-    counts = count_levels(devices)
+    total, counts = f"{census.total:,}", census.levels
+    pieces += [_GAP, Piece(f"devices {total if wanted == census.total else f'{wanted:,} of {total}'}")]
     for level in reversed(LEVELS):
         if level in counts:
             pieces += [_GAP, Piece(f"{glyphs.risk(level)} {counts[level]:,}", level)]
     chosen = f"by {view.grouping}   sort {view.sort}"
     filtered = f"   filter {view.filter_text}" if view.filter_text else ""
     return pieces, [Piece(f"{chosen}{filtered}", "muted")]
-
-
-def describe_lost(lost: Sequence[FleetNode], waited_s: float, glyphs: Glyphs) -> list[Piece]:
-    """Return the nodes that are lost, each with how long and why; one reason of several is told once.
-
-    Args:
-        lost: In order.
-        waited_s: Seconds since they were said to be silent for so long.
-        glyphs: Characters to draw with.
-    """
-    reasons: dict[str, list[str]] = {}
-    for node in lost:
-        age = "" if node.silent_s is None else f" {brief_span_text(node.silent_s + waited_s)}"
-        reasons.setdefault((node.reason or "").rstrip("."), []).append(f"{node.name}{age}")
-    told = [", ".join(names) + (f": {reason}" if reason else "") for reason, names in reasons.items()]
-    return [Piece(f"{glyphs.risk('medium')} lost  ", "medium"), Piece("; ".join(told), "muted")]
 
 
 def describe_device(device: FleetDevice, node: FleetNode, glyphs: Glyphs) -> list[Piece]:

@@ -1,17 +1,16 @@
 """The nodes that a feed tells of: the newest picture of each, and which of them is shown."""
 
-import re
 from typing import NamedTuple
 
 import msgspec
 
+from ..analyzers.fleet.order import order_naturally
 from ..engine.bus.snapshot import Snapshot
 from ..engine.model import SEVERITIES, Severity
 from ..engine.replay.state import ReplayState
 
 _NOT_NAMED = SEVERITIES.index("low")
 """What is no graver than this brings no other node to mind."""
-_DIGITS = re.compile(r"(\d+)")
 
 
 class NodePlace(NamedTuple):
@@ -39,7 +38,7 @@ class KnownNodes:
     @property
     def names(self) -> list[str]:
         """Names of the nodes in the order in which people count: node2 comes before node10."""
-        return sorted(self._newest, key=_natural_order)
+        return sorted(self._newest, key=order_naturally)
 
     @property
     def newest(self) -> Snapshot:
@@ -101,8 +100,3 @@ def _gravity(snapshot: Snapshot) -> int:
         if finding.is_open and not snapshot.alerts.is_silent(finding)
     )
     return max(found, default=-1)
-
-
-def _natural_order(name: str) -> list[tuple[int, int, str]]:
-    parts = _DIGITS.split(name)
-    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts if part]

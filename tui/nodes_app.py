@@ -2,12 +2,15 @@
 
 import time
 from asyncio import TimerHandle
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from msgspec.structs import replace
 from textual.binding import Binding
 from textual.screen import Screen
 
 from ..analyzers.fleet.fleet import Fleet
+from ..analyzers.stage_peaks import JobStages
 from ..engine.bus.feed import SeveralNodesFeed
 from ..engine.bus.snapshot import Snapshot
 from ..engine.history import History
@@ -90,6 +93,23 @@ class NodesApp(AdvisingApp, inherit_bindings=False):
         self._fleet.note(snapshot, self._clock.wall_s())
         self.cluster.note(snapshot, self._clock.monotonic_s())
         super()._tell_news(snapshot)
+
+    def observe_stages(self, snapshots: Sequence[Snapshot]) -> None:
+        """Take what ranks needed; of several nodes that is known already."""
+        if self._known.place is None:
+            super().observe_stages(snapshots)
+        else:
+            self.show_stages()
+
+    def tell_stages(self) -> JobStages:
+        """Return what the stages of the job that runs were seen to need, on all of its nodes."""
+        if self._known.place is None:
+            return super().tell_stages()
+        told = self.cluster.picture.measured
+        if told.since_s is None:
+            return told
+        ago_s = self._clock.monotonic_s() - told.since_s
+        return replace(told, since_s=self._clock.wall_s() - ago_s)
 
     def is_node_seen(self, node: str) -> bool:
         """Return whether it is clear that what is told is of this node: in the fleet it never is."""

@@ -1,14 +1,15 @@
 """An application over whose screens a plan can lie, with what the job was measured to need drawn on it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from textual.binding import Binding
 
-from ..analyzers.stage_peaks import StagePeaks
+from ..analyzers.stage_peaks import JobStages, StagePeaks
 from ..engine.bus.snapshot import Snapshot
 from ..engine.clock import Clock
+from ..engine.model import Sample
 from ..engine.units import format_bytes
 from .drawing.numbers import count_text
 from .overlay_app import OverlayApp
@@ -59,20 +60,31 @@ class PlanningApp(OverlayApp, inherit_bindings=False):
         """Begin anew: another job is shown, or an earlier moment."""
         self._peaks = None
 
-    def observe_stages(self, snapshot: Snapshot) -> None:
-        """Take what the ranks of a snapshot needed, and draw it where a plan is shown."""
-        if snapshot.sample is None:
-            return
-        if snapshot.replay is not None:
-            if snapshot.sample.time_s < self._observed_s:
-                self.forget_stages()
-            self._observed_s = snapshot.sample.time_s
-        self.stage_peaks.observe(snapshot.sample)
+    def observe_stages(self, snapshots: Sequence[Snapshot]) -> None:
+        """Take what the ranks of snapshots needed, and draw it where a plan is shown."""
+        for snapshot in snapshots:
+            if snapshot.sample is not None:
+                self._observe_stages_of(snapshot.sample, is_replayed=snapshot.replay is not None)
+        self.show_stages()
+
+    def tell_stages(self) -> JobStages:
+        """Return what the stages of the job that runs were seen to need."""
+        return self.stage_peaks.tell()
+
+    def show_stages(self) -> None:
+        """Draw what stages were seen to need where a plan is shown."""
         if self.overlay is not None:
             from .screens.plan import PlanScreen
 
             if isinstance(self.overlay, PlanScreen):
-                self.overlay.measure(self.stage_peaks.tell())
+                self.overlay.measure(self.tell_stages())
+
+    def _observe_stages_of(self, sample: Sample, *, is_replayed: bool) -> None:
+        if is_replayed:
+            if sample.time_s < self._observed_s:
+                self.forget_stages()
+            self._observed_s = sample.time_s
+        self.stage_peaks.observe(sample)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Return whether an action makes sense now: where nothing makes plans, none is offered."""
@@ -107,7 +119,7 @@ class PlanningApp(OverlayApp, inherit_bindings=False):
         self.note_plan(answer.found)
         screen = PlanScreen(self.glyphs, self._clock, export_folder=self._export_folder, leave=self.step_back)
         screen.show(answer.found)
-        screen.measure(self.stage_peaks.tell())
+        screen.measure(self.tell_stages())
         self.show_over(screen)
 
     def note_plan(self, planned: "Planned") -> None:
@@ -116,7 +128,7 @@ class PlanningApp(OverlayApp, inherit_bindings=False):
     def _find_defaults(self) -> JobDefaults:
         sample = self._newest.sample
         totals = [it.memory.total_bytes for it in sample.devices if it.kind != "cpu"] if sample else []
-        job = self.stage_peaks.tell()
+        job = self.tell_stages()
         return JobDefaults(
             stages=job.pipeline or (job.stages[-1].stage + 1 if job.stages else None),
             capacity_bytes=min((total for total in totals if total is not None), default=None),

@@ -92,7 +92,8 @@ def describe_job(
     """
     known = tuple(ranks[key] for key in members.members if key in ranks)
     shares = _list_shares(known, nodes)
-    peaks = [it for it in watch.peaks.tell().stages if it.allocated_bytes]
+    measured = watch.peaks.tell()
+    peaks = [it for it in measured.stages if it.allocated_bytes]
     is_of_plan = bool(peaks) and all(0 <= it.stage < len(planned) for it in peaks)
     stages = tuple(_describe_stage(it, known, planned if is_of_plan else ()) for it in peaks)
     mean = math.fsum(it.peak_bytes for it in stages) / len(stages) if stages else 0.0
@@ -110,6 +111,7 @@ def describe_job(
         ),
         planned_skew=_measure_skew(planned) if is_of_plan else None,
         first_diverging=watch.find_first(ranks),
+        measured=measured,
     )
 
 

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import msgspec
 
 from ...engine.model import HeadroomEstimate, RiskLevel
+from ..stage_peaks import JobStages
 
 
 class RankKey(NamedTuple):
@@ -122,6 +123,8 @@ class JobState(msgspec.Struct, frozen=True):
     planned_skew: float | None = None
     """The same of the plan's figures."""
     first_diverging: Diverging | None = None
+    measured: JobStages = JobStages()
+    """What its stages needed at most, in parts and as a whole."""
 
     @property
     def label(self) -> str:
@@ -146,6 +149,13 @@ class ClusterPicture(msgspec.Struct, frozen=True):
     """Those of two ranks or more, by name."""
     others: tuple[ClusterRank, ...] = ()
     """Processes that are of no such job."""
+    devices_left_out: int = 0
+    """Devices of live nodes that are not followed, because nobody asked for them."""
+
+    @property
+    def measured(self) -> JobStages:
+        """What the stages of the largest job needed at most."""
+        return max(self.jobs, key=lambda job: len(job.ranks)).measured if self.jobs else JobStages()
 
     @property
     def coverage(self) -> str:

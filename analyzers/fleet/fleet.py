@@ -1,15 +1,15 @@
 """A fleet: the newest picture of each node, its devices, and how many nodes are covered."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from ...engine.bus.snapshot import Snapshot
-from ...engine.model import RiskLevel
+from .census import Census, add_up, count_devices
 from .clock_offset import ClockOffset
 from .model import FleetDevice, FleetNode
 from .node_summary import NodeSummary, summarize_node
 from .order import order_naturally
-from .reading import read_devices
+from .reading import NodeDevices, read_node
 
 
 class Coverage(NamedTuple):
@@ -31,12 +31,35 @@ class Coverage(NamedTuple):
         return f"{self.live:,} of {self.total:,} {noun}" if self.is_partial else f"{self.total:,} {noun}"
 
 
+class FleetPicture(NamedTuple):
+    """All nodes of a fleet at one moment; it stays as it is while the fleet goes on."""
+
+    nodes: Mapping[str, tuple[FleetDevice, ...]]
+    """The devices of each, nodes in order."""
+    counted: Mapping[str, Census]
+    """The devices of each node, counted."""
+    census: Census
+    """All of them, counted."""
+    coverage: Coverage
+
+    @property
+    def devices(self) -> list[FleetDevice]:
+        """Every device, node after node."""
+        return [device for its in self.nodes.values() for device in its]
+
+    def find(self, key: tuple[str, str]) -> FleetDevice | None:
+        """Return a device by node and UUID; None where there is no such."""
+        node, uuid = key
+        return next((device for device in self.nodes.get(node, ()) if device.uuid == uuid), None)
+
+
 class Fleet:
     """Takes snapshots of nodes, one after another; a node that is read wrong changes nothing of the rest."""
 
     def __init__(self) -> None:
         self._snapshots: dict[str, Snapshot] = {}
-        self._read: dict[str, tuple[FleetDevice, ...]] = {}
+        self._read: dict[str, NodeDevices] = {}
+        self._counted: dict[str, Census] = {}
         self._offsets: dict[str, ClockOffset] = {}
         self._heard_s: dict[str, float] = {}
         self._names: tuple[str, ...] | None = None
@@ -55,13 +78,14 @@ class Fleet:
         if name not in self._snapshots:
             self._names = None
         self._snapshots[name] = snapshot
-        self._read.pop(name, None)
         if snapshot.connection == "live" and snapshot.sample is not None:
             self._heard_s[name] = received_s
-            self._offsets.setdefault(name, ClockOffset()).add(snapshot.sample, received_s)
+            if name not in self._offsets:
+                self._offsets[name] = ClockOffset()
+            self._offsets[name].add(snapshot.sample, received_s)
 
     def _forget(self, name: str) -> None:
-        for known in (self._snapshots, self._read, self._offsets, self._heard_s):
+        for known in (self._snapshots, self._read, self._counted, self._offsets, self._heard_s):
             known.pop(name, None)
         self._names = None
 
@@ -73,9 +97,11 @@ class Fleet:
         return self._names
 
     @property
-    def devices(self) -> list[FleetDevice]:
-        """Every device, node after node."""
-        return [device for name in self.names for device in self.devices_of(name)]
+    def picture(self) -> FleetPicture:
+        """All nodes as they are now."""
+        devices = {name: self.devices_of(name) for name in self.names}
+        counted = {name: self._counted[name] for name in devices}
+        return FleetPicture(devices, counted, add_up(counted.values()), self.coverage)
 
     @property
     def coverage(self) -> Coverage:
@@ -84,10 +110,12 @@ class Fleet:
         return Coverage(live, len(self._snapshots))
 
     def devices_of(self, name: str) -> tuple[FleetDevice, ...]:
-        """Return the devices of a node."""
-        if name not in self._read:
-            self._read[name] = read_devices(self._snapshots[name])
-        return self._read[name]
+        """Return the devices of a node, read anew only where it has told something since."""
+        known, newest = self._read.get(name), self._snapshots[name]
+        if known is None or known.snapshot is not newest:
+            self._read[name] = known = read_node(newest, known)
+            self._counted[name] = count_devices(known.devices)
+        return known.devices
 
     def node(self, name: str) -> FleetNode:
         """Return what is known of a node."""
@@ -109,11 +137,3 @@ class Fleet:
     def lost(self) -> list[FleetNode]:
         """Return the nodes that are lost."""
         return [self.node(name) for name in self.names if self._snapshots[name].connection == "lost"]
-
-
-def count_levels(devices: Sequence[FleetDevice]) -> dict[RiskLevel, int]:
-    """Return how many devices are at each level; those at none are left out."""
-    counts: dict[RiskLevel, int] = {}
-    for device in devices:
-        counts[device.level] = counts.get(device.level, 0) + 1
-    return counts

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import Literal, NamedTuple, get_args
 
 from ..risk import LEVELS
@@ -13,6 +14,7 @@ GROUPINGS: tuple[Grouping, ...] = get_args(Grouping)
 SORTS: tuple[FleetSort, ...] = get_args(FleetSort)
 _DIGITS = re.compile(r"(\d+)")
 _NOTHING = "no {}"
+_RANKS = {level: rank for rank, level in enumerate(LEVELS)}
 STAYS_WITHIN_SHARE = 0.1
 """Of the capacity: memory goes up and down with every step, and a cursor should not go with it."""
 
@@ -27,28 +29,32 @@ class FleetGroup(NamedTuple):
     """The node that it is, where groups are nodes."""
 
 
-def order_naturally(name: str) -> list[tuple[int, int, str]]:
+@lru_cache(maxsize=16384)  # of the names of nodes, at every picture
+def order_naturally(name: str) -> tuple[tuple[int, int, str], ...]:
     """Return a key that sorts as people count: node2 before node10."""
     parts = _DIGITS.split(name)
-    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts if part]
+    return tuple((0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts if part)
 
 
 def weigh(device: FleetDevice) -> tuple[int, float]:
     """Return how near a device is to running out: its level, and of one that is foreseen, how soon."""
     soon = 0.0 if device.oom_in_s is None else 1.0 / (1.0 + device.oom_in_s)
-    return LEVELS.index(device.level), soon
+    return _RANKS[device.level], soon
 
 
-def find_gravest(devices: Iterable[FleetDevice], held: FleetDevice | None = None) -> FleetDevice | None:
-    """Return the device that is nearest to running out; the fullest where none is nearer than others.
+def find_gravest(devices: Iterable[FleetDevice]) -> FleetDevice | None:
+    """Return the device that is nearest to running out; the fullest where none is nearer than others."""
+    return max(devices, key=_weigh_all, default=None)
+
+
+def hold_gravest(gravest: FleetDevice | None, now: FleetDevice | None) -> FleetDevice | None:
+    """Return the gravest device, or the one that was the gravest before while there is little between them.
 
     Args:
-        devices: In any order.
-        held: Found the last time; remains where no other is nearer, or fuller by a tenth of its capacity.
+        gravest: The gravest of all; None where there is none.
+        now: The one before, as it is now; None where it is gone. It remains where no other is nearer, or
+            fuller by a tenth of its capacity.
     """
-    known = list(devices)
-    gravest = max(known, key=lambda it: (_nearness(it), it.used_share or 0.0), default=None)
-    now = next((it for it in known if held is not None and it.key == held.key), None)
     if gravest is None or now is None or _nearness(gravest) > _nearness(now):
         return gravest
     is_fuller = (gravest.used_share or 0.0) - (now.used_share or 0.0) > STAYS_WITHIN_SHARE
@@ -59,9 +65,11 @@ def _nearness(device: FleetDevice) -> tuple[tuple[int, float], bool]:
     return weigh(device), not device.is_old
 
 
-def group_devices(
-    devices: Sequence[FleetDevice], grouping: Grouping, sort: FleetSort, *, nodes: Sequence[str] = ()
-) -> list[FleetGroup]:
+def _weigh_all(device: FleetDevice) -> tuple[tuple[int, float], bool, float]:
+    return weigh(device), not device.is_old, device.used_share or 0.0
+
+
+def group_devices(devices: Sequence[FleetDevice], grouping: Grouping, sort: FleetSort) -> list[FleetGroup]:
     """Return groups in order, devices within each as they come, or in that order where all are one group.
 
     Devices stay where they are within a group, so that a picture of them does not move with every figure.
@@ -70,11 +78,10 @@ def group_devices(
         devices: In any order.
         grouping: What devices of a group share.
         sort: What goes first.
-        nodes: Nodes that have a group even without a device, where groups are nodes.
     """
     if grouping == "none":
         return [FleetGroup("", tuple(sorted(devices, key=_device_key(sort))))] if devices else []
-    found: dict[str, list[FleetDevice]] = {name: [] for name in nodes if grouping == "node"}
+    found: dict[str, list[FleetDevice]] = {}
     for device in devices:
         found.setdefault(_name_group(device, grouping), []).append(device)
     groups = [
@@ -102,7 +109,7 @@ def _gravity(group: FleetGroup, sort: FleetSort) -> float:
 
 def _rank(device: FleetDevice) -> int:
     """Return the level as a number, in which low and unknown are one: neither is a reason to move."""
-    return max(0, LEVELS.index(device.level) - LEVELS.index("unknown"))
+    return max(0, _RANKS[device.level] - _RANKS["unknown"])
 
 
 def _device_key(sort: FleetSort) -> Callable[[FleetDevice], tuple[object, ...]]:

@@ -1,6 +1,9 @@
 """From the newest snapshot of a node to its devices in a fleet."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from ...engine.bus.snapshot import Snapshot
 from ...engine.model import Assessment, DeviceSample, Finding, RankCoordinates, RankSample, Sample
@@ -8,6 +11,7 @@ from ..device_names import name_device
 from ..risk import LEVELS, assess_risk, doubt_silent
 from .model import FleetDevice
 
+Description = tuple[object, ...]
 _GRAVE = LEVELS.index("medium")
 
 
@@ -26,6 +30,67 @@ def read_devices(snapshot: Snapshot) -> tuple[FleetDevice, ...]:
         _read_device(device, snapshot, sample, ranks.get(device.uuid, ()), known.get(device.uuid, ()))
         for device in sample.devices
     )
+
+
+class NodeDevices(NamedTuple):
+    """The devices of a node, and what they were read of."""
+
+    snapshot: Snapshot
+    devices: tuple[FleetDevice, ...]
+    description: Description
+    """What was read of its sample beside bytes that are used."""
+
+
+def read_node(now: Snapshot, before: NodeDevices | None = None) -> NodeDevices:
+    """Return the devices of a node, as `read_devices`.
+
+    From one sample to the next nothing mostly changes but how much is used: then no more is read.
+
+    Args:
+        now: The newest snapshot.
+        before: What was read of an earlier one; None to read all.
+    """
+    description = _describe(now)
+    if before is None or description != before.description or not _is_alike(before.snapshot, now):
+        return NodeDevices(now, read_devices(now), description)
+    if now.sample is None or any(it.oom_in_s is not None for it in before.devices):
+        return NodeDevices(now, read_devices(now), description)
+    used = [device.memory.used_bytes for device in now.sample.devices]
+    devices = [
+        known if known.used_bytes == used_bytes else replace(known, used_bytes=used_bytes)
+        for known, used_bytes in zip(before.devices, used, strict=True)
+    ]
+    return NodeDevices(now, tuple(devices), description)
+
+
+def _is_alike(before: Snapshot, now: Snapshot) -> bool:
+    """Return whether nothing was found or assessed since."""
+    is_told = before.findings is now.findings and before.assessments is now.assessments
+    return is_told and before.connection == now.connection and before.node == now.node
+
+
+def _describe(snapshot: Snapshot) -> Description:
+    """Return what is read of a sample beside bytes that are used, and ages, which are told of what is old."""
+    sample = snapshot.sample
+    if sample is None:
+        return ()
+    devices = [
+        (
+            it.uuid,
+            it.index,
+            it.name,
+            it.kind,
+            it.mig_index,
+            it.state,
+            it.memory.total_bytes,
+            it.rank,
+            it.allocator and (it.allocator.allocated_bytes is None, it.allocator.reserved_bytes is None),
+            None if it.state == "ok" else it.age_s,
+        )
+        for it in sample.devices
+    ]
+    ranks = [(it.device_uuid, it.pid, it.started_s, it.state, it.job, it.coordinates) for it in sample.ranks]
+    return sample.node, devices, ranks
 
 
 def _read_device(

@@ -4,31 +4,28 @@ import re
 from collections.abc import Sequence
 
 from ...engine.units import format_age
-from ..risk import LEVELS
 from ..sentence import Sentence
 from ..verdict import Verdict
+from .census import Census
 from .fleet import Coverage
 from .model import FleetDevice
 from .order import find_gravest
 
-_GRAVE = LEVELS.index("medium")
 
-
-def judge_fleet(devices: Sequence[FleetDevice], coverage: Coverage) -> Verdict:
+def judge_fleet(census: Census, coverage: Coverage) -> Verdict:
     """Return the verdict on a fleet.
 
     Devices of lost nodes are counted apart: only a grave last word of theirs is told, and called that.
 
     Args:
-        devices: Every device that is known.
+        census: Every device that is known.
         coverage: How much of the fleet is seen; less than all of it is always told.
     """
     seen = ((coverage.text, coverage.text.removesuffix(" nodes")),) if coverage.is_partial else ()
-    grave = [device for device in devices if LEVELS.index(device.level) >= _GRAVE]
-    lead = find_gravest(grave)
+    lead = find_gravest(census.grave)
     if lead is None:
-        return _judge_calm(devices, coverage, seen)
-    others = [device for device in grave if device is not lead]
+        return _judge_calm(census, coverage, seen)
+    others = [device for device in census.grave if device is not lead]
     return Verdict(lead.level, Sentence((_describe_lead(lead), *_count_others(others), *seen)))
 
 
@@ -41,23 +38,20 @@ def _count_others(others: Sequence[FleetDevice]) -> tuple[tuple[str, ...], ...]:
     return (*more, (f"{past:,} more by {words}", f"{past:,} {words}", "")) if past else more
 
 
-def _judge_calm(
-    devices: Sequence[FleetDevice], coverage: Coverage, seen: tuple[tuple[str, ...], ...]
-) -> Verdict:
+def _judge_calm(census: Census, coverage: Coverage, seen: tuple[tuple[str, ...], ...]) -> Verdict:
     """Return the verdict where nothing is grave, on the devices whose nodes are there."""
-    known = [device for device in devices if not device.is_node_lost]
+    known, unknown = census.present, census.unknown
     if not known:
-        text = "No figures are of now" if devices else "No device is known yet"
+        text = "No figures are of now" if census.total else "No device is known yet"
         return Verdict(
             "unknown", Sentence(((text if coverage.total else "Waiting for the first figures",), *seen))
         )
-    unknown = sum(device.level == "unknown" for device in known)
     if not unknown:
-        whole = f"all {len(known):,} devices" + (" seen" if coverage.is_partial else "")
+        whole = f"all {known:,} devices" + (" seen" if coverage.is_partial else "")
         return Verdict("low", Sentence(((f"OOM risk low on {whole}", "OOM risk low"), *seen)))
-    told = f"OOM risk unknown on {unknown:,} of {len(known):,} devices"
+    told = f"OOM risk unknown on {unknown:,} of {known:,} devices"
     short = "OOM risk unknown"
-    return Verdict("unknown", Sentence(((told, f"{short}: {unknown:,}/{len(known):,}", short), *seen)))
+    return Verdict("unknown", Sentence(((told, f"{short}: {unknown:,}/{known:,}", short), *seen)))
 
 
 def _describe_lead(lead: FleetDevice) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ import msgspec
 
 from tests.fleet.nodes import make_node
 from tests.tui.canned import NOON_S
-from vramscope.analyzers.fleet.fleet import Fleet, count_levels
+from vramscope.analyzers.fleet.fleet import Fleet
 from vramscope.analyzers.fleet.verdict import judge_fleet
 from vramscope.engine.bus.snapshot import Snapshot
 
@@ -18,12 +18,12 @@ def test_a_lost_node_is_not_covered_keeps_its_devices_and_makes_no_claim() -> No
     fleet = Fleet()
     _note(fleet, *(make_node(f"n{number}", 8, level="low") for number in (2, 10, 1)))
     assert (fleet.names, fleet.coverage.text) == (("n1", "n2", "n10"), "3 nodes")
-    assert count_levels(fleet.devices) == {"low": 24}
-    assert judge_fleet(fleet.devices, fleet.coverage).text(80) == "OOM risk low on all 24 devices"
+    assert fleet.picture.census.levels == {"low": 24}
+    assert judge_fleet(fleet.picture.census, fleet.coverage).text(80) == "OOM risk low on all 24 devices"
     _note(fleet, msgspec.structs.replace(make_node("n2", 8, level="low"), connection="lost", reason="cut"))
     assert [(it.name, it.reason) for it in fleet.lost()] == [("n2", "cut")]
-    assert count_levels(fleet.devices) == {"low": 16, "unknown": 8}
-    said = judge_fleet(fleet.devices, fleet.coverage).text(80)
+    assert fleet.picture.census.levels == {"low": 16, "unknown": 8}
+    said = judge_fleet(fleet.picture.census, fleet.coverage).text(80)
     assert said == "OOM risk low on all 16 devices seen · 2 of 3 nodes"
 
 
@@ -31,21 +31,21 @@ def test_the_last_word_of_a_lost_node_is_called_that_at_every_width_and_counted_
     fleet = Fleet()
     gone = msgspec.structs.replace(make_node("n1", 2, oom=0), connection="lost", reason="cut")
     _note(fleet, gone, make_node("n2", 3, level="high"), make_node("n3", 1))
-    verdict = judge_fleet(fleet.devices, fleet.coverage)
+    verdict = judge_fleet(fleet.picture.census, fleet.coverage)
     expected = "out of memory in 1 m 16 s (last word) · 3 more at risk · 2 of 3 nodes"
     assert verdict.text(100) == f"GPU 0 of n1: {expected}"
     assert "last" in verdict.text(28)
     _note(fleet, msgspec.structs.replace(make_node("n2", 3, level="high"), connection="lost", reason="cut"))
-    assert "3 more by last words" in judge_fleet(fleet.devices, fleet.coverage).text(100)
+    assert "3 more by last words" in judge_fleet(fleet.picture.census, fleet.coverage).text(100)
     calm = Fleet()
     _note(calm, msgspec.structs.replace(make_node("n1", 2, level="low"), connection="lost", reason="cut"))
-    assert judge_fleet(calm.devices, calm.coverage).text(80) == "No figures are of now · 0 of 1 node"
+    assert judge_fleet(calm.picture.census, calm.coverage).text(80) == "No figures are of now · 0 of 1 node"
 
 
 def test_the_sentence_names_the_device_its_node_and_the_coverage() -> None:
     fleet = Fleet()
     _note(fleet, make_node("n1", 8, oom=5), make_node("n2", 8), Snapshot(node="n3"))
-    verdict = judge_fleet(fleet.devices, fleet.coverage)
+    verdict = judge_fleet(fleet.picture.census, fleet.coverage)
     assert verdict.level == "critical"
     assert verdict.text(80) == "GPU 5 of n1: out of memory in 1 m 16 s · 2 of 3 nodes"
     assert verdict.text(36) == "GPU 5 of n1: OOM in 1m16s · 2 of 3"

@@ -4,7 +4,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vramscope.analyzers.fleet.model import FleetDevice
-from vramscope.analyzers.fleet.order import GROUPINGS, SORTS, Grouping, find_gravest, group_devices, weigh
+from vramscope.analyzers.fleet.order import (
+    GROUPINGS,
+    SORTS,
+    Grouping,
+    find_gravest,
+    group_devices,
+    hold_gravest,
+    weigh,
+)
 from vramscope.analyzers.risk import LEVELS
 
 _MAYBE = st.none() | st.integers(0, 3)
@@ -50,10 +58,6 @@ def test_the_gravest_stays_where_memory_goes_up_and_down_and_moves_for_a_reason(
     held = FleetDevice("n1", "u", "0", "GPU 0", used_bytes=60, total_bytes=80)
     for used_bytes, level, is_found in ((64, "unknown", False), (72, "unknown", True), (1, "critical", True)):
         other = FleetDevice("n2", "v", "0", "GPU 0", used_bytes=used_bytes, total_bytes=80, level=level)  # type: ignore[arg-type]  # one of LEVELS
-        assert find_gravest([held, other], held) is (other if is_found else held)
-    assert find_gravest([other], held) is other  # gone, or hidden by a filter
-
-
-def test_nodes_without_devices_have_a_group_and_names_are_counted() -> None:
-    groups = group_devices([FleetDevice("n10", "u", "0", "GPU 0")], "node", "name", nodes=("n10", "n2"))
-    assert [(group.name, len(group.devices)) for group in groups] == [("n2", 0), ("n10", 1)]
+        gravest = find_gravest([held, other])
+        assert hold_gravest(gravest, held) is (other if is_found else held)
+    assert hold_gravest(find_gravest([other]), None) is other  # gone, or hidden by a filter

@@ -86,7 +86,7 @@ class HandConnection:
         is_new, self._is_new = self._is_new, False
         return is_new
 
-    def mend(self, now_s: float) -> None:
+    def mend(self, now_s: float, *, is_silent: bool = False) -> None:
         """Nothing breaks."""
 
     def close(self) -> None:
@@ -124,7 +124,7 @@ def hear(data: bytes) -> None:
         newest = node.picture.newest
         fleet, across = Fleet(), ClusterState()
         fleet.note(newest, 1000.0)
-        judge_fleet(fleet.devices, fleet.coverage)
+        judge_fleet(fleet.picture.census, fleet.coverage)
         across.observe(newest, 1000.0)
         status = describe_snapshot(newest)
         encode_line(newest if status is None else status)

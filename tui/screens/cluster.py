@@ -65,5 +65,5 @@ class ClusterScreen(ThriftyScreen[None]):
         if not self.is_mounted:
             return
         with self.drawn_at_once():
-            self._verdict.show(judge_fleet(self._fleet.devices, self._fleet.coverage))
+            self._verdict.show(judge_fleet(self._fleet.picture.census, self._fleet.coverage))
             self.page.show(self._cluster.picture, order_by_gravity(self._cluster.findings))

@@ -11,16 +11,9 @@ from textual.widgets import Input
 
 from ...analyzers.fleet.filter import EXAMPLE, compile_filter
 from ...analyzers.fleet.fleet import Fleet
+from ...analyzers.fleet.grouping import group_fleet
 from ...analyzers.fleet.model import FleetDevice
-from ...analyzers.fleet.order import (
-    GROUPINGS,
-    SORTS,
-    FleetGroup,
-    FleetSort,
-    Grouping,
-    find_gravest,
-    group_devices,
-)
+from ...analyzers.fleet.order import GROUPINGS, SORTS, FleetSort, Grouping, find_gravest, hold_gravest
 from ...analyzers.fleet.verdict import judge_fleet
 from ...engine.clock import Clock
 from ...engine.errors import UsageError
@@ -32,10 +25,11 @@ from ..drawing.glyphs import Glyphs
 from ..fleet_bindings import FLEET_BINDINGS
 from ..fleet_lines import describe_silence
 from ..fleet_view import FleetView
-from ..fleet_words import describe_device, describe_fleet, describe_lost
+from ..fleet_words import describe_device, describe_fleet
 from ..widgets.filter_bar import FilterBar
 from ..widgets.fleet_grid import FleetGrid
 from ..widgets.key_line import KeyLine
+from ..widgets.lost_lines import LostLines
 from ..widgets.one_line import OneLine, Piece
 from ..widgets.verdict_line import VerdictLine
 from .choice import ChoiceScreen
@@ -96,7 +90,7 @@ class FleetScreen(ThriftyScreen[None]):
         self._glyphs, self._clock = glyphs, clock
         self._drawn_s = clock.monotonic_s()
         self._age_timer: Timer | None = None
-        self._devices, self._coverage = fleet.devices, fleet.coverage
+        self._picture = fleet.picture
         self._is_paused = False
         self._refusal = ""
         self._wanted, self._kept_text = compile_filter(""), ""
@@ -105,7 +99,7 @@ class FleetScreen(ThriftyScreen[None]):
             hint="Enter keeps, Esc clears", example="such as: node:n1* used>90%", id="filter"
         )
         self.grid = FleetGrid(glyphs, id="grid")
-        self._across, self._lost = OneLine(id="across"), OneLine(id="lost")
+        self._across, self._lost = OneLine(id="across"), LostLines(glyphs, id="lost")
         self._facts, self._keys = OneLine(id="facts"), KeyLine(id="keys")
 
     def compose(self) -> ComposeResult:
@@ -151,7 +145,7 @@ class FleetScreen(ThriftyScreen[None]):
     def take_news(self) -> None:
         """Draw what the nodes told since; what is frozen stays."""
         self._drawn_s = self._clock.monotonic_s()
-        self._devices, self._coverage = self._fleet.devices, self._fleet.coverage
+        self._picture = self._fleet.picture
         self.draw()
 
     def draw(self) -> None:
@@ -159,33 +153,43 @@ class FleetScreen(ThriftyScreen[None]):
         if not self.is_mounted:
             return
         with self.drawn_at_once():
-            devices = self._devices
-            wanted = (
-                [device for device in devices if self._wanted(device)] if self._view.filter_text else devices
+            picture, view = self._picture, self._view
+            wanted = [it for it in picture.devices if self._wanted(it)] if view.filter_text else None
+            groups = group_fleet(picture, view.grouping, view.sort, wanted)
+            absence = (
+                "No device matches; Esc shows all." if picture.census.total else "No device is known yet."
             )
-            groups = self._group(wanted)
-            gravest = find_gravest(wanted, self.current) if self._view.selected is None else None
-            selected = self._view.selected if gravest is None else gravest.key
-            absence = "No device matches; Esc shows all." if devices else "No device is known yet."
-            self.grid.show(groups, selected, self._view.figure, self._describe_lost, absence)
-            self._verdict.show(judge_fleet(devices, self._coverage))
-            self._title.set_pieces(
-                *describe_fleet(devices, len(wanted), self._coverage, self._view, self._glyphs)
-                if not self._is_paused
-                else ([Piece("paused", "medium"), Piece("  space goes on", "muted")],)
-            )
+            self.grid.show(groups, self._choose(wanted), view.figure, self._describe_lost, absence)
+            self._verdict.show(judge_fleet(picture.census, picture.coverage))
+            self._write_title(picture.census.total if wanted is None else len(wanted))
             self._write_facts()
             self._show_across()
             self._show_lost()
 
-    def _group(self, wanted: list[FleetDevice]) -> list[FleetGroup]:
-        nodes = () if self._view.filter_text else self._fleet.names
-        return group_devices(wanted, self._view.grouping, self._view.sort, nodes=nodes)
+    def _choose(self, wanted: list[FleetDevice] | None) -> tuple[str, str] | None:
+        """Return the key of the device that the cursor is on: where nobody moved it, of the gravest."""
+        if self._view.selected is not None:
+            return self._view.selected
+        before = None if self.current is None else self._picture.find(self.current.key)
+        if wanted is None:
+            gravest = hold_gravest(self._picture.census.gravest, before)
+        else:
+            is_wanted = before is not None and self._wanted(before)
+            gravest = hold_gravest(find_gravest(wanted), before if is_wanted else None)
+        return None if gravest is None else gravest.key
+
+    def _write_title(self, wanted: int) -> None:
+        picture = self._picture
+        if self._is_paused:
+            self._title.set_pieces([Piece("paused", "medium"), Piece("  space goes on", "muted")])
+        else:
+            told = describe_fleet(picture.census, wanted, picture.coverage, self._view, self._glyphs)
+            self._title.set_pieces(*told)
 
     def _describe_lost(self, room: int) -> dict[str, str]:
         waited_s = self._waited_s
         told = {node.name: describe_silence(node, waited_s, room) for node in self._fleet.lost()}
-        empty = (name for name in self._fleet.names if not self._fleet.devices_of(name) and name not in told)
+        empty = (name for name, its in self._picture.nodes.items() if not its and name not in told)
         return told | {name: self._describe_empty(name) for name in empty}
 
     def _describe_empty(self, name: str) -> str:
@@ -209,7 +213,7 @@ class FleetScreen(ThriftyScreen[None]):
         is_shown = bool(lost) and self.size.height >= LOST_FROM_ROWS
         if self._lost.display != is_shown:
             self._lost.display = is_shown
-        self._lost.set_pieces(describe_lost(lost, self._waited_s, self._glyphs) if lost else [])
+        self._lost.show(lost, self._waited_s)
         if lost and self._age_timer is None:
             self._age_timer = self.set_interval(AGE_TICK_S, self.draw, name="age of lost nodes")
         elif not lost and self._age_timer is not None:

@@ -91,7 +91,7 @@ class NodesScreen(ThriftyScreen[None]):
             coverage = self._fleet.coverage
             role: Role = "medium" if coverage.is_partial else "strong"
             self._title.set_pieces([Piece(coverage.text, role)], [Piece("lost first, then by risk", "muted")])
-            self._verdict.show(judge_fleet(self._fleet.devices, coverage))
+            self._verdict.show(judge_fleet(self._fleet.picture.census, coverage))
             self.nodes.show(summaries, self._clock.wall_s())
             self._heading.set_pieces([Piece(span.text, span.role) for span in self.nodes.heading])
             self._write_facts()

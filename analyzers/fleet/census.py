@@ -1,0 +1,78 @@
+"""What is counted of devices: how many are at which level, which are in danger, which is nearest to it.
+
+Counted node by node and added up, so that a word of one node of a thousand costs no look at all others.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from ...engine.model import RiskLevel
+from ..risk import LEVELS
+from .model import FleetDevice
+from .order import find_gravest
+
+_RANKS: Mapping[RiskLevel, int] = {level: rank for rank, level in enumerate(LEVELS)}
+_GRAVE, _UNKNOWN = _RANKS["medium"], _RANKS["unknown"]
+
+
+class Census(NamedTuple):
+    """Some devices, counted."""
+
+    total: int = 0
+    levels: Mapping[RiskLevel, int] = {}
+    """How many are at each level; those at none are left out."""
+    present: int = 0
+    """Those whose nodes are there."""
+    unknown: int = 0
+    """Those of them whose level is unknown."""
+    grave: tuple[FleetDevice, ...] = ()
+    """Those at medium level or above."""
+    gravest: FleetDevice | None = None
+    """The one nearest to running out; the fullest where none is nearer than others."""
+    fullest_share: float = 0.0
+    """Highest used share of the capacity, 0 to 1."""
+
+    @property
+    def need(self) -> int:
+        """The highest level as a number, in which low and unknown are one: neither is a reason to move."""
+        return max((max(0, _RANKS[level] - _UNKNOWN) for level in self.levels), default=0)
+
+
+def count_devices(devices: Sequence[FleetDevice]) -> Census:
+    """Return a census of some devices."""
+    levels: dict[RiskLevel, int] = {}
+    grave: list[FleetDevice] = []
+    lost = unknown = 0
+    fullest = 0.0
+    for device in devices:  # of every device of a fleet, at each of its samples
+        level = device.level
+        levels[level] = levels.get(level, 0) + 1
+        if _RANKS[level] >= _GRAVE:
+            grave.append(device)
+        if device.is_node_lost:
+            lost += 1
+        elif level == "unknown":
+            unknown += 1
+        if device.used_bytes is not None and device.total_bytes:
+            share = device.used_bytes / device.total_bytes
+            fullest = share if share > fullest else fullest
+    present = len(devices) - lost
+    return Census(len(devices), levels, present, unknown, tuple(grave), find_gravest(devices), fullest)
+
+
+def add_up(parts: Iterable[Census]) -> Census:
+    """Return one census of devices that were counted in parts."""
+    known = [part for part in parts if part.total]
+    levels: dict[RiskLevel, int] = {}
+    for part in known:
+        for level, count in part.levels.items():
+            levels[level] = levels.get(level, 0) + count
+    return Census(
+        sum(part.total for part in known),
+        levels,
+        sum(part.present for part in known),
+        sum(part.unknown for part in known),
+        tuple(device for part in known for device in part.grave),
+        find_gravest([part.gravest for part in known if part.gravest is not None]),
+        max((part.fullest_share for part in known), default=0.0),
+    )
