@@ -3,6 +3,7 @@
 from ...analyzers.verdict import Verdict
 from ...engine.units import format_age
 from ..drawing.glyphs import Glyphs
+from ..lost_words import shorten_reason
 from .one_line import OneLine, Piece
 
 
@@ -57,13 +58,13 @@ def describe_trouble(connection: str, silent_s: float | None, reason: str | None
     """
     if connection != "lost":
         return ()
-    if silent_s is None and reason is not None:
-        return (f"not connected: {reason.rstrip('.')}", "not connected")
+    reasons = () if reason is None else shorten_reason(reason)
+    if silent_s is None and reasons:
+        return (*(f"not connected: {words}" for words in reasons), "not connected")
     age = "" if silent_s is None else f" {format_age(silent_s)} ago"
     short = f"hub lost{age}"
     full = f"{short}, figures are stale"
-    cause = f"{full}: {reason.rstrip('.')}" if reason else full
-    return (cause, full, short)
+    return (*(f"{full}: {words}" for words in reasons if words), full, short)
 
 
 def describe_silence(connection: str, silent_s: float | None, reason: str | None) -> tuple[str, ...]:
