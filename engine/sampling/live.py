@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 FIRST_SAMPLE_WITHIN_S = 0.7
 """A first sample is published even if a driver call has not returned by then."""
-WATCH_INTERVAL_S = 0.5
-"""How often a hung driver call is looked for."""
+WATCH_INTERVAL_S = 1.0
+"""How often a hung driver call is looked for, where none is under way; one that is, at its deadline."""
 
 
 class HostSource(Protocol):
@@ -84,8 +84,11 @@ class LiveProducer:
         """Return the seconds until `take` should be called again, for a sample or to watch the driver."""
         if self._due_s is None:
             return 0.0 if self._is_first_due() else 0.005
-        longest_s = WATCH_INTERVAL_S if self._roster is None else min(WATCH_INTERVAL_S, self._roster.wait_s)
-        return min(max(0.0, self._due_s - self._clock.monotonic_s()), longest_s)
+        now_s = self._clock.monotonic_s()
+        waits_s = [sampler.watch_wait_s(now_s, WATCH_INTERVAL_S) for sampler in self._samplers]
+        if self._roster is not None:
+            waits_s.append(self._roster.wait_s)
+        return min([max(0.0, self._due_s - now_s), *waits_s])
 
     def take(self) -> list[Sample]:
         """Return the sample that is due, if one is."""

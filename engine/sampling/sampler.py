@@ -93,7 +93,7 @@ class SourceSampler:
             return held or self._is_discovering_since_s is not None or self._lane.call_started_s is not None
 
     def watch(self) -> None:
-        """Abandon the lane if its present call has outlived the deadline. Call several times a second."""
+        """Abandon the lane if its present call has outlived the deadline; `watch_wait_s` says when to ask."""
         now_s = self._clock.monotonic_s()
         with self._lock:
             lane = self._lane
@@ -108,6 +108,18 @@ class SourceSampler:
             self._choose_readable()
             self._lane = _Lane(self)
             self._lane.start()
+
+    def watch_wait_s(self, now_s: float, interval_s: float) -> float:
+        """Return the seconds until `watch` should be called next.
+
+        Args:
+            now_s: Monotonic seconds.
+            interval_s: How often to look where no call is under way: what hangs soon after is seen by then.
+        """
+        started_s = self._lane.call_started_s
+        if started_s is None:
+            return interval_s
+        return min(interval_s, max(0.0, started_s + CALL_DEADLINE_S - now_s))
 
     def collect(self, stale_after_s: float) -> list[DeviceSample]:
         """Return every device as this tick publishes it, in index order, MIG instances after their GPU."""

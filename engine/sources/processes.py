@@ -8,11 +8,14 @@ from typing import Literal, NamedTuple
 
 from ..model import ProcessReading
 from .containers import find_container
+from .exits import ExitWatch
 from .pid_namespace import has_own_pids
 
 MOST_COMMAND_BYTES = 2048
 CHECK_INTERVAL_S = 1.0
 """How long what was seen of a pid holds: one look serves all devices that list it in one round."""
+WATCHED_INTERVAL_S = 10.0
+"""The same of a process whose end would be noticed: it may run another program meanwhile, no more."""
 FORGET_AFTER_S = 60.0
 """How long a process that no device lists any more is remembered."""
 
@@ -52,14 +55,16 @@ class _Seen(NamedTuple):
     location: Location = "here"
     container: str | None = None
     started_s: float | None = None
+    holds_s: float = CHECK_INTERVAL_S
 
 
 class ProcessTable:
     """Looks up pids that a driver reports.
 
-    A pid is looked at again every second, cheaply: with another start time it is another process, with
-    another name it has run another program. Inside a container the driver may report pids of the host;
-    such a pid is never taken for a process of ours that has the same number by accident.
+    A pid is looked at again every second: with another start time it is another process, with another name
+    it has run another program. Where the kernel tells of its end, it is looked at every ten seconds.
+    Inside a container the driver may report pids of the host; such a pid is never taken for a process of ours
+    that has the same number by accident.
 
     Args:
         root: Where the machine's /proc and /dev are found.
@@ -80,6 +85,8 @@ class ProcessTable:
         self._known: dict[int, _Known] = {}
         self._seen: dict[int, _Seen] = {}
         self._forget_due_s = clock_s() + FORGET_AFTER_S
+        self._exits = ExitWatch() if root == Path("/") else None
+        self._exits_due_s = clock_s()
         self._users: dict[int, str] = {}
         self._is_contained = has_own_pids(self._proc)
         self._has_device_files = (root / "dev/nvidiactl").exists()
@@ -95,9 +102,11 @@ class ProcessTable:
             used_bytes: Device memory that it holds; None where the driver does not tell.
         """
         now_s = self._clock_s()
+        if now_s >= self._exits_due_s:
+            self._exits_due_s = now_s + CHECK_INTERVAL_S
+            self._note_ended(now_s)
         seen = self._seen.get(pid)
-        if seen is None or not 0.0 <= now_s - seen.at_s < CHECK_INTERVAL_S:
-            self._forget(now_s)
+        if seen is None or not 0.0 <= now_s - seen.at_s < seen.holds_s:
             seen = self._seen[pid] = self._look(pid, now_s)
         return ProcessReading(
             pid=pid,
@@ -110,13 +119,24 @@ class ProcessTable:
         )
 
     def _look(self, pid: int, now_s: float) -> _Seen:
+        if self._exits is not None:
+            self._exits.add(pid)
         stat = self._read_stat(pid)
         if stat is None and self._is_hidden(pid):
             return _Seen(now_s)
         if stat is None or stat.state in "ZXx":
             return self._describe_absent(pid, now_s)
         known = self._look_up(pid, stat)
-        return _Seen(now_s, known.user, known.command, known.location, known.container, known.started_s)
+        is_watched = self._exits is not None and pid in self._exits and known.location != "outside"
+        return _Seen(
+            now_s,
+            known.user,
+            known.command,
+            known.location,
+            known.container,
+            known.started_s,
+            WATCHED_INTERVAL_S if is_watched else CHECK_INTERVAL_S,
+        )
 
     def _look_up(self, pid: int, stat: _Stat) -> _Known:
         known = self._known.get(pid)
@@ -206,7 +226,12 @@ class ProcessTable:
         finally:
             os.close(descriptor)
 
-    def _forget(self, now_s: float) -> None:
+    def _note_ended(self, now_s: float) -> None:
+        """Look anew at processes that have ended, and forget those that no device lists any more."""
+        for pid in () if self._exits is None else self._exits.take_ended():
+            seen = self._seen.get(pid)
+            if seen is not None:
+                self._seen[pid] = seen._replace(holds_s=0.0)
         if now_s < self._forget_due_s:
             return
         self._forget_due_s = now_s + FORGET_AFTER_S
@@ -214,6 +239,8 @@ class ProcessTable:
             if now_s - seen.at_s > FORGET_AFTER_S:
                 self._seen.pop(pid, None)
                 self._known.pop(pid, None)
+                if self._exits is not None:
+                    self._exits.remove(pid)
 
 
 def _exists_for_others(pid: int) -> bool:

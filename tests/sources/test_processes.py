@@ -110,6 +110,16 @@ def test_one_look_at_a_pid_serves_all_devices_of_a_round(
     assert table.read(PID, 2).location == "gone"
 
 
+def test_the_end_of_a_process_of_this_machine_is_seen_at_the_next_look(stepped_clock: SteppedClock) -> None:
+    table = ProcessTable(clock_s=stepped_clock)
+    with subprocess.Popen(["sleep", "60"]) as child:
+        assert table.read(child.pid, 5).location in ("here", "container")
+        child.kill()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # its parent has not collected it yet
+        stepped_clock.now_s += CHECK_INTERVAL_S
+        assert table.read(child.pid, 5).location == "gone"
+
+
 def test_memory_of_a_process_that_exited_is_shown_with_who_it_was(machine: FakeMachine) -> None:
     table = make_table(machine)
     machine.add_process(PID)
