@@ -56,8 +56,13 @@ class NodeConnection(Protocol):
         """Take what is told of the connection; return whether it was made since the last call."""
         ...
 
-    def mend(self, now_s: float) -> None:
-        """Look after the connection, several times a second (monotonic seconds)."""
+    def mend(self, now_s: float, *, is_silent: bool = False) -> None:
+        """Look after the connection, several times a second.
+
+        Args:
+            now_s: In monotonic seconds.
+            is_silent: Whether the node should have been heard by now.
+        """
         ...
 
     def close(self) -> None:

@@ -104,7 +104,7 @@ class RelayedConnection:
         was_connected, self._was_connected = self._was_connected, self.is_connected
         return self._was_connected and not was_connected
 
-    def mend(self, now_s: float) -> None:
+    def mend(self, now_s: float, *, is_silent: bool = False) -> None:
         """Nothing: the link mends itself."""
 
     def close(self) -> None:

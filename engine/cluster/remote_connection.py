@@ -17,6 +17,8 @@ CUT_TOLD_S = 20.0
 """A handshake that was cut says nothing any more of one that has not even begun for so long."""
 RETRY_S = 3.0
 """From a handshake that failed to the next attempt; a key that was allowed meanwhile is let in by it."""
+LEAST_RENEWAL_S, MOST_RENEWAL_S = 3.0, 48.0
+"""From a fresh socket that was taken because of silence to the next; doubled until the other end is heard."""
 
 
 class Sockets(NamedTuple):
@@ -49,6 +51,7 @@ class RemoteConnection:
         self._why_refused: str | None = None
         self._failures = 0
         self._retry_s: float | None = None
+        self._renew_s, self._renewal_pause_s = -math.inf, LEAST_RENEWAL_S
         self._cut_until_s = math.inf
 
     @property
@@ -118,8 +121,8 @@ class RemoteConnection:
             self.trouble = None
         return was_made
 
-    def mend(self, now_s: float) -> None:
-        """Try again where a handshake failed; one that was cut ZeroMQ repeats by itself."""
+    def mend(self, now_s: float, *, is_silent: bool = False) -> None:
+        """Begin anew where a handshake failed or the link is dead; ZeroMQ by itself repeats what was cut."""
         if self.link.failure == "cut":
             self._note_cut(now_s)
         elif self.link.failure is not None and self._retry_s is None:
@@ -129,6 +132,7 @@ class RemoteConnection:
         if self._retry_s is not None and now_s >= self._retry_s:
             self._retry_s = None
             self._open()
+        self._renew_dead(now_s, is_silent=is_silent)
 
     @property
     def _is_loopback(self) -> bool:
@@ -138,6 +142,15 @@ class RemoteConnection:
         if self._numeric is not None:
             self._keys = self._trust.keys_for(self.address, self._failures, is_loopback=self._is_loopback)
             self.link.open(self._numeric, self._keys)
+
+    def _renew_dead(self, now_s: float, *, is_silent: bool) -> None:
+        """Take a fresh socket where nothing comes: over the old one tcp repeats itself ever more rarely."""
+        if not is_silent:
+            self._renewal_pause_s = LEAST_RENEWAL_S
+        elif now_s >= self._renew_s and self.link.is_still:
+            self._renew_s = now_s + self._renewal_pause_s
+            self._renewal_pause_s = min(2 * self._renewal_pause_s, MOST_RENEWAL_S)
+            self._open()
 
     def _note_cut(self, now_s: float) -> None:
         """Tell of a handshake that was cut for as long as the next ones may be cut too."""

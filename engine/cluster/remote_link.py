@@ -12,6 +12,7 @@ from .keys import KeyPair
 from .link_times import LinkTimes
 from .pieces import join
 from .tcp_address import TcpAddress
+from .tcp_silence import read_silence_s
 
 MAX_INCOMING_BYTES = 64 * 1024**2
 """Largest message of a hub: the history of some hundred devices over a week."""
@@ -31,7 +32,8 @@ _FAILURES: Final[dict[int, Failure]] = {
     zmq.Event.HANDSHAKE_FAILED_PROTOCOL: "handshake",
 }
 _LISTENED_FOR: Final = (
-    zmq.Event.HANDSHAKE_SUCCEEDED
+    zmq.Event.CONNECTED
+    | zmq.Event.HANDSHAKE_SUCCEEDED
     | zmq.Event.HANDSHAKE_FAILED_AUTH
     | zmq.Event.HANDSHAKE_FAILED_PROTOCOL
     | zmq.Event.HANDSHAKE_FAILED_NO_DETAIL
@@ -69,6 +71,7 @@ class RemoteLink:
         self.from_relay: deque[tuple[bytes, bytes]] = deque(maxlen=MOST_FROM_RELAY)
         """Messages of nodes behind a relay: the name of the node, and the message."""
         self._socket: zmq.Socket[bytes] | None = None
+        self._fd: int | None = None
         self._monitor: zmq.Socket[bytes] | None = None
         self.sockets: tuple[zmq.Socket[bytes], ...] = ()
         """What is waited for: the connection, and what is told of it."""
@@ -88,6 +91,15 @@ class RemoteLink:
         for each in self.sockets:
             self._poller.register(each, zmq.POLLIN)
         socket.connect(address.endpoint)
+
+    @property
+    def is_still(self) -> bool:
+        """Whether it is connected, and no byte has come over it for a while.
+
+        A long message that is on its way over a narrow line is told from a line that is dead by this alone.
+        """
+        silence_s = read_silence_s(self._fd) if self.is_connected and self._fd is not None else None
+        return silence_s is not None and 1000 * silence_s >= self._times.still_ms
 
     def send(self, data: bytes) -> None:
         """Send a message; it is lost where nobody is connected."""
@@ -120,11 +132,13 @@ class RemoteLink:
             except zmq.Again:
                 break
             event, value = int(told["event"]), int(told["value"])
-            if event == zmq.Event.HANDSHAKE_SUCCEEDED:
+            if event == zmq.Event.CONNECTED:
+                self._fd = value
+            elif event == zmq.Event.HANDSHAKE_SUCCEEDED:
                 self.is_connected = was_made = True
                 self.failure = None
             elif event == zmq.Event.DISCONNECTED:
-                self.is_connected = False
+                self.is_connected, self._fd = False, None
             else:
                 self.failure = _name_failure(event, value)
         return was_made
@@ -140,7 +154,7 @@ class RemoteLink:
             self._monitor.close(linger=0)
         self._socket = self._monitor = None
         self.sockets = ()
-        self.is_connected, self.failure = False, None
+        self.is_connected, self.failure, self._fd = False, None, None
 
 
 def _name_failure(event: int, value: int) -> Failure:

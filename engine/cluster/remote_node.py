@@ -117,7 +117,8 @@ class RemoteNode:
     def judge(self) -> bool:
         """Look at the connection, and mend it; return whether the picture is another."""
         now_s = self._clock.monotonic_s()
-        self.connection.mend(now_s)
+        is_silent = self._silence_s(now_s) > self._most_silence_s
+        self.connection.mend(now_s, is_silent=is_silent and self.conversation.turned_away is None)
         is_changed = self._ask_again(now_s)
         is_changed = self.picture.expire_questions() or is_changed
         reason = self._name_trouble(now_s)

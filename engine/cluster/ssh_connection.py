@@ -72,7 +72,7 @@ class SshConnection:
             self.is_connected, self.trouble, self._pause_s = True, None, LEAST_PAUSE_S
         return was_made
 
-    def mend(self, now_s: float) -> None:
+    def mend(self, now_s: float, *, is_silent: bool = False) -> None:
         """Start ssh where none is at work, and find out why one is no longer."""
         if self._process is None:
             if now_s >= self._start_s:

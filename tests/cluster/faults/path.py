@@ -40,6 +40,8 @@ class FaultyPath:
         self.bytes_per_s: float | None = None
         """What passes in each direction of a connection; None for all that comes."""
         self.handed_on_bytes = 0
+        self.connections = 0
+        """Connections that there have been."""
         self._target = target
         self._passages: list[_Passage] = []
         self._forgotten: list[_Passage] = []
@@ -100,6 +102,7 @@ class FaultyPath:
         pumps = asyncio.gather(self._pump(reader, far_writer), self._pump(far_reader, writer))
         passage = _Passage((writer, far_writer), pumps)
         self._passages.append(passage)
+        self.connections += 1
         with suppress(OSError, asyncio.CancelledError):
             await pumps
         if passage in self._passages:  # one end has closed it

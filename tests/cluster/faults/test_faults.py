@@ -21,7 +21,12 @@ from .path import FaultyPath
 
 KEY = make_key_pair()
 SOON = LinkTimes(
-    reconnect_ms=50, connect_within_ms=500, handshake_within_ms=500, heartbeat_ms=200, heartbeat_within_ms=400
+    reconnect_ms=50,
+    connect_within_ms=500,
+    handshake_within_ms=500,
+    heartbeat_ms=200,
+    heartbeat_within_ms=400,
+    still_ms=500,
 )
 """Real ones, of ZeroMQ; all else goes by a clock that stands unless it is moved."""
 
@@ -121,6 +126,15 @@ def test_what_was_missed_is_fetched_and_others_are_not_disturbed(
         it.until(it.near, lambda shown: shown.hub and (shown.hub.last_seq, shown.hub.viewers) == (12, 2))
 
 
+def test_a_dead_link_is_made_anew_long_before_heartbeats_find_it() -> None:
+    with scene(SOON._replace(heartbeat_ms=60_000, heartbeat_within_ms=60_000, still_ms=200)) as it:
+        it.publish(make_sample(1))
+        it.until(it.far, has_seq(1))
+        it.path.forget()
+        it.publish(make_sample(2))
+        it.until(it.far, has_seq(2))
+
+
 def test_a_line_that_is_late_and_narrow_loses_nothing_and_is_live() -> None:
     with scene(LinkTimes()) as it:
         it.path.delay_s, it.path.bytes_per_s = 0.2, 50_000.0
@@ -135,14 +149,16 @@ def test_a_line_that_is_late_and_narrow_loses_nothing_and_is_live() -> None:
 
 
 def test_a_history_comes_through_that_takes_longer_than_a_connection_without_life_is_kept() -> None:
-    with scene(SOON._replace(heartbeat_ms=400, heartbeat_within_ms=800)) as it:
+    with scene(SOON._replace(heartbeat_ms=400, heartbeat_within_ms=800, still_ms=1500)) as it:
         it.path.cut()
+        connections = it.path.connections
         it.publish(*map(make_sample, range(1, 3601)))
         it.until(it.near, has_seq(3600))
         it.path.bytes_per_s = 70_000.0  # two and a half seconds for all of it
         it.path.heal()
         it.until(it.far, has_seq(3600), turn_s=0.5)
         assert remembered(it.far) == list(range(1, 3601))
+        assert it.path.connections <= connections + 1
 
 
 def test_a_viewer_that_stands_still_misses_nothing_in_the_end_and_holds_up_nobody() -> None:
