@@ -45,6 +45,8 @@ def word_lost(lost: Sequence[FleetNode], waited_s: float, width: int, rows: int)
     if width < 1 or not lost:
         return []
     clauses = [_list_forms(nodes, waited_s) for nodes in _group(lost)]
+    if len(clauses) == 1:
+        clauses = [clauses[0][:-1] or clauses[0]]  # a reason that is cut says more than none
     for chosen in _reduce(clauses):
         if len(_wrap(clauses, chosen, width)) <= rows:
             return _wrap(clauses, _fill(clauses, chosen, width, rows), width)
