@@ -4,7 +4,10 @@ Its time is ours, its ranks bear the name of their whole job, and a device is na
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from ...engine.model import AllocatorReading, DeviceSample, RankSample, Sample
 from .jobs import JobMembers
@@ -25,14 +28,63 @@ class _Known(NamedTuple):
     """Least floor since the last merging; None where no step ended."""
     peak_max_bytes: int | None
     """Highest peak since the last merging."""
+    allocated_max_bytes: int | None
+    """Most that was allocated at once since then, where its allocator tells."""
+
+
+@dataclass(slots=True)
+class _RankExtremes:
+    """What a process told of its steps, sample after sample."""
+
+    key: RankKey
+    newest_floor_bytes: int | None = None
+    floor_min_bytes: int | None = None
+    peak_max_bytes: int | None = None
+    allocated_max_bytes: int | None = None
+
+    def add(self, rank: RankSample) -> None:
+        """Take a newer sample of it."""
+        floor, peak = rank.floor_min_bytes, rank.peak_max_bytes
+        if floor is not None:
+            self.newest_floor_bytes = floor
+            if self.floor_min_bytes is None or floor < self.floor_min_bytes:
+                self.floor_min_bytes = floor
+        if peak is not None and (self.peak_max_bytes is None or peak > self.peak_max_bytes):
+            self.peak_max_bytes = peak
+        most = None if rank.allocator is None else rank.allocator.allocated_max_bytes
+        if most is not None and (self.allocated_max_bytes is None or most > self.allocated_max_bytes):
+            self.allocated_max_bytes = most
+
+    def forget(self) -> None:
+        """Begin anew; what was told has been told on."""
+        self.floor_min_bytes = self.peak_max_bytes = self.allocated_max_bytes = None
+
+    def tell(self, rank: RankSample, device: DeviceSample | None) -> _Known:
+        """Return it with the newest sample of it."""
+        extremes = (self.newest_floor_bytes, self.floor_min_bytes, self.peak_max_bytes)
+        return _Known(rank, device, *extremes, self.allocated_max_bytes)
+
+
+@dataclass(slots=True)
+class _NodeExtremes:
+    """The newest sample of a node, and what its processes told since the last merging."""
+
+    sample: Sample
+    processes: list[_RankExtremes]
+    """One for each of the ranks of the sample that count, in their order."""
+
+    def find(self) -> Iterator[tuple[RankKey, _Known]]:
+        """Yield its processes."""
+        devices = {it.uuid: it for it in self.sample.devices}
+        for rank, it in zip(_choose_ranks(self.sample), self.processes, strict=True):
+            yield it.key, it.tell(rank, devices.get(rank.device_uuid or ""))
 
 
 class SampleMerger:
     """Gathers the samples of nodes and makes one of them."""
 
     def __init__(self) -> None:
-        self._known: dict[str, dict[RankKey, _Known]] = {}
-        self._intervals_s: dict[str, float] = {}
+        self._nodes: dict[str, _NodeExtremes] = {}
         self._seq = 0
 
     def take(self, node: str, sample: Sample) -> None:
@@ -42,18 +94,19 @@ class SampleMerger:
             node: What the node is called.
             sample: The sample.
         """
-        devices, before = {it.uuid: it for it in sample.devices}, self._known.get(node, {})
-        known = {}
-        for rank in sample.ranks:
-            if rank.state != "ended" and rank.coordinates is not None:
-                key = RankKey(node, rank.pid, rank.started_s)
-                known[key] = _join(before.get(key), rank, devices.get(rank.device_uuid or ""))
-        self._known[node], self._intervals_s[node] = known, sample.interval_s
+        ranks, before = _choose_ranks(sample), self._nodes.get(node)
+        processes = [] if before is None else before.processes
+        if [(it.pid, it.started_s) for it in ranks] != [it.key[1:] for it in processes]:
+            known = {it.key: it for it in processes}
+            keys = [RankKey(node, it.pid, it.started_s) for it in ranks]
+            processes = [known.get(key) or _RankExtremes(key) for key in keys]
+        for rank, process in zip(ranks, processes, strict=True):
+            process.add(rank)
+        self._nodes[node] = _NodeExtremes(sample, processes)
 
     def forget(self, node: str) -> None:
         """Leave out a node from now on."""
-        self._known.pop(node, None)
-        self._intervals_s.pop(node, None)
+        self._nodes.pop(node, None)
 
     def merge(
         self, jobs: Iterable[JobMembers], lost: Collection[str], time_s: float, interval_s: float
@@ -70,24 +123,37 @@ class SampleMerger:
             interval_s: From one merging to the next.
         """
         self._seq += 1
-        merged = [self._merge_job(job, lost, time_s, interval_s) for job in jobs]
-        self._known = {node: _age(known) for node, known in self._known.items()}
+        known = {key: it for node in self._nodes.values() for key, it in node.find()}
+        merged = [self._merge_job(job, known, lost, time_s, interval_s) for job in jobs]
+        for node in self._nodes.values():
+            for process in node.processes:
+                process.forget()
         return merged
 
-    def _merge_job(self, job: JobMembers, lost: Collection[str], time_s: float, interval_s: float) -> Sample:
-        found = [(key, known) for key in job.members if (known := self._find(key)) is not None]
+    def _merge_job(
+        self,
+        job: JobMembers,
+        all_known: Mapping[RankKey, _Known],
+        lost: Collection[str],
+        time_s: float,
+        interval_s: float,
+    ) -> Sample:
+        found = [(key, known) for key in job.members if (known := all_known.get(key)) is not None]
         devices = {(key.node, it.device.uuid): it.device for key, it in found if it.device is not None}
+        nodes = {key.node for key, _ in found}
         return Sample(
             node=CLUSTER,
             seq=self._seq,
             time_s=time_s,
-            interval_s=max([interval_s, *(self._intervals_s[key.node] for key, _ in found)]),
+            interval_s=max([interval_s, *(self._nodes[node].sample.interval_s for node in nodes)]),
             devices=tuple(_name_devices(devices)),
             ranks=tuple(_place(key, it, job.key, is_still=key.node in lost) for key, it in found),
         )
 
-    def _find(self, key: RankKey) -> _Known | None:
-        return self._known.get(key.node, {}).get(key)
+
+def _choose_ranks(sample: Sample) -> list[RankSample]:
+    """Return the processes that can be compared: those that run and have told their place."""
+    return [rank for rank in sample.ranks if rank.state != "ended" and rank.coordinates is not None]
 
 
 def name_device_uuid(node: str, uuid: str) -> str:
@@ -101,20 +167,6 @@ def read_device_uuid(name: str) -> tuple[str, str]:
     return node, uuid
 
 
-def _join(before: _Known | None, rank: RankSample, device: DeviceSample | None) -> _Known:
-    """Return what is known with a newer sample: least floor and highest peak since the last merging."""
-    floor, peak = rank.floor_min_bytes, rank.peak_max_bytes
-    if before is None:
-        return _Known(rank, device, floor, floor, peak)
-    newest = before.newest_floor_bytes if floor is None else floor
-    least, most = before.floor_min_bytes, before.peak_max_bytes
-    if least is not None and (floor is None or least < floor):
-        floor = least
-    if most is not None and (peak is None or most > peak):
-        peak = most
-    return _Known(rank, device, newest, floor, peak)
-
-
 def _place(key: RankKey, known: _Known, job: str, *, is_still: bool) -> RankSample:
     rank = known.rank
     floor = known.newest_floor_bytes if is_still else known.floor_min_bytes
@@ -126,12 +178,19 @@ def _place(key: RankKey, known: _Known, job: str, *, is_still: bool) -> RankSamp
         is_simulated=rank.is_simulated,
         coordinates=rank.coordinates,
         state=rank.state,
-        allocator=rank.allocator or AllocatorReading(),
+        allocator=_raise_peak(rank.allocator or AllocatorReading(), known.allocated_max_bytes),
         capacity_bytes=rank.capacity_bytes,
         step=rank.step,
         floor_min_bytes=floor,
         peak_max_bytes=known.peak_max_bytes,
     )
+
+
+def _raise_peak(allocator: AllocatorReading, most_bytes: int | None) -> AllocatorReading:
+    """Return what an allocator told last, with the most that it told."""
+    if most_bytes is None or most_bytes == allocator.allocated_max_bytes:
+        return allocator
+    return replace(allocator, allocated_max_bytes=most_bytes)
 
 
 def _name_devices(devices: Mapping[tuple[str, str], DeviceSample]) -> Iterator[DeviceSample]:
@@ -143,8 +202,3 @@ def _name_devices(devices: Mapping[tuple[str, str], DeviceSample]) -> Iterator[D
             state=device.state,
             memory=device.memory,
         )
-
-
-def _age(known: Mapping[RankKey, _Known]) -> dict[RankKey, _Known]:
-    """Return processes without what they told of steps, which has been told on."""
-    return {key: it._replace(floor_min_bytes=None, peak_max_bytes=None) for key, it in known.items()}

@@ -23,6 +23,8 @@ class NodeReading(NamedTuple):
     """Used share of each device whose memory is known, by UUID."""
     ranks: Mapping[RankKey, ClusterRank]
     """Processes that have not ended."""
+    devices_left_out: int = 0
+    """Devices that are not followed."""
 
 
 def read_node(snapshot: Snapshot, arrived_s: float) -> NodeReading:
@@ -38,7 +40,10 @@ def read_node(snapshot: Snapshot, arrived_s: float) -> NodeReading:
     shares = {it.uuid: share for it in sample.devices if (share := _find_share(it)) is not None}
     mean = math.fsum(shares.values()) / len(shares) if shares else None
     return NodeReading(
-        NodeLoad(snapshot.node, is_lost, len(shares), mean), shares, _read_ranks(snapshot, sample, arrived_s)
+        NodeLoad(snapshot.node, is_lost, len(shares), mean),
+        shares,
+        _read_ranks(snapshot, sample, arrived_s),
+        sample.devices_left_out,
     )
 
 

@@ -19,6 +19,8 @@ from .uneven_statements import state_imbalance, state_skew
 
 PERIOD_S = 2.0
 """How often conclusions are drawn; within a period the order in which nodes tell does not matter."""
+NODES_A_PERIOD, LONGEST_PERIOD_S = 256, 8.0
+"""Of more nodes than so many conclusions take longer, and are drawn more seldom, down to one in so long."""
 COMPARED_EVERY_S = 5.0
 """How often ranks are compared with one another: half a block of time of that comparison. What they told in
 between is joined, so that no step is left out."""
@@ -75,7 +77,7 @@ class ClusterState:
         self._watches: dict[str, JobWatch] = {}
         self._jobs: tuple[JobMembers, ...] = ()
         self._grouped: dict[str, Signature] = {}
-        self._period: int | None = None
+        self._ends_s: float | None = None
         self._compared_s: float | None = None
         self.picture = ClusterPicture()
         """All nodes as of the newest conclusion."""
@@ -85,6 +87,11 @@ class ClusterState:
         """What is open across nodes, the oldest first."""
         grown = [it for watch in self._watches.values() for it in watch.open]
         return tuple(sorted((*self._book.open, *grown), key=lambda it: (it.opened_s, it.id)))
+
+    @property
+    def period_s(self) -> float:
+        """From one conclusion to the next, by the number of nodes."""
+        return min(PERIOD_S * max(1, math.ceil(len(self._nodes) / NODES_A_PERIOD)), LONGEST_PERIOD_S)
 
     def hold_against(self, planned: Sequence[int]) -> None:
         """Hold stages against another plan, from the next conclusion on.
@@ -101,11 +108,11 @@ class ClusterState:
             snapshot: What its feed tells.
             received_s: When it came, by our own clock; clocks of nodes are never compared.
         """
-        period = math.floor(received_s / PERIOD_S)
         found: list[Finding] = []
-        if self._period is not None and period != self._period:
-            found = self._conclude((self._period + 1) * PERIOD_S)
-        self._period = period
+        if self._ends_s is not None and received_s >= self._ends_s:
+            found, self._ends_s = self._conclude(self._ends_s), None
+        if self._ends_s is None:
+            self._ends_s = (math.floor(received_s / self.period_s) + 1) * self.period_s
         self._take(snapshot, received_s)
         return found
 
@@ -115,7 +122,7 @@ class ClusterState:
         Args:
             now_s: Now, by our own clock.
         """
-        self._period = None
+        self._ends_s = None
         return self._conclude(now_s)
 
     def note_outcome(self, rank: ClusterRank, job: str, outcome: str) -> Finding | None:
@@ -194,6 +201,7 @@ class ClusterState:
             bottleneck_nodes=find_bottlenecks(shares),
             jobs=tuple(jobs),
             others=tuple(rank for key, rank in ranks.items() if key not in placed),
+            devices_left_out=sum(it.devices_left_out for it in seen.values()),
         )
 
     def _state(self) -> Iterator[Statement]:

@@ -184,3 +184,20 @@ def test_a_node_that_is_lost_changes_nothing_of_the_others(words: Words) -> None
         return [*known, *(it for it in state.picture.nodes if it.node != "n2")]
 
     assert look(is_lost=True) == look(is_lost=False)
+
+
+def test_a_peak_between_two_comparisons_is_what_its_stage_needed() -> None:
+    state = ClusterState()
+    spike = {2: Word(peak_gib=70)}
+    watch(state, lambda at_s: _nodes(spike if at_s == 8 else {}, at_s, stages=2), 20)
+    told = [(it.stage, it.ranks, it.allocated_bytes) for it in state.picture.measured.stages]
+    assert told == [(0, 2, 40 * GIB), (1, 2, 70 * GIB)]
+
+
+def test_of_hundreds_of_nodes_conclusions_are_drawn_more_seldom() -> None:
+    state, nodes = ClusterState(), 300
+    words = dict.fromkeys(range(0, 2 * nodes, 2), GRAVE)
+    found = watch(state, lambda at_s: _nodes(words, at_s, nodes=nodes), 20)
+    assert state.period_s == 4.0
+    assert [it.kind for it in found if it.is_open][:1] == [CLUSTER_OOM]
+    assert len(state.picture.jobs[0].ranks) == 2 * nodes
