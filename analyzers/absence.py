@@ -4,12 +4,16 @@ import re
 from collections.abc import Iterator
 
 from ..engine.model import Sample
+from .left_out import describe_mismatch
 
 _NONE = "No GPU"
 
 
 def describe_absence(sample: Sample) -> Iterator[tuple[str, ...]]:
     """Yield the clauses on a node without devices, each from its complete form to its shortest."""
+    if sample.devices_left_out:
+        yield describe_mismatch(sample)
+        return
     yield _describe_cause(sample.notes[0] if sample.notes else "none was found on this node")
     yield ("vramscope doctor says what was looked for", "see vramscope doctor", "")
 

@@ -16,6 +16,7 @@ from .device_names import name_devices
 from .error_words import describe_error
 from .fit import Peaks, describe_fit
 from .leak_words import describe_leak
+from .left_out import describe_left_out
 from .out_of_memory_track import OOM_MET
 from .risk import DECISIVE, LEVELS, Risk, assess_risk, doubt_silent
 from .sentence import Sentence
@@ -54,7 +55,8 @@ def summarize(
 ) -> Verdict:
     """Return the verdict on one node: lost and stale devices, then the gravest finding or what is known.
 
-    Of a recorded run the answer goes first: that a rank's trace has ended is no trouble.
+    Of a recorded run the answer goes first: that a rank's trace has ended is no trouble. How many devices are
+    followed comes last, where some are not.
 
     Args:
         sample: The newest sample, or None before the first.
@@ -74,6 +76,8 @@ def summarize(
     if lead is None:
         answer = [fit] if fit is not None else [*describe_state(sample, findings, risks, known)]
     clauses = (*answer, *troubled) if sample.clock == "trace" else (*troubled, *answer)
+    if sample.devices_left_out:
+        clauses = (*clauses, describe_left_out(sample))
     return Verdict("low" if fit is not None else _rate(risks.values(), lead), Sentence(clauses))
 
 

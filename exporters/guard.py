@@ -41,6 +41,10 @@ class GuardState(msgspec.Struct, frozen=True, kw_only=True):
     balance: float | None
     bottleneck_nodes: tuple[str, ...]
     jobs: tuple[JobOverNodes, ...]
+    nodes_left_out: int = 0
+    """Nodes that are known and not followed, because nobody asked for them; nothing is concluded of them."""
+    devices_left_out: int = 0
+    """The same of devices of the nodes that are live."""
 
 
 class GuardLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,14 +78,21 @@ def describe_advice(advice: Advice, answer: RankAdvice | None = None) -> GuardAd
     )
 
 
-def describe_state(picture: ClusterPicture) -> GuardState:
-    """Return all nodes together, without their single ranks."""
+def describe_state(picture: ClusterPicture, nodes_left_out: int = 0) -> GuardState:
+    """Return all nodes together, without their single ranks.
+
+    Args:
+        picture: All nodes that are followed.
+        nodes_left_out: Nodes that are known and not followed.
+    """
     return GuardState(
         nodes_live=picture.live,
         nodes_known=picture.total,
         balance=picture.balance,
         bottleneck_nodes=picture.bottleneck_nodes,
         jobs=tuple(describe_job(job) for job in picture.jobs),
+        nodes_left_out=nodes_left_out,
+        devices_left_out=picture.devices_left_out,
     )
 
 
@@ -111,6 +122,8 @@ def _word_state(state: GuardState) -> Iterator[str]:
         f"{state.nodes_live} of {state.nodes_known} nodes live, balance {_number(state.balance)}, "
         f"bottleneck nodes: {', '.join(state.bottleneck_nodes) or 'none'}"
     )
+    if state.nodes_left_out or state.devices_left_out:
+        yield f"not followed: {state.nodes_left_out:,} nodes, {state.devices_left_out:,} devices of others"
     for job in state.jobs:
         yield (
             f"job {job.job}: {job.ranks_seen} of {job.world_size or job.ranks_seen} ranks seen on "

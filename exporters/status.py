@@ -31,6 +31,7 @@ def describe_sample(
         findings=tuple(findings),
         notes=tuple(dict.fromkeys((*sample.notes, *notes))),
         assessments=tuple(assessments),
+        devices_left_out=sample.devices_left_out,
     )
 
 
@@ -53,4 +54,5 @@ def describe_snapshot(snapshot: Snapshot) -> NodeStatus | None:
         notes=tuple(notes),
         agent=snapshot.hub,
         assessments=snapshot.assessments,
+        devices_left_out=sample.devices_left_out,
     )

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..analyzers.countdown import count_down
+from ..analyzers.left_out import describe_left_out
 from ..analyzers.risk import assess_risk, doubt_silent
 from ..analyzers.verdict import summarize
 from ..engine.model import Finding, HostSample, NodeStatus, Sample
@@ -86,11 +87,18 @@ def _build_parts(
 def _build_head(status: NodeStatus, style: TableStyle) -> Iterator[RenderableType]:
     clock = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(status.time))
     agent = f" · agent {status.agent.pid}" if status.agent is not None else ""
-    head = f"{make_printable(status.node)} · {count_devices(status.devices)}{agent} · {clock}"
+    head = f"{make_printable(status.node)} · {_count_devices(status)}{agent} · {clock}"
     yield Text(head, style="bold", no_wrap=True, overflow="ellipsis")
     verdict = summarize(_sample_of(status), status.findings, assessments=status.assessments)
     # A report, unlike a screen, has as many lines as it takes to say everything.
     yield _build_hanging(GLYPHS[verdict.level], make_printable(verdict.text(UNCUT)), STYLES[verdict.level])
+
+
+def _count_devices(status: NodeStatus) -> str:
+    """Return how many devices there are in words, and of how many others nothing is said."""
+    if not status.devices_left_out:
+        return count_devices(status.devices)
+    return describe_left_out(_sample_of(status))[0]
 
 
 def _sample_of(status: NodeStatus) -> Sample:
@@ -103,6 +111,7 @@ def _sample_of(status: NodeStatus) -> Sample:
         host=status.host,
         ranks=status.ranks,
         notes=status.notes,
+        devices_left_out=status.devices_left_out,
     )
 
 

@@ -50,6 +50,8 @@ def describe_gravest(findings: Sequence[Finding], glyphs: Glyphs) -> Line:
 
 def _describe_all(picture: ClusterPicture) -> Line:
     line = [Span(picture.coverage or f"{picture.total:,} nodes", "medium" if picture.coverage else "strong")]
+    if picture.devices_left_out:
+        line.append(Span(f"{_GAP}{picture.devices_left_out:,} devices not followed"))
     if picture.balance is not None:
         line.append(Span(f"{_GAP}balance {picture.balance:.2f}"))
     if picture.bottleneck_nodes:

@@ -54,6 +54,12 @@ def trim_sample(sample: Sample, wanted: DeviceSelection) -> Sample:
     )
 
 
+def find_mismatch(sample: Sample) -> str | None:
+    """Return in one sentence that no device of a node is wanted; None where one is."""
+    is_empty = sample.devices_left_out > 0 and not sample.devices
+    return sample.notes[0] if is_empty and sample.notes else None
+
+
 def trim_findings(findings: tuple[Finding, ...], wanted: DeviceSelection) -> tuple[Finding, ...]:
     """Return the findings on devices that are wanted, and on the node as a whole."""
     return tuple(it for it in findings if it.device_uuid is None or wanted.wants(it.device_uuid, it.device))

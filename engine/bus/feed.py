@@ -58,6 +58,16 @@ class AdvisingFeed(Protocol):
 
 
 @runtime_checkable
+class ChoosingFeed(Protocol):
+    """A source of snapshots that follows some of the nodes that there are."""
+
+    @property
+    def nodes_left_out(self) -> int:
+        """Nodes that are known and not followed, because nobody asked for them; from any thread."""
+        ...
+
+
+@runtime_checkable
 class SeveralNodesFeed(Feed, Protocol):
     """A source of snapshots of several nodes, each named in its own."""
 

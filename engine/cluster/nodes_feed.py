@@ -9,6 +9,7 @@ from ..bus.picture import NodePicture
 from ..bus.snapshot import Snapshot
 from ..history import History
 from ..model import AdviceAction
+from .choice import ALL, Choice
 from .hosts import NodeAddress
 from .nodes_watch import NodesWatch
 from .trust import Trust
@@ -31,10 +32,11 @@ class NodesFeed:
     Args:
         addresses: Of the nodes, as they were typed, each once; the first is asked until another is looked at.
         trust: Keys of this user.
+        choice: Which nodes and devices are followed.
     """
 
-    def __init__(self, addresses: Sequence[NodeAddress], trust: Trust) -> None:
-        self._watch = NodesWatch(addresses, trust, most_in_full=MOST_IN_FULL)
+    def __init__(self, addresses: Sequence[NodeAddress], trust: Trust, choice: Choice = ALL) -> None:
+        self._watch = NodesWatch(addresses, trust, most_in_full=MOST_IN_FULL, choice=choice)
         self._looked_at = addresses[0].label
         self._wishes: deque[tuple[str, Wish]] = deque(maxlen=MAX_WISHES)
         self._on_snapshot: Callable[[Snapshot], None] = lambda _: None
@@ -42,6 +44,11 @@ class NodesFeed:
         self._thread = threading.Thread(target=self._follow, name="nodes-feed", daemon=True)
         self.history = self.history_of(self._looked_at)
         """What was seen of the first node; safe to read from any thread."""
+
+    @property
+    def nodes_left_out(self) -> int:
+        """Nodes that are known and not followed, because nobody asked for them; from any thread."""
+        return self._watch.nodes_left_out
 
     def start(self, on_snapshot: Callable[[Snapshot], None]) -> None:
         """Call `on_snapshot` from this feed's own thread whenever there is something new."""

@@ -63,7 +63,9 @@ class NodesWatch:
         clock: Clock | None = None,
     ) -> None:
         self._clock, self._times = clock or SystemClock(), times or LinkTimes()
-        self._relay_id, self._choice = relay_id, choice
+        self._relay_id = relay_id
+        self.choice = choice
+        """Which nodes are followed, and which devices of each."""
         self.on_added: Callable[[str, RemoteNode], None] = lambda _name, _node: None
         """Told of each node behind a relay before anything is taken of it."""
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(IO_THREADS)
@@ -84,16 +86,9 @@ class NodesWatch:
         self._gone: list[str] = []
         self._left_out: list[str] = []
         self._told_mismatch: str | None = None
-        for address in addresses:
-            if isinstance(address, SshHost) and not choice.wants_node(address.label):
-                self._left_out.append(address.label)
-                continue
-            self._add(address.label, self._connect(address, trust))
-            self._direct[address.label] = self.nodes[address.label]
         self._judge_s, self._turn_number = 0.0, 0
         self._told_s: dict[str, float] = {}
-        for connection in self._over_tcp.values():
-            self._lookup.ask(connection.address)
+        self._begin(addresses, trust)
 
     def wake(self) -> None:
         """Let a turn that waits return, from any thread."""
@@ -139,7 +134,7 @@ class NodesWatch:
     def mismatch(self) -> str | None:
         """Why no node is followed, in one sentence; None where one is, or none is known yet."""
         left_out = [*self._left_out, *self._relays.left_out]
-        return explain_no_node(self._choice, left_out) if left_out and not self.nodes else None
+        return explain_no_node(self.choice, left_out) if left_out and not self.nodes else None
 
     def wait_for(self, socket: "zmq.Socket[bytes]") -> None:
         """Let a turn end when something comes to a socket of somebody else, too."""
@@ -165,12 +160,23 @@ class NodesWatch:
             os.close(self._read_fd)
             os.close(self._write_fd)
 
+    def _begin(self, addresses: Sequence[NodeAddress], trust: Trust) -> None:
+        """Follow nodes by their addresses; behind ssh there is no relay, so that names say whether."""
+        for address in addresses:
+            if isinstance(address, SshHost) and not self.choice.wants_node(address.label):
+                self._left_out.append(address.label)
+                continue
+            self._add(address.label, self._connect(address, trust))
+            self._direct[address.label] = self.nodes[address.label]
+        for connection in self._over_tcp.values():
+            self._lookup.ask(connection.address)
+
     def _add(self, name: str, connection: NodeConnection) -> None:
-        is_wanted = self._choice.wants_node(name)
+        is_wanted = self.choice.wants_node(name)
         detail: Detail = "full" if is_wanted and self._in_full.has_room else "cells"
         if detail == "full":
             self._in_full.note(name)
-        node = RemoteNode(name, connection, self._clock, History(), detail, self._choice.devices)
+        node = RemoteNode(name, connection, self._clock, History(), detail, self.choice.devices)
         self.nodes[name] = node
         self.on_added(name, node)
 
@@ -186,7 +192,7 @@ class NodesWatch:
         for name in heard:
             if name in self._over_tcp and self._direct[name].known_nodes is not None:
                 node = self._direct.pop(name)
-                link = RelayLink(node, self._over_tcp[name], self._relay_id, self._choice)
+                link = RelayLink(node, self._over_tcp[name], self._relay_id, self.choice)
                 self.nodes.pop(name)
                 self._in_full.forget(name)
                 self._gone.append(name)
@@ -197,7 +203,7 @@ class NodesWatch:
         """Leave nodes that have answered and are not among those that are followed."""
         for name in heard:
             node = self._direct.get(name)
-            if node is not None and node.has_answered and not self._choice.wants_node(name):
+            if node is not None and node.has_answered and not self.choice.wants_node(name):
                 del self._direct[name], self._over_tcp[name]
                 self._forget(name)
                 self._left_out.append(name)

@@ -80,3 +80,5 @@ class NodeStatus(msgspec.Struct, frozen=True):
     ranks: tuple[RankSample, ...] = ()
     assessments: tuple[Assessment, ...] = ()
     """How near each process is to running out of memory, by device and process."""
+    devices_left_out: int = 0
+    """Devices of the node that are not followed, because nobody asked for them; nothing is said of them."""

@@ -57,6 +57,11 @@ class ListeningHub(RunningHub):
         listening = listening._replace(times=times or listening.times)
         super().__init__(Path(self._folder.name), listening=listening, clock=clock)
 
+    @property
+    def folder(self) -> Path:
+        """Its runtime folder."""
+        return Path(self._folder.name)
+
     def __exit__(self, *details: object) -> None:
         super().__exit__(*details)
         self._folder.cleanup()

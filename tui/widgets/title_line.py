@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
+from ...analyzers.left_out import describe_left_out
 from ...engine.bus.snapshot import Snapshot
 from ...engine.model import HubStatus, RankSample, Sample
 from ...engine.units import format_age
@@ -138,7 +139,10 @@ def _describe(snapshot: Snapshot, frames_skipped: int) -> Iterator[Fact]:
         yield Fact(f"{made} trace", made if made == "simulated" else "trace", "accent")
     elif snapshot.replay is not None:
         yield Fact("recording", role="accent")
-    if sample is not None and sample.devices:
+    if sample is not None and sample.devices_left_out:
+        text, short = describe_left_out(sample)
+        yield Fact(text, short)
+    elif sample is not None and sample.devices:
         yield Fact(_count_devices(sample))
     if sample is not None and sample.ranks:
         yield _describe_jobs(sample.ranks)

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from vramscope.analyzers.cluster_state import ClusterPicture, JobState
+from vramscope.engine.bus.device_trimming import find_mismatch
+from vramscope.engine.cluster.choice import Choice
 
 from .diagnostics import complain
 
@@ -29,6 +31,28 @@ class ConnectionNotices:
             complain(f"{name}: {snapshot.reason}")
         elif snapshot.connection == "live" and self._told.pop(name, None) is not None:
             complain(f"{name}: is there again")
+
+
+class ChoiceNotices:
+    """Says what is not followed, of which nothing is concluded, and where nothing is that was chosen.
+
+    Args:
+        choice: Which nodes and devices are followed.
+    """
+
+    def __init__(self, choice: Choice) -> None:
+        self._told: set[str] = set()
+        named = [f"--nodes {','.join(choice.nodes)}"] if choice.nodes else []
+        named += [f"--devices {','.join(choice.devices)}"] if choice.devices else []
+        if named:
+            complain(f"followed is what matches {' and '.join(named)}; nothing is concluded of the rest")
+
+    def note(self, snapshot: "Snapshot") -> None:
+        """Take the newest snapshot of a node."""
+        mismatch = None if snapshot.sample is None else find_mismatch(snapshot.sample)
+        if mismatch is not None and mismatch not in self._told:
+            self._told.add(mismatch)
+            complain(mismatch)
 
 
 class PlanNotices:

@@ -9,15 +9,15 @@ from vramscope import __version__
 from vramscope.analyzers.cluster_state import Advice, Adviser, ClusterState
 from vramscope.engine.alerts.desk import AlertDesk
 from vramscope.engine.clock import Clock, SystemClock
-from vramscope.engine.cluster.nodes_watch import NodesWatch
-from vramscope.engine.errors import HubUnreachableError
+from vramscope.engine.cluster.nodes_watch import NO_NODE, NodesWatch
+from vramscope.engine.errors import HubUnreachableError, UsageError
 from vramscope.engine.model import SEVERITIES, Finding, Severity
 from vramscope.engine.settings import AlertSettings
 from vramscope.exporters.guard import GuardAdvice, GuardLine, describe_advice, describe_state, word_line
 from vramscope.exporters.json_lines import write_line
 
 from .diagnostics import EXIT_INTERRUPTED, complain
-from .guard_notices import ConnectionNotices, HookNotices, PlanNotices
+from .guard_notices import ChoiceNotices, ConnectionNotices, HookNotices, PlanNotices
 from .suite.delivery import EXIT_FINDINGS
 from .suite.interruption import Interruption
 
@@ -65,6 +65,7 @@ class Guard:
         """What was asked and not yet answered, by node and number."""
         self._desk = AlertDesk(options.alerts, version=__version__, clock=self._clock)
         self._connections, self._hooks = ConnectionNotices(), HookNotices()
+        self._choice = ChoiceNotices(watch.choice)
         self._plan = PlanNotices(options.planned)
         self._answered: set[str] = set()
         self._has_failed = False
@@ -85,6 +86,8 @@ class Guard:
             return EXIT_FINDINGS
         if interruption.is_asked and end_s is not None:
             return EXIT_INTERRUPTED
+        if self._watch.mismatch is not None:
+            return UsageError.exit_code
         return 0 if self._answered.issuperset(self._watch.nodes) else EXIT_UNREACHABLE
 
     def turn(self, timeout_s: float) -> None:
@@ -92,6 +95,9 @@ class Guard:
         before = self._state.picture
         for snapshot in self._watch.turn(timeout_s):
             self._connections.note(snapshot)
+            self._choice.note(snapshot)
+            if snapshot.node == NO_NODE:
+                continue
             if snapshot.connection == "live":
                 self._answered.add(snapshot.node)
             self._take_answers(snapshot)
@@ -152,7 +158,8 @@ class Guard:
         finding: Finding | None = None,
         advice: GuardAdvice | None = None,
     ) -> None:
-        state = describe_state(self._state.picture) if event == "state" else None
+        left_out = self._watch.nodes_left_out
+        state = describe_state(self._state.picture, left_out) if event == "state" else None
         line = GuardLine(time=self._clock.wall_s(), event=event, finding=finding, advice=advice, state=state)
         if self._options.is_json:
             write_line(line, sys.stdout.buffer)

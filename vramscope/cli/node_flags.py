@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from argparse import _ArgumentGroup
 
 _NAMES = ("connect", "hosts", "ssh", "slurm", "by_ssh", "slurm_port", "ssh_command")
+_CHOSEN = ("wanted_nodes", "wanted_devices")
 
 
 def add_node_flags(parser: ArgumentParser, title: str, verb: str = "") -> None:
@@ -25,6 +26,24 @@ def add_node_flags(parser: ArgumentParser, title: str, verb: str = "") -> None:
     dest = {name: f"{verb}_{name}" if verb else name for name in _NAMES}
     _add_named(group, dest)
     _add_found(group, dest)
+
+
+def add_choice_flags(parser: ArgumentParser, verb: str = "") -> None:
+    """Add the flags that say which of the nodes, and of their devices, are followed."""
+    group = parser.add_argument_group("what is followed of other nodes")
+    dest = {name: f"{verb}_{name}" if verb else name for name in _CHOSEN}
+    group.add_argument(
+        "--nodes",
+        dest=dest["wanted_nodes"],
+        metavar="NAME,…",
+        help="follow these nodes alone, as 'gpu1*,n7', of those behind relays too",
+    )
+    group.add_argument(
+        "--devices",
+        dest=dest["wanted_devices"],
+        metavar="DEVICE,…",
+        help="follow these devices of each alone: as they are shown, as 0,2-5, or beginnings of UUIDs",
+    )
 
 
 def _add_named(group: "_ArgumentGroup", dest: Mapping[str, str]) -> None:
@@ -78,6 +97,8 @@ def take_node_flags(arguments: Namespace, verb: str) -> Namespace:
         UsageError: One says nothing without another.
     """
     named = Namespace(**{name: getattr(arguments, f"{verb}_{name}") for name in _NAMES})
+    for name in _CHOSEN:  # a relay passes on all
+        setattr(named, name, getattr(arguments, f"{verb}_{name}", None))
     check_node_flags(named)
     return named
 
@@ -94,7 +115,7 @@ def is_by_tcp(named: Namespace) -> bool:
 
 
 def check_node_flags(named: Namespace) -> None:
-    """Refuse flags of jobs and of ssh where there is no job and no ssh.
+    """Refuse flags of jobs and of ssh where there is no job and no ssh, and a choice of no nodes.
 
     Raises:
         UsageError: They say nothing here.
@@ -105,3 +126,6 @@ def check_node_flags(named: Namespace) -> None:
         raise UsageError("--port goes with --slurm, and not with --by-ssh; --connect takes HOST:PORT")
     if named.ssh_command is not None and named.ssh is None and not named.by_ssh:
         raise UsageError("--ssh-command goes with --ssh or --by-ssh")
+    has_choice = named.wanted_nodes is not None or named.wanted_devices is not None
+    if has_choice and not is_remote(named):
+        raise UsageError("--nodes and --devices go with --connect, --hosts, --ssh or --slurm")

@@ -7,17 +7,19 @@ from typing import TYPE_CHECKING
 from vramscope.engine.errors import UsageError
 
 from .diagnostics import complain
-from .node_flags import add_node_flags, check_node_flags, is_by_tcp, is_remote
+from .node_flags import add_choice_flags, add_node_flags, check_node_flags, is_by_tcp, is_remote
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from vramscope.engine.cluster.choice import Choice
     from vramscope.engine.cluster.hosts import NodeAddress
 
 
 def add_remote_flags(parser: ArgumentParser) -> None:
     """Add the flags to the parser of the view."""
     add_node_flags(parser, "other nodes")
+    add_choice_flags(parser)
     parser.add_argument(
         "--insecure", action="store_true", help="beyond this machine: without keys, open to everybody between"
     )
@@ -60,6 +62,21 @@ def read_nodes(arguments: Namespace) -> "list[NodeAddress]":
     for sentence in again:
         complain(sentence)
     return nodes
+
+
+def read_choice(named: Namespace) -> "Choice":
+    """Return which nodes and devices are followed.
+
+    Raises:
+        UsageError: A name can be none.
+    """
+    from vramscope.engine.bus.device_selection import parse_devices
+    from vramscope.engine.cluster.choice import Choice, parse_node_patterns
+
+    return Choice(
+        () if named.wanted_nodes is None else parse_node_patterns(named.wanted_nodes),
+        () if named.wanted_devices is None else parse_devices(named.wanted_devices),
+    )
 
 
 def _find_job(arguments: Namespace, command: str) -> "Sequence[NodeAddress]":

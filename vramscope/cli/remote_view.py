@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, NoReturn
 
 from msgspec.structs import replace
 
-from vramscope.engine.errors import HubUnreachableError
+from vramscope.engine.bus.device_trimming import find_mismatch
+from vramscope.engine.errors import HubUnreachableError, UsageError
 
 from .configuration import read_settings
 from .diagnostics import EXIT_INTERRUPTED, complain, leave_now
 from .node_flags import is_by_tcp
-from .remote_flags import read_nodes
+from .remote_flags import read_choice, read_nodes
 from .status import read_duration
 
 if TYPE_CHECKING:
@@ -44,17 +45,17 @@ def show_remote(arguments: Namespace) -> int:
     from vramscope.engine.cluster.trust import read_trust
 
     allow_many_descriptors()  # every node is a handful
-    settings, nodes = read_settings(arguments), read_nodes(arguments)
+    settings, nodes, choice = read_settings(arguments), read_nodes(arguments), read_choice(arguments)
     trust = read_trust(is_insecure=arguments.insecure or not is_by_tcp(arguments))  # ssh has keys of its own
     if arguments.once or arguments.json:
         from vramscope.engine.cluster.nodes_watch import NodesWatch
 
-        _print(NodesWatch(nodes, trust), settings, arguments)
+        _print(NodesWatch(nodes, trust, choice=choice), settings, arguments)
 
     def start_feed() -> "Feed":
         from vramscope.engine.cluster.nodes_feed import NodesFeed
 
-        return NodesFeed(nodes, trust)
+        return NodesFeed(nodes, trust, choice)
 
     from .live import open_view
 
@@ -75,7 +76,7 @@ def _print(watch: "NodesWatch", settings: "Settings", arguments: Namespace) -> N
 
 def _print_once(watch: "NodesWatch", settings: "Settings", *, is_json: bool) -> int:
     """Print every node that answers, in the order in which they were named; say of the others why not."""
-    slowest_s = max(node.connection.answers_within_s for node in watch.nodes.values())
+    slowest_s = max((node.connection.answers_within_s for node in watch.nodes.values()), default=0.0)
     end_s = time.monotonic() + max(ANSWER_WITHIN_S, slowest_s)
     while time.monotonic() < end_s and not all(_is_decided(it) for it in _newest(watch)):
         watch.turn(end_s - time.monotonic())
@@ -85,7 +86,8 @@ def _print_once(watch: "NodesWatch", settings: "Settings", *, is_json: bool) -> 
         _print_lines(statuses)
     else:
         _print_tables(statuses, settings)
-    return _tell_missing(watch)
+    missing = _tell_missing(watch)
+    return tell_choice(watch) or missing
 
 
 def _describe(snapshots: "list[Snapshot]") -> "list[NodeStatus]":
@@ -125,11 +127,13 @@ def _print_stream(watch: "NodesWatch", interval_s: float, duration_s: float | No
         for snapshot in watch.turn(1.0 if end_s is None else end_s - time.monotonic()):
             printer.take(snapshot)
         _tell_warnings(watch, warned)
+    if watch.mismatch is not None:
+        return UsageError.exit_code
     return 0 if all(it.sample is not None for it in _newest(watch)) else EXIT_UNREACHABLE
 
 
 class StreamPrinter:
-    """Prints a line for each node and sample, at most one an interval; says once why a node has none.
+    """Prints a line for each node and sample, at most one an interval; says once why a node has no figures.
 
     Args:
         interval_s: Seconds from one line of a node to the next.
@@ -147,7 +151,10 @@ class StreamPrinter:
             self._told[snapshot.node] = snapshot.reason
             complain(f"{snapshot.node}: {snapshot.reason}")
         elif snapshot.connection == "live" and snapshot.sample is not None:
-            self._told.pop(snapshot.node, None)
+            mismatch = find_mismatch(snapshot.sample)
+            if mismatch is not None and self._told.get(snapshot.node) != mismatch:
+                complain(mismatch)
+            self._told[snapshot.node] = mismatch
             self._print(snapshot, snapshot.sample)
 
     def _print(self, snapshot: "Snapshot", sample: "Sample") -> None:
@@ -179,6 +186,20 @@ def _tell_warnings(watch: "NodesWatch", told: set[str]) -> None:
         if node.connection.warning is not None and name not in told:
             told.add(name)
             complain(f"{name}: {node.connection.warning}")
+
+
+def tell_choice(watch: "NodesWatch") -> int:
+    """Say how many nodes are followed, and which have none of the devices; return 2 where all have none."""
+    if watch.mismatch is not None:
+        complain(watch.mismatch)
+        return UsageError.exit_code
+    if watch.nodes_left_out:
+        complain(f"{len(watch.nodes):,} of {len(watch.nodes) + watch.nodes_left_out:,} nodes followed")
+    samples = [it.sample for it in _newest(watch) if it.sample is not None]
+    mismatches = [told for it in samples if (told := find_mismatch(it)) is not None]
+    for told in mismatches:
+        complain(told)
+    return UsageError.exit_code if mismatches and len(mismatches) == len(samples) else 0
 
 
 def _tell_missing(watch: "NodesWatch") -> int:

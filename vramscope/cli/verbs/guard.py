@@ -5,7 +5,7 @@ from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpForm
 from vramscope.engine.errors import UsageError
 from vramscope.engine.model import SEVERITIES
 
-from ..node_flags import add_node_flags, is_by_tcp, is_remote, take_node_flags
+from ..node_flags import add_choice_flags, add_node_flags, is_by_tcp, is_remote, take_node_flags
 from . import SubParsers
 
 SUMMARY = "watch several nodes as one: findings across them, and advice to their jobs before an error"
@@ -38,6 +38,7 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
         allow_abbrev=False,
     )
     add_node_flags(parser, "nodes", "guard")
+    add_choice_flags(parser, "guard")
     parser.add_argument(
         "--insecure",
         action="store_true",
@@ -79,7 +80,7 @@ def run(arguments: Namespace) -> int:
 
     from ..configuration import read_settings
     from ..guarding import Guard, GuardOptions
-    from ..remote_flags import read_nodes
+    from ..remote_flags import read_choice, read_nodes
 
     named = take_node_flags(arguments, "guard")
     if not is_remote(named):
@@ -95,7 +96,7 @@ def run(arguments: Namespace) -> int:
         alerts=None if arguments.no_hooks else read_settings(arguments).alerts,
     )
     trust = read_trust(is_insecure=arguments.insecure or not is_by_tcp(named))
-    watch = NodesWatch(read_nodes(named), trust, most_in_full=0)
+    watch = NodesWatch(read_nodes(named), trust, most_in_full=0, choice=read_choice(named))
     try:
         return Guard(watch, options).run()
     finally:
