@@ -135,6 +135,19 @@ def render_status_schema() -> str:
     return render_schema(build_status_schema())
 
 
+def build_fleet_schema() -> dict[str, Any]:
+    """Return the JSON Schema of `vramscope.fleet/1`, what the fleet screen exports."""
+    from ..analyzers.fleet import model
+    from . import fleet_export
+
+    return _build(fleet_export.FleetExport, fleet_export.FLEET_SCHEMA, (finding, model, fleet_export))
+
+
+def render_fleet_schema() -> str:
+    """Return the schema as the text of `docs/fleet.schema.json`."""
+    return render_schema(build_fleet_schema())
+
+
 def render_guard_schema() -> str:
     """Return the schema as the text of `docs/guard.schema.json`."""
     return render_schema(build_guard_schema())

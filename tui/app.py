@@ -320,16 +320,10 @@ class VramscopeApp(SweepingApp, PlanningApp, BreakdownOverlayApp, inherit_bindin
 
     def action_export(self) -> None:
         """Write the picture and its figures into files."""
-        from .export import export_view
+        from .export import export_and_tell, list_view
 
-        folder = self._export_folder or Path.cwd()
-        try:
-            files = export_view(self.export_screenshot(), self._shown, folder, self._clock.wall_s())
-        except OSError as error:
-            self.notify(f"Not exported: {folder}: {error.strerror}", severity="error", markup=False)
-            return
-        names = " and ".join(path.name for path in files)
-        self.notify(f"Wrote {names} to {folder}", markup=False)
+        contents = list_view(self.export_screenshot(), self._shown)
+        export_and_tell(self, contents, self._export_folder, self._clock.wall_s())
 
     def action_save_settings(self) -> None:
         """Keep the look and the sorting."""

@@ -3,29 +3,50 @@
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ..engine.bus.snapshot import Snapshot
 from ..exporters.json_lines import encode_line
 from ..exporters.status import describe_snapshot
 
+if TYPE_CHECKING:
+    from textual.app import App
 
-def export_view(svg: str, snapshot: Snapshot, folder: Path, now_s: float) -> list[Path]:
-    """Write the picture, and the status object where there is one; return the files.
+
+def list_view(svg: str, snapshot: Snapshot) -> dict[str, bytes]:
+    """Return the picture, and the status object where there is one, by the suffixes of their files.
 
     Args:
         svg: The picture.
         snapshot: What the picture shows.
-        folder: Folder to write to.
-        now_s: Wall time; names the files.
-
-    Raises:
-        OSError: A file cannot be written.
     """
     contents = {".svg": svg.encode()}
     status = describe_snapshot(snapshot)
     if status is not None:
         contents[".json"] = encode_line(status)
-    return write_export(contents, folder, now_s)
+    return contents
+
+
+def export_and_tell(
+    app: "App[Any]", contents: Mapping[str, bytes], folder: Path | None, now_s: float
+) -> None:
+    """Write files of one name, and say over the screen where they are, or why there are none.
+
+    Args:
+        app: Whose screen it is.
+        contents: What each holds, by its suffix.
+        folder: Folder to write to; None for the current one.
+        now_s: Wall time; names the files.
+    """
+    folder = folder or Path.cwd()
+    try:
+        files = write_export(contents, folder, now_s)
+    except OSError as error:
+        app.notify(f"Not exported: {folder}: {error.strerror}", severity="error", markup=False)
+        return
+    names = [path.name for path in files]
+    listed = " and ".join((", ".join(names[:-1]), names[-1])) if len(names) > 1 else names[0]
+    app.notify(f"Wrote {listed} to {folder}", markup=False)
 
 
 def write_export(contents: Mapping[str, bytes], folder: Path, now_s: float) -> list[Path]:

@@ -179,6 +179,20 @@ class NodesApp(AdvisingApp, inherit_bindings=False):
             self._go_to(self._fleet_screen.current.key)
         super().action_show_device()
 
+    def action_export(self) -> None:
+        """Write the picture and its figures into files; in the fleet those of all nodes."""
+        if self._fleet_screen is None or self._fleet_screen not in self._overlays:
+            super().action_export()
+            return
+        from ..exporters.fleet_export import write_fleet_table
+        from ..exporters.json_lines import encode_line
+        from .export import export_and_tell
+
+        fleet = self._fleet_screen.describe()
+        picture, table = self.export_screenshot().encode(), write_fleet_table(fleet.devices)
+        contents = {".svg": picture, ".csv": table, ".json": encode_line(fleet)}
+        export_and_tell(self, contents, self._export_folder, self._clock.wall_s())
+
     def on_fleet_screen_node_asked(self, message: "FleetScreen.NodeAsked") -> None:
         """Show the node of a device, with the device selected."""
         self._go_to(message.device.key)

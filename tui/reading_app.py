@@ -100,20 +100,14 @@ class ReadingApp(TerminalApp, Generic[FoundT], inherit_bindings=False):
 
     def action_export(self) -> None:
         """Write the picture and the report into files."""
-        from .export import write_export
+        from .export import export_and_tell
 
         report = self.report
         if report is None:
             self.notify("There is nothing to export yet.", timeout=3)
             return
-        folder = self._export_folder or Path.cwd()
         contents = {".svg": self.export_screenshot().encode(), ".txt": report.encode()}
-        try:
-            files = write_export(contents, folder, self._clock.wall_s())
-        except OSError as error:
-            self.notify(f"Not exported: {folder}: {error.strerror}", severity="error", markup=False)
-            return
-        self.notify(f"Wrote {' and '.join(path.name for path in files)} to {folder}", markup=False)
+        export_and_tell(self, contents, self._export_folder, self._clock.wall_s())
 
     def run_reading(self, shutdown: "Shutdown", settings: Settings) -> int:
         """Run until the user quits, and return the exit code.

@@ -1,5 +1,7 @@
 """A feed of several nodes, and the application that shows them."""
 
+from pathlib import Path
+
 from textual.pilot import Pilot
 
 from tests.tui.canned import NODE, UNICODE_COLOR, FakeFeed, StillClock
@@ -33,7 +35,9 @@ class SeveralNodes(FakeFeed):
         self.looked_at = node
 
 
-def make_nodes_app(feed: SeveralNodes, abilities: TerminalAbilities = UNICODE_COLOR) -> NodesApp:
+def make_nodes_app(
+    feed: SeveralNodes, abilities: TerminalAbilities = UNICODE_COLOR, export_folder: Path | None = None
+) -> NodesApp:
     """Return the application, without a terminal."""
     return NodesApp(
         feed,
@@ -41,6 +45,7 @@ def make_nodes_app(feed: SeveralNodes, abilities: TerminalAbilities = UNICODE_CO
         abilities=abilities,
         clock=StillClock(),
         signal_policy=SignalPolicy(local_node=NODE),
+        export_folder=export_folder,
         driver_class=None,
     )
 

@@ -17,6 +17,7 @@ from ...analyzers.fleet.order import GROUPINGS, SORTS, FleetSort, Grouping, find
 from ...analyzers.fleet.verdict import judge_fleet
 from ...engine.clock import Clock
 from ...engine.errors import UsageError
+from ...exporters.fleet_export import FleetExport
 from ..cluster_lines import describe_gravest
 from ..cluster_order import order_by_gravity
 from ..cluster_watch import ClusterWatch
@@ -126,6 +127,19 @@ class FleetScreen(ThriftyScreen[None]):
     def current(self) -> FleetDevice | None:
         """The device under the cursor."""
         return self.grid.current
+
+    def describe(self) -> FleetExport:
+        """Return the fleet as it is seen, to be written down."""
+        view, fleet = self._view, self._fleet
+        return FleetExport(
+            time=self._clock.wall_s(),
+            grouping=view.grouping,
+            sort=view.sort,
+            filter=view.filter_text,
+            nodes=tuple(fleet.node(name) for name in self._picture.nodes),
+            devices=tuple(device for group in self.grid.groups for device in group.devices),
+            findings=tuple(self._cluster.findings),
+        )
 
     @on(events.Resize)
     def _fit(self) -> None:

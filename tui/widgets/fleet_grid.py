@@ -58,6 +58,11 @@ class FleetGrid(ScrollView, MarkingWidget, can_focus=True):
         self._looks: dict[Role, Style] = {}
 
     @property
+    def groups(self) -> Sequence[FleetGroup]:
+        """What is drawn, in its order."""
+        return self._groups
+
+    @property
     def current(self) -> FleetDevice | None:
         """The device under the cursor."""
         return None if self._cursor is None else self._groups[self._cursor[0]].devices[self._cursor[1]]
