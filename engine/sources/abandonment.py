@@ -1,7 +1,8 @@
 """Calls that may never return, made on a thread that is left behind when one does not."""
 
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
 from queue import SimpleQueue
 from time import monotonic
 from typing import Generic, TypeVar
@@ -30,6 +31,7 @@ class AbandonableCall(Generic[Result]):
 
     def run(self) -> None:
         """Make the call, on the thread that may be left behind in it."""
+        self.started_s = monotonic()
         try:
             self._result = self._function()
         except Exception as error:  # noqa: BLE001 - raised again where the result is asked for
@@ -45,6 +47,32 @@ class AbandonableCall(Generic[Result]):
         if self._error is not None:
             raise self._error
         return self._result  # type: ignore[return-value]  # None only where the function returned None
+
+
+class CallsInTurn(Generic[Result]):
+    """Calls that one thread makes one after another: no thread waits for another between two of them.
+
+    Args:
+        calls: What to make, in this order.
+    """
+
+    def __init__(self, calls: Iterable[AbandonableCall[Result]]) -> None:
+        self._left = deque(calls)
+
+    def run(self) -> None:
+        """Make the calls that are left; where one hangs, those after it are not begun."""
+        while (call := self._take()) is not None:
+            call.run()
+
+    def stop(self) -> "list[AbandonableCall[Result]]":
+        """Begin no more of them, and return those that were not begun."""
+        return list(iter(self._take, None))
+
+    def _take(self) -> "AbandonableCall[Result] | None":
+        try:
+            return self._left.popleft()
+        except IndexError:
+            return None
 
 
 class AbandonableThread:

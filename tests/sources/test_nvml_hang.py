@@ -14,7 +14,7 @@ from vramscope.engine.errors import DeviceError
 from vramscope.engine.model import Sample
 from vramscope.engine.sampling import sampler
 from vramscope.engine.sampling.live import LiveProducer
-from vramscope.engine.sources.abandonment import AbandonableThread
+from vramscope.engine.sources.abandonment import AbandonableCall
 from vramscope.engine.sources.nvml import NvmlSource
 from vramscope.engine.sources.nvml.enumeration import DEVICE_DEADLINE_S
 
@@ -179,13 +179,13 @@ def test_64_hung_devices_are_not_waited_for_one_by_one(
     for device in hung:
         device.hang()
     granted_s: list[float] = []
-    call = AbandonableThread.call
+    wait = AbandonableCall.wait
 
-    def note(self: AbandonableThread, work: Callable[[], object], deadline_s: float) -> object:
-        granted_s.append(deadline_s)
-        return call(self, work, deadline_s)
+    def note(self: AbandonableCall[object], timeout_s: float) -> bool:
+        granted_s.append(timeout_s)
+        return wait(self, timeout_s)
 
-    monkeypatch.setattr(AbandonableThread, "call", note)
+    monkeypatch.setattr(AbandonableCall, "wait", note)
     found = nvml_source.discover()
     assert sum(granted_s) < 64 * DEVICE_DEADLINE_S / 4
     assert [r.identity.is_provisional for r in found] == [False] * 3 + [True] * 64

@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ...model import DeviceKind
-from ..abandonment import AbandonableCall, AbandonableThread
+from ..abandonment import AbandonableCall, AbandonableThread, CallsInTurn
 from ..processes import ProcessTable
 from ..source import DeviceIdentity
 from .codes import Code, make_start_error
@@ -64,6 +64,8 @@ class DeviceEnumerator:
         self._described: dict[str, DeviceIdentity] = {}
         self._named: dict[int, list[DeviceIdentity]] = {}
         """Who each index was in this session, MIG instances included."""
+        self._readers: dict[str, NvmlReader] = {}
+        """Those that were given out in this session, by UUID."""
         self._session = 0
         self._calls: dict[int, AbandonableCall[_Family]] = {}
         """Calls that had not returned when the last enumeration ended, by index."""
@@ -98,18 +100,17 @@ class DeviceEnumerator:
         if self._session == self._library.session:
             return
         self._session = self._library.session
-        self._named = {}
+        self._named, self._readers = {}, {}
         self._calls = {index: call for index, call in self._calls.items() if not call.has_returned}
 
     def _ask(self, thread: AbandonableThread, count: int) -> dict[int, AbandonableCall[_Family]]:
         """Ask every device; where the driver is slow rather than stuck, give it more time."""
         begun_s = monotonic()
-        calls: dict[int, AbandonableCall[_Family]] = {}
-        left_behind: list[AbandonableCall[_Family]] = []
-        for index in range(count):
-            if index in self._calls:
-                calls[index] = self._calls[index]
-                continue
+        calls = {index: call for index, call in self._calls.items() if index < count}
+        begun = self._ask_in_turn(thread, [index for index in range(count) if index not in calls])
+        left_behind = [call for call in begun.values() if not call.has_returned]
+        calls.update(begun)
+        for index in [index for index in range(count) if index not in calls]:
             left_s = begun_s + ENUMERATION_DEADLINE_S - monotonic()
             deadline_s = max(LEAST_DEADLINE_S, min(DEVICE_DEADLINE_S, left_s))
             calls[index] = call = thread.call(partial(self._find, index), deadline_s)
@@ -120,6 +121,16 @@ class DeviceEnumerator:
             for call in left_behind:
                 call.wait(begun_s + PATIENCE_S - monotonic())
         return calls
+
+    def _ask_in_turn(
+        self, thread: AbandonableThread, indexes: list[int]
+    ) -> dict[int, AbandonableCall[_Family]]:
+        """Ask devices with one call for all, as far as they answer at once; return those that were begun."""
+        calls = {index: AbandonableCall(partial(self._find, index)) for index in indexes}
+        turns = CallsInTurn(calls.values())
+        thread.call(turns.run, DEVICE_DEADLINE_S)
+        not_begun = turns.stop()
+        return {index: call for index, call in calls.items() if call not in not_begun}
 
     def _gather(self, thread: AbandonableThread, families: dict[int, _Family]) -> Enumeration:
         """Put readers together in index order, with rows for the devices that gave none."""
@@ -166,15 +177,19 @@ class DeviceEnumerator:
         return [self._make_reader(handle, identity), *self._find_instances(handle, identity)]
 
     def _make_reader(self, handle: ctypes.c_void_p, identity: DeviceIdentity) -> NvmlReader:
-        return NvmlReader(
-            self._library,
-            handle,
-            identity,
-            lists=self._lists,
-            table=self._table,
-            proc=self._proc,
-            clock_s=self._clock_s,
-        )
+        """Return a reader of a device; the one that there is, as long as it is good."""
+        reader = self._readers.get(identity.uuid)
+        if reader is None or not reader.is_of(handle, identity):
+            reader = self._readers[identity.uuid] = NvmlReader(
+                self._library,
+                handle,
+                identity,
+                lists=self._lists,
+                table=self._table,
+                proc=self._proc,
+                clock_s=self._clock_s,
+            )
+        return reader
 
     def _read_uuid(self, handle: ctypes.c_void_p) -> str | None:
         return self._library.read_text("nvmlDeviceGetUUID", handle)

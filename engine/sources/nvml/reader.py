@@ -68,7 +68,19 @@ class NvmlReader:
         self._temperature = TemperatureV1(version=TEMPERATURE_V1)
         self._number = ctypes.c_uint()
         self._memory: MemoryV1 | MemoryV2 = MemoryV2(version=MEMORY_V2)
+        number = ctypes.byref(self._number)
         self._call_memory = self._prepare("nvmlDeviceGetMemoryInfo_v2", ctypes.byref(self._memory))
+        self._call_utilization = self._prepare(
+            "nvmlDeviceGetUtilizationRates", ctypes.byref(self._utilization)
+        )
+        self._call_temperature = self._prepare("nvmlDeviceGetTemperatureV", ctypes.byref(self._temperature))
+        self._call_older_temperature = self._prepare("nvmlDeviceGetTemperature", ctypes.c_uint(0), number)
+        self._call_power = self._prepare("nvmlDeviceGetPowerUsage", number)
+
+    def is_of(self, handle: ctypes.c_void_p, identity: DeviceIdentity) -> bool:
+        """Return whether this reads the device of a handle that the library gives out now, and still can."""
+        is_good = self._lost is None and self._session == self._library.session
+        return is_good and self._handle.value == handle.value and self.identity == identity
 
     def read_memory(self) -> MemoryReading:
         """Return total, used and free bytes as `nvidia-smi` shows them.
@@ -145,34 +157,33 @@ class NvmlReader:
             self._lost = error
         raise error
 
-    def _call_field(self, name: str, *arguments: object) -> bool:
-        """Call a function of a field that a device may lack; tell whether it answered.
+    def _has_answered(self, code: int) -> bool:
+        """Tell from what a function returned, of a field that a device may lack, whether it answered.
 
         Only codes that condemn the handle are errors: a broken sensor does not make a device lost.
         """
-        code = self._library.call(name, self._handle, *arguments)
         if code in GONE_CODES:
             self._condemn(code)
-        return code == Code.SUCCESS
+        return not code
 
     def _condemn(self, code: int) -> NoReturn:
         self._lost = make_lost_error(code)
         raise self._lost
 
     def _read_utilization(self) -> float | None:
-        if not self._call_field("nvmlDeviceGetUtilizationRates", ctypes.byref(self._utilization)):
+        if not self._has_answered(self._call_utilization()):
             return None
         return _within(float(self._utilization.gpu), 0.0, 100.0)
 
     def _read_temperature(self) -> float | None:
-        if self._call_field("nvmlDeviceGetTemperatureV", ctypes.byref(self._temperature)):
+        if self._has_answered(self._call_temperature()):
             return _within(float(self._temperature.temperature), COOLEST_C, HOTTEST_C)
-        if self._call_field("nvmlDeviceGetTemperature", ctypes.c_uint(0), ctypes.byref(self._number)):
+        if self._has_answered(self._call_older_temperature()):
             return _within(float(self._number.value), COOLEST_C, HOTTEST_C)
         return None
 
     def _read_power(self) -> float | None:
-        if not self._call_field("nvmlDeviceGetPowerUsage", ctypes.byref(self._number)):
+        if not self._has_answered(self._call_power()):
             return None
         return _within(self._number.value / 1000.0, 0.0, MOST_POWER_W)
 
