@@ -4,16 +4,17 @@ Each kind here is a part of one in `engine/model`, under the same names, so that
 has its default is not sent. Analysis across nodes follows cells too, and what it compares is among them.
 """
 
-from typing import TypeVar
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
-from ..model import AllocatorReading, DeviceSample, MemoryReading, RankSample, Sample, StepReading
+from ..model import AllocatorReading, DeviceSample, RankSample, Sample
 from ..model.device import DeviceKind, DeviceState
 from ..model.rank import Backend, RankCoordinates, RankState
 from .wire import body_of, decode, encode
-
-Part = TypeVar("Part", bound=msgspec.Struct)
 
 
 class CellMemory(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -101,20 +102,20 @@ class CellSample(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     devices_left_out: int = 0
 
 
-_CELLS: dict[type[msgspec.Struct], type[msgspec.Struct]] = {
-    MemoryReading: CellMemory,
-    AllocatorReading: CellAllocator,
-    StepReading: CellStep,
-    DeviceSample: CellDevice,
-    RankSample: CellRank,
-    Sample: CellSample,
-}
-
-
 def take_cells(sample: Sample) -> CellSample:
     """Return what cells show of a sample, to be sent under the kind `sample`."""
-    cells = _take(sample, CellSample)
-    return msgspec.structs.replace(cells, notes=()) if cells.devices and cells.notes else cells
+    return CellSample(
+        sample.node,
+        sample.seq,
+        sample.time_s,
+        sample.interval_s,
+        tuple([_take_device(device) for device in sample.devices]),
+        tuple([_take_rank(rank) for rank in sample.ranks]),
+        () if sample.devices else sample.notes,
+        sample.clock,
+        sample.is_last,
+        sample.devices_left_out,
+    )
 
 
 def trim_to_cells(sample: Sample) -> Sample:
@@ -122,12 +123,26 @@ def trim_to_cells(sample: Sample) -> Sample:
     return body_of(decode(encode("sample", "", take_cells(sample))), Sample)
 
 
-def _take(whole: msgspec.Struct, part: type[Part]) -> Part:
-    return part(**{name: _take_value(getattr(whole, name)) for name in part.__struct_fields__})
+def _fields_of(part: type[msgspec.Struct]) -> Callable[[object], tuple[Any, ...]]:
+    """Return what reads the fields of a part from a whole, in their order: an agent does it every second."""
+    return attrgetter(*part.__struct_fields__)
 
 
-def _take_value(value: object) -> object:
-    if isinstance(value, tuple):
-        return tuple(_take_value(each) for each in value)
-    part = _CELLS.get(type(value)) if isinstance(value, msgspec.Struct) else None
-    return value if part is None or not isinstance(value, msgspec.Struct) else _take(value, part)
+_read_memory, _read_allocator, _read_step = (_fields_of(it) for it in (CellMemory, CellAllocator, CellStep))
+_read_device, _read_rank = _fields_of(CellDevice), _fields_of(CellRank)
+
+
+def _take_allocator(allocator: AllocatorReading | None) -> CellAllocator | None:
+    return None if allocator is None else CellAllocator(*_read_allocator(allocator))
+
+
+def _take_device(device: DeviceSample) -> CellDevice:
+    cell = CellDevice(*_read_device(device))
+    memory, allocator = CellMemory(*_read_memory(device.memory)), _take_allocator(device.allocator)
+    return replace(cell, memory=memory, allocator=allocator)
+
+
+def _take_rank(rank: RankSample) -> CellRank:
+    cell = CellRank(*_read_rank(rank))
+    step = None if rank.step is None else CellStep(*_read_step(rank.step))
+    return replace(cell, allocator=_take_allocator(rank.allocator), step=step)

@@ -55,15 +55,28 @@ def decode(data: bytes, max_bytes: int = MAX_MESSAGE_BYTES) -> Envelope:
     if len(data) > max_bytes:
         raise WireError(f"a message of {len(data)} bytes was refused: at most {max_bytes} are accepted")
     try:
-        version = _VERSION.decode(data).version
-        if version > PROTOCOL_VERSION:
-            raise WireError(
-                f"the peer speaks protocol {version}, this vramscope understands up to {PROTOCOL_VERSION}: "
-                "install the same version of vramscope on both sides"
-            )
-        return _ENVELOPE.decode(data)
+        envelope = _ENVELOPE.decode(data)
     except _MALFORMED as error:
+        _refuse_newer(_find_version(data))
         raise WireError(f"a malformed message was refused: {error}") from error
+    _refuse_newer(envelope.version)
+    return envelope
+
+
+def _find_version(data: bytes) -> int:
+    """Return the version of a message that could not be read, as of a newer one whose envelope is another."""
+    try:
+        return _VERSION.decode(data).version
+    except _MALFORMED:
+        return PROTOCOL_VERSION
+
+
+def _refuse_newer(version: int) -> None:
+    if version > PROTOCOL_VERSION:
+        raise WireError(
+            f"the peer speaks protocol {version}, this vramscope understands up to {PROTOCOL_VERSION}: "
+            "install the same version of vramscope on both sides"
+        )
 
 
 def body_of(envelope: Envelope, body_type: type[Body]) -> Body:
