@@ -28,6 +28,11 @@ class OldRequest(msgspec.Struct, frozen=True):
         """What the hub of today, which plays the older one, looks for."""
         return "full"
 
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """As `detail`."""
+        return ()
+
 
 class OldBlock(msgspec.Struct, frozen=True):
     """History as viewers knew it before training processes reported."""
