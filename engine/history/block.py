@@ -56,27 +56,21 @@ def header_of(device: DeviceSample) -> DeviceHeader:
 
 def values_of(device: DeviceSample) -> dict[str, int]:
     """Return the columns of one device in one tick; figures that are not of this tick are left out."""
-    values = {"state": STATES.index(device.state)}
-    memory = device.memory
-    if memory.total_bytes is not None:
-        values["total"] = memory.total_bytes
-    if device.state != "ok":
-        return values
-    allocator = device.allocator or AllocatorReading()
-    utilization = device.utilization_percent
-    measured = {
-        "used": memory.used_bytes,
-        "free": memory.free_bytes,
-        "used_min": memory.used_min_bytes,
-        "used_max": memory.used_max_bytes,
-        "utilization": None if utilization is None else round(utilization),
-        "allocated": allocator.allocated_bytes,
-        "allocated_max": allocator.allocated_max_bytes,
-        "reserved": allocator.reserved_bytes,
-        "step": device.step,
-    }
-    values.update({name: value for name, value in measured.items() if value is not None})
-    return values
+    memory, allocator = device.memory, device.allocator
+    measured = {"state": STATES.index(device.state), "total": memory.total_bytes}
+    if device.state == "ok":
+        utilization = device.utilization_percent
+        measured["used"] = memory.used_bytes
+        measured["free"] = memory.free_bytes
+        measured["used_min"] = memory.used_min_bytes
+        measured["used_max"] = memory.used_max_bytes
+        measured["utilization"] = None if utilization is None else round(utilization)
+        measured["step"] = device.step
+        if allocator is not None:
+            measured["allocated"] = allocator.allocated_bytes
+            measured["allocated_max"] = allocator.allocated_max_bytes
+            measured["reserved"] = allocator.reserved_bytes
+    return {name: value for name, value in measured.items() if value is not None}
 
 
 def host_values_of(host: HostSample) -> dict[str, int]:

@@ -80,11 +80,12 @@ class Column:
 
     def write(self, position: int, value: int) -> None:
         """Put a figure at a position; `UNMEASURED` is none."""
-        if self._cells.typecode == _NARROW:
-            cell, rest = divmod(value, self._unit)
+        if self._is_narrow:
+            unit = self._unit
+            cell = value // unit
             if value == UNMEASURED:
                 cell = self._nothing
-            elif rest or not 0 <= cell < self._nothing:
+            elif cell * unit != value or not 0 <= cell < self._nothing:
                 self._widen()
                 cell = value
             self._cells[position] = cell
@@ -133,6 +134,7 @@ class Column:
 
     def _set_cells(self, cells: "array[int]", unit: int) -> None:
         self._cells, self._unit = cells, unit
+        self._is_narrow = cells.typecode == _NARROW
         self._nothing = _NOTHING.get(cells.typecode, UNMEASURED)
 
     def _widen(self) -> None:

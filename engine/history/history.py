@@ -241,6 +241,8 @@ class History:
         peak = self._peaks.get(uuid)
         if used != UNMEASURED and (peak is None or used > peak[0]):
             self._peaks[uuid] = (used, time_s)
+        if not self._views:  # a hub draws nothing
+            return
         for field, (low_name, high_name) in _BOUNDS.items():
             views = self._views.get((uuid, field))
             last = values.get(field)
