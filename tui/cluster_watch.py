@@ -8,8 +8,9 @@ from ..analyzers.cluster_state import ClusterPicture, ClusterState
 from ..engine.bus.snapshot import Snapshot
 from ..engine.model import Finding
 
-GATHER_S = 2.0
-"""What nodes tell within this time is looked at together."""
+GATHER_S, MOST_GATHERED = 2.0, 128
+"""What nodes tell within this time is looked at together, but no more than so many snapshots wait for that:
+of a node of eight devices each holds 20 KiB."""
 
 
 class ClusterWatch:
@@ -43,7 +44,8 @@ class ClusterWatch:
         if self._begun_s is None:
             self._begun_s = received_s
         is_busy = self._thread is not None and self._thread.is_alive()
-        if received_s - self._begun_s >= GATHER_S and not is_busy:
+        is_due = received_s - self._begun_s >= GATHER_S or len(self._untold) >= MOST_GATHERED
+        if is_due and not is_busy:
             self._begun_s = received_s
             self._thread = threading.Thread(target=self._conclude, name="cluster-watch", daemon=True)
             self._thread.start()
@@ -58,7 +60,7 @@ class ClusterWatch:
 
     def _conclude(self) -> None:
         try:
-            for _ in range(len(self._untold)):
+            while self._untold:
                 self._state.observe(*self._untold.popleft())
         except Exception as error:  # noqa: BLE001 - it is raised where a person sees it
             self._failure = error
