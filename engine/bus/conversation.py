@@ -126,6 +126,10 @@ class HubConversation:
         self._repeat_s = now_s + self._patience_s
         self._send(self._join_request(request_id))
 
+    def count_on(self, before: "HubConversation") -> None:
+        """Number requests after those of a conversation over the same connection, where they are known."""
+        self._request_ids = before._request_ids
+
     def follow(self, detail: Detail, topics: tuple[str, ...]) -> None:
         """Ask for everything, and from the answer on for other topics."""
         self.detail, self._topics, self._has_history = detail, topics, False

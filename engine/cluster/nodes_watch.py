@@ -2,6 +2,7 @@
 
 import os
 import threading
+from collections import ChainMap
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
@@ -16,6 +17,7 @@ from .hosts import NodeAddress
 from .link_times import LinkTimes
 from .name_lookup import NameLookup
 from .node_connection import NodeConnection
+from .node_ways import NodeWays, is_relayed
 from .recent_names import RecentNames
 from .relay_link import RelayLink
 from .relay_links import RelayLinks
@@ -80,9 +82,10 @@ class NodesWatch:
         self._over_tcp: dict[str, RemoteConnection] = {}
         self._in_full = RecentNames(most_in_full)
         self.nodes: dict[str, RemoteNode] = {}
-        """By what they are called; those behind relays come and go."""
+        """By what they are called; those behind relays come and go. One agent is one, by whatever ways."""
+        self._ways = NodeWays(self.nodes)
         self._direct: dict[str, RemoteNode] = {}
-        self._relays = RelayLinks(self.nodes, self._add, self._forget)
+        self._relays = RelayLinks(ChainMap(self.nodes, self._ways.aside), self._add, self._forget)
         self._gone: list[str] = []
         self._left_out: list[str] = []
         self._told_mismatch: str | None = None
@@ -110,6 +113,8 @@ class NodesWatch:
         self._leave_out(heard)
         if self._judge_in_s <= 0:
             changed += self._judge()
+        if self._ways.note(changed):
+            self._choose_ways()
         gone, self._gone = self._gone, []
         told = [self.nodes[name].picture.newest for name in dict.fromkeys(changed) if name in self.nodes]
         told += self._tell_mismatch()
@@ -129,6 +134,11 @@ class NodesWatch:
     def nodes_left_out(self) -> int:
         """Nodes that are known and not followed, because nobody asked for them."""
         return len(self._left_out) + len(self._relays.left_out)
+
+    @property
+    def doubles(self) -> dict[str, str]:
+        """Nodes that were named by two addresses, each with the name by which it is followed."""
+        return self._ways.doubles
 
     @property
     def mismatch(self) -> str | None:
@@ -181,10 +191,31 @@ class NodesWatch:
         self.on_added(name, node)
 
     def _forget(self, name: str) -> None:
-        self.nodes.pop(name).close()
+        set_aside = self._ways.forget(name)
+        if set_aside is not None:
+            set_aside.close()
+        else:
+            self._hide(name).close()
+
+    def _hide(self, name: str) -> RemoteNode:
+        """Tell nothing more of a node; return it."""
         self._in_full.forget(name)
         self._told_s.pop(name, None)
         self._gone.append(name)
+        return self.nodes.pop(name)
+
+    def _choose_ways(self) -> None:
+        """Follow each node by the best of the ways to it, and by no other."""
+        change = self._ways.choose()
+        for name in change.set_aside:
+            self._ways.aside[name] = node = self._hide(name)
+            node.on_heard = None
+            if is_relayed(node.connection):
+                node.close()
+            else:
+                node.follow("cells")
+        for name in change.resumed:
+            self._follow_anew(name, self._ways.aside.pop(name))
 
     def _find_relays(self, heard: Sequence[str]) -> list[str]:
         """Follow, where a relay has answered, the nodes behind it in its place; return their names."""
@@ -193,16 +224,15 @@ class NodesWatch:
             if name in self._over_tcp and self._direct[name].known_nodes is not None:
                 node = self._direct.pop(name)
                 link = RelayLink(node, self._over_tcp[name], self._relay_id, self.choice)
-                self.nodes.pop(name)
-                self._in_full.forget(name)
-                self._gone.append(name)
+                if self._ways.forget(name) is None:
+                    self._hide(name)
                 found += self._relays.adopt(link)
         return found
 
     def _leave_out(self, heard: Sequence[str]) -> None:
         """Leave nodes that have answered and are not among those that are followed."""
         for name in heard:
-            node = self._direct.get(name)
+            node = self.nodes.get(name)
             if node is not None and node.has_answered and not self.choice.wants_node(name):
                 del self._direct[name], self._over_tcp[name]
                 self._forget(name)
@@ -222,6 +252,9 @@ class NodesWatch:
 
     def _receive(self, names: Sequence[str]) -> list[str]:
         """Let nodes take what has come for them; return those of which there is news."""
+        for name in names:
+            if name in self._ways.aside and name in self._direct:
+                self._ways.aside[name].receive()
         return [name for name in names if name in self.nodes and self.nodes[name].receive()]
 
     def _connect(self, address: NodeAddress, trust: Trust) -> NodeConnection:
@@ -258,7 +291,26 @@ class NodesWatch:
                 self._told_s[name] = now_s
         for name, connection in self._over_tcp.items():
             link = self._relays.links.get(name)
-            node = self.nodes[name] if link is None else link.node
+            node = self._direct[name] if link is None else link.node
             if node.needs_lookup(now_s):
                 self._lookup.ask(connection.address)
+        if self._ways.aside:
+            self._judge_aside()
         return changed
+
+    def _follow_anew(self, name: str, before: RemoteNode) -> None:
+        """Follow a node that was set aside: over its connection, with another picture."""
+        self._add(name, before.connection)
+        node = self.nodes[name]
+        node.conversation.count_on(before.conversation)
+        if name in self._direct:
+            self._direct[name] = node
+        if node.connection.is_connected:
+            node.ask()
+
+    def _judge_aside(self) -> None:
+        """Mend the connections of nodes that are followed by another way, and see which way is best."""
+        for node in self._ways.aside.values():
+            if not is_relayed(node.connection):
+                node.judge()
+        self._choose_ways()

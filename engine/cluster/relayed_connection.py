@@ -108,5 +108,6 @@ class RelayedConnection:
         """Nothing: the link mends itself."""
 
     def close(self) -> None:
-        """Let the relay send nothing more of the node."""
+        """Let the relay send nothing more of the node, until it is asked again."""
+        self._received.clear()
         self._carrier.send(encode("request", "", Request("leave", 0, node=self.node)))

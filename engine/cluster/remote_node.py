@@ -93,6 +93,11 @@ class RemoteNode:
         self._look_up_s = now_s + LOOK_UP_AGAIN_S
         return True
 
+    def ask(self) -> None:
+        """Ask for everything that its hub knows."""
+        self._asked_s = self._clock.monotonic_s()
+        self.conversation.ask()
+
     def follow(self, detail: Detail) -> None:
         """Follow more of it or less; what is remembered of one that is no longer drawn is let go."""
         if detail == self.conversation.detail:
@@ -105,7 +110,7 @@ class RemoteNode:
     def receive(self) -> bool:
         """Take what has come; return whether the picture is another."""
         if self.connection.note_events():
-            self._ask()
+            self.ask()
         events: list[Event] = []
         for data in self.connection.receive():
             known = len(events)
@@ -171,12 +176,8 @@ class RemoteNode:
             self.on_heard(None, events)
         is_silent = self._silence_s(now_s) > self._most_silence_s and not self.conversation.is_asking
         if is_silent and now_s - self._asked_s > ASK_AGAIN_S:
-            self._ask()
+            self.ask()
         return self._apply(events)
-
-    def _ask(self) -> None:
-        self._asked_s = self._clock.monotonic_s()
-        self.conversation.ask()
 
     def _name_trouble(self, now_s: float) -> str | None:
         """Return why there are no live figures, in one sentence; None where there are, or may be yet."""

@@ -1,5 +1,6 @@
 """Nodes behind relays: seen by one connection as if there were none between, however deep."""
 
+import itertools
 from contextlib import closing
 
 import pytest
@@ -11,6 +12,7 @@ from vramscope.engine.cluster.tcp_address import LOOPBACK, TcpAddress
 
 from ..bus.hubs import make_sample
 from ..waiting import wait_until
+from .faults.path import FaultyPath
 from .relays import RunningRelay, until_of
 from .remote import ListeningHub, allow, following, free_port, has_seq, says, trust_of
 from .test_detail import has_processes, list_seqs, make_full
@@ -125,26 +127,52 @@ def test_roles_are_those_at_the_relay_and_its_key_decides_at_the_node() -> None:
         assert watch.nodes[name].picture.newest.sample == make_sample(1)
 
 
-def test_a_tree_of_relays_tells_all_nodes_apart() -> None:
+def test_a_node_that_is_reached_twice_is_one_and_the_other_way_takes_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("vramscope.engine.cluster.node_ways.TAKES_OVER_S", 0.0)
     with (
         ListeningHub(None, keys_folder()) as hub,
+        FaultyPath(hub.address) as path,
         RunningRelay(hub.address) as low,
-        RunningRelay(hub.address, low.address) as middle,
-        RunningRelay(middle.address) as top,
-        closing(NodesWatch([top.address], trust_of(None), most_in_full=1)) as watch,
+        RunningRelay(path.address, low.address) as top,
+        following(trust_of(None), top.address) as watch,
     ):
-        hub.producer.push([make_full(seq) for seq in range(1, 6)])
-        straight, around = hub.address.label, f"{low.address.label}/{hub.address.label}"
-        for name in (straight, around):
-            until_of(watch, name, has_seq(5))
-        assert sorted(watch.nodes) == sorted((straight, around))
-        watch.look_at(around)
-        until_of(watch, around, has_processes)
-        hub.producer.push([make_full(6)])
-        for name in (straight, around):
-            assert until_of(watch, name, has_seq(6)).samples_dropped == 0
-        assert list_seqs(watch.nodes[around].picture) == [1, 2, 3, 4, 5, 6]
-        assert not has_processes(watch.nodes[straight].picture.newest)
+        relayed, direct = hub.address.label, path.address.label
+        seqs = itertools.count(1)
+
+        def is_only(name: str) -> bool:
+            hub.producer.push([make_full(next(seqs))])
+            watch.turn(0.05)
+            is_one = list(watch.nodes) == [name]
+            return is_one and watch.nodes[name].picture.newest.connection == "live"
+
+        wait_until(lambda: is_only(direct), what="the direct way")
+        path.cut()
+        wait_until(lambda: is_only(relayed), what="the way through the relay")
+        path.heal()
+        wait_until(lambda: is_only(direct), what="the direct way again")
+        last = next(seqs) - 1
+        until_of(watch, direct, has_seq(last))
+        assert list_seqs(watch.nodes[direct].picture) == list(range(1, last + 1))
+
+
+def test_a_node_is_followed_once_by_whatever_addresses_and_relays_it_is_reached() -> None:
+    with (
+        ListeningHub(None, keys_folder()) as hub,
+        FaultyPath(hub.address) as path,
+        RunningRelay(hub.address) as relay,
+        following(trust_of(None), relay.address, path.address) as watch,
+        following(trust_of(None), hub.address, path.address) as direct,
+    ):
+        hub.producer.push([make_full(1)])
+        until_of(watch, path.address.label, has_seq(1))
+        wait_until(lambda: (watch.turn(0.05), len(watch.nodes) == 1)[1], what="one way to the node")
+        assert list(watch.nodes) == [path.address.label]
+        wait_until(lambda: (direct.turn(0.05), len(direct.nodes) == 1)[1], what="one way to the node")
+        ((other, followed),) = direct.doubles.items()
+        assert {other, followed} == {hub.address.label, path.address.label}
+        assert list(direct.nodes) == [followed]
 
 
 def test_relays_that_lead_back_to_themselves_say_so_and_serve_the_rest() -> None:

@@ -181,11 +181,15 @@ def _is_decided(snapshot: "Snapshot") -> bool:
 
 
 def _tell_warnings(watch: "NodesWatch", told: set[str]) -> None:
-    """Say what should be known of who answers for a node; not again of those that were told."""
+    """Say what should be known of who answers for a node, by whatever name; of each no more than once."""
     for name, node in watch.nodes.items():
         if node.connection.warning is not None and name not in told:
             told.add(name)
             complain(f"{name}: {node.connection.warning}")
+    for name, other in watch.doubles.items():
+        if name not in told:
+            told.add(name)
+            complain(f"{name} is the same agent as {other}, and followed once")
 
 
 def tell_choice(watch: "NodesWatch") -> int:
