@@ -12,7 +12,8 @@ import msgspec
 
 from ...engine.errors import UsageError
 from .address import ListenAddress, check_protected, parse_listen_address
-from .web_config import TlsConfig, make_tls_context, read_web_config
+from .passwords import Passwords
+from .web_config import WebConfig, make_tls_context, read_web_config
 
 if TYPE_CHECKING:
     from .follower import HubFollower
@@ -23,7 +24,7 @@ class EndpointOptions(msgspec.Struct, frozen=True):
     """Where figures are served, and how they are protected."""
 
     address: ListenAddress
-    tls: TlsConfig | None = None
+    protection: WebConfig = WebConfig()
 
 
 def read_endpoint_options(text: str, web_config: Path | None, *, is_insecure: bool) -> EndpointOptions:
@@ -44,9 +45,9 @@ def read_endpoint_options(text: str, web_config: Path | None, *, is_insecure: bo
             "pip install 'vramscope[prometheus]'"
         )
     address = parse_listen_address(text)
-    tls = None if web_config is None else read_web_config(web_config)
-    check_protected(address, has_tls=tls is not None, is_insecure=is_insecure)
-    return EndpointOptions(address, tls)
+    protection = WebConfig() if web_config is None else read_web_config(web_config)
+    check_protected(address, has_tls=protection.tls_server_config is not None, is_insecure=is_insecure)
+    return EndpointOptions(address, protection)
 
 
 def serve_metrics(runtime_dir: Path, options: EndpointOptions, *, parent_fd: int | None = None) -> int:
@@ -64,9 +65,12 @@ def serve_metrics(runtime_dir: Path, options: EndpointOptions, *, parent_fd: int
     from .follower import HubFollower
     from .server import MetricsServer
 
-    tls = None if options.tls is None else make_tls_context(options.tls)
+    config, users = options.protection.tls_server_config, options.protection.basic_auth_users
+    tls = None if config is None else make_tls_context(config)
     follower = HubFollower(runtime_dir, node=node_name())
-    server = MetricsServer(options.address, _make_renderer(follower), tls)
+    server = MetricsServer(
+        options.address, _make_renderer(follower), tls, Passwords(users) if users else None
+    )
     ended = _watch_for_end(parent_fd)
     follower.start()
     # It is woken by requests alone: nobody waits for it at the end.

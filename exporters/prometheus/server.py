@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ...engine.cluster.address import describe_holder
 from ...engine.errors import UsageError
 from .address import ListenAddress
+from .passwords import Passwords
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -20,6 +21,9 @@ PATIENCE_S = 10.0
 MOST_REQUESTS = 16
 """Requests that are answered at a time; a peer beyond them is turned away."""
 INDEX = b"<!DOCTYPE html><title>vramscope</title><a href=/metrics>Metrics</a>\n"
+
+CHALLENGE = 'Basic realm="vramscope"'
+"""Tells a peer without a password to give one."""
 
 Render = Callable[[str], tuple[bytes, str]]
 """Returns the text and its type for what a peer says it accepts."""
@@ -32,6 +36,7 @@ class MetricsServer(ThreadingHTTPServer):
         address: Where to listen.
         render: Makes the text of a scrape.
         tls: What to speak TLS with; None for plain HTTP.
+        passwords: Who may ask; None for everybody.
 
     Raises:
         UsageError: It cannot listen there.
@@ -40,9 +45,15 @@ class MetricsServer(ThreadingHTTPServer):
     daemon_threads = True
     allow_reuse_address = True
 
-    def __init__(self, address: ListenAddress, render: Render, tls: "SSLContext | None" = None) -> None:
+    def __init__(
+        self,
+        address: ListenAddress,
+        render: Render,
+        tls: "SSLContext | None" = None,
+        passwords: Passwords | None = None,
+    ) -> None:
         self.address_family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-        self.render, self._tls = render, tls
+        self.render, self._tls, self.passwords = render, tls, passwords
         self._places = threading.BoundedSemaphore(MOST_REQUESTS)
         try:
             super().__init__((address.host, address.port), _Handler)
@@ -94,8 +105,10 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = PATIENCE_S
 
     def do_GET(self) -> None:
-        path = self.path.partition("?")[0]
-        if path == METRICS_PATH:
+        path, passwords = self.path.partition("?")[0], self.server.passwords
+        if passwords is not None and not passwords.allow(self.headers.get("Authorization")):
+            self._answer(HTTPStatus.UNAUTHORIZED, b"Unauthorized\n", "text/plain; charset=utf-8", CHALLENGE)
+        elif path == METRICS_PATH:
             body, kind = self.server.render(self.headers.get("Accept", ""))
             self._answer(HTTPStatus.OK, body, kind)
         elif path == "/":
@@ -105,8 +118,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     do_HEAD = do_GET  # noqa: N815
 
-    def _answer(self, status: HTTPStatus, body: bytes, kind: str) -> None:
+    def _answer(self, status: HTTPStatus, body: bytes, kind: str, challenge: str = "") -> None:
         self.send_response(status)
+        if challenge:
+            self.send_header("WWW-Authenticate", challenge)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()

@@ -1,4 +1,4 @@
-"""Web configuration files of Prometheus's exporters: which certificate a server shows, and to whom.
+"""Web configuration files of Prometheus's exporters: which certificate a server shows, and who may ask.
 
 The form is that of the exporter toolkit of Prometheus (`docs/web-configuration.md` there). What is not
 supported is refused, so that nobody believes in a protection that is not there.
@@ -13,12 +13,16 @@ from ...engine.errors import InputFileError, UsageError
 from ...engine.readers.input_file import read_input_file, show_path
 from ...engine.readers.plain_yaml import read_yaml
 from ...engine.readers.yaml_scalars import YamlError
+from .passwords import check_users
 
 if TYPE_CHECKING:
     from ssl import SSLContext
 
 LIMIT_BYTES = 1 << 20
-_SUPPORTED = "supported here are cert_file, key_file, client_auth_type, client_ca_file and min_version"
+_SUPPORTED = (
+    "supported here are basic_auth_users, and tls_server_config with cert_file, key_file, client_auth_type, "
+    "client_ca_file and min_version"
+)
 
 
 class TlsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -31,32 +35,37 @@ class TlsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     min_version: Literal["TLS12", "TLS13"] = "TLS12"
 
 
-class _WebConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class WebConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How a server is protected."""
+
     tls_server_config: TlsConfig | None = None
-    basic_auth_users: dict[str, str] | None = None
+    """None for plain HTTP."""
+    basic_auth_users: dict[str, str] = {}
+    """Bcrypt hash of the password of each user; empty where no password is asked for."""
 
 
-def read_web_config(path: Path) -> TlsConfig:
-    """Return the certificate of a file.
+def read_web_config(path: Path) -> WebConfig:
+    """Return what a file says.
 
     Raises:
-        InputFileError: It cannot be read, or says what is not supported.
+        InputFileError: It cannot be read, protects nothing, or says what is not supported.
     """
     try:
         text = read_input_file(path, LIMIT_BYTES).decode()
-        config = msgspec.convert(read_yaml(text) or {}, _WebConfig)
+        config = msgspec.convert(read_yaml(text) or {}, WebConfig)
     except UnicodeDecodeError as error:
         raise InputFileError(f"{show_path(path)}: is no UTF-8 text; expected a web configuration") from error
     except (YamlError, msgspec.ValidationError) as error:
         raise InputFileError(f"{show_path(path)}: {error}; {_SUPPORTED}") from error
-    if config.basic_auth_users:
-        raise InputFileError(
-            f"{show_path(path)}: basic_auth_users: passwords are not supported, and are not left out in "
-            "silence; use client certificates (client_auth_type: RequireAndVerifyClientCert), or a proxy"
-        )
-    if config.tls_server_config is None:
-        raise InputFileError(f"{show_path(path)}: no tls_server_config; {_SUPPORTED}")
-    return _resolve(config.tls_server_config, path)
+    tls, users = config.tls_server_config, config.basic_auth_users
+    if tls is None and not users:
+        raise InputFileError(f"{show_path(path)}: no tls_server_config and no basic_auth_users; {_SUPPORTED}")
+    if users:
+        try:
+            check_users(users)
+        except UsageError as error:
+            raise InputFileError(f"{show_path(path)}: basic_auth_users: {error}") from error
+    return WebConfig(None if tls is None else _resolve(tls, path), users)
 
 
 def _resolve(tls: TlsConfig, path: Path) -> TlsConfig:

@@ -75,23 +75,22 @@ def exporting(text: Callable[[], str]) -> Iterator[int]:
 
 
 @contextmanager
-def scraping(folder: Path, targets: Mapping[str, str], *, rules: Path | None = None) -> Iterator[str]:
+def scraping(
+    folder: Path,
+    targets: Mapping[str, str],
+    *,
+    rules: Path | None = None,
+    passwords: Mapping[str, str] | None = None,
+) -> Iterator[str]:
     """Run Prometheus on targets by job while the block runs; gives its address.
 
     Args:
         folder: For its files.
         targets: `host:port` by the name of a job.
         rules: Alert rules to evaluate.
+        passwords: `user:password` by the name of a job.
     """
-    config = {
-        "global": {"scrape_interval": f"{SCRAPE_S * 1000:.0f}ms", "evaluation_interval": "250ms"},
-        "rule_files": [] if rules is None else [str(rules)],
-        "scrape_configs": [
-            {"job_name": name, "scrape_timeout": "250ms", "static_configs": [{"targets": [target]}]}
-            for name, target in targets.items()
-        ],
-    }
-    (folder / "prometheus.yml").write_text(json.dumps(config))  # JSON is YAML
+    _write_config(folder, targets, rules, passwords or {})
     url = f"http://127.0.0.1:{find_free_port()}"
     command = [
         require("prometheus"),
@@ -107,6 +106,32 @@ def scraping(folder: Path, targets: Mapping[str, str], *, rules: Path | None = N
             yield url
         finally:
             process.kill()
+
+
+def _write_config(
+    folder: Path, targets: Mapping[str, str], rules: Path | None, passwords: Mapping[str, str]
+) -> None:
+    config = {
+        "global": {"scrape_interval": f"{SCRAPE_S * 1000:.0f}ms", "evaluation_interval": "250ms"},
+        "rule_files": [] if rules is None else [str(rules)],
+        "scrape_configs": [
+            {
+                "job_name": name,
+                "scrape_timeout": "250ms",
+                "static_configs": [{"targets": [target]}],
+                **_authorize(passwords.get(name)),
+            }
+            for name, target in targets.items()
+        ],
+    }
+    (folder / "prometheus.yml").write_text(json.dumps(config))  # JSON is YAML
+
+
+def _authorize(pair: str | None) -> dict[str, dict[str, str]]:
+    if pair is None:
+        return {}
+    user, _, password = pair.partition(":")
+    return {"basic_auth": {"username": user, "password": password}}
 
 
 def is_ready(url: str) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
+import bcrypt
 import psutil
 import pytest
 
@@ -29,9 +30,9 @@ METRICS_AT = "vramscope agent: metrics are at "
 
 
 @contextmanager
-def running_agent() -> "Iterator[tuple[subprocess.Popen[str], str]]":
+def running_agent(*flags: str) -> "Iterator[tuple[subprocess.Popen[str], str]]":
     """Run an agent that serves Prometheus; gives it and the address."""
-    with start("agent", "--prometheus", ":0") as agent:
+    with start("agent", "--prometheus", ":0", *flags) as agent:
         try:
             assert agent.stderr is not None
             line = agent.stderr.readline()
@@ -88,6 +89,23 @@ def test_the_exporter_is_started_again_after_a_crash_and_ends_with_its_agent(
         agent.send_signal(signal.SIGINT)
         assert agent.wait(10) == 0
         assert read_metrics(again) is None
+
+
+def test_prometheus_scrapes_with_the_password_and_is_refused_without(
+    two_devices: PretendDriver, tmp_path: Path
+) -> None:
+    hashed = bcrypt.hashpw(b"open sesame", bcrypt.gensalt(4)).decode()
+    config = tmp_path / "web.yml"
+    config.write_text(f"basic_auth_users:\n  prometheus: {hashed}\n")
+    with running_agent("--web-config", str(config)) as (_, url):
+        target = urlsplit(url).netloc
+        targets = {"known": target, "wrong": target, "unnamed": target}
+        passwords = {"known": "prometheus:open sesame", "wrong": "prometheus:sesame"}
+        with scraping(tmp_path, targets, passwords=passwords) as address:
+            server = PrometheusServer(parse_server_url(address))
+            wait_until(lambda: server.query('vramscope_device_used_bytes{job="known"}'), 60, "a scrape")
+            wait_until(lambda: len(server.query("up == 0")) == 2, 60, "both others to be refused")
+            assert not server.query('vramscope_device_used_bytes{job!="known"}')
 
 
 def test_what_prometheus_scraped_of_agents_and_of_dcgm_is_viewed_now_and_in_the_past(

@@ -1,5 +1,6 @@
 """Where figures are served, how they are protected, and what is refused."""
 
+import base64
 import os
 import socket
 import ssl
@@ -9,9 +10,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.error import URLError
+from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
+import bcrypt
 import pytest
 
 from tests.alerts.test_deliverer import make_certificate
@@ -19,6 +21,7 @@ from vramscope.engine.cluster.address import describe_holder
 from vramscope.engine.errors import InputFileError, UsageError
 from vramscope.exporters.prometheus.address import ListenAddress, parse_listen_address
 from vramscope.exporters.prometheus.endpoint import read_endpoint_options
+from vramscope.exporters.prometheus.passwords import Passwords
 from vramscope.exporters.prometheus.server import MetricsServer
 from vramscope.exporters.prometheus.web_config import make_tls_context, read_web_config
 
@@ -26,8 +29,11 @@ ANYWHERE = ListenAddress("127.0.0.1", 0)
 
 
 @contextmanager
-def serving(tls: ssl.SSLContext | None = None) -> Iterator[MetricsServer]:
-    server = MetricsServer(ANYWHERE, lambda accepted: (f"for {accepted}\n".encode(), "text/plain"), tls)
+def serving(tls: ssl.SSLContext | None = None, passwords: Passwords | None = None) -> Iterator[MetricsServer]:
+    def render(accepted: str) -> tuple[bytes, str]:
+        return f"for {accepted}\n".encode(), "text/plain"
+
+    server = MetricsServer(ANYWHERE, render, tls, passwords)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:
@@ -37,10 +43,24 @@ def serving(tls: ssl.SSLContext | None = None) -> Iterator[MetricsServer]:
         server.server_close()
 
 
-def fetch(url: str, *, accept: str = "", tls: ssl.SSLContext | None = None) -> bytes:
-    with urlopen(Request(url, headers={"Accept": accept}), context=tls, timeout=5) as answer:  # noqa: S310
+def hash_password(password: str) -> str:
+    """Return a hash of the least cost."""
+    return bcrypt.hashpw(password.encode(), bcrypt.gensalt(4)).decode()
+
+
+def fetch(url: str, *, accept: str = "", tls: ssl.SSLContext | None = None, user: str | None = None) -> bytes:
+    headers = {"Accept": accept}
+    if user is not None:
+        headers["Authorization"] = f"Basic {base64.b64encode(user.encode()).decode()}"
+    with urlopen(Request(url, headers=headers), context=tls, timeout=5) as answer:  # noqa: S310
         body: bytes = answer.read()
     return body
+
+
+def _read_tls(config: Path) -> ssl.SSLContext:
+    tls = read_web_config(config).tls_server_config
+    assert tls is not None
+    return make_tls_context(tls)
 
 
 @pytest.mark.parametrize(
@@ -80,9 +100,10 @@ def test_without_the_library_it_is_said_what_to_install(monkeypatch: pytest.Monk
     ("text", "reason"),
     [
         (
-            "basic_auth_users:\n  alice: $2b$12$hNf2lSsxfm0.i4a.1kVpSOVyBCfIB51VRjgBUyv6kdnyTlgWj81Ay\n",
-            "passwords",
+            "basic_auth_users:\n  alice: sesame\n",
+            "alice: expected a user without a colon and the bcrypt hash",
         ),
+        (f"basic_auth_users:\n  alice: $2b$31${'a' * 53}\n", "cost 4 to 16, not 31"),
         ("tls_server_config:\n  cert_file: a\n  key_file: b\n  cipher_suites: [x]\n", "cipher_suites"),
         ("tls_server_config:\n  cert_file: a\n", "key_file"),
         ("http_server_config:\n  http2: true\n", "http_server_config"),
@@ -135,7 +156,7 @@ def test_a_certificate_is_shown_while_a_peer_that_never_shakes_hands_holds_up_no
     make_certificate(tmp_path)
     config = tmp_path / "web.yml"
     config.write_text("tls_server_config:\n  cert_file: certificate.pem\n  key_file: key.pem\n")
-    with serving(make_tls_context(read_web_config(config))) as server:
+    with serving(_read_tls(config)) as server:
         assert server.url.startswith("https://127.0.0.1:")
         trusting = ssl.create_default_context(cafile=tmp_path / "certificate.pem")
         with socket.create_connection(("127.0.0.1", server.server_port)):
@@ -144,8 +165,28 @@ def test_a_certificate_is_shown_while_a_peer_that_never_shakes_hands_holds_up_no
             fetch(server.url)
 
 
+def test_who_has_no_right_password_is_told_nothing_and_asked_for_one(tmp_path: Path) -> None:
+    config = tmp_path / "web.yml"
+    config.write_text(f"basic_auth_users:\n  alice: {hash_password('sesame')}\n")
+    with serving(passwords=Passwords(read_web_config(config).basic_auth_users)) as server:
+        for _ in range(2):
+            assert fetch(server.url, user="alice:sesame") == b"for \n"
+        for user in (None, "alice:sesam", "bob:sesame", "alice", "alice:", "alice:" + "s" * 100, "\xff:\0"):
+            with pytest.raises(HTTPError, match="401") as refused:
+                fetch(server.url, user=user)
+            assert refused.value.headers["WWW-Authenticate"] == 'Basic realm="vramscope"'
+            assert refused.value.read() == b"Unauthorized\n"
+
+
+def test_passwords_alone_do_not_open_an_address_beyond_loopback(tmp_path: Path) -> None:
+    config = tmp_path / "web.yml"
+    config.write_text(f"basic_auth_users:\n  alice: {hash_password('sesame')}\n")
+    with pytest.raises(UsageError, match="TLS configuration"):
+        read_endpoint_options("0.0.0.0:9464", config, is_insecure=False)
+
+
 def test_a_key_that_is_missing_is_named(tmp_path: Path) -> None:
     config = tmp_path / "web.yml"
     config.write_text("tls_server_config:\n  cert_file: here.pem\n  key_file: there.pem\n")
     with pytest.raises(UsageError, match=r"here\.pem.*there\.pem.*No such file"):
-        make_tls_context(read_web_config(config))
+        _read_tls(config)

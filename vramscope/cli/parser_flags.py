@@ -108,7 +108,7 @@ def add_endpoint_flags(parser: ArgumentParser, *, default: str | None = None) ->
         "--web-config",
         metavar="FILE",
         type=Path,
-        help="web configuration of Prometheus's exporters: the certificate for TLS",
+        help="web configuration of Prometheus's exporters: TLS certificate, passwords",
     )
     group.add_argument(
         "--insecure", action="store_true", help="beyond loopback: without TLS or keys, readable by everybody"
