@@ -10,6 +10,8 @@ from .drawing.numbers import brief_span_text
 
 NAMED = 3
 """Nodes of one reason that are named where room is short; of more, two are, and the others are counted."""
+MOST_NAMED, MOST_REASONS = 40, 8
+"""Nodes of one reason that are ever named, and reasons that are: of a thousand nodes no screen has room."""
 SLACK_CELLS = 12
 """What words that do not fit leave empty at the end of a row."""
 _LAST_PART = re.compile(r"^(.+)(?:; |: |, ).+$")
@@ -44,7 +46,10 @@ def word_lost(lost: Sequence[FleetNode], waited_s: float, width: int, rows: int)
     """
     if width < 1 or not lost:
         return []
-    clauses = [_list_forms(nodes, waited_s) for nodes in _group(lost)]
+    groups = _group(lost)
+    clauses = [_list_forms(nodes, waited_s) for nodes in groups[:MOST_REASONS]]
+    others = sum(map(len, groups[MOST_REASONS:]))
+    clauses += [(f"{others:,} more for other reasons", f"{others:,} more")] if others else []
     if len(clauses) == 1:
         clauses = [clauses[0][:-1] or clauses[0]]  # a reason that is cut says more than none
     for chosen in _reduce(clauses):
@@ -73,10 +78,12 @@ def _group(lost: Sequence[FleetNode]) -> list[list[FleetNode]]:
 
 def _list_forms(nodes: Sequence[FleetNode], waited_s: float) -> tuple[str, ...]:
     """Return some nodes with their reason, from the complete form to their names."""
-    named = [_name(node, waited_s) for node in nodes]
-    whole, brief = ", ".join(named), ", ".join(named)
-    if len(named) > NAMED:
-        brief = f"{named[0]}, {named[1]} and {len(named) - 2:,} more"
+    named = [_name(node, waited_s) for node in nodes[:MOST_NAMED]]
+    whole = brief = ", ".join(named)
+    if len(nodes) > NAMED:
+        brief = f"{named[0]}, {named[1]} and {len(nodes) - 2:,} more"
+    if len(nodes) > MOST_NAMED:
+        whole = brief
     reasons = [it for it in shorten_reason(nodes[0].reason or "", nodes[0].name) if it]
     longest = [f"{whole}: {reasons[0]}"] if reasons else [whole]
     return (*longest, *(f"{brief}: {reason}" for reason in reasons), brief)

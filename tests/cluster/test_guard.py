@@ -197,5 +197,15 @@ def test_what_cannot_be_watched_is_said(
     assert said in capsys.readouterr().err
 
 
+def test_hooks_are_those_of_the_settings(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("VRAMSCOPE_ALERTS_LEVEL", "loud")
+    words = ("guard", "--connect", "127.0.0.1:9", "--duration", "0.1s")
+    assert main([*words]) == 2
+    assert "VRAMSCOPE_ALERTS_LEVEL" in capsys.readouterr().err
+    assert main([*words, "--no-hooks"]) == 7
+
+
 def test_the_schema_is_that_of_the_lines() -> None:
     assert (REPOSITORY / "docs" / "guard.schema.json").read_text("utf-8") == render_guard_schema()

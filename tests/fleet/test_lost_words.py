@@ -37,8 +37,8 @@ def test_one_reason_of_many_nodes_is_told_once_and_they_are_counted_where_room_i
     lost = [_lose(f"n{number:03d}", "the connection is cut; trying again") for number in range(100)]
     assert word_lost(lost, 0.0, 70, 1) == ["n000, n001 and 98 more: the connection is cut; trying again"]
     assert word_lost(lost, 0.0, 40, 1) == ["n000, n001 and 98 more: the connection…"]
-    many = [_lose(f"node-{number}", f"fault {number}") for number in range(50)]
+    many = [_lose(f"node-{number}", f"fault {number}") for number in range(1024)]
     rows = word_lost(many, 0.0, 70, 2)
     assert len(rows) == 2
-    assert rows[1].endswith("…")
+    assert rows[1].endswith("1,016 more")
     assert max(map(len, rows)) <= 70
