@@ -2,10 +2,14 @@
 
 from ..errors import DeviceDeniedError, DeviceError, DeviceLostError, NotSupportedError
 from ..model import DeviceSample, DeviceState, MemoryReading
-from ..sources.source import DeviceDetails, DeviceReader
+from ..sources.source import DeviceDetails, DeviceReader, PreparedMemory, PreparingReader, make_reading
 
 UNSUPPORTED_RETRY_S = 10.0
 """How often a refused memory call is tried again."""
+
+
+MOST_UNPARSED = 64
+"""Readings that wait as bytes for the next tick."""
 
 
 class DeviceReadings:
@@ -21,6 +25,9 @@ class DeviceReadings:
         self.held_since_s: float | None = None
         self.details_due_s = 0.0
         self.memory_due_s = 0.0
+        self.prepared: PreparedMemory | None = None
+        """The call that reads its memory, where the reader has one that was seen to work."""
+        self._unparsed: list[bytes] = []
         self._memory = MemoryReading()
         self._details = DeviceDetails()
         self._read_at_s: float | None = None
@@ -46,7 +53,9 @@ class DeviceReadings:
 
     def replace_reader(self, reader: DeviceReader) -> None:
         """Go on with a fresh handle of the same device."""
-        self.reader = reader
+        if reader is not self.reader:
+            self._parse()
+            self.reader, self.prepared = reader, None
         if self.is_lost:
             self._state, self._reason = "stale", "it came back and has not been read yet"
             self.memory_due_s = self.details_due_s = 0.0
@@ -54,11 +63,34 @@ class DeviceReadings:
     def mark_lost(self, reason: str) -> None:
         """Say that the device is gone, and why."""
         self._state, self._reason = "lost", reason
+        self._parse()
+        self.prepared = None
 
-    def fold_memory(self, memory: MemoryReading, now_s: float) -> None:
-        """Take one successful memory reading."""
-        self._memory, self._read_at_s = memory, now_s
+    def fold_memory(self, taken: MemoryReading | bytes, now_s: float) -> None:
+        """Take one successful memory reading, or the bytes that the prepared call has read."""
+        if isinstance(taken, bytes) and self.prepared is None:
+            return  # the call hung, and its reader was replaced meanwhile
+        self._read_at_s = now_s
         self._state, self._reason = "ok", None
+        if isinstance(taken, bytes):
+            self._unparsed.append(taken)
+            if len(self._unparsed) >= MOST_UNPARSED:
+                self._parse()
+            return
+        self._parse()
+        self._fold(taken)
+        if isinstance(self.reader, PreparingReader):
+            self.prepared = self.reader.prepare_memory()
+
+    def _parse(self) -> None:
+        """Fold what the prepared call has read since the last time."""
+        if self.prepared is not None:
+            for total, free, used in self.prepared.layout.iter_unpack(b"".join(self._unparsed)):
+                self._fold(make_reading(total, free, used))
+        self._unparsed.clear()
+
+    def _fold(self, memory: MemoryReading) -> None:
+        self._memory = memory
         used, least, most = memory.used_bytes, self._min_bytes, self._max_bytes
         if used is None:
             return
@@ -74,6 +106,8 @@ class DeviceReadings:
     def fold_failure(self, error: DeviceError, now_s: float) -> None:
         """Take a failed memory call: what it means for the state, and when to try again."""
         self._reason = str(error)
+        self._parse()
+        self.prepared = None
         if isinstance(error, DeviceLostError):
             self._state = "lost"
         elif isinstance(error, NotSupportedError | DeviceDeniedError):
@@ -84,6 +118,7 @@ class DeviceReadings:
 
     def take(self, now_s: float, stale_after_s: float) -> DeviceSample:
         """Return the device as the tick publishes it, and begin the next tick."""
+        self._parse()
         age_s = None if self._read_at_s is None else max(0.0, now_s - self._read_at_s)
         state, reason = self._judge(now_s, age_s, stale_after_s)
         identity, details = self.reader.identity, self._details

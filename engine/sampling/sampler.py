@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from ..clock import Clock, SystemClock
 from ..errors import DeviceError, DeviceLostError, SourceUnavailableError
-from ..model import DeviceSample
+from ..model import DeviceSample, MemoryReading
 from ..sources.source import DeviceDetails, DeviceReader, Source
 from .reading import DeviceReadings
 
@@ -252,13 +252,22 @@ class SourceSampler:
 
     def _read_memories(self, lane: _Lane, devices: Sequence[DeviceReadings], now_s: float) -> None:
         """Read the memory of devices one after another, and fold all readings in one go."""
-        clock_s, read = self._clock.monotonic_s, []
+        clock_s = self._clock.monotonic_s
+        read: list[tuple[DeviceReadings, MemoryReading | bytes]] = []
+        # A search for devices that hangs may stop the library under a call that was prepared.
+        is_prepared = self._is_discovering_since_s is None
         for device in devices:
             if device.memory_due_s > now_s:
                 continue
             lane.device, lane.call_started_s = device, clock_s()
+            prepared = device.prepared
             try:
-                read.append((device, device.reader.read_memory()))
+                if prepared is None or not is_prepared:
+                    read.append((device, device.reader.read_memory()))
+                elif code := prepared.call():
+                    read.append((device, prepared.conclude(code)))
+                else:
+                    read.append((device, bytes(prepared.buffer)))
             except Exception as error:  # noqa: BLE001 - a plug-in's bug is told, and costs only its own devices
                 with self._lock:
                     self._fold_failure(device, error, now_s)

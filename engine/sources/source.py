@@ -1,11 +1,15 @@
 """What a source of devices is; plug-ins in the group `vramscope.sources` implement it."""
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from struct import Struct
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
 from ..model import DeviceKind, MemoryReading, ProcessReading
+
+if TYPE_CHECKING:
+    import ctypes
 
 
 class DeviceIdentity(msgspec.Struct, frozen=True, gc=False):
@@ -29,6 +33,38 @@ class DeviceDetails(msgspec.Struct, frozen=True, gc=False):
     power_w: float | None = None
     processes: tuple[ProcessReading, ...] | None = None
     """None where the device does not tell; empty where there are none."""
+
+
+class PreparedMemory(NamedTuple):
+    """A call that reads the memory of one device into a buffer, all its arguments made beforehand.
+
+    What is read ten times a second and looked at once is taken as bytes, and parsed when it is looked at: the
+    processor has forgotten all of it in between, so that what a reading touches costs more than what it does.
+    """
+
+    call: Callable[[], int]
+    """Fill the buffer; 0 where that succeeded. It may block in the driver."""
+    buffer: "ctypes.Structure"
+    layout: Struct
+    """Of the buffer: total, free and used bytes."""
+    conclude: Callable[[int], MemoryReading]
+    """Take any other code than 0: return the memory by other means, or raise as `read_memory` does."""
+
+
+def make_reading(total_bytes: int, free_bytes: int, used_bytes: int) -> MemoryReading:
+    """Return a reading of figures that a driver told; those that contradict each other are not shown."""
+    if used_bytes > total_bytes or free_bytes > total_bytes:
+        return MemoryReading(total_bytes)
+    return MemoryReading(total_bytes, used_bytes, free_bytes)
+
+
+@runtime_checkable
+class PreparingReader(Protocol):
+    """A reader that can prepare the call of `read_memory`."""
+
+    def prepare_memory(self) -> PreparedMemory | None:
+        """Return the call, good until `discover` is called again; None where `read_memory` must be called."""
+        ...
 
 
 class DeviceReader(Protocol):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pretend_nvml.driver import GIB, PretendDriver
+from tests.pretend_nvml.driver import GIB, PretendDevice, PretendDriver
 from tests.pretend_nvml.layout import FunctionClass
 from tests.waiting import wait_until
 from vramscope.engine.model import DeviceSample, Sample
@@ -32,6 +32,11 @@ def await_devices(
 
     wait_until(has_sample, what="a sample")
     return found[0].devices
+
+
+def await_calls(device: PretendDevice, count: int) -> None:
+    enough = device.calls(FunctionClass.MEMORY) + count
+    wait_until(lambda: device.calls(FunctionClass.MEMORY) >= enough, what="readings")
 
 
 def test_a_device_that_tells_nothing_but_its_uuid_has_a_row(
@@ -65,6 +70,22 @@ def test_a_lost_device_keeps_its_row_and_its_capacity_and_comes_back(
     devices[0].recover()
     back, _ = await_devices(producer, lambda shown: shown[0].state == "ok")
     assert (back.uuid, back.memory.used_bytes) == (devices[0].uuid, 1 * GIB)
+
+
+@pytest.mark.parametrize("has_memory_v2", [1, 0])
+def test_a_tick_spans_all_readings_within_it_in_either_version_of_the_call(
+    producer: LiveProducer, pretend_nvml: PretendDriver, has_memory_v2: int
+) -> None:
+    pretend_nvml.raw.has_memory_v2 = has_memory_v2
+    device = pretend_nvml.add_device(used_bytes=5 * GIB)
+    producer.start()
+    await_devices(producer, lambda shown: shown[0].memory.used_bytes == 5 * GIB)
+    for used_bytes in (9 * GIB, 2 * GIB, 3 * GIB):
+        device.set_memory(used_bytes)
+        await_calls(device, 3)
+    [first] = await_devices(producer, lambda _: True)
+    assert (first.memory.used_min_bytes, first.memory.used_max_bytes) == (2 * GIB, 9 * GIB)
+    assert (first.memory.used_bytes, first.memory.free_bytes) == (3 * GIB, 77 * GIB)
 
 
 def test_a_device_that_shares_the_hosts_memory_is_labelled(

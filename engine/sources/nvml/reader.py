@@ -12,11 +12,11 @@ from msgspec.structs import replace
 from ...errors import DeviceLostError, NotSupportedError
 from ...model import MemoryReading, ProcessReading
 from ..processes import ProcessTable
-from ..source import DeviceDetails, DeviceIdentity
+from ..source import DeviceDetails, DeviceIdentity, PreparedMemory, make_reading
 from .codes import GONE_CODES, Code, make_device_error, make_lost_error
 from .library import NvmlLibrary
 from .running import ListBuffer, ListRefusedError, ProcessLists
-from .structs import MEMORY_V2, TEMPERATURE_V1, MemoryV1, MemoryV2, TemperatureV1, Utilization
+from .structs import MEMORY_LAYOUTS, MEMORY_V2, TEMPERATURE_V1, MemoryV1, MemoryV2, TemperatureV1, Utilization
 from .unified import is_unified, read_host_memory
 
 PROCESS_INTERVAL_S = 2.0
@@ -97,7 +97,17 @@ class NvmlReader:
         library = self._library
         if self._lost is not None or self._session != library.session or not library.is_open:
             self._check_handle()
-        code = self._call_memory()
+        return self._conclude_memory(self._call_memory())
+
+    def prepare_memory(self) -> PreparedMemory | None:
+        """Return the call of `read_memory`, for a device that has told its memory before."""
+        if not self._was_good or self._lost is not None:
+            return None
+        layout = MEMORY_LAYOUTS[type(self._memory)]
+        return PreparedMemory(self._call_memory, self._memory, layout, self._conclude_memory)
+
+    def _conclude_memory(self, code: int) -> MemoryReading:
+        """Return what a memory call has read, or what another tells where it returned an error."""
         if code:
             code = self._call_older_memory(code)
         memory = self._memory
@@ -106,9 +116,7 @@ class NvmlReader:
             return self._read_instead(code or Code.NOT_SUPPORTED)
         self._was_good = True
         self._total_bytes = total
-        if used > total or free > total:
-            return MemoryReading(total)
-        return MemoryReading(total, used, free)
+        return make_reading(total, free, used)
 
     def read_details(self) -> DeviceDetails:
         """Return utilisation, temperature, power and processes; what is not supported is None.

@@ -5,6 +5,7 @@ installed driver decides which layout is written.
 """
 
 import ctypes
+import struct
 from typing import ClassVar
 
 MEMORY_V2 = 2 << 24 | 40
@@ -37,6 +38,10 @@ class MemoryV2(ctypes.Structure):
         ("free", ctypes.c_uint64),
         ("used", ctypes.c_uint64),
     ]
+
+
+MEMORY_LAYOUTS = {MemoryV1: struct.Struct("=QQQ"), MemoryV2: struct.Struct("=8xQ8xQQ")}
+"""Total, free and used bytes of each."""
 
 
 class Utilization(ctypes.Structure):
