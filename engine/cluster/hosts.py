@@ -68,7 +68,9 @@ def _read_text(path: Path) -> str:
             raise InputFileError(f"{path}: longer than {_MOST_FILE_BYTES} bytes; expected one host a line")
         return data.decode("utf-8-sig")
     except OSError as error:
-        raise InputFileError(f"{path}: {error.strerror or error}; expected one host a line") from error
+        raise InputFileError(
+            f"--hosts {path}: {error.strerror or error}; expected a file with one host a line"
+        ) from error
     except UnicodeDecodeError as error:
         raise InputFileError(
             f"{path}: not UTF-8 text at byte {error.start}; expected one host a line"

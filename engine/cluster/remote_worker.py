@@ -8,6 +8,7 @@ import zmq
 from ..bus.conversation import Event, HubConversation
 from ..bus.messages import TOPIC_SAMPLE, TOPIC_SEGMENTS, KnownNodes
 from ..clock import Clock, SystemClock, ceil_ms
+from ..errors import UsageError
 from .name_lookup import FoundAddress
 from .remote_connection import RemoteConnection, Sockets
 from .tcp_address import TcpAddress, resolve
@@ -17,6 +18,7 @@ TOPICS = tuple(topic.decode() for topic in (TOPIC_SAMPLE, TOPIC_SEGMENTS))
 MEND_S = 0.5
 AWAY_S = 3.0
 """A hub that has not been connected for so long is away; ZeroMQ may have explained it before."""
+MOST_SHOWN = 8
 SILENT_S = 10.0
 """A hub that has sent nothing for so long is asked whether it is there."""
 
@@ -43,19 +45,24 @@ class RemoteWorkerLink(HubConversation):
         self._connection = RemoteConnection(address, trust, Sockets(self._context, self._poller))
         super().__init__(self._connection.link.send, clock or SystemClock(), topics=TOPICS)
         self._tell, self._told = tell, ""
-        self._is_relay = False
         self._asked_s = self._connected_s = self._clock.monotonic_s()
         self._connection.find(FoundAddress(address, resolve(address)))
 
     def events(self, timeout_s: float) -> list[Event]:
-        """Wait until something arrives and return all that has, oldest first; empty after `timeout_s`."""
+        """Wait until something arrives and return all that has, oldest first; empty after `timeout_s`.
+
+        Raises:
+            UsageError: A relay answers there, which has no analyzers.
+        """
         found: list[Event] = []
         self._wait(min(timeout_s, MEND_S))
         if self._connection.note_events():
             self._ask()
         for data in self._connection.link.receive():
             self.take(data, found)
-        self._is_relay = any(isinstance(it, KnownNodes) for it in found) or self._is_relay
+        for event in found:
+            if isinstance(event, KnownNodes):
+                raise UsageError(self._explain_relay(event))
         self._mend(found)
         return found
 
@@ -74,6 +81,14 @@ class RemoteWorkerLink(HubConversation):
         self._connection.link.close()
         self._context.destroy(linger=0)
 
+    def _explain_relay(self, known: KnownNodes) -> str:
+        names = [node.name for node in known.nodes if node.name.isprintable()]
+        shown = ", ".join([*names[:MOST_SHOWN], *(["…"] if len(names) > MOST_SHOWN else [])]) or "none yet"
+        return (
+            f"--connect {self._connection.address.label}: a relay answers there, and analyzers work for an "
+            f"agent itself: name one of those behind it, by an address that is reached from here: {shown}"
+        )
+
     def _wait(self, timeout_s: float) -> None:
         if self._connection.link.sockets:
             self._poller.poll(ceil_ms(timeout_s))
@@ -86,7 +101,8 @@ class RemoteWorkerLink(HubConversation):
 
     def _mend(self, found: list[Event]) -> None:
         now_s = self._clock.monotonic_s()
-        self._connection.mend(now_s)
+        is_unanswered = self.is_asking and now_s - max(self._asked_s, self.heard_s or 0.0) > AWAY_S
+        self._connection.mend(now_s, is_silent=is_unanswered and self.turned_away is None)
         if self._connection.link.is_connected:
             self._connected_s = now_s
             self.give_up_if_unanswered(found)
@@ -99,10 +115,6 @@ class RemoteWorkerLink(HubConversation):
 
     def _name_state(self, now_s: float) -> str | None:
         """Return what became of the connection, in one sentence; None where nothing is known yet."""
-        if self._is_relay:
-            return (
-                f"{self._connection.address.label} is a relay: analyzers work for one of the agents behind it"
-            )
         if self.refused is not None:
             return self.refused
         if self._connection.trouble is not None:

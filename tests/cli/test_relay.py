@@ -41,7 +41,8 @@ def test_nodes_are_printed_through_a_relay_and_it_ends_when_told_to() -> None:
         (["--relay", "--connect", "n2"], "a relay needs a port where viewers come in"),
         (["--connect", "n2"], "name the nodes that a --relay passes on"),
         (["--relay", "--connect", "n2", "--listen", "5757", "--prometheus"], "samples and analyzes nothing"),
-        (["--relay", "--connect", "n2:x", "--listen", "5757"], "port 'x'"),
+        (["--relay", "--connect", "n2:x", "--listen", "5757"], "--connect n2:x: port 'x'"),
+        (["--relay", "--connect", "n2", "--listen", "*:x"], "--listen *:x: port 'x'"),
     ],
 )
 def test_a_relay_that_makes_no_sense_is_refused(

@@ -44,7 +44,22 @@ def test_a_node_behind_a_relay_is_named_and_the_relay_goes_by_its_own_keys() -> 
         with following(trust_of(None), relay.address) as watch:
             until_of(watch, name, has_seq(1))  # the relay knows its node
         asked = run(*words)
-        assert f"is a relay: say by --node which node behind it is meant: {name}" in asked.stderr
-        refused = run(*words, "--node", name)
-    assert (asked.code, refused.code) == (2, 2)
-    assert "relay listens without keys: everybody may read, and nobody may do more" in refused.stderr
+        assert f"is a relay: say by --node which is meant: {name} (node)" in asked.stderr
+        unknown = run(*words, "--node", "other")
+        assert f"--node 'other' names none of the nodes behind it; say by --node which is meant: {name}" in (
+            unknown.stderr
+        )
+        refused = [run(*words, "--node", it) for it in (name, "node")]
+        direct = run(*words[:-1], hub.address.text, "--node", "other")
+        assert f"{name} (node) is no relay: leave out --node 'other'" in direct.stderr
+    assert {it.code for it in (asked, unknown, direct, *refused)} == {2}
+    for it in refused:
+        assert "relay listens without keys: everybody may read, and nobody may do more" in it.stderr
+
+
+def test_a_worker_is_told_that_a_relay_is_none_of_its_agents() -> None:
+    with ListeningHub(None, keys_folder()) as hub, RunningRelay(hub.address) as relay:
+        refused = run("worker", "--connect", relay.address.text)
+    assert refused.code == 2
+    assert f"--connect {relay.address.label}: a relay answers there" in refused.stderr
+    assert f"from here: {hub.address.label}" in refused.stderr

@@ -1,10 +1,13 @@
 """Giving an advice to a process of this node or of another one, and waiting for its answer."""
 
 import os
+import time
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
 from vramscope.engine.errors import HubUnreachableError, UsageError
+
+from .remote_flags import read_typed_nodes
 
 if TYPE_CHECKING:
     from vramscope.engine.bus.messages import Advised
@@ -13,6 +16,8 @@ if TYPE_CHECKING:
     from vramscope.engine.cluster.trust import Trust
 
 MOST_NAMED = 8
+ANSWER_WITHIN_S = 5.0
+"""How long nodes behind a relay may take to say what they are called."""
 
 
 def advise_here(arguments: Namespace, within_s: float) -> "Advised":
@@ -58,15 +63,15 @@ def advise_elsewhere(arguments: Namespace, within_s: float) -> "Advised":
 
 def _find_node(arguments: Namespace) -> "tuple[NodeAddress, Trust]":
     """Return the node that is named, and the keys for it; ssh has keys of its own."""
-    from vramscope.engine.cluster.hosts import parse_hosts
-    from vramscope.engine.cluster.ssh_host import DEFAULT_COMMAND, parse_ssh_hosts
+    from vramscope.engine.cluster.ssh_host import DEFAULT_COMMAND
     from vramscope.engine.cluster.trust import read_trust
 
-    nodes: list[NodeAddress] = [] if arguments.hub is None else [*parse_hosts(arguments.hub)]
     command = os.environ.get("VRAMSCOPE_SSH_COMMAND") or DEFAULT_COMMAND
-    nodes += [] if arguments.ssh_host is None else parse_ssh_hosts(arguments.ssh_host, command)
+    nodes = read_typed_nodes(arguments.hub, arguments.ssh_host, command)
     if len(nodes) != 1:
-        raise UsageError(f"{len(nodes)} nodes are named: a process is of one node, so name that alone")
+        raise UsageError(
+            f"--connect and --ssh name {len(nodes)} nodes: a process is of one node, so name that alone"
+        )
     return nodes[0], read_trust(is_insecure=arguments.hub is None)
 
 
@@ -76,7 +81,7 @@ def _reach(watch: "NodesWatch", label: str, behind: str | None) -> str:
     Args:
         watch: Follows it.
         label: Its address, or that of the relay before it.
-        behind: What the relay calls the node; None where there is no relay.
+        behind: What the relay calls the node, or its agent; None where there is no relay.
 
     Raises:
         UsageError: There is a relay and no such node behind it, or a node and no relay.
@@ -84,15 +89,50 @@ def _reach(watch: "NodesWatch", label: str, behind: str | None) -> str:
     """
     _await_answer(watch, label)
     is_relay = label not in watch.nodes
-    if not is_relay and behind is not None:
-        raise UsageError(f"{label} is no relay: leave out --node {behind}")
-    if is_relay and behind not in watch.nodes:
-        names = [*list(watch.nodes)[:MOST_NAMED], *(["…"] if len(watch.nodes) > MOST_NAMED else [])]
-        known = ", ".join(names) or "none yet"
-        raise UsageError(f"{label} is a relay: say by --node which node behind it is meant: {known}")
-    name = label if behind is None else behind
-    _await_answer(watch, name)
-    return name
+    if not is_relay:
+        if behind is not None and behind not in (label, _own_name(watch, label)):
+            raise UsageError(f"{_word_node(watch, label)} is no relay: leave out --node {behind!r}")
+        return label
+    if behind is None or behind not in watch.nodes:
+        behind = _find_behind(watch, label, behind)
+    _await_answer(watch, behind)
+    return behind
+
+
+def _find_behind(watch: "NodesWatch", relay: str, wanted: str | None) -> str:
+    """Return the only node behind a relay whose agent calls itself so, once all have said what they do.
+
+    Raises:
+        UsageError: There is none, or there are several.
+    """
+    end_s = time.monotonic() + ANSWER_WITHIN_S
+    while time.monotonic() < end_s and any(it.picture.newest.sample is None for it in watch.nodes.values()):
+        watch.turn(end_s - time.monotonic())
+    found = [name for name in watch.nodes if wanted and _own_name(watch, name) == wanted]
+    if len(found) == 1:
+        return found[0]
+    names = found or list(watch.nodes)
+    shown = [
+        *(_word_node(watch, name) for name in names[:MOST_NAMED]),
+        *(["…"] if len(names) > MOST_NAMED else []),
+    ]
+    said = (
+        "" if wanted is None else f"--node {wanted!r} names {len(found) or 'none'} of the nodes behind it; "
+    )
+    known = ", ".join(shown) or "none yet"
+    raise UsageError(f"{relay} is a relay: {said}say by --node which is meant: {known}")
+
+
+def _own_name(watch: "NodesWatch", name: str) -> str | None:
+    """Return what an agent calls its node; None where it has told no sample."""
+    sample = watch.nodes[name].picture.newest.sample
+    return None if sample is None else sample.node
+
+
+def _word_node(watch: "NodesWatch", name: str) -> str:
+    """Return the name of a node, with that which its agent gives it where that is another."""
+    own = _own_name(watch, name)
+    return name if own is None or own == name else f"{name} ({own})"
 
 
 def _await_answer(watch: "NodesWatch", name: str) -> None:

@@ -7,6 +7,7 @@ from vramscope import __version__
 from vramscope.engine.errors import UsageError
 
 from .diagnostics import complain
+from .flag_words import given_by
 from .node_flags import add_node_flags, is_by_tcp, is_remote, take_node_flags
 from .remote_flags import read_nodes
 
@@ -54,6 +55,7 @@ def run_relay(arguments: Namespace) -> int:
     """
     from vramscope.engine.cluster.descriptors import allow_many_descriptors
     from vramscope.engine.cluster.listening import prepare_listening
+    from vramscope.engine.cluster.tcp_address import parse_listen_address
     from vramscope.engine.cluster.trust import read_trust
     from vramscope.engine.relay.relay import Relay, stop_on_signals
     from vramscope.engine.sampling.node import node_name
@@ -61,6 +63,8 @@ def run_relay(arguments: Namespace) -> int:
     named = take_node_flags(arguments, "relay")
     addresses = read_nodes(named)
     trust = read_trust(is_insecure=arguments.insecure or not is_by_tcp(named))
+    with given_by("--listen", arguments.listen):
+        parse_listen_address(arguments.listen)
     listening = prepare_listening(arguments.listen, is_insecure=arguments.insecure)
     allow_many_descriptors()
     relay = Relay(addresses, trust, listening, name=node_name(), version=__version__)

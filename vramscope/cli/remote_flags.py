@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from vramscope.engine.errors import UsageError
 
 from .diagnostics import complain
+from .flag_words import given_by
 from .node_flags import add_choice_flags, add_node_flags, check_node_flags, is_by_tcp, is_remote
 
 if TYPE_CHECKING:
@@ -50,18 +51,42 @@ def read_nodes(arguments: Namespace) -> "list[NodeAddress]":
         InputFileError: The file of hosts cannot be used.
         HubUnreachableError: The job has no nodes now, or Slurm does not answer.
     """
-    from vramscope.engine.cluster.hosts import list_nodes, parse_hosts, read_hosts_file
-    from vramscope.engine.cluster.ssh_host import DEFAULT_COMMAND, parse_ssh_hosts
+    from vramscope.engine.cluster.hosts import list_nodes, read_hosts_file
+    from vramscope.engine.cluster.ssh_host import DEFAULT_COMMAND
 
-    hosts: list[NodeAddress] = [] if arguments.connect is None else [*parse_hosts(arguments.connect)]
-    hosts += [] if arguments.hosts is None else read_hosts_file(arguments.hosts)
     command = arguments.ssh_command or os.environ.get("VRAMSCOPE_SSH_COMMAND") or DEFAULT_COMMAND
-    hosts += [] if arguments.ssh is None else parse_ssh_hosts(arguments.ssh, command)
+    hosts = read_typed_nodes(arguments.connect, None, command)
+    hosts += [] if arguments.hosts is None else read_hosts_file(arguments.hosts)
+    hosts += read_typed_nodes(None, arguments.ssh, command)
     hosts += [] if arguments.slurm is None else _find_job(arguments, command)
     nodes, again = list_nodes(hosts)
     for sentence in again:
         complain(sentence)
     return nodes
+
+
+def read_typed_nodes(connect: str | None, ssh: str | None, ssh_command: str) -> "list[NodeAddress]":
+    """Return the nodes that are named after `--connect` and after `--ssh`.
+
+    Args:
+        connect: What was given with the one; None where it was not.
+        ssh: What was given with the other.
+        ssh_command: What starts vramscope behind ssh.
+
+    Raises:
+        UsageError: One is none, or there are too many.
+    """
+    from vramscope.engine.cluster.hosts import parse_hosts
+    from vramscope.engine.cluster.ssh_host import parse_ssh_hosts
+
+    hosts: list[NodeAddress] = []
+    if connect is not None:
+        with given_by("--connect", connect):
+            hosts += parse_hosts(connect)
+    if ssh is not None:
+        with given_by("--ssh", ssh):
+            hosts += parse_ssh_hosts(ssh, ssh_command)
+    return hosts
 
 
 def read_choice(named: Namespace) -> "Choice":
@@ -90,7 +115,10 @@ def _find_job(arguments: Namespace, command: str) -> "Sequence[NodeAddress]":
     from vramscope.engine.cluster.ssh_host import parse_ssh_hosts
     from vramscope.engine.cluster.tcp_address import DEFAULT_PORT, TcpAddress, parse_address, parse_port
 
-    port = DEFAULT_PORT if arguments.slurm_port is None else parse_port(arguments.slurm_port)
+    port = DEFAULT_PORT
+    if arguments.slurm_port is not None:
+        with given_by("--port", arguments.slurm_port):
+            port = parse_port(arguments.slurm_port)
     names = find_job_nodes(arguments.slurm)
     if arguments.by_ssh:
         return parse_ssh_hosts(",".join(names), command)

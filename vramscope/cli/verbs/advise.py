@@ -51,7 +51,11 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
         metavar="HOST[:PORT]",
         help="the process is of that node, whose agent listens; takes the role controller or worker",
     )
-    parser.add_argument("--node", metavar="NAME", help="with --connect to a relay: which node behind it")
+    parser.add_argument(
+        "--node",
+        metavar="NAME",
+        help="with --connect to a relay: which node behind it, by the name there or its own",
+    )
     parser.add_argument(
         "--ssh", dest="ssh_host", metavar="[USER@]HOST", help="the same, through your own ssh"
     )
@@ -70,11 +74,12 @@ def run(arguments: Namespace) -> int:
 
     from ..advising import advise_elsewhere, advise_here
 
-    within_s, address = _read_time(arguments.within), arguments.hub or arguments.ssh_host
+    within_s = _read_time(arguments.within)
+    address = arguments.ssh_host if arguments.hub is None else arguments.hub
     if address is None and arguments.node is not None:
         raise UsageError("--node goes with --connect to a relay")
-    advise, node = advise_here if address is None else advise_elsewhere, arguments.node or address
-    report = describe_advice(arguments.action, advise(arguments, within_s), node)
+    advise = advise_here if address is None else advise_elsewhere
+    report = describe_advice(arguments.action, advise(arguments, within_s), arguments.node or address)
     if arguments.json:
         write_line(report, sys.stdout.buffer)
     else:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from vramscope import __version__
 
 from ..configuration import read_settings
+from ..flag_words import given_by
 from ..parser_flags import add_endpoint_flags, add_replay_flags, build_sampling_flags
 from ..relaying import add_relay_flags, check_relay_flags, run_relay
 from . import SubParsers
@@ -117,7 +118,10 @@ def _read_listening(arguments: Namespace) -> "Listening | None":
     if arguments.listen is None:
         return None
     from vramscope.engine.cluster.listening import prepare_listening
+    from vramscope.engine.cluster.tcp_address import parse_listen_address
 
+    with given_by("--listen", arguments.listen):
+        parse_listen_address(arguments.listen)
     return prepare_listening(arguments.listen, is_insecure=arguments.insecure)
 
 

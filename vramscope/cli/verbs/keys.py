@@ -160,7 +160,9 @@ def _revoke(folder: Path, word: str) -> None:
 
     rest, gone = read_allow_list(folder).revoke(word)
     if not gone:
-        raise UsageError(f"{word}: no such name or key is allowed here; see `vramscope keys list`")
+        raise UsageError(
+            f"{word or repr(word)}: no such name or key is allowed here; see `vramscope keys list`"
+        )
     save_allow_list(rest, folder)
     for it in gone:
         print(f"{it.name} ({it.role}) is no longer allowed; where it is connected, it is cut off")

@@ -3,6 +3,7 @@
 from argparse import ArgumentParser, Namespace
 
 from ..diagnostics import complain
+from ..flag_words import given_by
 from ..parent_pipe import find_parent_pipe
 from . import SubParsers
 
@@ -74,5 +75,7 @@ def _run_elsewhere(host: str, chosen: frozenset[str] | None) -> int:
     def tell(sentence: str) -> None:
         complain(sentence, program="vramscope worker")
 
-    link = RemoteWorkerLink(parse_address(host), read_trust(is_insecure=False), tell)
+    with given_by("--connect", host):
+        address = parse_address(host)
+    link = RemoteWorkerLink(address, read_trust(is_insecure=False), tell)
     return run_worker(link, chosen=chosen)
