@@ -29,9 +29,13 @@ def describe_fleet(
     if coverage.is_partial:
         pieces = [Piece(f"{glyphs.risk('medium')} {coverage.text}", "medium")]
     else:
-        pieces = [Piece(coverage.text, "strong")]
+        pieces = [Piece(coverage.followed_text or coverage.text, "strong")]
     total, counts = f"{census.total:,}", census.levels
+    if coverage.is_partial and coverage.nodes_left_out:
+        pieces += [_GAP, Piece(coverage.followed_text, "muted")]
     pieces += [_GAP, Piece(f"devices {total if wanted == census.total else f'{wanted:,} of {total}'}")]
+    if coverage.devices_left_out:
+        pieces += [Piece(f", {coverage.devices_left_out:,} not followed", "muted")]
     for level in reversed(LEVELS):
         if level in counts:
             pieces += [_GAP, Piece(f"{glyphs.risk(level)} {counts[level]:,}", level)]

@@ -11,7 +11,7 @@ from textual.screen import Screen
 
 from ..analyzers.fleet.fleet import Fleet
 from ..analyzers.stage_peaks import JobStages
-from ..engine.bus.feed import SeveralNodesFeed
+from ..engine.bus.feed import ChoosingFeed, SeveralNodesFeed
 from ..engine.bus.snapshot import Snapshot
 from ..engine.history import History
 from .advising_app import ADVISE_BINDING, AdvisingApp
@@ -42,6 +42,7 @@ class NodesApp(AdvisingApp, inherit_bindings=False):
     def __init__(self, feed: SeveralNodesFeed, **rest: Any) -> None:  # noqa: ANN401
         super().__init__(feed, **rest)
         self._fleet, self._fleet_view = Fleet(), FleetView()
+        self._choosing = feed if isinstance(feed, ChoosingFeed) else None
         self.cluster = ClusterWatch()
         """What is concluded across nodes."""
         self._fleet_screen: FleetScreen | None = None
@@ -129,6 +130,7 @@ class NodesApp(AdvisingApp, inherit_bindings=False):
     def _draw(self) -> None:
         """Draw the fleet where it is seen, else the node that is shown."""
         self._shown = self._newest
+        self._fleet.nodes_left_out = 0 if self._choosing is None else self._choosing.nodes_left_out
         if self._is_fleet_seen and self._fleet_screen is not None:
             self._fleet_screen.take_news()
         elif self._over_fleet is not None and self.overlay is self._over_fleet:

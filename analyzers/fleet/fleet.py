@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from ...engine.bus.device_trimming import find_mismatch
 from ...engine.bus.snapshot import Snapshot
 from .census import Census, add_up, count_devices
 from .clock_offset import ClockOffset
@@ -18,6 +19,10 @@ class Coverage(NamedTuple):
     live: int
     """Nodes whose figures are of now."""
     total: int
+    nodes_left_out: int = 0
+    """Nodes that are known beside these and not followed, because nobody asked for them."""
+    devices_left_out: int = 0
+    """The same of devices of these nodes."""
 
     @property
     def is_partial(self) -> bool:
@@ -29,6 +34,12 @@ class Coverage(NamedTuple):
         """Say it: `118 of 128 nodes`, `128 nodes`."""
         noun = "node" if self.total == 1 else "nodes"
         return f"{self.live:,} of {self.total:,} {noun}" if self.is_partial else f"{self.total:,} {noun}"
+
+    @property
+    def followed_text(self) -> str:
+        """Say which share of the nodes was asked for: `12 of 128 nodes followed`; empty where all were."""
+        known = self.total + self.nodes_left_out
+        return f"{self.total:,} of {known:,} nodes followed" if self.nodes_left_out else ""
 
 
 class FleetPicture(NamedTuple):
@@ -63,6 +74,8 @@ class Fleet:
         self._offsets: dict[str, ClockOffset] = {}
         self._heard_s: dict[str, float] = {}
         self._names: tuple[str, ...] | None = None
+        self.nodes_left_out = 0
+        """Nodes that its feed knows and does not follow."""
 
     def note(self, snapshot: Snapshot, received_s: float) -> None:
         """Take the newest snapshot of a node, which it names; one that is gone is forgotten.
@@ -106,8 +119,12 @@ class Fleet:
     @property
     def coverage(self) -> Coverage:
         """How many of the nodes are seen."""
-        live = sum(it.connection == "live" and it.sample is not None for it in self._snapshots.values())
-        return Coverage(live, len(self._snapshots))
+        live = left_out = 0
+        for snapshot in self._snapshots.values():
+            if snapshot.sample is not None:
+                live += snapshot.connection == "live"
+                left_out += snapshot.sample.devices_left_out
+        return Coverage(live, len(self._snapshots), self.nodes_left_out, left_out)
 
     def devices_of(self, name: str) -> tuple[FleetDevice, ...]:
         """Return the devices of a node, read anew only where it has told something since."""
@@ -128,6 +145,7 @@ class Fleet:
             silent_s=snapshot.silent_s,
             heard_s=self._heard_s.get(name),
             clock_offset_s=offset.offset_s if is_live and offset is not None else None,
+            mismatch=None if snapshot.sample is None else find_mismatch(snapshot.sample),
         )
 
     def summarize(self, name: str) -> NodeSummary:

@@ -70,3 +70,5 @@ class FleetNode(msgspec.Struct, frozen=True):
     """When it last told figures, by our wall clock; None where it never did."""
     clock_offset_s: float | None = None
     """Its wall clock less ours; None where it cannot be told from delay."""
+    mismatch: str | None = None
+    """Why none of its devices is followed, in one sentence."""

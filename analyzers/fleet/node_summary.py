@@ -49,7 +49,7 @@ def summarize_node(node: FleetNode, snapshot: Snapshot, devices: Sequence[FleetD
         cpu_percent=None if hub is None else hub.cpu_percent,
         rss_bytes=None if hub is None else hub.rss_bytes,
         viewers=None if hub is None else hub.viewers,
-        notes=() if hub is None else hub.notes,
+        notes=(*filter(None, (node.mismatch,)), *(() if hub is None else hub.notes)),
     )
 
 

@@ -1,7 +1,7 @@
 """The sentence on a fleet: the device that is nearest to running out, and how much of the fleet is seen."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ...engine.units import format_age
 from ..sentence import Sentence
@@ -19,9 +19,10 @@ def judge_fleet(census: Census, coverage: Coverage) -> Verdict:
 
     Args:
         census: Every device that is known.
-        coverage: How much of the fleet is seen; less than all of it is always told.
+        coverage: How much of the fleet is seen, and followed; less than all of it is always told.
     """
     seen = ((coverage.text, coverage.text.removesuffix(" nodes")),) if coverage.is_partial else ()
+    seen = (*seen, *_count_followed(census, coverage))
     lead = find_gravest(census.grave)
     if lead is None:
         return _judge_calm(census, coverage, seen)
@@ -38,16 +39,29 @@ def _count_others(others: Sequence[FleetDevice]) -> tuple[tuple[str, ...], ...]:
     return (*more, (f"{past:,} more by {words}", f"{past:,} {words}", "")) if past else more
 
 
+def _count_followed(census: Census, coverage: Coverage) -> Iterator[tuple[str, ...]]:
+    """Yield how many devices and nodes are followed, where others are known."""
+    if coverage.devices_left_out:
+        followed, known = f"{census.total:,}", f"{census.total + coverage.devices_left_out:,}"
+        yield f"{followed} of {known} devices followed", f"{followed}/{known} devices"
+    if coverage.nodes_left_out:
+        yield coverage.followed_text, coverage.followed_text.replace(" of ", "/").removesuffix(" followed")
+
+
 def _judge_calm(census: Census, coverage: Coverage, seen: tuple[tuple[str, ...], ...]) -> Verdict:
     """Return the verdict where nothing is grave, on the devices whose nodes are there."""
     known, unknown = census.present, census.unknown
     if not known:
         text = "No figures are of now" if census.total else "No device is known yet"
+        if not census.total and coverage.devices_left_out:
+            text = "No device matches --devices"
         return Verdict(
             "unknown", Sentence(((text if coverage.total else "Waiting for the first figures",), *seen))
         )
     if not unknown:
-        whole = f"all {known:,} devices" + (" seen" if coverage.is_partial else "")
+        is_chosen = coverage.nodes_left_out or coverage.devices_left_out
+        of_them = " seen" if coverage.is_partial else " followed" if is_chosen else ""
+        whole = f"all {known:,} devices{of_them}"
         return Verdict("low", Sentence(((f"OOM risk low on {whole}", "OOM risk low"), *seen)))
     told = f"OOM risk unknown on {unknown:,} of {known:,} devices"
     short = "OOM risk unknown"

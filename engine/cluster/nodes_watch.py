@@ -65,7 +65,7 @@ class NodesWatch:
         clock: Clock | None = None,
     ) -> None:
         self._clock, self._times = clock or SystemClock(), times or LinkTimes()
-        self._relay_id = relay_id
+        self._relay_id, self._told_mismatch = relay_id, ""
         self.choice = choice
         """Which nodes are followed, and which devices of each."""
         self.on_added: Callable[[str, RemoteNode], None] = lambda _name, _node: None
@@ -88,7 +88,8 @@ class NodesWatch:
         self._relays = RelayLinks(ChainMap(self.nodes, self._ways.aside), self._add, self._forget)
         self._gone: list[str] = []
         self._left_out: list[str] = []
-        self._told_mismatch: str | None = None
+        self.nodes_left_out = 0
+        """Nodes that are known and not followed, because nobody asked for them; read from any thread."""
         self._judge_s, self._turn_number = 0.0, 0
         self._told_s: dict[str, float] = {}
         self._begin(addresses, trust)
@@ -111,6 +112,7 @@ class NodesWatch:
         changed = self._receive(heard)
         changed += self._receive([*self._find_relays(heard), *self._relays.receive(ready)])
         self._leave_out(heard)
+        self.nodes_left_out = len(self._left_out) + self._relays.count_left_out()
         if self._judge_in_s <= 0:
             changed += self._judge()
         if self._ways.note(changed):
@@ -131,11 +133,6 @@ class NodesWatch:
         return self._relays.relay_ids
 
     @property
-    def nodes_left_out(self) -> int:
-        """Nodes that are known and not followed, because nobody asked for them."""
-        return len(self._left_out) + len(self._relays.left_out)
-
-    @property
     def doubles(self) -> dict[str, str]:
         """Nodes that were named by two addresses, each with the name by which it is followed."""
         return self._ways.doubles
@@ -143,8 +140,9 @@ class NodesWatch:
     @property
     def mismatch(self) -> str | None:
         """Why no node is followed, in one sentence; None where one is, or none is known yet."""
-        left_out = [*self._left_out, *self._relays.left_out]
-        return explain_no_node(self.choice, left_out) if left_out and not self.nodes else None
+        if self.nodes or not self.nodes_left_out:
+            return None
+        return explain_no_node(self.choice, [*self._left_out, *self._relays.left_out])
 
     def wait_for(self, socket: "zmq.Socket[bytes]") -> None:
         """Let a turn end when something comes to a socket of somebody else, too."""
@@ -178,6 +176,7 @@ class NodesWatch:
                 continue
             self._add(address.label, self._connect(address, trust))
             self._direct[address.label] = self.nodes[address.label]
+        self.nodes_left_out = len(self._left_out)
         for connection in self._over_tcp.values():
             self._lookup.ask(connection.address)
 
@@ -240,14 +239,12 @@ class NodesWatch:
 
     def _tell_mismatch(self) -> list[Snapshot]:
         """Return what is shown where none of the nodes is followed, and that it holds no longer."""
-        mismatch = self.mismatch
+        mismatch = self.mismatch or ""
         if mismatch == self._told_mismatch:
             return []
         self._told_mismatch = mismatch
         return [
-            Snapshot("lost", mismatch, node=NO_NODE)
-            if mismatch is not None
-            else Snapshot(node=NO_NODE, is_gone=True)
+            Snapshot("lost", mismatch, node=NO_NODE) if mismatch else Snapshot(node=NO_NODE, is_gone=True)
         ]
 
     def _receive(self, names: Sequence[str]) -> list[str]:

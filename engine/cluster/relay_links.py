@@ -43,6 +43,10 @@ class RelayLinks:
         """Names of the nodes behind relays that are not followed."""
         return [name for link in self._links.values() for name in link.left_out]
 
+    def count_left_out(self) -> int:
+        """Return how many nodes behind relays are not followed."""
+        return sum(len(link.left_out) for link in self._links.values())
+
     def adopt(self, link: RelayLink) -> list[str]:
         """Follow the nodes behind a relay that was found; return their names."""
         self._links[link.label] = link

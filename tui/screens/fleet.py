@@ -207,7 +207,10 @@ class FleetScreen(ThriftyScreen[None]):
         return told | {name: self._describe_empty(name) for name in empty}
 
     def _describe_empty(self, name: str) -> str:
-        return "no device" if self._fleet.node(name).state == "live" else "connecting"
+        node = self._fleet.node(name)
+        if node.mismatch is not None:
+            return "no match"
+        return "no device" if node.state == "live" else "connecting"
 
     @property
     def _waited_s(self) -> float:

@@ -90,7 +90,10 @@ class NodesScreen(ThriftyScreen[None]):
             summaries = order_by_need([self._fleet.summarize(name) for name in self._fleet.names])
             coverage = self._fleet.coverage
             role: Role = "medium" if coverage.is_partial else "strong"
-            self._title.set_pieces([Piece(coverage.text, role)], [Piece("lost first, then by risk", "muted")])
+            told = [Piece(coverage.text, role)]
+            if coverage.nodes_left_out:
+                told.append(Piece(f"  {coverage.followed_text}", "muted"))
+            self._title.set_pieces(told, [Piece("lost first, then by risk", "muted")])
             self._verdict.show(judge_fleet(self._fleet.picture.census, coverage))
             self.nodes.show(summaries, self._clock.wall_s())
             self._heading.set_pieces([Piece(span.text, span.role) for span in self.nodes.heading])
