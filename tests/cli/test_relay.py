@@ -50,3 +50,9 @@ def test_a_relay_that_makes_no_sense_is_refused(
 ) -> None:
     assert run_here(["agent", *words]) == 2
     assert expected in capsys.readouterr().err
+
+
+def test_the_help_has_insecure_with_the_port_that_it_opens(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_here(["agent", "--help"]) == 0
+    _, _, told = capsys.readouterr().out.partition("viewers elsewhere:")
+    assert "--insecure" in told.partition("\n\n")[0]

@@ -14,8 +14,8 @@ _NAMES = ("connect", "hosts", "ssh", "slurm", "by_ssh", "slurm_port", "ssh_comma
 _CHOSEN = ("wanted_nodes", "wanted_devices")
 
 
-def add_node_flags(parser: ArgumentParser, title: str, verb: str = "") -> None:
-    """Add the flags to a parser.
+def add_node_flags(parser: ArgumentParser, title: str, verb: str = "") -> "_ArgumentGroup":
+    """Add the flags to a parser and return their group.
 
     Args:
         parser: Of the view, or of a verb.
@@ -26,6 +26,7 @@ def add_node_flags(parser: ArgumentParser, title: str, verb: str = "") -> None:
     dest = {name: f"{verb}_{name}" if verb else name for name in _NAMES}
     _add_named(group, dest)
     _add_found(group, dest)
+    return group
 
 
 def add_choice_flags(parser: ArgumentParser, verb: str = "") -> None:

@@ -88,8 +88,8 @@ def add_replay_flags(parser: ArgumentParser, *, interval_flag: str, is_hidden: b
         )
 
 
-def add_endpoint_flags(parser: ArgumentParser, *, default: str | None = None) -> None:
-    """Add the flags of verbs that serve Prometheus.
+def add_endpoint_flags(parser: ArgumentParser, *, default: str | None = None) -> "_ArgumentGroup":
+    """Add the flags of verbs that serve Prometheus, but for `--insecure`; return their group.
 
     Args:
         parser: Parser of the verb.
@@ -110,9 +110,7 @@ def add_endpoint_flags(parser: ArgumentParser, *, default: str | None = None) ->
         type=Path,
         help="web configuration of Prometheus's exporters: TLS certificate, passwords",
     )
-    group.add_argument(
-        "--insecure", action="store_true", help="beyond loopback: without TLS or keys, readable by everybody"
-    )
+    return group
 
 
 def read_speed(arguments: Namespace) -> float:

@@ -2,6 +2,7 @@
 
 import os
 from argparse import ArgumentParser, Namespace
+from typing import TYPE_CHECKING
 
 from vramscope import __version__
 from vramscope.engine.errors import UsageError
@@ -11,10 +12,18 @@ from .flag_words import given_by
 from .node_flags import add_node_flags, is_by_tcp, is_remote, take_node_flags
 from .remote_flags import read_nodes
 
+if TYPE_CHECKING:
+    from argparse import _ArgumentGroup
 
-def add_relay_flags(parser: ArgumentParser) -> None:
-    """Add the flags to the parser of the agent; they are not those of the view, which name what is drawn."""
-    parser.add_argument(
+
+def add_relay_flags(parser: ArgumentParser, elsewhere: "_ArgumentGroup") -> None:
+    """Add the flags to the parser of the agent; they are not those of the view, which name what is drawn.
+
+    Args:
+        parser: Of the agent.
+        elsewhere: Group of the flags that say who is let in.
+    """
+    elsewhere.add_argument(
         "--relay",
         action="store_true",
         help="sample nothing: follow the nodes that are named and pass them on, at --listen",

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 def add_remote_flags(parser: ArgumentParser) -> None:
     """Add the flags to the parser of the view."""
-    add_node_flags(parser, "other nodes")
+    nodes = add_node_flags(parser, "other nodes")
     add_choice_flags(parser)
-    parser.add_argument(
+    nodes.add_argument(
         "--insecure", action="store_true", help="beyond this machine: without keys, open to everybody between"
     )
 

@@ -45,19 +45,20 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
     parser.add_argument(
         "--json", action="store_true", default=SUPPRESS, help="print one JSON object (vramscope.advice/1)"
     )
-    parser.add_argument(
+    elsewhere = parser.add_argument_group("a process of another node")
+    elsewhere.add_argument(
         "--connect",
         dest="hub",
         metavar="HOST[:PORT]",
         help="the process is of that node, whose agent listens; takes the role controller or worker",
     )
-    parser.add_argument(
+    elsewhere.add_argument(
+        "--ssh", dest="ssh_host", metavar="[USER@]HOST", help="the same, through your own ssh"
+    )
+    elsewhere.add_argument(
         "--node",
         metavar="NAME",
         help="with --connect to a relay: which node behind it, by the name there or its own",
-    )
-    parser.add_argument(
-        "--ssh", dest="ssh_host", metavar="[USER@]HOST", help="the same, through your own ssh"
     )
 
 

@@ -34,19 +34,11 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
         help="send a test alert to the command and the webhook of the settings, say how that went, and leave",
     )
     parser.add_argument(
-        "--listen",
-        metavar="[ADDRESS:]PORT",
-        nargs="?",
-        const="",
-        help="let viewers elsewhere in by tcp (default 127.0.0.1:5757; *:5757 is every address), with keys "
-        "beyond loopback: see `vramscope keys`",
-    )
-    parser.add_argument(
         "--no-worker",
         action="store_true",
         help="run no analyzers; `vramscope worker --connect` may",
     )
-    add_relay_flags(parser)
+    _add_elsewhere(parser)
     add_endpoint_flags(parser)
     # What a viewer or a job tells the agent it starts; people use `vramscope` and its verbs.
     parser.add_argument("--stdio", action="store_true", help=SUPPRESS)
@@ -57,6 +49,26 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
     parser.add_argument("--no-hooks", action="store_true", help=SUPPRESS)
     parser.add_argument("--replay", type=Path, help=SUPPRESS)
     add_replay_flags(parser, interval_flag="--replay-interval", is_hidden=True)
+
+
+def _add_elsewhere(parser: ArgumentParser) -> None:
+    """Add the flags by which others are let in, and by which a relay knows whom it passes on."""
+    elsewhere = parser.add_argument_group("viewers elsewhere")
+    elsewhere.add_argument(
+        "--listen",
+        metavar="[ADDRESS:]PORT",
+        nargs="?",
+        const="",
+        help="let viewers elsewhere in by tcp (default 127.0.0.1:5757; *:5757 is every address), with keys "
+        "beyond loopback: see `vramscope keys`",
+    )
+    add_relay_flags(parser, elsewhere)
+    elsewhere.add_argument(
+        "--insecure",
+        action="store_true",
+        help="beyond loopback: --listen and the nodes of a --relay without keys, --prometheus without TLS; "
+        "readable by everybody between",
+    )
 
 
 def run(arguments: Namespace) -> int:

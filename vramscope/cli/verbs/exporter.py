@@ -18,7 +18,10 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
         parents=common,
         allow_abbrev=False,
     )
-    add_endpoint_flags(parser, default="")
+    endpoint = add_endpoint_flags(parser, default="")
+    endpoint.add_argument(
+        "--insecure", action="store_true", help="beyond loopback: without TLS, readable by everybody"
+    )
 
 
 def run(arguments: Namespace) -> int:

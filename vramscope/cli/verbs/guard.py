@@ -37,9 +37,9 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
         parents=common,
         allow_abbrev=False,
     )
-    add_node_flags(parser, "nodes", "guard")
+    nodes = add_node_flags(parser, "nodes", "guard")
     add_choice_flags(parser, "guard")
-    parser.add_argument(
+    nodes.add_argument(
         "--insecure",
         action="store_true",
         default=SUPPRESS,
