@@ -11,6 +11,7 @@ from ..engine.model import AdviceAction, Finding
 from ..engine.units import format_bytes
 from .job_over_nodes import JobOverNodes, describe_job
 from .plain_text import make_printable
+from .text_table import count
 
 GUARD_SCHEMA: Final = "vramscope.guard/1"
 NOT_MEASURED = "—"
@@ -123,7 +124,8 @@ def _word_state(state: GuardState) -> Iterator[str]:
         f"bottleneck nodes: {', '.join(state.bottleneck_nodes) or 'none'}"
     )
     if state.nodes_left_out or state.devices_left_out:
-        yield f"not followed: {state.nodes_left_out:,} nodes, {state.devices_left_out:,} devices of others"
+        nodes, devices = count(state.nodes_left_out, "node"), count(state.devices_left_out, "device")
+        yield f"not followed: {nodes}, and {devices} of those that are"
     for job in state.jobs:
         yield (
             f"job {job.job}: {job.ranks_seen} of {job.world_size or job.ranks_seen} ranks seen on "

@@ -34,7 +34,7 @@ class DeviceSelection(NamedTuple):
             uuid: Its UUID; None where that is not known.
             label: As in `DeviceSample.label`; None where that is not known.
         """
-        return any(_means(word.casefold(), uuid or "", label or "") for word in self.words)
+        return _want(self.words, uuid or "", label or "")
 
 
 @lru_cache(maxsize=256)  # the same for every node that is followed
@@ -82,6 +82,11 @@ def describe_labels(labels: Iterable[str]) -> str:
             runs.append([label])
     told = [run[0] if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs]
     return ", ".join([*told[:MAX_SHOWN_LABELS], *(["…"] if len(told) > MAX_SHOWN_LABELS else [])])
+
+
+@lru_cache(maxsize=16384)  # of every device at every sample
+def _want(words: tuple[str, ...], uuid: str, label: str) -> bool:
+    return any(_means(word.casefold(), uuid, label) for word in words)
 
 
 def _means(word: str, uuid: str, label: str) -> bool:

@@ -176,11 +176,10 @@ class Gate:
             trim: Makes the message of some devices alone, once for all who follow the same; None where there
                 is no such message.
         """
-        followers = [
-            (who, peer.selections.get(node)) for who, peer in self._peers.items() if peer.is_told(topic, node)
-        ]
+        followers = [(who, peer) for who, peer in self._peers.items() if peer.is_told(topic, node)]
         trimmed: dict[DeviceSelection, bytes | None] = {}
-        for identity, selection in followers:
+        for identity, peer in followers:
+            selection = peer.selections.get(node)
             if selection is None or trim is None:
                 self.answer(identity, *frames)
                 continue

@@ -15,6 +15,7 @@ from tests.bus.assessors import make_assessment
 from tests.clocks import HandClock
 from tests.fuzz.peers import HandConnection, seed_told, split
 from vramscope.cli.application import run as main
+from vramscope.cli.guarding import Guard, GuardOptions
 from vramscope.engine.bus.device_selection import DeviceSelection, parse_devices
 from vramscope.engine.bus.device_trimming import trim_sample
 from vramscope.engine.bus.endpoints import endpoints_of
@@ -25,7 +26,7 @@ from vramscope.engine.cluster.choice import Choice
 from vramscope.engine.cluster.keys import keys_folder
 from vramscope.engine.cluster.nodes_watch import NO_NODE, NodesWatch
 from vramscope.engine.cluster.remote_node import RemoteNode
-from vramscope.engine.cluster.tcp_address import TcpAddress
+from vramscope.engine.cluster.tcp_address import LOOPBACK, TcpAddress
 from vramscope.engine.errors import UsageError
 from vramscope.engine.history import History
 from vramscope.engine.model import AllocatorReading, Finding, HostSample, ProcessReading, RankSample, Sample
@@ -36,6 +37,7 @@ from .relays import RunningRelay, until_of
 from .remote import ListeningHub, has_seq, trust_of
 
 WANTED, OTHER = "GPU-a", "GPU-other"
+NOBODY = TcpAddress(LOOPBACK, 9)
 
 
 def make_pair(seq: int) -> Sample:
@@ -229,3 +231,23 @@ def test_only_chosen_nodes_behind_a_relay_are_followed_and_the_rest_is_counted()
             wait_until(is_said, what="that there is none")
             assert [it.reason for it in told if it.node == NO_NODE] == [watch.mismatch]
             assert watch.mismatch == f"no node matches --nodes n7: there are {', '.join(names)}"
+
+
+def test_guard_says_that_it_concludes_from_what_is_followed_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    with ListeningHub(None, keys_folder()) as hub, RunningRelay(hub.address, NOBODY) as relay:
+        hub.producer.push([make_pair(1)])
+        name = hub.address.label
+        with choosing(Choice((name,), ("9",)), relay.address, most_in_full=0) as (watch, _):
+            guard = Guard(watch, GuardOptions())
+            said = (
+                f"followed is what matches --nodes {name} and --devices 9; nothing is concluded of the rest"
+            )
+            assert said in capsys.readouterr().err
+
+            def is_said() -> bool:
+                guard.turn(0.05)
+                return "o device of node matches --devices 9: it has 0-1" in capsys.readouterr().err
+
+            wait_until(is_said, what="what there is instead")
+            guard._finish()
+            assert "not followed: 1 node, and 2 devices of those that are" in capsys.readouterr().out

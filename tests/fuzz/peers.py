@@ -220,6 +220,7 @@ def seed_asked() -> Iterable[bytes]:
     join = Request("join", 1, topics=("sample/", "hub/"), detail="cells", node="n1", since_seq=2)
     advise = Request("advise", 2, 7, action="skip_long_batch", reason="near", seconds=3.0)
     report = WorkerReport("w", 1, 1, 0, ("oom",), (_FINDING,), ("f1",), found_by=("oom",), is_chosen=True)
-    asked = [encode("request", HUB, it) for it in (join, advise, Request("leave", 3, node="n1"))]
+    some = Request("join", 4, topics=("sample/",), devices=("0-3", "GPU-a", "[*"))
+    asked = [encode("request", HUB, it) for it in (join, advise, Request("leave", 3, node="n1"), some)]
     yield msgspec.msgpack.encode([*asked, encode("report", "", report)])
     yield from asked
