@@ -46,7 +46,7 @@ class FleetPlan:
     kind: Kind = "drifts"
     seconds: float = 60.0
     past_nodes: int = 8
-    """Played nodes that remember a past; the viewer follows the first eight in full."""
+    """Played nodes that remember a past; the viewer follows the first of them in full."""
     past_s: int = 3600
     relays: int = 0
     """Relays that the nodes are shared between; the viewer follows these. 0: it follows the nodes."""

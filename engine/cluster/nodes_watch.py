@@ -44,8 +44,8 @@ class NodesWatch:
     Args:
         addresses: Of the nodes, as they were typed, each once.
         trust: Keys of this user.
-        most_in_full: How many nodes are followed in full, with their history: those looked at last. Of the
-            others comes what a cell of the fleet shows. None for all in full.
+        most_in_full: How many nodes are followed in full, with their history: those looked at last, and of no
+            more nodes than that all. Of others comes what a cell of the fleet shows. None for all in full.
         relay_id: Of the relay that follows them, which must not follow itself; None in a viewer.
         choice: Which nodes are followed, and which devices of each. A node that has an address of its own is
             left once it has answered, and so is no relay.
@@ -80,7 +80,7 @@ class NodesWatch:
         self._poller.register(self._read_fd, zmq.POLLIN)
         self._lookup = NameLookup(self.wake)
         self._over_tcp: dict[str, RemoteConnection] = {}
-        self._in_full = RecentNames(most_in_full)
+        self._in_full, self._most_in_full = RecentNames(most_in_full), most_in_full
         self.nodes: dict[str, RemoteNode] = {}
         """By what they are called; those behind relays come and go. One agent is one, by whatever ways."""
         self._ways = NodeWays(self.nodes)
@@ -92,6 +92,7 @@ class NodesWatch:
         """Nodes that are known and not followed, because nobody asked for them; read from any thread."""
         self._judge_s, self._turn_number = 0.0, 0
         self._told_s: dict[str, float] = {}
+        self._addresses = len(addresses)
         self._begin(addresses, trust)
 
     def wake(self) -> None:
@@ -182,12 +183,18 @@ class NodesWatch:
 
     def _add(self, name: str, connection: NodeConnection) -> None:
         is_wanted = self.choice.wants_node(name)
-        detail: Detail = "full" if is_wanted and self._in_full.has_room else "cells"
+        detail: Detail = "full" if is_wanted and self._are_few and self._in_full.has_room else "cells"
         if detail == "full":
             self._in_full.note(name)
         node = RemoteNode(name, connection, self._clock, History(), detail, self.choice.devices)
         self.nodes[name] = node
         self.on_added(name, node)
+
+    @property
+    def _are_few(self) -> bool:
+        """Whether nodes are followed in full before anybody looks at them."""
+        known = self._addresses + self._relays.count_nodes()
+        return self._most_in_full is None or known <= self._most_in_full
 
     def _forget(self, name: str) -> None:
         set_aside = self._ways.forget(name)

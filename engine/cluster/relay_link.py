@@ -62,6 +62,11 @@ class RelayLink:
         """Ids of all relays that are reached by it."""
         return () if self._told is None or self._is_loop else self._told.relays
 
+    @property
+    def told_count(self) -> int:
+        """How many nodes the relay has told of."""
+        return 0 if self._told is None else len(self._told.nodes)
+
     def send(self, data: bytes) -> None:
         """Send a message to the relay."""
         self.connection.send(data)

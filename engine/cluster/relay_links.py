@@ -43,6 +43,10 @@ class RelayLinks:
         """Names of the nodes behind relays that are not followed."""
         return [name for link in self._links.values() for name in link.left_out]
 
+    def count_nodes(self) -> int:
+        """Return how many nodes relays have told of, beyond one for the relay itself."""
+        return sum(max(0, link.told_count - 1) for link in self._links.values())
+
     def count_left_out(self) -> int:
         """Return how many nodes behind relays are not followed."""
         return sum(len(link.left_out) for link in self._links.values())

@@ -46,6 +46,7 @@ def test_only_nodes_that_are_looked_at_are_followed_in_full() -> None:
         watch = NodesWatch([one.address, other.address], trust_of(None), most_in_full=1)
         try:
             first, second = (watch.nodes[hub.address.label].picture for hub in (one, other))
+            watch.look_at(one.address.label)
             until(watch, has_seq(10), one.address)
             cell = until(watch, has_seq(10), other.address).sample
             assert has_processes(first.newest)

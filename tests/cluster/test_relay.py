@@ -29,7 +29,8 @@ def test_nodes_behind_a_relay_are_followed_as_if_it_were_not_there() -> None:
                     until_of(watch, name, has_seq(10))
                 assert list(watch.nodes) == names
                 first, second = (watch.nodes[name].picture for name in names)
-                assert has_processes(first.newest)
+                watch.look_at(names[0])
+                until_of(watch, names[0], has_processes)
                 assert list_seqs(first) == list(range(1, 11))
                 assert not has_processes(second.newest)
 
