@@ -89,6 +89,12 @@ def describe_trouble(summary: NodeSummary) -> str:
     return summary.node.reason or "" if summary.node.state != "live" else "; ".join(summary.notes)
 
 
+def describe_facts(summary: NodeSummary) -> str:
+    """Return what trouble a node has, and what its agent calls it where that is another name."""
+    own = "" if summary.own_name is None else f"its agent calls it {summary.own_name}"
+    return "; ".join(filter(None, (describe_trouble(summary), own)))
+
+
 def _tell_age(summary: NodeSummary, now_s: float) -> tuple[str, Role]:
     """Return how old the figures are: of a live node since they came, of a lost one since it fell silent."""
     node = summary.node

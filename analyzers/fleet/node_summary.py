@@ -28,6 +28,8 @@ class NodeSummary(msgspec.Struct, frozen=True):
     viewers: int | None = None
     notes: tuple[str, ...] = ()
     """What it could not do or measure, in sentences."""
+    own_name: str | None = None
+    """What its agent calls it, where that is another name; None where it is not, or has not been told."""
 
 
 def summarize_node(node: FleetNode, snapshot: Snapshot, devices: Sequence[FleetDevice]) -> NodeSummary:
@@ -39,6 +41,7 @@ def summarize_node(node: FleetNode, snapshot: Snapshot, devices: Sequence[FleetD
         devices: Its devices.
     """
     hub = snapshot.hub
+    told_name = None if snapshot.sample is None else snapshot.sample.node
     return NodeSummary(
         node=node,
         device_count=len(devices),
@@ -50,6 +53,7 @@ def summarize_node(node: FleetNode, snapshot: Snapshot, devices: Sequence[FleetD
         rss_bytes=None if hub is None else hub.rss_bytes,
         viewers=None if hub is None else hub.viewers,
         notes=(*filter(None, (node.mismatch,)), *(() if hub is None else hub.notes)),
+        own_name=None if told_name == node.name else told_name,
     )
 
 

@@ -13,7 +13,7 @@ from ..compositor import ThriftyScreen
 from ..drawing.glyphs import Glyphs
 from ..drawing.spans import Role
 from ..fleet_bindings import NODES_SCREEN_BINDINGS
-from ..node_lines import describe_trouble
+from ..node_lines import describe_facts
 from ..widgets.cursor_list import CursorList
 from ..widgets.key_line import KeyLine
 from ..widgets.node_list import NodeList
@@ -101,9 +101,9 @@ class NodesScreen(ThriftyScreen[None]):
 
     @on(CursorList.Chosen)
     def _write_facts(self) -> None:
-        """Say in full what is wrong with the node under the cursor."""
+        """Say in full what is wrong with the node under the cursor, and by what other name it goes."""
         chosen = self.nodes.current
-        told = "" if chosen is None else describe_trouble(chosen)
+        told = "" if chosen is None else describe_facts(chosen)
         self._facts.set_pieces(
             [Piece(chosen.node.name, "strong"), Piece(f"  {told}")] if chosen and told else []
         )
