@@ -32,45 +32,65 @@ class NodeWays:
         self.aside: dict[str, RemoteNode] = {}
         """Nodes that are followed by a better way; of a direct one the connection is kept."""
         self._hub_ids: dict[str, str] = {}
+        self._names: dict[str, list[str]] = {}
+        """Of the nodes of each hub, in the order in which they were known."""
 
     def note(self, names: Iterable[str]) -> bool:
-        """Take note of the hubs of nodes that have changed; return whether one is another than was known."""
-        is_news = False
-        for name in names:
-            hub = self._nodes[name].picture.newest.hub if name in self._nodes else None
-            if hub is not None and self._hub_ids.get(name) != hub.hub_id:
-                self._hub_ids[name] = hub.hub_id
-                is_news = True
-        return is_news
+        """Take note of the hubs of nodes that have changed; return whether there is something to choose."""
+        found = [
+            self._take(name, hub.hub_id)
+            for name in names
+            if name in self._nodes and (hub := self._nodes[name].picture.newest.hub) is not None
+        ]
+        return any(found)
 
     def forget(self, name: str) -> RemoteNode | None:
         """Forget a node; return it where it was set aside."""
-        self._hub_ids.pop(name, None)
+        self._leave(name)
         return self.aside.pop(name, None)
 
     @property
     def doubles(self) -> dict[str, str]:
         """Nodes that were named by two addresses, each with the name by which it is followed."""
-        followed = {hub_id: name for name, hub_id in self._hub_ids.items() if name in self._nodes}
-        direct = (name for name, node in self.aside.items() if not is_relayed(node.connection))
-        return {name: followed[self._hub_ids[name]] for name in direct if self._hub_ids[name] in followed}
+        direct = [name for name, node in self.aside.items() if not is_relayed(node.connection)]
+        return {
+            name: followed
+            for name in direct
+            for followed in self._names[self._hub_ids[name]]
+            if followed in self._nodes
+        }
 
     def choose(self) -> Change:
         """Return which nodes are to be followed otherwise than now."""
-        for name, node in self.aside.items():
+        for name, node in list(self.aside.items()):
             hub = node.picture.newest.hub
             if hub is not None and not is_relayed(node.connection):
-                self._hub_ids[name] = hub.hub_id
-        best: dict[str, tuple[tuple[bool, bool], str]] = {}
-        for name, hub_id in self._hub_ids.items():
-            rank = self._rank(name)
-            if hub_id not in best or rank < best[hub_id][0]:
-                best[hub_id] = rank, name
-        chosen = {name for _, name in best.values()}
-        return Change(
-            [name for name in self._hub_ids if name not in chosen and name in self._nodes],
-            [name for name in self._hub_ids if name in chosen and name in self.aside],
-        )
+                self._take(name, hub.hub_id)
+        set_aside, resumed = list[str](), list[str]()
+        for names in self._names.values():
+            if len(names) > 1 or names[0] in self.aside:
+                chosen = min(names, key=self._rank)
+                set_aside += [name for name in names if name != chosen and name in self._nodes]
+                resumed += [chosen] if chosen in self.aside else []
+        return Change(set_aside, resumed)
+
+    def _leave(self, name: str) -> None:
+        hub_id = self._hub_ids.pop(name, None)
+        if hub_id is not None:
+            self._names[hub_id].remove(name)
+            if not self._names[hub_id]:
+                del self._names[hub_id]
+
+    def _take(self, name: str, hub_id: str) -> bool:
+        """Take note of the hub of a node; return whether it is another, and others are or were the same."""
+        before = self._hub_ids.get(name)
+        if before == hub_id:
+            return False
+        self._leave(name)
+        self._hub_ids[name] = hub_id
+        names = self._names.setdefault(hub_id, [])
+        names.append(name)
+        return before in self._names or len(names) > 1
 
     def _rank(self, name: str) -> tuple[bool, bool]:
         node = self.aside.get(name) or self._nodes[name]
