@@ -74,9 +74,7 @@ class NodesWatch:
         self._context.set(zmq.MAX_SOCKETS, 4 * len(addresses) + 64)
         self._poller = zmq.Poller()
         self._wake_lock, self._is_closed = threading.Lock(), False
-        self._read_fd, self._write_fd = os.pipe()
-        os.set_blocking(self._read_fd, False)
-        os.set_blocking(self._write_fd, False)
+        self._read_fd, self._write_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._poller.register(self._read_fd, zmq.POLLIN)
         self._lookup = NameLookup(self.wake)
         self._over_tcp: dict[str, RemoteConnection] = {}
