@@ -8,10 +8,6 @@ UNSUPPORTED_RETRY_S = 10.0
 """How often a refused memory call is tried again."""
 
 
-MOST_UNPARSED = 64
-"""Readings that wait as bytes for the next tick."""
-
-
 class DeviceReadings:
     """Folds readings of one device into what the next tick publishes.
 
@@ -74,8 +70,6 @@ class DeviceReadings:
         self._state, self._reason = "ok", None
         if isinstance(taken, bytes):
             self._unparsed.append(taken)
-            if len(self._unparsed) >= MOST_UNPARSED:
-                self._parse()
             return
         self._parse()
         self._fold(taken)
