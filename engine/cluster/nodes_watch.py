@@ -84,8 +84,7 @@ class NodesWatch:
         self._ways = NodeWays(self.nodes)
         self._direct: dict[str, RemoteNode] = {}
         self._relays = RelayLinks(ChainMap(self.nodes, self._ways.aside), self._add, self._forget)
-        self._gone: list[str] = []
-        self._left_out: list[str] = []
+        self._gone, self._left_out = list[str](), list[str]()
         self.nodes_left_out = 0
         """Nodes that are known and not followed, because nobody asked for them; read from any thread."""
         self._judge_s, self._turn_number = 0.0, 0
@@ -191,7 +190,7 @@ class NodesWatch:
     @property
     def _are_few(self) -> bool:
         """Whether nodes are followed in full before anybody looks at them."""
-        known = self._addresses + self._relays.count_nodes()
+        known = self._addresses - len(self._left_out) + self._relays.count_nodes()
         return self._most_in_full is None or known <= self._most_in_full
 
     def _forget(self, name: str) -> None:

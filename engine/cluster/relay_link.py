@@ -64,8 +64,8 @@ class RelayLink:
 
     @property
     def told_count(self) -> int:
-        """How many nodes the relay has told of."""
-        return 0 if self._told is None else len(self._told.nodes)
+        """How many nodes the relay has told of that are followed."""
+        return 0 if self._told is None else len(self._told.nodes) - len(self.left_out)
 
     def send(self, data: bytes) -> None:
         """Send a message to the relay."""

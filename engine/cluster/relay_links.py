@@ -44,7 +44,7 @@ class RelayLinks:
         return [name for link in self._links.values() for name in link.left_out]
 
     def count_nodes(self) -> int:
-        """Return how many nodes relays have told of, beyond one for the relay itself."""
+        """Return how many nodes behind relays are followed, beyond one for each relay itself."""
         return sum(max(0, link.told_count - 1) for link in self._links.values())
 
     def count_left_out(self) -> int:

@@ -57,6 +57,11 @@ def make_pair(seq: int) -> Sample:
     )
 
 
+def has_host(snapshot: Snapshot) -> bool:
+    """Return whether a node is followed in full."""
+    return snapshot.sample is not None and snapshot.sample.host is not None
+
+
 def find_something(hub: ListeningHub, seq: int) -> None:
     """Tell a hub what a worker would say of both devices."""
     findings, assessments = [], []
@@ -213,8 +218,8 @@ def test_only_chosen_nodes_behind_a_relay_are_followed_and_the_rest_is_counted()
         for hub in (one, other):
             hub.producer.push([make_pair(1)])
         names = [hub.address.label for hub in (one, other)]
-        with choosing(Choice((names[1],)), relay.address, one.address) as (watch, _):
-            until_of(watch, names[1], has_seq(1))
+        with choosing(Choice((names[1],)), relay.address, one.address, most_in_full=2) as (watch, _):
+            until_of(watch, names[1], has_host)
             wait_until(lambda: (watch.turn(0.05), watch.nodes_left_out == 2)[1], what="the others")
             assert list(watch.nodes) == [names[1]]
             assert watch.mismatch is None
