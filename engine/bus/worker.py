@@ -20,7 +20,8 @@ from .worker_link import WorkerLink
 
 REPORT_INTERVAL_S = 3.0
 """How often a worker says that it is alive when it has found nothing new."""
-POLL_S = 1.0
+POLL_S = 1.5
+"""How long a worker waits for news at most; more than a usual tick, so that no wait ends just before one."""
 NOTHING_SEEN = -1
 
 
