@@ -308,10 +308,7 @@ class Hub:
         self._sockets.answer(peer, encode("refusal", self.hub_id, Refusal(request_id, reason)))
 
     def _welcome(self, request: Request, known_hub_id: str) -> Welcome:
-        """Return everything; to who shows a cell a device neither the past nor the rest of the sample.
-
-        Of the devices that were not asked for nothing.
-        """
+        """Return everything of the devices asked for; as cells neither past nor the rest of a sample."""
         is_full, sample = request.detail == "full", self._sample
         since_seq = request.since_seq if known_hub_id == self.hub_id else None
         wanted = select_devices(request.devices)
