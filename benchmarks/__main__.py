@@ -155,9 +155,10 @@ def add_live_views(report: Report, options: argparse.Namespace) -> None:
 
 
 def add_agent(report: Report, options: argparse.Namespace) -> None:
-    """Measure the agent alone."""
-    result = measure_agent(8, options.runs, options.window)
-    report.add("agent", format_live_views([result]), asdict(result), judge_agent(result))
+    """Measure the agent alone, and a bare loop beside it."""
+    results = measure_agent(8, options.runs, options.window)
+    table, figures = format_live_views(results), [asdict(result) for result in results]
+    report.add("agent", table, figures, judge_agent(*results))
 
 
 def add_attach(report: Report, options: argparse.Namespace) -> None:

@@ -51,10 +51,11 @@ def judge_live_view(ours: Steadiness, peer: Steadiness | None) -> list[Budget]:
     ]
 
 
-def judge_agent(agent: Steadiness) -> list[Budget]:
-    """Return the budgets of the agent alone."""
+def judge_agent(agent: Steadiness, loop: Steadiness) -> list[Budget]:
+    """Return the budgets of the agent alone; its peer is a loop that only reads memory, at the same time."""
+    cpu, peer = agent.median("all", "cpu_percent"), loop.median("all", "cpu_percent")
     return [
-        Budget("agent alone, 8 devices: CPU", agent.median("all", "cpu_percent"), 0.2, "%"),
+        Budget("agent alone, 8 devices: CPU", cpu, 0.2, "%", peer),
         Budget("agent alone, 8 devices: RSS of the hub", agent.median("hub", "rss_mib"), 32.0, "MiB"),
         Budget("agent alone, 8 devices: RSS of the worker", agent.median("worker", "rss_mib"), 40.0, "MiB"),
     ]
