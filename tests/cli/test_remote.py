@@ -82,6 +82,7 @@ def test_the_nodes_of_a_slurm_job_are_found_and_followed(
         (["worker", "--connect", "n1,n2"], "--connect n1,n2: expected a host"),
         (["advise", "1", "empty_cache", "--connect", ""], "--connect '': expected a host"),
         (["advise", "1", "empty_cache", "--connect", "n1,n2"], "--connect and --ssh name 2 nodes"),
+        (["distributed", "--role", "worker", "--master-host", ""], "--master-host '': expected a host"),
         (["agent", "--listen", "99999"], "--listen 99999: expected 1 to 65535"),
         (["--connect", "n2", "--from-prometheus", "http://n2"], "one of them"),
         (["--connect", "n2", "--duration", "3s"], "--duration goes with --json"),

@@ -81,6 +81,8 @@ def _make_exchange(arguments: Namespace, interval_s: float) -> "NodeExchange":
     from vramscope.memory.node_exchange import DistributedRole, Meeting, NodeExchange
 
     port = read_count("--port", arguments.port, 1, 65535)
+    if arguments.master_host == "":
+        raise UsageError("--master-host '': expected a host by name or number; leave it out for this machine")
     meeting = Meeting(
         DistributedRole(arguments.role), arguments.master_host, port, is_insecure=arguments.insecure
     )
