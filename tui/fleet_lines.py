@@ -1,6 +1,7 @@
 """One row of a fleet as text in roles: labels, and a cell for each device."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import cast
 
 from ..analyzers.fleet.model import FleetDevice, FleetNode
 from ..analyzers.fleet.order import FleetGroup
@@ -38,7 +39,7 @@ def draw_row(
     lost: Mapping[str, str],
     cursor: tuple[int, int] | None,
     figure: CellFigure,
-    glyphs: Glyphs,
+    cells: "DrawnCells",
 ) -> Line:
     """Return a row of the grid.
 
@@ -49,10 +50,10 @@ def draw_row(
         lost: What is said in place of the cells of nodes that are lost.
         cursor: Group and place of the device under the cursor.
         figure: What a cell shows.
-        glyphs: Characters to draw with.
+        cells: What draws them, and knows what it drew before.
     """
     line: Line = []
-    x = 0
+    x, glyphs = 0, cells.glyphs
     for block in blocks:
         group = groups[block.group]
         if block.x > x:
@@ -62,7 +63,7 @@ def draw_row(
         line += _draw_label(group, block, layout, glyphs, is_chosen=is_chosen)
         words = lost.get(group.node) if group.node is not None else None
         if words is None:
-            line += _draw_cells(group, block, at, figure, glyphs)
+            line += cells.draw(group, block, at, figure)
             x = block.x + layout.label_cells + block.stop - block.start
         else:
             room = layout.block_cells
@@ -83,23 +84,51 @@ def _draw_label(
     )
 
 
-def _draw_cells(
-    group: FleetGroup, block: FleetBlock, at: int | None, figure: CellFigure, glyphs: Glyphs
-) -> Line:
-    """Return cells, those of one look as one span."""
-    line: Line = []
-    run: str = ""
-    look: Role = "cursor"
-    for place in range(block.start, block.stop):
-        glyph, role = draw_cell(group.devices[place], figure, glyphs)
-        role = "cursor" if place == at else role
-        if role != look and run:
+class DrawnCells:
+    """Draws the cells of groups, and those anew of which a device is another.
+
+    Args:
+        glyphs: Characters to draw with.
+    """
+
+    def __init__(self, glyphs: Glyphs) -> None:
+        self.glyphs = glyphs
+        self._drawn: dict[tuple[str, int, int], tuple[tuple[FleetDevice, ...], CellFigure, Line]] = {}
+
+    def draw(self, group: FleetGroup, block: FleetBlock, at: int | None, figure: CellFigure) -> Line:
+        """Return the cells of a block, those of one look as one span.
+
+        Args:
+            group: Whose devices they are.
+            block: Which of them.
+            at: Place of the device under the cursor in the group; None where it is elsewhere.
+            figure: What a cell shows.
+        """
+        if at is not None:
+            return self._draw(group, block, at, figure)
+        key = group.name, block.start, block.stop
+        known = self._drawn.get(key)
+        if known is None or known[0] is not group.devices or known[1] != figure:
+            known = self._drawn[key] = group.devices, figure, self._draw(group, block, None, figure)
+        return known[2]
+
+    def keep(self, names: Collection[str]) -> None:
+        """Forget groups that are no longer there."""
+        self._drawn = {key: it for key, it in self._drawn.items() if key[0] in names}
+
+    def _draw(self, group: FleetGroup, block: FleetBlock, at: int | None, figure: CellFigure) -> Line:
+        line: Line = []
+        run, look = "", cast("Role", "cursor")
+        for place in range(block.start, block.stop):
+            glyph, role = draw_cell(group.devices[place], figure, self.glyphs)
+            role = "cursor" if place == at else role
+            if role != look and run:
+                line.append(Span(run, look))
+                run = ""
+            run, look = run + glyph, role
+        if run:
             line.append(Span(run, look))
-            run = ""
-        run, look = run + glyph, role
-    if run:
-        line.append(Span(run, look))
-    return line
+        return line
 
 
 def describe_silence(node: FleetNode, waited_s: float, room: int) -> str:

@@ -31,6 +31,7 @@ class KnownNodes:
 
     def __init__(self) -> None:
         self._newest: dict[str, Snapshot] = {}
+        self._names: list[str] | None = None
         self._replay: ReplayState | None = None
         self.shown = ""
         """Name of the node that is shown."""
@@ -38,7 +39,14 @@ class KnownNodes:
     @property
     def names(self) -> list[str]:
         """Names of the nodes in the order in which people count: node2 comes before node10."""
-        return sorted(self._newest, key=order_naturally)
+        if self._names is None:
+            self._names = sorted(self._newest, key=order_naturally)
+        return self._names
+
+    @property
+    def are_several(self) -> bool:
+        """Whether there is another node than the one that is shown."""
+        return len(self._newest) > 1
 
     @property
     def newest(self) -> Snapshot:
@@ -77,12 +85,16 @@ class KnownNodes:
             return
         if self.shown not in self._newest:
             self.shown = snapshot.node
-        self._newest[snapshot.node or self.shown] = snapshot
+        name = snapshot.node or self.shown
+        if name not in self._newest:
+            self._names = None
+        self._newest[name] = snapshot
         self._replay = snapshot.replay or self._replay
 
     def _forget(self, name: str) -> None:
         """Let go of a node; where it was shown another is, as soon as there is one."""
         self._newest.pop(name, None)
+        self._names = None
         if name == self.shown and self._newest:
             self.shown = self.names[0]
 
@@ -94,6 +106,8 @@ class KnownNodes:
 
 def _gravity(snapshot: Snapshot) -> int:
     """Return how grave the gravest open finding is, by its place in `SEVERITIES`; -1 where there is none."""
+    if not snapshot.findings:
+        return -1
     found = (
         SEVERITIES.index(finding.severity)
         for finding in snapshot.findings

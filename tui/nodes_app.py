@@ -53,14 +53,14 @@ class NodesApp(AdvisingApp, inherit_bindings=False):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Return whether an action makes sense now: one node has no next."""
-        if action in _SEVERAL and self._known.place is None:
+        if action in _SEVERAL and not self._known.are_several:
             return False
         return super().check_action(action, parameters)
 
     def offers(self, binding: Binding) -> bool:
         """Return whether help and palette tell of a key."""
         is_of_several = binding.action.split("(")[0] in _SEVERAL
-        return super().offers(binding) and not (is_of_several and self._known.place is None)
+        return super().offers(binding) and not (is_of_several and not self._known.are_several)
 
     def history_of(self, node: str) -> History:
         """Return what was seen of a node."""
@@ -97,14 +97,14 @@ class NodesApp(AdvisingApp, inherit_bindings=False):
 
     def observe_stages(self, snapshots: Sequence[Snapshot]) -> None:
         """Take what ranks needed; of several nodes that is known already."""
-        if self._known.place is None:
+        if not self._known.are_several:
             super().observe_stages(snapshots)
         else:
             self.show_stages()
 
     def tell_stages(self) -> JobStages:
         """Return what the stages of the job that runs were seen to need, on all of its nodes."""
-        if self._known.place is None:
+        if not self._known.are_several:
             return super().tell_stages()
         told = self.cluster.picture.measured
         if told.since_s is None:
@@ -123,7 +123,7 @@ class NodesApp(AdvisingApp, inherit_bindings=False):
         super()._draw_newest()
         if self._known.shown != shown:  # the one before is gone
             cast(SeveralNodesFeed, self._feed).look_at(self._known.shown)
-        if not self._has_shown_fleet and self._known.place is not None:
+        if not self._has_shown_fleet and self._known.are_several:
             self._has_shown_fleet = True
             self.action_show_fleet()
 
@@ -165,7 +165,7 @@ class NodesApp(AdvisingApp, inherit_bindings=False):
 
     def action_leave_live(self) -> None:
         """Go back to all nodes."""
-        if self._known.place is not None:
+        if self._known.are_several:
             self.action_show_fleet()
 
     def action_step_node(self, places: int) -> None:

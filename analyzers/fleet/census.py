@@ -32,10 +32,8 @@ class Census(NamedTuple):
     fullest_share: float = 0.0
     """Highest used share of the capacity, 0 to 1."""
 
-    @property
-    def need(self) -> int:
-        """The highest level as a number, in which low and unknown are one: neither is a reason to move."""
-        return max((max(0, _RANKS[level] - _UNKNOWN) for level in self.levels), default=0)
+    need: int = 0
+    """The highest level as a number, in which low and unknown are one: neither is a reason to move."""
 
 
 def count_devices(devices: Sequence[FleetDevice]) -> Census:
@@ -56,23 +54,29 @@ def count_devices(devices: Sequence[FleetDevice]) -> Census:
         if device.used_bytes is not None and device.total_bytes:
             share = device.used_bytes / device.total_bytes
             fullest = share if share > fullest else fullest
-    present = len(devices) - lost
-    return Census(len(devices), levels, present, unknown, tuple(grave), find_gravest(devices), fullest)
+    present, gravest = len(devices) - lost, find_gravest(devices)
+    return Census(len(devices), levels, present, unknown, tuple(grave), gravest, fullest, _find_need(levels))
 
 
 def add_up(parts: Iterable[Census]) -> Census:
     """Return one census of devices that were counted in parts."""
-    known = [part for part in parts if part.total]
     levels: dict[RiskLevel, int] = {}
-    for part in known:
+    grave: list[FleetDevice] = []
+    gravest: list[FleetDevice] = []
+    total = present = unknown = 0
+    fullest = 0.0
+    for part in parts:
+        total, present, unknown = total + part.total, present + part.present, unknown + part.unknown
+        fullest = max(fullest, part.fullest_share)
         for level, count in part.levels.items():
             levels[level] = levels.get(level, 0) + count
-    return Census(
-        sum(part.total for part in known),
-        levels,
-        sum(part.present for part in known),
-        sum(part.unknown for part in known),
-        tuple(device for part in known for device in part.grave),
-        find_gravest([part.gravest for part in known if part.gravest is not None]),
-        max((part.fullest_share for part in known), default=0.0),
-    )
+        if part.grave:
+            grave += part.grave
+        if part.gravest is not None:
+            gravest.append(part.gravest)
+    lead, need = find_gravest(gravest), _find_need(levels)
+    return Census(total, levels, present, unknown, tuple(grave), lead, fullest, need)
+
+
+def _find_need(levels: Mapping[RiskLevel, int]) -> int:
+    return max((max(0, _RANKS[level] - _UNKNOWN) for level in levels), default=0)

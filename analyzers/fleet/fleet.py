@@ -70,7 +70,9 @@ class Fleet:
     def __init__(self) -> None:
         self._snapshots: dict[str, Snapshot] = {}
         self._read: dict[str, NodeDevices] = {}
+        self._devices: dict[str, tuple[FleetDevice, ...]] = {}
         self._counted: dict[str, Census] = {}
+        self._unread: set[str] = set()
         self._offsets: dict[str, ClockOffset] = {}
         self._heard_s: dict[str, float] = {}
         self._names: tuple[str, ...] | None = None
@@ -91,6 +93,7 @@ class Fleet:
         if name not in self._snapshots:
             self._names = None
         self._snapshots[name] = snapshot
+        self._unread.add(name)
         if snapshot.connection == "live" and snapshot.sample is not None:
             self._heard_s[name] = received_s
             if name not in self._offsets:
@@ -98,8 +101,16 @@ class Fleet:
             self._offsets[name].add(snapshot.sample, received_s)
 
     def _forget(self, name: str) -> None:
-        for known in (self._snapshots, self._read, self._counted, self._offsets, self._heard_s):
+        for known in (
+            self._snapshots,
+            self._read,
+            self._devices,
+            self._counted,
+            self._offsets,
+            self._heard_s,
+        ):
             known.pop(name, None)
+        self._unread.discard(name)
         self._names = None
 
     @property
@@ -107,14 +118,18 @@ class Fleet:
         """Names of the nodes, as people count."""
         if self._names is None:
             self._names = tuple(sorted(self._snapshots, key=order_naturally))
+            self._devices = {name: self._devices.get(name, ()) for name in self._names}
+            self._counted = {name: self._counted.get(name, Census()) for name in self._names}
         return self._names
 
     @property
     def picture(self) -> FleetPicture:
         """All nodes as they are now."""
-        devices = {name: self.devices_of(name) for name in self.names}
-        counted = {name: self._counted[name] for name in devices}
-        return FleetPicture(devices, counted, add_up(counted.values()), self.coverage)
+        assert len(self.names) == len(self._devices)  # noqa: S101 - which are in the order of the names
+        for name in [*self._unread]:
+            self._read_node(name)
+        counted = self._counted.copy()
+        return FleetPicture(self._devices.copy(), counted, add_up(counted.values()), self.coverage)
 
     @property
     def coverage(self) -> Coverage:
@@ -128,11 +143,14 @@ class Fleet:
 
     def devices_of(self, name: str) -> tuple[FleetDevice, ...]:
         """Return the devices of a node, read anew only where it has told something since."""
-        known, newest = self._read.get(name), self._snapshots[name]
-        if known is None or known.snapshot is not newest:
-            self._read[name] = known = read_node(newest, known)
-            self._counted[name] = count_devices(known.devices)
-        return known.devices
+        if name in self._unread:
+            self._read_node(name)
+        return self._devices[name]
+
+    def _read_node(self, name: str) -> None:
+        self._unread.discard(name)
+        self._read[name] = read = read_node(self._snapshots[name], self._read.get(name))
+        self._devices[name], self._counted[name] = read.devices, count_devices(read.devices)
 
     def node(self, name: str) -> FleetNode:
         """Return what is known of a node."""

@@ -15,7 +15,7 @@ from ..drawing.glyphs import Glyphs
 from ..drawing.spans import Line, Role, Span, fit_line, to_strip
 from ..fleet_bindings import FLEET_GRID_BINDINGS
 from ..fleet_layout import FleetLayout, arrange_groups
-from ..fleet_lines import draw_row
+from ..fleet_lines import DrawnCells, draw_row
 from ..fleet_view import CellFigure
 from ..theme import find_looks
 from .marking import MarkingWidget
@@ -45,7 +45,7 @@ class FleetGrid(ScrollView, MarkingWidget, can_focus=True):
 
     def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._glyphs = glyphs
+        self._glyphs, self._cells = glyphs, DrawnCells(glyphs)
         self._groups: Sequence[FleetGroup] = ()
         self._absence = ""
         self._figure: CellFigure = "used"
@@ -118,6 +118,7 @@ class FleetGrid(ScrollView, MarkingWidget, can_focus=True):
         if (width, names, sizes) != self._arranged_for:
             self._arranged_for = (width, names, sizes)
             self._layout = arrange_groups(names, sizes, width)
+            self._cells.keep(frozenset(names))
         size = Size(width, max(1, len(self._layout.rows)))
         if size != self.virtual_size:
             self.virtual_size = size
@@ -145,7 +146,7 @@ class FleetGrid(ScrollView, MarkingWidget, can_focus=True):
         line: Line = []
         if number < len(self._layout.rows):
             blocks, cursor = self._layout.rows[number], self._cursor
-            line = draw_row(blocks, self._layout, self._groups, lost, cursor, self._figure, self._glyphs)
+            line = draw_row(blocks, self._layout, self._groups, lost, cursor, self._figure, self._cells)
         elif not number:
             line = [Span(self._absence, "muted")]
         is_ascii = self._glyphs.name == "ascii"
