@@ -1,7 +1,6 @@
 """One row of a fleet as text in roles: labels, and a cell for each device."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import cast
 
 from ..analyzers.fleet.model import FleetDevice, FleetNode
 from ..analyzers.fleet.order import FleetGroup
@@ -118,7 +117,8 @@ class DrawnCells:
 
     def _draw(self, group: FleetGroup, block: FleetBlock, at: int | None, figure: CellFigure) -> Line:
         line: Line = []
-        run, look = "", cast("Role", "cursor")
+        run: str = ""
+        look: Role = "cursor"
         for place in range(block.start, block.stop):
             glyph, role = draw_cell(group.devices[place], figure, self.glyphs)
             role = "cursor" if place == at else role

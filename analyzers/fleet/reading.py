@@ -1,6 +1,7 @@
 """From the newest snapshot of a node to its devices in a fleet."""
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -13,6 +14,8 @@ from .model import FleetDevice
 
 Description = tuple[object, ...]
 _GRAVE = LEVELS.index("medium")
+_READ_DEVICE = attrgetter("uuid", "index", "name", "kind", "mig_index", "state", "memory.total_bytes", "rank")
+_READ_RANK = attrgetter("device_uuid", "pid", "started_s", "state", "job", "coordinates")
 
 
 def read_devices(snapshot: Snapshot) -> tuple[FleetDevice, ...]:
@@ -74,23 +77,14 @@ def _describe(snapshot: Snapshot) -> Description:
     sample = snapshot.sample
     if sample is None:
         return ()
-    devices = [
-        (
-            it.uuid,
-            it.index,
-            it.name,
-            it.kind,
-            it.mig_index,
-            it.state,
-            it.memory.total_bytes,
-            it.rank,
-            it.allocator and (it.allocator.allocated_bytes is None, it.allocator.reserved_bytes is None),
-            None if it.state == "ok" else it.age_s,
-        )
-        for it in sample.devices
+    devices = sample.devices
+    allocators = [
+        it.allocator and (it.allocator.allocated_bytes is None, it.allocator.reserved_bytes is None)
+        for it in devices
     ]
-    ranks = [(it.device_uuid, it.pid, it.started_s, it.state, it.job, it.coordinates) for it in sample.ranks]
-    return sample.node, devices, ranks
+    ages = [it.age_s for it in devices if it.state != "ok"]
+    facts = [*map(_READ_DEVICE, devices)], [*map(_READ_RANK, sample.ranks)]
+    return sample.node, *facts, allocators, ages
 
 
 def _read_device(
