@@ -100,7 +100,7 @@ def format_budgets(budgets: Sequence[Budget]) -> str:
         ]
         for budget in budgets
     ]
-    return format_table("Budgets", ["", "measured", "budget", "nvitop", ""], rows)
+    return format_table("Budgets", ["", "measured", "budget", "peer", ""], rows)
 
 
 def as_records(budgets: Sequence[Budget]) -> list[dict[str, object]]:
