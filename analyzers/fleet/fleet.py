@@ -125,9 +125,9 @@ class Fleet:
     @property
     def picture(self) -> FleetPicture:
         """All nodes as they are now."""
-        assert len(self.names) == len(self._devices)  # noqa: S101 - which are in the order of the names
-        for name in [*self._unread]:
-            self._read_node(name)
+        for name in self.names:  # which puts what is known of them in order
+            if name in self._unread:
+                self._read_node(name)
         counted = self._counted.copy()
         return FleetPicture(self._devices.copy(), counted, add_up(counted.values()), self.coverage)
 
