@@ -109,7 +109,8 @@ class ClusterState:
             received_s: When it came, by our own clock; clocks of nodes are never compared.
         """
         found: list[Finding] = []
-        if self._ends_s is not None and received_s >= self._ends_s:
+        if self._ends_s is not None and not 0.0 < self._ends_s - received_s <= LONGEST_PERIOD_S:
+            # It is over, or our clock was set back: until it is there again nothing would be concluded.
             found, self._ends_s = self._conclude(self._ends_s), None
         if self._ends_s is None:
             self._ends_s = (math.floor(received_s / self.period_s) + 1) * self.period_s

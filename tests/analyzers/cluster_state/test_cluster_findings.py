@@ -201,3 +201,10 @@ def test_of_hundreds_of_nodes_conclusions_are_drawn_more_seldom() -> None:
     assert state.period_s == 4.0
     assert [it.kind for it in found if it.is_open][:1] == [CLUSTER_OOM]
     assert len(state.picture.jobs[0].ranks) == 2 * nodes
+
+
+def test_conclusions_go_on_when_our_clock_is_set_back() -> None:
+    state = ClusterState()
+    watch(state, lambda at_s: _nodes({}, at_s), 4, since_s=10_000)
+    found = watch(state, lambda at_s: _nodes({0: GRAVE, 2: GRAVE}, at_s), 20)
+    assert [it.kind for it in found if it.is_open] == [CLUSTER_OOM]
