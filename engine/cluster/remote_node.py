@@ -19,7 +19,7 @@ from ..bus.messages import (
 from ..bus.picture import NodePicture
 from ..clock import Clock
 from ..history import History
-from ..model import HubStatus
+from ..model import HubStatus, Sample
 from .node_connection import NodeConnection
 
 FIRST_ANSWER_WITHIN_S = 2.0
@@ -151,8 +151,12 @@ class RemoteNode:
         """Leave out devices that were not asked for: older agents, and those behind ssh, tell of all."""
         if self._wanted is None:
             return events
-        trimmed = (trim_event(event, self._wanted, self.picture.newest.sample) for event in events)
-        return (event for event in trimmed if event is not None)
+        sample, trimmed = self.picture.newest.sample, list[Event | None]()
+        for event in events:  # what one message says of UUIDs is known by the sample before it
+            told = event.welcome.sample if isinstance(event, Joined) else event
+            sample = told if isinstance(told, Sample) else sample
+            trimmed.append(trim_event(event, self._wanted, sample))
+        return [event for event in trimmed if event is not None]
 
     def _warn(self, event: Event) -> Event:
         """Return an event with what should be known of who tells it among the notes of its hub."""

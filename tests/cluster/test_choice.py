@@ -21,7 +21,7 @@ from vramscope.engine.bus.device_trimming import trim_sample
 from vramscope.engine.bus.endpoints import endpoints_of
 from vramscope.engine.bus.messages import TOPIC_CELLS, TOPIC_SAMPLE, WorkerReport
 from vramscope.engine.bus.snapshot import Snapshot
-from vramscope.engine.bus.wire import encode
+from vramscope.engine.bus.wire import decode, encode
 from vramscope.engine.cluster.choice import Choice
 from vramscope.engine.cluster.keys import keys_folder
 from vramscope.engine.cluster.nodes_watch import NO_NODE, NodesWatch
@@ -141,6 +141,16 @@ def test_of_an_agent_that_tells_of_all_devices_only_those_chosen_are_taken() -> 
     assert newest.sample.devices_left_out > 0
     assert [*newest.alerts.acknowledged, *newest.alerts.mutes] == []
     assert not [device for sample in node.picture.history.samples() for device in sample.devices]
+
+
+def test_what_was_decided_of_a_chosen_device_is_known_though_it_comes_with_the_first_answer() -> None:
+    connection = HandConnection()
+    node = RemoteNode("n1", connection, HandClock(1000.0), History(), devices=("GPU-a",))
+    node.receive()
+    told = split(next(iter(seed_told())))
+    connection.waiting += [data for data in told if decode(data).kind in ("welcome", "alerts")]
+    node.receive()
+    assert [it.device_uuid for it in node.picture.newest.alerts.mutes] == ["GPU-a"]
 
 
 @pytest.mark.parametrize(
