@@ -29,7 +29,8 @@ class ExitWatch:
 
         What is seen of the pid later is then this process, unless `take_ended` names it.
         """
-        with self._lock, suppress(AttributeError, OSError):  # no Linux, an older one, a sandbox, it has ended
+        # No Linux, an older one, a sandbox, no process any more, a number that is none.
+        with self._lock, suppress(AttributeError, OSError, OverflowError):
             if pid in self._descriptors or len(self._descriptors) >= MOST_PROCESSES:
                 return
             descriptor = os.pidfd_open(pid)

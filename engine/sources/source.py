@@ -53,6 +53,8 @@ class PreparedMemory(NamedTuple):
 
 def make_reading(total_bytes: int, free_bytes: int, used_bytes: int) -> MemoryReading:
     """Return a reading of figures that a driver told; those that contradict each other are not shown."""
+    if not total_bytes:  # nobody has a device without memory
+        return MemoryReading()
     if used_bytes > total_bytes or free_bytes > total_bytes:
         return MemoryReading(total_bytes)
     return MemoryReading(total_bytes, used_bytes, free_bytes)

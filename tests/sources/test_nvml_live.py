@@ -88,6 +88,18 @@ def test_a_tick_spans_all_readings_within_it_in_either_version_of_the_call(
     assert (first.memory.used_bytes, first.memory.free_bytes) == (3 * GIB, 77 * GIB)
 
 
+def test_a_capacity_of_zero_is_no_figure_of_a_device_that_had_one(
+    producer: LiveProducer, pretend_nvml: PretendDriver
+) -> None:
+    device = pretend_nvml.add_device(used_bytes=GIB)
+    producer.start()
+    await_devices(producer, lambda shown: shown[0].memory.used_bytes == GIB)
+    await_calls(device, 2)
+    device.set_memory(0, total_bytes=0)
+    [shown] = await_devices(producer, lambda shown: shown[0].memory.used_bytes != GIB)
+    assert (shown.memory.total_bytes, shown.memory.used_bytes, shown.memory.free_bytes) == (None, None, None)
+
+
 def test_a_device_that_shares_the_hosts_memory_is_labelled(
     producer: LiveProducer, pretend_nvml: PretendDriver, fake_root: Path
 ) -> None:

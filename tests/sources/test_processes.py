@@ -120,6 +120,12 @@ def test_the_end_of_a_process_of_this_machine_is_seen_at_the_next_look(stepped_c
         assert table.read(child.pid, 5).location == "gone"
 
 
+def test_a_number_that_can_be_no_process_of_this_machine_is_shown_as_gone(
+    stepped_clock: SteppedClock,
+) -> None:
+    assert ProcessTable(clock_s=stepped_clock).read(2**32 - 1, 5).location in ("gone", "outside")
+
+
 def test_memory_of_a_process_that_exited_is_shown_with_who_it_was(machine: FakeMachine) -> None:
     table = make_table(machine)
     machine.add_process(PID)
