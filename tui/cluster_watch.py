@@ -62,6 +62,7 @@ class ClusterWatch:
         try:
             while self._untold:
                 self._state.observe(*self._untold.popleft())
+                if self._state.picture is not self.picture:
+                    self.picture, self.findings = self._state.picture, self._state.findings
         except Exception as error:  # noqa: BLE001 - it is raised where a person sees it
             self._failure = error
-        self.picture, self.findings = self._state.picture, self._state.findings

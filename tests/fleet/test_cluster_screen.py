@@ -7,6 +7,7 @@ import pytest
 from tests.analyzers.cluster_state.clusters import Word, make_node
 from vramscope.analyzers.cluster_state import ClusterState
 from vramscope.engine.bus.snapshot import Snapshot
+from vramscope.engine.model import Finding
 from vramscope.tui.cluster_watch import ClusterWatch
 from vramscope.tui.nodes_app import NodesApp
 from vramscope.tui.screens.cluster import ClusterScreen
@@ -32,6 +33,20 @@ def _make_app(size: TerminalAbilities) -> NodesApp:
     app = make_nodes_app(SeveralNodes(*_tell(30.0)), size)
     app.cluster = ClusterWatch(cluster)
     return app
+
+
+def test_conclusions_are_shown_while_nodes_go_on_telling() -> None:
+    shown: list[float] = []
+
+    class Told(ClusterState):
+        def observe(self, snapshot: Snapshot, received_s: float) -> list[Finding]:
+            shown.append(watch.picture.time_s)
+            return super().observe(snapshot, received_s)
+
+    watch = ClusterWatch(Told())
+    watch._untold.extend((_tell(float(second))[0], float(second)) for second in range(10))
+    watch._conclude()
+    assert shown[-1] == 8.0
 
 
 def test_conclusions_are_drawn_beside_the_screens() -> None:
