@@ -53,7 +53,7 @@ def parse_devices(text: str) -> tuple[str, ...]:
     for word in words:
         found = _RANGE.fullmatch(word)
         if not word or not word.isprintable() or (found is None and re.fullmatch(r"[\d-]*-[\d-]*", word)):
-            raise UsageError(f"--devices {text}: {EXAMPLE}")
+            raise UsageError(f"--devices {text!r}: {EXAMPLE}")
         if found is not None and int(found[1]) > int(found[2]):
             raise UsageError(f"--devices {text}: {word} ends before it begins; write {found[2]}-{found[1]}")
     reason = explain_excess(words)

@@ -45,7 +45,7 @@ def parse_node_patterns(text: str) -> tuple[str, ...]:
     """
     patterns = tuple(word.strip().casefold() for word in text.split(","))
     if not all(pattern and pattern.isprintable() for pattern in patterns):
-        raise UsageError(f"--nodes {text}: expected names of nodes with * and ?, as 'gpu1*,n7'")
+        raise UsageError(f"--nodes {text!r}: expected names of nodes with * and ?, as 'gpu1*,n7'")
     if len(patterns) > MOST_PATTERNS:
         raise UsageError(f"--nodes names {len(patterns)} patterns: expected at most {MOST_PATTERNS}")
     return patterns
