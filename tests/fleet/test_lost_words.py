@@ -1,7 +1,10 @@
 """Why nodes are lost, in whatever room there is: the most telling words stay."""
 
+from tests.fleet.nodes import make_node
+from tests.fleet.several import SeveralNodes, make_nodes_app, wait_for_text
 from vramscope.analyzers.fleet.model import FleetNode
 from vramscope.tui.lost_words import shorten_reason, word_lost
+from vramscope.tui.widgets.lost_lines import LostLines
 
 CLOSED = "does not answer: no agent listens at n1:5757, or the way to it is closed"
 REFUSED = f"refused: this key is not allowed: there type `vramscope keys allow {'ab' * 32} --name NAME`"
@@ -42,3 +45,12 @@ def test_one_reason_of_many_nodes_is_told_once_and_they_are_counted_where_room_i
     assert len(rows) == 2
     assert rows[1].endswith("1,016 more")
     assert max(map(len, rows)) <= 70
+
+
+async def test_what_is_told_to_lines_that_have_left_the_screen_is_left_out() -> None:
+    app = make_nodes_app(SeveralNodes(make_node("n1"), make_node("n2")))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await wait_for_text(pilot, "2 nodes")
+        lines = app.screen.query_one(LostLines)
+        await lines.remove()
+        lines.show([FleetNode("n1", "lost", "cut", 3.0)], 0.0)

@@ -63,7 +63,7 @@ class LostLines(MarkingWidget):
         return Strip(row).adjust_cell_length(width, style)
 
     def _arrange(self) -> None:
-        if not self.is_mounted:
+        if not self.is_mounted or not self.is_attached:  # its screen may be leaving, and draws to the last
             return
         height = self.screen.size.height
         most = next((rows for least, rows in ROWS_FROM if height >= least), 1)
