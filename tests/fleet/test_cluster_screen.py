@@ -1,11 +1,13 @@
 """What is known across nodes, on the screen of the fleet and on a page of its own."""
 
 from collections.abc import Callable
+from unittest.mock import patch
 
 import pytest
+from textual.geometry import Region
 
 from tests.analyzers.cluster_state.clusters import Word, make_node
-from vramscope.analyzers.cluster_state import ClusterState
+from vramscope.analyzers.cluster_state import ClusterPicture, ClusterState
 from vramscope.engine.bus.snapshot import Snapshot
 from vramscope.engine.model import Finding
 from vramscope.tui.cluster_watch import ClusterWatch
@@ -81,3 +83,17 @@ async def test_a_finding_across_nodes_is_on_the_fleet_and_in_full_behind_a_key()
 def test_pictures(size: tuple[int, int], snap_compare: Callable[..., bool]) -> None:
     app = _make_app(TerminalAbilities(color_depth="none"))
     assert snap_compare(app, terminal_size=size, press=["c"])
+
+
+async def test_a_line_of_another_number_is_painted_anew_from_its_first_cell() -> None:
+    app = make_nodes_app(SeveralNodes(*_tell(30.0)))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await wait_for_text(pilot, "2 nodes", "by node")
+        await pilot.press("c")
+        await wait_for_text(pilot, "0 nodes")
+        assert isinstance(app.screen, ClusterScreen)
+        page, painted = app.screen.page, list[Region]()
+        with patch.object(page, "repaint", lambda *regions: painted.extend(regions)):
+            page.show(ClusterPicture(live=2, total=2, balance=0.9), ())
+        first = min(painted, key=lambda region: region.y).translate(page.content_offset)
+        assert (first.x, first.y) == page.content_region.offset - page.region.offset

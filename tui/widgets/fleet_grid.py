@@ -136,8 +136,7 @@ class FleetGrid(ScrollView, MarkingWidget, can_focus=True):
         strips = {number: self._strips[number] for number in drawn if number in self._strips}
         strips.update({number: to_strip(drawn[number], self._looks) for number in changed})
         self._drawn, self._strips = drawn, strips
-        left, above = self.styles.gutter.left, self.styles.gutter.top
-        regions = [Region(left, number - top + above, self.size.width, 1) for number in changed]
+        regions = [Region(0, number - top, self.size.width, 1) for number in changed]
         if regions:
             self.repaint(*regions)
 

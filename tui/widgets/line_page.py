@@ -81,17 +81,16 @@ class LinePage(ScrollView, MarkingWidget, can_focus=True):
         self._repaint(changed)
 
     def _repaint(self, rows: list[int]) -> None:
-        """Ask for a repaint of rows, in as few regions as they need."""
-        left, top = self.styles.gutter.left, self.styles.gutter.top
+        """Ask for a repaint of rows, in as few regions as they need, from where the content begins."""
         (width, height), scrolled = self.size, self.scroll_offset.y
         regions: list[Region] = []
         for row in rows:
             y = row - scrolled
             if not 0 <= y < height:
                 continue
-            if regions and regions[-1].bottom == y + top:
+            if regions and regions[-1].bottom == y:
                 regions[-1] = regions[-1].grow((0, 0, 1, 0))
             else:
-                regions.append(Region(left, y + top, width, 1))
+                regions.append(Region(0, y, width, 1))
         if regions:
             self.repaint(*regions)
