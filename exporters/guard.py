@@ -124,8 +124,10 @@ def _word_state(state: GuardState) -> Iterator[str]:
         f"bottleneck nodes: {', '.join(state.bottleneck_nodes) or 'none'}"
     )
     if state.nodes_left_out or state.devices_left_out:
-        nodes, devices = count(state.nodes_left_out, "node"), count(state.devices_left_out, "device")
-        yield f"not followed: {nodes}, and {devices} of those that are"
+        told = [count(state.nodes_left_out, "node")] if state.nodes_left_out else []
+        if state.devices_left_out:
+            told.append(f"{count(state.devices_left_out, 'device')} of the nodes that are followed")
+        yield f"not followed: {' and '.join(told)}"
     for job in state.jobs:
         yield (
             f"job {job.job}: {job.ranks_seen} of {job.world_size or job.ranks_seen} ranks seen on "

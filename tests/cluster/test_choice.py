@@ -265,4 +265,6 @@ def test_guard_says_that_it_concludes_from_what_is_followed_alone(capsys: pytest
 
             wait_until(is_said, what="what there is instead")
             guard._finish()
-            assert "not followed: 1 node, and 2 devices of those that are" in capsys.readouterr().out
+            assert (
+                "not followed: 1 node and 2 devices of the nodes that are followed" in capsys.readouterr().out
+            )
