@@ -16,6 +16,8 @@ import pytest
 import zmq
 
 from vramscope.analyzers.pressure import PressureAnalyzer
+from vramscope.cli.local_node import LocalNode
+from vramscope.cli.observation import Observer
 from vramscope.engine.bus.attach import HubFeed
 from vramscope.engine.bus.client import connect
 from vramscope.engine.bus.endpoints import endpoints_of
@@ -152,6 +154,17 @@ def test_without_a_library_a_stream_that_ends_by_itself_has_the_code_of_that(tmp
     outcome = run("--json", "--interval", "0.1", "--duration", "0.2", **no_library(tmp_path))
     assert outcome.code == 4
     assert outcome.stderr.count("libnvidia-ml.so.1") == 1
+
+
+def test_why_there_is_no_device_is_told_where_the_time_was_up_before_the_first_figures(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(LocalNode, "is_decided", True)
+    monkeypatch.setattr(LocalNode, "sentences", ["no library"])
+    observer = Observer(interval_s=60.0, memory_interval_s=0.1)
+    assert observer.next(0.0) is None
+    assert observer.sentences == ["no library"]
+    observer.close()
 
 
 def test_a_running_agent_is_asked(pretend_driver: PretendDriver, pretend_environment: dict[str, str]) -> None:

@@ -38,7 +38,8 @@ class Observer:
         self._due_s: float | None = None
         self._shown: tuple[int, float] | None = None
         self._has_devices = False
-        self._is_without_devices = False
+        self._is_without_devices = True
+        """Of the newest status; where the time was up before the first, the reason is told all the same."""
         self._news: list[str] = []
 
     @property
