@@ -7,12 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ...engine.model import RiskLevel
-from ..risk import LEVELS
 from .model import FleetDevice
-from .order import find_gravest
+from .order import RANKS, find_gravest, find_need
 
-_RANKS: Mapping[RiskLevel, int] = {level: rank for rank, level in enumerate(LEVELS)}
-_GRAVE, _UNKNOWN = _RANKS["medium"], _RANKS["unknown"]
+_GRAVE = RANKS["medium"]
 
 
 class Census(NamedTuple):
@@ -45,7 +43,7 @@ def count_devices(devices: Sequence[FleetDevice]) -> Census:
     for device in devices:  # of every device of a fleet, at each of its samples
         level = device.level
         levels[level] = levels.get(level, 0) + 1
-        if _RANKS[level] >= _GRAVE:
+        if RANKS[level] >= _GRAVE:
             grave.append(device)
         if device.is_node_lost:
             lost += 1
@@ -55,7 +53,7 @@ def count_devices(devices: Sequence[FleetDevice]) -> Census:
             share = device.used_bytes / device.total_bytes
             fullest = share if share > fullest else fullest
     present, gravest = len(devices) - lost, find_gravest(devices)
-    return Census(len(devices), levels, present, unknown, tuple(grave), gravest, fullest, _find_need(levels))
+    return Census(len(devices), levels, present, unknown, tuple(grave), gravest, fullest, find_need(levels))
 
 
 def add_up(parts: Iterable[Census]) -> Census:
@@ -74,9 +72,5 @@ def add_up(parts: Iterable[Census]) -> Census:
             grave += part.grave
         if part.gravest is not None:
             gravest.append(part.gravest)
-    lead, need = find_gravest(gravest), _find_need(levels)
+    lead, need = find_gravest(gravest), find_need(levels)
     return Census(total, levels, present, unknown, tuple(grave), lead, fullest, need)
-
-
-def _find_need(levels: Mapping[RiskLevel, int]) -> int:
-    return max((max(0, _RANKS[level] - _UNKNOWN) for level in levels), default=0)

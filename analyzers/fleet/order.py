@@ -1,10 +1,11 @@
 """Groups of devices: by node, job or place in the parallel layout; the most worrying first, or otherwise."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple, get_args
 
+from ...engine.model import RiskLevel
 from ..risk import LEVELS
 from .model import FleetDevice
 
@@ -14,7 +15,8 @@ GROUPINGS: tuple[Grouping, ...] = get_args(Grouping)
 SORTS: tuple[FleetSort, ...] = get_args(FleetSort)
 _DIGITS = re.compile(r"(\d+)")
 _NOTHING = "no {}"
-_RANKS = {level: rank for rank, level in enumerate(LEVELS)}
+RANKS: Mapping[RiskLevel, int] = {level: rank for rank, level in enumerate(LEVELS)}
+"""From the least to the most worrying level."""
 STAYS_WITHIN_SHARE = 0.1
 """Of the capacity: memory goes up and down with every step, and a cursor should not go with it."""
 
@@ -39,7 +41,7 @@ def order_naturally(name: str) -> tuple[tuple[int, int, str], ...]:
 def weigh(device: FleetDevice) -> tuple[int, float]:
     """Return how near a device is to running out: its level, and of one that is foreseen, how soon."""
     soon = 0.0 if device.oom_in_s is None else 1.0 / (1.0 + device.oom_in_s)
-    return _RANKS[device.level], soon
+    return RANKS[device.level], soon
 
 
 def find_gravest(devices: Iterable[FleetDevice]) -> FleetDevice | None:
@@ -104,17 +106,17 @@ def _gravity(group: FleetGroup, sort: FleetSort) -> float:
         return 0.0
     if sort == "used":
         return -max((it.used_share or 0.0 for it in group.devices), default=0.0)
-    return -max((_rank(it) for it in group.devices), default=0)
+    return -find_need(it.level for it in group.devices)
 
 
-def _rank(device: FleetDevice) -> int:
-    """Return the level as a number, in which low and unknown are one: neither is a reason to move."""
-    return max(0, _RANKS[device.level] - _RANKS["unknown"])
+def find_need(levels: Iterable[RiskLevel]) -> int:
+    """Return the highest of some levels as a number, in which low and unknown are one: no reason to move."""
+    return max((max(0, RANKS[level] - RANKS["unknown"]) for level in levels), default=0)
 
 
 def _device_key(sort: FleetSort) -> Callable[[FleetDevice], tuple[object, ...]]:
     if sort == "used":
         return lambda it: (-(it.used_share or 0.0), order_naturally(it.node), order_naturally(it.label))
     if sort == "risk":
-        return lambda it: (-_rank(it), order_naturally(it.node), order_naturally(it.label))
+        return lambda it: (-find_need((it.level,)), order_naturally(it.node), order_naturally(it.label))
     return lambda it: (order_naturally(it.node), order_naturally(it.label))
