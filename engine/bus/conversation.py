@@ -25,7 +25,7 @@ from .messages import (
     Welcome,
 )
 from .soundness import check_alerts, check_sample, check_status, check_told
-from .wire import MAX_HISTORY_BYTES, body_of, decode, encode
+from .wire import MAX_HISTORY_BYTES, Envelope, body_of, decode, encode
 
 ANSWER_WITHIN_S, MOST_PATIENCE_S = 3.0, 24.0
 """An answer that stays out is asked for again after so long, then after twice as long, and so on up to the
@@ -222,7 +222,12 @@ class HubConversation:
             self._meet_new_hub(envelope.hub_id)
             if envelope.kind == "sample":
                 self._pend(check_sample(body_of(envelope, Sample)))
-        elif envelope.kind == "sample":
+        else:
+            self._take_published(envelope, found)
+
+    def _take_published(self, envelope: Envelope, found: list[Event]) -> None:
+        """Process what the hub that this conversation follows has published."""
+        if envelope.kind == "sample":
             self._follow(check_sample(body_of(envelope, Sample)), found)
         elif envelope.kind == "findings":
             batch = body_of(envelope, FindingBatch)

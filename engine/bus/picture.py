@@ -106,27 +106,7 @@ class NodePicture:
         """Draw what was heard into the picture; return whether there was anything."""
         snapshot = self.newest
         for event in events:
-            if isinstance(event, Joined):
-                snapshot = self._join(event, snapshot)
-            elif isinstance(event, Sample):
-                snapshot = self._follow(event, snapshot)
-            elif isinstance(event, Finding):
-                self._findings[event.id] = event
-                snapshot = msgspec.structs.replace(snapshot, findings=self._ordered())
-            elif isinstance(event, AlertState):
-                snapshot = msgspec.structs.replace(snapshot, alerts=event)
-            elif isinstance(event, Assessed):
-                snapshot = msgspec.structs.replace(snapshot, assessments=event.assessments)
-            elif isinstance(event, PackedSegments):
-                self._questions.take_map(event)
-            elif isinstance(event, ModulesAnswer):
-                self._questions.take_modules(event)
-            elif isinstance(event, Advised):
-                self._questions.take_advised(event)
-            elif isinstance(event, Done | Refusal):
-                self._questions.take_answer(event)
-            elif isinstance(event, HubStatus):
-                snapshot = msgspec.structs.replace(snapshot, hub=event)
+            snapshot = self._apply_one(event, snapshot)
         if events:
             self.newest = msgspec.structs.replace(
                 snapshot,
@@ -141,6 +121,34 @@ class NodePicture:
                 decision_refused=self._questions.decision_refused,
             )
         return bool(events)
+
+    def _apply_one(self, event: Event, snapshot: Snapshot) -> Snapshot:
+        if isinstance(event, Joined):
+            return self._join(event, snapshot)
+        if isinstance(event, Sample):
+            return self._follow(event, snapshot)
+        if isinstance(event, Finding):
+            self._findings[event.id] = event
+            snapshot = msgspec.structs.replace(snapshot, findings=self._ordered())
+        elif isinstance(event, AlertState):
+            snapshot = msgspec.structs.replace(snapshot, alerts=event)
+        elif isinstance(event, Assessed):
+            snapshot = msgspec.structs.replace(snapshot, assessments=event.assessments)
+        elif isinstance(event, HubStatus):
+            snapshot = msgspec.structs.replace(snapshot, hub=event)
+        else:
+            self._apply_answer(event)
+        return snapshot
+
+    def _apply_answer(self, event: Event) -> None:
+        if isinstance(event, PackedSegments):
+            self._questions.take_map(event)
+        elif isinstance(event, ModulesAnswer):
+            self._questions.take_modules(event)
+        elif isinstance(event, Advised):
+            self._questions.take_advised(event)
+        elif isinstance(event, Done | Refusal):
+            self._questions.take_answer(event)
 
     def forget_history(self) -> None:
         """Let go of what is remembered, which takes 0.5 MiB a device: nobody looks at this node."""

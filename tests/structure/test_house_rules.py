@@ -1,63 +1,43 @@
-"""Rules of the house that no linter knows: sizes, docstrings, what a file may not mention."""
+"""Rules of the house that no linter knows: documentation of the public API, what a file may not mention."""
 
 import ast
+import inspect
 import re
 
-from tests.structure.tree import PRODUCT_FOLDERS, ROOT, parse, python_files, text_files
+import vramscope
+from tests.structure.tree import ROOT, parse, python_files, text_files
+from vramscope.engine import probe
+from vramscope.engine.model import Analyzer
+from vramscope.engine.model.inquiry import Inquirer
+from vramscope.engine.sources.source import DeviceReader, PreparingReader, Source
 
-MOST_LINES_OF_A_FILE = 350
-MOST_LINES_OF_A_FUNCTION = 40
-"""Of Python only. The pretend driver (`tests/pretend_nvml/nvml.c`) is longer, and one file on purpose: it is
-compiled by one call of the compiler, without a build system, wherever the tests run."""
 UNFINISHED = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"CK)\b")
 PATH_OF_SOMEBODY = re.compile(r"(?<![\w.$}~])/(?:home|root|Users|work)/\w")
 PATH_IN_TESTS = re.compile(r"(?<![\w.$}~])/(?:root|work)/\w")
 """Tests may speak of some user's home as data."""
 
 
-def test_a_file_is_one_thing() -> None:
-    long = {
-        str(path.relative_to(ROOT)): lines
-        for path in python_files()
-        if (lines := path.read_text(encoding="utf-8").count("\n")) > MOST_LINES_OF_A_FILE
-    }
-    assert long == {}
-
-
-def test_a_function_fits_on_a_screen() -> None:
-    long = {
-        f"{path.relative_to(ROOT)}:{node.lineno} {node.name}": size
-        for path in python_files()
-        for node in ast.walk(parse(path))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and (size := (node.end_lineno or node.lineno) - node.lineno + 1) > MOST_LINES_OF_A_FUNCTION
-    }
-    assert long == {}
-
-
-def test_every_public_name_says_what_it_is() -> None:
-    silent = [
-        f"{path.relative_to(ROOT)}:{line} {name}"
-        for path in python_files((*PRODUCT_FOLDERS, "benchmarks"))
-        for line, name in _undocumented(parse(path), "")
-    ]
+def test_every_public_name_is_documented() -> None:
+    protocols = (Source, DeviceReader, PreparingReader, Analyzer, Inquirer)
+    public = [getattr(vramscope, name) for name in vramscope.__all__ if name != "__version__"]
+    of_the_probe = [it for name, it in vars(probe).items() if inspect.isfunction(it) and name[0] != "_"]
+    silent = [name for it in (*public, *protocols, *of_the_probe) for name in _undocumented(it)]
     assert silent == []
 
 
-def _undocumented(node: ast.Module | ast.ClassDef, inside: str) -> list[tuple[int, str]]:
-    """List the public modules, classes, functions and methods without a docstring."""
-    found = []
-    if not ast.get_docstring(node) and node.body:
-        found.append((getattr(node, "lineno", 1), inside or "the module"))
-    for child in node.body:
-        name = getattr(child, "name", "_")
-        if name.startswith("_"):
-            continue
-        if isinstance(child, ast.ClassDef):
-            found += _undocumented(child, f"{inside}{name}.")
-        elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef) and not ast.get_docstring(child):
-            found.append((child.lineno, inside + name))
-    return found
+def _undocumented(public: object) -> list[str]:
+    """List what lacks a docstring: the function or class, and the public members of a class."""
+    name = getattr(public, "__qualname__", repr(public))
+    silent = [] if inspect.getdoc(public) else [name]
+    if inspect.isclass(public):
+        silent += [
+            f"{name}.{word}"
+            for word, member in inspect.getmembers(public)
+            if not word.startswith("_")
+            and (inspect.isfunction(member) or isinstance(member, property))
+            and not inspect.getdoc(member)
+        ]
+    return silent
 
 
 def test_nothing_is_left_unfinished_or_tied_to_one_machine() -> None:
