@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, Callable
 
-from .foreign import Foreign, Mesh, Module
+from .foreign import Foreign, Mesh, Module, Tensor
 
 RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK")
 LOCAL_RANK_VARIABLES = ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
@@ -58,7 +58,7 @@ def find_coordinates(
     for source, ask in (
         ("Megatron", _from_megatron),
         ("DeepSpeed", _from_deepspeed),
-        ("device mesh", partial(_from_meshes, meshes)),
+        ("device mesh", partial(_from_device_meshes, meshes)),
     ):
         layout = ask(modules)
         if layout:
@@ -123,26 +123,56 @@ def _has_data_parallel_group(groups: Module) -> bool:
     return any(getattr(groups, name, None) is not None for name in ("mpu", "mesh_device", "_WORLD_GROUP"))
 
 
-def _from_meshes(meshes: tuple[Mesh, ...], modules: Mapping[str, Any]) -> Coordinates:
+def find_meshes(parameters: Iterable[Tensor]) -> tuple[Mesh, ...]:
+    """Return the device meshes that parameters are laid out on, each once; plain parameters have no mesh."""
+    meshes: list[Mesh] = []
+    for parameter in parameters:
+        mesh = getattr(parameter, "device_mesh", None)
+        if mesh is not None and not any(mesh is known for known in meshes):
+            meshes.append(mesh)
+    return tuple(meshes)
+
+
+def _from_device_meshes(meshes: tuple[Mesh, ...], modules: Mapping[str, Any]) -> Coordinates:
+    """Ask the meshes of the parameters, then those in a `with` of the program, then groups of meshes."""
     module = modules.get("torch.distributed.device_mesh")
     stack = getattr(getattr(module, "_mesh_resources", None), "mesh_stack", ())
     found: Coordinates = {}
     for mesh in (*meshes, *stack):
-        for root in (_ask(mesh._get_root_mesh) if hasattr(mesh, "_get_root_mesh") else None, mesh):
-            for name, rank in _from_mesh(root).items():
-                found.setdefault(name, rank)
+        root = _ask(mesh._get_root_mesh) if hasattr(mesh, "_get_root_mesh") else None
+        for each in (mesh,) if root is None else (root, mesh):
+            names = getattr(each, "mesh_dim_names", None) or ()
+            _add_dimensions(found, {name: _ask(each.get_local_rank, name) for name in names})
+    _add_dimensions(found, _from_mesh_groups(modules))
     return found
 
 
-def _from_mesh(mesh: Mesh) -> Coordinates:
-    names = getattr(mesh, "mesh_dim_names", None) or ()
-    found: Coordinates = {}
+def _from_mesh_groups(modules: Mapping[str, Any]) -> dict[str, Foreign]:
+    """Return this rank's place by name of mesh dimension, from the process groups that meshes have made.
+
+    `torch.distributed.device_mesh` describes the group of a dimension as `mesh_` and its name. A pipeline
+    stage holds plain parameters, so nothing else leads from it to its mesh.
+    """
+    distributed = modules.get("torch.distributed.distributed_c10d")
+    if distributed is None:
+        return {}
+    groups = _ask(lambda: dict(distributed._world.pg_group_ranks)) or {}
+    rank = _ask(distributed.get_rank)
+    places: dict[str, Foreign] = {}
+    for group, members in groups.items():
+        description = getattr(group, "group_desc", "")
+        if isinstance(description, str) and description.startswith("mesh_") and rank in members:
+            places.setdefault(description[len("mesh_") :], members[rank])
+    return places
+
+
+def _add_dimensions(found: Coordinates, ranks: Mapping[str, Foreign]) -> None:
+    """Add places in a mesh by our names of the dimensions; what is known already stays."""
     for dimension, spellings in _DIMENSIONS.items():
-        name = next((spelling for spelling in spellings if spelling in names), None)
-        rank = None if name is None else _ask(mesh.get_local_rank, name)
+        name = next((spelling for spelling in spellings if spelling in ranks), None)
+        rank = None if name is None else ranks[name]
         if _is_rank(rank):
-            found[dimension] = rank
-    return found
+            found.setdefault(dimension, rank)
 
 
 def _ask_all(module: Module, functions: Mapping[str, str]) -> Coordinates:

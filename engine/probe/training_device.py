@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, Callable
 
 from .backends import NOTHING, Backend, HostBackend, Reading, find_backend
+from .coordinates import find_meshes
 from .foreign import Foreign, Module, Optimizer
 
 
@@ -24,7 +25,7 @@ class TrainingDevice:
         self.backend: Backend | None = None
         self.index: int | None = None
         self.meshes: tuple[Any, ...] = ()
-        """The device mesh of the parameters, where they are laid out on one."""
+        """The device meshes that the parameters are laid out on."""
         self.read: Callable[[], Reading] = _read_nothing
         """Returns what the allocator says."""
         self._device: Any = None
@@ -40,8 +41,7 @@ class TrainingDevice:
         if parameter is None or parameter.device == self._device:
             return
         self._device = parameter.device
-        mesh = getattr(parameter, "device_mesh", None)
-        self.meshes = () if mesh is None else (mesh,)
+        self.meshes = find_meshes(it for group in optimizer.param_groups for it in group["params"])
         self.look()
 
     def look(self) -> bool:

@@ -8,7 +8,7 @@ from vramscope.engine.errors import OutputFileError, UsageError
 from vramscope.engine.probe.foreign import Module, Optimizer
 from vramscope.engine.probe.module_memory.memory_log import EXACT_NAME, ProfileFiles
 from vramscope.engine.probe.module_memory.profiler import LAYOUTS, ModuleMemoryProfiler
-from vramscope.engine.probe.module_memory.rank_folders import describe_rank, name_memory_folder
+from vramscope.engine.probe.module_memory.rank_folders import RankPlace
 from vramscope.engine.probe.module_memory.torch_trace import initialize_llm_profile
 from vramscope.engine.readers.input_file import show_path
 
@@ -48,12 +48,11 @@ class SimpleMemoryProfiler:
     ) -> None:
         if total_steps < 1:
             raise UsageError(f"total_steps={total_steps}: expected a number of steps above zero")
-        self.log_folder = Path(name_memory_folder() if log_folder is None else log_folder)
+        place = RankPlace(model.parameters())
+        self.log_folder = Path(place.memory_folder() if log_folder is None else log_folder)
         with _telling(self.log_folder):
             files = ProfileFiles(str(self.log_folder))
-            self._profiler = ModuleMemoryProfiler(
-                model, optimizer, files, total_steps, header=describe_rank()
-            )
+            self._profiler = ModuleMemoryProfiler(model, optimizer, files, total_steps, header=place.header)
 
     @property
     def is_running(self) -> bool:

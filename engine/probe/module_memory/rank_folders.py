@@ -3,43 +3,42 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from typing import Any
 
-from ..coordinates import find_coordinates
+from ..coordinates import find_coordinates, find_meshes
+from ..foreign import Tensor
 
 
-def describe_rank() -> dict[str, Any]:
-    """Return what is known of this rank for the head of a file: `rank`, `world_size`, `dp`, `tp`, `pp`, …"""
-    return dict(find_coordinates() or {})
+class RankPlace:
+    """Where this process stands in the parallel layout, read once.
 
-
-def name_memory_folder(base: str = "") -> str:
-    """Return `memory_trace/rank{}_dp{}_tp{}` below a folder."""
-    rank, dp, tp, _ = _find_places()
-    return os.path.join(base, "memory_trace", f"rank{rank}_dp{dp}_tp{tp}")  # noqa: PTH118
-
-
-def name_trace_folder(base: str) -> str:
-    """Return `traces/rank{}_dp{}_tp{}_pp{}` below a folder."""
-    rank, dp, tp, pp = _find_places()
-    return os.path.join(base, "traces", f"rank{rank}_dp{dp}_tp{tp}_pp{pp}")  # noqa: PTH118
-
-
-def is_traced() -> bool:
-    """Tell whether this rank is one that the torch profiler is run on: the first of its groups."""
-    _, dp, tp, _ = _find_places()
-    return dp == tp == 0
-
-
-def _find_places() -> tuple[int, int, int, int]:
-    """Return rank, and its places in its data, tensor and pipeline parallel groups.
-
-    A program that tells of no groups has one of data parallelism at most.
+    Args:
+        parameters: Of the model; those laid out on a device mesh say where this rank is.
     """
-    known = find_coordinates() or {}
-    rank, tp, pp = (_number(known.get(name)) for name in ("rank", "tp", "pp"))
-    has_groups = any(known.get(name) is not None for name in ("tp", "pp", "dp"))
-    return rank, _number(known.get("dp")) if has_groups else rank, tp, pp
+
+    def __init__(self, parameters: Iterable[Tensor] = ()) -> None:
+        known = find_coordinates(find_meshes(parameters)) or {}
+        self.header: dict[str, Any] = dict(known)
+        """What is known of this rank for the head of a file: `rank`, `world_size`, `dp`, `tp`, `pp`, …"""
+        self._rank, self._tp, self._pp = (_number(known.get(name)) for name in ("rank", "tp", "pp"))
+        # A program without groups has data parallelism only.
+        has_groups = any(known.get(name) is not None for name in ("tp", "pp", "dp"))
+        self._dp = _number(known.get("dp")) if has_groups else self._rank
+
+    @property
+    def is_traced(self) -> bool:
+        """Whether the torch profiler runs on this rank: the first of its data and tensor parallel groups."""
+        return self._dp == self._tp == 0
+
+    def memory_folder(self, base: str = "") -> str:
+        """Return `memory_trace/rank{}_dp{}_tp{}` below a folder."""
+        return os.path.join(base, "memory_trace", f"rank{self._rank}_dp{self._dp}_tp{self._tp}")  # noqa: PTH118
+
+    def trace_folder(self, base: str) -> str:
+        """Return `traces/rank{}_dp{}_tp{}_pp{}` below a folder."""
+        name = f"rank{self._rank}_dp{self._dp}_tp{self._tp}_pp{self._pp}"
+        return os.path.join(base, "traces", name)  # noqa: PTH118
 
 
 def _number(value: int | str | None) -> int:

@@ -7,7 +7,7 @@ import time
 from importlib import import_module
 
 from ..foreign import Foreign
-from .rank_folders import is_traced, name_trace_folder
+from .rank_folders import RankPlace
 
 JOB_VARIABLES = ("JOB_NAME", "SLURM_JOB_NAME", "VRAMSCOPE_JOB")
 _SKIPPED, _WAITED, _WARMED_UP, _TRACED = 3, 1, 1, 1
@@ -49,9 +49,10 @@ def initialize_llm_profile(
         start_time: Name of the run's folder; by default the time now, as `Sep08_11-00-51`.
         job_name: Name of the job's folder; by default that of the environment, else `train`.
     """
-    if not profiling or not is_traced():
+    place = RankPlace()
+    if not profiling or not place.is_traced:
         return NoProfile()
-    return make_profile(name_trace_folder(name_run(start_time, job_name)))
+    return make_profile(place.trace_folder(name_run(start_time, job_name)))
 
 
 def make_profile(folder: str) -> Foreign:

@@ -10,7 +10,7 @@ from ..guard import Guard
 from .memory_log import ProfileFiles
 from .model_search import ModelSearch
 from .profiler import ModuleMemoryProfiler
-from .rank_folders import describe_rank, is_traced, name_memory_folder, name_trace_folder
+from .rank_folders import RankPlace
 from .torch_trace import STEPS_TO_TRACE, NoProfile, make_profile
 
 
@@ -64,12 +64,13 @@ class UnattendedProfile:
         if model is None:
             return
         self._search.end()
-        files = ProfileFiles(name_memory_folder(self._folder))
+        place = RankPlace(model.parameters())
+        files = ProfileFiles(place.memory_folder(self._folder))
         self._profiler = ModuleMemoryProfiler(
-            model, optimizer, files, self._total_steps, header=describe_rank(), tag="after the first step"
+            model, optimizer, files, self._total_steps, header=place.header, tag="after the first step"
         )
-        if is_traced():
-            self._trace = make_profile(name_trace_folder(self._folder))
+        if place.is_traced:
+            self._trace = make_profile(place.trace_folder(self._folder))
             self._trace.start()
 
     def _end_step(self, profiler: ModuleMemoryProfiler) -> None:

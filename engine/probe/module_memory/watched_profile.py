@@ -11,7 +11,7 @@ from ..foreign import Module, Optimizer
 from .model_search import ModelSearch
 from .moment_buffer import MomentBuffer
 from .profiler import ModuleMemoryProfiler
-from .rank_folders import describe_rank
+from .rank_folders import RankPlace
 
 STEPS_PER_DEMAND = 5
 _STEPS_WITHOUT_MODEL = 2
@@ -119,7 +119,7 @@ class WatchedProfile:
             optimizer,
             self._buffer,
             self._steps + STEPS_PER_DEMAND,
-            header=describe_rank(),
+            header=RankPlace(model.parameters()).header,
             tag="between steps",
             is_watched=True,
             began_s=self._began_s,
