@@ -8,6 +8,7 @@ from ...analyzers.breakdown import (
     BreakdownNode,
     choose_basis,
     explain_differences,
+    make_point_tree,
 )
 from ...engine.model.module_memory import MemoryKind, ModuleMemory
 from ..reports.writing import write_files
@@ -41,7 +42,7 @@ def write_sunbursts(memory: ModuleMemory, breakdown: Breakdown, folder: Path) ->
     Raises:
         OutputFileError: It cannot be written to.
     """
-    trees = {name: join_kinds(breakdown, name) for name in PAGES}
+    trees = {name: join_kinds(memory, name) for name in PAGES}
     pages = {
         f"{name}.html": render_page(memory, breakdown, name, tree)
         for name, tree in trees.items()
@@ -50,16 +51,9 @@ def write_sunbursts(memory: ModuleMemory, breakdown: Breakdown, folder: Path) ->
     return write_files(pages, folder)
 
 
-def join_kinds(breakdown: Breakdown, name: str) -> BreakdownNode | None:
-    """Return the tree of a page, or None where the profile has none of its kinds."""
-    kinds = [breakdown.find(kind) for kind in PAGES[name]]
-    trees = [kind.tree for kind in kinds if kind.tree is not None]
-    if len(PAGES[name]) == 1 or not trees:
-        return trees[0] if trees else None
-    computed, measured = (
-        [getattr(it, f"{basis}_bytes") for it in trees] for basis in ("computed", "measured")
-    )
-    return BreakdownNode(_WORDS[name], _sum(computed), _sum(measured), tuple(trees))
+def join_kinds(memory: ModuleMemory, name: str) -> BreakdownNode | None:
+    """Return the tree of a page over the whole profile, or None where the profile has none of its kinds."""
+    return make_point_tree(memory, PAGES[name], None, _WORDS[name])
 
 
 def render_page(memory: ModuleMemory, breakdown: Breakdown, name: str, tree: BreakdownNode) -> bytes:
@@ -86,8 +80,3 @@ def describe_origin(memory: ModuleMemory) -> str:
     on = f"on {memory.device}" if memory.device else "of an unnamed device"
     simulated = " (simulated device)" if memory.is_simulated else ""
     return f"measured: what the storages of tensors hold {on}{simulated}; computed: what their shapes come to"
-
-
-def _sum(sizes: list[int | None]) -> int | None:
-    known = [size for size in sizes if size is not None]
-    return sum(known) if len(known) == len(sizes) else None

@@ -228,7 +228,7 @@ def read_modules(data: bytes) -> None:
         describe_module_memory(memory, width=80).encode()
         encode_line(report_module_memory(memory, "memory.log"))
         for name in PAGES:
-            tree = join_kinds(breakdown, name)
+            tree = join_kinds(memory, name)
             if tree is not None:
                 render_page(memory, breakdown, name, tree)
 

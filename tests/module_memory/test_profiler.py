@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.simulation.simulated import plain_answers
-from vramscope.analyzers.breakdown import find_node, make_breakdown
+from vramscope.analyzers.breakdown import find_node, make_breakdown, make_point_tree
 from vramscope.engine.model.module_memory import ModuleMemory
 from vramscope.engine.readers.module_memory import read_module_memory
 
@@ -161,6 +161,11 @@ def check_measured_beside_computed_by_module(memory: ModuleMemory) -> None:
     assert up.measured_bytes == UP
     assert state.measured_bytes == 2 * params.measured_bytes + 9 * 4  # and a step of 4 bytes each
     assert breakdown.find("os_params").measured_bytes == 0
+    gradients = make_point_tree(memory, ("grads",), None, "")  # the step ends without them
+    assert gradients is not None
+    up = find_node(gradients, ("blocks", "1", "up"))
+    assert up is not None
+    assert (gradients.measured_bytes, up.measured_bytes) == (params.measured_bytes, UP)
     activation = breakdown.find("activation")
     assert activation.tree is not None
     leaves = TOKENS * 4 * (64 + 2 * (256 + 64) + 32)

@@ -10,6 +10,7 @@ from vramscope.analyzers.breakdown import find_node, make_breakdown
 from vramscope.engine.errors import InputFileError
 from vramscope.engine.model.module_memory import LayoutEntry
 from vramscope.engine.readers.module_memory import find_profiles, read_module_memory
+from vramscope.exporters.pages.sunburst_files import join_kinds
 
 from .profiles import CHART, LAYOUT, STATE, write_lines, write_profile
 
@@ -48,6 +49,36 @@ def test_a_memory_log_of_the_original(tmp_path: Path) -> None:
     assert weight is not None
     assert (weight.computed_bytes, weight.measured_bytes) == (806 * MIB, None)
     assert memory.moments[0].layouts["activation"][-1] == LayoutEntry("activations_1.", -1572864, None)
+
+
+def test_an_excerpt_of_a_log_says_what_its_lines_leave_out(tmp_path: Path) -> None:
+    path = tmp_path / "memory.log"
+    path.write_text(STATE.format(time="37.56", activation="17638.00") + LAYOUT)
+    memory = read_module_memory(path)
+    params = make_breakdown(memory).find("params").tree
+    assert params is not None
+    assert params.computed_bytes == round(13965.51 * MIB)
+    sizes = {node.name: round((node.computed_bytes or 0) / MIB, 2) for node in params.children}
+    assert sizes == {"embedding": 806.0, "blocks": 0.02, "not listed": 13965.51 - 806.0 - 0.02}
+    whole = join_kinds(memory, "summary_sunburst")
+    assert whole is not None
+    listed = {node.name: round((node.computed_bytes or 0) / MIB, 2) for node in whole.children}
+    assert listed == {
+        "parameters": 13965.51,
+        "gradients": 13965.51,
+        "optimizer parameters": 3461.52,
+        "optimizer state": 6923.03,
+        "activations": 17638.0,
+    }
+
+
+def test_an_excerpt_without_the_line_of_the_whole_takes_the_total_of_the_summary(tmp_path: Path) -> None:
+    path = tmp_path / "memory.log"
+    lines = LAYOUT.replace("layer: param_mem, layer_mem: 0.00 MB, total_mem: 13965.51 MB\n", "")
+    path.write_text(STATE.format(time="37.56", activation="0.00") + lines)
+    params = make_breakdown(read_module_memory(path)).find("params").tree
+    assert params is not None
+    assert params.computed_bytes == round(13965.51 * MIB)
 
 
 def test_a_chart_of_the_original(tmp_path: Path) -> None:

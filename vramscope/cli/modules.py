@@ -66,7 +66,7 @@ def write_charts(profiles: Sequence[NamedMemory], folder: Path) -> list[Path]:
         place = folder / _name_folder(name) if len(profiles) > 1 else folder
         breakdown = make_breakdown(memory)
         written += write_sunbursts(memory, breakdown, place)
-        tree = join_kinds(breakdown, "summary_sunburst")
+        tree = join_kinds(memory, "summary_sunburst")
         if tree is not None:
             basis = choose_basis(tree)
             title = f"Memory by module, {basis}"

@@ -70,6 +70,8 @@ class ModuleMemoryProfiler:
         self._saved.model_storages = list_model_storages(model, self._pieces)
         self._scale = ModelScale(model, self._pieces)
         self._kinds: dict[str, Kind] = {}
+        self._most_gradient_bytes = 0
+        """In the layout of gradients that was written last."""
         self.watches: list[ModuleWatch] = []
         self._has_saved = self._saved.start()
         try:
@@ -162,7 +164,11 @@ class ModuleMemoryProfiler:
         """
         self._saved.note_peak()
         try:
-            self._kinds["grads"] = _make_kind("grads", self._scale.weigh_gradients())
+            gradients = self._kinds["grads"] = _make_kind("grads", self._scale.weigh_gradients())
+            if (gradients.measured_bytes or 0) > self._most_gradient_bytes:
+                # A step often ends without gradients: only from here are they known by module.
+                self._most_gradient_bytes = gradients.measured_bytes or 0
+                layouts = ("grads", *layouts)
             self._write(tag, layouts)
         except OSError as error:
             self.error = error
