@@ -177,6 +177,43 @@ def test_a_summary_alone_is_enough(tmp_path: Path) -> None:
     assert record.phases[3].before.allocated_bytes is None
 
 
+def test_stages_that_only_the_summary_has_stay_in_their_place(tmp_path: Path) -> None:
+    summary = """MEMORY USAGE SUMMARY
+1. Model Creation
+   Peak: 245.67 MB
+   Diff: +245.67 MB
+2. DP Setup
+   Peak: 491.34 MB
+   Diff: +245.67 MB
+3. Forward Pass
+   Peak: 320.50 MB
+   Diff: +54.33 MB
+4. Loss Computation
+   Peak: 301.00 MB
+   Diff: +1.00 MB
+5. Backward Pass
+   Peak: 700.00 MB
+   Diff: +99.00 MB
+"""
+    (tmp_path / "run.out").write_text(LOG + summary)
+    (record,) = read_phase_file(tmp_path / "run.out").records
+    names = ["Model Creation", "DP Setup", "Forward Pass", "Loss Computation", "Backward Pass"]
+    assert [phase.phase for phase in record.phases] == names
+    assert record.peak.allocated_bytes == 700 * MIB
+    forward, setup = record.phases[2], record.phases[1]
+    assert forward.before.allocated_bytes == round(245.67 * MIB)  # the block knows more than its entry
+    assert setup.before.allocated_bytes is None
+
+
+def test_blocks_that_the_summary_does_not_have_are_kept(tmp_path: Path) -> None:
+    summary = "MEMORY USAGE SUMMARY\n1. Model Creation\n   Peak: 245.67 MB\n   Diff: +245.67 MB\n"
+    (tmp_path / "run.out").write_text(LOG + summary)
+    read = read_phase_file(tmp_path / "run.out")
+    (record,) = read.records
+    assert [phase.phase for phase in record.phases] == ["Model Creation", "Forward Pass", "Loss Computation"]
+    assert "the block of 'Forward Pass' has no entry there" in " ".join(read.notes)
+
+
 def test_damaged_lines_are_counted_and_what_they_told_is_unknown(tmp_path: Path) -> None:
     damaged = LOG.replace("After:  300.00 MB", "After:  3oo.00 MB").replace(
         "Peak:   301.00 MB", "Peak:   301.00"

@@ -96,7 +96,7 @@ class LoggedRun:
 
     def finish(self) -> PhaseRecord | None:
         """Return the run; None where it has no stage."""
-        phases = tuple(each.finish() for each in self._stages or self._entries)
+        phases = tuple(each.finish() for each in self._merge_summary())
         if not phases:
             return None
         heads, final, is_failed = self._heads, self._final, self._is_out_of_memory
@@ -117,6 +117,18 @@ class LoggedRun:
             failed_phase=(self._failed_phase or _FOLLOWERS.get(phases[-1].phase)) if is_failed else None,
             requested_bytes=self._requested_bytes,
         )
+
+    def _merge_summary(self) -> list["_Stage"]:
+        """Return the stages by their blocks, and where an excerpt has no block, by the summary's entry."""
+        merged, blocks = [], list(self._stages)
+        for entry in self._entries:
+            merged.append(blocks.pop(0) if blocks and blocks[0].is_same(entry) else entry)
+        if not blocks:
+            return merged or self._stages
+        if self._entries:
+            missing = f"the block of {show_cell(blocks[0].name)} has no entry there"
+            self._left_out.add("summary", "at its end", missing)
+        return self._stages
 
     def _take_figures(self, number: int, text: str) -> None:
         stages, pattern = (self._entries, _ENTRY_FIGURE) if self._is_summary else (self._stages, _FIGURES)
@@ -163,6 +175,11 @@ class _Stage:
         self.name = name
         self.step = step
         self.levels: dict[str, MemoryLevels] = {}
+
+    def is_same(self, entry: "_Stage") -> bool:
+        """Return whether an entry of the summary can be of this block: it repeats its name and peak."""
+        peaks = [stage.levels.get("Peak", UNKNOWN).allocated_bytes for stage in (self, entry)]
+        return self.name == entry.name and (None in peaks or peaks[0] == peaks[1])
 
     def finish(self) -> RecordedPhase:
         return RecordedPhase(
