@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ..errors import InputFileError, UsageError
+from ..readers.input_file import read_text_file, show_path, show_text
 from .ssh_host import SshHost
 from .tcp_address import TcpAddress, parse_address
 
@@ -12,7 +13,8 @@ NodeAddress = TcpAddress | SshHost
 """Where a node is, by tcp or through ssh."""
 Host = TypeVar("Host", bound=NodeAddress)
 MOST_NODES = 1024
-_MOST_FILE_BYTES = 1024**2
+_LONGEST_HOST = 300
+"""A name of DNS has at most 255 characters."""
 
 
 def parse_hosts(text: str) -> list[TcpAddress]:
@@ -30,16 +32,17 @@ def read_hosts_file(path: Path) -> list[TcpAddress]:
     Raises:
         InputFileError: It cannot be read, a line is no host, or there is none; the text names file and line.
     """
-    hosts = []
-    for number, line in enumerate(_read_text(path).splitlines(), 1):
+    text = read_text_file(path, "a file with one host a line")
+    hosts: list[TcpAddress] = []
+    for number, line in enumerate(text.split("\n"), 1):
         word = line.partition("#")[0].strip()
         if word:
             try:
-                hosts.append(parse_address(word))
+                hosts.append(parse_address(show_text(word, _LONGEST_HOST)))
             except UsageError as error:
-                raise InputFileError(f"{path}:{number}: {error}") from error
+                raise InputFileError(f"{show_path(path)}:{number}: {error}") from error
     if not hosts:
-        raise InputFileError(f"{path}: names no host; expected one a line, for example n2:5757")
+        raise InputFileError(f"{show_path(path)}: names no host; expected one a line, for example n2:5757")
     return hosts
 
 
@@ -58,20 +61,3 @@ def list_nodes(hosts: Iterable[Host]) -> tuple[list[Host], list[str]]:
     if len(once) > MOST_NODES:
         raise UsageError(f"{len(once)} nodes: expected at most {MOST_NODES}")
     return list(once.values()), list(dict.fromkeys(again))
-
-
-def _read_text(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            data = file.read(_MOST_FILE_BYTES + 1)
-        if len(data) > _MOST_FILE_BYTES:
-            raise InputFileError(f"{path}: longer than {_MOST_FILE_BYTES} bytes; expected one host a line")
-        return data.decode("utf-8-sig")
-    except OSError as error:
-        raise InputFileError(
-            f"--hosts {path}: {error.strerror or error}; expected a file with one host a line"
-        ) from error
-    except UnicodeDecodeError as error:
-        raise InputFileError(
-            f"{path}: not UTF-8 text at byte {error.start}; expected one host a line"
-        ) from error

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from ..errors import InputFileError
-from .input_file import read_input_file, show_path
+from .input_file import decode_text, read_input_file, show_path
 
 LIMIT_BYTES = 256 * 1024**2
 _MOST_CELL = 4 * 1024**2
@@ -27,12 +27,7 @@ def read_case_table(path: Path) -> CaseTable:
         InputFileError: The file cannot be read, is no UTF-8, has no header, or a row has too many cells.
     """
     data = read_input_file(path, LIMIT_BYTES)
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise InputFileError(
-            f"{show_path(path)}: byte {error.start + 1} is not UTF-8; expected a CSV file in UTF-8"
-        ) from error
+    text = decode_text(data, path, "a CSV file in UTF-8")
     csv.field_size_limit(_MOST_CELL)
     reader = csv.reader(io.StringIO(text, newline=""))
     try:

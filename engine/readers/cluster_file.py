@@ -5,19 +5,19 @@ cluster (`analyzers/cluster_graph/building.py`).
 """
 
 import re
-import tomllib
 from difflib import get_close_matches
 from pathlib import Path
 
 import msgspec
 
 from ..errors import InputFileError
-from .input_file import locate_byte, read_input_file, show_path
+from .input_file import decode_text, locate_byte, read_input_file, show_path, show_text
 from .key_lines import KeyLines, locate_toml_keys, locate_yaml_keys
 from .plain_yaml import read_yaml
+from .toml_text import parse_toml
 from .yaml_scalars import YamlError
 
-LIMIT_BYTES = 4 << 20
+LIMIT_BYTES = 1 << 20
 
 _PLACE = re.compile(r" - at `([^`]*)`$")
 _UNKNOWN = re.compile(r"unknown field `([^`]*)`")
@@ -96,12 +96,7 @@ def read_cluster_file(path: Path) -> tuple[ClusterEntry, KeyLines]:
             says where, what was expected, and which key comes nearest.
     """
     data = read_input_file(path, LIMIT_BYTES)
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise InputFileError(
-            f"{show_path(path)}: {locate_byte(data, error.start)}: not UTF-8; expected TOML, JSON or YAML"
-        ) from None
+    text = decode_text(data, path, "TOML, JSON or YAML")
     content, where = _parse(path, text)
     try:
         return msgspec.convert(content, ClusterEntry), where
@@ -116,15 +111,13 @@ def _parse(path: Path, text: str) -> tuple[object, KeyLines]:
             return msgspec.json.decode(text), KeyLines(shown)
         if suffix in (".yaml", ".yml"):
             return read_yaml(text), KeyLines(shown, locate_yaml_keys(text))
-        return tomllib.loads(text), KeyLines(shown, locate_toml_keys(text))
-    except msgspec.DecodeError as error:
+        return parse_toml(text, path), KeyLines(shown, locate_toml_keys(text))
+    except (msgspec.DecodeError, RecursionError) as error:
         found = re.search(r"byte (\d+)", str(error))
         place = f"{locate_byte(text.encode(), int(found.group(1)))}: " if found else ""
         raise InputFileError(f"{shown}: {place}{error}; expected JSON") from None
     except YamlError as error:
         raise InputFileError(f"{shown}: {error}; expected YAML") from None
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise InputFileError(f"{shown}: {error}; expected TOML") from None
 
 
 def _explain(message: str, where: KeyLines) -> str:
@@ -134,8 +127,8 @@ def _explain(message: str, where: KeyLines) -> str:
     words = _PLACE.sub("", message).replace("Object contains", "").replace(" | null", "").strip()
     unknown = _UNKNOWN.search(words)
     if unknown is not None:
-        near = get_close_matches(unknown.group(1), _KNOWN, n=1)
+        near = get_close_matches(unknown.group(1)[:64], _KNOWN, n=1)
         hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(_KNOWN)}"
-        words = f"unknown key {unknown.group(1)!r}: {hint}"
+        words = f"unknown key {show_text(unknown.group(1))!r}: {hint}"
     place = where.place(key, unknown.group(1) if unknown else "")
     return f"{place}: {words[:1].lower()}{words[1:]}"

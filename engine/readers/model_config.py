@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ..errors import InputFileError
-from .input_file import read_input_file, show_path
+from .input_file import decode_text, read_input_file, show_path
 
 LIMIT_BYTES = 4 << 20
 _WORDS: Mapping[str, object] = {"true": True, "false": False, "null": None, "~": None, "": None}
@@ -18,10 +18,7 @@ def read_model_config(path: Path) -> dict[str, object]:
         InputFileError: It cannot be read, or is neither JSON nor such lines; the text says where.
     """
     data = read_input_file(path, LIMIT_BYTES)
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise InputFileError(f"{show_path(path)}: byte {error.start} is not UTF-8; expected text") from None
+    text = decode_text(data, path, "a model's config.json")
     if path.suffix in (".yaml", ".yml"):
         return _read_lines(text, path)
     try:

@@ -1,14 +1,14 @@
 """Configurations of models and runs: JSON, flat YAML, TOML, or Megatron-LM's list of arguments."""
 
 import re
-import tomllib
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 import msgspec
 
 from ..errors import InputFileError
-from .input_file import locate_byte, read_input_file, show_path
+from .input_file import decode_text, locate_byte, read_input_file, show_path
+from .toml_text import parse_toml
 
 LIMIT_BYTES = 16 * 1024**2
 _ARGUMENT = re.compile(r"^(?:\S{1,40}: ?)?\s*([a-z][a-z0-9_]*) \.{3,} (.*)$", re.MULTILINE)
@@ -32,16 +32,11 @@ def read_run_config(path: Path) -> RunConfig:
         InputFileError: The file cannot be read, is of no format known, or describes no model.
     """
     data = read_input_file(path, LIMIT_BYTES)
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise InputFileError(
-            f"{show_path(path)}: byte {error.start + 1} is not UTF-8; expected a text file"
-        ) from error
+    text = decode_text(data, path, "a configuration")
     if text.lstrip().startswith("{"):
         return _name_kind(path, _read_json(path, data))
     if path.suffix.lower() == ".toml":
-        return RunConfig("torchtitan", _read_toml(path, text))
+        return RunConfig("torchtitan", parse_toml(text, path))
     arguments: dict[str, object] = {name: value.strip() for name, value in _ARGUMENT.findall(text)}
     if "num_layers" in arguments:
         return RunConfig("megatron", _add_vocab(arguments, text))
@@ -63,13 +58,6 @@ def _read_json(path: Path, data: bytes) -> dict[str, object]:
         found = re.search(r"byte (\d+)", str(error))
         place = f"{locate_byte(data, int(found.group(1)))}: " if found else ""
         raise InputFileError(f"{show_path(path)}: {place}{error}; expected a JSON object") from error
-
-
-def _read_toml(path: Path, text: str) -> dict[str, object]:
-    try:
-        return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise InputFileError(f"{show_path(path)}: {error}; expected TOML") from error
 
 
 def _read_yaml(path: Path, text: str) -> dict[str, object]:

@@ -2,16 +2,19 @@
 
 import difflib
 import re
-import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from ..errors import InputFileError, UsageError
 from ..paths import config_file
+from ..readers.input_file import read_text_file, show_path, show_text
+from ..readers.toml_text import parse_toml
 from .model import SETTING_KEYS, TABLES
 from .values import convert_value, show_value
 
-FILE_LIMIT_BYTES = 1 << 20
+FILE_LIMIT_BYTES = 1 << 18
+"""Many times what a person writes; the file of a stranger's folder must not keep us busy."""
+_LONGEST_KEY = 64
 
 
 def read_settings_file(path: Path, *, refused: Collection[str] = ()) -> dict[str, object]:
@@ -24,16 +27,13 @@ def read_settings_file(path: Path, *, refused: Collection[str] = ()) -> dict[str
     Raises:
         InputFileError: The file cannot be read, is not TOML, or holds an unknown key or a wrong value.
     """
-    text = _read_text(path)
-    try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InputFileError(f"{path}: not TOML: {error}") from error
+    text = read_text_file(path, "a settings file", FILE_LIMIT_BYTES)
+    table = parse_toml(text, path)
     found = {key: _check(path, text, key, value) for key, value in _flatten(path, text, table)}
     for key in found:
         if key in refused:
             raise InputFileError(
-                f"{path}:{find_line(text, key)}: {key} is not taken from the file of a folder, which anybody "
+                f"{_place(path, text, key)}: {key} is not taken from the file of a folder, which anybody "
                 f"may have written: set it in {config_file()}, or name this file with --config"
             )
     return found
@@ -47,54 +47,42 @@ def _flatten(path: Path, text: str, table: Mapping[str, object]) -> Iterator[tup
         elif isinstance(value, dict):
             yield from ((f"{key}.{inside}", found) for inside, found in value.items())
         else:
-            where = f"{path}:{find_line(text, key)}"
-            raise InputFileError(f"{where}: {key} = {show_value(key, value)}: expected a table, [{key}]")
-
-
-def _read_text(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            data = file.read(FILE_LIMIT_BYTES + 1)
-        if len(data) > FILE_LIMIT_BYTES:
-            raise InputFileError(f"{path}: longer than {FILE_LIMIT_BYTES} bytes; expected a settings file")
-        return data.decode("utf-8-sig")
-    except OSError as error:
-        raise InputFileError(f"{path}: {error.strerror or error}; expected a settings file") from error
-    except UnicodeDecodeError as error:
-        raise InputFileError(
-            f"{path}: not UTF-8 text at byte {error.start}; expected a settings file"
-        ) from error
+            raise InputFileError(
+                f"{_place(path, text, key)}: {key} = {show_value(key, value)}: expected a table, [{key}]"
+            )
 
 
 def _check(path: Path, text: str, key: str, value: object) -> object:
-    where = f"{path}:{find_line(text, key)}"
     if key not in SETTING_KEYS:
-        raise InputFileError(f'{where}: unknown setting "{key}"{_suggest(key)}')
+        raise InputFileError(f'{_place(path, text, key)}: unknown setting "{show_text(key)}"{_suggest(key)}')
     try:
         return convert_value(key, value)
     except UsageError as error:
-        raise InputFileError(f"{where}: {key} = {show_value(key, value)}: {error}") from error
+        raise InputFileError(
+            f"{_place(path, text, key)}: {key} = {show_value(key, value)}: {error}"
+        ) from error
 
 
 def _suggest(key: str) -> str:
-    nearest = difflib.get_close_matches(key.lower(), [*SETTING_KEYS, *SETTING_KEYS.values()], n=1)
+    nearest = difflib.get_close_matches(
+        key[:_LONGEST_KEY].lower(), [*SETTING_KEYS, *SETTING_KEYS.values()], n=1
+    )
     if nearest:
         return f'; did you mean "{nearest[0].removesuffix("_s")}"?'
     return f"; the settings are {', '.join(SETTING_KEYS)}"
 
 
-def find_line(text: str, key: str) -> int:
-    """Return the line (from 1) on which a key or table of a TOML text begins; `a.b` is `b` in table `a`."""
+def _place(path: Path, text: str, key: str) -> str:
+    """Return the file and, where it is found, the line of a key or table; `a.b` is `b` in table `a`."""
     table, _, name = key.rpartition(".")
-    lines = text.splitlines()
+    lines = text.split("\n")
     first = _find_start(lines, table, 0) if table else 0
-    if first is None:
-        return 1
-    begins = _find_start(lines, name, first)
-    return 1 + (first if begins is None else begins)
+    begins = None if first is None else _find_start(lines, name, first)
+    found = first if begins is None and table else begins
+    return show_path(path) if found is None else f"{show_path(path)}:{found + 1}"
 
 
 def _find_start(lines: list[str], key: str, first: int) -> int | None:
     """Return the number (from 0) of the first line that begins with a key, a table, or `table.key`."""
-    start = re.compile(rf"""^\s*\[{{0,2}}\s*(?:[\w-]+\s*\.\s*)?["']?{re.escape(key)}["']?\s*[=.\]]""")
-    return next((n for n in range(first, len(lines)) if start.match(lines[n])), None)
+    start = re.compile(rf"""\[{{0,2}}\s*(?:[\w-]+\s*\.\s*)?["']?{re.escape(key)}["']?\s*[=.\]]""")
+    return next((n for n in range(first, len(lines)) if start.match(lines[n].lstrip())), None)

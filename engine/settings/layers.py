@@ -102,11 +102,13 @@ def _list_files(environ: Mapping[str, str], project: Path, config: Path | None) 
 
 
 def _exists(path: Path) -> bool:
-    """Tell whether there is anything at a path; what cannot be told is treated as absent."""
+    """Tell whether there is anything at a path; where that cannot be known, nothing is read."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return False
+    except OSError:  # links in a circle, a name that is too long: reading it says what is wrong
+        return True
     return True
 
 

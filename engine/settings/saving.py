@@ -6,6 +6,9 @@ from pathlib import Path
 
 from ..errors import InputFileError, UsageError
 from ..paths import config_file
+from ..readers.input_file import read_text_file, show_path, show_text
+from ..readers.toml_text import parse_toml
+from .files import FILE_LIMIT_BYTES
 from .model import SETTING_KEYS
 from .values import convert_value
 
@@ -23,7 +26,7 @@ def save_settings(values: Mapping[str, object], *, path: Path | None = None) -> 
         UsageError: A key is unknown or a value does not fit.
         InputFileError: The file cannot be understood or written.
     """
-    path = (config_file() if path is None else path).resolve()
+    path = Path(os.path.realpath(config_file() if path is None else path))
     checked = {_key(name): _checked(name, value) for name, value in values.items()}
     try:
         text = _updated_text(path, checked)
@@ -54,9 +57,15 @@ def _updated_text(path: Path, values: Mapping[str, object]) -> str:
     from tomlkit.exceptions import TOMLKitError
 
     try:
-        document = tomlkit.parse(path.read_text(encoding="utf-8-sig") if path.exists() else "")
-    except (TOMLKitError, UnicodeDecodeError) as error:
-        raise InputFileError(f"{path}: settings not saved, the file is not TOML: {error}") from error
+        text = read_text_file(path, "a settings file", FILE_LIMIT_BYTES) if os.path.lexists(path) else ""
+        parse_toml(text, path)  # tomlkit has no bounds, and is many times slower
+        document = tomlkit.parse(text)
+    except InputFileError as error:
+        raise InputFileError(f"settings not saved: {error}") from error
+    except TOMLKitError as error:
+        raise InputFileError(
+            f"settings not saved: {show_path(path)}: {show_text(str(error), 200)}"
+        ) from error
     for key, value in values.items():
         table, _, name = key.rpartition(".")
         inside = document.setdefault(table, tomlkit.table()) if table else document

@@ -5,6 +5,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import msgspec
 
 from ..errors import UsageError
+from ..readers.input_file import show_text
 from ..units import parse_duration
 from .alerts import COMMAND_KEY, WEBHOOK_KEY
 from .model import SETTING_KEYS, TABLES, Settings
@@ -45,7 +46,7 @@ def convert_value(key: str, value: object) -> object:
     field = SETTING_KEYS[key]
     try:
         return msgspec.convert(_prepare(field, value), _TYPES[field])
-    except (msgspec.ValidationError, UsageError) as error:
+    except (msgspec.ValidationError, UsageError, OverflowError) as error:
         raise UsageError(f"expected {describe_expectation(key)}") from error
 
 
@@ -110,4 +111,9 @@ def show_value(key: str, value: object) -> str:
         return "…"
     if isinstance(value, bool):
         return "true" if value else "false"
-    return f'"{value}"' if isinstance(value, str) else repr(value)
+    if isinstance(value, str):
+        return f'"{show_text(value)}"'
+    try:
+        return show_text(str(value))
+    except ValueError:  # an int of more digits than Python prints
+        return "a number of thousands of digits"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from ...engine.errors import InputFileError, UsageError
-from ...engine.readers.input_file import read_input_file, show_path
+from ...engine.readers.input_file import decode_text, read_input_file, show_path
 from ...engine.readers.plain_yaml import read_yaml
 from ...engine.readers.yaml_scalars import YamlError
 from .passwords import check_users
@@ -50,11 +50,9 @@ def read_web_config(path: Path) -> WebConfig:
     Raises:
         InputFileError: It cannot be read, protects nothing, or says what is not supported.
     """
+    text = decode_text(read_input_file(path, LIMIT_BYTES), path, "a web configuration")
     try:
-        text = read_input_file(path, LIMIT_BYTES).decode()
         config = msgspec.convert(read_yaml(text) or {}, WebConfig)
-    except UnicodeDecodeError as error:
-        raise InputFileError(f"{show_path(path)}: is no UTF-8 text; expected a web configuration") from error
     except (YamlError, msgspec.ValidationError) as error:
         raise InputFileError(f"{show_path(path)}: {error}; {_SUPPORTED}") from error
     tls, users = config.tls_server_config, config.basic_auth_users

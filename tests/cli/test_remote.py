@@ -77,7 +77,7 @@ def test_the_nodes_of_a_slurm_job_are_found_and_followed(
         (["--connect", ""], "--connect '': expected a host"),
         (["--connect", "n1,,n2"], "--connect n1,,n2: '': expected a host"),
         (["--ssh", "n2,"], "--ssh n2,: '': expected a host, user@host"),
-        (["--hosts", "/nowhere/hosts"], "--hosts /nowhere/hosts: No such file"),
+        (["--hosts", "/nowhere/hosts"], "/nowhere/hosts: cannot be read: no such file"),
         (["guard", "--connect", ""], "--connect '': expected a host"),
         (["worker", "--connect", "n1,n2"], "--connect n1,n2: expected a host"),
         (["advise", "1", "empty_cache", "--connect", ""], "--connect '': expected a host"),

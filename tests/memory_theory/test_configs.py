@@ -187,7 +187,7 @@ def test_torchtitan_shards_weights_over_its_data_ranks(tmp_path: Path) -> None:
         ("a.json", '{"num_layers" 3}', "line 1, column"),
         ("a.json", '{"a": 1}', "describes no model"),
         ("a.yaml", "hidden_size 3\n", "line 1: expected `name: value`"),
-        ("a.toml", "[model\n", "expected TOML"),
+        ("a.toml", "[model\n", "not TOML"),
         ("a.json", "", "empty"),
     ],
 )

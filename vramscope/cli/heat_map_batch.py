@@ -15,19 +15,19 @@ Paths are as seen from the folder of the file. Without variants there are three:
 """
 
 import difflib
-import tomllib
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 
 from vramscope.engine.errors import InputFileError
-from vramscope.engine.readers.input_file import read_input_file, show_path
+from vramscope.engine.readers.input_file import decode_text, read_input_file, show_path, show_text
+from vramscope.engine.readers.toml_text import parse_toml
 from vramscope.exporters.figures.sweep_style import COLUMN_IN, DPI, SweepLook, SweepStyle
 
 from .heat_map import HeatMapJob, Variant
 
-_LIMIT_BYTES = 1 << 20
+_LIMIT_BYTES = 1 << 18
 _Inches = Annotated[float, msgspec.Meta(ge=0.5, le=100)]
 _Dots = Annotated[int, msgspec.Meta(ge=10, le=2400)]
 
@@ -70,8 +70,8 @@ def read_batch(path: Path) -> HeatMapJob:
     wrong = next((name for name in variants if not name.replace("-", "").replace("_", "").isalnum()), None)
     if wrong is not None:
         raise InputFileError(
-            f"{show_path(path)}: variants.{wrong!r}: expected a name of letters, digits, - and _; it is part "
-            "of the names of files"
+            f"{show_path(path)}: variants.{show_text(wrong)!r}: expected a name of letters, "
+            "digits, - and _; it is part of the names of files"
         )
     return HeatMapJob(
         memory_dir=folder / table.memory_dir,
@@ -95,11 +95,9 @@ def _make_variant(folder: Path, table: BatchTable, name: str, variant: VariantTa
 
 def _decode(path: Path) -> BatchTable:
     data = read_input_file(path, _LIMIT_BYTES)
+    content = parse_toml(decode_text(data, path, "a file of variants"), path)
     try:
-        content = tomllib.loads(data.decode())
         return msgspec.convert(content, BatchTable)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputFileError(f"{show_path(path)}: not TOML: {error}") from error
     except msgspec.ValidationError as error:
         hint = _find_unknown_key(content)
         raise InputFileError(f"{show_path(path)}: {hint or error}") from error
@@ -117,7 +115,7 @@ def _find_unknown_key(content: dict[str, object]) -> str | None:
         known = kind.__struct_fields__
         for key in table:
             if key not in known:
-                nearest = difflib.get_close_matches(key, known, n=1)
+                nearest = difflib.get_close_matches(key[:64], known, n=1)
                 hint = f"did you mean {nearest[0]}?" if nearest else f"the keys are {', '.join(known)}"
-                return f"{place}{key}: unknown key; {hint}"
+                return f"{show_text(place)}{show_text(key)}: unknown key; {hint}"
     return None
