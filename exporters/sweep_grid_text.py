@@ -53,4 +53,8 @@ def _explain(drawn: DrawnGrid, grid: SweepGrid, best: SweepCell | None) -> list[
         told.append("[ ] least memory, GiB")
     if any(cell.is_mispredicted for cell in drawn.cells.values()):
         told.append(f"! ran, the theory had said {grid.capacity_bytes / GIB:g} GiB or more")
+    for cell in drawn.cells.values():
+        if cell.kind_word is not None:
+            told.append(f"TP {cell.tp} PP {cell.pp}: the {cell.kind_word} run, which held more than its twin")
+            break
     return [f"  {'   '.join(told)}"] if told else []

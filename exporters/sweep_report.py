@@ -26,6 +26,8 @@ _COLUMNS = (
     "tflops_per_gpu",
     "iteration_s",
     "cause",
+    "iteration",
+    "simulated",
 )
 
 
@@ -43,6 +45,10 @@ class CellReport(msgspec.Struct, frozen=True):
     """How much more the theory said than was measured."""
     mispredicted: bool
     """It ran, and the theory had said that it would not fit."""
+    iteration: int | None = None
+    """In which the peak was."""
+    simulated: bool | None = None
+    """Whether one GPU played each rank; a real and a simulated run of one layout are two cells."""
 
 
 class PlaceReport(msgspec.Struct, frozen=True):
@@ -97,6 +103,8 @@ def report_cell(cell: SweepCell) -> CellReport:
         theory_gb=_to_gib(cell.theory_bytes),
         error_percent=_round(cell.error_percent),
         mispredicted=cell.is_mispredicted,
+        iteration=cell.iteration,
+        simulated=cell.is_simulated,
     )
 
 
@@ -148,6 +156,7 @@ def encode_csv(grid: SweepGrid) -> bytes:
                 *(told.tp, told.pp, told.dp, told.state),
                 *(told.actual_gb, told.theory_gb, told.error_percent, str(told.mispredicted).lower()),
                 *(_to_gib(cell.static_bytes), cell.tflops_per_gpu, cell.iteration_s, cell.cause),
+                *(told.iteration, None if told.simulated is None else str(told.simulated).lower()),
             )
         )
     return text.getvalue().encode()

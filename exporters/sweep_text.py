@@ -37,6 +37,13 @@ def describe_figure(grid: SweepGrid, findings: Sequence[SweepFinding]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def name_iteration(cell: SweepCell) -> str:
+    """Return in which iteration the peak was, nothing where a trace has no other."""
+    if cell.iteration is None or (cell.iterations or 1) < 2:
+        return ""
+    return f" in iteration {cell.iteration:,} of {cell.iterations:,}"
+
+
 def describe_findings(grid: SweepGrid, findings: Sequence[SweepFinding], width: int) -> str:
     """Return what the verb prints of a sweep: the grid, as far as it fits, and what it says.
 
@@ -97,9 +104,10 @@ def _count_states(grid: SweepGrid) -> str:
 
 
 def _describe_cell(cell: SweepCell) -> str:
-    text = f"TP {cell.tp}, PP {cell.pp}: {_STATE_WORDS[cell.state]}"
+    kind = "" if cell.kind_word is None else f" ({cell.kind_word})"
+    text = f"TP {cell.tp}, PP {cell.pp}{kind}: {_STATE_WORDS[cell.state]}"
     if cell.actual_bytes is not None:
-        text += f", {cell.actual_bytes / GIB:.1f} GiB"
+        text += f", {cell.actual_bytes / GIB:.1f} GiB{name_iteration(cell)}"
     if cell.theory_bytes is not None:
         text += f", predicted {cell.theory_bytes / GIB:.1f} GiB"
     if cell.error_percent is not None:

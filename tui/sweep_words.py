@@ -7,6 +7,7 @@ from ..analyzers.sweep.index import IndexedSweep
 from ..engine.readers.input_file import show_name
 from ..engine.units import GIB
 from ..exporters.sweep_index_text import cut_name
+from ..exporters.sweep_text import name_iteration
 from .drawing.glyphs import Glyphs
 from .drawing.spans import Line, Role, Span
 from .sweep_tiles import STATE_ROLES
@@ -33,17 +34,18 @@ def describe_cell(cell: SweepCell, capacity_bytes: int, glyphs: Glyphs) -> list[
         capacity_bytes: Of a device.
         glyphs: Characters to draw with.
     """
+    kind = "" if cell.kind_word is None else f"{cell.kind_word} "
+    dp = glyphs.unmeasured if cell.dp is None else cell.dp
     facts: list[Line] = [
         [
-            Span(
-                f"TP {cell.tp} PP {cell.pp} DP {glyphs.unmeasured if cell.dp is None else cell.dp} ", "strong"
-            ),
+            Span(f"TP {cell.tp} PP {cell.pp} DP {dp} {kind}", "strong"),
             Span(STATE_SENTENCES[cell.state], STATE_ROLES[cell.state]),
         ]
     ]
     if cell.actual_bytes is not None:
         share = 100 * cell.actual_bytes / capacity_bytes
-        facts.append(_name("measured", f"{_gib(cell.actual_bytes)}, {share:.0f} % of capacity"))
+        where = name_iteration(cell)
+        facts.append(_name("measured", f"{_gib(cell.actual_bytes)}{where}, {share:.0f} % of capacity"))
     if cell.theory_bytes is not None:
         facts.append(_name("theory", _gib(cell.theory_bytes)))
     if cell.error_percent is not None:
@@ -78,7 +80,14 @@ def describe_sources(cell: SweepCell, grid: SweepGrid) -> Iterator[tuple[str, st
         yield "trace", show_name(cell.path)
     others = [it for it in grid.cells if it.place == cell.place and it != cell]
     if others:
-        told = (f"DP {it.dp} {STATE_SENTENCES[it.state]} {_gib(it.actual_bytes)}" for it in others)
+        told = (
+            " ".join(
+                part
+                for part in (f"DP {it.dp}", it.kind_word, STATE_SENTENCES[it.state], _gib(it.actual_bytes))
+                if part
+            )
+            for it in others
+        )
         yield "also", "; ".join(told)
 
 

@@ -3,13 +3,21 @@
 from collections.abc import Iterator
 
 from .model import SweepCell, SweepFinding, SweepGrid
-from .words import list_places, name_cell, show_gib
+from .words import count, list_places, name_cell, name_cells, show_gib
 
 
 def find_best(grid: SweepGrid) -> SweepCell | None:
-    """Return the layout that ran and held least; of equals the one with fewer GPUs a replica."""
+    """Return the layout that ran and held least; of equals the one with fewer GPUs a replica.
+
+    Of a real run and its simulation the one that held more counts.
+    """
+    most: dict[tuple[int, int, int | None], SweepCell] = {}
+    for cell in grid.measured:
+        known = most.get((cell.tp, cell.pp, cell.dp))
+        if known is None or (cell.actual_bytes or 0) > (known.actual_bytes or 0):
+            most[cell.tp, cell.pp, cell.dp] = cell
     return min(
-        grid.measured, key=lambda cell: (cell.actual_bytes or 0, cell.gpus_per_replica, cell.tp), default=None
+        most.values(), key=lambda cell: (cell.actual_bytes or 0, cell.gpus_per_replica, cell.tp), default=None
     )
 
 
@@ -39,6 +47,13 @@ def describe_best(grid: SweepGrid) -> Iterator[SweepFinding]:
         f"{show_gib(grid.capacity_bytes)}"
     )
     yield SweepFinding("best", text, (best.place,))
+    beyond = [cell for cell in grid.measured if (cell.actual_bytes or 0) >= grid.capacity_bytes]
+    if beyond:
+        text = (
+            f"{count(len(beyond), 'layout')} ran and held {show_gib(grid.capacity_bytes)} or more, too much "
+            f"for the device asked for: {name_cells(beyond)}"
+        )
+        yield SweepFinding("failures", text, list_places(beyond))
     front = find_front(grid)
     if front:
         told = "; ".join(

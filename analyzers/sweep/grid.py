@@ -1,5 +1,6 @@
 """Makes the grid of a sweep: every layout that was tried, and every pair of TP and PP that was not."""
 
+from collections import Counter
 from collections.abc import Iterator
 
 from ...engine.readers.sweep import Sweep, SweepConfiguration
@@ -14,10 +15,16 @@ def make_grid(sweep: Sweep, capacity_bytes: int) -> SweepGrid:
         sweep: What was read.
         capacity_bytes: Memory of a device; a theory of as much or more says that a layout does not fit.
     """
-    cells = [_make_cell(configuration, sweep, capacity_bytes) for configuration in sweep.configurations]
+    runs = Counter((it.tp, it.pp, it.dp) for it in sweep.configurations)
+    cells = [
+        _make_cell(it, sweep, capacity_bytes, has_twin=runs[it.tp, it.pp, it.dp] > 1)
+        for it in sweep.configurations
+    ]
     cells += _fill(cells, sweep)
     return SweepGrid(
-        cells=tuple(sorted(cells, key=lambda cell: (cell.tp, cell.pp, cell.dp or 0))),
+        cells=tuple(
+            sorted(cells, key=lambda cell: (cell.tp, cell.pp, cell.dp or 0, bool(cell.is_simulated)))
+        ),
         capacity_bytes=capacity_bytes,
         model=sweep.model,
         world_size=sweep.world_size,
@@ -28,7 +35,9 @@ def make_grid(sweep: Sweep, capacity_bytes: int) -> SweepGrid:
     )
 
 
-def _make_cell(configuration: SweepConfiguration, sweep: Sweep, capacity_bytes: int) -> SweepCell:
+def _make_cell(
+    configuration: SweepConfiguration, sweep: Sweep, capacity_bytes: int, *, has_twin: bool
+) -> SweepCell:
     trace, log = configuration.trace, configuration.log
     state, cause = judge_state(configuration, sweep)
     actual = theory = states = activations = None
@@ -55,6 +64,10 @@ def _make_cell(configuration: SweepConfiguration, sweep: Sweep, capacity_bytes: 
         tflops_per_gpu=None if log is None else log.tflops_per_gpu,
         iteration_s=None if log is None else log.iteration_s,
         path=None if trace is None else trace.path,
+        iteration=None if trace is None or trace.peak_allocated_bytes is None else trace.iteration,
+        iterations=None if trace is None else trace.iterations,
+        is_simulated=configuration.is_simulated,
+        has_twin=has_twin,
     )
 
 

@@ -36,6 +36,19 @@ class SweepCell(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     iteration_s: float | None = None
     path: Path | None = None
     """Its trace."""
+    iteration: int | None = None
+    """In which the peak was; None without a trace that has one."""
+    iterations: int | None = None
+    """How many iterations of the trace have a peak."""
+    is_simulated: bool | None = None
+    """Whether one GPU played each rank; None without a trace."""
+    has_twin: bool = False
+    """Whether the same layout has a simulated run and a real one, which is the other one."""
+
+    @property
+    def kind_word(self) -> str | None:
+        """What tells a run from its twin: `real` or `simulated`; None where it has none."""
+        return ("simulated" if self.is_simulated else "real") if self.has_twin else None
 
     @property
     def place(self) -> Place:

@@ -45,9 +45,13 @@ _WORDS = {
 
 def measure_trend(cells: list[SweepCell], *, is_along_pp: bool) -> Trend | None:
     """Return what doubling PP (or TP) does, None where no two cells differ in it alone."""
-    ordered = sorted(cells, key=lambda it: (it.tp, it.pp) if is_along_pp else (it.pp, it.tp))
+
+    def place(cell: SweepCell) -> tuple[bool, int]:
+        return bool(cell.is_simulated), cell.tp if is_along_pp else cell.pp
+
+    ordered = sorted(cells, key=lambda it: (place(it), it.pp if is_along_pp else it.tp))
     factors = []
-    for _, group in groupby(ordered, key=lambda it: it.tp if is_along_pp else it.pp):
+    for _, group in groupby(ordered, key=place):
         for one, other in pairwise(group):
             steps = log2((other.pp if is_along_pp else other.tp) / (one.pp if is_along_pp else one.tp))
             if steps > 0 and one.actual_bytes and other.actual_bytes:

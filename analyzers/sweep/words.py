@@ -9,8 +9,9 @@ _MOST_NAMED = 6
 
 
 def name_cell(cell: SweepCell) -> str:
-    """Return a layout as people say it."""
-    return f"TP {cell.tp} × PP {cell.pp}"
+    """Return a layout as people say it; a real run and its simulation are told apart."""
+    kind = "" if cell.kind_word is None else f" ({cell.kind_word})"
+    return f"TP {cell.tp} × PP {cell.pp}{kind}"
 
 
 def name_cells(cells: Sequence[SweepCell]) -> str:

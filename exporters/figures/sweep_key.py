@@ -31,6 +31,8 @@ def list_key(drawn: DrawnGrid, grid: SweepGrid, best: SweepCell | None) -> list[
         entries.append(("known", "border to OOM"))
     if find_borders(drawn, is_known=False):
         entries.append(("blind", "border to unknown failures"))
+    if any(cell.kind_word is not None for cell in drawn.cells.values()):
+        entries.append(("kind", "R real, S simulated: what held more"))
     for state in STATES:
         cells = drawn.in_state(state)
         if any(cell.actual_bytes is None for cell in cells):
@@ -70,6 +72,8 @@ def _make_handle(shown: str, meaning: str) -> "Artist":
         return Line2D(
             [], [], linestyle="", marker=_draw_corner(), markersize=6, color=FRAME_INK, label=meaning
         )
+    if shown == "kind":
+        return Line2D([], [], linestyle="", label=meaning)
     if shown in {"known", "blind"}:
         line = Line2D([], [], color=FRAME_INK, linewidth=1.5, label=meaning)
         if shown == "blind":

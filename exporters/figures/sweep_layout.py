@@ -44,6 +44,11 @@ def choose_cells(grid: SweepGrid) -> DrawnGrid:
     return DrawnGrid(grid.tps, grid.pps, cells, len(grid.cells) - len(cells))
 
 
+def mark_kind(cell: SweepCell) -> str:
+    """Return the letter behind a value that tells a real run from its simulation."""
+    return "" if cell.kind_word is None else f" {cell.kind_word[0].upper()}"
+
+
 def _weigh(cell: SweepCell) -> tuple[bool, int]:
     return cell.has_run, cell.actual_bytes or 0
 

@@ -17,7 +17,7 @@ from .sweep_cells import (
     mark_mispredictions,
 )
 from .sweep_key import draw_key, list_key
-from .sweep_layout import DrawnGrid, choose_cells, choose_size, count_lines
+from .sweep_layout import DrawnGrid, choose_cells, choose_size, count_lines, mark_kind
 from .sweep_page import SweepPage, open_sweep_page
 from .sweep_style import ERROR_MAP, LEAST_TEXT_PT, MEMORY_MAP, TEXTURES, SweepLook
 
@@ -90,7 +90,13 @@ def write_values(
     theory = cell.theory_bytes if has_theory else None
     at = row + (0.5 if theory is None else 0.36)
     axes.text(
-        column + 0.5, at, f"{value:.1f}", ha="center", va="center_baseline", color=ink, fontsize=size_pt
+        column + 0.5,
+        at,
+        f"{value:.1f}{mark_kind(cell)}",
+        ha="center",
+        va="center_baseline",
+        color=ink,
+        fontsize=size_pt,
     )
     if theory is not None:
         axes.text(

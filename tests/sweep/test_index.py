@@ -77,7 +77,7 @@ def test_folders_of_one_configuration_each_are_one_sweep(tmp_path: Path) -> None
     assert sorted((sweep.model, sweep.tried) for sweep in found) == [("30b", 3), ("7b", 1)]
 
 
-def test_the_first_iteration_that_tells_a_peak_counts_and_a_note_says_so(tmp_path: Path) -> None:
+def test_an_iteration_without_a_peak_is_passed_and_a_note_says_so(tmp_path: Path) -> None:
     blank = {"samples": [], "peak_allocated_MB": -1}
     told = {"samples": [], "peak_allocated_MB": 512.0, "theoretical_memory_MB": 600.0}
     (tmp_path / name_trace(2, 4)).write_text(json.dumps({"0": blank, "1": told, "2": told}))
@@ -86,7 +86,7 @@ def test_the_first_iteration_that_tells_a_peak_counts_and_a_note_says_so(tmp_pat
     assert trace is not None
     assert (trace.iteration, trace.peak_allocated_bytes) == (1, 512 << 20)
     assert sweep.notes == (
-        "layouts whose first iteration tells no peak: 1; the first one that does was taken",
+        "layouts whose peak comes after iteration 0: 1 of 1; the peak is the highest of all iterations",
     )
 
 

@@ -1,6 +1,7 @@
 """The index of a sweep: every dialect of its files, which of several counts, and what is left out."""
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -143,12 +144,13 @@ def test_lists_tell_success_failure_and_what_still_runs(tmp_path: Path) -> None:
     assert any("failed_configs.log: 1 lines" in note for note in sweep.notes)
 
 
-def test_a_folder_of_several_sweeps_gives_the_newest(tmp_path: Path) -> None:
+def test_of_several_sweeps_in_a_folder_the_newest_that_fits_is_read(tmp_path: Path) -> None:
     memory_dir, log_dir = write_original(tmp_path)
-    (log_dir.parent / "CONFIG_SWEEP_WS8192_485_20240101_000000").mkdir()
+    for name in ("CONFIG_SWEEP_WS8192_540_20240101_000000", "CONFIG_SWEEP_WS1024_540_20260101_000000"):
+        shutil.copytree(log_dir, log_dir.parent / name)
     sweep = read_sweep(memory_dir, log_dir.parent)
     assert sweep.log_dir == log_dir
-    assert any("2 sweeps" in note for note in sweep.notes)
+    assert any("3 sweeps" in note for note in sweep.notes)
 
 
 @pytest.mark.parametrize(
@@ -198,19 +200,28 @@ def test_the_log_of_one_that_ran_tells_speed_and_the_parts_of_the_theory(tmp_pat
     assert log.theoretical_bytes is None
 
 
-def test_a_long_trace_is_read_up_to_its_first_iteration(tmp_path: Path) -> None:
+def test_a_long_trace_is_read_to_its_end(tmp_path: Path) -> None:
     path = tmp_path / name_trace(2, 4)
     first = trace_text(70000.0, 1.0, samples=80_000).rstrip()[:-1]
-    path.write_text(first + ', "1": {"samples": [], "peak_allocated_MB": 1.0}, "2": broken')
+    path.write_text(first + ', "1": {"samples": [], "peak_allocated_MB": 71000.0}}')
     (found,) = read_sweep(tmp_path).configurations
     assert path.stat().st_size > 8 << 20
-    assert peak_of(found) == 70000.0
+    assert peak_of(found) == 71000.0
+    path.write_text(first + ', "1": {"samples": [], "peak_alloc')
+    sweep = read_sweep(tmp_path)
+    assert (sweep.configurations, [it.path for it in sweep.skipped]) == ((), [path])
 
 
-def test_the_first_iteration_counts_whatever_the_order_of_a_file(tmp_path: Path) -> None:
-    iterations = (f'"{key}": {{"samples": [], "peak_allocated_MB": {100 + key}}}' for key in (10, 2, 0, 1))
+def test_the_highest_peak_counts_and_an_iteration_can_be_chosen(tmp_path: Path) -> None:
+    peaks = {10: 100, 2: 300, 0: 200, 1: 300}
+    iterations = (f'"{key}": {{"samples": [], "peak_allocated_MB": {mib}}}' for key, mib in peaks.items())
     (tmp_path / name_trace(2, 4)).write_text(f"{{{', '.join(iterations)}}}")
-    assert peak_of(read_sweep(tmp_path).configurations[0]) == 100.0
+    (found,) = read_sweep(tmp_path).configurations
+    assert found.trace is not None
+    assert (peak_of(found), found.trace.iteration, found.trace.iterations) == (300.0, 1, 4)
+    assert peak_of(read_sweep(tmp_path, iteration=10).configurations[0]) == 100.0
+    with pytest.raises(InputFileError, match="no trace has a peak in iteration 3"):
+        read_sweep(tmp_path, iteration=3)
 
 
 def test_folders_without_a_sweep_are_refused_with_what_was_expected(tmp_path: Path) -> None:

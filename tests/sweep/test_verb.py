@@ -13,9 +13,11 @@ import vramscope
 from vramscope.cli.application import run
 from vramscope.engine.errors import OutputFileError, UsageError
 
-from .original import name_trace, trace_text, write_original
+from .original import LOG_NAME, name_trace, trace_text, write_original
+from .trees import SMALL_LOG, write_tree
 
 CELL_KEYS = ["tp", "pp", "dp", "state", "actual_gb", "theory_gb", "error_percent", "mispredicted"]
+ADDED_KEYS = ["iteration", "simulated"]
 
 
 @pytest.fixture
@@ -101,7 +103,7 @@ def test_json_has_cells_best_and_findings_and_loads_nothing_heavy(sweep: list[st
     (line,) = done.stdout.splitlines()
     report = json.loads(line)
     assert report["schema"] == "vramscope.heatmap/1"
-    assert all(list(cell) == CELL_KEYS for cell in report["cells"])
+    assert all(list(cell) == CELL_KEYS + ADDED_KEYS for cell in report["cells"])
     states = [cell["state"] for cell in report["cells"]]
     assert [states.count(state) for state in ("ok", "oom", "failed")] == [6, 6, 12]
     assert [(cell["tp"], cell["pp"]) for cell in report["cells"] if cell["mispredicted"]] == [
@@ -188,6 +190,71 @@ def test_mistakes_are_told_in_one_line(
     error = capsys.readouterr().err
     assert told in error
     assert error.count("\n") == 1
+
+
+def write_iterations(path: Path, *peaks_gib: float) -> None:
+    """Write a trace whose iterations have these peaks."""
+    iterations = {
+        str(number): {"samples": [], "peak_allocated_MB": peak * 1024}
+        for number, peak in enumerate(peaks_gib)
+    }
+    path.write_text(json.dumps(iterations))
+
+
+def test_a_peak_after_the_first_iteration_is_drawn_and_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_iterations(tmp_path / "memory_trace_rank0_wd8_tp2_pp4_l40_bs1.json", 51.2, 60.7, 60.6)
+    write_iterations(tmp_path / "memory_trace_rank0_wd8_tp4_pp2_l40_bs1.json", 25.6, 31.0, 31.0)
+    words = ["heatmap", "--memory-dir", str(tmp_path)]
+    assert run([*words, "--json", "--max-memory", "60"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    ran = {(it["tp"], it["actual_gb"], it["iteration"]) for it in report["cells"] if it["actual_gb"]}
+    assert ran == {(2, 60.7, 1), (4, 31.0, 1)}
+    assert any("held 60.0 GiB or more" in finding["text"] for finding in report["findings"])
+    assert "after iteration 0: 2 of 2" in report["notes"][0]
+    assert run([*words, "--output", str(tmp_path / "heat"), "--dpi", "50"]) == 0
+    text = (tmp_path / "heat.alt.txt").read_text()
+    assert "TP 2, PP 4: ran, 60.7 GiB in iteration 1 of 3" in text
+    capsys.readouterr()
+    assert run([*words, "--json", "--iteration", "0"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert {it["actual_gb"] for it in report["cells"] if it["actual_gb"]} == {51.2, 25.6}
+    assert report["notes"] == ["the peaks are those of iteration 0"]
+    assert run([*words, "--json", "--iteration", "9"]) == 2
+    assert "no trace has a peak in iteration 9" in capsys.readouterr().err
+
+
+def test_a_real_and_a_simulated_run_of_one_layout_are_two(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_iterations(tmp_path / "memory_trace_rank0_wd8_tp2_pp4_l40_bs1.json", 60.7)
+    write_iterations(tmp_path / "memory_trace_rank0_wd8_tp2_pp4_exp1_expNumNone_l40_bs1.json", 55.0)
+    words = ["heatmap", "--memory-dir", str(tmp_path)]
+    assert run([*words, "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert [(it["actual_gb"], it["simulated"]) for it in report["cells"]] == [(60.7, False), (55.0, True)]
+    assert report["best"]["actual_gb"] == 60.7
+    assert "a real and a simulated run: 1" in report["notes"][0]
+    assert run([*words, "--output", str(tmp_path / "heat"), "--dpi", "50"]) == 0
+    text = (tmp_path / "heat.alt.txt").read_text()
+    assert "TP 2, PP 4 (real): ran, 60.7 GiB" in text
+    assert "TP 2, PP 4 (simulated): ran, 55.0 GiB" in text
+
+
+def test_logs_of_another_sweep_are_never_joined(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_tree(tmp_path)
+    large = tmp_path / "memory_traces_scaling" / "485B_8192gpus_tplimit8"
+    words = ["heatmap", "--memory-dir", str(large), "--json", "--log-dir"]
+    assert run([*words, str(tmp_path / "log")]) == 0
+    report = json.loads(capsys.readouterr().out)
+    states = [cell["state"] for cell in report["cells"]]
+    assert [states.count(state) for state in ("ok", "oom", "failed")] == [6, 6, 12]
+    assert any(f"{LOG_NAME} was taken: paired by" in note for note in report["notes"])
+    assert run([*words, str(tmp_path / "log" / SMALL_LOG)]) == 2
+    told = capsys.readouterr().err
+    assert "no logs in it belong to the traces" in told
+    assert SMALL_LOG in told
 
 
 def test_a_size_that_is_too_small_is_told(

@@ -30,6 +30,8 @@ class HeatMapJob(NamedTuple):
     log_dir: Path | None
     max_memory_gib: float
     variants: tuple[Variant, ...]
+    iteration: int | None = None
+    """Whose peak is drawn; None for the highest of all iterations."""
 
 
 def draw_heat_map(job: HeatMapJob, settings: Settings, *, is_json: bool) -> None:
@@ -46,7 +48,13 @@ def draw_heat_map(job: HeatMapJob, settings: Settings, *, is_json: bool) -> None
     """
     variants = _prepare(job.variants)
     with CountedProgress(PROGRAM, "layouts read") as progress:
-        loaded = load_sweep(job.memory_dir, job.log_dir, job.max_memory_gib, on_progress=progress.show)
+        loaded = load_sweep(
+            job.memory_dir,
+            job.log_dir,
+            job.max_memory_gib,
+            iteration=job.iteration,
+            on_progress=progress.show,
+        )
     files = _draw_all(loaded, variants)
     if is_json:
         from vramscope.exporters.json_lines import write_line

@@ -47,6 +47,7 @@ class BatchTable(VariantTable, frozen=True, kw_only=True, forbid_unknown_fields=
     output: str
     log_dir: str | None = None
     max_memory: Annotated[float, msgspec.Meta(gt=0, le=1e6)] = 80.0
+    iteration: Annotated[int, msgspec.Meta(ge=0, lt=10**9)] | None = None
     variants: dict[str, VariantTable] | None = None
 
 
@@ -77,6 +78,7 @@ def read_batch(path: Path) -> HeatMapJob:
         memory_dir=folder / table.memory_dir,
         log_dir=None if table.log_dir is None else folder / table.log_dir,
         max_memory_gib=table.max_memory,
+        iteration=table.iteration,
         variants=tuple(_make_variant(folder, table, name, variant) for name, variant in variants.items()),
     )
 

@@ -134,7 +134,8 @@ def list_entries(cells: Sequence[SweepCell]) -> list[PlaylistEntry]:
 
 def _name(cell: SweepCell, *, has_dp: bool) -> str:
     name = f"TP {cell.tp} PP {cell.pp}"
-    return f"{name} DP {cell.dp}" if has_dp and cell.dp is not None else name
+    name = f"{name} DP {cell.dp}" if has_dp and cell.dp is not None else name
+    return name if cell.kind_word is None else f"{name} {cell.kind_word}"
 
 
 def name_sweep(cells: Iterable[SweepCell]) -> str:

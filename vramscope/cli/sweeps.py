@@ -21,6 +21,8 @@ class SweepJob(NamedTuple):
     roots: Sequence[Path]
     max_memory_gib: float
     filter_text: str
+    iteration: int | None = None
+    """Whose peak is read; None for the highest of all iterations."""
 
 
 class WantedSweeps(NamedTuple):
@@ -42,7 +44,7 @@ def find_wanted(job: SweepJob, on_progress: Progress = lambda done, total: None)
         InputFileError: A folder cannot be read, or there is no sweep in any.
     """
     filter_sweeps((), job.filter_text)  # what is wrong with it is told before anything is read
-    index = index_sweeps(job.roots, job.max_memory_gib, on_progress=on_progress)
+    index = index_sweeps(job.roots, job.max_memory_gib, iteration=job.iteration, on_progress=on_progress)
     wanted = filter_sweeps(sort_sweeps(index.sweeps, "sweep"), job.filter_text)
     return WantedSweeps(SweepIndex(tuple(wanted), index.notes), len(index.sweeps))
 

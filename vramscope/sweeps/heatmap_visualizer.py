@@ -21,11 +21,15 @@ class MemoryHeatmapVisualizer:
     Args:
         memory_dir: Folder of the memory traces.
         log_dir: Folder of the sweep's logs; None for traces alone.
+        iteration: Whose peak is drawn; None for the highest peak of all iterations.
     """
 
-    def __init__(self, memory_dir: str | Path, log_dir: str | Path | None = None) -> None:
+    def __init__(
+        self, memory_dir: str | Path, log_dir: str | Path | None = None, *, iteration: int | None = None
+    ) -> None:
         self._memory_dir = Path(memory_dir)
         self._log_dir = None if log_dir is None else Path(log_dir)
+        self._iteration = iteration
         self._loaded: tuple[float, LoadedSweep] | None = None
 
     def create_heatmap(
@@ -83,6 +87,6 @@ class MemoryHeatmapVisualizer:
     def _load(self, max_memory_gib: float) -> LoadedSweep:
         """Return the sweep; the files are read once for each size of a device."""
         if self._loaded is None or self._loaded[0] != max_memory_gib:
-            loaded = load_sweep(self._memory_dir, self._log_dir, max_memory_gib)
+            loaded = load_sweep(self._memory_dir, self._log_dir, max_memory_gib, iteration=self._iteration)
             self._loaded = max_memory_gib, loaded
         return self._loaded[1]

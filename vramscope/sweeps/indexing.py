@@ -9,6 +9,7 @@ from vramscope.analyzers.sweep.index import IndexedSweep, SweepIndex
 from vramscope.engine.errors import InputFileError
 from vramscope.engine.readers.input_file import show_path
 from vramscope.engine.readers.sweep import FolderPair, Sweep, find_sweeps, read_pair
+from vramscope.engine.readers.sweep.index import explain_no_iteration, has_iteration
 from vramscope.engine.units import GIB
 
 Progress = Callable[[int, int], object]
@@ -16,24 +17,31 @@ Progress = Callable[[int, int], object]
 
 
 def index_sweeps(
-    roots: Sequence[Path], max_memory_gib: float, *, on_progress: Progress = lambda done, total: None
+    roots: Sequence[Path],
+    max_memory_gib: float,
+    *,
+    iteration: int | None = None,
+    on_progress: Progress = lambda done, total: None,
 ) -> SweepIndex:
     """Return all sweeps in some folders and below them.
 
     Args:
         roots: Folders of traces, of logs, or trees of both.
         max_memory_gib: Of a device.
-        on_progress: Told how far the reading is.
+        iteration: Whose peak is read; None for the highest peak of all iterations.
+        on_progress: Called with how far the reading is.
 
     Raises:
-        InputFileError: A folder cannot be read, or there is no sweep in any.
+        InputFileError: A folder cannot be read, there is no sweep in any, or no trace has the iteration.
     """
     pairs, notes = find_sweeps(roots)
     names = name_folders([_list_parts(pair) for pair in pairs])
     progress = _SummedProgress(pairs, on_progress)
     sweeps = []
+    is_absent = iteration is not None
     for pair, name in zip(pairs, names, strict=True):
-        sweep = read_pair(pair, on_progress=progress.show)
+        sweep = read_pair(pair, iteration=iteration, on_progress=progress.show)
+        is_absent = is_absent and not has_iteration(sweep)
         progress.finish_one()
         if sweep.configurations:
             sweeps.append(_judge(sweep, pair, name, round(max_memory_gib * GIB)))
@@ -41,6 +49,8 @@ def index_sweeps(
             notes.append(_explain_emptiness(sweep, name))
     if not sweeps:
         raise InputFileError("; ".join(notes))
+    if iteration is not None and is_absent:
+        raise InputFileError(explain_no_iteration(", ".join(map(show_path, roots)), iteration))
     return SweepIndex(tuple(sweeps), tuple(notes))
 
 

@@ -23,6 +23,7 @@ def load_sweep(
     log_dir: Path | None,
     max_memory_gib: float,
     *,
+    iteration: int | None = None,
     on_progress: Callable[[int, int], object] = lambda done, total: None,
 ) -> LoadedSweep:
     """Return a sweep from its folders.
@@ -31,11 +32,12 @@ def load_sweep(
         memory_dir: Folder of the memory traces.
         log_dir: Folder of the sweep's logs; None for none.
         max_memory_gib: Of a device.
-        on_progress: Told how many configurations are read, and of how many.
+        iteration: Whose peak is read; None for the highest peak of all iterations.
+        on_progress: Called with the number of configurations read, and of all.
 
     Raises:
         InputFileError: A folder cannot be read, or holds no sweep.
     """
-    sweep = read_sweep(memory_dir, log_dir, on_progress=on_progress)
+    sweep = read_sweep(memory_dir, log_dir, iteration=iteration, on_progress=on_progress)
     grid = make_grid(sweep, round(max_memory_gib * GIB))
     return LoadedSweep(grid, find_all(grid), sweep.skipped)

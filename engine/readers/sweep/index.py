@@ -1,15 +1,18 @@
-"""Puts the traces and the logs of a sweep together: one configuration a parallel layout."""
+"""Puts the traces and the logs of a sweep together: one configuration a parallel layout and kind of run."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+
+import msgspec
 
 from ...errors import InputFileError
 from ..input_file import show_name, show_path
 from .configuration_log import find_configuration_logs, read_configuration_log
-from .logs import LogEntry, SweepLogs, read_logs
+from .folders import TraceFolder
+from .logs import LogEntry, SweepLogs, find_log_folders, read_logs
 from .model import ConfigurationLog, SkippedFile, Sweep, SweepConfiguration, SweepTrace
 from .names import find_model_in_name, is_same_model
-from .pairing import FolderPair
+from .pairing import FolderPair, may_belong, pair_folders
 from .traces import Layout, TraceFile, TraceRun, find_majority, find_traces, group_runs, read_run
 
 _COUNTED = (("wd", "world sizes"), ("l", "numbers of layers"))
@@ -19,46 +22,121 @@ def read_sweep(
     memory_dir: Path,
     log_dir: Path | None = None,
     *,
+    iteration: int | None = None,
     on_progress: Callable[[int, int], object] = lambda done, total: None,
 ) -> Sweep:
     """Return all configurations of a sweep; files that cannot be read are left out and listed.
 
-    Of several traces of one layout the newest counts. What ran has a trace, whatever a list of failures says.
+    Of several traces of one layout the newest counts; a real and a simulated run of one layout are two
+    configurations. What ran has a trace, whatever a list of failures says.
 
     Args:
         memory_dir: Folder of the memory traces.
-        log_dir: Folder of the sweep's logs, or one that holds such folders.
-        on_progress: Told how many configurations are read, and of how many.
+        log_dir: Folder of the sweep's logs, or one that holds such folders, of which the one that belongs to
+            the traces is read.
+        iteration: Whose peak is read; None for the highest peak of all iterations.
+        on_progress: Called with the number of configurations read, and of all.
 
     Raises:
-        InputFileError: A folder cannot be read, or there is neither a trace nor a list of configurations.
+        InputFileError: A folder cannot be read, there is neither a trace nor a list of configurations, no
+            logs belong to the traces, or no trace has the iteration.
     """
     files, skipped = find_traces(memory_dir)
-    logs = None if log_dir is None else read_logs(log_dir)
+    logs = None if log_dir is None else _read_logs_of(memory_dir, files, log_dir)
     if not files and not skipped and (logs is None or not logs.entries):
         raise InputFileError(
             f"{show_path(memory_dir)}: no memory trace in it; expected files such as "
             "memory_trace_rank0_wd8192_tp2_pp64_dp64_….json"
         )
-    return _read_found(memory_dir, files, skipped, logs, on_progress)
+    sweep = _read_found(memory_dir, files, skipped, logs, iteration, on_progress)
+    if iteration is not None and not has_iteration(sweep):
+        raise InputFileError(explain_no_iteration(show_path(memory_dir), iteration))
+    return sweep
+
+
+def has_iteration(sweep: Sweep) -> bool:
+    """Return whether any trace has a peak in the iteration that was read, or there is no trace at all."""
+    traces = [it.trace for it in sweep.configurations if it.trace is not None]
+    return not traces or any(trace.peak_allocated_bytes is not None for trace in traces)
+
+
+def explain_no_iteration(place: str, iteration: int) -> str:
+    """Return the error where no trace has the iteration that was asked for."""
+    return (
+        f"{place}: no trace has a peak in iteration {iteration:,}; they count from 0, and without "
+        "--iteration the highest peak of all is read"
+    )
+
+
+def _read_logs_of(memory_dir: Path, files: list[TraceFile], log_dir: Path) -> SweepLogs:
+    """Return the logs in a folder, or below it, that belong to some traces.
+
+    Raises:
+        InputFileError: None can be read, or none of them belongs to the traces.
+    """
+    notes: list[str] = []
+    found: list[SweepLogs] = []
+    for folder in find_log_folders(log_dir):
+        try:
+            found.append(read_logs(folder))
+        except InputFileError as error:
+            notes.append(str(error))
+    if not found:
+        raise InputFileError("; ".join(notes))
+    found = [logs for logs in found if logs.entries] or found
+    if not files:
+        return max(found, key=_date_logs)
+    traces = TraceFolder(memory_dir, files, [], find_model_in_name(memory_dir))
+    pair = pair_folders([traces], found)[0]
+    if pair.logs is None and found[0].folder == log_dir and may_belong(traces, found[0]):
+        return found[0]  # named outright, and only the names of the models differ: a note says so
+    if pair.logs is None:
+        raise InputFileError(_explain_no_logs(traces, found, log_dir))
+    if len(found) > 1:
+        others = f"{len(found):,} sweeps in {show_path(log_dir)}; {show_name(pair.logs.folder)} was taken"
+        notes.append(f"{others}: {pair.reason}")
+    return pair.logs._replace(notes=[*notes, *pair.logs.notes])
+
+
+def _date_logs(logs: SweepLogs) -> tuple[str, str]:
+    return "" if logs.name is None else logs.name.date, str(logs.folder)
+
+
+def _explain_no_logs(traces: TraceFolder, found: Sequence[SweepLogs], log_dir: Path) -> str:
+    told = (
+        None if traces.model is None else f"a model named {traces.model}",
+        None if (world_size := traces.find_number("wd")) is None else f"{world_size:,} GPUs",
+    )
+    what = " on ".join(part for part in told if part) or "another sweep"
+    shown = ", ".join(show_name(logs.folder) for logs in found[:3])
+    more = f" and {len(found) - 3:,} more" if len(found) > 3 else ""
+    return (
+        f"{show_path(log_dir)}: no logs in it belong to the traces in {show_path(traces.path)}, which are of "
+        f"{what}; there are {shown}{more}. Name the folder of the traces' own logs, or leave --log-dir out; "
+        "vramscope sweep finds what belongs together"
+    )
 
 
 def read_pair(
-    pair: FolderPair, *, on_progress: Callable[[int, int], object] = lambda done, total: None
+    pair: FolderPair,
+    *,
+    iteration: int | None = None,
+    on_progress: Callable[[int, int], object] = lambda done, total: None,
 ) -> Sweep:
     """Return the sweep of folders that were found to belong together.
 
     Args:
         pair: Its traces, its logs, or both.
-        on_progress: Told how many configurations are read, and of how many.
+        iteration: Whose peak is read; None for the highest peak of all iterations.
+        on_progress: Called with the number of configurations read, and of all.
 
     Raises:
         InputFileError: The folder of the logs cannot be read.
     """
     traces = pair.traces
     if traces is None:
-        return _read_found(None, [], [], pair.logs, on_progress)
-    return _read_found(traces.path, traces.files, list(traces.skipped), pair.logs, on_progress)
+        return _read_found(None, [], [], pair.logs, iteration, on_progress)
+    return _read_found(traces.path, traces.files, list(traces.skipped), pair.logs, iteration, on_progress)
 
 
 def _read_found(
@@ -66,9 +144,10 @@ def _read_found(
     files: list[TraceFile],
     skipped: list[SkippedFile],
     logs: SweepLogs | None,
+    iteration: int | None,
     on_progress: Callable[[int, int], object],
 ) -> Sweep:
-    reading = _Reading(skipped, on_progress)
+    reading = _Reading(skipped, iteration, on_progress)
     configurations = reading.join(files, logs)
     told = [] if memory_dir is None else _compare(memory_dir, files, logs)
     times_ns = [file.modified_ns for file in files]
@@ -91,37 +170,63 @@ def _read_found(
 class _Reading:
     """Reads the files of a sweep one configuration after the other."""
 
-    def __init__(self, skipped: list[SkippedFile], on_progress: Callable[[int, int], object]) -> None:
+    def __init__(
+        self, skipped: list[SkippedFile], iteration: int | None, on_progress: Callable[[int, int], object]
+    ) -> None:
         self.notes: list[str] = []
         self._skipped = skipped
+        self._iteration = iteration
         self._on_progress = on_progress
 
     def join(self, files: list[TraceFile], logs: SweepLogs | None) -> tuple[SweepConfiguration, ...]:
         """Return the configurations of traces and logs, in order; without those whose only file is broken."""
         runs = group_runs(files)
-        entries = {} if logs is None else dict(_settle(logs.entries, runs))
+        traced = dict.fromkeys(layout for layout, _ in runs)
+        entries = {} if logs is None else dict(_settle(logs.entries, traced))
         paths = {} if logs is None else find_configuration_logs(logs.folder)
-        layouts = sorted({*runs, *entries}, key=lambda it: (it[0], it[1], it[2] or 0))
+        alone = {(layout, False) for layout in entries if layout not in traced}
+        keys = sorted({*runs, *alone}, key=lambda it: (it[0][0], it[0][1], it[0][2] or 0, it[1]))
         found = []
-        for done, layout in enumerate(layouts, 1):
-            trace, entry = self._read_trace(runs.get(layout, [])), entries.get(layout)
+        for done, (layout, is_simulated) in enumerate(keys, 1):
+            trace = self._read_trace(runs.get((layout, is_simulated), []))
+            # the logs are of the real run where there is one
+            is_logged = not is_simulated or (layout, False) not in runs
+            entry = entries.get(layout) if is_logged else None
             if trace is not None or entry is not None:
-                path = paths.get((layout[0], layout[1], layout[2] or 0))
-                found.append(_build(layout, trace, entry, self._read_log(path, trace, entry)))
-            self._on_progress(done, len(layouts))
+                path = paths.get((layout[0], layout[1], layout[2] or 0)) if is_logged else None
+                configuration = _build(layout, trace, entry, self._read_log(path, trace, entry))
+                told = None if trace is None else is_simulated
+                found.append(msgspec.structs.replace(configuration, is_simulated=told))
+            self._on_progress(done, len(keys))
         doubles = sum(map(_is_double, runs.values()))
         if doubles:
             self.notes.append(f"layouts with several traces: {doubles:,}; the newest of each was taken")
-        late = sum(it.trace is not None and it.trace.iteration > 0 for it in found)
-        if late:
+        self.notes += self._describe_iterations([it.trace for it in found if it.trace is not None])
+        twins = sum((layout, False) in runs for layout, is_simulated in runs if is_simulated)
+        if twins:
             self.notes.append(
-                f"layouts whose first iteration tells no peak: {late:,}; the first one that does was taken"
+                f"layouts with a real and a simulated run: {twins:,}; each is listed twice, and a figure has "
+                "the one that held more"
             )
         return tuple(found)
 
+    def _describe_iterations(self, traces: list[SweepTrace]) -> Iterable[str]:
+        """Yield which iterations the peaks are of."""
+        if self._iteration is not None:
+            missing = sum(trace.peak_allocated_bytes is None for trace in traces)
+            absent = f"; {missing:,} of {len(traces):,} layouts have none there" if missing else ""
+            yield f"the peaks are those of iteration {self._iteration:,}{absent}"
+            return
+        late = sum(trace.iteration > 0 for trace in traces)
+        if late:
+            yield (
+                f"layouts whose peak comes after iteration 0: {late:,} of {len(traces):,}; the peak is the "
+                "highest of all iterations"
+            )
+
     def _read_trace(self, runs: list[TraceRun]) -> SweepTrace | None:
         """Return the figures of the newest run that can be read."""
-        readings = (read_run(run, self._skipped) for run in runs)
+        readings = (read_run(run, self._skipped, self._iteration) for run in runs)
         return next((trace for trace in readings if trace is not None), None)
 
     def _read_log(

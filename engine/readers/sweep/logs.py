@@ -63,13 +63,12 @@ def parse_folder_name(name: str) -> FolderName | None:
 
 
 def read_logs(folder: Path) -> SweepLogs:
-    """Read the lists in a log folder, or in the newest of the log folders below it.
+    """Read the lists in a log folder.
 
     Raises:
         InputFileError: The folder cannot be read, or there are no lists.
     """
     notes: list[str] = []
-    folder = _choose_folder(folder, notes)
     entries: dict[tuple[int, int, int | None], LogEntry] = {}
     written_ns: list[int] = []
     for file_name, outcome in _LISTS:
@@ -92,23 +91,25 @@ def _find_modified(path: Path) -> list[int]:
         return []
 
 
-def _choose_folder(folder: Path, notes: list[str]) -> Path:
+def find_log_folders(folder: Path) -> list[Path]:
+    """Return a folder of logs itself, or the folders of logs right below it, by name.
+
+    Raises:
+        InputFileError: The folder cannot be read, or there are none.
+    """
     try:
         names = {entry.name for entry in folder.iterdir()}
     except OSError as error:
         raise InputFileError(explain_refusal(folder, error)) from error
     if names & LIST_NAMES:
-        return folder
-    sweeps = {name: found for name in names if (found := parse_folder_name(name)) is not None}
-    if not sweeps:
+        return [folder]
+    found = [folder / name for name in sorted(names) if parse_folder_name(name) is not None]
+    if not found:
         raise InputFileError(
             f"{show_path(folder)}: no lists of a sweep in it; expected successful_configs.log and "
             f"failed_configs.log, or folders {FOLDER_NAME} that hold them"
         )
-    newest = max(sweeps, key=lambda name: (sweeps[name].date, name))
-    if len(sweeps) > 1:
-        notes.append(f"{len(sweeps):,} sweeps in {show_path(folder)}; {newest} is the newest and was taken")
-    return _choose_folder(folder / newest, notes)
+    return found
 
 
 def _read_list(

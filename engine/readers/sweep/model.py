@@ -10,7 +10,7 @@ Outcome = Literal["success", "failed", "started"]
 
 
 class SweepTrace(msgspec.Struct, frozen=True, gc=False):
-    """The rank of a configuration that held most: its first iteration that tells a peak."""
+    """The rank of a configuration that held most, and the iteration in which it did."""
 
     path: Path
     rank: int
@@ -21,7 +21,9 @@ class SweepTrace(msgspec.Struct, frozen=True, gc=False):
     theoretical_bytes: int | None = None
     static_bytes: int | None = None
     iteration: int = 0
-    """Number of the iteration that the figures are of."""
+    """Number of the iteration that the peak is of."""
+    iterations: int = 1
+    """How many iterations of its trace have a peak."""
 
 
 class ConfigurationLog(msgspec.Struct, frozen=True, gc=False):
@@ -51,6 +53,8 @@ class SweepConfiguration(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     exit_status: int | None = None
     trace: SweepTrace | None = None
     log: ConfigurationLog | None = None
+    is_simulated: bool | None = None
+    """Whether one GPU played each rank; None without a trace. A real and a simulated run are two."""
 
 
 class SkippedFile(msgspec.Struct, frozen=True):

@@ -132,6 +132,17 @@ def _weigh(folder: TraceFolder, log: SweepLogs, *, more: int | None) -> tuple[in
     return 0, ""
 
 
+def may_belong(folder: TraceFolder, log: SweepLogs) -> bool:
+    """Return whether traces can be of logs although the names of their models differ.
+
+    The world sizes do not differ, and something that is listed as successful has a trace.
+    """
+    told, world_size = log.name, folder.find_number("wd")
+    if told is not None and world_size is not None and told.world_size != world_size:
+        return False
+    return _count_shared({file.layout for file in folder.files}, log.list_outcome("success")) > 0
+
+
 def _is_contradicted(folder: TraceFolder, log: SweepLogs) -> bool:
     """Return whether model or world size are told by both and differ."""
     name, world_size = log.name, folder.find_number("wd")

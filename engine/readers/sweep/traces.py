@@ -1,8 +1,8 @@
-"""Finds the traces of a sweep and reads from each what was logged once: peak, theory and static memory."""
+"""Finds the traces of a sweep and reads what their iterations logged: peak, theory and static memory."""
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ from ..memory_trace_stream import stream_trace
 from .model import SkippedFile, SweepTrace
 
 MOST_WHOLE_BYTES = 8 << 20
-"""Larger files are read piece by piece, up to the end of their first iteration."""
+"""Larger files are read piece by piece."""
 _PREFIX, _SUFFIX = "memory_trace_rank", ".json"
 
 
@@ -40,6 +40,15 @@ class TraceFile(NamedTuple):
     size_bytes: int
     layout: Layout
     """TP, PP and DP."""
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether one GPU played the rank, by the name of the file."""
+        return self.name.is_simulated is True
+
+
+RunKey = tuple[Layout, bool]
+"""A layout, and whether it was simulated."""
 
 
 class TraceRun(NamedTuple):
@@ -119,15 +128,19 @@ def take_traces(
     return found, skipped
 
 
-def group_runs(files: list[TraceFile]) -> dict[Layout, list[TraceRun]]:
-    """Return the runs of each layout, the newest first, with the files of each rank the newest first."""
-    runs: dict[tuple[tuple[str, int], ...], TraceRun] = {}
-    layouts: dict[Layout, list[TraceRun]] = {}
+def group_runs(files: list[TraceFile]) -> dict[RunKey, list[TraceRun]]:
+    """Return the runs of each layout, real and simulated ones apart.
+
+    The newest run comes first, and the newest file of each rank.
+    """
+    runs: dict[tuple[tuple[tuple[str, int], ...], bool], TraceRun] = {}
+    layouts: dict[RunKey, list[TraceRun]] = {}
     for file in files:
-        run = runs.get(file.name.run)
+        is_simulated = file.is_simulated
+        run = runs.get((file.name.run, is_simulated))
         if run is None:
-            run = runs[file.name.run] = TraceRun(file.name, {})
-            layouts.setdefault(file.layout, []).append(run)
+            run = runs[file.name.run, is_simulated] = TraceRun(file.name, {})
+            layouts.setdefault((file.layout, is_simulated), []).append(run)
         run.by_rank.setdefault(file.name.rank, []).append(file)
     for layout_runs in layouts.values():
         layout_runs.sort(key=lambda run: run.modified_ns, reverse=True)
@@ -137,7 +150,7 @@ def group_runs(files: list[TraceFile]) -> dict[Layout, list[TraceRun]]:
     return layouts
 
 
-def read_run(run: TraceRun, skipped: list[SkippedFile]) -> SweepTrace | None:
+def read_run(run: TraceRun, skipped: list[SkippedFile], iteration: int | None = None) -> SweepTrace | None:
     """Return the figures of the rank that held most, None where no file of the run can be read.
 
     Of several files of one rank the newest that can be read counts.
@@ -145,27 +158,33 @@ def read_run(run: TraceRun, skipped: list[SkippedFile]) -> SweepTrace | None:
     Args:
         run: Whose files to read.
         skipped: Takes what cannot be read.
+        iteration: Whose peak is read; None for the highest peak of all iterations.
     """
-    traces = [trace for files in run.by_rank.values() for trace in _read_newest(files, skipped)]
+    traces = [trace for files in run.by_rank.values() for trace in _read_newest(files, skipped, iteration)]
     if not traces:
         return None
     most = max(traces, key=lambda it: (it.peak_allocated_bytes or -1, -it.rank))
     return msgspec.structs.replace(most, ranks=len(traces))
 
 
-def _read_newest(files: list[TraceFile], skipped: list[SkippedFile]) -> Iterator[SweepTrace]:
+def _read_newest(
+    files: list[TraceFile], skipped: list[SkippedFile], iteration: int | None
+) -> Iterator[SweepTrace]:
     for file in files:
         try:
-            number, record = _read_iteration(file)
+            logged = _read_logged(file)
+            chosen = _choose_iteration(logged, iteration)
+            told = (chosen, *logged.values())
             yield SweepTrace(
                 path=file.path,
                 rank=file.name.rank,
                 ranks=1,
                 modified_ns=file.modified_ns,
-                iteration=number,
-                peak_allocated_bytes=logged_bytes(record.peak_allocated_MB),
-                theoretical_bytes=logged_bytes(record.theoretical_memory_MB),
-                static_bytes=logged_bytes(record.static_memory_MB),
+                iteration=chosen.number,
+                iterations=sum(it.peak_bytes is not None for it in logged.values()),
+                peak_allocated_bytes=chosen.peak_bytes,
+                theoretical_bytes=next((it.theory_bytes for it in told if it.theory_bytes is not None), None),
+                static_bytes=next((it.static_bytes for it in told if it.static_bytes is not None), None),
             )
         except (InputFileError, ValueError) as error:
             skipped.append(SkippedFile(file.path, _shorten(file.path, lower_first(str(error)))))
@@ -173,19 +192,28 @@ def _read_newest(files: list[TraceFile], skipped: list[SkippedFile]) -> Iterator
         return
 
 
-def _read_iteration(file: TraceFile) -> tuple[int, LoggedRecord]:
-    """Return what was logged once in the first iteration that tells a peak, and its number.
+class _Logged(NamedTuple):
+    """What one iteration logged, in bytes; None was never logged."""
 
-    The first iteration where none tells one.
+    number: int
+    peak_bytes: int | None
+    theory_bytes: int | None
+    static_bytes: int | None
+
+
+def _read_logged(file: TraceFile) -> dict[int, _Logged]:
+    """Return what every iteration logged, by its number.
+
+    All of them are read: the optimizer allocates its state at the end of iteration 0, so that the peak of
+    iteration 0 is often below that of every later one.
 
     Raises:
         InputFileError: The file cannot be read or understood.
-        ValueError: It has no iteration.
+        ValueError: It has no iteration, or one logged what cannot be.
     """
     if file.size_bytes > MOST_WHOLE_BYTES:
-        return _choose(
-            (batch.index, batch.logged) for batch in stream_trace(file.path) if batch.logged is not None
-        )
+        batches = stream_trace(file.path)
+        return _convert((batch.index, batch.logged) for batch in batches if batch.logged is not None)
     data = read_input_file(file.path, MOST_WHOLE_BYTES)
     try:
         iterations = _DECODER.decode(data)
@@ -194,17 +222,26 @@ def _read_iteration(file: TraceFile) -> tuple[int, LoggedRecord]:
     numbered = {int(key): value for key, value in iterations.items() if key.isdecimal()}
     if not numbered:
         raise ValueError("no iteration in it; expected an object of iterations by their number")
-    return _choose((number, numbered[number]) for number in sorted(numbered))
+    return _convert((number, numbered[number]) for number in sorted(numbered))
 
 
-def _choose(iterations: Iterable[tuple[int, LoggedRecord]]) -> tuple[int, LoggedRecord]:
-    """Return the first iteration that tells a peak, else the very first; what follows is not read."""
-    first: tuple[int, LoggedRecord] | None = None
-    for number, record in iterations:
-        if logged_bytes(record.peak_allocated_MB) is not None:
-            return number, record
-        first = first or (number, record)
-    return first or (0, LoggedRecord())
+def _convert(iterations: Iterable[tuple[int, LoggedRecord]]) -> dict[int, _Logged]:
+    return {
+        number: _Logged(
+            number,
+            logged_bytes(record.peak_allocated_MB),
+            logged_bytes(record.theoretical_memory_MB),
+            logged_bytes(record.static_memory_MB),
+        )
+        for number, record in iterations
+    }
+
+
+def _choose_iteration(logged: Mapping[int, _Logged], iteration: int | None) -> _Logged:
+    """Return the iteration that was asked for, else the first of those with the highest peak."""
+    if iteration is not None:
+        return logged.get(iteration, _Logged(iteration, None, None, None))
+    return max(logged.values(), key=lambda it: (-1 if it.peak_bytes is None else it.peak_bytes, -it.number))
 
 
 def _place(data: bytes, message: str) -> str:

@@ -8,7 +8,7 @@ from vramscope.engine.errors import UsageError
 
 from ..configuration import read_settings
 from ..parser_flags import build_look_flags
-from ..sweep_flags import read_number
+from ..sweep_flags import ITERATION_HELP, read_iteration, read_number
 from . import SubParsers
 
 if TYPE_CHECKING:
@@ -27,10 +27,10 @@ examples:
   vramscope heatmap --batch sweep.toml
 
 GB in names and in --max-memory is 2^30 bytes; figures say GiB.
-exit codes: 0 done, 2 usage or a folder that cannot be read"""
+exit codes: 0 done, 2 usage, a folder that cannot be read, or logs that do not belong to the traces"""
 STYLES = ("usenix", "original")
 _LARGEST_IN, _LARGEST_DPI = 100.0, 2400
-_IN_BATCH = ("memory_dir", "log_dir", "max_memory", "output", "figsize", "dpi", "style")
+_IN_BATCH = ("memory_dir", "log_dir", "max_memory", "iteration", "output", "figsize", "dpi", "style")
 
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
@@ -46,8 +46,11 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
     )
     sweep = parser.add_argument_group("sweep")
     sweep.add_argument("--memory-dir", metavar="DIR", type=Path, help="folder of the memory traces")
-    sweep.add_argument("--log-dir", metavar="DIR", type=Path, help="folder of the sweep's logs")
+    sweep.add_argument(
+        "--log-dir", metavar="DIR", type=Path, help="folder of the sweep's logs, or of several sweeps"
+    )
     sweep.add_argument("--max-memory", metavar="GIB", help="of a device (default 80)")
+    sweep.add_argument("--iteration", metavar="N", help=ITERATION_HELP)
     output = parser.add_argument_group("output")
     output.add_argument("--output", metavar="BASE", type=Path, help="files to write, without their ending")
     output.add_argument(
@@ -102,7 +105,8 @@ def _read_flags(arguments: Namespace, *, is_json: bool) -> "HeatMapJob":
         dpi=int(read_number("--dpi", arguments.dpi or "600", 10, _LARGEST_DPI)),
     )
     variants = () if arguments.output is None else (Variant(arguments.output, look),)
-    return HeatMapJob(arguments.memory_dir, arguments.log_dir, max_memory_gib, variants)
+    iteration = read_iteration(arguments.iteration)
+    return HeatMapJob(arguments.memory_dir, arguments.log_dir, max_memory_gib, variants, iteration)
 
 
 def _read_size(words: list[str] | None) -> tuple[float, float] | None:

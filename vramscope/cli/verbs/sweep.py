@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ..configuration import read_settings
 from ..drawing import can_draw
 from ..parser_flags import build_look_flags
-from ..sweep_flags import read_number
+from ..sweep_flags import ITERATION_HELP, read_iteration, read_number
 from . import SubParsers
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
     )
     sweep = parser.add_argument_group("sweep")
     sweep.add_argument("--max-memory", metavar="GIB", help="of a device (default 80)")
+    sweep.add_argument("--iteration", metavar="N", help=ITERATION_HELP)
     sweep.add_argument(
         "--filter",
         metavar="WORDS",
@@ -93,4 +94,5 @@ def read_job(arguments: Namespace) -> "SweepJob":
     from ..sweeps import SweepJob
 
     max_memory_gib = read_number("--max-memory", arguments.max_memory or "80", 0.001, 1e6)
-    return SweepJob([path.expanduser() for path in arguments.folders], max_memory_gib, arguments.filter)
+    folders = [path.expanduser() for path in arguments.folders]
+    return SweepJob(folders, max_memory_gib, arguments.filter, read_iteration(arguments.iteration))
