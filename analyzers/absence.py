@@ -9,12 +9,22 @@ from .left_out import describe_mismatch
 _NONE = "No GPU"
 
 
-def describe_absence(sample: Sample) -> Iterator[tuple[str, ...]]:
-    """Yield the clauses on a node without devices, each from its complete form to its shortest."""
+def describe_absence(sample: Sample, *, is_recorded: bool = False) -> Iterator[tuple[str, ...]]:
+    """Yield the clauses on a node without devices, each from its complete form to its shortest.
+
+    Args:
+        sample: Without devices.
+        is_recorded: Whether it comes from a file; `vramscope doctor` knows nothing about that machine.
+    """
     if sample.devices_left_out:
         yield describe_mismatch(sample)
         return
+    if is_recorded and not sample.notes:
+        yield ("No device was recorded at this moment", "No device recorded")
+        return
     yield _describe_cause(sample.notes[0] if sample.notes else "none was found on this node")
+    if is_recorded:
+        return
     yield ("vramscope doctor says what was looked for", "see vramscope doctor", "")
 
 

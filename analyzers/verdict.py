@@ -52,6 +52,8 @@ def summarize(
     findings: Sequence[Finding],
     peaks: Peaks = _remember_nothing,
     assessments: Sequence[Assessment] = (),
+    *,
+    is_recorded: bool = False,
 ) -> Verdict:
     """Return the verdict on one node: lost and stale devices, then the gravest finding or what is known.
 
@@ -63,11 +65,12 @@ def summarize(
         findings: Findings of the node, open or closed.
         peaks: The most that each device used so far; without it the newest sample alone is known.
         assessments: How near each process is to running out of memory.
+        is_recorded: Whether the sample comes from a file.
     """
     if sample is None:
         return Verdict("unknown", Sentence((("Waiting for the first figures", "Waiting…"),)))
     if not sample.devices:
-        return _summarize_absence(sample, findings)
+        return _summarize_absence(sample, findings, is_recorded=is_recorded)
     known = doubt_silent(sample, assessments)
     risks = {device.uuid: assess_risk(device, findings, known) for device in sample.devices}
     lead = _find_lead(sample, findings)
@@ -81,11 +84,11 @@ def summarize(
     return Verdict("low" if fit is not None else _rate(risks.values(), lead), Sentence(clauses))
 
 
-def _summarize_absence(sample: Sample, findings: Sequence[Finding]) -> Verdict:
+def _summarize_absence(sample: Sample, findings: Sequence[Finding], *, is_recorded: bool) -> Verdict:
     """Return the verdict where no device is left: the error that ended the last process, or the cause."""
     lead = _find_lead(sample, findings)
     if lead is None:
-        return Verdict("unknown", Sentence(tuple(describe_absence(sample))))
+        return Verdict("unknown", Sentence(tuple(describe_absence(sample, is_recorded=is_recorded))))
     return Verdict(lead.severity, Sentence(tuple(_describe_lead(lead, sample, findings))))
 
 

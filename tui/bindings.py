@@ -42,6 +42,18 @@ def bind(
     )
 
 
+TIME_BAR_BINDINGS = [
+    bind("left", "app.replay('skip', -10)", "bar-back", "−10s", "Go back 10 s."),
+    bind("right", "app.replay('skip', 10)", "bar-on", "+10s", "Go on 10 s."),
+    bind(
+        "shift+left", "app.replay('step', -1)", "bar-frame-back", "back", "Show the sample before this one."
+    ),
+    bind("shift+right", "app.replay('step', 1)", "bar-frame-on", "on", "Show the next sample."),
+    bind("home", "app.replay('go', 0, '0%')", "bar-start", "start", "Go to the start."),
+    bind("end", "app.replay('go', 0, '100%')", "bar-end", "end", "Go to the end."),
+]
+"""Keys of the time bar of a replay, once Tab or a click has given it the focus."""
+
 APP_BINDINGS = [
     bind("1", "show_live", "view-live", "Live", "The live view of every device.", shown_as="1"),
     bind(

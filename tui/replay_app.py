@@ -2,6 +2,7 @@
 
 from typing import cast
 
+from textual import on
 from textual.binding import Binding
 from textual.screen import ModalScreen
 from textual.widgets import Input
@@ -12,11 +13,12 @@ from ..engine.replay.feed import ReplayFeed
 from ..engine.replay.player import ReplayCommand, Verb
 from .app import VramscopeApp
 from .replay_bindings import REPLAY_BINDINGS
+from .widgets.time_bar import SpanLine
 
 REPLAY_ACTIONS = ("replay", "go_to", "pause", "step_node")
 STEP_ACTIONS = "replay('step'"
 """How actions begin whose keys move through the points of a profile over the replay."""
-LIST_ACTIONS = ("go_to", "step_node", "replay('skip'", "replay('turn'")
+LIST_ACTIONS = ("go_to", "step_node", "replay('turn'")
 """How actions begin whose keys a screen over the replay needs for its lists."""
 
 
@@ -63,9 +65,16 @@ class ReplayApp(VramscopeApp, inherit_bindings=False):
         super().show_node(node)
         self._player.look_at(self._known.shown)
 
-    def action_replay(self, verb: str, count: float = 0) -> None:
-        """Ask something of the replay."""
-        self._player.command(ReplayCommand(cast(Verb, verb), count))
+    def action_replay(self, verb: str, count: float = 0, text: str = "") -> None:
+        """Pass a command to the replay; over a screen without a time bar say where it goes."""
+        self._player.command(ReplayCommand(cast(Verb, verb), count, text))
+        if verb == "skip" and self.overlay is not None:
+            self.notify(f"Replay: {count:+.0f} s", timeout=2)
+
+    @on(SpanLine.MomentAsked)
+    def go_to_moment(self, message: SpanLine.MomentAsked) -> None:
+        """Go to a moment that was clicked."""
+        self._player.command(ReplayCommand("seek", message.time_s))
 
     def action_pause(self) -> None:
         """Stop at this moment, or play on."""

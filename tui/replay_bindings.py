@@ -1,4 +1,4 @@
-"""The keys of replays, on every screen; lists leave `j`, `k` and `g` to them, and go by arrows and Home."""
+"""The keys of replays, the same on every screen: `j` and `k` move in time, lists go by arrows and Home."""
 
 from .bindings import APP_BINDINGS, NODE_BINDINGS, bind
 
@@ -92,45 +92,24 @@ REPLAY_BINDINGS = [
 
 _IN_PLAYLIST = [
     bind(
-        "j",
+        "right_curly_bracket",
         "replay('turn', 1)",
         "replay-next-run",
         "next config",
         "Go to the next configuration of the sweep that has a trace.",
-        shown_as="j",
-        is_priority=True,
-    ),
-    bind(
-        "k",
-        "replay('turn', -1)",
-        "replay-run-before",
-        "config before",
-        "Go to the configuration before, to the nearest that has a trace.",
-        shown_as="k",
+        shown_as="}",
         is_priority=True,
     ),
     bind(
         "left_curly_bracket",
-        "replay('skip', -10)",
-        "replay-back",
-        "−10s",
-        "Go back 10 s.",
+        "replay('turn', -1)",
+        "replay-run-before",
+        "config before",
+        "Go to the configuration before, to the nearest that has a trace.",
         shown_as="{",
-        is_priority=True,
-    ),
-    bind(
-        "right_curly_bracket",
-        "replay('skip', 10)",
-        "replay-on",
-        "+10s",
-        "Go on 10 s.",
-        shown_as="}",
         is_priority=True,
     ),
 ]
 
-PLAYLIST_BINDINGS = [
-    *_IN_PLAYLIST,
-    *(binding for binding in REPLAY_BINDINGS if binding.key not in ("j", "k")),
-]
-"""Keys where several runs play one after the other: `j` and `k` go from one to another."""
+PLAYLIST_BINDINGS = [*_IN_PLAYLIST, *REPLAY_BINDINGS]
+"""Keys where several runs play one after the other: `{` and `}` go from one to another."""

@@ -29,7 +29,9 @@ MOST_CHECKPOINTS, CHECKPOINT_DEVICES = 8, 256
 NO_MAP = "a recording holds no segment maps"
 NO_DECISION = "Not kept: a replay has no agent that could keep what you decide about a finding."
 
-Verb = Literal["pause", "step", "speed", "skip", "go", "mark", "loop", "segments", "decide", "node", "turn"]
+Verb = Literal[
+    "pause", "step", "speed", "skip", "seek", "go", "mark", "loop", "segments", "decide", "node", "turn"
+]
 """`turn` goes to another of several runs: it is for `PlaylistFeed`, a player has one run."""
 
 
@@ -38,7 +40,7 @@ class ReplayCommand(msgspec.Struct, frozen=True):
 
     verb: Verb
     count: float = 0
-    """Frames, doublings of the speed, seconds, marks, runs, or a process id."""
+    """Frames, doublings of the speed, seconds, a time in seconds, marks, runs, or a process id."""
     text: str = ""
     """A moment, for `go`; the node that is looked at, for `node`."""
 
@@ -102,7 +104,7 @@ class ReplayPlayer:
         self._end_s = max(tape.end_s for tape in tapes)
         self._seen = next(it for it in self._nodes if it.tape.start_s == self._start_s)
         self._at_s = self._start_s
-        self._jump(self._start_s)
+        self._jump(self._find_first_device_s())
 
     @property
     def wait_s(self) -> float:
@@ -173,6 +175,8 @@ class ReplayPlayer:
                 self._step(int(command.count))
             case "skip":
                 self.seek(self._at_s + command.count)
+            case "seek":
+                self.seek(command.count)
             case "go":
                 self._go(command.text)
             case "mark":
@@ -308,6 +312,11 @@ class ReplayPlayer:
         sample = next(self._seen.tape.samples(mark.time_s), None)
         if sample is not None:
             self._jump(sample.time_s)
+
+    def _find_first_device_s(self) -> float:
+        """Return when a device was first recorded: the first samples may come before the driver answers."""
+        samples = zip(range(NEAR_TICKS), self._seen.tape.samples(self._start_s), strict=False)
+        return next((sample.time_s for _, sample in samples if sample.devices), self._start_s)
 
     def _look_at(self, name: str) -> None:
         self._seen = next((node for node in self._nodes if node.node == name), self._seen)

@@ -123,11 +123,12 @@ class LiveProducer:
     def _build(self) -> Sample:
         devices = tuple(device for s in self._samplers for device in s.collect(self._stale_after_s))
         host = None if self._host is None else self._host.read()
-        notes = self._notes + tuple(note for s in self._samplers for note in s.notes())
+        notes = self._notes
         ranks: tuple[RankSample, ...] = ()
         if self._roster is not None:
             devices, ranks, told = self._roster.collect(devices, host)
             notes += told
+        notes += tuple(note for s in self._samplers for note in s.notes(has_others=bool(devices)))
         self._seq += 1
         return Sample(
             node=self.node,

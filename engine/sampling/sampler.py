@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 
 from ..clock import Clock, SystemClock
-from ..errors import DeviceError, DeviceLostError, SourceUnavailableError
+from ..errors import DeviceError, DeviceLostError, LibraryMissingError, SourceUnavailableError
 from ..model import DeviceSample, MemoryReading
 from ..sources.source import DeviceDetails, DeviceReader, Source
 from .reading import DeviceReadings
@@ -137,13 +137,20 @@ class SourceSampler:
         samples.sort(key=lambda s: (s.index, -1 if s.mig_index is None else s.mig_index, s.uuid))
         return samples
 
-    def notes(self) -> list[str]:
-        """Return sentences about what is missing from this source."""
+    def notes(self, *, has_others: bool = False) -> list[str]:
+        """Return sentences about what is missing from this source.
+
+        Args:
+            has_others: Whether the sample has devices all the same, as a simulated one; then a library that
+                is not installed is no loss.
+        """
         now_s = self._clock.monotonic_s()
         since_s = self._is_discovering_since_s
         if since_s is not None:
             return [f"{self.source.name}: the driver has not answered for {now_s - since_s:.0f} s"]
-        return [str(self.failure)] if self.failure is not None else []
+        if self.failure is None or (has_others and isinstance(self.failure, LibraryMissingError)):
+            return []
+        return [str(self.failure)]
 
     def run_lane(self, lane: _Lane) -> None:
         """Read in turns on the thread of `lane`.

@@ -6,7 +6,14 @@ from contextlib import contextmanager
 import pytest
 from msgspec.structs import replace
 
-from vramscope.engine.errors import DeviceError, DeviceLostError, NotSupportedError, SourceUnavailableError
+from vramscope.engine.errors import (
+    DeviceError,
+    DeviceLostError,
+    DriverMismatchError,
+    LibraryMissingError,
+    NotSupportedError,
+    SourceUnavailableError,
+)
 from vramscope.engine.model import DeviceSample, Sample
 from vramscope.engine.sampling import sampler
 from vramscope.engine.sampling.live import LiveProducer
@@ -243,6 +250,19 @@ def test_a_source_with_nothing_says_why_and_is_asked_again(monkeypatch: pytest.M
         assert producer.failures == []
     assert sample.notes == ("no library",)
     assert found.devices[0].state == "ok"
+
+
+def test_a_library_that_is_not_installed_is_no_news_where_another_source_has_devices() -> None:
+    absent, broken, simulated = HandSource(0), HandSource(0), HandSource(1)
+    absent.error = LibraryMissingError("no library")
+    broken.error = DriverMismatchError("the driver was replaced")
+    producer = LiveProducer(
+        [absent, broken, simulated], None, node="n", interval_s=0.05, memory_interval_s=0.01
+    )
+    producer.start()
+    sample = _next(producer)
+    producer.stop()
+    assert sample.notes == ("the driver was replaced",)
 
 
 def test_stopping_does_not_wait_for_a_hung_call() -> None:

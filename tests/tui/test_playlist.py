@@ -66,19 +66,24 @@ async def test_keys_go_from_configuration_to_configuration(tmp_path: Path) -> No
         text = shown_text(sweep.app)
         assert "TP 2 PP 64 · configuration 1 of 6 · ok · simulated trace · 1 rank" in text
         assert "peak 57.3 GiB, theory 136.9 GiB (+139 %) · OOM risk unknown" in text
-        assert "j next config k config before { −10s } +10s" in text
+        assert "} next config { config before" in text
+        assert "j −10s k +10s" in text
         await press_until(pilot, ["plus", "right_square_bracket"], lambda it: it.position_s > 0)
-        await sweep.go(pilot, ["2", "j"], "TP 4 PP 32")
+        await sweep.go(pilot, ["2", "right_curly_bracket"], "TP 4 PP 32")
         assert notices(sweep.app)[-1] == "TP 4 PP 2, TP 4 PP 4 and 2 more failed: no trace."
         assert isinstance(sweep.app.screen, DeviceScreen)
         text = shown_text(sweep.app)
         assert "peak 76.0 GiB theoretical 99.8 GiB error +31.3 %" in text
         assert "rank 0 tp0 pp0 dp0" in text, "the device screen shows the same rank of this configuration"
         assert sweep.cells[sweep.feed.index].place == (4, 32)
-        state = await press_until(pilot, ["right_curly_bracket"], lambda it: it.position_s == it.end_s)
+        state = await press_until(pilot, ["k"], lambda it: it.position_s == it.end_s)
         assert (state.speed, state.is_paused) == (2, True), "pace is kept"
-        await sweep.go(pilot, ["left_curly_bracket", "k"], "TP 2 PP 64")
-        await press_until(pilot, ["k"], lambda it: it.word is not None and "before this one" in it.word.text)
+        await sweep.go(pilot, ["j", "left_curly_bracket"], "TP 2 PP 64")
+        await press_until(
+            pilot,
+            ["left_curly_bracket"],
+            lambda it: it.word is not None and "before this one" in it.word.text,
+        )
         assert sweep.cells[sweep.feed.index].place == (2, 64)
 
 
@@ -86,10 +91,10 @@ async def test_what_cannot_be_read_is_skipped_and_the_keys_have_one_meaning(tmp_
     sweep = _Sweep(tmp_path, 21, is_paused=True)
     async with sweep.app.run_test(size=(120, 30)) as pilot:
         await sweep.go(pilot, [], "TP 8 PP 16")
-        await sweep.go(pilot, ["j"], "TP 8 PP 64")
+        await sweep.go(pilot, ["right_curly_bracket"], "TP 8 PP 64")
         assert notices(sweep.app)[-1].startswith("TP 8 PP 32 is skipped: ")
         assert "configuration 6 of 6" in shown_text(sweep.app)
-        await sweep.go(pilot, ["k"], "TP 8 PP 16")
+        await sweep.go(pilot, ["left_curly_bracket"], "TP 8 PP 16")
         groups = collect_keys(sweep.app.screen)
         keys = [key for entries in groups.values() for entry in entries for key in entry.keys.split()]
         taken = [key for entry in groups["replay"] for key in entry.keys.split()]

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.replay.recordings import START_S, record
+from tests.replay.recordings import START_S, grow, record
+from tests.tui.canned import make_sample
 from tests.tui.looks import notices, shown_text
-from tests.tui.replays import make_replay, press_until
+from tests.tui.replays import make_replay, press_until, replay_of
 from vramscope.tui.key_help import collect_keys
 from vramscope.tui.screens.alerts import AlertsScreen
 from vramscope.tui.screens.device import DeviceScreen
@@ -80,3 +81,50 @@ async def test_help_gives_each_key_one_meaning(path: Path) -> None:
         taken = [key for entry in groups["replay"] for key in entry.keys.split()]
         assert {"space", "[", "]", "j", "k", "n", "N", "g", "+", "-", "L"} <= set(taken)
         assert {key: keys.count(key) for key in taken} == dict.fromkeys(taken, 1)
+
+
+async def test_the_time_bar_goes_where_it_is_clicked_and_by_its_arrows(path: Path) -> None:
+    app = make_replay(path)
+    async with app.run_test(size=(100, 30)) as pilot:
+        start = await press_until(pilot, ["space"], lambda it: it.is_paused)
+        bar = app.screen.query_one(TimeBar)
+        length_s = start.end_s - start.start_s
+        end = bar.text.rindex("─") + 1  # and the padding before the text
+        await pilot.click(bar, offset=(end, 0))
+        await press_until(pilot, [], lambda it: it.position_s == it.end_s)
+        first = bar.text.index("─") + 1
+        await pilot.click(bar, offset=((first + end) // 2, 0))
+        middle = await press_until(pilot, [], lambda it: it.position_s < it.end_s)
+        assert abs(middle.position_s - start.start_s - length_s / 2) <= 0.02 * length_s
+        assert app.focused is bar
+        await press_until(pilot, ["right"], lambda it: it.position_s == middle.position_s + 10)
+        await press_until(pilot, ["shift+left"], lambda it: it.position_s == middle.position_s + 9)
+        await press_until(pilot, ["home"], lambda it: it.position_s == it.start_s)
+        await pilot.click(bar, offset=(1, 0))
+        await pilot.pause()
+        shown = replay_of(app)
+        assert shown is not None
+        assert shown.position_s == shown.start_s, "the words at its left are no moment"
+
+
+async def test_tab_leads_to_the_time_bar(path: Path) -> None:
+    app = make_replay(path)
+    async with app.run_test(size=(100, 40)) as pilot:
+        await press_until(pilot, ["space"], lambda it: it.is_paused)
+        for _ in range(3):
+            await pilot.press("tab")
+            if isinstance(app.focused, TimeBar):
+                break
+        assert isinstance(app.focused, TimeBar)
+
+
+async def test_a_replay_opens_at_the_first_device_and_says_where_there_is_none(tmp_path: Path) -> None:
+    samples = [make_sample((), seq) for seq in range(1, 4)] + [grow(seq) for seq in range(4, 30)]
+    app = make_replay(record(tmp_path / "late.vscope", samples))
+    async with app.run_test(size=(100, 30)) as pilot:
+        await press_until(pilot, ["space"], lambda it: it.is_paused)
+        assert "GPU 0" in shown_text(app)
+        await press_until(pilot, ["g", *"0%", "enter"], lambda it: it.position_s == it.start_s)
+        text = shown_text(app)
+        assert "No device was recorded at this moment." in text
+        assert "doctor" not in text

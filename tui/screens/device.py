@@ -203,18 +203,15 @@ class DeviceScreen(NodeScreen):
             self.show_device(self.uuid, pid=self.ranks[-1].pid)
 
     def action_switch_part(self) -> None:
-        """Move the keys between the page and the processes."""
-        if self.focused is not self.processes and self._can_list():
-            self.processes.focus()
-        else:
-            self.page.focus()
+        """Move the keys between the page, the processes and the time bar of a replay."""
+        self._focus_next_part(self.page)
         self.call_after_refresh(self._rearrange)
 
     async def action_leave(self) -> None:
         """Go out: of the filter, of the processes, of the device."""
         if self.processes.filter_text:
             self._filter.action_clear()
-        elif self.focused is self.processes:
+        elif self.focused in (self.processes, self._time_bar):
             self.page.focus()
             self.call_after_refresh(self._rearrange)
         else:

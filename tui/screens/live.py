@@ -78,7 +78,7 @@ class LiveScreen(NodeScreen):
             self.devices.show(self.snapshot, self._history)
             self.processes.show(devices, sample.ranks if sample else ())
         elif sample is not None:
-            self._host_panel.show(sample, self._history)
+            self._host_panel.show(sample, self._history, is_replayed=self.snapshot.replay is not None)
         else:
             self._host_panel.explain(why_unknown or "")
         self._notes.show(sample.notes if sample else ())
@@ -173,9 +173,6 @@ class LiveScreen(NodeScreen):
             await self.run_action("app.leave_live")
 
     def action_switch_part(self) -> None:
-        """Move the keys between devices and processes."""
-        if self.focused is not self.processes and self._can_list():
-            self.processes.focus()
-        else:
-            self.devices.focus()
+        """Move the keys between devices, processes and the time bar of a replay."""
+        self._focus_next_part(self.devices)
         self.call_after_refresh(self._rearrange)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from textual import on
+from textual.widget import Widget
 from textual.widgets import Input
 
 from ...engine.clock import Clock
@@ -50,8 +51,8 @@ class NodeScreen(SnapshotScreen):
     def _list_useless(self) -> tuple[str, ...]:
         """Return the actions that have nothing to act on; the key of one may lead to another node."""
         useless = () if self._has_list else PROCESS_ACTIONS
-        kept = () if self.place is None else ("switch_part",)
         is_recorded = self.snapshot.replay is not None
+        kept = () if self.place is None and not is_recorded else ("switch_part",)
         return (*(it for it in useless if it not in kept), *(("signal",) if is_recorded else ()))
 
     @property
@@ -81,6 +82,14 @@ class NodeScreen(SnapshotScreen):
         if not self.processes.display:
             self.notify(TOO_LOW, timeout=3)
         return self.processes.display
+
+    def _focus_next_part(self, main: Widget) -> None:
+        """Give the keys to the next part: the main one, the processes, the time bar of a replay."""
+        has_bar = self._time_bar.display
+        has_list = (self._has_list and self.processes.display) if has_bar else self._can_list()
+        parts = [main, *([self.processes] if has_list else []), *([self._time_bar] if has_bar else [])]
+        at = parts.index(self.focused) if self.focused in parts else -1
+        parts[(at + 1) % len(parts)].focus()
 
     def action_choose_sort(self) -> None:
         """Ask for the column to sort by."""

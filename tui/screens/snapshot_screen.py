@@ -118,7 +118,13 @@ class SnapshotScreen(ThriftyScreen[None]):
         if replay is not None and replay.is_catching_up:
             self._verdict.show(WORKING_OUT, trouble)
             return
-        verdict = summarize(snapshot.sample, snapshot.findings, self._history.peak, snapshot.assessments)
+        verdict = summarize(
+            snapshot.sample,
+            snapshot.findings,
+            self._history.peak,
+            snapshot.assessments,
+            is_recorded=replay is not None,
+        )
         if replay is not None:
             verdict = judge_part(judge_comparison(verdict, replay.comparison), replay.part)
         self._verdict.show(verdict, trouble)

@@ -24,6 +24,10 @@ GO_ON = (
 """How to go on, in one sentence or two."""
 
 
+NO_DEVICE = "No GPU was found on this node."
+PLAY_ON = "`space` plays on, `k` goes 10 s on, `n` goes to the next finding, `g` to a moment."
+
+
 class HostPanel(Widget):
     """The host's memory with its history, and in words why no device is shown."""
 
@@ -34,6 +38,7 @@ class HostPanel(Widget):
         self._glyphs = glyphs
         self._history: History | None = None
         self._sample: Sample | None = None
+        self._is_replayed = False
         self._reason = ""
         self._lines: list[Line] = []
 
@@ -42,9 +47,15 @@ class HostPanel(Widget):
         self._sample, self._reason = None, reason
         self._draw()
 
-    def show(self, sample: Sample, history: History) -> None:
-        """Draw a sample without devices."""
-        self._sample, self._history = sample, history
+    def show(self, sample: Sample, history: History, *, is_replayed: bool = False) -> None:
+        """Draw a sample without devices.
+
+        Args:
+            sample: What is drawn.
+            history: Of its node.
+            is_replayed: Whether it comes from a file: this machine's driver has nothing to do with it.
+        """
+        self._sample, self._history, self._is_replayed = sample, history, is_replayed
         self._draw()
 
     def on_resize(self) -> None:
@@ -100,11 +111,15 @@ class HostPanel(Widget):
         return [*draw_history(levels, rows, self._glyphs), caption]
 
     def _words(self, sample: Sample, width: int) -> list[Line]:
-        notes = sample.notes or ("No GPU was found on this node.",)
+        absence = "No device was recorded at this moment." if self._is_replayed else NO_DEVICE
+        notes = sample.notes or (absence,)
         lines: list[Line] = []
         for note in notes:
             lines += [[Span(text)] for text in wrap(note, width)]
-        return [*lines, *([Span(text, "muted")] for text in wrap(GO_ON, width))]
+        return [
+            *lines,
+            *([Span(text, "muted")] for text in wrap(PLAY_ON if self._is_replayed else GO_ON, width)),
+        ]
 
 
 def _gib(value_bytes: int | None) -> str:

@@ -8,20 +8,18 @@ from ...engine.replay.overview import ReplayOverview
 from ...engine.replay.state import ReplayState
 from ..drawing.glyphs import Glyphs
 from ..drawing.spans import Role
-from .one_line import OneLine, Piece, measure_pieces
-from .time_bar import fit_bar
+from .one_line import Piece, measure_pieces
+from .time_bar import SpanLine, fit_bar
 
 FULL_SHARE = 0.95
 """Share of the capacity from which a cell stands out."""
 
 
-class OverviewLine(OneLine):
+class OverviewLine(SpanLine):
     """Shows most of the fullest device over the cells of the time bar below."""
 
     def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
-        super().__init__(id=id)
-        self._glyphs = glyphs
-        self._replay: ReplayState | None = None
+        super().__init__(glyphs, id=id)
         self._drawn_for: tuple[object, ...] = ()
         self._drawn: list[Piece] = []
 
@@ -39,6 +37,7 @@ class OverviewLine(OneLine):
         if replay is None or replay.overview is None or self.size.width <= 0:
             return
         left, right, room = fit_bar(replay, self.size.width)
+        self._bar_start, self._bar_cells = measure_pieces(left) + 1, room
         key = replay.overview, replay.start_s, replay.end_s, room
         if key != self._drawn_for:
             self._drawn_for = key

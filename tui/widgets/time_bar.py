@@ -3,8 +3,12 @@
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
+from textual import events
+from textual.message import Message
+
 from ...engine.model import SEVERITIES
 from ...engine.replay.state import ReplayMark, ReplayState
+from ..bindings import TIME_BAR_BINDINGS
 from ..drawing.glyphs import Glyphs
 from ..drawing.spans import Role
 from .one_line import OneLine, Piece, measure_pieces
@@ -13,13 +17,40 @@ LEAST_BAR_CELLS = 16
 DAY_S = 86_400.0
 
 
-class TimeBar(OneLine):
-    """One line: state, moment, the span with its marks, its end; what has no room is left out."""
+class SpanLine(OneLine):
+    """A line over the span of a replay; a click in it goes to that moment."""
+
+    class MomentAsked(Message):
+        """A moment of the span was clicked."""
+
+        def __init__(self, time_s: float) -> None:
+            super().__init__()
+            self.time_s = time_s
 
     def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._glyphs = glyphs
         self._replay: ReplayState | None = None
+        self._bar_start = 0
+        """The first cell of the bar, from the left of the text."""
+        self._bar_cells = 0
+
+    def on_click(self, event: events.Click) -> None:
+        """Ask for the moment of the cell that was clicked."""
+        place = event.get_content_offset(self)
+        cell = -1 if place is None else place.x - self._bar_start
+        if self._replay is not None and 0 <= cell < self._bar_cells:
+            event.stop()
+            length_s = self._replay.end_s - self._replay.start_s
+            share = cell / max(1, self._bar_cells - 1)
+            self.post_message(self.MomentAsked(self._replay.start_s + share * length_s))
+
+
+class TimeBar(SpanLine, can_focus=True, can_focus_children=False):
+    """One line: state, moment, the span with its marks, its end; what has no room is left out."""
+
+    BINDINGS = [*TIME_BAR_BINDINGS]
+    DEFAULT_CSS = "TimeBar:focus { text-style: bold; }"
 
     def show(self, replay: ReplayState | None) -> None:
         """Show a replay; the bar is hidden where there is none."""
@@ -34,6 +65,7 @@ class TimeBar(OneLine):
         if self._replay is None or self.size.width <= 0:
             return
         left, right, room = fit_bar(self._replay, self.size.width)
+        self._bar_start, self._bar_cells = measure_pieces(left) + 1, room
         bar = [Piece(" "), *draw_bar(self._replay, room, self._glyphs), Piece(" ")] if room else []
         self.set_pieces([*left, *bar, *right])
 

@@ -152,7 +152,8 @@ def _describe(snapshot: Snapshot, frames_skipped: int) -> Iterator[Fact]:
         yield Fact(f"{count_text(snapshot.samples_dropped, 'sample', 'samples')} dropped", role="medium")
     if hub is not None and not is_lost:
         yield _describe_agent(hub, sample)
-    if frames_skipped >= MANY_FRAMES:
+    # A fast replay skips pictures on purpose.
+    if frames_skipped >= MANY_FRAMES and snapshot.replay is None:
         yield Fact(
             f"screen behind: {count_text(frames_skipped, 'update', 'updates')} skipped",
             "screen behind",
