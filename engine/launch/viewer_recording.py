@@ -82,6 +82,8 @@ class ViewerRecording:
             self._judge_end(before)
             return None
         path = Path(self._note.path)
+        if self._note.moved is not None and self._note.moved != (before and before.moved):
+            self._fail(self._note.moved)
         if before is None and self._process is not None:
             end = "ends with this view" if self._is_private else "goes on when you quit"
             self._tell(f"Recording into {show_path(path)}: it {end}; R ends it.")

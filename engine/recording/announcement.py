@@ -24,6 +24,8 @@ class RecorderNote(msgspec.Struct, frozen=True):
     """File that it is written into, absolute."""
     since_s: float
     """When it began, in seconds since the epoch."""
+    moved: str | None = None
+    """What somebody else did to its file, and where it goes on; None where nothing."""
 
 
 def refuse_second(folder: Path) -> None:
@@ -39,15 +41,17 @@ def refuse_second(folder: Path) -> None:
         )
 
 
-def announce(folder: Path, path: Path, since_s: float) -> None:
+def announce(folder: Path, path: Path, since_s: float, moved: str | None = None) -> None:
     """Tell the viewers of a runtime folder that this process records for them.
 
     Args:
         folder: The runtime folder.
         path: File of the recording.
         since_s: When it began, in seconds since the epoch.
+        moved: What somebody else did to its file.
     """
-    note = RecorderNote(os.getpid(), read_start_ticks(os.getpid()) or 0, str(path.absolute()), since_s)
+    ticks = read_start_ticks(os.getpid()) or 0
+    note = RecorderNote(os.getpid(), ticks, str(path.absolute()), since_s, moved)
     part = folder / f"{NOTE_NAME}.{os.getpid()}"
     part.write_bytes(msgspec.json.encode(note))
     part.replace(folder / NOTE_NAME)

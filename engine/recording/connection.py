@@ -134,6 +134,8 @@ def explain_write_error(path: Path, error: Exception) -> OutputFileError:
             f"{name}: recording stopped: the disk is full or cannot be written ({_show(error)}); "
             "what was recorded until now can be read"
         )
+    if code == "SQLITE_READONLY_DBMOVED":
+        return RecordingStoppedError(f"{name}: recording stopped: the file was removed or renamed")
     return RecordingStoppedError(f"{name}: recording stopped: {_show(error)}")
 
 

@@ -52,6 +52,25 @@ class FileLock:
         """Size of the file."""
         return os.fstat(self._fd).st_size
 
+    @property
+    def has_its_name(self) -> bool:
+        """Whether the file is still found under its name; not where it was renamed, removed or replaced."""
+        try:
+            found = self.path.lstat()
+        except OSError:
+            return False
+        ours = os.fstat(self._fd)
+        return (found.st_dev, found.st_ino) == (ours.st_dev, ours.st_ino)
+
+    def find_new_name(self) -> Path | None:
+        """Return where a file is that was renamed; None where it was removed."""
+        if os.fstat(self._fd).st_nlink == 0:
+            return None
+        try:
+            return Path(f"/proc/self/fd/{self._fd}").readlink()
+        except OSError:
+            return None
+
     def is_opened_elsewhere(self) -> bool:
         """Return whether this process has the very file open once more, as it must after SQLite opened it.
 

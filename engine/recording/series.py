@@ -1,21 +1,25 @@
 """A recording in several files, so that none grows without bound and old ones can go."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
 from ..clock import Clock, SystemClock
-from ..errors import InputFileError
+from ..errors import InputFileError, OutputFileError
 from ..model import Assessment, Finding, Sample
-from ..readers.input_file import show_name
+from ..readers.input_file import show_name, show_path
+from .connection import RecordingStoppedError
 from .contents import EventKind, RecordingIdentity
 from .recording import Recording
 from .writer import RecordingWriter
 
 KEEP_LOOK_S = 600.0
 """How often old files are looked for."""
+PLACE_LOOK_S = 1.0
+"""How often it is looked whether the file is still there."""
 _BESIDE = ("-wal", "-shm", "-journal")
 
 
@@ -53,6 +57,9 @@ class RecordingSeries:
         self._assessments: tuple[Assessment, ...] = ()
         self._newest: dict[str, float] = {}
         self._look_due_s = 0.0
+        self._place_due_s = 0.0
+        self.moved: str | None = None
+        """What somebody else did to a file, newest, and where the recording goes on; None where nothing."""
         self.notes: list[str] = []
         """What was done with files, in sentences, for stderr."""
         self.samples = self.device_samples = self.left_out = 0
@@ -94,10 +101,10 @@ class RecordingSeries:
         Raises:
             OutputFileError: The disk is full or the file has gone; nothing more can be written.
         """
-        before = self._writer.samples
-        self._writer.append(sample)
+        left_out = self._writer.left_out
+        self._do(lambda: self._writer.append(sample))
         self._newest[sample.node] = sample.time_s
-        is_kept = self._writer.samples > before
+        is_kept = self._writer.left_out == left_out
         self.samples += is_kept
         self.left_out += not is_kept
         self.device_samples += len(sample.devices) if is_kept else 0
@@ -110,7 +117,7 @@ class RecordingSeries:
         Raises:
             OutputFileError: As `append`.
         """
-        self._writer.tell(node, findings, assessments)
+        self._do(lambda: self._writer.tell(node, findings, assessments))
         for finding in findings:
             if finding.is_open:
                 self._open_findings[finding.id] = finding
@@ -125,15 +132,18 @@ class RecordingSeries:
         Raises:
             OutputFileError: As `append`.
         """
-        self._writer.add_event(kind, text)
+        self._do(lambda: self._writer.add_event(kind, text))
 
     def flush(self) -> None:
-        """Commit what was added, and go on to the next file where this one is large enough.
+        """Commit what was added, and go on to the next file where this one is large enough, or has gone.
 
         Raises:
-            OutputFileError: As `append`.
+            OutputFileError: As `append`; or the file has gone and there can be no new one.
         """
-        self._writer.flush()
+        self._do(lambda: self._writer.flush())  # noqa: PLW0108 - the second try is with a new writer
+        if self._clock.monotonic_s() >= self._place_due_s:
+            self._place_due_s = self._clock.monotonic_s() + PLACE_LOOK_S
+            self._follow_place()
         if self._rotate_bytes is not None and self._writer.size_bytes >= self._rotate_bytes:
             self._rotate()
         if self._keep_s is not None and self._clock.monotonic_s() >= self._look_due_s:
@@ -160,14 +170,59 @@ class RecordingSeries:
         return writer
 
     def _rotate(self) -> None:
+        before = self._writer
+        after = self._path_of(before.identity.number + 1)
+        self._go_on(before.identity.number + 1)
+        self.notes.append(f"{show_name(before.path)} is full; recording into {show_name(after)}")
+
+    def _do(self, action: Callable[[], None]) -> None:
+        """Do something with the present file, or with a new one where SQLite notices that it has gone.
+
+        Raises:
+            OutputFileError: As `append`.
+        """
+        try:
+            action()
+        except RecordingStoppedError:
+            if not self._follow_place():
+                raise
+            action()
+
+    def _follow_place(self) -> bool:
+        """Begin a new file under the name of one that was removed or renamed: into that, all would be lost.
+
+        Returns:
+            Whether there is a new one.
+
+        Raises:
+            OutputFileError: There can be no new one.
+        """
+        path = self._writer.path
+        change = self._writer.check_place()
+        if change is None:
+            return False
+        with suppress(
+            OutputFileError
+        ):  # without a write-ahead log, SQLite writes no more into what has moved
+            self._writer.close("the file was moved")
+        try:
+            self._go_on(self._writer.identity.number)
+        except (OutputFileError, InputFileError) as error:
+            raise RecordingStoppedError(
+                f"{show_path(path)}: {change} while it was recorded, and there can be no new file: {error}"
+            ) from error
+        where = "a new file" if self._writer.continued_s is None else "the file that has its name now"
+        self.moved = f"{show_path(path)} {change}; the recording goes on in {where}"
+        self.notes.append(self.moved)
+        return True
+
+    def _go_on(self, number: int) -> None:
+        """End the present file and begin that of a number, with the findings that are open."""
         identity = self._writer.identity
-        after = msgspec.structs.replace(
-            identity, number=identity.number + 1, created_s=max(self._newest.values(), default=0.0)
-        )
-        following = self._path_of(after.number)
-        self._writer.close(f"goes on in {show_name(following)}")
+        created_s = max(self._newest.values(), default=0.0)
+        after = msgspec.structs.replace(identity, number=number, created_s=created_s)
+        self._writer.close(f"goes on in {show_name(self._path_of(number))}")
         self._closed_bytes = self.written_bytes
-        self.notes.append(f"{show_name(self._writer.path)} is full; recording into {show_name(following)}")
         self._writer = self._open(after)
         if self._open_findings or self._assessments:
             findings = tuple(self._open_findings.values())

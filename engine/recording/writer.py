@@ -16,6 +16,7 @@ from .block import DAMAGES
 from .connection import (
     KEPT_PAGE_BYTES,
     SQLITE_ERRORS,
+    WRITTEN_PAGE_BYTES,
     RecordingStoppedError,
     explain_write_error,
     open_for_reading,
@@ -79,6 +80,7 @@ class RecordingWriter:
                 "instead of a write-ahead log"
             )
         self._lock = _lock(path)
+        self._closed_bytes = self._begun_bytes = 0
         try:
             self._open(identity, is_shared=is_network(kind))
         except BaseException:
@@ -98,7 +100,28 @@ class RecordingWriter:
     @property
     def size_bytes(self) -> int:
         """Size of the file, without what is not yet part of it (`-wal`)."""
-        return self.path.stat().st_size if self._lock.is_released else self._lock.size_bytes
+        return self._closed_bytes if self._lock.is_released else self._lock.size_bytes
+
+    def check_place(self) -> str | None:
+        """Return what somebody did to the file while it is written, in a few words; None where nothing.
+
+        What is written into a file that was removed is lost, and nothing else says so: SQLite goes on.
+
+        Raises:
+            OutputFileError: The file was emptied; nothing more can be written.
+        """
+        if self._lock.is_released:
+            return None
+        if not self._lock.has_its_name:
+            place = self._lock.find_new_name()
+            return "was removed" if place is None else f"was renamed to {show_path(place)}"
+        if self._lock.size_bytes < self._begun_bytes:
+            self.stopped = (
+                f"{show_path(self.path)}: recording stopped: another program emptied the file; "
+                "what was recorded until now is lost"
+            )
+            raise RecordingStoppedError(self.stopped)
+        return None
 
     def append(
         self,
@@ -197,6 +220,7 @@ class RecordingWriter:
         self._guard(self._begin)
         self._guard(lambda: self._fill(identity))
         self._guard(self._commit)
+        self._begun_bytes = min(self._lock.size_bytes, WRITTEN_PAGE_BYTES)
 
     def _fill(self, identity: RecordingIdentity) -> None:
         self._content = ContentWriter(self._sqlite, identity.created_s, self.path)
@@ -256,6 +280,8 @@ class RecordingWriter:
             with suppress(*SQLITE_ERRORS):
                 self._connection.close()
             self._connection = None
+        if not self._lock.is_released:
+            self._closed_bytes = self._lock.size_bytes
         self._lock.release()
 
 

@@ -90,6 +90,26 @@ def test_what_ends_a_recording_is_told_in_one_line(begin: Begin, tmp_path: Path)
     assert not viewer.is_changing
 
 
+def test_a_recording_whose_file_is_taken_away_goes_on_and_every_viewer_is_told(
+    begin: Begin, tmp_path: Path
+) -> None:
+    first, second = begin(), begin()
+    first.switch("node")
+    await_news(first)
+    second.look()
+    path = next((tmp_path / "runs").glob("*.vscope"))
+    path.unlink()
+    for viewer in (first, second):
+        told = await_news(viewer)
+        assert told.is_failure
+        assert told.text == f"{path} was removed; the recording goes on in a new file."
+    state = second.look()
+    assert state is not None
+    assert (state.path, state.size_bytes > 0) == (path, True)
+    first.switch("node")
+    assert await_news(first).text.startswith("Recorded ")
+
+
 def test_the_recording_of_a_private_agent_ends_with_its_viewer(begin: Begin, tmp_path: Path) -> None:
     viewer = begin(is_private=True)
     viewer.switch("node")

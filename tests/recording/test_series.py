@@ -1,12 +1,16 @@
 """A recording in several files: each can be read alone, and only its own old ones go."""
 
+import os
+import shutil
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from tests.clocks import HandClock
 from vramscope.engine.recording import Recording, RecordingIdentity
-from vramscope.engine.recording.series import KEEP_LOOK_S, RecordingSeries
+from vramscope.engine.recording.connection import RecordingStoppedError
+from vramscope.engine.recording.series import KEEP_LOOK_S, PLACE_LOOK_S, RecordingSeries
 
 from .samples import IDENTITY, START_S, make_assessment, make_finding, make_sample, write
 
@@ -83,3 +87,76 @@ def test_old_files_of_the_series_go_and_all_others_stay(tmp_path: Path) -> None:
     left = {it.name for it in tmp_path.iterdir()}
     assert left == {"run.0002.vscope", "run.00x1.vscope", *(it.name for it in strangers)}
     assert "run.vscope is older than what is kept, and was deleted" in series.notes
+
+
+@pytest.mark.parametrize("kind", ["ext4", "nfs4"])
+@pytest.mark.parametrize("name", ["removed", "renamed", "replaced"])
+def test_a_file_that_is_taken_away_is_noticed_within_a_second_and_the_recording_goes_on(
+    name: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vramscope.engine.recording.writer.is_network", lambda _: kind == "nfs4")
+    path, other, clock = tmp_path / "run.vscope", tmp_path / "kept.vscope", HandClock()
+    series = RecordingSeries(path, IN_SERIES, clock=clock)
+    spare = tmp_path / "spare"
+    write(spare, [make_sample(100, node="other")])
+    series.tell("node", [make_finding(1)])
+    for tick in range(5):
+        series.append(make_sample(tick))
+    series.flush()
+    if name == "removed":
+        path.unlink()
+    else:
+        path.rename(other)
+    if name == "replaced":
+        spare.rename(path)
+    clock.now_s += PLACE_LOOK_S
+    series.flush()
+    told = {"removed": "removed", "renamed": f"renamed to {other}", "replaced": f"renamed to {other}"}[name]
+    where = "the file that has its name now" if name == "replaced" else "a new file"
+    assert series.moved == f"{path} was {told}; the recording goes on in {where}"
+    assert series.notes[-1] == series.moved
+    for tick in range(5, 8):
+        series.append(make_sample(tick))
+    clock.now_s += PLACE_LOOK_S
+    series.flush()
+    series.close("the test is over")
+    expected = {path: [5, 6, 7], other: [0, 1, 2, 3, 4]}
+    if name == "removed":
+        del expected[other]
+    if name == "replaced":
+        expected[path].insert(0, 100)
+    for file, ticks in expected.items():
+        with Recording(file) as recording:
+            assert [sample.seq for sample in recording.samples()] == ticks
+            assert [it.id for it in recording.findings()] == ["id1"]
+            # Without a write-ahead log SQLite refuses to end what has been renamed; every sample is in it.
+            assert recording.is_unfinished == (file == other and kind == "nfs4")
+    assert {it.name for it in tmp_path.glob("run.*") if it.stat().st_size} == {"run.vscope"}
+
+
+def test_a_file_whose_folder_is_gone_ends_the_recording_in_one_line(tmp_path: Path) -> None:
+    folder, clock = tmp_path / "runs", HandClock()
+    folder.mkdir()
+    series = RecordingSeries(folder / "run.vscope", IN_SERIES, clock=clock)
+    series.append(make_sample(1))
+    series.flush()
+    shutil.rmtree(folder)
+    clock.now_s += PLACE_LOOK_S
+    with pytest.raises(
+        RecordingStoppedError, match="was removed while it was recorded, and there can be no new"
+    ):
+        series.flush()
+    series.close("it failed")
+    assert series.size_bytes > 0
+
+
+def test_a_file_that_is_emptied_ends_the_recording_in_one_line(tmp_path: Path) -> None:
+    path, clock = tmp_path / "run.vscope", HandClock()
+    series = RecordingSeries(path, IN_SERIES, clock=clock)
+    series.append(make_sample(1))
+    series.flush()
+    os.truncate(path, 0)
+    clock.now_s += PLACE_LOOK_S
+    with pytest.raises(RecordingStoppedError, match="another program emptied the file"):
+        series.flush()
+    series.close("it failed")

@@ -77,6 +77,7 @@ class Recorder:
         self._job_end = job_end
         self._job_view = None if job_end is None or job_end.job is None else JobView(job_end.job)
         self._announced_in = locate_runtime_folder() if is_for_viewers else None
+        self._since_s = time.time()
         if self._announced_in is not None:
             refuse_second(self._announced_in)
         # The file first: what is wrong with it is told before anything is sampled.
@@ -90,9 +91,10 @@ class Recorder:
             since_s=past_s if self._series.continued_s is None else self._series.continued_s,
         )
         if self._announced_in is not None:
-            announce(self._announced_in, path, time.time())
+            announce(self._announced_in, path, self._since_s)
         self._node = identity.node
         self._told: list[int] = [0, 0]
+        self._announced_move: str | None = None
         self._is_terminal = sys.stderr.isatty()
         self._started_s = time.monotonic()
         self._progress_due_s = self._started_s + PROGRESS_S
@@ -195,6 +197,10 @@ class Recorder:
         for sentence in (*new_sources, *new_files):
             self._clear_progress()
             complain(sentence, program=PROGRAM)
+        moved = self._series.moved
+        if self._announced_in is not None and has_file and moved != self._announced_move:
+            self._announced_move = moved
+            announce(self._announced_in, self._series.path, self._since_s, moved)
         for sentence in new_sources if has_file else ():
             self._series.add_event("source_changed", sentence)
 
