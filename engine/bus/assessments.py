@@ -2,10 +2,15 @@
 
 from collections.abc import Iterable
 
+import msgspec
+
 from ..model import Assessment, Sample
 
 GONE_AFTER_S = 60.0
 """How long a process or device may be missing from the samples, in their own clock."""
+MAX_ASSESSMENTS = 4096
+"""More than a node has devices and processes."""
+MAX_ASSESSMENT_BYTES = 8 * 1024
 
 AssessmentKey = tuple[str | None, int | None, float | None]
 """UUID of the device, process id and start time; the last two None where a device as a whole is assessed."""
@@ -23,12 +28,28 @@ class AssessmentStore:
         self._newest: dict[AssessmentKey, Assessment] = {}
         self._seen_s: dict[AssessmentKey, float | None] = {}
         self._source: int | None = None
+        self.dropped = 0
+        """Assessments that were not taken: too large, or of more processes than there can be."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """How many were not taken, in a sentence; nothing where all were."""
+        if not self.dropped:
+            return ()
+        return (
+            f"{self.dropped:,} forecasts were dropped: at most {MAX_ASSESSMENTS:,} are kept, of "
+            f"{MAX_ASSESSMENT_BYTES >> 10} KiB each",
+        )
 
     def merge(self, assessments: Iterable[Assessment]) -> bool:
         """Take assessments and return whether any is new or changed."""
         is_changed = False
         for assessment in assessments:
             key = assessment_key(assessment)
+            has_room = key in self._newest or len(self._newest) < MAX_ASSESSMENTS
+            if not has_room or len(msgspec.msgpack.encode(assessment)) > MAX_ASSESSMENT_BYTES:
+                self.dropped += 1
+                continue
             self._seen_s.setdefault(key, None)
             is_changed = is_changed or self._newest.get(key) != assessment
             self._newest[key] = assessment

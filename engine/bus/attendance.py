@@ -22,6 +22,10 @@ class Attendance:
         """Count a viewer that came or left."""
         self.viewers = max(0, self.viewers + (1 if has_come else -1))
 
+    def await_return(self, now_s: float) -> None:
+        """Wait for viewers that were cut off as for the first one."""
+        self._ends_s = max(self._ends_s, now_s + VIEWER_WITHIN_S)
+
     def is_over(self, now_s: float, *, has_ranks: bool) -> bool:
         """Return whether everybody has left and stayed away; ask several times a second.
 

@@ -2,14 +2,15 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import NamedTuple
 
 from ..errors import UsageError
 
 MAX_WORDS, MAX_WORD_CHARACTERS = 64, 80
 MAX_SHOWN_LABELS = 16
+MAX_REMEMBERED = 4096
 LEAST_OF_UUID = 4
 """Characters from which a word may be the beginning of a UUID."""
 EXAMPLE = "expected devices as they are shown, as 0,2-5 or 0:1, or beginnings of UUIDs"
@@ -17,10 +18,13 @@ _RANGE = re.compile(r"(\d{1,6})-(\d{1,6})", re.ASCII)
 _LABEL = re.compile(r"\d+(:\d+)?", re.ASCII)
 
 
-class DeviceSelection(NamedTuple):
+@dataclass(frozen=True)
+class DeviceSelection:
     """Devices by what they are called; a device is wanted where one of the words means it."""
 
     words: tuple[str, ...]
+    _known: dict[tuple[str, str], bool] = field(default_factory=dict, compare=False, repr=False)
+    """Answers so far: the same devices are asked for at every sample."""
 
     @property
     def text(self) -> str:
@@ -34,7 +38,13 @@ class DeviceSelection(NamedTuple):
             uuid: Its UUID; None where that is not known.
             label: As in `DeviceSample.label`; None where that is not known.
         """
-        return _want(self.words, uuid or "", label or "")
+        key = uuid or "", label or ""
+        is_wanted = self._known.get(key)
+        if is_wanted is None:
+            if len(self._known) >= MAX_REMEMBERED:
+                self._known.clear()
+            is_wanted = self._known[key] = any(_means(word.casefold(), *key) for word in self.words)
+        return is_wanted
 
 
 @lru_cache(maxsize=256)  # the same for every node that is followed
@@ -82,11 +92,6 @@ def describe_labels(labels: Iterable[str]) -> str:
             runs.append([label])
     told = [run[0] if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs]
     return ", ".join([*told[:MAX_SHOWN_LABELS], *(["…"] if len(told) > MAX_SHOWN_LABELS else [])])
-
-
-@lru_cache(maxsize=16384)  # of every device at every sample
-def _want(words: tuple[str, ...], uuid: str, label: str) -> bool:
-    return any(_means(word.casefold(), uuid, label) for word in words)
 
 
 def _means(word: str, uuid: str, label: str) -> bool:

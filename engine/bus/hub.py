@@ -3,10 +3,11 @@
 import math
 import os
 import signal
-from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from ..alerts.desk import AlertDesk
 from ..alerts.state import FindingDecision
@@ -19,10 +20,11 @@ from ..ranks.demands import Wish
 from ..ranks.messages import DemandKind
 from ..ranks.roster import Roster
 from ..sampling.producer import SampleProducer
+from ..soundness import check_numbers, is_sound, mend_numbers
 from .assessments import AssessmentStore
 from .attendance import VIEWER_WITHIN_S, Attendance
 from .cells import trim_to_cells
-from .device_selection import select_devices
+from .device_selection import explain_excess, select_devices
 from .device_trimming import trim_welcome
 from .findings import FindingStore
 from .hub_sockets import HubSockets
@@ -42,11 +44,10 @@ from .messages import (
     Welcome,
     WorkerReport,
 )
-from .soundness import check_told
 from .supervisor import WorkerSupervisor
 from .usage import OwnUsage, rss_bytes
-from .wire import body_of, decode, encode
-from .worker_seat import WorkerSeat
+from .wire import Envelope, Rejections, body_of, decode, decode_body, encode
+from .worker_seat import WorkerSeat, shorten_report
 
 if TYPE_CHECKING:
     from ..cluster.listening import Listening
@@ -54,6 +55,8 @@ if TYPE_CHECKING:
 STATUS_INTERVAL_S = 1.0
 USAGE_INTERVAL_S = 5.0
 MAX_REASON_CHARACTERS = 300
+MAX_WISH_S = 86_400.0
+"""How long a training process may be asked to go on, or to wait for the end of a step."""
 
 
 class Hub:
@@ -101,6 +104,7 @@ class Hub:
         self._seat = WorkerSeat(is_open=supervisor is None, clock=self._clock)
         self._history = History()
         self._findings, self._assessments = FindingStore(), AssessmentStore()
+        self._rejections = Rejections()
         self._alerts = alerts or AlertDesk()
         self._shown_alerts = self._alerts.state
         self._usage = OwnUsage()
@@ -137,6 +141,9 @@ class Hub:
             self._read_report(data)
         for has_come in self._sockets.take_attendance():
             self._attendance.note_viewer(has_come=has_come)
+        if self._sockets.is_stream_new:
+            self._sockets.is_stream_new = False
+            self._attendance.await_return(self._clock.monotonic_s())
         for peer, data in self._sockets.take_requests():
             self._take_request(peer, data)
         if self._roster is not None and self._roster.has_answers:
@@ -159,6 +166,11 @@ class Hub:
         return not self._attendance.is_over(now_s, has_ranks=roster.is_attended)
 
     def _publish_sample(self, sample: Sample) -> None:
+        try:
+            sample = self._mend(sample)
+        except WireError as error:
+            self._rejections.add("from a source of this node", error, self._clock.monotonic_s())
+            return
         if self._first_seq is None:
             self._first_seq = sample.seq
         self._sample = sample
@@ -167,6 +179,19 @@ class Hub:
         if self._sockets.has_followers(TOPIC_CELLS):
             self._sockets.publish(TOPIC_CELLS, sample)
         self._publish_findings([], has_assessed=self._assessments.observe(sample))
+
+    def _mend(self, sample: Sample) -> Sample:
+        """Return a sample that no viewer rejects: what a source cannot have measured is left unmeasured.
+
+        Raises:
+            WireError: It has no place in time.
+        """
+        if is_sound(sample):
+            return sample
+        mended = mend_numbers(sample)
+        reason = "a number was none, and is shown as not measured"
+        self._rejections.add("from a source of this node", reason, self._clock.monotonic_s())
+        return mended
 
     def _publish_findings(self, findings: list[Finding], *, has_assessed: bool) -> None:
         if findings or has_assessed:
@@ -212,16 +237,46 @@ class Hub:
             workers=self._seat.status() if self._supervisor is None else (self._supervisor.status(),),
             ticks_late=getattr(self._producer, "ticks_late", 0),
             hooks=self._alerts.hooks,
-            notes=(*self._alerts.notes, *self._sockets.notes),
+            notes=(
+                *self._alerts.notes,
+                *self._sockets.notes,
+                *self._rejections.list_notes(now_s),
+                *self._findings.notes,
+                *self._assessments.notes,
+            ),
         )
 
     def _read_report(self, data: bytes) -> None:
-        with suppress(WireError):
-            self._take_report(body_of(decode(data), WorkerReport))
+        try:
+            self._take_report(self._decode_report(decode(data)))
+        except WireError as error:
+            self._rejections.add("from a worker", error, self._clock.monotonic_s())
+
+    def _decode_report(self, envelope: Envelope) -> WorkerReport:
+        """Return what a worker tells, without what its analyzers cannot have found, which is counted.
+
+        Raises:
+            WireError: It is no report, or a number of its own cannot be.
+        """
+        told = decode_body(envelope, WorkerReport)
+        names = (*told.found_by, *("",) * (len(told.findings) - len(told.found_by)))
+        found = [pair for pair in zip(told.findings, names, strict=False) if is_sound(pair[0])]
+        report = msgspec.structs.replace(
+            told,
+            findings=tuple(finding for finding, _ in found),
+            found_by=tuple(name for _, name in found),
+            assessments=tuple(it for it in told.assessments if is_sound(it)),
+        )
+        check_numbers(report)
+        left_out = len(told.findings) - len(found) + len(told.assessments) - len(report.assessments)
+        if left_out:
+            reason = f"an analyzer found {left_out} things at times, or with numbers, that cannot be"
+            self._rejections.add(f"from the worker of process {told.pid}", reason, self._clock.monotonic_s())
+        return report
 
     def _take_report(self, report: WorkerReport) -> None:
         if self._supervisor is not None:
-            self._supervisor.take_report(report)
+            self._supervisor.take_report(shorten_report(report))
         changed = self._findings.merge(report.findings, report.found_by)
         if report.open_ids is not None and self._sample is not None:
             of = report.analyzers if report.is_chosen else None
@@ -238,16 +293,20 @@ class Hub:
         try:
             envelope = decode(data)
             if envelope.kind == "report":
-                self._take_remote_report(peer, body_of(envelope, WorkerReport))
+                self._take_remote_report(peer, self._decode_report(envelope))
                 return
             request = body_of(envelope, Request)
-        except WireError:
+        except WireError as error:
+            source = "from a peer over tcp" if isinstance(peer, RemotePeer) else "from a viewer"
+            self._rejections.add(source, error, self._clock.monotonic_s())
             return
         if self._sockets.is_on_its_way(peer, request):
             return
         refusal = self._sockets.refuse(peer, request)
         if refusal is not None:
             self._refuse(peer, request.request_id, refusal)
+        elif (excess := explain_excess(request.devices)) is not None:
+            self._refuse(peer, request.request_id, f"the list of devices {excess}")
         elif request.verb == "join":
             welcome = self._welcome(request, envelope.hub_id)
             self._sockets.answer_join(peer, request, encode("welcome", self.hub_id, welcome))
@@ -263,15 +322,12 @@ class Hub:
             self._refuse(peer, request.request_id, "this agent plays a recording: no process reports to it")
 
     def _take_remote_report(self, peer: bytes, report: WorkerReport) -> None:
-        """Take what a worker elsewhere has found, where it may and nobody else does.
-
-        Raises:
-            WireError: It cannot have been found.
-        """
-        check_told(report.findings, report.assessments)
+        """Take what a worker elsewhere has found, where it may and nobody else does."""
         refusal = self._sockets.refuse_report(peer)
         if refusal is None:
-            refusal = self._seat.refuse(peer.user if isinstance(peer, RemotePeer) else "", report)
+            refusal = self._seat.refuse(
+                peer.user if isinstance(peer, RemotePeer) else "", shorten_report(report)
+            )
         if refusal is not None:
             self._refuse(peer, TO_WHOM_IT_CONCERNS, refusal)
         else:
@@ -329,7 +385,8 @@ class Hub:
 def _word_wish(kind: DemandKind, peer: bytes, request: Request) -> Wish:
     asker = (peer, request.request_id)
     reason = None if request.reason is None else request.reason[:MAX_REASON_CHARACTERS]
-    return Wish(kind, asker, request.is_on, request.seconds, request.action, reason)
+    seconds = None if request.seconds is None else min(max(0.0, request.seconds), MAX_WISH_S)
+    return Wish(kind, asker, request.is_on, seconds, request.action, reason)
 
 
 def stop_on_signals(hub: Hub) -> None:

@@ -1,6 +1,9 @@
 """The sockets of a hub: three in its runtime folder and, where it listens, the gate of its tcp port."""
 
-from collections.abc import Iterator
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +26,14 @@ if TYPE_CHECKING:
 SEND_QUEUE_MESSAGES = 256
 """Messages a stalled viewer may fall behind before new ones are dropped for it alone."""
 MAX_REQUESTS_PER_TURN = 64
+MAX_ANSWERS_WAITING = 64
+"""Answers that wait for one peer of the folder that does not read; an answer may be of megabytes."""
+MAX_SUBSCRIPTION_BYTES = 256
+"""ZeroMQ cuts off who subscribes to more: it keeps some fifty bytes for each, and never gives them back."""
+MAX_TOPICS = 256
+"""Different topics that are subscribed to, by all together; viewers share six."""
+MAX_SUBSCRIPTIONS_WAITING = 64
+UNBINDS_WITHIN_S = 1.0
 
 
 class HubSockets:
@@ -46,10 +57,16 @@ class HubSockets:
         self._context = zmq.Context()
         self._node, self._hub_id = node.encode(), hub_id
         self._sample: Sample | None = None
-        self._stream = self._bind(zmq.XPUB, endpoints_of(runtime_dir).stream)
-        self._stream.setsockopt(zmq.XPUB_VERBOSER, 1)
+        self._stream_path = endpoints_of(runtime_dir).stream
+        self._stream = self._bind_stream()
+        self._topics: Counter[bytes] = Counter()
+        self._restarts, self._flooder = 0, ""
+        self.is_stream_new = False
+        """Whether viewers were cut off, and come again within a second or so; reset by who reads it."""
         self._reports = self._bind(zmq.PULL, endpoints_of(runtime_dir).reports)
-        self._control = self._bind(zmq.ROUTER, endpoints_of(runtime_dir).control)
+        self._control = self._bind(
+            zmq.ROUTER, endpoints_of(runtime_dir).control, {zmq.SNDHWM: MAX_ANSWERS_WAITING}
+        )
         self._gate = None if listening is None else self._open_gate(listening, hub_id, node, clock)
         self._poller = zmq.Poller()
         gate = () if self._gate is None else (self._gate.questions, self._gate.router)
@@ -57,11 +74,11 @@ class HubSockets:
             self._poller.register(socket, zmq.POLLIN)
         self._ready: dict[object, int] = {}
 
-    def _bind(self, kind: int, address: str) -> "zmq.Socket[bytes]":
+    def _bind(self, kind: int, address: str, options: Mapping[int, int] | None = None) -> "zmq.Socket[bytes]":
         socket = self._context.socket(kind)
-        socket.setsockopt(zmq.LINGER, 0)
-        socket.setsockopt(zmq.SNDHWM, SEND_QUEUE_MESSAGES)
-        socket.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE_BYTES)
+        usual = {zmq.LINGER: 0, zmq.SNDHWM: SEND_QUEUE_MESSAGES, zmq.MAXMSGSIZE: MAX_MESSAGE_BYTES}
+        for option, value in (usual | dict(options or {})).items():
+            socket.setsockopt(option, value)
         try:
             socket.bind(address)
         except zmq.ZMQError as error:
@@ -69,6 +86,33 @@ class HubSockets:
                 f"cannot listen on {address}: {error}; see `vramscope doctor`"
             ) from error
         return socket
+
+    def _bind_stream(self) -> "zmq.Socket[bytes]":
+        """Return the socket of the stream; what comes in there is subscriptions, which are short and few."""
+        options: dict[int, int] = {
+            zmq.XPUB_VERBOSER: 1,
+            zmq.MAXMSGSIZE: MAX_SUBSCRIPTION_BYTES,
+            zmq.RCVHWM: MAX_SUBSCRIPTIONS_WAITING,
+        }
+        return self._bind(zmq.XPUB, self._stream_path, options)
+
+    def _restart_stream(self, flooder: str) -> None:
+        """Open the stream again without its subscriptions: viewers come back and ask for what they missed.
+
+        ZeroMQ neither refuses a subscription nor cuts off one peer.
+        """
+        self._restarts, self._flooder = self._restarts + 1, flooder
+        self._poller.unregister(self._stream)
+        with suppress(zmq.ZMQError):
+            self._stream.unbind(self._stream_path)
+        path, end_s = Path(self._stream_path.removeprefix("ipc://")), time.monotonic() + UNBINDS_WITHIN_S
+        while path.exists() and time.monotonic() < end_s:
+            time.sleep(0.001)  # its thread removes the file, and must not remove that of the next
+        self._stream.close(linger=0)
+        self._topics.clear()
+        self._stream = self._bind_stream()
+        self._poller.register(self._stream, zmq.POLLIN)
+        self.is_stream_new = True
 
     def _open_gate(self, listening: "Listening", hub_id: str, node: str, clock: Clock) -> "Gate":
         from ..cluster.gate import Gate  # most hubs listen nowhere
@@ -82,8 +126,10 @@ class HubSockets:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What went wrong at the tcp port, in sentences."""
-        return () if self._gate is None else self._gate.notes
+        """What went wrong at the sockets, in sentences."""
+        times = "once" if self._restarts == 1 else f"{self._restarts:,} times"
+        cut = f"the stream was opened again {times}: {self._flooder} wanted more than {MAX_TOPICS} topics"
+        return (*((cut,) if self._restarts else ()), *(() if self._gate is None else self._gate.notes))
 
     def wait(self, timeout_ms: int) -> None:
         """Wait until something arrives, or the time is up; let in over tcp who may come in."""
@@ -154,13 +200,25 @@ class HubSockets:
 
     def take_attendance(self) -> Iterator[bool]:
         """Yield whether a viewer came or left: ZeroMQ tells, however it leaves."""
-        while self._stream in self._ready:
+        for _ in range(4 * MAX_TOPICS if self._stream in self._ready else 0):
             try:
-                event = self._stream.recv(zmq.NOBLOCK)
+                frame = self._stream.recv(zmq.NOBLOCK, copy=False)
             except zmq.Again:
                 return
-            if event[1:] == TOPIC_VIEWER:
-                yield event[0] == 1
+            event = frame.bytes
+            if event[:1] not in (b"\0", b"\1"):
+                continue  # XPUB hands on whatever a peer writes
+            topic, has_come = event[1:], event[0] == 1
+            self._topics[topic] += 1 if has_come else -1
+            if self._topics[topic] <= 0:
+                del self._topics[topic]
+            if topic == TOPIC_VIEWER:
+                yield has_come
+            elif len(self._topics) > MAX_TOPICS:
+                viewers = self._topics[TOPIC_VIEWER]
+                self._restart_stream(_name_peer(frame))
+                yield from (False for _ in range(viewers))
+                return
 
     def take_requests(self) -> Iterator[tuple[bytes, bytes]]:
         """Yield what is asked, each with who asks."""
@@ -177,3 +235,12 @@ class HubSockets:
     def close(self) -> None:
         """Stop listening."""
         self._context.destroy(linger=0)
+
+
+def _name_peer(frame: zmq.Frame) -> str:
+    """Return which process a message of a socket in the folder is of, by the kernel's word."""
+    try:
+        _, _uid, _gid, pid = str(frame.get("Peer-Address")).split(":")
+    except (zmq.ZMQError, ValueError):
+        return "a process"
+    return f"process {pid}"

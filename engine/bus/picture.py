@@ -8,10 +8,11 @@ from ..alerts.state import AlertState, FindingDecision
 from ..clock import Clock
 from ..errors import WireError
 from ..history import History
-from ..model import AdviceAction, Finding, HubStatus, Sample, order_findings
+from ..model import AdviceAction, Finding, HubStatus, Sample
 from ..ranks.demands import ADVICE_WITHIN_S, MODULES_WITHIN_S
 from ..ranks.segments import PackedSegments
 from .conversation import Assessed, Event, HubConversation, Joined
+from .findings import FindingStore
 from .messages import Advised, Done, ModulesAnswer, Refusal
 from .questions import Questions
 from .snapshot import Snapshot
@@ -35,7 +36,7 @@ class NodePicture:
         """The newest picture."""
         self._conversation, self._clock = conversation, clock
         self._questions = Questions(conversation)
-        self._findings: dict[str, Finding] = {}
+        self._findings = FindingStore()
 
     def ask_segments(self, pid: int, *, step_end_within_s: float | None = None) -> None:
         """Ask for the segment map of a training process; a later snapshot has it, or the reason why not.
@@ -128,8 +129,8 @@ class NodePicture:
         if isinstance(event, Sample):
             return self._follow(event, snapshot)
         if isinstance(event, Finding):
-            self._findings[event.id] = event
-            snapshot = msgspec.structs.replace(snapshot, findings=self._ordered())
+            self._findings.merge([event])
+            snapshot = msgspec.structs.replace(snapshot, findings=self._findings.all())
         elif isinstance(event, AlertState):
             snapshot = msgspec.structs.replace(snapshot, alerts=event)
         elif isinstance(event, Assessed):
@@ -201,16 +202,13 @@ class NodePicture:
         if self._conversation.detail == "full":
             self._keep(lambda: self.history.extend(welcome.history))
         if event.is_new_hub:
-            self._findings = {}
-        self._findings.update({finding.id: finding for finding in welcome.findings})
+            self._findings = FindingStore()
+        self._findings.merge(welcome.findings)
         return msgspec.structs.replace(
             snapshot,
             sample=welcome.sample or snapshot.sample,
-            findings=self._ordered(),
+            findings=self._findings.all(),
             hub=welcome.hub,
             assessments=welcome.assessments,
             alerts=welcome.alerts,
         )
-
-    def _ordered(self) -> tuple[Finding, ...]:
-        return order_findings(self._findings.values())

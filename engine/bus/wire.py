@@ -9,6 +9,7 @@ import msgspec
 
 from ..decoders import make_msgpack_decoder
 from ..errors import WireError
+from ..soundness import MAX_REASON_CHARACTERS, check_numbers
 
 PROTOCOL_VERSION = 1
 MAX_MESSAGE_BYTES = 16 * 1024**2
@@ -32,6 +33,8 @@ class _VersionOnly(msgspec.Struct):
     version: int
 
 
+REJECTION_TOLD_S = 600.0
+"""How long the newest rejection is among the notes of a hub."""
 _ENCODER = msgspec.msgpack.Encoder()
 _ENVELOPE = msgspec.msgpack.Decoder(Envelope)
 _VERSION = msgspec.msgpack.Decoder(_VersionOnly)
@@ -83,6 +86,20 @@ def body_of(envelope: Envelope, body_type: type[Body]) -> Body:
     """Return the typed body of a message.
 
     Raises:
+        WireError: The body is not what its kind promises, or one of its numbers cannot be.
+    """
+    body = decode_body(envelope, body_type)
+    try:
+        check_numbers(body)
+    except WireError as error:
+        raise WireError(f"a {envelope.kind[:40]} message was rejected: {error}") from None
+    return body
+
+
+def decode_body(envelope: Envelope, body_type: type[Body]) -> Body:
+    """Return the typed body of a message whose numbers nobody has checked yet.
+
+    Raises:
         WireError: The body is not what its kind promises.
     """
     decoder = _BODIES.get(body_type)
@@ -91,6 +108,33 @@ def body_of(envelope: Envelope, body_type: type[Body]) -> Body:
     try:
         body = decoder.decode(envelope.body)
     except _MALFORMED as error:
-        raise WireError(f"a malformed {envelope.kind} message was refused: {error}") from error
+        raise WireError(f"a malformed {envelope.kind[:40]} message was refused: {error}") from error
     assert isinstance(body, body_type)  # noqa: S101 - tells the type checker what the decoder guarantees
     return body
+
+
+class Rejections:
+    """Counts messages that an agent rejected, for its notes."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._newest, self._newest_s = "", 0.0
+
+    def add(self, source: str, reason: object, now_s: float) -> None:
+        """Count one message.
+
+        Args:
+            source: Who sent it, as in "from a worker".
+            reason: Why it was rejected.
+            now_s: Monotonic seconds.
+        """
+        self.count += 1
+        text = f"{source}: {str(reason)[:MAX_REASON_CHARACTERS]}"
+        self._newest, self._newest_s = "".join(it if it.isprintable() else " " for it in text), now_s
+
+    def list_notes(self, now_s: float) -> tuple[str, ...]:
+        """Return how many there were, and the newest of them; nothing long after it."""
+        if not self.count or now_s - self._newest_s > REJECTION_TOLD_S:
+            return ()
+        messages = "1 message was" if self.count == 1 else f"{self.count:,} messages were"
+        return (f"{messages} rejected; the newest {self._newest}",)

@@ -5,6 +5,20 @@ from ..model import WorkerStatus
 from .messages import WorkerReport
 from .supervisor import SILENT_S
 
+MAX_ANALYZERS, MAX_NAME_CHARACTERS, MAX_REASON_CHARACTERS = 64, 100, 1000
+
+
+def shorten_report(report: WorkerReport) -> WorkerReport:
+    """Return what is kept of a report and published again and again: what the worker says of itself."""
+    return WorkerReport(
+        report.name[:MAX_NAME_CHARACTERS],
+        report.pid,
+        report.seen_seq,
+        report.samples_dropped,
+        tuple(it[:MAX_NAME_CHARACTERS] for it in report.analyzers[:MAX_ANALYZERS]),
+        reason=None if report.reason is None else report.reason[:MAX_REASON_CHARACTERS],
+    )
+
 
 class WorkerSeat:
     """Lets one worker report at a time; another may once it has been silent.

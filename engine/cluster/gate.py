@@ -26,7 +26,7 @@ from .tcp_options import ZAP_ENDPOINT, set_listening_options
 MAX_INCOMING_BYTES = 1024**2
 """Largest message that is taken from the network; ZeroMQ cuts off who sends a larger one."""
 MAX_PEERS = 256
-MAX_TOPICS = 32
+MAX_TOPICS, MAX_TOPIC_CHARACTERS = 32, 64
 SEND_QUEUE_MESSAGES = 64
 """Messages a stalled viewer may fall behind before new ones are dropped for it; the ring fills the gap."""
 MAX_WAITING = 4
@@ -239,7 +239,7 @@ class Gate:
             return (
                 f"{self._node} has {MAX_PEERS} viewers, or {MAX_PEERS_OF_KEY} of one key, and takes no more"
             )
-        topics = tuple(topic.encode() for topic in request.topics[:MAX_TOPICS])
+        topics = tuple(it[:MAX_TOPIC_CHARACTERS].encode() for it in request.topics[:MAX_TOPICS])
         state.follow(request.node, topics, select_devices(request.devices))
         return None
 

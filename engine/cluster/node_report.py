@@ -1,6 +1,5 @@
 """What one node tells the node that gathers: its devices now, and what threatens them."""
 
-import math
 from typing import Final
 
 import msgspec
@@ -14,6 +13,7 @@ MOST_NODES = 1024
 """Nodes that one gathers at most; further ones are counted and left out."""
 MAX_REPORT_BYTES = 1024**2
 MAX_NAME_LENGTH: Final = 200
+MAX_TEXT_LENGTH: Final = 2000
 MOST_DEVICES, MOST_THREATS, MOST_RANKS = 1024, 64, 1024
 
 
@@ -105,18 +105,17 @@ class NodeReceipt(msgspec.Struct, frozen=True):
 
 
 def check_report(report: NodeReport) -> NodeReport:
-    """Return a report whose figures can be used.
+    """Return a report that can be shown and kept; its numbers were checked with the message.
 
     Raises:
-        WireError: It has a name that cannot be shown, times that are none, or more than a node tells.
+        WireError: It has a name or text that cannot be shown, or more than a node has.
     """
     is_named = report.node_id.isprintable() and 1 <= len(report.node_id) <= MAX_NAME_LENGTH
-    is_timed = math.isfinite(report.time_s) and math.isfinite(report.interval_s) and report.interval_s > 0
-    is_timed = is_timed and all(math.isfinite(it.started_s or 0.0) for it in report.ranks)
     is_small = len(report.devices) <= MOST_DEVICES and len(report.threats) <= MOST_THREATS
     is_small = is_small and len(report.ranks) <= MOST_RANKS
     texts = [it.label for it in report.devices] + [it.job or "" for it in report.ranks]
     texts += [text for it in report.threats for text in (it.title, it.advice)]
-    if not (is_named and is_timed and is_small and all(text.isprintable() for text in texts)):
-        raise WireError("a report was refused: its name, times, texts or length are none of a node")
+    is_told = all(text.isprintable() and len(text) <= MAX_TEXT_LENGTH for text in texts)
+    if not (is_named and is_small and is_told):
+        raise WireError("rejected a node report: invalid name, text or length")
     return report

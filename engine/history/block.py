@@ -64,7 +64,7 @@ def values_of(device: DeviceSample) -> dict[str, int]:
         measured["free"] = memory.free_bytes
         measured["used_min"] = memory.used_min_bytes
         measured["used_max"] = memory.used_max_bytes
-        measured["utilization"] = None if utilization is None else round(utilization)
+        measured["utilization"] = None if utilization is None else max(0, min(100, round(utilization)))
         measured["step"] = device.step
         if allocator is not None:
             measured["allocated"] = allocator.allocated_bytes
@@ -95,7 +95,7 @@ def samples_of(
         devices = []
         for uuid, header in headers.items():
             state = ring.value(uuid, "state", position)
-            if state is not None:
+            if state is not None and state < len(STATES):
                 devices.append(_device(ring, uuid, header, position, STATES[state]))
         yield Sample(
             node=node,

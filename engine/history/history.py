@@ -109,6 +109,8 @@ class History:
             coarse.load(block.coarse_ticks, block.coarse)
         except (ValueError, KeyError) as error:
             raise WireError(f"the hub's history cannot be read: {error}") from error
+        if not (fine.has_times and coarse.has_times):
+            raise WireError("the hub's history cannot be read: it has times that cannot be")
         with self._lock:
             self._node, self._clock = block.node, block.clock
             self._headers.update(block.devices)

@@ -113,7 +113,7 @@ def ranks_of(
             notes=header.notes,
         )
         for state, key, header in found
-        if state is not None
+        if state is not None and state < len(RANK_STATES)
     )
 
 

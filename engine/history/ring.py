@@ -5,10 +5,12 @@ not measured is given back as None. Which figures there are says `engine/history
 `engine/history/rank_rows.py` of training processes; how they are kept, `engine/history/column.py`.
 """
 
+import math
 from array import array
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from ..soundness import is_time
 from .column import Column, unroll
 
 _ALWAYS = "state"
@@ -50,6 +52,17 @@ class ColumnRing:
     def first(self) -> Row | None:
         """The oldest tick."""
         return self._row(self._start % len(self)) if len(self) else None
+
+    @property
+    def has_times(self) -> bool:
+        """Whether all its times and intervals can be of a calendar."""
+        return all(math.isfinite(sum(it)) for it in (self._times, self._intervals)) and all(
+            is_time(it) for it in (*self._ends(self._times), *self._ends(self._intervals))
+        )
+
+    @staticmethod
+    def _ends(values: "array[float]") -> tuple[float, ...]:
+        return (min(values), max(values)) if values else ()
 
     def append(self, row: Row, devices: dict[str, dict[str, int]]) -> None:
         """Add one tick; the oldest goes when the ring is full.

@@ -39,6 +39,8 @@ ADVICE_WITHIN_S = 60.0
 _OF_STEP_END: dict[DemandKind, float] = {"modules": MODULES_WITHIN_S, "advise": ADVICE_WITHIN_S}
 """Demands that the end of a step alone can meet, and that a process may refuse."""
 MAX_OUTCOME_CHARACTERS = 300
+MAX_ASKERS = 256
+"""Who wait for one answer of one process."""
 
 Asker = tuple[bytes, int]
 """Who asked: the peer of the control socket and the number of its request."""
@@ -142,12 +144,18 @@ class Demands:
         kind, key = wish.kind, _Key(connection, wish.kind, wish.is_of_step_end, wish.action)
         last = self._last.get(connection) if kind == "segments" and not wish.is_of_step_end else None
         if last is not None and now_s - last[0] < SEGMENTS_INTERVAL_S:
-            self._maps.append(last[1])
+            if last[1] not in self._maps:
+                self._maps.append(last[1])
             self._answers.append(Answer(wish.asker))
             return
         waiting = self._open.get(key)
         if waiting is not None and kind != "history":
-            waiting.askers.append(wish.asker)
+            if len(waiting.askers) < MAX_ASKERS:
+                waiting.askers.append(wish.asker)
+            else:
+                self.refuse(
+                    wish.asker, f"{MAX_ASKERS} others wait for process {pid} already: ask again later"
+                )
             return
         request = next(self._requests)
         if not connection.send(_word(wish, request)):

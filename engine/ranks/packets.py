@@ -4,6 +4,7 @@ import msgspec
 
 from ..decoders import make_json_decoder
 from ..errors import WireError
+from ..soundness import check_numbers
 from .messages import MAX_PACKET_BYTES, PROBE_PROTOCOL, ProbeMessage
 
 
@@ -28,8 +29,11 @@ def decode_packet(data: bytes | memoryview) -> ProbeMessage:
     try:
         message = _MESSAGE.decode(data)
         if message.v <= PROBE_PROTOCOL:
+            check_numbers(message)
             msgspec.msgpack.encode(message)  # JSON knows numbers that no stream of ours can carry
             return message
+    except WireError as error:
+        raise WireError(f"sent a malformed message: {error}") from None
     except _MALFORMED as error:
         _refuse_newer(data)
         raise WireError(f"sent a malformed message: {error}") from error

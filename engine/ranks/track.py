@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from ..model import AllocatorReading, ModelStateReading, RankSample, RankState
 from .messages import (
     Goodbye,
@@ -18,7 +20,8 @@ from .tick_steps import Extremes, TickSteps
 
 STALE_AFTER_S = 3.0
 """A probe sends every 0.8 s; one that has missed three turns is held up."""
-MAX_TEXT_CHARS = 1024
+MAX_TEXT_CHARS, MAX_NOTE_CHARS, MAX_NAME_CHARS = 1024, 300, 200
+"""A thousand processes at their bounds still fit into one message."""
 MAX_NOTES = 8
 
 
@@ -64,7 +67,7 @@ class RankTrack:
         self.pid = pid
         self.is_visible = is_visible
         self._user = user
-        self.hello = hello
+        self.hello = _shorten(hello)
         self.met_s = met_s
         self.ended_s: float | None = None
         """When it ended, in monotonic seconds; None while it lives."""
@@ -105,7 +108,7 @@ class RankTrack:
         if isinstance(message, Readings):
             self._fold_readings(message, moment)
         elif isinstance(message, Hello):
-            self.hello = message
+            self.hello = _shorten(message)
         elif isinstance(message, Steps):
             self._steps.fold(message.rows, message.sizes)
         elif isinstance(message, ModelState):
@@ -128,7 +131,7 @@ class RankTrack:
 
     def resume(self, hello: Hello) -> None:
         """Go on with a process that has connected again."""
-        self.hello, self.ended_s, self._reason = hello, None, None
+        self.hello, self.ended_s, self._reason = _shorten(hello), None, None
 
     def take(self, now_s: float, device_uuid: str | None) -> RankReport:
         """Return the rank as the tick publishes it, and begin the next tick."""
@@ -161,7 +164,7 @@ class RankTrack:
             model_state=self._model_state,
             allocator_settings=_cut(hello.allocator_settings),
             memory_history=readings.memory_history,
-            flight_record=None if oom is None else oom.flight_record,
+            flight_record=None if oom is None else _cut(oom.flight_record),
             oom_s=None if oom is None else oom.time_s,
             oom_size_bytes=None if oom is None else oom.size_bytes,
             readings_dropped=readings.dropped,
@@ -220,8 +223,20 @@ class RankTrack:
         oom = self._out_of_memory
         told = () if oom is None or oom.reason is None else (oom.reason,)
         unseen = () if self.is_visible else (_OF_CONTAINER,)
-        return tuple(note[:MAX_TEXT_CHARS] for note in (*self.hello.notes, *told, *unseen)[-MAX_NOTES:])
+        return tuple(note[:MAX_NOTE_CHARS] for note in (*self.hello.notes, *told, *unseen)[-MAX_NOTES:])
 
 
-def _cut(text: str | None) -> str | None:
-    return None if text is None else text[:MAX_TEXT_CHARS]
+def _shorten(hello: Hello) -> Hello:
+    """Return what a process said of itself with long names cut, and no more notes than fit."""
+    device, coordinates = hello.device, hello.coordinates
+    if device is not None:
+        names = {name: _cut(getattr(device, name), MAX_NAME_CHARS) for name in ("uuid", "name", "pci_bus_id")}
+        device = msgspec.structs.replace(device, **names)
+    if coordinates is not None:
+        coordinates = msgspec.structs.replace(coordinates, source=_cut(coordinates.source, MAX_NAME_CHARS))
+    notes = tuple(note[:MAX_NOTE_CHARS] for note in hello.notes[-MAX_NOTES:])
+    return msgspec.structs.replace(hello, device=device, coordinates=coordinates, notes=notes)
+
+
+def _cut(text: str | None, most: int = MAX_TEXT_CHARS) -> str | None:
+    return None if text is None else text[:most]
