@@ -2,6 +2,7 @@
 
 VramscopeError                 the root; carries the exit code of its class
 ├── UsageError                 a wrong flag, setting or value            (2)
+│   └── NothingFitsError       nothing stays within a limit              (0)
 ├── InputFileError             a file that cannot be read or understood  (2)
 ├── OutputFileError            a file or folder that cannot be written   (2)
 ├── SourceUnavailableError     nothing to measure with                   (4)
@@ -36,6 +37,15 @@ class UsageError(VramscopeError):
     """A flag, setting or value that cannot be used."""
 
     exit_code = 2
+
+
+class NothingFitsError(UsageError):
+    """Nothing stays within a limit that was given: an answer, which says what would, and no mistake.
+
+    The exit code is 3 with `--fail-on unfit`.
+    """
+
+    exit_code = 0
 
 
 class InputFileError(VramscopeError):

@@ -52,7 +52,7 @@ def _describe_partitions(plan: Plan) -> Iterator[str]:
     yield f"=== Partitioning Strategies ({plan.recommended_stages} stages) ==="
     yield ""
     for strategy, search in plan.searches.items():
-        count = search.optimization_results[plan.recommended_stages]
+        count = search.optimization_results[plan.recommended.total_stages]
         yield f"{strategy.upper()}:"
         if count.result is None:
             yield f"  Error: {count.error}"

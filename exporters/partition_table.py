@@ -137,18 +137,21 @@ def _describe_count(number: int, strategy: str, count: StageCount, *, is_best: b
 
 
 def _describe_recommended(plan: Plan, width: int) -> Iterator[str]:
-    result = plan.recommended
-    yield from wrap(
-        f"Recommended: {plan.recommended_stages} stages, {plan.recommended_strategy}: {plan.reason}", width
-    )
-    yield from format_rows([_STAGE_HEADING, *_list_stages(result)], "rlrrrrrr", width)
+    if plan.recommended_strategy is None:
+        yield from wrap(f"Nothing fits: {plan.reason.partition(': ')[2]}", width)
+    else:
+        yield from wrap(
+            f"Recommended: {plan.recommended_stages} stages, {plan.recommended_strategy}: {plan.reason}",
+            width,
+        )
+        yield from format_rows([_STAGE_HEADING, *_list_stages(plan.recommended)], "rlrrrrrr", width)
     if plan.analysis.compute_gflops.by_type.get("embedding"):
         yield from wrap(LEGACY_NOTE, width)
     given = plan.assumptions
     batch = "" if given.seq_length is None else f" of {given.micro_batch} x {given.seq_length:,} tokens"
     held = (
         f"{UNKNOWN}, as the activations of these layers are not known."
-        if result.training_bytes is None
+        if not _has_training(plan)
         else f"{describe_states(plan)}, and activations in flight of {given.micro_batches} "
         f"micro-batches{batch} (1F1B)."
     )
@@ -160,6 +163,12 @@ def _describe_recommended(plan: Plan, width: int) -> Iterator[str]:
         f"{given.link_bytes_per_s / 1e9:,.0f} GB/s, not measured.",
         width,
     )
+
+
+def _has_training(plan: Plan) -> bool:
+    """Return whether it is known what the stages hold while they train."""
+    counts = (it for search in plan.searches.values() for it in search.optimization_results.values())
+    return any(count.result is not None and count.result.training_bytes is not None for count in counts)
 
 
 def _list_stages(result: PartitionResult) -> Iterator[tuple[str, ...]]:

@@ -201,7 +201,8 @@ class NodesApp(AdvisingApp, inherit_bindings=False):
 
     def note_plan(self, planned: "Planned") -> None:
         """Hold what stages need over all nodes against the plan that is recommended."""
-        peaks = [stage.peak_bytes for stage in planned.candidates[planned.best].stages]
+        best = planned.recommended
+        peaks = [] if best is None else [stage.peak_bytes for stage in best.stages]
         known = [peak for peak in peaks if peak is not None]
         self.cluster.hold_against(known if len(known) == len(peaks) else ())
 

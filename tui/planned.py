@@ -109,8 +109,8 @@ class Planned:
     columns: tuple[PlannedColumn, ...]
     candidates: tuple[Candidate, ...]
     """In the order of the plan."""
-    best: int
-    """Place of the candidate that is recommended."""
+    best: int | None
+    """Place of the candidate that is recommended; None where none fits."""
     findings: str
     """What stands out in the model or in the search, in one sentence."""
     analysis: Callable[[], PlannedTable]
@@ -121,6 +121,11 @@ class Planned:
     """Everything as text."""
     write: Callable[[Path], object] | None = field(default=None, compare=False)
     """Writes the plan's files into a folder; raises `OutputFileError`."""
+
+    @property
+    def recommended(self) -> Candidate | None:
+        """The candidate that is recommended; None where none fits."""
+        return None if self.best is None else self.candidates[self.best]
 
     @property
     def most_bytes(self) -> int:

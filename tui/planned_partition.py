@@ -19,6 +19,7 @@ from ..analyzers.partition import (
     StageMemory,
     Strategy,
 )
+from ..analyzers.partition.recommendation import THIN_SHARE
 from ..analyzers.sentence import Sentence
 from ..engine.errors import UsageError
 from ..engine.units import format_bytes
@@ -57,8 +58,7 @@ def present_plan(
     analyzer: GraphAnalyzer,
     *,
     report: str,
-    metric: Metric = "memory",
-    capacity_bytes: int | None = None,
+    metric: Metric = "training",
     write: Callable[[Path], list[Path]] | None = None,
 ) -> Planned:
     """Return a plan as the screen shows it.
@@ -68,18 +68,16 @@ def present_plan(
         analyzer: Of the same graph, with the micro-batches and states of the plan.
         report: Everything as text.
         metric: What `exact` keeps even.
-        capacity_bytes: Of a device, to be drawn where the plan was made without one.
         write: Writes the plan's files into a folder.
     """
     analysis = plan.analysis
     capacity = plan.assumptions.capacity_bytes
-    shown = capacity_bytes if capacity is None else capacity
-    candidates = _list_candidates(plan, analyzer, shown, metric)
-    best = next(place for place, each in enumerate(candidates) if each.note == "best")
+    candidates = _list_candidates(plan, analyzer, capacity, metric)
+    best = next((place for place, each in enumerate(candidates) if each.note == "best"), None)
     given = plan.assumptions
     return Planned(
         model=f"{plan.model}: {analysis.total_layers} layers, {analysis.parameters.total:,.0f} parameters",
-        verdict=_judge(plan, candidates[best]),
+        verdict=_refuse_all(plan) if best is None else _judge(plan, candidates[best]),
         columns=COLUMNS,
         candidates=candidates,
         best=best,
@@ -96,24 +94,28 @@ def present_plan(
 
 def _judge(plan: Plan, best: Candidate) -> Sentence:
     """Return the recommendation as a sentence."""
-    use = f"Use {_name(plan.recommended_stages, plan.recommended_strategy)}"
-    reason = plan.reason.partition(";")[0]
+    use = f"Use {best.name}"
+    reason = plan.reason.partition("; the fullest")[0]
+    short = reason.partition(";")[0]
     peak, capacity = best.peak_bytes, best.stages[0].capacity_bytes
-    if capacity is not None and any(stage.is_over for stage in best.stages):
-        use, whole = f"None fits. {use}", reason
-    elif capacity != plan.assumptions.capacity_bytes:
-        whole = reason
-    else:
-        whole = plan.reason
     told = "" if peak is None else f"fullest stage {format_bytes(peak)}"
-    if told and capacity is not None:
+    if told and capacity is not None and peak is not None:
+        left_share = 1 - peak / capacity
         told += f" of {format_bytes(capacity)}"
+        told += f", only {left_share:.1%} left" if left_share < THIN_SHARE else ""
     clauses: list[tuple[str, ...]] = [
-        (f"{use}: {whole}", f"{use}: {reason}", f"{use}: {reason.partition(' (')[0]}", use)
+        (f"{use}: {reason}", f"{use}: {short}", f"{use}: {short.partition(' (')[0]}", use)
     ]
     if told:
         clauses.append((f"{told} in training, estimated", told, ""))
     return Sentence(tuple(clauses))
+
+
+def _refuse_all(plan: Plan) -> Sentence:
+    """Return what would fit, as a sentence, where nothing does."""
+    why, _, ways = plan.reason.partition("; ")
+    least = why.partition(": ")[2]
+    return Sentence(((f"None fits: {least}", "None fits"), (ways, "")))
 
 
 def _name(number: int, strategy: str) -> str:

@@ -6,7 +6,7 @@ from typing import NoReturn
 
 import msgspec
 
-from ...engine.errors import UsageError
+from ...engine.errors import NothingFitsError, UsageError
 from ...engine.units import GIB
 from ..cluster_graph import Cluster
 from ..memory_theory import ModelShape, estimate_stages
@@ -29,7 +29,8 @@ def refuse_limits(
     """Say what would fit where nothing does; `pruned` counts what is no candidate, by reason.
 
     Raises:
-        UsageError: Always.
+        UsageError: No degrees can use the devices.
+        NothingFitsError: Every configuration needs more memory than the devices have.
     """
     if not candidates:
         raise UsageError(_explain_degrees(shape, cluster, options, pruned))
@@ -38,7 +39,7 @@ def refuse_limits(
         key=lambda entry: entry[0],
     )
     most = min(evaluator.list_capacities(candidate.layout))
-    raise UsageError(
+    raise NothingFitsError(
         f"no configuration fits into {most / GIB:.1f} GiB of each device ({options.memory_share:.0%} of its "
         f"memory): the least that was found is {needed / GIB:.1f} GiB ({describe_candidate(candidate)}); "
         + _suggest(shape, cluster, options, needed)

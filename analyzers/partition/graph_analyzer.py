@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Literal
 
-from ...engine.errors import UsageError
+from ...engine.errors import NothingFitsError, UsageError
 from ..model_graph import STATE_BYTES, ModelGraph
 from .analysis import analyze_graph
 from .costs import list_activations, list_metric, list_states
@@ -64,7 +64,8 @@ class GraphAnalyzer:
 
         Args:
             num_stages: How many.
-            balance_metric: What `exact` keeps even: bytes of weights, FLOPs, or parameters.
+            balance_metric: What `exact` keeps even: bytes of weights, what training holds, FLOPs, or
+                parameters.
             strategy: `exact` for the least maximum; `exact-1f1b` for the least maximum of what training
             holds;
                 `uniform` and `balanced_*` for the rules of the original, which bring their own metric.
@@ -108,12 +109,16 @@ class GraphAnalyzer:
 
         Raises:
             UsageError: No number can be used.
+            NothingFitsError: No number fits in the capacity.
         """
         if not 1 <= min_stages <= max_stages:
             raise UsageError(f"{min_stages} to {max_stages} stages: expected at least 1, and the least first")
         numbers = range(min_stages, max_stages + 1)
         chosen: Strategy = "balanced_memory" if rule == "legacy" else strategy
-        return self.judge_stage_counts(numbers, balance_metric, chosen, device or Device(), rule)
+        search = self.judge_stage_counts(numbers, balance_metric, chosen, device or Device(), rule)
+        if search.recommended_stages is None:
+            raise NothingFitsError(search.reason)
+        return search
 
     def judge_stage_counts(
         self,
@@ -123,7 +128,7 @@ class GraphAnalyzer:
         device: Device,
         rule: Rule = "device-time",
     ) -> StageSearch:
-        """Return what each of some numbers of stages is worth, and the best.
+        """Return what each of some numbers of stages is worth, and the best, none where none fits.
 
         Raises:
             UsageError: No number can be used.
@@ -151,6 +156,8 @@ class GraphAnalyzer:
         layers = self.graph.layers
         if strategy == "uniform":
             return split_uniformly(layers, stages)
+        if strategy == "exact" and metric == "training":
+            return self._split_in_flight(stages)
         if strategy == "exact":
             return split_exactly(list_metric(layers, metric), stages).bounds
         if strategy == "exact-1f1b":
@@ -167,8 +174,8 @@ class GraphAnalyzer:
         live = list_activations(self.graph.layers)
         if live is None:
             raise UsageError(
-                f"{self.graph.name}: the activations of its layers are not known, which exact-1f1b needs; "
-                "make the graph from a name or a configuration, or use exact"
+                f"{self.graph.name}: the activations of its layers are not known, which this split needs; "
+                "make the graph from a name or a configuration, or balance weights alone (--metric memory)"
             )
         kept = list_states(self.graph.layers, self._training)
         return split_in_flight(kept, live, stages, self._training.micro_batches).bounds
@@ -180,6 +187,6 @@ def _metric_of(strategy: Strategy, asked: Metric) -> Metric:
         "balanced_memory": "memory",
         "balanced_compute": "compute",
         "balanced_parameters": "parameters",
-        "exact-1f1b": "memory",
+        "exact-1f1b": "training",
     }
     return own.get(strategy, asked)

@@ -1,11 +1,12 @@
 """A plan: a model split by several strategies into several numbers of stages, and what is recommended."""
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 
 import msgspec
 
-from ...engine.errors import UsageError
+from ...engine.errors import NothingFitsError, UsageError
 from ..model_graph import ModelGraph
 from .graph_analyzer import GraphAnalyzer, Rule
 from .recommendation import Device
@@ -42,13 +43,21 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """By strategy; one that cannot be used at all is among `refused`."""
     refused: dict[str, str]
     """Why, by strategy."""
-    recommended_strategy: Strategy
-    recommended_stages: int
+    recommended_strategy: Strategy | None
+    """None where nothing fits in the capacity."""
+    recommended_stages: int | None
     reason: str
+    """Why this one; where nothing fits, what would."""
 
     @property
     def recommended(self) -> PartitionResult:
-        """The partition that is recommended."""
+        """The partition that is recommended.
+
+        Raises:
+            NothingFitsError: Nothing fits in the capacity; the text says what would.
+        """
+        if self.recommended_strategy is None or self.recommended_stages is None:
+            raise NothingFitsError(self.reason)
         found = self.searches[self.recommended_strategy].optimization_results[self.recommended_stages].result
         assert found is not None  # noqa: S101 - a search recommends what it has a result of
         return found
@@ -72,6 +81,8 @@ def make_plan(
             trains, then `exact`, then the first; under `legacy` the first, as in the original.
         metric, device, rule: As `GraphAnalyzer.optimize_pipeline_stages` has them.
 
+    Where nothing fits in the capacity, nothing is recommended.
+
     Raises:
         UsageError: No strategy can be used with any number; the text is the first one's reason.
     """
@@ -79,7 +90,9 @@ def make_plan(
     judge = partial(analyzer.judge_stage_counts, numbers, metric, device=assumed, rule=rule)
     searches, refused = _search(strategies, judge)
     usable = [each for each in strategies if each in searches]
-    best = min(usable, key=lambda each: _rank(each, searches[each], rule))
+    fitting = [each for each in usable if searches[each].recommended_stages is not None]
+    best = min(fitting, key=lambda each: _rank(each, searches[each], rule), default=None)
+    chosen = min(searches.values(), key=_find_least_need) if best is None else searches[best]
     return Plan(
         schema=PLAN_SCHEMA,
         model=analyzer.graph.name,
@@ -88,18 +101,26 @@ def make_plan(
         searches=searches,
         refused=refused,
         recommended_strategy=best,
-        recommended_stages=searches[best].recommended_stages,
-        reason=searches[best].reason,
+        recommended_stages=chosen.recommended_stages,
+        reason=chosen.reason,
     )
 
 
 def _rank(strategy: Strategy, search: StageSearch, rule: Rule) -> tuple[float, ...]:
-    """Return what strategies are put in order by, the best first."""
-    result = search.optimization_results[search.recommended_stages].result
+    """Return what strategies that fit are put in order by, the best first."""
+    score = math.inf if search.best_score is None else search.best_score
+    chosen = search.recommended_stages
+    result = None if chosen is None else search.optimization_results[chosen].result
     if rule == "legacy" or result is None:
-        return (search.best_score,)
+        return (score,)
     fullest = max(result.training_bytes or [result.max_memory_usage])
-    return search.best_score, fullest, float(strategy != "exact")
+    return score, fullest, float(strategy != "exact")
+
+
+def _find_least_need(search: StageSearch) -> int:
+    """Return what the fullest stage holds with the number of stages that needs least."""
+    results = (count.result for count in search.optimization_results.values())
+    return min(max(it.training_bytes) for it in results if it is not None and it.training_bytes)
 
 
 def _state_assumptions(analyzer: GraphAnalyzer, device: Device) -> Assumptions:

@@ -10,9 +10,13 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ...engine.errors import UsageError
+from ...engine.units import GIB
 from ..model_graph import MIB, ModelGraph
 from .costs import count_flops
 from .result import PartitionResult, StageCount, StageSearch
+
+THIN_SHARE = 0.1
+"""Of a device: a plan that leaves less is said to have a thin margin."""
 
 
 class Device(NamedTuple):
@@ -45,17 +49,20 @@ def judge_stages(
 
 
 def recommend(counts: Mapping[int, StageCount], capacity_bytes: int | None) -> StageSearch:
-    """Return the number of stages of least score among those that fit.
+    """Return the number of stages of least score among those that fit, none where nothing fits.
 
     Raises:
-        UsageError: No number can be used; the text says what would fit.
+        UsageError: No number can be used, whatever the capacity.
     """
     usable = {number: count for number, count in counts.items() if count.score is not None}
     if not usable:
         raise UsageError(_say_why_none(counts))
     fitting = {number: count for number, count in usable.items() if count.fits is not False}
     if not fitting:
-        raise UsageError(_say_what_would_fit(usable, capacity_bytes))
+        reason = _say_what_would_fit(usable, capacity_bytes)
+        return StageSearch(
+            optimization_results=dict(counts), recommended_stages=None, best_score=None, reason=reason
+        )
     best = min(fitting, key=lambda number: (fitting[number].score or 0.0, number))
     chosen = fitting[best]
     reason = f"least device time of a step ({chosen.score:.2f} device-seconds: "
@@ -65,13 +72,35 @@ def recommend(counts: Mapping[int, StageCount], capacity_bytes: int | None) -> S
         reason += "; no capacity was given, so every number of stages counts as fitting"
     elif chosen.fits is None:
         reason += "; activations of the layers are not known, so nothing can be said of the capacity"
-    elif left_out:
-        reason += f"; {', '.join(map(str, left_out))} stages do not fit in {capacity_bytes / MIB:,.0f} MiB"
+    else:
+        if left_out:
+            reason += (
+                f"; {', '.join(map(str, left_out))} stages do not fit in {capacity_bytes / MIB:,.0f} MiB"
+            )
+        reason += _describe_margin(chosen.result, capacity_bytes)
     return StageSearch(
         optimization_results=dict(counts),
         recommended_stages=best,
         best_score=chosen.score or 0.0,
         reason=reason,
+    )
+
+
+def _describe_margin(result: PartitionResult | None, capacity_bytes: int) -> str:
+    """Return how much of a device the fullest stage leaves, with a warning where that is little."""
+    if result is None or not result.training_bytes:
+        return ""
+    fullest = max(result.training_bytes)
+    left_share = 1 - fullest / capacity_bytes
+    told = (
+        f"; the fullest stage needs {fullest / GIB:,.1f} of {capacity_bytes / GIB:,.1f} GiB and leaves "
+        f"{left_share:.1%}"
+    )
+    if left_share >= THIN_SHARE:
+        return told
+    return (
+        f"{told}, a thin margin: CUDA's context, communication buffers and fragmentation are not counted and "
+        "often take more"
     )
 
 

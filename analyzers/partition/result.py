@@ -7,8 +7,9 @@ from typing import Literal
 
 import msgspec
 
-Metric = Literal["memory", "compute", "parameters"]
-METRICS: tuple[Metric, ...] = ("memory", "compute", "parameters")
+Metric = Literal["training", "memory", "compute", "parameters"]
+METRICS: tuple[Metric, ...] = ("training", "memory", "compute", "parameters")
+"""What training holds at its peak under 1F1B, weights alone, FLOPs, parameters."""
 Strategy = Literal[
     "uniform", "balanced_memory", "balanced_compute", "balanced_parameters", "exact", "exact-1f1b"
 ]
@@ -88,9 +89,11 @@ class StageSearch(Mapped, frozen=True, kw_only=True):
     """The best number of stages, and what each was found to be worth."""
 
     optimization_results: dict[int, StageCount]
-    recommended_stages: int
-    best_score: float
+    recommended_stages: int | None
+    """None where no number of stages fits in the capacity."""
+    best_score: float | None
     reason: str
+    """Why these, or what would fit."""
 
 
 class Distribution(Mapped, frozen=True, kw_only=True):

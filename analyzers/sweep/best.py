@@ -21,6 +21,13 @@ def find_best(grid: SweepGrid) -> SweepCell | None:
     )
 
 
+def does_anything_fit(grid: SweepGrid) -> bool | None:
+    """Return whether a layout that ran stays below the capacity; None where no memory is known."""
+    if any((cell.actual_bytes or 0) < grid.capacity_bytes for cell in grid.measured):
+        return True
+    return False if grid.measured or any(grid.in_state("oom")) else None
+
+
 def find_front(grid: SweepGrid) -> list[SweepCell]:
     """Return the layouts that no other beats in both memory and speed, the fastest first."""
     front: list[SweepCell] = []

@@ -32,10 +32,12 @@ def draw_stages(plan: Plan, analyzer: GraphAnalyzer) -> SweepPage:
 
     Raises:
         UsageError: There are more stages than a figure can show.
+        NothingFitsError: Nothing fits in the capacity.
     """
-    if plan.recommended_stages > MOST_STAGES:
+    stages = plan.recommended.total_stages
+    if stages > MOST_STAGES:
         raise UsageError(
-            f"a figure shows at most {MOST_STAGES} stages, and the plan has {plan.recommended_stages}; "
+            f"a figure shows at most {MOST_STAGES} stages, and the plan has {stages}; "
             "choose fewer with --stages"
         )
     panels = _list_panels(plan, analyzer)
@@ -70,7 +72,7 @@ def _list_panels(plan: Plan, analyzer: GraphAnalyzer) -> list[_Panel]:
     order = sorted(plan.searches, key=lambda each: each != plan.recommended_strategy)
     panels: list[_Panel] = []
     for name in order:
-        result = plan.searches[name].optimization_results[plan.recommended_stages].result
+        result = plan.searches[name].optimization_results[plan.recommended.total_stages].result
         if result is not None:
             panels.append((result.strategy, analyzer.split_memory(result)))
     return panels

@@ -63,7 +63,7 @@ def test_uniform_gives_the_first_stages_one_block_more(analyzer: GraphAnalyzer) 
 def test_the_original_always_recommends_two_stages(analyzer: GraphAnalyzer) -> None:
     search = analyzer.optimize_pipeline_stages(min_stages=2, max_stages=8, rule="legacy")
     assert search["recommended_stages"] == 2
-    assert round(search.best_score, 6) == 0.625001
+    assert search.best_score == pytest.approx(0.625001, abs=1e-6)
 
 
 def test_fewest_stages_that_fit_cost_least_device_time() -> None:

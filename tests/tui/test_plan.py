@@ -214,6 +214,11 @@ async def test_configurations_of_a_cluster_show_a_rank_of_each_stage_and_where_a
 def test_strategies_that_fit_nowhere_are_listed_with_what_they_need() -> None:
     plan = present_words("gpt-1.5b 4 --capacity 9GiB", JobDefaults())
     notes = {candidate.name: candidate.note for candidate in plan.candidates}
+    assert notes["4 stages, exact"] == "best", "what training holds is the usual metric"
+    assert notes["4 stages, uniform"] == "over"
+    assert "% left" in plan.verdict.fit(300), "a thin margin is named"
+    plan = present_words("gpt-1.5b 4 --capacity 9GiB --metric memory", JobDefaults())
+    notes = {candidate.name: candidate.note for candidate in plan.candidates}
     assert notes["4 stages, exact-1f1b"] == "best"
     assert notes["4 stages, exact"] == notes["4 stages, uniform"] == "over"
 

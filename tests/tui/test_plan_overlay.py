@@ -87,8 +87,18 @@ async def test_flags_follow_the_model_and_nothing_is_offered_where_nothing_plans
     assert [len(each.stages) for each in plan.candidates] == [2, 3]
     assert plan.most_bytes == 1 << 40
     over = present_words("llama2-13b 4 --strategy exact", JobDefaults(capacity_bytes=40 << 30))
-    assert over.verdict.fit(200).startswith("None fits. Use 4 stages, exact: least device time")
-    assert all(stage.is_over for stage in over.candidates[0].stages)
+    assert over.verdict.fit(200).startswith("None fits: the least any needs is")
+    assert (over.best, over.recommended, over.candidates[0].note) == (None, None, "over")
+    assert any(stage.is_over for stage in over.candidates[0].stages)
+    app = make_planning_app([])
+    async with app.run_test(size=(150, 40)) as pilot:
+        await pilot.press("6", *"llama2-13b 4 --capacity 10GiB", "enter")
+        await until(pilot, lambda: isinstance(app.screen, PlanScreen))
+        await pilot.pause()
+        text = shown_text(app)
+        assert "None fits: the least any needs is" in text
+        assert "best" not in text
+        assert "no capacity was given" not in text
     app = make_app(FakeFeed(with_ranks(*make_job(8))))
     async with app.run_test(size=(120, 32)) as pilot:
         await pilot.press("6")

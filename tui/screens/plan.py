@@ -116,7 +116,7 @@ class PlanScreen(PlanListing):
         """Put the cursor on what is recommended, once there is a plan and room for it."""
         if self.plan is not None and self._has_begun:
             self._show_candidates()
-            self.table.select(self.plan.best)
+            self.table.select(self.plan.best or 0)
 
     def measure(self, job: JobStages) -> None:
         """Draw what the stages of a running job were measured to need."""
@@ -131,7 +131,7 @@ class PlanScreen(PlanListing):
             return
         self._draw_lines(plan)
         job = MatchedJob() if candidate is None else match_job(candidate, self._job)
-        self._facts.show(candidate, plan.candidates[plan.best], self._other, job)
+        self._facts.show(candidate, plan.recommended, self._other, job)
         if candidate is None:
             return
         other = self._other

@@ -34,13 +34,13 @@ class PlanFacts(LinePage, can_focus=False):
         self._job = MatchedJob()
 
     def show(
-        self, candidate: Candidate | None, best: Candidate, other: Candidate | None, job: MatchedJob
+        self, candidate: Candidate | None, best: Candidate | None, other: Candidate | None, job: MatchedJob
     ) -> None:
         """Tell of a candidate.
 
         Args:
             candidate: The one under the cursor; None where no line is listed.
-            best: The one that is recommended.
+            best: The one that is recommended; None where none fits.
             other: What it is held against, or None.
             job: What the job that runs says of it.
         """

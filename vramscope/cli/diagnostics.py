@@ -11,6 +11,7 @@ from vramscope.engine.errors import VramscopeError
 from vramscope.engine.paths import state_folder
 
 EXIT_INTERNAL = 1
+EXIT_FINDINGS = 3
 EXIT_INTERRUPTED = 130
 REPORTS_KEPT = 10
 """Error reports that are kept; older ones are removed."""

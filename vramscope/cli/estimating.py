@@ -18,6 +18,7 @@ from vramscope.engine.units import format_bytes, parse_bytes
 from vramscope.planning.described_model import describe_model
 
 from .configuration import read_settings
+from .parser_flags import choose_fit_code
 
 if TYPE_CHECKING:
     from vramscope.exporters.estimate_report import EstimateReport
@@ -51,7 +52,7 @@ class FormulaReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def print_estimate(arguments: Namespace) -> int:
-    """Print the estimate of one run.
+    """Print the estimate of one run and return the exit code.
 
     Raises:
         UsageError: A flag makes no sense, or the degrees cannot be.
@@ -71,7 +72,7 @@ def print_estimate(arguments: Namespace) -> int:
         from vramscope.exporters.json_lines import write_line
 
         write_line(report, sys.stdout.buffer)
-        return 0
+        return choose_fit_code(arguments, does_fit=report.does_fit)
     from vramscope.exporters.estimate_text import describe_estimate
     from vramscope.exporters.plain_text import make_ascii
 
@@ -80,7 +81,7 @@ def print_estimate(arguments: Namespace) -> int:
     style = choose_style(read_settings(arguments))
     text = describe_estimate(report, style.width)
     sys.stdout.write(make_ascii(text) if style.is_ascii else text)
-    return 0
+    return choose_fit_code(arguments, does_fit=report.does_fit)
 
 
 def _check_output(arguments: Namespace) -> None:

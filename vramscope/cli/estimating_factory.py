@@ -14,6 +14,7 @@ from vramscope.estimates.step import estimate_request, read_allocator_settings
 from vramscope.estimates.tracing import StepRequest, Tracing
 
 from .configuration import read_settings
+from .parser_flags import choose_fit_code
 
 THEORY_FLAGS = (
     *("tp", "pp", "dp", "cp", "ep", "etp", "pieces", "world_size", "mbs", "gbs", "micro_batches"),
@@ -26,7 +27,7 @@ _MARK = "vramscope_simulated"
 
 
 def estimate_factory(arguments: Namespace) -> int:
-    """Estimate a step of the user's own code and print it.
+    """Estimate a step of the user's own code, print it and return the exit code.
 
     Raises:
         UsageError: A flag makes no sense here, or the step cannot be traced.
@@ -48,7 +49,8 @@ def estimate_factory(arguments: Namespace) -> int:
     if arguments.snapshot is not None:
         _write_snapshot(arguments.snapshot, tracing, request.settings)
     _print(estimate, arguments)
-    return 0
+    check = estimate.capacity
+    return choose_fit_code(arguments, does_fit=None if check is None else check.does_fit)
 
 
 def _check_flags(arguments: Namespace) -> None:

@@ -16,9 +16,8 @@ from vramscope.engine.settings import AlertSettings
 from vramscope.exporters.guard import GuardAdvice, GuardLine, describe_advice, describe_state, word_line
 from vramscope.exporters.json_lines import write_line
 
-from .diagnostics import EXIT_INTERRUPTED, complain
+from .diagnostics import EXIT_FINDINGS, EXIT_INTERRUPTED, complain
 from .guard_notices import ChoiceNotices, ConnectionNotices, HookNotices, PlanNotices
-from .suite.delivery import EXIT_FINDINGS
 from .suite.interruption import Interruption
 
 if TYPE_CHECKING:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from vramscope.analyzers.sweep import SweepGrid
 from vramscope.engine.settings import Settings
 from vramscope.exporters.figures.sweep_style import SweepLook
 from vramscope.exporters.sweep_report import report_sweep
@@ -34,8 +35,8 @@ class HeatMapJob(NamedTuple):
     """Whose peak is drawn; None for the highest of all iterations."""
 
 
-def draw_heat_map(job: HeatMapJob, settings: Settings, *, is_json: bool) -> None:
-    """Read a sweep, draw its figures and print what it says.
+def draw_heat_map(job: HeatMapJob, settings: Settings, *, is_json: bool) -> SweepGrid:
+    """Read a sweep, draw its figures, print what it says and return it.
 
     Args:
         job: What to do.
@@ -63,12 +64,13 @@ def draw_heat_map(job: HeatMapJob, settings: Settings, *, is_json: bool) -> None
             report_sweep(loaded.grid, loaded.findings, loaded.skipped, tuple(map(str, files))),
             sys.stdout.buffer,
         )
-        return
+        return loaded.grid
     _print_findings(loaded, settings)
     for line in (*loaded.grid.notes, *describe_hidden(loaded.grid), *describe_skipped(loaded.skipped)):
         print(f"{PROGRAM}: {line}", file=sys.stderr)
     for path in files:
         _print(f"{path}\n", settings)
+    return loaded.grid
 
 
 def _prepare(variants: Sequence[Variant]) -> list[Variant]:

@@ -6,21 +6,24 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
+
 from vramscope.analyzers.joint_plan import JointPlan
 from vramscope.analyzers.joint_plan.options import RECOMPUTES
 from vramscope.analyzers.memory_theory.training import Recompute
-from vramscope.engine.errors import UsageError
+from vramscope.engine.errors import NothingFitsError, UsageError
 from vramscope.exporters.joint_plan_report import report_joint_plan
 from vramscope.planning.joint import plan_cluster
 
 from .configuration import read_settings
+from .parser_flags import choose_fit_code
 
 MOST_DIGITS = 9
 """Of a number on the command line."""
 OF_STAGES = {
     "stages": "2-8",
     "strategy": None,
-    "metric": "memory",
+    "metric": None,
     "micro_batch": "1",
     "micro_batches": "8",
     "states": "mixed-adam",
@@ -50,14 +53,17 @@ WHY_NOT = {
 
 
 def plan_jointly_and_print(arguments: Namespace) -> int:
-    """Plan, print, and write files.
+    """Plan, print, write files, and return the exit code.
 
     Raises:
-        UsageError: A flag cannot be used, or nothing fits.
+        UsageError: A flag cannot be used.
         InputFileError: A file cannot be read or understood.
         OutputFileError: A file cannot be written.
     """
-    plan = make_joint_plan(arguments)
+    try:
+        plan = make_joint_plan(arguments)
+    except NothingFitsError as error:
+        return say_nothing_fits(error, arguments)
     if arguments.output is not None:
         for line in write_outputs(plan, arguments.output):
             print(f"vramscope plan: {line}", file=sys.stderr)
@@ -78,11 +84,41 @@ def plan_jointly_and_print(arguments: Namespace) -> int:
     return 0
 
 
+class NothingFitsReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What `vramscope plan --cluster --json` prints where nothing fits."""
+
+    schema: str = "vramscope.nothing_fits/1"
+    fits: bool = False
+    reason: str
+    """What would fit."""
+
+
+def say_nothing_fits(error: NothingFitsError, arguments: Namespace) -> int:
+    """Print what would fit, and return the exit code."""
+    if arguments.json:
+        from vramscope.exporters.json_lines import write_line
+
+        write_line(NothingFitsReport(reason=str(error)), sys.stdout.buffer)
+    else:
+        from vramscope.exporters.plain_text import make_ascii
+        from vramscope.exporters.text_table import wrap
+
+        from .printing import choose_style
+
+        style = choose_style(read_settings(arguments))
+        text = "\n".join(wrap(f"Nothing fits: {error}", style.width)) + "\n"
+        sys.stdout.write(make_ascii(text) if style.is_ascii else text)
+    if arguments.output is not None:
+        print("vramscope plan: nothing fits, so no file was written", file=sys.stderr)
+    return choose_fit_code(arguments, does_fit=False)
+
+
 def make_joint_plan(arguments: Namespace) -> JointPlan:
     """Return the plan that the flags ask for.
 
     Raises:
-        UsageError: A flag cannot be used, or nothing fits.
+        UsageError: A flag cannot be used.
+        NothingFitsError: No configuration fits into the devices.
         InputFileError: A file cannot be read or understood.
     """
     _check(arguments)

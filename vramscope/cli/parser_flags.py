@@ -8,6 +8,8 @@ from vramscope.engine.errors import UsageError
 from vramscope.engine.settings.values import list_choices
 from vramscope.engine.units import parse_bytes, parse_duration
 
+from .diagnostics import EXIT_FINDINGS
+
 if TYPE_CHECKING:
     from argparse import _ArgumentGroup
 
@@ -111,6 +113,23 @@ def add_endpoint_flags(parser: ArgumentParser, *, default: str | None = None) ->
         help="web configuration of Prometheus's exporters: TLS certificate, passwords",
     )
     return group
+
+
+def add_fit_flag(group: "_ArgumentGroup") -> None:
+    """Add the flag of verbs that say whether something fits into a card."""
+    group.add_argument(
+        "--fail-on", choices=("unfit",), help="exit with 3 where it does not fit (otherwise that is 0)"
+    )
+
+
+def choose_fit_code(arguments: Namespace, *, does_fit: bool | None) -> int:
+    """Return the exit code of an answer to whether something fits: 3 for no under `--fail-on unfit`, else 0.
+
+    Args:
+        arguments: Of a verb with `add_fit_flag`.
+        does_fit: The answer; None where it is not known.
+    """
+    return EXIT_FINDINGS if does_fit is False and arguments.fail_on is not None else 0
 
 
 def read_speed(arguments: Namespace) -> float:

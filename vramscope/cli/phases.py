@@ -13,6 +13,7 @@ from vramscope.engine.settings import Settings
 from .configuration import read_settings
 from .counting import CountedProgress
 from .diagnostics import EXIT_INTERRUPTED, complain
+from .parser_flags import choose_fit_code
 from .phase_flags import read_training
 
 PROGRAM = "vramscope phases"
@@ -55,7 +56,8 @@ def train_and_print(arguments: Namespace) -> int:
         if arguments.try_advice:
             trials = try_changes(PROGRAM, training, arguments.device, runs)
     deliver(_describe(runs, trials, arguments.format, settings), arguments.output)
-    return _choose_exit_code(runs)
+    has_run_out = any(run.end == "out_of_memory" for run in runs)
+    return _choose_exit_code(runs) or choose_fit_code(arguments, does_fit=not has_run_out)
 
 
 class PhaseProgress:

@@ -16,7 +16,8 @@ from vramscope.engine.errors import InputFileError, UsageError
 from vramscope.engine.model import Sample
 from vramscope.engine.readers.input_file import show_path
 
-from .planning import Request, make_graph, read_request
+from .parser_flags import choose_fit_code
+from .planning import Request, make_graph, read_request, settle_metric
 
 LIVE = "live"
 _NO_STAGES = (
@@ -50,7 +51,7 @@ def print_feedback(arguments: Namespace) -> int:
         from vramscope.exporters.json_lines import write_line
 
         write_line(feedback, sys.stdout.buffer)
-        return 0
+        return _choose_code(feedback, arguments)
     from vramscope.exporters.plain_text import make_ascii
     from vramscope.exporters.plan_feedback_text import describe_feedback
 
@@ -60,7 +61,13 @@ def print_feedback(arguments: Namespace) -> int:
     style = choose_style(read_settings(arguments))
     text = describe_feedback(feedback, style.width)
     sys.stdout.write(make_ascii(text) if style.is_ascii else text)
-    return 0
+    return _choose_code(feedback, arguments)
+
+
+def _choose_code(feedback: PlanFeedback, arguments: Namespace) -> int:
+    capacity_bytes = feedback.capacity_bytes
+    does_fit = None if capacity_bytes is None else feedback.replanned.most_bytes <= capacity_bytes
+    return choose_fit_code(arguments, does_fit=does_fit)
 
 
 def compare_with_measured(request: Request, measured: str, split: str | None) -> PlanFeedback:
@@ -140,7 +147,8 @@ def _find_bounds(graph: ModelGraph, request: Request, stages: int, split: str | 
     if split is not None:
         return _read_split(graph, split, stages)
     analyzer = GraphAnalyzer(graph, micro_batches=request.micro_batches, states=request.states)
-    partition = analyzer.partition_graph_balanced(stages, request.metric, request.strategies[0])
+    metric = settle_metric(request, graph).metric
+    partition = analyzer.partition_graph_balanced(stages, metric, request.strategies[0])
     sizes = [len(stage.layer_ids) for stage in partition.partitions]
     return tuple(accumulate(sizes, initial=0))
 

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from vramscope.analyzers.partition import GraphAnalyzer
-from vramscope.engine.errors import UsageError
+from vramscope.engine.errors import NothingFitsError, UsageError
 from vramscope.engine.settings import Settings
 from vramscope.exporters.partition_table import describe_plan
 from vramscope.tui.inspected import REPORT_WIDTH
@@ -19,16 +19,18 @@ from .drawing import can_draw
 from .planning import Request, plan_model, read_request, write_plan
 
 JOINT_PLAN = "joint_plan.json"
-ALL_STRATEGIES = "exact,exact-1f1b,uniform,balanced_memory,balanced_compute,balanced_parameters"
-"""What the screen shows unless others were asked for; of two that are worth the same the first counts."""
+ALL_STRATEGIES = "exact,uniform,balanced_memory,balanced_compute,balanced_parameters"
+"""What the screen shows unless others were asked for; of two that are worth the same the first counts.
+
+`exact-1f1b` is `exact` of `--metric training`, and is listed where another metric was asked for.
+"""
 
 
-def present_stages(request: Request, capacity_bytes: int | None = None) -> Planned:
+def present_stages(request: Request) -> Planned:
     """Return the plan of a request as the screen shows it.
 
     Args:
         request: What was asked for.
-        capacity_bytes: Of a device, to be drawn where the request names none.
 
     Raises:
         UsageError: The model is unknown, or nothing can be done with it.
@@ -40,8 +42,7 @@ def present_stages(request: Request, capacity_bytes: int | None = None) -> Plann
         planned.plan,
         analyzer,
         report=describe_plan(planned.plan, REPORT_WIDTH),
-        metric=request.metric,
-        capacity_bytes=capacity_bytes,
+        metric=planned.request.metric,
         write=partial(write_plan, planned),
     )
 
@@ -60,7 +61,12 @@ def show_arguments(arguments: Namespace, settings: Settings) -> int:
         make = partial(present_stages, request)
     else:
         make = partial(present_joint, arguments)
-    return show_plan(make, model=arguments.model or arguments.factory, settings=settings)
+    try:
+        return show_plan(make, model=arguments.model or arguments.factory, settings=settings)
+    except NothingFitsError as error:
+        from .joint_planning import say_nothing_fits
+
+        return say_nothing_fits(error, arguments)
 
 
 def present_joint(arguments: Namespace) -> Planned:
@@ -95,7 +101,8 @@ def read_screen_request(arguments: Namespace) -> Request:
         UsageError: A value cannot be used.
     """
     if arguments.strategy is None and not arguments.legacy:
-        arguments.strategy = ALL_STRATEGIES
+        is_other = arguments.metric not in (None, "training")
+        arguments.strategy = f"{ALL_STRATEGIES},exact-1f1b" if is_other else ALL_STRATEGIES
     return read_request(arguments)
 
 
@@ -130,8 +137,4 @@ def present_words(words: str, defaults: JobDefaults) -> Planned:
         return present_stages(read_screen_request(arguments))
     request = read_screen_request(arguments)
     device = request.device._replace(capacity_bytes=defaults.capacity_bytes)
-    try:
-        return present_stages(request._replace(device=device))
-    except UsageError:
-        # Nobody asked for this capacity: a plan that is over it says more than none.
-        return present_stages(request, defaults.capacity_bytes)
+    return present_stages(request._replace(device=device))

@@ -5,7 +5,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple, cast, get_args
 
-from vramscope.analyzers.model_graph import Figures
+from vramscope.analyzers.model_graph import Figures, ModelGraph
 from vramscope.analyzers.partition import (
     METRICS,
     STRATEGIES,
@@ -45,6 +45,8 @@ class Request(NamedTuple):
     device: Device
     is_legacy: bool
     traced: "TracedRequest | None" = None
+    is_metric_asked: bool = True
+    """Whether the metric was named: where activations are not known, the usual one gives way to weights."""
 
 
 class TracedRequest(NamedTuple):
@@ -76,12 +78,13 @@ def read_request(arguments: Namespace) -> Request:
             "--capacity does not go with --legacy, whose choice knows no capacity: give one of both"
         )
     default = "all" if arguments.legacy else "exact"
+    usual = "memory" if arguments.legacy else "training"
     capacity = arguments.capacity
     return Request(
         model=arguments.model or "",
         stages=_read_stages(arguments.stages),
         strategies=_read_strategies(arguments.strategy or default, is_legacy=arguments.legacy),
-        metric=cast("Metric", _read_name("--metric", arguments.metric, METRICS)),
+        metric=cast("Metric", _read_name("--metric", arguments.metric or usual, METRICS)),
         seq_length=None
         if arguments.seq_length is None
         else _read_count("--seq-length", arguments.seq_length),
@@ -93,6 +96,7 @@ def read_request(arguments: Namespace) -> Request:
             link_bytes_per_s=1e9 * _read_positive("--link", arguments.link),
             capacity_bytes=None if capacity is None else parse_bytes(capacity),
         ),
+        is_metric_asked=arguments.metric is not None,
         is_legacy=arguments.legacy,
         traced=_read_traced(arguments),
     )
@@ -107,6 +111,7 @@ def plan_model(request: Request) -> Planned:
     """
     graph = make_graph(request)
     analyzer = GraphAnalyzer(graph, micro_batches=request.micro_batches, states=request.states)
+    request = settle_metric(request, graph)
     rule: Rule = "legacy" if request.is_legacy else "device-time"
     plan = make_plan(
         analyzer,
@@ -117,6 +122,12 @@ def plan_model(request: Request) -> Planned:
         rule=rule,
     )
     return Planned(graph, plan, request)
+
+
+def settle_metric(request: Request, graph: ModelGraph) -> Request:
+    """Return a request for weights alone where no metric was named and activations are unknown."""
+    is_known = all(layer.activation_bytes is not None for layer in graph.layers)
+    return request if is_known or request.is_metric_asked else request._replace(metric="memory")
 
 
 def make_graph(request: Request) -> GPTModelGraph:

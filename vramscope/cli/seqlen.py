@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from vramscope.engine.errors import UsageError
 from vramscope.engine.launch.simulated_device import DEFAULT_CONTEXT_BYTES
 from vramscope.engine.model.length_memory import FitSearch, FitSize, LengthStudy
 from vramscope.engine.model.phase_memory import PhaseRun, PrivacyMode
@@ -18,6 +19,7 @@ from .configuration import read_settings
 from .counting import CountedProgress
 from .diagnostics import EXIT_INTERRUPTED, complain
 from .length_flags import LengthRequest, read_length_request
+from .parser_flags import choose_fit_code
 from .termination import unwinding_on_signals
 
 PROGRAM = "vramscope seqlen"
@@ -33,6 +35,8 @@ def measure_lengths(arguments: Namespace) -> int:
         OutputFileError: A file cannot be written.
     """
     request = read_length_request(arguments)
+    if arguments.fail_on is not None and request.capacity_bytes is None:
+        raise UsageError("--fail-on unfit goes with --fit SIZE, into which it is to fit")
     settings = read_settings(arguments)
     _warn_of_long_ones(request)
     with unwinding_on_signals():
@@ -43,7 +47,10 @@ def measure_lengths(arguments: Namespace) -> int:
     if study.is_interrupted or any(search.refusal == _INTERRUPTED for search in searches):
         return EXIT_INTERRUPTED
     has_failed = study.points and all(run.end == "failed" for run in study.runs)
-    return _EXIT_FAILED if has_failed else 0
+    if has_failed:
+        return _EXIT_FAILED
+    is_unfit = any(search.trials and search.largest is None for search in searches)
+    return choose_fit_code(arguments, does_fit=not is_unfit)
 
 
 def _run_study(request: LengthRequest) -> LengthStudy:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from vramscope.analyzers.sweep.best import does_anything_fit
 from vramscope.analyzers.sweep.index import SweepIndex, sort_sweeps
 from vramscope.analyzers.sweep.index_filter import filter_sweeps
 from vramscope.engine.settings import Settings
@@ -49,8 +50,10 @@ def find_wanted(job: SweepJob, on_progress: Progress = lambda done, total: None)
     return WantedSweeps(SweepIndex(tuple(wanted), index.notes), len(index.sweeps))
 
 
-def print_sweeps(job: SweepJob, settings: Settings, *, output: Path | None, is_json: bool) -> None:
+def print_sweeps(job: SweepJob, settings: Settings, *, output: Path | None, is_json: bool) -> bool | None:
     """Read the sweeps, draw them where that is asked for, and print what they are.
+
+    Returns whether something that ran fits in each of them; None where that is not known.
 
     Args:
         job: Folders, capacity and filter.
@@ -75,12 +78,18 @@ def print_sweeps(job: SweepJob, settings: Settings, *, output: Path | None, is_j
             wanted.chosen, job.max_memory_gib, found=wanted.found, files=tuple(map(str, files))
         )
         write_line(report, sys.stdout.buffer)
-        return
+        return _do_fit(wanted)
     _print_table(wanted, settings)
     for note in wanted.chosen.notes:
         print(f"{PROGRAM}: {note}", file=sys.stderr)
     for path in files:
         print(path)
+    return _do_fit(wanted)
+
+
+def _do_fit(wanted: WantedSweeps) -> bool | None:
+    fits = {does_anything_fit(sweep.grid) for sweep in wanted.chosen.sweeps}
+    return False if False in fits else None if None in fits else True
 
 
 def _prepare(output: Path) -> Path:

@@ -12,8 +12,7 @@ from vramscope.memory.node_exchange import DistributedRole, NodeExchange
 from vramscope.memory.spare_stream import SpareStream
 from vramscope.memory.watch import Watch
 
-from ..diagnostics import complain
-from .delivery import EXIT_FINDINGS
+from ..diagnostics import EXIT_FINDINGS, complain
 from .options import WatchOptions
 from .running import SuiteRun
 

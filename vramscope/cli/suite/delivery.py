@@ -11,10 +11,9 @@ from vramscope.exporters.reports.frame import ReportFinding
 from vramscope.exporters.reports.report import Report
 from vramscope.exporters.reports.writing import check_writable, encode_report, write_report
 
-from ..diagnostics import complain
+from ..diagnostics import EXIT_FINDINGS, complain
 from .options import WatchOptions
 
-EXIT_FINDINGS = 3
 LEAST_WIDTH = 40
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from vramscope.engine.errors import UsageError
 
-from ..parser_flags import build_look_flags
+from ..parser_flags import add_fit_flag, build_look_flags
 from . import SubParsers
 
 SUMMARY = "work out the memory of a training run from its sizes: each stage, each part"
@@ -24,8 +24,8 @@ examples:
 log), a configuration of Galvatron, or TOML of torchtitan; flags given here win over the file.
 --factory names a function of yours that returns a training step, a module, or (module, optimizer, step); two
 steps are made without storage, in a process of its own, which needs PyTorch.
-exit codes: 0 estimated, 2 usage, a file that cannot be read, degrees that cannot be, a step that cannot be
-traced"""
+exit codes: 0 estimated, also where it does not fit, 3 it does not fit and --fail-on unfit is given, 2 usage,
+a file that cannot be read, degrees that cannot be, a step that cannot be traced"""
 COUNTS = {
     "tp": "tensor-parallel ranks",
     "pp": "pipeline stages",
@@ -76,6 +76,7 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
     output.add_argument(
         "--capacity", metavar="SIZE", help="say whether it fits, and with what it would: 80GiB"
     )
+    add_fit_flag(output)
 
 
 def _add_factory(group: _ArgumentGroup) -> None:
@@ -118,6 +119,8 @@ def run(arguments: Namespace) -> int:
         InputFileError: A file cannot be read or understood.
         OutputFileError: The output cannot be written.
     """
+    if arguments.fail_on is not None and arguments.capacity is None:
+        raise UsageError("--fail-on unfit goes with --capacity SIZE, into which it is to fit")
     if arguments.factory is not None:
         from ..estimating_factory import estimate_factory
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from vramscope.engine.errors import UsageError
 
 from ..configuration import read_settings
-from ..parser_flags import build_look_flags
+from ..parser_flags import add_fit_flag, build_look_flags, choose_fit_code
 from ..sweep_flags import ITERATION_HELP, read_iteration, read_number
 from . import SubParsers
 
@@ -27,7 +27,8 @@ examples:
   vramscope heatmap --batch sweep.toml
 
 GB in names and in --max-memory is 2^30 bytes; figures say GiB.
-exit codes: 0 done, 2 usage, a folder that cannot be read, or logs that do not belong to the traces"""
+exit codes: 0 done, 3 nothing that ran fits --max-memory and --fail-on unfit is given, 2 usage, a folder
+that cannot be read, or logs that do not belong to the traces"""
 STYLES = ("usenix", "original")
 _LARGEST_IN, _LARGEST_DPI = 100.0, 2400
 _IN_BATCH = ("memory_dir", "log_dir", "max_memory", "iteration", "output", "figsize", "dpi", "style")
@@ -61,23 +62,26 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
     output.add_argument(
         "--batch", metavar="FILE.toml", type=Path, help="draw all variants that a file describes"
     )
+    add_fit_flag(output)
     output.add_argument("--json", action="store_true", default=SUPPRESS, help="print one JSON object")
 
 
 def run(arguments: Namespace) -> int:
-    """Read the sweep, draw it and say what it tells.
+    """Read the sweep, draw it, print what it says and return the exit code.
 
     Raises:
         UsageError: A flag has a value that cannot be used.
         InputFileError: A folder cannot be read, or holds no sweep.
         OutputFileError: A file cannot be written.
     """
+    from vramscope.analyzers.sweep.best import does_anything_fit
+
     from ..heat_map import draw_heat_map
 
     is_json = getattr(arguments, "json", False)
     job = _read_batch(arguments) if arguments.batch is not None else _read_flags(arguments, is_json=is_json)
-    draw_heat_map(job, read_settings(arguments), is_json=is_json)
-    return 0
+    grid = draw_heat_map(job, read_settings(arguments), is_json=is_json)
+    return choose_fit_code(arguments, does_fit=does_anything_fit(grid))
 
 
 def _read_batch(arguments: Namespace) -> "HeatMapJob":

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from vramscope.engine.errors import UsageError
 
-from ..parser_flags import build_look_flags
+from ..parser_flags import add_fit_flag, build_look_flags
 from . import SubParsers
 
 SUMMARY = "train some steps and show what each phase holds: forward, loss, backward, optimizer, zeroing"
@@ -22,8 +22,9 @@ examples:
   vramscope phases --json > run.json; vramscope phases --read run.json
 
 needs PyTorch, and Opacus unless --dp-mode none (pip install 'vramscope[train]'); a process of its own trains.
-exit codes: 0 measured, also where memory ran out (that is a result), 1 the training failed, 2 usage or a
-model that cannot be trained, 130 interrupted (what was measured is printed)"""
+exit codes: 0 measured, also where memory ran out (that is a result), 3 it ran out and --fail-on unfit is
+given, 1 the training failed, 2 usage or a model that cannot be trained, 130 interrupted (what was measured is
+printed)"""
 FORMATS = ("table", "json", "original")
 
 
@@ -69,6 +70,7 @@ def _add_output(parser: ArgumentParser) -> None:
         action="store_true",
         help="train again with each of the best changes, and tell the peak",
     )
+    add_fit_flag(output)
     output.add_argument("--output", "-o", metavar="FILE", type=Path, help="write it into this file")
     output.add_argument(
         "--read", metavar="FILE", type=Path, nargs="+", help="train nothing: show what such runs have written"
@@ -88,6 +90,8 @@ def run(arguments: Namespace) -> int:
             raise UsageError("--json does not go with --format original: give one of both")
         arguments.format = "json"
     if arguments.read is not None:
+        if arguments.fail_on is not None:
+            raise UsageError("--fail-on does not go with --read, which trains nothing")
         from ..phase_reading import print_read
 
         return print_read(arguments)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from vramscope.engine.errors import UsageError
 
-from ..parser_flags import build_look_flags
+from ..parser_flags import add_fit_flag, build_look_flags, choose_fit_code
 from ..plan_joint_flags import add_joint_flags, refuse_joint_flags
 from . import SubParsers
 
@@ -31,10 +31,10 @@ examples:
   vramscope plan --model llama3-8b --micro-batches 16 --measured run.vscope --measured-split 8,8,8,8
   vramscope plan --model gpt3-175b --cluster 128x8xh100 --global-batch 1536
 
-strategies: exact (least maximum of the metric), exact-1f1b (least maximum of what training holds under 1F1B),
-  uniform, balanced_memory, balanced_compute, balanced_parameters (the rules of llm_parallel_strategy), all
-exit codes: 0 planned, 2 usage, a model or file that cannot be used, or a capacity that nothing meets,
-  4 no driver or device for --cluster local, 7 no agent for --measured live"""
+strategies: exact (least maximum of the metric), exact-1f1b (exact of --metric training), uniform,
+  balanced_memory, balanced_compute, balanced_parameters (the rules of llm_parallel_strategy), all
+exit codes: 0 planned, also where nothing fits, 3 nothing fits and --fail-on unfit is given, 2 usage, a model
+  or file that cannot be used, 4 no driver or device for --cluster local, 7 no agent for --measured live"""
 
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
@@ -66,7 +66,10 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
     parser.add_argument("--stages", metavar="N,…|N-M", default="2-8", help="numbers of stages (default 2-8)")
     parser.add_argument("--strategy", metavar="NAME,…", default=None, help="how layers are split (exact)")
     parser.add_argument(
-        "--metric", metavar="NAME", default="memory", help="exact keeps even: memory, compute or parameters"
+        "--metric",
+        metavar="NAME",
+        help="exact keeps least: training (the default: all a stage holds while it trains), memory (weights "
+        "alone), compute or parameters",
     )
     add_joint_flags(parser)
     _add_training(parser)
@@ -123,6 +126,7 @@ def _add_output(parser: ArgumentParser) -> None:
         help="write graph, best partition, report and the files of training frameworks into this folder",
     )
     group.add_argument("--figure", metavar="FILE", type=Path, help="draw the stages (.pdf, .png, .svg)")
+    add_fit_flag(group)
     group.add_argument("--graph-figure", metavar="FILE", type=Path, help="draw the layers, alike ones once")
     group.add_argument(
         "--legacy",
@@ -132,13 +136,15 @@ def _add_output(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Make the plan, print it and write its files.
+    """Make the plan, print it, write its files and return the exit code.
 
     Raises:
-        UsageError: A flag, name or size cannot be used, or nothing fits.
+        UsageError: A flag, name or size cannot be used.
         InputFileError: The model's file cannot be read or understood.
         OutputFileError: A file cannot be written.
     """
+    if arguments.fail_on is not None and arguments.capacity is None and arguments.cluster is None:
+        raise UsageError("--fail-on unfit goes with --capacity SIZE or --cluster, into which it is to fit")
     if arguments.screen:
         from ..configuration import read_settings
         from ..plan_screen import show_arguments
@@ -161,9 +167,13 @@ def run(arguments: Namespace) -> int:
 
     check_figures(arguments)
     planned = plan_model(read_request(arguments))
-    _write(planned, arguments)
+    has_found = planned.plan.recommended_stages is not None
+    if has_found:
+        _write(planned, arguments)
+    elif any(it is not None for it in (arguments.output, arguments.figure, arguments.graph_figure)):
+        print("vramscope plan: nothing fits, so no file was written", file=sys.stderr)
     _print(planned.plan, arguments)
-    return 0
+    return choose_fit_code(arguments, does_fit=has_found)
 
 
 def _write(planned: "Planned", arguments: Namespace) -> None:

@@ -3,7 +3,7 @@
 from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpFormatter, _ArgumentGroup
 from pathlib import Path
 
-from ..parser_flags import build_look_flags
+from ..parser_flags import add_fit_flag, build_look_flags
 from . import SubParsers
 
 SUMMARY = "memory by sequence length: each phase, the law it follows, and the largest that fits a card"
@@ -19,8 +19,9 @@ examples:
   vramscope seqlen --model-size medium --fit 24GiB --seq-length 512 --compare none,hooks
 
 needs PyTorch, and Opacus unless --dp-mode none (pip install 'vramscope[train]').
-exit codes: 0 measured, also where memory ran out (that is a result), 1 every training failed, 2 usage or a
-model that cannot be trained, 130 interrupted (what was measured is printed)"""
+exit codes: 0 measured, also where memory ran out (that is a result), 3 nothing fits into --fit and --fail-on
+unfit is given, 1 every training failed, 2 usage or a model that cannot be trained, 130 interrupted (what was
+measured is printed)"""
 FORMATS = ("table", "json", "original")
 STYLES = ("usenix", "original")
 DEFAULT_SIZE = "3b"
@@ -73,6 +74,7 @@ def _add_fit(group: _ArgumentGroup) -> None:
     group.add_argument(
         "--step", metavar="N", type=int, help="lengths that --fit considers are its multiples (default 64)"
     )
+    add_fit_flag(group)
 
 
 def _add_output(group: _ArgumentGroup) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..configuration import read_settings
 from ..drawing import can_draw
-from ..parser_flags import build_look_flags
+from ..parser_flags import add_fit_flag, build_look_flags, choose_fit_code
 from ..sweep_flags import ITERATION_HELP, read_iteration, read_number
 from . import SubParsers
 
@@ -26,7 +26,8 @@ examples:
   vramscope sweep . --output sweeps
 
 GB in names of keys and in --max-memory is 2^30 bytes; tables and figures say GiB.
-exit codes: 0 done, 2 usage, or a folder that cannot be read or holds no sweep"""
+exit codes: 0 done, 3 nothing that ran in one of them fits --max-memory and --fail-on unfit is given, 2 usage,
+or a folder that cannot be read or holds no sweep"""
 
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
@@ -54,6 +55,7 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
     )
     output = parser.add_argument_group("output")
     output.add_argument("--table", action="store_true", help="print the table, also in a terminal")
+    add_fit_flag(output)
     output.add_argument("--json", action="store_true", default=SUPPRESS, help="print one JSON object")
     output.add_argument(
         "--output", metavar="BASE", type=Path, help="draw them as small multiples: BASE.pdf, .svg and .png"
@@ -73,16 +75,17 @@ def run(arguments: Namespace) -> int:
     from ..sweeps import print_sweeps
 
     is_json = getattr(arguments, "json", False)
+    is_screen = not is_json and not arguments.table and arguments.output is None and arguments.fail_on is None
     if is_json and arguments.table:
         raise UsageError("--json does not go with --table: give one of both")
     settings = read_settings(arguments)
     job = read_job(arguments)
-    if not is_json and not arguments.table and arguments.output is None and can_draw(settings):
+    if is_screen and can_draw(settings):
         from ..sweeps_screen import walk_through_sweeps
 
         return walk_through_sweeps(job, settings, config=getattr(arguments, "config", None))
-    print_sweeps(job, settings, output=arguments.output, is_json=is_json)
-    return 0
+    fits = print_sweeps(job, settings, output=arguments.output, is_json=is_json)
+    return choose_fit_code(arguments, does_fit=fits)
 
 
 def read_job(arguments: Namespace) -> "SweepJob":
