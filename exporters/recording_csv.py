@@ -31,4 +31,6 @@ def _to_cells(row: DeviceRow) -> tuple[float | int | str | None, ...]:
         # No device has a capacity of nothing: such a figure was never measured.
         memory.total_bytes or None,
         row.step,
+        row.allocated_max_bytes,
+        row.used_max_bytes,
     )

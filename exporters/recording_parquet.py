@@ -73,7 +73,7 @@ def _to_values(row: DeviceRow) -> tuple[float | int | str | None, ...]:
     return (
         *(row.time_s, row.device),
         *(allocator.allocated_bytes, allocator.reserved_bytes, memory.used_bytes, memory.total_bytes or None),
-        *(row.step, memory.used_min_bytes, memory.used_max_bytes, allocator.allocated_max_bytes),
+        *(row.step, memory.used_min_bytes, row.used_max_bytes, row.allocated_max_bytes),
         *(row.utilization_percent, row.temperature_c, row.power_w),
         *(row.node, row.uuid, row.label),
     )

@@ -31,6 +31,17 @@ class DeviceRow(NamedTuple):
     temperature_c: float | None
     power_w: float | None
 
+    @property
+    def allocated_max_bytes(self) -> int | None:
+        """Most that was allocated within the tick; the reading itself where only the moment is known."""
+        most = self.allocator.allocated_max_bytes
+        return self.allocator.allocated_bytes if most is None else most
+
+    @property
+    def used_max_bytes(self) -> int | None:
+        """Most that was used within the tick; the reading itself where only the moment is known."""
+        return self.memory.used_bytes if self.memory.used_max_bytes is None else self.memory.used_max_bytes
+
 
 class RowReader:
     """Makes rows of samples.

@@ -1,6 +1,6 @@
 """Reader of one run's memory traces: a folder with one file per rank, or one file alone."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -91,6 +91,30 @@ def find_trace_files(path: Path) -> TraceFiles:
     _check_one_run(path, candidates)
     newest, older = _choose_newest(candidates)
     return TraceFiles(path, tuple(newest[rank].path for rank in sorted(newest)), (*notes, *older))
+
+
+def group_trace_files(paths: Sequence[Path]) -> list[Path | TraceFiles]:
+    """Return inputs as they were given, with the files of several ranks of one run as one input.
+
+    Files are of one run where they stand in one folder and their names differ in the rank alone.
+    """
+    runs: dict[tuple[object, ...], dict[int, Path]] = {}
+    places: list[Path | tuple[object, ...]] = []
+    for path in paths:
+        name = parse_trace_name(path.name)
+        key = None if name is None else (path.parent, name.run)
+        if name is None or key is None or name.rank in runs.get(key, {}):
+            places.append(path)
+            continue
+        if key not in runs:
+            places.append(key)
+        runs.setdefault(key, {})[name.rank] = path
+    return [place if isinstance(place, Path) else _join_ranks(runs[place]) for place in places]
+
+
+def _join_ranks(ranks: Mapping[int, Path]) -> Path | TraceFiles:
+    paths = tuple(ranks[rank] for rank in sorted(ranks))
+    return paths[0] if len(paths) == 1 else TraceFiles(paths[0].parent, paths)
 
 
 def find_run_beside(path: Path) -> TraceFiles:

@@ -1,8 +1,8 @@
 """Reader of a series CSV: what any tool can write that knows the memory of devices over time.
 
 The header names the columns, in any order: `time_s`, `device`, `allocated_bytes` or `used_bytes`, and where
-known `reserved_bytes`, `total_bytes`, `step`. Other columns are ignored; lines that are empty or begin with #
-are too. An empty cell, NaN or N/A is unmeasured.
+known `reserved_bytes`, `total_bytes`, `step`, `allocated_max_bytes`, `used_max_bytes`. Other columns are
+ignored; lines that are empty or begin with # are too. An empty cell, NaN or N/A is unmeasured.
 """
 
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from ..errors import InputFileError
 from .input_file import show_path
 from .series_cells import CUT_OFF, is_cut_off, is_skipped, parse_size, parse_step, parse_time, split_line
 from .series_devices import SeriesDevices
-from .series_header import COLUMNS, EXPECTATION, SeriesHeader, parse_series_header
+from .series_header import COLUMNS, EXPECTATION, PEAKS, SIZES, SeriesHeader, parse_series_header
 from .series_record import (
     MOST_SECONDS,
     LeftOut,
@@ -115,7 +115,10 @@ class SeriesFile:
         """Yield records up to a line that changes the header; as little work a line as Python permits."""
         header, known = self._header, self._known
         separator, width = header.separator, header.width
-        at_time, at_device, at_allocated, at_reserved, at_used, at_total, at_step = header.positions
+        at_time, at_device, at_allocated, at_reserved, at_used, at_total, at_step, *at_peaks = (
+            header.positions
+        )
+        has_peaks, peaks = header.has_peaks, (None, None)
         for number, line in numbered:
             cells = line.split(separator)
             if len(cells) != width or '"' in line:
@@ -139,14 +142,28 @@ class SeriesFile:
                 total = int(text) if text.isdigit() and len(text) < _DIGITS else parse_size(text)
                 text = cells[at_step]
                 step = int(text) if text.isdigit() and len(text) < _DIGITS else parse_step(text)
+                if has_peaks:
+                    peaks = parse_size(cells[at_peaks[0]]), parse_size(cells[at_peaks[1]])
                 device = known.get(cells[at_device]) or self._find_device(cells[at_device])
             except ValueError:
                 self._leave_out(number, line, cells)
                 if self._header is not header:
                     return
                 continue
+            allocated_max, used_max = peaks
             # No device has a capacity of nothing: such a figure was never measured.
-            yield SeriesRecord(number, time_s, device, allocated, reserved, used, total or None, step)
+            yield SeriesRecord(
+                number,
+                time_s,
+                device,
+                allocated,
+                reserved,
+                used,
+                total or None,
+                step,
+                allocated_max_bytes=allocated_max,
+                used_max_bytes=used_max,
+            )
 
     def _split_again(self, number: int, line: str) -> list[str]:
         """Return the cells of a line that is not plain, or none where it holds no record."""
@@ -180,7 +197,7 @@ class SeriesFile:
             if self._take_header(line):
                 return
             parse_time(cells[at["time_s"]])
-            for column in COLUMNS[2:-1]:
+            for column in (*SIZES, *PEAKS):
                 parse_size(cells[at[column]], column)
             parse_step(cells[at["step"]])
             self._devices.find(cells[at["device"]])

@@ -5,7 +5,10 @@ import msgspec
 from .series_cells import split_line
 from .series_record import RecordError
 
-COLUMNS = ("time_s", "device", "allocated_bytes", "reserved_bytes", "used_bytes", "total_bytes", "step")
+SIZES = ("allocated_bytes", "reserved_bytes", "used_bytes", "total_bytes")
+PEAKS = ("allocated_max_bytes", "used_max_bytes")
+"""Most since the line before: of what was read more often than it was written down."""
+COLUMNS = ("time_s", "device", *SIZES, "step", *PEAKS)
 EXPECTATION = (
     "expected a header such as time_s,device,allocated_bytes[,reserved_bytes,used_bytes,total_bytes,step]"
 )
@@ -20,6 +23,11 @@ class SeriesHeader(msgspec.Struct, frozen=True):
     positions: tuple[int, ...]
     """Position of each of `COLUMNS`; `width`, where one empty cell is put, for a column that is absent."""
     ignored: tuple[str, ...]
+
+    @property
+    def has_peaks(self) -> bool:
+        """Whether the file says more of a time than one reading."""
+        return any(self.has(column) for column in PEAKS)
 
     def has(self, column: str) -> bool:
         """Tell whether the file has a column."""

@@ -1,5 +1,6 @@
 """Opens what a person hands over as a series of samples, whichever of the known formats it is in."""
 
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal, Protocol
@@ -10,6 +11,7 @@ from ..readers.framework_log import FrameworkLog
 from ..readers.internlm_log import InternlmLog
 from ..readers.memory_report import MemoryReport
 from ..readers.memory_timeline import MemoryTimeline
+from ..readers.memory_trace_run import TraceFiles
 from ..readers.nvidia_smi_log import NvidiaSmiLog
 from ..readers.profiler_trace import ProfilerTrace
 from ..readers.series import SeriesFile
@@ -19,7 +21,8 @@ from ..readers.snapshot_export import SnapshotExport
 from ..readers.stormlog_telemetry import StormlogTelemetry
 from .series_player import SeriesPlayer
 from .status_player import StatusPlayer
-from .trace_player import TracePlayer
+from .trace_player import LEAST_TICK_S, TracePlayer
+from .trace_ticks import ROUNDING, TraceRunTicks
 
 _LONGEST_INTERVAL_S = 86400.0
 _READERS: dict[SeriesFormat, Callable[[Path], SeriesReader]] = {
@@ -80,19 +83,19 @@ class TraceSource:
 
     def __init__(
         self,
-        path: Path,
+        path: Path | TraceFiles,
         *,
         capacity_bytes: int | None,
         interval_s: float | None,
         on_read: Callable[[float], None] | None = None,
     ) -> None:
-        self.path = path
+        self.path = path if isinstance(path, Path) else path.path
         self.interval_s = 0.1 if interval_s is None else interval_s
         self._player = TracePlayer(
             path, interval_s=self.interval_s, capacity_bytes=capacity_bytes, on_read=on_read
         )
         self.node = self._player.node
-        self.notes: tuple[str, ...] = self._player.notes
+        self.notes: tuple[str, ...] = (*self._player.notes, *_describe_folding(self._player.run))
         self.read_share = 1.0
         """Traces are read before they play."""
         self._labels: dict[str, str] = {}
@@ -114,8 +117,23 @@ class TraceSource:
         """Stop before the end: nothing is held open."""
 
 
+def _describe_folding(run: TraceRunTicks) -> Iterator[str]:
+    """Yield what became of the readings where a tick holds several of them, and how to keep each."""
+    readings = sum(rank.samples for rank in run.ranks)
+    ticks = sum(rank.stop - rank.start for rank in run.ranks)
+    if ticks == readings:
+        return
+    gap_s = min((rank.least_gap_s for rank in run.ranks), default=0.0)
+    kept = "each" if gap_s * (1 + ROUNDING) >= LEAST_TICK_S else "more of them"
+    finer_s = max(LEAST_TICK_S, math.floor(1000 * gap_s * (1 + ROUNDING)) / 1000)
+    yield (
+        f"{readings:,} readings are folded into {ticks:,} ticks of {1000 * run.interval_s:g} ms, each with "
+        f"its newest, least and most; `vramscope import --tick {1000 * finer_s:g}ms` keeps {kept}"
+    )
+
+
 def open_series(
-    path: Path,
+    path: Path | TraceFiles,
     *,
     capacity_bytes: int | None = None,
     interval_s: float | None = None,
@@ -124,7 +142,7 @@ def open_series(
     """Open a file of any format that is played as a series; which one it is, its content says.
 
     Args:
-        path: A file, or the folder of a run of memory traces.
+        path: A file, or the folder or files of a run of memory traces.
         capacity_bytes: Capacity of devices whose input does not tell it.
         interval_s: Length of one tick, where it shall not be told from the times.
         on_read: Called with the share that was read, where much is read before the first sample; what it
@@ -135,6 +153,8 @@ def open_series(
         UsageError: Interval or capacity make no sense.
     """
     _check_settings(capacity_bytes, interval_s)
+    if isinstance(path, TraceFiles):
+        return TraceSource(path, capacity_bytes=capacity_bytes, interval_s=interval_s, on_read=on_read)
     kind = recognize_series(path)
     if kind == "memory trace":
         return TraceSource(path, capacity_bytes=capacity_bytes, interval_s=interval_s, on_read=on_read)

@@ -1,9 +1,11 @@
 """Folds memory traces into ticks while they are read: newest, least and most of each tick and rank."""
 
 import hashlib
+import math
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable
+from operator import sub
 from pathlib import Path
 
 from ..errors import InputFileError
@@ -88,6 +90,7 @@ class _Fold:
         self._iterations = TraceIterations()
         self._samples = 0
         self._start_s = 0.0
+        self._least_gap_s = math.inf
         self._highest_used = self._highest_allocated = 0.0
         self._times_digest, self._allocated_digest = hashlib.sha256(), hashlib.sha256()
 
@@ -108,6 +111,7 @@ class _Fold:
             end_s=self._newest_s,
             used_max_bytes=mebibytes(self._highest_used),
             allocated_max_bytes=mebibytes(self._highest_allocated),
+            least_gap_s=self._least_gap_s,
             iterations=self._iterations,
             digest=self._times_digest.digest() + self._allocated_digest.digest(),
             notes=spans.describe(self._name.rank),
@@ -115,8 +119,11 @@ class _Fold:
 
     def _add(self, span: TraceSpan) -> None:
         times_s = span.times_s
-        if not self._samples:
+        if self._samples:
+            self._least_gap_s = min(self._least_gap_s, times_s[0] - self._newest_s)
+        else:
             self._start_s = times_s[0]
+        self._least_gap_s = min(self._least_gap_s, min(map(sub, times_s[1:], times_s), default=math.inf))
         self._samples += len(times_s)
         self._times_digest.update(array("d", times_s))
         self._allocated_digest.update(array("d", span.allocated_mib))

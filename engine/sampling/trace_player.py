@@ -18,6 +18,7 @@ from .trace_ticks import TraceRunTicks, tick_of
 
 TAKE_LIMIT = 64
 """Most samples that one `take` returns; a player that is late catches up over several."""
+LEAST_TICK_S, MOST_TICK_S = 0.001, 3600.0
 IDLE_S = 1.0
 """What `wait_s` says once nothing more will come."""
 
@@ -187,7 +188,7 @@ def _check_settings(speed: float, interval_s: float, capacity_bytes: int | None)
         raise UsageError(
             f"speed {speed:g} is out of range; expected 0.001 to 10,000 times as fast as measured"
         )
-    if not (math.isfinite(interval_s) and 0.001 <= interval_s <= 3600):
+    if not (math.isfinite(interval_s) and LEAST_TICK_S <= interval_s <= MOST_TICK_S):
         raise UsageError(
             f"interval {interval_s:g} s is out of range; expected 0.001 to 3,600 seconds of the trace"
         )

@@ -76,6 +76,8 @@ class RankTicks(msgspec.Struct, frozen=True):
     end_s: float
     used_max_bytes: int
     allocated_max_bytes: int
+    least_gap_s: float
+    """Between two samples that follow each other; infinite where there are not two."""
     iterations: TraceIterations
     digest: bytes
     """Of all times and allocations."""

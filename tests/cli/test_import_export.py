@@ -1,5 +1,6 @@
 """`vramscope import` and `export`: what others wrote becomes a recording, and that what others read."""
 
+import csv
 import json
 import signal
 import sqlite3
@@ -101,6 +102,31 @@ def test_ranks_are_joined_and_what_comes_out_again_is_what_went_in(tmp_path: Pat
     assert report.code == 0, report.stderr
 
 
+def test_memory_traces_of_ranks_are_one_job_and_what_is_folded_is_said(tmp_path: Path) -> None:
+    for rank in range(3):
+        samples = [
+            dict(zip(TRACE_KEYS, (at / 50, 600.0 + at % 7, 500.0 + rank), strict=True)) for at in range(60)
+        ]
+        name = f"memory_trace_rank{rank}_wd8_tp2_pp4_l40_bs1.json"
+        (tmp_path / name).write_text(json.dumps({"0": {"samples": samples, "peak_allocated_MB": 502.0}}))
+    ranks = sorted(str(path) for path in tmp_path.glob("*.json"))
+    folded, whole = tmp_path / "folded.vscope", tmp_path / "whole.vscope"
+    done = run("import", *ranks, "-o", str(folded))
+    assert done.stderr.count("3 of 8 ranks are recorded here") == 1
+    assert (
+        "180 readings are folded into 39 ticks of 100 ms, each with its newest, least and most; "
+        "`vramscope import --tick 20ms` keeps each"
+    ) in done.stderr
+    run("import", *ranks, "-o", str(whole), "--tick", "20ms")
+    rows = [
+        list(csv.DictReader(run("export", str(path), "--csv").stdout.splitlines()))
+        for path in (folded, whole)
+    ]
+    assert [len(each) for each in rows] == [39, 180]
+    peaks = [max(int(row["used_max_bytes"]) for row in each) for each in rows]
+    assert peaks == [606 << 20, 606 << 20]
+
+
 def test_figures_go_into_a_folder_that_is_made_where_it_is_missing(tmp_path: Path) -> None:
     path, folder = write_inputs(tmp_path)["recording"], tmp_path / "plots"
     outcome = run("export", str(path), "--figure", "-o", str(folder))
@@ -113,7 +139,8 @@ def test_figures_go_into_a_folder_that_is_made_where_it_is_missing(tmp_path: Pat
 
 def _as_float(line: str) -> str:
     time, _, rest = line.strip().partition(",")
-    return f"{float(time)},{rest}"
+    device, allocated, reserved, used, total, step = rest.split(",")
+    return f"{float(time)},{device},{allocated},{reserved},{used},{total},{step},{allocated},{used}"
 
 
 @pytest.mark.parametrize(

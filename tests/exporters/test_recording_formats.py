@@ -66,9 +66,12 @@ def _device(draw: st.DrawFn, uuid: str, index: int) -> DeviceSample:
         index,
         state=draw(st.sampled_from(["ok", "ok", "ok", "stale"])),
         age_s=draw(st.none() | st.integers(0, 900).map(lambda it: it / 1000)),
-        memory=MemoryReading(draw(_SIZES), draw(_SIZES)),
+        memory=MemoryReading(draw(_SIZES), draw(_SIZES), used_max_bytes=draw(_SIZES)),
         allocator=draw(
-            st.none() | st.builds(AllocatorReading, allocated_bytes=_SIZES, reserved_bytes=_SIZES)
+            st.none()
+            | st.builds(
+                AllocatorReading, allocated_bytes=_SIZES, allocated_max_bytes=_SIZES, reserved_bytes=_SIZES
+            )
         ),
         step=draw(st.none() | st.integers(0, 1 << 40)),
     )
@@ -118,7 +121,11 @@ def _tell(device: DeviceSample) -> tuple[str, ...]:
         memory.used_bytes,
         memory.total_bytes or None,
     )
-    return tuple("" if value is None else str(value) for value in (*figures, device.step))
+    peaks = (
+        allocator.allocated_bytes if allocator.allocated_max_bytes is None else allocator.allocated_max_bytes,
+        memory.used_bytes if memory.used_max_bytes is None else memory.used_max_bytes,
+    )
+    return tuple("" if value is None else str(value) for value in (*figures, device.step, *peaks))
 
 
 def _values(row: dict[str, str]) -> tuple[str, ...]:

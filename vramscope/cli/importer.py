@@ -13,7 +13,7 @@ from vramscope.engine.errors import OutputFileError, UsageError
 from vramscope.engine.model import Sample
 from vramscope.engine.readers.input_file import show_name, show_path
 from vramscope.engine.readers.memory_trace_name import parse_trace_name
-from vramscope.engine.readers.memory_trace_run import FILE_PATTERN
+from vramscope.engine.readers.memory_trace_run import FILE_PATTERN, TraceFiles, group_trace_files
 from vramscope.engine.readers.series_format import is_database
 from vramscope.engine.recording import ImportedFile, RecordingIdentity, RecordingWriter
 from vramscope.engine.sampling.joined_series import JoinedSeries
@@ -62,11 +62,12 @@ class Importer:
         check_writable(output)
         if output.exists() or output.is_symlink():
             raise OutputFileError(f"{show_path(output)}: is there already; name another file with -o")
-        self._paths, self._output = paths, output
+        self._inputs, self._output = group_trace_files(paths), output
+        self._paths = [each if isinstance(each, Path) else each.path for each in self._inputs]
         self._capacity_bytes, self._interval_s = capacity_bytes, interval_s
         self._told_by = told_by
         self._count = 0
-        self._is_simulation_seen = [False for _ in paths]
+        self._is_simulation_seen = [False for _ in self._inputs]
         self._devices: set[tuple[str, str]] = set()
 
     def run(self, *, is_quiet: bool = False) -> None:
@@ -81,7 +82,7 @@ class Importer:
             KeyboardInterrupt: Ctrl-C, SIGTERM or SIGHUP; then nothing is written.
         """
         with ExitStack() as stack, Interruption(_ENDING) as interruption:
-            sources = [stack.enter_context(self._open(path, interruption)) for path in self._paths]
+            sources = [stack.enter_context(self._open(each, interruption)) for each in self._inputs]
             joined = JoinedSeries(
                 list(zip(_name_files(self._paths), sources, strict=True)), self._output.stem
             )
@@ -94,7 +95,7 @@ class Importer:
                 self._tell(sources, (*joined.notes, *_describe_left_out(writer.left_out)))
 
     @contextmanager
-    def _open(self, path: Path, interruption: Interruption) -> "Iterator[SampleSource]":
+    def _open(self, path: Path | TraceFiles, interruption: Interruption) -> "Iterator[SampleSource]":
         progress = FileProgress(self._told_by)
 
         def follow(share: float) -> None:
@@ -111,9 +112,9 @@ class Importer:
         finally:
             source.close()
 
-    def _open_source(self, path: Path, on_read: Callable[[float], None]) -> SampleSource:
+    def _open_source(self, path: Path | TraceFiles, on_read: Callable[[float], None]) -> SampleSource:
         capacity_bytes, interval_s = self._capacity_bytes, self._interval_s
-        if path.is_file() and is_database(path):
+        if isinstance(path, Path) and path.is_file() and is_database(path):
             from vramscope.engine.sampling.recording_player import RecordingPlayer
 
             return RecordingPlayer(
