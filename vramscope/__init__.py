@@ -24,8 +24,9 @@ A program that watches its own memory:
     profiler.generate_report("memory.json")
 """
 
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = (
+    False  # as in typing, which would be imported before `__main__` can leave out the current folder
+)
 if TYPE_CHECKING:
     from vramscope.analyzers.model_graph import EdgeInfo, LayerNode
     from vramscope.analyzers.partition import GraphAnalyzer

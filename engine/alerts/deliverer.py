@@ -1,4 +1,4 @@
-"""The process that delivers one alert: `python -m vramscope.engine.alerts.deliverer`, the job on its input.
+"""The process that delivers one alert, which it reads from its standard input.
 
 It is a process of its own because names are looked up, certificates checked and programs awaited there, none
 of which the hub may wait for. Why it failed is its last line on stderr; nothing secret is in it.

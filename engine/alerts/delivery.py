@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -10,7 +9,7 @@ from typing import Literal, cast
 
 import msgspec
 
-from ..bus.processes import own_environment
+from ..bus.processes import module_command, own_environment
 from ..clock import Clock, SystemClock
 from ..model import HookStatus
 from ..settings import AlertSettings
@@ -24,7 +23,7 @@ BURST, PER_MINUTE = 20, 20.0
 """So many may go out at once, and so many a minute from then on."""
 MAX_REASON_CHARS = 300
 POLL_S = 0.02
-COMMAND = (sys.executable, "-m", "vramscope.engine.alerts.deliverer")
+PROGRAM = "vramscope.engine.alerts.deliverer"
 
 Process = subprocess.Popen[bytes]
 Start = Callable[[bytes], tuple[Process, int]]
@@ -38,7 +37,7 @@ def start_deliverer(job: bytes) -> tuple[Process, int]:
         os.write(given, job)
         os.lseek(given, 0, os.SEEK_SET)
         process = subprocess.Popen(
-            COMMAND,
+            module_command(PROGRAM),
             stdin=given,
             stdout=subprocess.DEVNULL,
             stderr=said,

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ..bus.attach import HubFeed
+from ..bus.processes import own_environment
 from ..errors import UsageError
 from ..paths import state_folder
 from ..units import GIB, MIB, format_bytes
@@ -106,7 +107,9 @@ class Demonstration:
         return max(1, round(leak_bytes / KEPT_BYTES))
 
     def _make_environment(self) -> dict[str, str]:
-        base = read_original_environment() | {"VRAMSCOPE_FLIGHT_DIR": str(self.flight_folder)}
+        base = own_environment(read_original_environment()) | {
+            "VRAMSCOPE_FLIGHT_DIR": str(self.flight_folder)
+        }
         # The other cores draw; threads that wait for each other on busy ones are slower than one.
         base.setdefault("OMP_NUM_THREADS", "1")
         simulate = describe_for_job(self.device, job=JOB, runtime_dir=self.runtime_dir, environ=base)

@@ -25,6 +25,7 @@ OTHER_VARIABLES = frozenset(
         "VRAMSCOPE_RUNTIME_DIR",
         "VRAMSCOPE_SIMULATE",
         "VRAMSCOPE_SSH_COMMAND",
+        "VRAMSCOPE_USER_PATH",
     }
 )
 """Variables of ours that are no settings; a job of `vramscope run` finds its own among them."""

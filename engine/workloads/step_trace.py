@@ -174,7 +174,6 @@ def _tell(error: Exception, request: dict[str, Any]) -> dict[str, Any]:
 def main() -> None:
     """Read the request, trace, write the result."""
     request_name, result_name = sys.argv[1:]
-    sys.path.insert(0, "")
     request = json.loads(Path(request_name).read_text(encoding="utf-8"))
     result = trace_all(request)
     Path(result_name).write_text(json.dumps(result), encoding="utf-8")

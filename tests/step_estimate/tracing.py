@@ -26,9 +26,10 @@ def warm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
 
     def call(command: Sequence[str]) -> int:
         boot = tmp_path / "boot.py"
-        boot.write_text(BOOT.format(root=str(ROOT), here=str(HERE), program=command[2]), encoding="utf-8")
+        program, *words = command[command.index("-m") + 1 :]
+        boot.write_text(BOOT.format(root=str(ROOT), here=str(HERE), program=program), encoding="utf-8")
         variables = {**os.environ, "OMP_NUM_THREADS": "1"}
-        ended = run_warm((str(boot), *command[3:]), tmp_path, variables, TIMEOUT_S)
+        ended = run_warm((str(boot), *words), tmp_path, variables, TIMEOUT_S)
         errors.append(ended.stderr)
         return ended.returncode
 

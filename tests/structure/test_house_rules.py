@@ -5,7 +5,7 @@ import inspect
 import re
 
 import vramscope
-from tests.structure.tree import ROOT, parse, python_files, text_files
+from tests.structure.tree import PRODUCT_FOLDERS, ROOT, parse, python_files, text_files
 from vramscope.engine import probe
 from vramscope.engine.model import Analyzer
 from vramscope.engine.model.inquiry import Inquirer
@@ -64,6 +64,29 @@ def test_the_four_folders_import_each_other_by_relative_names_only() -> None:
         if isinstance(node, ast.Import | ast.ImportFrom) and _names_the_house(node)
     ]
     assert wrong == []
+
+
+def test_no_python_is_started_that_looks_for_modules_in_the_current_folder() -> None:
+    """`-m` and `-c` put that folder first on the search path, unless `-P` or `-I` says not to."""
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in python_files(PRODUCT_FOLDERS)
+        for node in ast.walk(parse(path))
+        if isinstance(node, ast.List | ast.Tuple)
+        and {"-m", "-c"} & (words := {it.value for it in node.elts if isinstance(it, ast.Constant)})
+        and not {"-P", "-I"} & words
+    ]
+    assert found == []
+
+
+def test_one_function_makes_the_command_line_of_a_module_of_ours() -> None:
+    found = {
+        str(path.relative_to(ROOT))
+        for path in python_files(PRODUCT_FOLDERS)
+        for node in ast.walk(parse(path))
+        if isinstance(node, ast.Constant) and node.value == "-m"
+    }
+    assert found == {"engine/bus/processes.py"}
 
 
 def _names_the_house(node: ast.Import | ast.ImportFrom) -> bool:

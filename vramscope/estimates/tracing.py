@@ -1,6 +1,5 @@
 """Traces training steps in a process of its own: without storage, and on the host where that will not do."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -13,11 +12,10 @@ from typing import Literal
 import msgspec
 
 from vramscope.analyzers.step_estimate import TraceResult
+from vramscope.engine.bus.processes import module_command, user_code_environment
 from vramscope.engine.errors import UsageError
 
 _PROGRAM = "vramscope.engine.workloads.step_trace"
-_FOLDER = str(Path(__file__).resolve().parents[2])
-"""Where the package is found."""
 FAKE_DEPTHS = (4, 8, 16)
 HOST_DEPTHS = (2, 3, 4)
 """Layers of the models that a deeper one is extrapolated from."""
@@ -119,8 +117,7 @@ def _run(request: StepRequest, *, is_fake: bool) -> TraceResult:
     with tempfile.TemporaryDirectory() as folder:
         asked, answered = Path(folder) / "request.json", Path(folder) / "result.json"
         asked.write_bytes(msgspec.json.encode(told))
-        command = [sys.executable, "-m", _PROGRAM, str(asked), str(answered)]
-        code = _call(command)
+        code = _call(module_command(_PROGRAM, str(asked), str(answered)))
         if answered.is_file():
             return msgspec.json.decode(answered.read_bytes(), type=TraceResult)
     if code == -signal.SIGINT:
@@ -132,8 +129,7 @@ def _run(request: StepRequest, *, is_fake: bool) -> TraceResult:
 
 
 def _call(command: Sequence[str]) -> int:
-    """Run a program whose output is not our data; it finds this package wherever it lies."""
-    paths = [_FOLDER, *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "VRAMSCOPE_SIMULATE": "estimate"}
+    """Run a program whose output is not our data."""
+    environment = user_code_environment() | {"VRAMSCOPE_SIMULATE": "estimate"}
     ended = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=2, env=environment, check=False)
     return ended.returncode

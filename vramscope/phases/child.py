@@ -3,14 +3,12 @@
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext, suppress
-from pathlib import Path
 
 import msgspec
 
-from vramscope.engine.bus.processes import LEDGERS_NAME
+from vramscope.engine.bus.processes import LEDGERS_NAME, module_command, user_code_environment
 from vramscope.engine.launch.environment import make_environment, make_job_name
 from vramscope.engine.launch.ledgers import sweep_ledgers
 from vramscope.engine.launch.simulated_device import SimulatedDevice, describe_for_job
@@ -22,8 +20,6 @@ from .devices import DeviceChoice
 from .rank_runs import RankRuns
 
 _SCRIPT = "vramscope.engine.workloads.phases"
-_FOLDER = str(Path(__file__).resolve().parents[2])
-"""Where the package is found."""
 _LEAVING_S = 5.0
 """What a process that is told to end may take for it."""
 Told = Callable[[PhaseRun], None]
@@ -89,15 +85,13 @@ def make_child_environment(choice: DeviceChoice, environ: Mapping[str, str]) -> 
         open_runtime_folder(folder)  # before the ledger of the card is made in it, with other rights
         sweep_ledgers(folder / LEDGERS_NAME)
         simulate = describe_for_job(device, job=job, runtime_dir=folder, environ=environ)
-    paths = [_FOLDER, *filter(None, [environ.get("PYTHONPATH")])]
-    base = {**environ, "PYTHONPATH": os.pathsep.join(paths)}
-    return make_environment(base, runtime_dir=folder, job=job, simulate=simulate)
+    return make_environment(user_code_environment(environ), runtime_dir=folder, job=job, simulate=simulate)
 
 
 def _start(request: PhaseRequest, environment: dict[str, str], given: int) -> subprocess.Popen[bytes]:
     """Start the process, out of reach of the terminal's Ctrl-C: that is for us, and we end it."""
     text = msgspec.json.encode(request).decode()
-    command = [sys.executable, "-m", _SCRIPT, "--report", str(given), text]
+    command = module_command(_SCRIPT, "--report", str(given), text)
     try:
         return subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=2, env=environment, pass_fds=[given], process_group=0

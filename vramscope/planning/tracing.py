@@ -1,6 +1,5 @@
 """`trace_model_graph`: the graph of any module of PyTorch, traced on the meta device."""
 
-import os
 import subprocess
 import sys
 import tempfile
@@ -11,13 +10,12 @@ from typing import Literal
 import msgspec
 
 from vramscope.analyzers.model_graph import MIB, Batch, EdgeInfo, LayerNode, LayerType
+from vramscope.engine.bus.processes import module_command, user_code_environment
 from vramscope.engine.errors import UsageError
 
 from .model_graph import GPTModelGraph
 
 _SCRIPT = "vramscope.engine.workloads.trace_factory"
-_FOLDER = str(Path(__file__).resolve().parents[2])
-"""Where the package is found."""
 TracedType = Literal["float32", "bfloat16", "float16"]
 
 
@@ -98,12 +96,12 @@ def _trace_apart(spec: str, inputs: list[str], dtype: str | None) -> TracedModel
         raise UsageError(f"--factory {spec}: expected module:function, as train:make_model")
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder) / "result.json"
-        command = [sys.executable, "-m", _SCRIPT, "--factory", spec, "--result", str(result)]
+        command = module_command(_SCRIPT, "--factory", spec, "--result", str(result))
         command += [word for each in inputs for word in ("--input", each)]
         command += [] if dtype is None else ["--dtype", dtype]
-        paths = [_FOLDER, *filter(None, [os.environ.get("PYTHONPATH")])]
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
-        ended = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=2, env=environment, check=False)
+        ended = subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=2, env=user_code_environment(), check=False
+        )
         if not result.is_file():
             raise UsageError(
                 f"{spec} was not traced: {sys.executable} ended with {ended.returncode}; it needs PyTorch "

@@ -9,6 +9,7 @@ from typing import BinaryIO
 
 import msgspec
 
+from ...bus.processes import find_root
 from ...errors import InputFileError
 from ...model.memory_snapshot import MemorySnapshot
 from ...units import GIB, MIB, format_bytes
@@ -54,19 +55,14 @@ def read_memory_snapshot(path: Path) -> MemorySnapshot:
 
 
 def _decode(path: Path, file: BinaryIO, limit_bytes: int, limit_s: int) -> Reply:
-    command = [sys.executable, "-E", "-S", "-c", _BOOT.format(package=__package__)]
-    arguments = [str(limit_bytes), str(limit_s), str(_find_root()), *sys.path]
+    command = [sys.executable, "-P", "-E", "-S", "-c", _BOOT.format(package=__package__)]
+    places = [place for place in sys.path if Path(place).is_absolute()]
+    arguments = [str(limit_bytes), str(limit_s), str(find_root()), *places]
     result = subprocess.run([*command, *arguments], stdin=file, capture_output=True, check=False)
     try:
         return decode_reply(result.stdout)
     except msgspec.DecodeError as error:
         raise InputFileError(f"{show_path(path)}: {_explain_end(result)}") from error
-
-
-def _find_root() -> Path:
-    """Return the folder from which this very installation is imported."""
-    package = sys.modules[__name__.partition(".")[0]]
-    return Path(str(package.__file__)).parent.parent
 
 
 def _explain_end(result: subprocess.CompletedProcess[bytes]) -> str:

@@ -13,6 +13,7 @@ from torch import nn
 from ...model.phase_memory import PhaseTraining
 from ..llama import Llama
 from ..llama_presets import LLAMA_PRESETS, LlamaSizes
+from ..trace_factory import import_user_module
 from .refusal import RefusedError
 
 Batch = tuple[Any, Any]
@@ -125,11 +126,9 @@ def find_factory(spec: str) -> Callable[[], object]:
     Raises:
         RefusedError: There is no such module or function.
     """
-    import importlib
-
     module_name, _, name = spec.partition(":")
     try:
-        module = importlib.import_module(module_name)
+        module = import_user_module(module_name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
             raise
