@@ -118,7 +118,8 @@ class SeriesFile:
         at_time, at_device, at_allocated, at_reserved, at_used, at_total, at_step, *at_peaks = (
             header.positions
         )
-        has_peaks, peaks = header.has_peaks, (None, None)
+        has_peaks = header.has_peaks
+        peaks: tuple[int | None, int | None] = (None, None)
         for number, line in numbered:
             cells = line.split(separator)
             if len(cells) != width or '"' in line:
