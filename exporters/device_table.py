@@ -61,12 +61,18 @@ def describe_unified(devices: Sequence[DeviceSample]) -> list[str]:
 
 
 def describe_trouble(devices: Sequence[DeviceSample]) -> list[tuple[str, str]]:
-    """Return name and reason of each device whose memory cannot be read."""
-    return [
-        (name_device(device), make_printable(device.reason))
-        for device in devices
-        if device.state != "ok" and device.reason
-    ]
+    """Return the name of each device whose figures are not of now or cannot be read, and why."""
+    reasons = ((device, _explain_trouble(device)) for device in devices)
+    return [(name_device(device), make_printable(reason)) for device, reason in reasons if reason]
+
+
+def _explain_trouble(device: DeviceSample) -> str | None:
+    if device.state != "ok":
+        return device.reason
+    if device.details_age_s is None:
+        return None
+    age = format_age(device.details_age_s)
+    return f"utilisation, temperature, power and processes were read {age} ago: the driver answers slowly"
 
 
 def count_devices(devices: Sequence[DeviceSample]) -> str:
@@ -101,15 +107,16 @@ def _fit_name(widths: dict[str, int], columns: Sequence[str], width: int) -> int
 def _build_cells(device: DeviceSample, risk: Text, *, gauge_width: int) -> dict[str, Text]:
     memory = device.memory
     share = _share(memory.used_bytes, memory.total_bytes)
+    old = "" if device.details_age_s is None else "dim"
     return {
         "device": Text(device.label if device.mig_index is None else f" {device.label}"),
         "name": Text(make_printable(device.name or "—")),
         "gauge": _draw_gauge(device, gauge_width),
         "GiB": Text(f"{format_gib(memory.used_bytes)}/{format_gib(memory.total_bytes)}"),
         "used": Text("—" if share is None else f"{100 * share:.0f} %"),
-        "util": Text(_figure(device.utilization_percent, "%")),
-        "temp": Text(_figure(device.temperature_c, "°C")),
-        "power": Text(_figure(device.power_w, "W")),
+        "util": Text(_figure(device.utilization_percent, "%"), style=old),
+        "temp": Text(_figure(device.temperature_c, "°C"), style=old),
+        "power": Text(_figure(device.power_w, "W"), style=old),
         "risk": risk,
     }
 

@@ -87,10 +87,15 @@ class RowReader:
             _find_step(sample, device),
             device.memory if is_measured else _NO_MEMORY,
             (device.allocator or _NO_ALLOCATOR) if is_measured else _NO_ALLOCATOR,
-            device.utilization_percent,
-            device.temperature_c,
-            device.power_w,
+            *_read_details(device),
         )
+
+
+def _read_details(device: DeviceSample) -> tuple[float | None, float | None, float | None]:
+    """Return utilisation, temperature and power; nothing where they are of some earlier time."""
+    if device.details_age_s is not None:
+        return None, None, None
+    return device.utilization_percent, device.temperature_c, device.power_w
 
 
 def _place_of(row: DeviceRow) -> tuple[float, str]:

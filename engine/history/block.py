@@ -59,7 +59,7 @@ def values_of(device: DeviceSample) -> dict[str, int]:
     memory, allocator = device.memory, device.allocator
     measured = {"state": STATES.index(device.state), "total": memory.total_bytes}
     if device.state == "ok":
-        utilization = device.utilization_percent
+        utilization = None if device.details_age_s is not None else device.utilization_percent
         measured["used"] = memory.used_bytes
         measured["free"] = memory.free_bytes
         measured["used_min"] = memory.used_min_bytes

@@ -81,6 +81,9 @@ class DeviceSample(msgspec.Struct, frozen=True, gc=False):
     rank: RankCoordinates | None = None
     step: int | None = None
     """Training step (iteration) in progress, where the source knows it."""
+    details_age_s: float | None = None
+    """Seconds since utilisation, temperature, power and processes were read, where a slow driver keeps them
+    from being of now; None where they are of now, or unmeasured."""
 
     @property
     def is_simulated(self) -> bool:

@@ -1,8 +1,17 @@
 """The latest readings of one device, and the minimum and maximum since the last published tick."""
 
+from msgspec.structs import replace
+
 from ..errors import DeviceDeniedError, DeviceError, DeviceLostError, NotSupportedError
 from ..model import DeviceSample, DeviceState, MemoryReading
-from ..sources.source import DeviceDetails, DeviceReader, PreparedMemory, PreparingReader, make_reading
+from ..sources.source import (
+    DeviceDetails,
+    DeviceReader,
+    PreparedMemory,
+    PreparingReader,
+    ProcessKnowingReader,
+    make_reading,
+)
 
 UNSUPPORTED_RETRY_S = 10.0
 """How often a refused memory call is tried again."""
@@ -16,9 +25,6 @@ class DeviceReadings:
 
     def __init__(self, reader: DeviceReader) -> None:
         self.reader = reader
-        self.is_held = False
-        """Whether a call on this device has outlived its deadline and still has not returned."""
-        self.held_since_s: float | None = None
         self.details_due_s = 0.0
         self.memory_due_s = 0.0
         self.prepared: PreparedMemory | None = None
@@ -26,6 +32,9 @@ class DeviceReadings:
         self._unparsed: list[bytes] = []
         self._memory = MemoryReading()
         self._details = DeviceDetails()
+        self._details_at_s: float | None = None
+        self.details_failure: str | None = None
+        """The bug in a plug-in that kept its details from being read the last time."""
         self._read_at_s: float | None = None
         self._min_bytes: int | None = None
         self._max_bytes: int | None = None
@@ -62,11 +71,13 @@ class DeviceReadings:
         self._parse()
         self.prepared = None
 
-    def fold_memory(self, taken: MemoryReading | bytes, now_s: float) -> None:
-        """Take one successful memory reading, or the bytes that the prepared call has read."""
+    def fold_memory(self, taken: MemoryReading | bytes, at_s: float) -> None:
+        """Take one successful memory reading of some time, or the bytes that the prepared call has read."""
         if isinstance(taken, bytes) and self.prepared is None:
             return  # the call hung, and its reader was replaced meanwhile
-        self._read_at_s = now_s
+        if self._read_at_s is not None and at_s < self._read_at_s:
+            return  # of a round that hung elsewhere, while others went on
+        self._read_at_s = at_s
         self._state, self._reason = "ok", None
         if isinstance(taken, bytes):
             self._unparsed.append(taken)
@@ -93,9 +104,9 @@ class DeviceReadings:
         if most is None or used > most:
             self._max_bytes = used
 
-    def fold_details(self, details: DeviceDetails) -> None:
-        """Take one reading of the slower fields."""
-        self._details = details
+    def fold_details(self, details: DeviceDetails, at_s: float, failure: str | None = None) -> None:
+        """Take one reading of the slower fields, of some time; `failure` is a plug-in's bug in it."""
+        self._details, self._details_at_s, self.details_failure = details, at_s, failure
 
     def fold_failure(self, error: DeviceError, now_s: float) -> None:
         """Take a failed memory call: what it means for the state, and when to try again."""
@@ -110,12 +121,31 @@ class DeviceReadings:
         else:
             self._state = "stale"
 
-    def take(self, now_s: float, stale_after_s: float) -> DeviceSample:
-        """Return the device as the tick publishes it, and begin the next tick."""
+    def take(
+        self,
+        now_s: float,
+        stale_after_s: float,
+        details_stale_after_s: float,
+        *,
+        held_since_s: float | None = None,
+    ) -> DeviceSample:
+        """Return the device as the tick publishes it, and begin the next tick.
+
+        Args:
+            now_s: Monotonic seconds.
+            stale_after_s: Age from which its memory is not of now.
+            details_stale_after_s: The same of its other fields.
+            held_since_s: When the call began that has outlived its deadline and still has not returned.
+        """
         self._parse()
         age_s = None if self._read_at_s is None else max(0.0, now_s - self._read_at_s)
-        state, reason = self._judge(now_s, age_s, stale_after_s)
-        identity, details = self.reader.identity, self._details
+        state, reason = self._judge(now_s, age_s, stale_after_s, held_since_s)
+        identity, details = self.reader.identity, self._details if state != "lost" else DeviceDetails()
+        details_age_s = self._find_stale_details_age_s(now_s, details_stale_after_s)
+        if state == "lost":
+            details_age_s = None
+        elif details_age_s is not None:
+            details = self._drop_ended(details)
         sample = DeviceSample(
             uuid=identity.uuid,
             index=identity.index,
@@ -127,22 +157,35 @@ class DeviceReadings:
             reason=reason,
             age_s=None if age_s is None else round(age_s, 3),
             memory=self._take_memory(state),
-            utilization_percent=details.utilization_percent if state != "lost" else None,
-            temperature_c=details.temperature_c if state != "lost" else None,
-            power_w=details.power_w if state != "lost" else None,
-            processes=details.processes if state != "lost" else None,
+            utilization_percent=details.utilization_percent,
+            temperature_c=details.temperature_c,
+            power_w=details.power_w,
+            processes=details.processes,
+            details_age_s=details_age_s,
         )
         self._min_bytes = self._max_bytes = None
         return sample
 
+    def _find_stale_details_age_s(self, now_s: float, stale_after_s: float) -> float | None:
+        """Return the age of the slower fields; None where they are of now, or unmeasured."""
+        if self._details_at_s is None or self._details == DeviceDetails():
+            return None
+        age_s = now_s - self._details_at_s
+        return round(age_s, 1) if age_s > stale_after_s else None
+
+    def _drop_ended(self, details: DeviceDetails) -> DeviceDetails:
+        """Return details without the processes that have ended since, which needs no driver."""
+        if not details.processes or not isinstance(self.reader, ProcessKnowingReader):
+            return details
+        return replace(details, processes=self.reader.drop_ended(details.processes))
+
     def _judge(
-        self, now_s: float, age_s: float | None, stale_after_s: float
+        self, now_s: float, age_s: float | None, stale_after_s: float, held_since_s: float | None
     ) -> tuple[DeviceState, str | None]:
         if self._state in ("lost", "unsupported"):
             return self._state, self._reason
-        if self.is_held:
-            held_s = 0.0 if self.held_since_s is None else now_s - self.held_since_s
-            return "stale", f"a driver call has not returned for {held_s:.0f} s"
+        if held_since_s is not None:
+            return "stale", f"a driver call has not returned for {now_s - held_since_s:.0f} s"
         if self._state == "stale":
             return "stale", self._reason
         if age_s is None or age_s > stale_after_s:

@@ -27,23 +27,44 @@ REDISCOVER_S = 15.0
 """How often devices that came or went are looked for, MIG instances too; half a millisecond each time."""
 MOST_ROUNDS = 64
 """Rounds that wait to be folded for the next tick."""
+DETAILS_SHARE = 0.3
+"""How long details are read in each round, as a share of the time that memory takes, or of its interval."""
+FIRST_DETAILS_S = 0.5
+"""The same in the first round: the first sample is to have the details of every device."""
 
-_Round = list[tuple[DeviceReadings, MemoryReading | bytes]]
+_Call = tuple[DeviceReadings | None, float]
+"""What is called, None where devices are looked for, and since when."""
+_Round = list[tuple[_Call, MemoryReading | bytes]]
 
 
 class _Lane(threading.Thread):
-    """One thread of calls; knows what it is calling and since when."""
+    """One thread of calls; knows what it is calling and since when.
+
+    A lane that is abandoned makes no further call, and a device that it is in is left to it alone. No lock is
+    needed for that, only this order: the lane sets `call` and then reads `is_abandoned`, `watch` sets
+    `is_abandoned` and then reads `call`. So at least one of them sees what the other has done.
+    """
 
     def __init__(self, sampler: "SourceSampler") -> None:
         super().__init__(name=f"sampler-{sampler.source.name}", daemon=True)
         self.sampler = sampler
-        self.call_started_s: float | None = None
-        self.device: DeviceReadings | None = None
+        self.call: _Call | None = None
         self.is_abandoned = False
 
     def run(self) -> None:
         """Read in turns until the sampler stops or this lane is abandoned."""
-        self.sampler.run_lane(self)
+        try:
+            self.sampler.run_lane(self)
+        finally:
+            self.sampler.end_lane(self)
+
+    def begin_call(self, device: DeviceReadings | None, now_s: float) -> bool:
+        """Say what is called next; False where this lane was abandoned and may not call it."""
+        self.call = device, now_s
+        if self.is_abandoned:
+            self.call = None
+            return False
+        return True
 
 
 class SourceSampler:
@@ -70,14 +91,17 @@ class SourceSampler:
         self._is_stopping = False
         self._devices: dict[str, DeviceReadings] = {}
         self._readable: tuple[DeviceReadings, ...] = ()
-        """Devices that are neither held nor lost: what a round reads."""
-        self._rounds: list[tuple[float, _Round]] = []
-        """What was read and not folded yet, with the time when."""
+        """Devices that are neither lost nor in a call of an abandoned lane: what a round reads."""
+        self._rounds: list[_Round] = []
+        """What was read and not folded yet."""
         self._details_due_s = 0.0
         """When the next details of any device are due."""
-        self._is_discovering_since_s: float | None = None
         self._discover_due_s = 0.0
         self._lane = _Lane(self)
+        self._abandoned: list[_Lane] = []
+        """Abandoned lanes that have not ended; which devices are held is what they are calling."""
+        self._is_search_hung = False
+        """Whether one of them is looking for devices."""
 
     def start(self) -> None:
         """Begin reading."""
@@ -87,8 +111,9 @@ class SourceSampler:
         """End; a lane that hangs in the driver is left behind and not waited for."""
         self._is_stopping = True
         self._stop.set()
-        if self._lane.is_alive() and self._lane.call_started_s is None:
+        if self._lane.is_alive() and self._lane.call is None:
             self._lane.join(timeout=CALL_DEADLINE_S)
+        self._lane.is_abandoned = True
         if not self.has_held_calls:
             self.source.close()
 
@@ -96,25 +121,30 @@ class SourceSampler:
     def has_held_calls(self) -> bool:
         """Whether a driver call is still under way; the process must then end with `os._exit`."""
         with self._lock:
-            held = any(device.is_held or device.is_provisional for device in self._devices.values())
-            return held or self._is_discovering_since_s is not None or self._lane.call_started_s is not None
+            lanes = (*self._abandoned, self._lane)
+            is_calling = any(lane.call is not None for lane in lanes)
+            return is_calling or any(device.is_provisional for device in self._devices.values())
 
     def watch(self) -> None:
         """Abandon the lane if its present call has outlived the deadline; `watch_wait_s` says when to ask."""
         now_s = self._clock.monotonic_s()
         with self._lock:
-            lane = self._lane
-            started_s = lane.call_started_s
-            if started_s is None or now_s - started_s < CALL_DEADLINE_S or self._is_stopping:
+            call = self._lane.call
+            if call is None or now_s - call[1] < CALL_DEADLINE_S or self._is_stopping:
                 return
-            lane.is_abandoned = True
-            if lane.device is not None:
-                lane.device.is_held, lane.device.held_since_s = True, started_s
-            else:
-                self._is_discovering_since_s = started_s
+            self._lane.is_abandoned = True
+            self._abandoned.append(self._lane)
             self._choose_readable()
             self._lane = _Lane(self)
             self._lane.start()
+
+    def end_lane(self, lane: _Lane) -> None:
+        """Give back what an abandoned lane had left for itself; called on its thread, last of all."""
+        with self._lock:
+            lane.call = None
+            if lane in self._abandoned:
+                self._abandoned.remove(lane)
+                self._choose_readable()
 
     def watch_wait_s(self, now_s: float, interval_s: float) -> float:
         """Return the seconds until `watch` should be called next.
@@ -123,17 +153,21 @@ class SourceSampler:
             now_s: Monotonic seconds.
             interval_s: How often to look where no call is under way: what hangs soon after is seen by then.
         """
-        started_s = self._lane.call_started_s
-        if started_s is None:
+        call = self._lane.call
+        if call is None:
             return interval_s
-        return min(interval_s, max(0.0, started_s + CALL_DEADLINE_S - now_s))
+        return min(interval_s, max(0.0, call[1] + CALL_DEADLINE_S - now_s))
 
     def collect(self, stale_after_s: float) -> list[DeviceSample]:
         """Return every device as this tick publishes it, in index order, MIG instances after their GPU."""
         now_s = self._clock.monotonic_s()
         with self._lock:
             self._fold_rounds()
-            samples = [device.take(now_s, stale_after_s) for device in self._devices.values()]
+            held, details_stale_after_s = self._find_held(), stale_after_s + self.details_interval_s
+            samples = [
+                device.take(now_s, stale_after_s, details_stale_after_s, held_since_s=held.get(device))
+                for device in self._devices.values()
+            ]
         samples.sort(key=lambda s: (s.index, -1 if s.mig_index is None else s.mig_index, s.uuid))
         return samples
 
@@ -145,12 +179,15 @@ class SourceSampler:
                 is not installed is no loss.
         """
         now_s = self._clock.monotonic_s()
-        since_s = self._is_discovering_since_s
+        with self._lock:
+            since_s = self._find_held().get(None)
+            broken = {device.details_failure: None for device in self._devices.values()}
         if since_s is not None:
             return [f"{self.source.name}: the driver has not answered for {now_s - since_s:.0f} s"]
+        notes = [f"{self.source.name}: {failure}" for failure in broken if failure is not None]
         if self.failure is None or (has_others and isinstance(self.failure, LibraryMissingError)):
-            return []
-        return [str(self.failure)]
+            return notes
+        return [str(self.failure), *notes]
 
     def run_lane(self, lane: _Lane) -> None:
         """Read in turns on the thread of `lane`.
@@ -166,7 +203,7 @@ class SourceSampler:
                 self._discover_if_due(lane)
             self._read_memories(lane, self._readable, started_s)
             if started_s >= self._details_due_s:
-                self._read_due_details(lane, started_s)
+                self._read_due_details(lane, clock_s() - started_s)
             if lane.is_abandoned:
                 return
             if not has_read:
@@ -181,11 +218,8 @@ class SourceSampler:
 
     def _discover_if_due(self, lane: _Lane) -> None:
         now_s = self._clock.monotonic_s()
-        if now_s < self._discover_due_s or self._is_discovering_since_s is not None:
+        if now_s < self._discover_due_s or self._abandoned or not lane.begin_call(None, now_s):
             return
-        if any(device.is_held for device in self._devices.values()):
-            return
-        self._begin(lane, None, now_s)
         failure: SourceUnavailableError | None = None
         readers: Sequence[DeviceReader] = ()
         try:
@@ -195,9 +229,7 @@ class SourceSampler:
         except Exception as error:  # noqa: BLE001 - a plug-in's bug is told, and costs only its own devices
             failure = SourceUnavailableError(f"{self.source.name}: {error!r}")
         with self._lock:
-            self._end(lane)
-            if lane.is_abandoned:
-                self._is_discovering_since_s = None
+            lane.call = None
             self.failure = failure
             self._adopt(readers)
             self._choose_readable()
@@ -229,75 +261,82 @@ class SourceSampler:
                 why = str(self.failure) if self.failure is not None else "the driver no longer reports it"
                 device.mark_lost(why)
 
+    def _find_held(self) -> dict[DeviceReadings | None, float]:
+        """Return what abandoned lanes are calling, None for the search for devices, and since when."""
+        calls = (lane.call for lane in self._abandoned)
+        return dict(call for call in calls if call is not None)
+
     def _choose_readable(self) -> None:
         """Note which devices may be read, with the lock held; call when one is found, held, freed or lost."""
-        self._readable = tuple(d for d in self._devices.values() if not (d.is_held or d.is_lost))
+        held = self._find_held()
+        self._is_search_hung = None in held
+        self._readable = tuple(d for d in self._devices.values() if not (d in held or d.is_lost))
         self._details_due_s = 0.0
 
-    def _read_due_details(self, lane: _Lane, started_s: float) -> None:
-        """Read the details of devices whose time has come, as many as the round that began then has time for.
+    def _read_due_details(self, lane: _Lane, memory_took_s: float) -> None:
+        """Read the details of devices whose time has come, those first that have waited longest.
 
-        The first round reads them all: the first sample is to have every device.
+        A quick driver answers all in one burst, which costs least. Of a slow one memory is read between, and
+        details keep a share of the time all the same: at least one device a round, each in its turn.
+
+        Args:
+            lane: The lane that this runs on.
+            memory_took_s: How long memory has taken in this round.
         """
-        devices, is_first = self._readable, not self.first_round.is_set()
-        for device in devices:
-            now_s = self._clock.monotonic_s()
+        clock_s, devices = self._clock.monotonic_s, self._readable
+        budget_s = DETAILS_SHARE * max(self.memory_interval_s, memory_took_s)
+        if not self.first_round.is_set():
+            budget_s = max(budget_s, FIRST_DETAILS_S)
+        begun_s = clock_s()
+        for device in sorted(devices, key=_details_due_s):
+            now_s = clock_s()
             if device.details_due_s > now_s:
-                continue
-            if self._is_over(lane) or (now_s - started_s > self._round_budget_s and not is_first):
+                break
+            if self._is_stopping or lane.is_abandoned or now_s - begun_s > budget_s:
                 return
             if not device.is_lost:
-                self._read_details(lane, device)
-        if not self._is_over(lane) and devices is self._readable:
-            self._details_due_s = min((device.details_due_s for device in devices), default=0.0)
-
-    @property
-    def _round_budget_s(self) -> float:
-        """How long a round may last before the remaining details wait for the next.
-
-        A quick driver answers all in one burst, which costs least; a slow one must not delay memory.
-        """
-        return 0.3 * self.memory_interval_s
-
-    def _is_over(self, lane: _Lane) -> bool:
-        return self._is_stopping or lane.is_abandoned
+                self._read_details(lane, device, now_s)
+        if not lane.is_abandoned and devices is self._readable:
+            self._details_due_s = min(map(_details_due_s, devices), default=0.0)
 
     def _read_memories(self, lane: _Lane, devices: Sequence[DeviceReadings], now_s: float) -> None:
         """Read the memory of devices one after another; it is folded when somebody asks."""
         clock_s = self._clock.monotonic_s
         read: _Round = []
         # A search for devices that hangs may stop the library under a call that was prepared.
-        is_prepared = self._is_discovering_since_s is None
+        is_prepared = not self._is_search_hung
         for device in devices:
             if device.memory_due_s > now_s:
                 continue
-            lane.device, lane.call_started_s = device, clock_s()
+            lane.call = call = device, clock_s()  # `begin_call`, written out: this is where the time goes
+            if lane.is_abandoned:
+                break
             prepared = device.prepared
             try:
                 if prepared is None or not is_prepared:
-                    read.append((device, device.reader.read_memory()))
+                    read.append((call, device.reader.read_memory()))
                 elif code := prepared.call():
-                    read.append((device, prepared.conclude(code)))
+                    read.append((call, prepared.conclude(code)))
                 else:
-                    read.append((device, bytes(prepared.buffer)))
+                    read.append((call, bytes(prepared.buffer)))
             except Exception as error:  # noqa: BLE001 - a plug-in's bug is told, and costs only its own devices
                 with self._lock:
                     self._fold_failure(device, error, now_s)
-            if lane.is_abandoned:
-                read = [(held, memory) for held, memory in read if held is device]
+            if lane.is_abandoned:  # a driver that answers at last tells what is now, not when it was asked
+                read = [((held, clock_s()), memory) for (held, _), memory in read if held is device]
                 break
         with self._lock:
-            self._rounds.append((clock_s(), read))
+            self._rounds.append(read)
             if lane.is_abandoned or len(self._rounds) >= MOST_ROUNDS:
                 self._fold_rounds()
-                self._end(lane)
-            lane.device = lane.call_started_s = None
+            lane.call = None
 
     def _fold_rounds(self) -> None:
         """Fold what was read since this was last done, with the lock held."""
-        for at_s, read in self._rounds:
-            for device, taken in read:
-                device.fold_memory(taken, at_s)
+        for read in self._rounds:
+            for (device, at_s), taken in read:
+                if device is not None:
+                    device.fold_memory(taken, at_s)
         self._rounds.clear()
 
     def _fold_failure(self, device: DeviceReadings, error: Exception, now_s: float) -> None:
@@ -308,30 +347,28 @@ class SourceSampler:
             self._choose_readable()
             self._discover_due_s = min(self._discover_due_s, now_s + RETRY_S)
 
-    def _read_details(self, lane: _Lane, device: DeviceReadings) -> None:
-        now_s = self._clock.monotonic_s()
+    def _read_details(self, lane: _Lane, device: DeviceReadings, now_s: float) -> None:
+        if not lane.begin_call(device, now_s):
+            return
         device.details_due_s = max(
             device.details_due_s + self.details_interval_s, now_s + self.memory_interval_s
         )
-        self._begin(lane, device, now_s)
-        details, lost = DeviceDetails(), None
+        details, failure = DeviceDetails(), None
+        lost: DeviceLostError | None = None
         try:
             details = device.reader.read_details()
         except DeviceLostError as error:
             lost = error
         except DeviceError:
             pass  # the fields stay unmeasured; memory, read ten times a second, says what is wrong
+        except Exception as error:  # noqa: BLE001 - a plug-in's bug is told, and costs only its own devices
+            failure = repr(error)
         with self._lock:
-            device.fold_details(details)
+            device.fold_details(details, now_s, failure)
             if lost is not None:
                 self._fold_failure(device, lost, now_s)
-            self._end(lane)
+            lane.call = None
 
-    def _begin(self, lane: _Lane, device: DeviceReadings | None, now_s: float) -> None:
-        lane.device, lane.call_started_s = device, now_s
 
-    def _end(self, lane: _Lane) -> None:
-        if lane.is_abandoned and lane.device is not None:
-            lane.device.is_held, lane.device.held_since_s = False, None
-            self._choose_readable()
-        lane.device, lane.call_started_s = None, None
+def _details_due_s(device: DeviceReadings) -> float:
+    return device.details_due_s

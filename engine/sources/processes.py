@@ -118,6 +118,17 @@ class ProcessTable:
             started_s=seen.started_s,
         )
 
+    def drop_ended(self, processes: tuple[ProcessReading, ...]) -> tuple[ProcessReading, ...]:
+        """Return the processes of an older list that have not ended since, as they were read then.
+
+        One that had ended already when the list was read stays: its memory was still held.
+        """
+        return tuple(it for it in processes if it.location == "gone" or not self._has_ended(it))
+
+    def _has_ended(self, process: ProcessReading) -> bool:
+        now = self.read(process.pid, process.used_bytes)
+        return now.location == "gone" or now.started_s != process.started_s
+
     def _look(self, pid: int, now_s: float) -> _Seen:
         if self._exits is not None:
             self._exits.add(pid)

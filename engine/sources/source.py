@@ -69,6 +69,15 @@ class PreparingReader(Protocol):
         ...
 
 
+@runtime_checkable
+class ProcessKnowingReader(Protocol):
+    """A reader that knows without the driver whether a process still runs."""
+
+    def drop_ended(self, processes: tuple[ProcessReading, ...]) -> tuple[ProcessReading, ...]:
+        """Return the processes of an older list that have not ended since; never blocks in the driver."""
+        ...
+
+
 class DeviceReader(Protocol):
     """One device. Every call may block in the driver; the sampler can abandon it."""
 

@@ -46,6 +46,15 @@ def test_a_wide_terminal_shows_everything_of_a_device() -> None:
         assert cell in row
 
 
+def test_details_that_a_slow_driver_keeps_from_being_read_say_their_age() -> None:
+    text = render(make_device(details_age_s=12.3), make_device(1), width=120)
+    assert "98 %" in row_of(text, "0")
+    assert (
+        text.count("utilisation, temperature, power and processes were read 12 s ago: the driver answers")
+        == 1
+    )
+
+
 def test_the_gauge_runs_from_zero_to_the_total_and_shows_the_peak_of_the_tick() -> None:
     half = MemoryReading(80 * GIB, 40 * GIB, 40 * GIB, 40 * GIB, 60 * GIB)
     row = row_of(render(make_device(memory=half), width=160), "0")

@@ -1,7 +1,7 @@
 """A source whose calls a test can hold, fail and count."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from vramscope.engine.errors import DeviceError, SourceUnavailableError
 from vramscope.engine.model import MemoryReading
@@ -21,15 +21,18 @@ class HandReader:
         self.may_return = threading.Event()
         self.may_return.set()
         self.calls = 0
+        self.at_call: Callable[[HandReader], None] = lambda _: None
 
     def read_memory(self) -> MemoryReading:
         self.calls += 1
+        self.at_call(self)
         self.may_return.wait()
         if self.error is not None:
             raise self.error
         return MemoryReading(80 * GIB, self.used_bytes, 80 * GIB - self.used_bytes)
 
     def read_details(self) -> DeviceDetails:
+        self.at_call(self)
         if self.details_error is not None:
             raise self.details_error
         return DeviceDetails(utilization_percent=50.0, temperature_c=40.0)

@@ -136,6 +136,20 @@ def test_memory_of_a_process_that_exited_is_shown_with_who_it_was(machine: FakeM
     assert table.read(PID + 1, 5) == ProcessReading(pid=PID + 1, used_bytes=5, location="gone")
 
 
+def test_of_an_older_list_those_who_have_ended_since_are_dropped(
+    machine: FakeMachine, stepped_clock: SteppedClock
+) -> None:
+    table = ProcessTable(machine.root, stepped_clock, lambda _: False)
+    for pid in (10, 11, 12, 13):
+        machine.add_process(pid)
+    machine.end_process(13)
+    listed = tuple(table.read(pid, 2**30) for pid in (10, 11, 12, 13))
+    machine.end_process(11)
+    machine.add_process(12, start_ticks=2000)
+    stepped_clock.now_s += 60.0
+    assert [(it.pid, it.location) for it in table.drop_ended(listed)] == [(10, "here"), (13, "gone")]
+
+
 def test_a_zombie_is_gone(machine: FakeMachine) -> None:
     table = make_table(machine)
     machine.add_process(PID)

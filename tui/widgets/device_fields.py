@@ -31,6 +31,17 @@ def figure_role(view: DeviceView, role: Role = "text") -> Role:
     return role if view.is_fresh else "muted"
 
 
+def details_role(view: DeviceView, role: Role = "text") -> Role:
+    """Return the role of utilisation, temperature, power and processes: muted where they are not of now."""
+    return "muted" if view.device.details_age_s is not None else figure_role(view, role)
+
+
+def details_age(view: DeviceView) -> Line:
+    """Return how long ago those were read, where they are not of now; a stale device says so elsewhere."""
+    age_s = view.device.details_age_s
+    return [] if age_s is None or not view.is_fresh else [Span(f"{age_text(age_s)} ago", "medium")]
+
+
 def edge(view: DeviceView, glyphs: Glyphs, indent: int = 0) -> Line:
     """Return the left edge: one cell that shows the selection, and the indent of a MIG instance."""
     mark = Span(glyphs.selected, "accent") if view.is_selected else Span(" ")
@@ -127,12 +138,13 @@ def metrics(view: DeviceView, widths: SharedWidths, glyphs: Glyphs) -> Line:
     """Return utilisation, temperature and power; nothing where no device can measure them."""
     if not widths.has_metrics:
         return []
-    device, role = view.device, figure_role(view)
+    device, role = view.device, details_role(view)
     return [
         Span("util", "muted"),
         Span(percent_text(device.utilization_percent, glyphs), role),
         Span(" " + celsius_text(device.temperature_c, glyphs), role),
         Span(" " + watts_text(device.power_w, glyphs), role),
+        *details_age(view),
     ]
 
 
@@ -171,7 +183,8 @@ def facts(
         found.append([Span("step ", "muted"), Span(glyphs.unmeasured if step is None else f"{step:,}")])
     processes = view.device.processes
     if widths.has_processes and processes is not None:
-        found.append([Span(count_text(len(processes), "process", "processes"), "muted")])
+        counted = Span(count_text(len(processes), "process", "processes"), "muted")
+        found.append([counted, *details_age(view)])
     elif widths.has_processes and view.device.kind != "trace":
         found.append([Span(f"{glyphs.unmeasured} processes", "muted")])
     return found

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from ..drawing.glyphs import Glyphs
 from ..drawing.numbers import (
     CELSIUS_WIDTH,
@@ -156,6 +158,8 @@ def _word(view: DeviceView) -> str:
 def _state_columns(view: DeviceView, widths: SharedWidths, columns: LineColumns, glyphs: Glyphs) -> Line:
     """Return risk, metrics and rank, each in its column."""
     device = view.device
+    if device.details_age_s is not None:  # a line has no room to say how old they are
+        device = replace(device, utilization_percent=None, temperature_c=None, power_w=None)
     line: Line = [Span(f"  {glyphs.risk(view.risk.level)}", view.risk_role)]
     if columns.word:
         line.append(Span(" " + fit_text(_word(view), columns.word - 1, ""), view.risk_role))

@@ -202,8 +202,11 @@ def _explain(device: DeviceSample, ranks: Sequence[RankSample]) -> MemoryGap | N
 
 
 def _without_age(device: DeviceSample) -> DeviceSample:
-    """Return the device without its age, which is another at every tick."""
-    return device if device.age_s is None else msgspec.structs.replace(device, age_s=None)
+    """Return the device without its age, which changes at every tick; its details' in whole seconds."""
+    if device.age_s is None and device.details_age_s is None:
+        return device
+    details_age_s = None if device.details_age_s is None else float(int(device.details_age_s))
+    return msgspec.structs.replace(device, age_s=None, details_age_s=details_age_s)
 
 
 def _most(device: DeviceSample) -> int:

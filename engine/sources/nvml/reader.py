@@ -132,6 +132,10 @@ class NvmlReader:
             processes=self._read_processes(),
         )
 
+    def drop_ended(self, processes: tuple[ProcessReading, ...]) -> tuple[ProcessReading, ...]:
+        """Return the processes of an older list that have not ended since; asks the kernel only."""
+        return self._table.drop_ended(processes)
+
     def _check_handle(self) -> None:
         if self._lost is not None:
             raise DeviceLostError(str(self._lost))

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from msgspec.structs import replace
 
 from tests.tui.widgets.devices import START_S, forecast, gpu, node, odd_devices
 from vramscope.engine.bus.snapshot import Snapshot
@@ -79,6 +80,17 @@ def test_old_figures_say_how_old_and_why() -> None:
     assert "LOST 41 s ago: fell off the bus" in text
     assert "unsupported: the driver does not tell its memory" in text
     assert "\x1b" not in text
+
+
+def test_details_that_a_slow_driver_keeps_from_being_read_say_how_old_they_are() -> None:
+    slow = replace(gpu(0), details_age_s=12.7)
+    text = "\n".join(_draw([slow], 110, 12))
+    assert "util 98 %  64 °C  612 W 12 s ago" in text
+    assert "1 process 12 s ago" in text
+    assert "40.0 / 80.0 GiB" in text
+    (line,) = _draw([slow], 110, 1)  # no room to say it: nothing of some earlier time is shown as current
+    assert "50 %" in line
+    assert not any(figure in line for figure in ("98", "64", "612"))
 
 
 def test_a_silent_hub_makes_every_device_stale() -> None:
