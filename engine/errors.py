@@ -15,6 +15,7 @@ VramscopeError                 the root; carries the exit code of its class
 │   ├── DeviceLostError        the device fell off the bus
 │   └── DeviceDeniedError      the driver refused this user this call
 ├── RuntimeFolderError         the private runtime folder is unsafe      (6)
+├── ReadOnlyError              read_only is set, and this would change something (6)
 ├── HubTakenError              another agent holds the runtime folder    (2)
 ├── HubUnreachableError        no agent answered                         (7)
 ├── ServerUnreachableError     no Prometheus answered                    (7)
@@ -106,6 +107,12 @@ class DeviceDeniedError(DeviceError):
 
 class RuntimeFolderError(VramscopeError):
     """The private runtime folder belongs to somebody else or is open to others."""
+
+    exit_code = 6
+
+
+class ReadOnlyError(VramscopeError):
+    """Settings say that nothing may be changed from here; the text names what would be, and who says so."""
 
     exit_code = 6
 

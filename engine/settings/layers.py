@@ -72,6 +72,8 @@ def load_settings(
 
         refused = OWN_FILE_KEYS if path == project else frozenset[str]()
         for key, value in read_settings_file(path, refused=refused).items():
+            if path == project and key == "read_only" and values.get(key):
+                continue  # what a person forbids everywhere, no folder permits
             values[key], origins[key] = value, str(path)
     for key, (variable, value) in _read_environment(environ).items():
         values[key], origins[key] = value, variable

@@ -36,7 +36,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the live view takes the mouse; without it the terminal's own selection works. Unset it does,
     except inside GNU screen, which holds the Escape key back while a program listens to the mouse."""
     read_only: bool = False
-    """Whether to refuse every action that changes something, such as sending a signal to a process."""
+    """Whether to refuse every action that changes something: signals, advice, recordings and decisions about
+    findings in the live view, and the verbs `attach`, `detach`, `advise` and `guard --prevent-oom`, which
+    then exit with 6. The `vramscope.toml` of a folder can set it, and cannot take it back."""
     sort: SortColumn = "memory"
     """Column by which the process list is sorted."""
     sort_reversed: bool = False

@@ -2,6 +2,7 @@
 
 from argparse import Namespace
 
+from vramscope.engine.errors import ReadOnlyError
 from vramscope.engine.settings import SETTING_KEYS, LoadedSettings, Settings, load_settings
 
 
@@ -19,3 +20,27 @@ def load_configuration(arguments: Namespace) -> LoadedSettings:
 def read_settings(arguments: Namespace) -> Settings:
     """Return the settings of one command line."""
     return load_configuration(arguments).settings
+
+
+def refuse_if_read_only(arguments: Namespace, action: str) -> None:
+    """Refuse what changes another process where `read_only` is set, by whatever layer of the settings.
+
+    Args:
+        arguments: Of the command line.
+        action: What would be done, as the beginning of a sentence: "attach would change process 42".
+
+    Raises:
+        ReadOnlyError: It is set; the text says where, and how to allow it.
+        UsageError: A flag or variable has a value that cannot be used.
+        InputFileError: A settings file cannot be read or understood.
+    """
+    loaded = load_configuration(arguments)
+    if not loaded.settings.read_only:
+        return
+    origin = loaded.origins["read_only"]
+    if origin == "flag":
+        why = "--read-only forbids that: leave it out"
+    else:
+        where = origin if origin == "VRAMSCOPE_READ_ONLY" else f"read_only in {origin}"
+        why = f"{where} forbids that: put `VRAMSCOPE_READ_ONLY=false` before the command to allow it once"
+    raise ReadOnlyError(f"{action}, and {why}")

@@ -53,9 +53,19 @@ def build_view_flags() -> ArgumentParser:
     flags = ArgumentParser(add_help=False, argument_default=SUPPRESS, allow_abbrev=False)
     group = flags.add_argument_group("view")
     _add_look(group)
-    group.add_argument("--read-only", action="store_true", help="refuse to send signals to processes")
+    add_read_only_flag(group)
     group.add_argument("--sort", choices=list_choices("sort"), help="sort processes by this column")
     return flags
+
+
+def add_read_only_flag(group: "ArgumentParser | _ArgumentGroup") -> None:
+    """Add the flag that refuses what changes something, also to verbs that would do nothing else."""
+    group.add_argument(
+        "--read-only",
+        action="store_true",
+        default=SUPPRESS,
+        help="change nothing: send no signal, attach to nothing, give no advice",
+    )
 
 
 def _add_look(group: "_ArgumentGroup") -> None:

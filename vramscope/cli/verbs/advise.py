@@ -6,6 +6,8 @@ from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpForm
 from vramscope.engine.errors import UsageError
 from vramscope.engine.model import ADVICE_ACTIONS
 
+from ..configuration import refuse_if_read_only
+from ..parser_flags import add_read_only_flag
 from . import SubParsers
 
 SUMMARY = "ask a training process to do something about its memory at the end of its next step"
@@ -19,7 +21,8 @@ examples:
   vramscope advise 4242 skip_long_batch --reason "rank 3 is foreseen to run out"
   vramscope advise 4242 empty_cache --connect node03
 
-exit codes: 0 done, 2 refused or usage, 3 the process answered that it did not, 7 agent unreachable"""
+exit codes: 0 done, 2 refused or usage, 3 the process answered that it did not, 6 read_only is set,
+7 agent unreachable"""
 EXIT_DECLINED = 3
 
 
@@ -45,6 +48,7 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
     parser.add_argument(
         "--json", action="store_true", default=SUPPRESS, help="print one JSON object (vramscope.advice/1)"
     )
+    add_read_only_flag(parser)
     elsewhere = parser.add_argument_group("a process of another node")
     elsewhere.add_argument(
         "--connect",
@@ -75,6 +79,7 @@ def run(arguments: Namespace) -> int:
 
     from ..advising import advise_elsewhere, advise_here
 
+    refuse_if_read_only(arguments, f"advise would have process {arguments.pid} change its memory")
     within_s = _read_time(arguments.within)
     address = arguments.ssh_host if arguments.hub is None else arguments.hub
     if address is None and arguments.node is not None:

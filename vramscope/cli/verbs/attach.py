@@ -3,6 +3,8 @@
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
+from ..configuration import refuse_if_read_only
+from ..parser_flags import add_read_only_flag
 from . import SubParsers
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
     parser.add_argument(
         "--timeout", metavar="TIME", default="10s", help="how long to wait for its first report (default 10s)"
     )
+    add_read_only_flag(parser)
 
 
 def run(arguments: Namespace) -> int:
@@ -34,6 +37,7 @@ def run(arguments: Namespace) -> int:
     from vramscope.engine.paths import locate_runtime_folder
     from vramscope.engine.units import parse_duration
 
+    refuse_if_read_only(arguments, f"attach would change process {arguments.pid}")
     if arguments.pid <= 0:
         raise UsageError(f"PID {arguments.pid}: expected the number of a process")
     try:

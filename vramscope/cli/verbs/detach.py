@@ -2,6 +2,8 @@
 
 from argparse import ArgumentParser, Namespace
 
+from ..configuration import refuse_if_read_only
+from ..parser_flags import add_read_only_flag
 from . import SubParsers
 
 SUMMARY = "end the probe in a process that reports; the process goes on"
@@ -17,11 +19,14 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
         allow_abbrev=False,
     )
     parser.add_argument("pid", metavar="PID", type=int, help="the process")
+    add_read_only_flag(parser)
 
 
 def run(arguments: Namespace) -> int:
     """Detach and say so."""
     from vramscope.engine.bus.client import connect
+
+    refuse_if_read_only(arguments, f"detach would change process {arguments.pid}")
 
     with connect() as client:
         client.detach(arguments.pid)

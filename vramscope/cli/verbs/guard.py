@@ -5,7 +5,9 @@ from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpForm
 from vramscope.engine.errors import UsageError
 from vramscope.engine.model import SEVERITIES
 
+from ..configuration import read_settings, refuse_if_read_only
 from ..node_flags import add_choice_flags, add_node_flags, is_by_tcp, is_remote, take_node_flags
+from ..parser_flags import add_read_only_flag
 from . import SubParsers
 
 SUMMARY = "watch several nodes as one: findings across them, and advice to their jobs before an error"
@@ -20,7 +22,8 @@ examples:
   vramscope guard --hosts nodes.txt --prevent-oom --fail-on high --duration 12h
   vramscope guard --ssh node01,node02 --planned 61GiB,58GiB --json
 
-exit codes: 0 done, 2 usage, 3 a finding reached --fail-on, 7 a node never answered, 130 Ctrl-C before the
+exit codes: 0 done, 2 usage, 3 a finding reached --fail-on, 6 --prevent-oom where read_only is set,
+7 a node never answered, 130 Ctrl-C before the
 time was up
 
 The hooks of your settings (alerts.command, alerts.webhook_url) are told of findings as by an agent."""
@@ -61,6 +64,7 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
     parser.add_argument(
         "--fail-on", choices=SEVERITIES, help="exit with 3 where a finding across nodes was as grave as this"
     )
+    add_read_only_flag(parser)
     parser.add_argument("--no-hooks", action="store_true", help="tell no hook of what is found")
     parser.add_argument(
         "--json", action="store_true", default=SUPPRESS, help="print one object a line (vramscope.guard/1)"
@@ -78,10 +82,11 @@ def run(arguments: Namespace) -> int:
     from vramscope.engine.cluster.nodes_watch import NodesWatch
     from vramscope.engine.cluster.trust import read_trust
 
-    from ..configuration import read_settings
     from ..guarding import Guard, GuardOptions
     from ..remote_flags import read_choice, read_nodes
 
+    if arguments.prevent_oom:
+        refuse_if_read_only(arguments, "guard --prevent-oom would have processes change their memory")
     named = take_node_flags(arguments, "guard")
     if not is_remote(named):
         raise UsageError(
