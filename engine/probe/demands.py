@@ -100,10 +100,14 @@ class Demands:
             until_s = None if wait_s is None else self._clock.monotonic_s() + min(wait_s, LONGEST_WAIT_S)
             self._wanted.append(_Wanted(demand.request, until_s))
 
-    def meet_step(self) -> None:
-        """Do what waits for the end of a step; called there by the thread that trains."""
+    def meet_step(self, index: int) -> None:
+        """Do what waits for the end of a step; called there by the thread that trains.
+
+        Args:
+            index: Of the step, from 1.
+        """
         if self._modules is not None:
-            self._modules.meet_step()
+            self._modules.meet_step(index)
         if self._needs_map and self._clock.monotonic_s() - self._newest_s >= _PAUSE_S:
             try:
                 self._take(is_at_step_end=True)

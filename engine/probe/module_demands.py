@@ -62,10 +62,14 @@ class ModuleDemands:
         self._wanted.append(_Wanted(request, self._clock.monotonic_s() + wait_s, wait_s))
         self._profile.renew()
 
-    def meet_step(self) -> None:
-        """Take the end of a step; called there by the thread that trains."""
+    def meet_step(self, index: int) -> None:
+        """Follow the end of a step; called there by the thread that trains.
+
+        Args:
+            index: Of the step, from 1.
+        """
         if self._profile.needs_steps:
-            self._profile.meet_step()
+            self._profile.meet_step(index)
 
     def end(self) -> None:
         """Take every hook away; called by the thread that trains."""

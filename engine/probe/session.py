@@ -57,6 +57,8 @@ class Session:
         self.job = job
         self.is_explicit = is_explicit
         self.is_reporting = False
+        self._steps_ended = 0
+        """Counted by the thread that trains; the digest comes to the same number a second later."""
         self._pid = os.getpid()
         self._clock = clock if clock is not None else SystemClock()
         self._device = TrainingDevice(torch)
@@ -104,6 +106,7 @@ class Session:
         now_s = self._clock.monotonic_s()
         if now_s < self._quiet_until_s and id(optimizer) == self._ends_alone:
             # Most steps of a quick training: nothing is due but to know that one ended.
+            self._steps_ended += 1
             self._sampler.digest.note_end((now_s, self._clock.wall_s(), NOTHING, None, False))
         elif self._boundaries.ends_with(id(optimizer)):
             self._ends_alone = id(optimizer)
@@ -197,6 +200,7 @@ class Session:
         if is_largest or now_s - self._last_read_s >= self._pace.between_ends_s:
             self._last_read_s = now_s
             reading = self._device.read()
+        self._steps_ended += 1
         self._sampler.digest.note_end((now_s, self._clock.wall_s(), reading, sizes, is_largest))
         if is_care_due:
             self._take_care(now_s)
@@ -212,7 +216,7 @@ class Session:
         if state is not None:
             self._sampler.outbox.put_model_state(state)
             self._recorder.model_state = state
-        self._demands.meet_step()
+        self._demands.meet_step(self._steps_ended)
         self._history.meet_step(self.torch)
         if not self._model.is_new:
             self._next_care_s = now_s + _CARE_EVERY_S

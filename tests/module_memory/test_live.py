@@ -14,7 +14,7 @@ from tests.ranks.running import RankHub, see, see_ranks
 from vramscope.analyzers.breakdown import find_node, make_breakdown
 from vramscope.cli.live_modules import Wanted, ask_profiles
 from vramscope.engine.bus.client import Client
-from vramscope.engine.bus.snapshot import RankModules
+from vramscope.engine.bus.snapshot import RankModules, Snapshot
 from vramscope.engine.errors import UsageError
 from vramscope.engine.probe.module_memory.model_search import ModelSearch
 from vramscope.exporters.module_memory_live import has_step
@@ -71,6 +71,12 @@ def see_answer(client: Client, pid: int, after: int = 0, *, is_refused: bool = F
     return is_there()[0]
 
 
+def find_step(snapshot: Snapshot) -> int:
+    """Return the newest step of the only process."""
+    ended = None if snapshot.sample is None else snapshot.sample.ranks[0].step
+    return 0 if ended is None else ended.index
+
+
 def test_a_job_is_asked_while_it_trains_and_let_go_by_itself(private_environment: Path) -> None:
     with RankHub(private_environment), Client(private_environment) as client:
         with job_in_training(private_environment, TRAINING) as printed:
@@ -97,6 +103,10 @@ def test_a_job_is_asked_while_it_trains_and_let_go_by_itself(private_environment
             assert first.memory is not None
             assert second.memory is not None
             assert second.memory.moments[-1].time_s > first.memory.moments[-1].time_s
+            tags = [it.tag for it in second.memory.moments if it.tag.startswith("step ")]
+            named = int(tags[-1].removeprefix("step "))
+            assert named > len(tags), "steps count from the first of the process, as on every screen"
+            see(client, lambda it: find_step(it) >= named, "that step on the other screens")
             trees = {"params", "os_state", "activation"}
             assert any(moment.layouts.keys() >= trees for moment in second.memory.moments)
         assert printed == ["0 None []\n"], "no hook is left once nobody asks"

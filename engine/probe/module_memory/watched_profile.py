@@ -40,7 +40,7 @@ class WatchedProfile:
         self._profiler: ModuleMemoryProfiler | None = None
         self._search: ModelSearch | None = None
         self._model: weakref.ref[Any] | None = None
-        self._steps_searched = self._steps = 0
+        self._steps_searched = self._step = 0
         self._is_wanted = False
         self._began_s = self._left_s = float("-inf")
 
@@ -62,8 +62,13 @@ class WatchedProfile:
         """Yield what was written so far, as `module_memory.jsonl` has it, in pieces; from any thread."""
         return self._buffer.list_lines()
 
-    def meet_step(self) -> None:
-        """Take the end of a step; what fails is kept as the refusal."""
+    def meet_step(self, index: int) -> None:
+        """Follow the end of a step; what fails is kept as the refusal.
+
+        Args:
+            index: Of the step, from 1, as every screen counts it.
+        """
+        self._step = index
         try:
             if self._profiler is not None:
                 self._follow(self._profiler)
@@ -86,9 +91,9 @@ class WatchedProfile:
     def _follow(self, profiler: ModuleMemoryProfiler) -> None:
         if self._is_wanted:
             self._is_wanted = False
-            profiler.total_steps = profiler.steps + STEPS_PER_DEMAND
+            profiler.total_steps = self._step - 1 + STEPS_PER_DEMAND
+        profiler.steps = self._step - 1
         profiler.end_step()
-        self._steps = profiler.steps
         self.news += 1
         if not profiler.is_running:
             self.end()
@@ -113,17 +118,17 @@ class WatchedProfile:
         now_s = time.monotonic()
         if now_s - self._left_s > _REMEMBERED_S:
             self._buffer.clear()
-            self._began_s, self._steps = now_s, 0
+            self._began_s = now_s
         self._profiler = ModuleMemoryProfiler(
             model,
             optimizer,
             self._buffer,
-            self._steps + STEPS_PER_DEMAND,
+            self._step + STEPS_PER_DEMAND,
             header=RankPlace(model.parameters()).header,
             tag="between steps",
             is_watched=True,
             began_s=self._began_s,
-            steps=self._steps,
+            steps=self._step,
         )
         self.news += 1
 
