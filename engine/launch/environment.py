@@ -1,9 +1,11 @@
 """The environment of a job: what the probe and the simulated device in its processes need to know."""
 
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from ..bus.processes import command_of, own_environment
 from ..errors import UsageError
 from .parts import PROBE, SHIM
 
@@ -41,13 +43,21 @@ def make_environment(
     }
     wanted = {
         SIMULATE_VARIABLE: simulate,
-        PROFILING_VARIABLE: None if profiling is None else str(profiling),
+        PROFILING_VARIABLE: None if profiling is None else _describe_profiling(profiling, base),
     }
     for name, value in wanted.items():
         environment.pop(name, None)
         if value is not None:
             environment[name] = value
     return environment
+
+
+def _describe_profiling(folder: Path, base: Mapping[str, str]) -> str:
+    """Return what a process that trains needs to write a profile and have it drawn, as JSON."""
+    # What trains may be another Python, without vramscope: the charts are drawn by this one.
+    command = [*command_of("modules"), "--pages"]
+    python_path = own_environment(base).get("PYTHONPATH")
+    return json.dumps({"folder": str(folder), "draw_command": command, "draw_python_path": python_path})
 
 
 def read_original_environment() -> dict[str, str]:

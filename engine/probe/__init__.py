@@ -103,16 +103,17 @@ def on_advice(callback: Callable[[str, str], object] | None) -> None:
     current.on_advice = callback
 
 
-def profile_modules(torch: Module, folder: str) -> None:
-    """Profile the first model that trains in this process, by module, over some steps.
+def profile_modules(torch: Module, config: dict[str, Foreign]) -> None:
+    """Profile the first model that trains in this process, by module, over some steps, and have it drawn.
 
     Args:
         torch: The module.
-        folder: Where the folders `memory_trace` and `traces` go.
+        config: `folder`, where the folders `memory_trace` and `traces` go; `draw_command`, the command line
+            that draws a folder of `memory_trace`; `draw_python_path`, its PYTHONPATH or None.
     """
     from .module_memory.unattended import profile_unattended
 
-    profile_unattended(torch, folder)
+    profile_unattended(torch, config)
 
 
 def record_out_of_memory(

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from tests.cli.running import run
+from tests.waiting import wait_until
 from vramscope.analyzers.breakdown import make_breakdown
 from vramscope.engine.readers.module_memory import find_profiles, read_module_memory
 
@@ -42,6 +43,10 @@ def test_a_job_is_profiled_without_its_knowledge(tmp_path: Path) -> None:
         f"vramscope run: profiling into {folder}; afterwards: vramscope modules {folder}\n" in outcome.stderr
     )
     (path,) = find_profiles(folder)
+    summary = path.parent / "summary_sunburst.html"
+    wait_until(summary.exists, 60.0, "the charts")
+    pages = {page.name for page in path.parent.glob("*.html")}
+    assert {"params_memory_sunburst.html", "grads_memory_sunburst.html", "os_memory_sunburst.html"} <= pages
     assert path.parent == folder / "memory_trace" / "rank0_dp0_tp0"
     memory = read_module_memory(path)
     assert (memory.moments[0].tag, memory.moments[-1].tag) == ("after the first step", "step 5")

@@ -47,18 +47,18 @@ def print_modules_as_json(profiles: Sequence[NamedMemory]) -> None:
         write_line(report_module_memory(memory, name), sys.stdout.buffer)
 
 
-def write_charts(profiles: Sequence[NamedMemory], folder: Path) -> list[Path]:
+def write_charts(profiles: Sequence[NamedMemory], folder: Path, *, has_figures: bool = True) -> list[Path]:
     """Write pages and figures of each rank; return their paths.
 
     Args:
         profiles: Of one rank or several.
         folder: Where they go: one rank's into it, several ranks' into a folder each below it.
+        has_figures: Whether to draw the icicles too, which takes seconds.
 
     Raises:
         OutputFileError: The folder cannot be written to.
     """
     from vramscope.analyzers.breakdown import choose_basis, make_breakdown
-    from vramscope.exporters.figures.icicle import draw_icicle
     from vramscope.exporters.pages.sunburst_files import describe_origin, join_kinds, write_sunbursts
 
     written: list[Path] = []
@@ -67,7 +67,9 @@ def write_charts(profiles: Sequence[NamedMemory], folder: Path) -> list[Path]:
         breakdown = make_breakdown(memory)
         written += write_sunbursts(memory, breakdown, place)
         tree = join_kinds(memory, "summary_sunburst")
-        if tree is not None:
+        if tree is not None and has_figures:
+            from vramscope.exporters.figures.icicle import draw_icicle
+
             basis = choose_basis(tree)
             title = f"Memory by module, {basis}"
             title += "" if memory.rank is None else f", rank {memory.rank.rank}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from typing import Any
 
@@ -13,6 +15,9 @@ from .profiler import ModuleMemoryProfiler
 from .rank_folders import RankPlace
 from .torch_trace import STEPS_TO_TRACE, NoProfile, make_profile
 
+_OURS = ("PYTHONPATH", "VRAMSCOPE_PROBE", "VRAMSCOPE_PROFILING", "VRAMSCOPE_SIMULATE", "VRAMSCOPE_JOB")
+"""Variables of the job that a process of ours must not have: it would be profiled itself."""
+
 
 class UnattendedProfile:
     """Waits for the first step of an optimizer, and profiles the steps after it.
@@ -21,12 +26,13 @@ class UnattendedProfile:
     those is the model.
 
     Args:
-        folder: Where the folders `memory_trace` and `traces` go.
+        config: As `profile_modules` takes it.
         total_steps: Steps to follow.
     """
 
-    def __init__(self, folder: str, total_steps: int = 5) -> None:
-        self._folder, self._total_steps = folder, total_steps
+    def __init__(self, config: dict[str, Any], total_steps: int = 5) -> None:
+        self._config, self._folder, self._total_steps = config, config["folder"], total_steps
+        self._memory_folder = ""
         self._profiler: ModuleMemoryProfiler | None = None
         self._trace: Any = NoProfile()
         self._steps_to_trace = STEPS_TO_TRACE
@@ -65,7 +71,8 @@ class UnattendedProfile:
             return
         self._search.end()
         place = RankPlace(model.parameters())
-        files = ProfileFiles(place.memory_folder(self._folder))
+        self._memory_folder = place.memory_folder(self._folder)
+        files = ProfileFiles(self._memory_folder)
         self._profiler = ModuleMemoryProfiler(
             model, optimizer, files, self._total_steps, header=place.header, tag="after the first step"
         )
@@ -83,18 +90,29 @@ class UnattendedProfile:
         if profiler.error is not None:
             error, profiler.error = profiler.error, None
             raise error
+        if not profiler.is_running:
+            self._draw()
+
+    def _draw(self) -> None:
+        """Have the charts drawn by a process that is nobody's child: a job may wait for its own."""
+        environment = {name: value for name, value in os.environ.items() if name not in _OURS}
+        if self._config["draw_python_path"]:
+            environment["PYTHONPATH"] = self._config["draw_python_path"]
+        words = [*self._config["draw_command"], self._memory_folder, "--output", self._memory_folder]
+        detached = ["/bin/sh", "-c", '"$@" >/dev/null 2>&1 </dev/null &', "sh", *words]
+        subprocess.run(detached, env=environment, check=False)
 
 
 _profiles: list[UnattendedProfile] = []
 
 
-def profile_unattended(torch: Module, folder: str) -> None:
+def profile_unattended(torch: Module, config: dict[str, Any]) -> None:
     """Profile the training of this process, once.
 
     Args:
         torch: The module.
-        folder: Where the folders `memory_trace` and `traces` go.
+        config: As `profile_modules` takes it.
     """
     if not _profiles:
-        _profiles.append(UnattendedProfile(folder))
+        _profiles.append(UnattendedProfile(config))
         _profiles[0].install(torch)

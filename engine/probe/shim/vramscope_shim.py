@@ -90,7 +90,10 @@ def _start_watching(environ: "os._Environ[str]") -> None:
         probe.after_torch_import(lambda _torch: _simulate(simulated))
     profiling = environ.get("VRAMSCOPE_PROFILING")
     if profiling:
-        probe.after_torch_import(lambda torch: probe.profile_modules(torch, profiling))
+        import json
+
+        config = json.loads(profiling)
+        probe.after_torch_import(lambda torch: probe.profile_modules(torch, config))
 
 
 def _simulate(text: str) -> None:

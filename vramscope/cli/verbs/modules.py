@@ -65,6 +65,7 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
     output = parser.add_argument_group("output")
     output.add_argument("--screen", action="store_true", help="show it on a screen: zoom, kinds, points")
     output.add_argument("-o", "--output", metavar="DIR", type=Path, help="write charts into this folder")
+    output.add_argument("--pages", action="store_true", help="with --output: the sunbursts alone")
     output.add_argument(
         "--table", "--text", dest="table", action="store_true", help="print tables (the default)"
     )
@@ -85,6 +86,8 @@ def run(arguments: Namespace) -> int:
         raise UsageError("--json does not go with --table: give one of both")
     if not (arguments.depth.isdecimal() and 1 <= int(arguments.depth) <= MOST_DEPTH):
         raise UsageError(f"--depth {arguments.depth}: expected a whole number from 1 to {MOST_DEPTH}")
+    if arguments.pages and arguments.output is None:
+        raise UsageError("--pages: says which charts to write; name their folder with -o DIR")
     _check_sources(arguments)
     settings = read_settings(arguments)
     if arguments.screen:
@@ -140,7 +143,7 @@ def _print(arguments: Namespace, settings: Settings) -> None:
 
     profiles = read_named(arguments.paths[0]) if arguments.paths else _ask(arguments)
     if arguments.output is not None:
-        _tell_written(write_charts(profiles, arguments.output))
+        _tell_written(write_charts(profiles, arguments.output, has_figures=not arguments.pages))
     if arguments.json:
         print_modules_as_json(profiles)
     elif arguments.output is None or arguments.table:
