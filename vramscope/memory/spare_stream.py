@@ -20,21 +20,24 @@ class SpareStream(LiveStream):
 
     def __init__(self, interval_s: float) -> None:
         super().__init__(interval_s)
-        self._absence: str | None = None
+        self.absence: SourceUnavailableError | None = None
+        """Why this node has nothing to sample; None while it has, or as long as that is not known."""
 
     @property
     def provenance(self) -> Provenance:
         """Where the samples come from, and why there is none where there is none."""
         told = super().provenance
-        notes = told.notes if self._absence is None else (*told.notes, self._absence)
-        return msgspec.structs.replace(told, notes=notes)
+        if self.absence is None:
+            return told
+        note = f"this node gathers, and reports nothing of its own: {self.absence}"
+        return msgspec.structs.replace(told, notes=(*told.notes, note))
 
     def take(self, timeout_s: float) -> Sequence[Sample]:
         """Return the samples that follow; none when the time is up first, or there is no device."""
         try:
             samples = super().take(timeout_s)
         except SourceUnavailableError as error:
-            self._absence = f"this node gathers, and reports nothing of its own: {error}"
+            self.absence = error
             return ()
-        self._absence = None if samples else self._absence
+        self.absence = None if samples else self.absence
         return samples

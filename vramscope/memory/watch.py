@@ -54,6 +54,8 @@ class Watch:
         self._first_s: float | None = None
         self._is_over = False
         self._seen: dict[str, DeviceSample] = {}
+        self.has_seen_any = False
+        """Whether any sample had a device, or a training process."""
 
     @property
     def is_ended(self) -> bool:
@@ -117,6 +119,7 @@ class Watch:
         self.log.take(known)
 
     def _observe(self, sample: Sample) -> None:
+        self.has_seen_any = self.has_seen_any or bool(sample.devices or sample.ranks)
         if len(self._seen) < len(sample.devices) or any(it.uuid not in self._seen for it in sample.devices):
             self._seen.update((device.uuid, device) for device in sample.devices)
         chosen = self.selection.apply(sample)

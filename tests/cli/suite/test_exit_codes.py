@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ...cluster.remote import free_port
 from ...pretend_nvml.driver import PretendDriver
 from ...waiting import wait_until
 from ..running import GIB, no_library, run, start
@@ -164,3 +165,18 @@ def test_a_report_is_not_written_over_the_file_that_it_is_of(tmp_path: Path) -> 
         f"vramscope: {path}: is the file of --input; name another one\n",
     )
     assert path.read_bytes() == before
+
+
+def test_a_watch_that_a_hanging_driver_kept_from_measuring_says_so_and_is_no_success(
+    pretend_driver: PretendDriver, pretend_environment: dict[str, str], tmp_path: Path
+) -> None:
+    pretend_driver.add_device()
+    pretend_driver.raw.init_hang = 1
+    verbs = ("profile", "oom", "leak", "fragment", f"distributed --role master --port {free_port()}")
+    flags = ("--duration", "1", "--format", "json")
+    watches = {verb: start(*verb.split(), *flags) for verb in verbs}
+    for verb, watch in watches.items():
+        printed, complaints = watch.communicate(timeout=60)
+        assert watch.returncode == 5, verb
+        assert "the NVIDIA driver does not answer" in complaints.splitlines()[-1]
+        assert bool(printed) == verb.startswith("distributed"), "of others a report, of itself none"

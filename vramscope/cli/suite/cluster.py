@@ -3,11 +3,13 @@
 from typing import Literal
 
 from vramscope.engine.cluster.gathering import describe_gathering
+from vramscope.engine.errors import DriverNotLoadedError
 from vramscope.engine.model import SEVERITIES
 from vramscope.engine.units import format_age
 from vramscope.exporters.reports.report import Report
 from vramscope.exporters.reports.run_log import RunLog
 from vramscope.exporters.text_table import count
+from vramscope.memory.driver_stream import DRIVER_SILENT
 from vramscope.memory.node_exchange import DistributedRole, NodeExchange
 from vramscope.memory.spare_stream import SpareStream
 from vramscope.memory.watch import Watch
@@ -36,8 +38,10 @@ class ClusterRun:
     def __init__(self, options: WatchOptions, exchange: NodeExchange, wanted: int | None) -> None:
         self._options, self._exchange, self._wanted = options, exchange, wanted
         is_master = exchange.meeting.role is DistributedRole.MASTER
-        stream = SpareStream(options.interval_s) if is_master else None
-        self._run = SuiteRun(options, self._build, stream=stream, turn=self._take_turn)
+        self._spare = SpareStream(options.interval_s) if is_master else None
+        self._run = SuiteRun(
+            options, self._build, stream=self._spare, turn=self._take_turn, may_be_empty=is_master
+        )
         self._standings: dict[str, Standing] = {}
         self._complete_s: float | None = None
         self._told: str | None = None
@@ -138,4 +142,13 @@ class ClusterRun:
         if self._wanted is not None and self._complete_s is None:
             complain(f"{self._count_seen()} of {self._wanted} nodes came; see whether the others run")
             return EXIT_UNREACHABLE
-        return 0
+        return self._explain_nothing()
+
+    def _explain_nothing(self) -> int:
+        """Say that no node reported a device, if so, and return the code of what is missing here; else 0."""
+        nodes = self._exchange.roll.nodes.values()
+        if self._spare is None or self._run.watch.has_seen_any or any(it.report.devices for it in nodes):
+            return 0
+        reason = self._spare.absence or DriverNotLoadedError(DRIVER_SILENT)
+        complain(f"nothing was measured: no other node reported a device, and here {reason}")
+        return reason.exit_code

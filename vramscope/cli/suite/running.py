@@ -5,9 +5,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vramscope.engine.errors import SourceUnavailableError, UsageError
+from vramscope.engine.errors import (
+    DriverNotLoadedError,
+    HubUnreachableError,
+    SourceUnavailableError,
+    UsageError,
+)
 from vramscope.engine.model import Finding
 from vramscope.exporters.reports.report import Report
+from vramscope.memory.driver_stream import DRIVER_SILENT
 from vramscope.memory.stream import SampleStream
 from vramscope.memory.watch import Companion, Watch
 
@@ -24,8 +30,8 @@ if TYPE_CHECKING:
 
 STEP_S = 0.25
 """How soon Ctrl-C is noticed."""
-FIRST_SAMPLE_WITHIN_S = 6.0
-"""A watch that is over sooner than the driver answers waits this long for its first sample."""
+DEVICES_WITHIN_S = 8.0
+"""How long a watch without a device goes on: by then the agent or the driver has said why there is none."""
 
 
 class SuiteRun:
@@ -37,6 +43,7 @@ class SuiteRun:
         companions: What looks at each sample beside the analyzers.
         stream: Where samples come from; as the flags say by default.
         turn: Called several times a second with the seconds that have passed; returns those that count.
+        may_be_empty: Whether a watch that has seen no device is no failure.
     """
 
     def __init__(
@@ -47,8 +54,10 @@ class SuiteRun:
         companions: Sequence[Companion] = (),
         stream: SampleStream | None = None,
         turn: Callable[[float], float] | None = None,
+        may_be_empty: bool = False,
     ) -> None:
         self._options, self._build, self._turn = options, build, turn
+        self._may_be_empty = may_be_empty or options.input is not None
         self.is_interrupted = False
         """Whether Ctrl-C or SIGTERM ended it."""
         check_outputs(options)
@@ -101,7 +110,7 @@ class SuiteRun:
             self._progress.show(watch.log, self._stream.read_share)
             if options.input is None:
                 self._archive_if_over(time.monotonic())
-            if options.input is None and passed_s > FIRST_SAMPLE_WITHIN_S:
+            if options.input is None and passed_s > DEVICES_WITHIN_S:
                 self._check_devices()
         watch.complete_findings()
 
@@ -110,7 +119,8 @@ class SuiteRun:
         if self._options.input is not None or self._options.duration_s is None:
             return None
         left_s = self._options.duration_s - passed_s
-        return FIRST_SAMPLE_WITHIN_S - passed_s if left_s <= 0 and not self.watch.log.samples else left_s
+        is_too_soon = left_s <= 0 and not (self._may_be_empty or self.watch.has_seen_any)
+        return DEVICES_WITHIN_S - passed_s if is_too_soon else left_s
 
     def _archive_if_over(self, now_s: float) -> None:
         """Write the report of a period that is over."""
@@ -165,9 +175,14 @@ class SuiteRun:
 
         Raises:
             UsageError: A device was asked for that is not there.
-            SourceUnavailableError: The process or job was not seen.
+            SourceUnavailableError: No device was seen, or not the process or job.
+            HubUnreachableError: The agent gave no sample.
         """
         self._check_devices()
+        if not (self._may_be_empty or self.watch.has_seen_any):
+            if self.watch.provenance.source == "agent":
+                raise HubUnreachableError("nothing was measured: the agent gave no sample of a device")
+            raise DriverNotLoadedError(DRIVER_SILENT)
         chosen = self._options.selection
         if self.watch.log.devices or (chosen.pid is None and chosen.job is None):
             return

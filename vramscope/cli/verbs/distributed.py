@@ -22,8 +22,8 @@ examples:
   vramscope distributed --role worker --master-host n1 --duration 0
 
 exit codes: 0 done, 3 a finding or a threat of any node reached --fail-on, 2 usage or a port that is taken,
-4 no device, 7 no report was taken by the master, or fewer nodes came than --nodes, 130 Ctrl-C before the
-time was up; the report is written in any of 0, 3, 7 and 130"""
+4 no device, 5 the driver is not loaded or does not answer, 7 no report was taken by the master, or fewer
+nodes came than --nodes, 130 Ctrl-C before the time was up; the report is written in any of 0, 3, 7 and 130"""
 DEFAULTS = Defaults(duration="300", interval="3")
 MOST_NODES = 1024
 SILENT_AFTER_S, SILENT_AFTER_INTERVALS = 30.0, 3.0

@@ -17,7 +17,8 @@ examples:
   vramscope fragment --duration 120 --plot --output fragment.json
   vramscope fragment --duration 300 --interval 5.0
 
-exit codes: 0 done, 3 a finding reached --fail-on, 2 usage or bad input, 4 no device"""
+exit codes: 0 done, 3 a finding reached --fail-on, 2 usage or bad input, 4 no device,
+5 the driver is not loaded or does not answer"""
 DEFAULTS = Defaults(duration="120", interval="2")
 
 

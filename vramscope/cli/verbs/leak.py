@@ -18,7 +18,8 @@ examples:
   vramscope leak --output leak_report.json --duration 300
   vramscope leak --input series.csv --fail-on medium
 
-exit codes: 0 done, 3 a finding reached --fail-on, 2 usage or bad input, 4 no device"""
+exit codes: 0 done, 3 a finding reached --fail-on, 2 usage or bad input, 4 no device,
+5 the driver is not loaded or does not answer"""
 DEFAULTS = Defaults(duration="600", interval="5")
 MOST_MIB_PER_MIN = 1e9
 

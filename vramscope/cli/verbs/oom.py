@@ -25,7 +25,8 @@ examples:
   vramscope oom --threshold 80 --duration 300 --output oom_report.json
   vramscope oom --input gpu.csv --fail-on high
 
-exit codes: 0 done, 3 a finding reached --fail-on, 2 usage or bad input, 4 no device"""
+exit codes: 0 done, 3 a finding reached --fail-on, 2 usage or bad input, 4 no device,
+5 the driver is not loaded or does not answer"""
 DEFAULTS = Defaults(duration="300", interval="2")
 
 

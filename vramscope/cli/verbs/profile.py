@@ -18,7 +18,8 @@ examples:
   vramscope profile --devices 0 1 --duration 120
   vramscope profile --input gpu.csv --fail-on high
 
-exit codes: 0 done, 3 a finding reached --fail-on, 2 usage or bad input, 4 no device"""
+exit codes: 0 done, 3 a finding reached --fail-on, 2 usage or bad input, 4 no device,
+5 the driver is not loaded or does not answer"""
 DEFAULTS = Defaults(duration="60", interval="1")
 MOST_SNAPSHOTS = 10_000_000
 
