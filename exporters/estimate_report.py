@@ -51,8 +51,10 @@ class EstimateReport(msgspec.Struct, frozen=True, kw_only=True):
     peak_bytes: int
     calibration: Calibration | None = None
     """What the two figures above are shifted by; stages and parts are as the theory says."""
+    gpu: str | None = None
+    """The card that was named; `run.setup.gpu` is the one whose workspaces the theory takes for it."""
     capacity_bytes: int | None = None
-    """Capacity it is held against, where one was given."""
+    """Capacity it is held against: what was given, else what the card has."""
     does_fit: bool | None = None
     """Whether the peak is within `FIT_SHARE` of the capacity; null without one."""
     changes: tuple[FittingChange, ...] | None = None

@@ -75,7 +75,7 @@ def _describe_run(report: EstimateReport) -> str:
     batch = f"{batches} of {setup.micro_batch_size} x {setup.seq_length} tokens"
     return (
         f"{count(report.world_size, 'rank')}, {degrees}; ZeRO {setup.zero_stage}; {batch}; "
-        f"recompute {setup.recompute}; {setup.attention} attention; {setup.gpu.upper()}."
+        f"recompute {setup.recompute}; {setup.attention} attention; {report.gpu or setup.gpu.upper()}."
     )
 
 

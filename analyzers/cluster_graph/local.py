@@ -1,11 +1,10 @@
 """The cluster that one node is, from what its driver tells."""
 
-import re
 from collections import Counter
 
 from ...engine.errors import UsageError
 from ...engine.sources.topology import NodeTopology, TopologyDevice, TopologyPair
-from .device_catalog import DEVICES, DeviceModel
+from .device_catalog import recognise_device
 from .link_catalog import NVLINK_LATENCY_S, PCIE_LATENCY_S
 from .model import Cluster, ClusterDevice, ClusterNode, Link
 
@@ -13,34 +12,6 @@ _PCIE_LANE_GB_PER_S = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}
 """Of a lane one way after encoding, by generation (PCI-SIG)."""
 _NVLINK_LANE_GB_PER_S = {1: 20.0, 7: 50.0}
 """Of a lane one way, by NVML's number of the version; those between have 25 (NVIDIA's data sheets)."""
-
-_NAMES: tuple[tuple[str, str], ...] = (
-    (r"\bGB200$", "gb200"),
-    (r"\bB200$", "b200"),
-    (r"\bH200$", "h200"),
-    (r"\bH200 NVL$", "h200-nvl"),
-    (r"\bGH200\b", "gh200"),
-    (r"\bH100 PCIe$", "h100-pcie"),
-    (r"\bH100 NVL$", "h100-nvl"),
-    (r"\bH100 80GB HBM3$", "h100"),
-    (r"\bH20$", "h20"),
-    (r"\bA100.PCIE.80GB$|\bA100 80GB PCIe$", "a100-pcie-80gb"),
-    (r"\bA100-SXM.-80GB$", "a100-80gb"),
-    (r"\bA100-(SXM.|PCIE)-40GB$", "a100-40gb"),
-    (r"\bV100-SXM.-32GB", "v100-32gb"),
-    (r"\bV100-SXM.-16GB", "v100-16gb"),
-    (r"\bL40S$", "l40s"),
-    (r"\bL40$", "l40"),
-    (r"\bL4$", "l4"),
-    (r"\bRTX A6000$", "a6000"),
-    (r"\bA40$", "a40"),
-    (r"\bA10$", "a10"),
-    (r"\bT4$", "t4"),
-    (r"\bRTX 5090$", "rtx5090"),
-    (r"\bRTX 4090$", "rtx4090"),
-    (r"\bRTX 3090$", "rtx3090"),
-)
-"""What drivers call devices, to the end: the name of a laptop's or a vGPU goes on, and its speed differs."""
 
 
 def make_local_cluster(topology: NodeTopology, node: str) -> Cluster:
@@ -59,13 +30,6 @@ def make_local_cluster(topology: NodeTopology, node: str) -> Cluster:
     own = {ends: link for ends, link in links.items() if link != usual}
     made = ClusterNode(name=node, devices=devices, link=usual)
     return Cluster(name=f"{node}, as its driver tells", nodes=(made,), links=own)
-
-
-def recognise_device(name: str) -> DeviceModel | None:
-    """Return the device that a driver calls by a name; None where it is not known."""
-    found = (known for pattern, known in _NAMES if re.search(pattern, name, re.IGNORECASE))
-    known = next(found, None)
-    return None if known is None else DEVICES[known]
 
 
 def _make_device(device: TopologyDevice, node: str, index: int) -> ClusterDevice:

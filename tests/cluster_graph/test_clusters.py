@@ -9,8 +9,9 @@ from typing import Any, cast
 import networkx
 import pytest
 
-from vramscope.analyzers.cluster_graph import make_networkx_graph
-from vramscope.engine.errors import InputFileError, VramscopeError
+from vramscope.analyzers.cluster_graph import DEVICES, find_device, make_networkx_graph
+from vramscope.analyzers.cluster_graph.link_catalog import LINKS
+from vramscope.engine.errors import InputFileError, UsageError, VramscopeError
 from vramscope.engine.units import GIB
 from vramscope.planning.clusters import read_cluster
 
@@ -239,3 +240,50 @@ def test_bad_profiles_are_told_with_their_file(tmp_path: Path) -> None:
     write(tmp_path, "p2p_bandwidth_1nodes_2gpus_per_node.json", '{"pp_size_2": -1}')
     with pytest.raises(InputFileError, match="pp_size_2 is -1; expected a number above 0"):
         read_cluster(f"h100@{tmp_path}")
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("rtx4090", "RTX 4090"),
+        ("4090", "RTX 4090"),
+        ("RTX 4090", "RTX 4090"),
+        ("GeForce_RTX-4090", "RTX 4090"),
+        ("NVIDIA GeForce RTX 3090 Ti", "RTX 3090 Ti"),
+        ("rtx a6000", "RTX A6000"),
+        ("NVIDIA RTX 6000 Ada Generation", "RTX 6000 Ada"),
+        ("RTX PRO 6000", "RTX PRO 6000 Blackwell"),
+        ("NVIDIA A100-SXM4-80GB", "A100 80GB"),
+        ("NVIDIA H100 80GB HBM3", "H100 80GB"),
+        ("Tesla T4", "T4"),
+        ("B300", "B300 288GB"),
+    ],
+)
+def test_devices_are_found_by_any_spelling_of_their_name(name: str, kind: str) -> None:
+    assert find_device(name).kind == kind
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("A100", "a100-40gb or a100-80gb"),
+        ("rtx 4095", "rtx4090"),
+        ("3060", "rtx3060-12gb"),
+        ("6000", "a6000"),
+    ],
+)
+def test_an_unknown_device_is_refused_with_the_nearest(name: str, near: str) -> None:
+    with pytest.raises(UsageError, match=near):
+        find_device(name)
+
+
+def test_every_device_has_figures_of_its_kind() -> None:
+    squashed = [key.replace("-", "") for key in DEVICES]
+    assert len(set(squashed)) == len(squashed)
+    assert len({model.kind for model in DEVICES.values()}) == len(DEVICES)
+    for model in DEVICES.values():
+        assert model.link in LINKS
+        assert model.network is None or model.network in LINKS
+        assert (model.capability is None) == model.kind.startswith("MI")
+        assert 5 < model.tflops < 5000
+        assert 100 < model.memory_gb_per_s < 10_000

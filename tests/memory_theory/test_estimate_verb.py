@@ -158,3 +158,23 @@ def test_what_a_configuration_lacks_is_named_with_its_file(
     assert outcome.code == 2
     assert words in outcome.stderr
     assert outcome.stderr.count("\n") == 1
+
+
+def test_a_card_by_name_says_whether_it_fits_and_3_where_that_is_asked_for() -> None:
+    words = ("estimate", "--model", "llama2-7b", "--seq", "1024")
+    told = run(*words, "--gpu", "RTX 4090")
+    assert told.code == 0, told.stderr
+    assert "does not fit into 24.0 GiB" in told.stdout
+    assert "RTX 4090." in told.stdout
+    assert run(*words, "--gpu", "4090", "--fail-on", "unfit").code == 3
+    assert run(*words, "--capacity", "24GiB", "--fail-on", "unfit").code == 3
+    assert run(*words, "--capacity", "24GiB").code == 0
+    assert run(*words, "--gpu", "h200", "--zero", "1", "--dp", "8", "--fail-on", "unfit").code == 0
+    (report,) = run(*words, "--gpu", "rtx-4090", "--json").lines
+    jsonschema.validate(report, build_estimate_schema())
+    assert (report["gpu"], report["run"]["setup"]["gpu"]) == ("RTX 4090", "a100")
+    assert (report["capacity_bytes"], report["does_fit"]) == (24564 << 20, False)
+    refused = run(*words, "--gpu", "rtx 4095")
+    assert (refused.code, "did you mean rtx4090" in refused.stderr) == (2, True)
+    refused = run(*words, "--fail-on", "unfit")
+    assert (refused.code, "goes with --capacity" in refused.stderr) == (2, True)

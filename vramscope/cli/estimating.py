@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from vramscope.analyzers.cluster_graph import DEVICES, DeviceModel, find_device
 from vramscope.analyzers.memory_theory import estimate_as_fork, estimate_as_published, estimate_stages
 from vramscope.analyzers.memory_theory.configs import Flags, TrainingRun
 from vramscope.analyzers.memory_theory.configs.document import Described
 from vramscope.analyzers.memory_theory.configs.flags import MICRO_BATCHES
 from vramscope.analyzers.memory_theory.configs.megatron import build_run
+from vramscope.analyzers.memory_theory.training import GPUS, Gpu
 from vramscope.engine.errors import UsageError
 from vramscope.engine.units import format_bytes, parse_bytes
 from vramscope.planning.described_model import describe_model
@@ -38,6 +40,11 @@ FLAGS = {
 }
 """Flags of ours, and Megatron-LM's that they stand for."""
 _STRATEGIES = {2: "optim_grads", 3: "optim_grads_params"}
+AMPERE: Gpu = "a100"
+"""Stands for compute capability below 9; either size is meant, so that it names no capacity."""
+BLACKWELL: Gpu = "b200"
+USUAL_GPU: Gpu = "h100"
+USUAL_CAPABILITY = 9
 DEFAULT_SEQUENCE = 4096
 """Tokens of a sequence where nothing says; fewer where the model has fewer positions to learn."""
 
@@ -105,10 +112,41 @@ def _estimate(arguments: Namespace, run: TrainingRun) -> "EstimateReport":
 
     from .calibrating import read_calibration
 
-    capacity_bytes = parse_bytes(arguments.capacity) if arguments.capacity else None
+    card = find_card(arguments.gpu)
+    capacity_bytes = None if card is None else card.memory_bytes
+    if arguments.capacity:
+        capacity_bytes = parse_bytes(arguments.capacity)
     calibration = None if arguments.calibration is None else read_calibration(arguments.calibration)
     stages = estimate_stages(run.shape, run.layout, run.setup)
-    return build_estimate(run, stages, capacity_bytes, calibration)
+    report = build_estimate(run, stages, capacity_bytes, calibration)
+    return report if card is None else msgspec.structs.replace(report, gpu=card.kind)
+
+
+def find_card(name: str | None) -> DeviceModel | None:
+    """Return the card that `--gpu` names; None without it, and for a name that the theory alone knows.
+
+    Raises:
+        UsageError: The name is not known; the text has the nearest ones.
+    """
+    if name is None or name.strip().lower() == AMPERE:
+        return None
+    return find_device(name)
+
+
+def choose_gpu(name: str | None) -> Gpu:
+    """Return whose workspaces and kernels the theory takes for a card: by its compute capability.
+
+    Raises:
+        UsageError: The name is not known; the text has the nearest ones.
+    """
+    card = find_card(name)
+    if card is None:
+        return USUAL_GPU if name is None else AMPERE
+    known = next((gpu for gpu in GPUS if DEVICES.get(gpu) == card), None)
+    if known is not None:
+        return known
+    major = USUAL_CAPABILITY if card.capability is None else card.capability[0]
+    return AMPERE if major < 9 else BLACKWELL if major in (10, 11) else USUAL_GPU
 
 
 def _print_formula(arguments: Namespace, run: TrainingRun) -> None:
@@ -144,7 +182,7 @@ def read_run(arguments: Namespace) -> TrainingRun:
         described.shape,
         _settle_batch(arguments, flags, world_size),
         world_size=world_size,
-        gpu=arguments.gpu,
+        gpu=choose_gpu(arguments.gpu),
         name=Path(arguments.model).name,
     )
     if arguments.schedule == "gpipe":

@@ -22,7 +22,7 @@ THEORY_FLAGS = (
     "calibration",
 )
 """Flags that describe a run by its sizes, for which a step of the user's own code has no use."""
-DEFAULTS = {"schedule": "1f1b", "gpu": "h100", "theory": "vramscope"}
+DEFAULTS = {"schedule": "1f1b", "gpu": None, "theory": "vramscope"}
 _MARK = "vramscope_simulated"
 
 

@@ -17,6 +17,7 @@ EPILOG = """\
 examples:
   vramscope estimate --model llama2-7b --tp 2 --dp 4 --zero 1 --seq 4096 --capacity 80GiB
   vramscope estimate --model config.json --tp 8 --pp 4 --sp --recompute full --json
+  vramscope estimate --model gpt2-xl --gpu 'RTX 4090'
   vramscope estimate --batch cases.csv --output predicted.csv
   vramscope estimate --factory train:make_step --batch-size 4 --layers 48 --capacity 24GiB
 
@@ -102,7 +103,11 @@ def _add_choices(group: _ArgumentGroup) -> None:
     group.add_argument("--recompute", choices=RECOMPUTE, help="activations")
     group.add_argument("--attention", choices=("fused", "flash", "unfused"), help="its kernel")
     group.add_argument("--schedule", choices=("1f1b", "gpipe"), default="1f1b", help="of the pipeline")
-    group.add_argument("--gpu", choices=("a100", "h100", "h200", "b200", "gb200", "gb300"), default="h100")
+    group.add_argument(
+        "--gpu",
+        metavar="NAME",
+        help="the card (h100): its workspaces, and its memory for --capacity; as 4090",
+    )
     group.add_argument(
         "--theory",
         choices=("vramscope", "megatron", "megatron-fork"),
@@ -119,8 +124,8 @@ def run(arguments: Namespace) -> int:
         InputFileError: A file cannot be read or understood.
         OutputFileError: The output cannot be written.
     """
-    if arguments.fail_on is not None and arguments.capacity is None:
-        raise UsageError("--fail-on unfit goes with --capacity SIZE, into which it is to fit")
+    if arguments.fail_on is not None and arguments.capacity is None and arguments.gpu is None:
+        raise UsageError("--fail-on unfit goes with --capacity SIZE or --gpu NAME, into which it is to fit")
     if arguments.factory is not None:
         from ..estimating_factory import estimate_factory
 
