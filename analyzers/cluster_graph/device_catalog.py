@@ -5,8 +5,8 @@ T4, which have no bfloat16); bandwidth is that of the device's own memory. Both 
 sheets: NVIDIA's of V100 (2020), T4, A100 (2022), H100, GH200, H20 (2023), H200, HGX B200, GB200 NVL72 (2024),
 HGX B300, GB300 NVL72 (2025), A10, A16, A30, A40, L4, L40, L40S, RTX A4000 to A6000, RTX 6000 Ada, RTX PRO
 6000 Blackwell, and its white papers of TU102, GA102, AD102 and RTX Blackwell for GeForce; AMD's of MI250X
-(2021), MI300X (2023), MI325X (2024). Data sheets of professional Ampere and Ada cards print tensor figures with
-sparsity, of which half is meant here, or of FP8 with sparsity, of which it is a quarter.
+(2021), MI300X (2023), MI325X (2024). Data sheets of professional Ampere and Ada cards print tensor figures
+with sparsity, of which half is meant here, or of FP8 with sparsity, of which it is a quarter.
 
 Memory is what `nvidia-smi` (for AMD `rocm-smi`) prints as total, which is less than the data sheet says where
 ECC or firmware keep some: professional RTX cards as they are delivered, with ECC off, and those for servers

@@ -20,6 +20,10 @@ MOST_STAGES = 256
 _SHARES = SHARES[:4]
 """Weights, gradients, optimizer, activations."""
 _PANEL_IN, _KEY_IN, _MOST_COLUMNS = 1.35, 0.62, 3
+_KEY_ROW_IN = 0.16
+"""Of the second row of the key, which a column of the page needs."""
+_PAD_IN = 0.04
+"""Around all that is drawn."""
 _Panel = tuple[Strategy, tuple[StageMemory, ...]]
 
 
@@ -41,24 +45,31 @@ def draw_stages(plan: Plan, analyzer: GraphAnalyzer) -> SweepPage:
             "choose fewer with --stages"
         )
     panels = _list_panels(plan, analyzer)
+    least = min(map(_find_most, panels))
     columns = min(len(panels), _MOST_COLUMNS)
     rows = -(-len(panels) // columns)
     width_in = COLUMN_IN if columns == 1 else TEXT_IN
     with hold_settings("usenix"):
-        page = open_sweep_page("usenix", (width_in, rows * _PANEL_IN + _KEY_IN), DPI)
+        key_columns = 3 if columns == 1 else 5
+        key_in = _KEY_IN if key_columns == 5 else _KEY_IN + _KEY_ROW_IN
+        page = open_sweep_page("usenix", (width_in, rows * _PANEL_IN + key_in), DPI)
+        engine = page.get_layout_engine()
+        assert engine is not None  # noqa: S101 - the page was opened with one
+        engine.set(w_pad=_PAD_IN, h_pad=_PAD_IN)
         grid = page.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
         for axes, panel in zip(grid.flat, panels, strict=False):
-            _draw_panel(axes, panel, plan)
+            _draw_panel(axes, panel, plan, is_least=len(panels) > 1 and _find_most(panel) == least)
         for axes in grid.flat[len(panels) :]:
             axes.set_axis_off()
         page.suptitle(show_text(_describe(plan)), fontsize=7.5)
-        page.supylabel("GiB, computed", fontsize=7.5)
+        for axes in grid[:, 0]:
+            axes.set_ylabel("GiB, computed")
         for axes in grid[-1]:
             axes.set_xlabel("stage")
         page.legend(
             *grid.flat[0].get_legend_handles_labels(),
             loc="outside lower center",
-            ncols=5,
+            ncols=key_columns,
             columnspacing=0.8,
             handlelength=2.0,
             handletextpad=0.4,
@@ -78,7 +89,12 @@ def _list_panels(plan: Plan, analyzer: GraphAnalyzer) -> list[_Panel]:
     return panels
 
 
-def _draw_panel(axes: "Axes", panel: _Panel, plan: Plan) -> None:
+def _find_most(panel: _Panel) -> int:
+    """Return the bytes of the fullest stage of a panel."""
+    return max(sum(sizes) for sizes in zip(*_split_by_kind(panel[1]), strict=True))
+
+
+def _draw_panel(axes: "Axes", panel: _Panel, plan: Plan, *, is_least: bool) -> None:
     strategy, stages = panel
     ends = [0.0] * len(stages)
     for share, sizes in zip(_SHARES, _split_by_kind(stages), strict=True):
@@ -101,8 +117,10 @@ def _draw_panel(axes: "Axes", panel: _Panel, plan: Plan) -> None:
         label = f"capacity {format_bytes(capacity)}"
         axes.axhline(capacity / GIB, color=style.colour, linestyle=style.dashes, linewidth=0.9, label=label)
     is_best = strategy == plan.recommended_strategy
+    words = [*(["recommended"] if is_best else []), *(["least memory"] if is_least else [])]
+    note = f" ({', '.join(words)})" if words else ""
     axes.set_title(
-        f"{strategy}{' (recommended)' if is_best else ''}: at most {max(ends):,.1f} GiB",
+        f"{strategy}{note}: at most {max(ends):,.1f} GiB",
         fontweight="bold" if is_best else "normal",
     )
     _frame(axes, len(stages))
