@@ -12,13 +12,13 @@ from .figures import (
     Curve,
     CurveRecorder,
     DeviceFigure,
-    Marker,
     Peaks,
     make_heat_map,
     plot_heatmap,
     plot_memory_usage,
     plot_peaks,
 )
+from .figures.marks import make_marker
 from .recording_rows import DeviceRow
 
 MOST_DEVICES = 256
@@ -102,11 +102,7 @@ class FigureRecorder:
         names = self._name_devices()
         written: list[Path] = []
         for (node, uuid), device in self._devices.items():
-            marks = tuple(
-                Marker(it.opened_s, it.severity, it.kind)
-                for it in findings
-                if (it.node, it.device_uuid) == (node, uuid)
-            )
+            marks = tuple(make_marker(it) for it in findings if (it.node, it.device_uuid) == (node, uuid))
             figure = DeviceFigure(
                 device=names[node, uuid],
                 clock=self._clock,

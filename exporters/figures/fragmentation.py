@@ -8,7 +8,7 @@ from .canvas import name_for_file, open_page, save_page, show_text
 from .curve import Curve
 from .curves import draw_curves, draw_legend
 from .frame import frame_time, say_unmeasured, title_axes
-from .marks import draw_markers
+from .marks import draw_markers, make_room, widen
 from .model import FORMATS, FigureFormat, FragmentationFigure
 from .time_axis import find_span
 
@@ -41,10 +41,13 @@ def plot_fragmentation(
 
 def _draw(axes: "Axes", figure: FragmentationFigure, curves: dict[str, Curve]) -> None:
     draw_curves(axes, curves)
-    axes.set_ylim(0, 1)
+    top = make_room(figure.markers)
+    axes.set_ylim(0, top)
+    axes.set_yticks([0.0, 0.2, 0.4, 0.6, 0.8, 1.0])
     axes.set_ylabel("fragmentation, 0 to 1")
     span = find_span([curve.times_s for curve in curves.values()])
     if span is not None:
         frame_time(axes, *span, figure.clock)
-    draw_markers(axes, figure.markers, 1.0)
+        widen(axes, figure.markers)
+    draw_markers(axes, figure.markers, top)
     draw_legend(axes, curves)

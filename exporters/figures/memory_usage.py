@@ -1,7 +1,7 @@
 """Figure of one device's memory over time: allocated, reserved, used, capacity, and findings on top."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,8 +10,8 @@ from .canvas import name_for_file, open_page, save_page, show_text
 from .curve import Curve
 from .curves import draw_curves, draw_legend
 from .frame import frame_time, say_unmeasured, title_axes
-from .marks import draw_markers
-from .model import FORMATS, DeviceFigure, FigureFormat
+from .marks import draw_markers, find_failed_peak, make_room, widen
+from .model import FORMATS, DeviceFigure, FigureFormat, Marker
 from .time_axis import find_span
 
 if TYPE_CHECKING:
@@ -49,17 +49,33 @@ def _measured(figure: DeviceFigure) -> dict[str, Curve]:
 def _draw(axes: "Axes", figure: DeviceFigure, curves: dict[str, Curve]) -> None:
     capacity = figure.capacity if figure.capacity is not None and figure.capacity.is_measured else None
     shown = curves if capacity is None else curves | {"capacity": capacity}
-    most_bytes = max(_peak(curve) for curve in shown.values())
+    failed = dict(_list_failed(figure.markers, curves))
+    most_bytes = max(*(_peak(curve) for curve in shown.values()), *failed.values(), 0.0)
     scale, unit = (GIB, "GiB") if most_bytes >= GIB else (MIB, "MiB")
     draw_curves(axes, shown, scale)
-    top = max(most_bytes / scale * _HEADROOM, 1e-3)
+    top = max(
+        most_bytes / scale * _HEADROOM * make_room(it for it in figure.markers if it not in failed), 1e-3
+    )
     axes.set_ylim(0, top)
     axes.set_ylabel(f"memory, {unit}")
     span = find_span([curve.times_s for curve in shown.values()])
     if span is not None:
         frame_time(axes, *span, figure.clock)
-    draw_markers(axes, figure.markers, top)
+        widen(axes, figure.markers)
+    peaks = {
+        marker: ((peak - (marker.request_bytes or 0)) / scale, peak / scale)
+        for marker, peak in failed.items()
+    }
+    draw_markers(axes, figure.markers, top, peaks)
     draw_legend(axes, shown)
+
+
+def _list_failed(markers: Sequence[Marker], curves: dict[str, Curve]) -> Iterator[tuple[Marker, int]]:
+    """Yield the errors whose request is known, with the peak that failed."""
+    for marker in markers:
+        peak = find_failed_peak(marker, curves)
+        if peak is not None:
+            yield marker, peak
 
 
 def _peak(curve: Curve) -> float:

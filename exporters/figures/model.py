@@ -20,6 +20,8 @@ class Marker(msgspec.Struct, frozen=True):
     severity: Severity
     label: str
     """Its kind, as `leak`."""
+    request_bytes: int | None = None
+    """Of an out-of-memory error: the request that failed."""
 
 
 class DeviceFigure(msgspec.Struct, frozen=True, kw_only=True):

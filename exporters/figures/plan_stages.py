@@ -53,9 +53,7 @@ def draw_stages(plan: Plan, analyzer: GraphAnalyzer) -> SweepPage:
         key_columns = 3 if columns == 1 else 5
         key_in = _KEY_IN if key_columns == 5 else _KEY_IN + _KEY_ROW_IN
         page = open_sweep_page("usenix", (width_in, rows * _PANEL_IN + key_in), DPI)
-        engine = page.get_layout_engine()
-        assert engine is not None  # noqa: S101 - the page was opened with one
-        engine.set(w_pad=_PAD_IN, h_pad=_PAD_IN)
+        page.set_layout_engine("constrained", w_pad=_PAD_IN, h_pad=_PAD_IN)
         grid = page.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
         for axes, panel in zip(grid.flat, panels, strict=False):
             _draw_panel(axes, panel, plan, is_least=len(panels) > 1 and _find_most(panel) == least)
@@ -91,7 +89,8 @@ def _list_panels(plan: Plan, analyzer: GraphAnalyzer) -> list[_Panel]:
 
 def _find_most(panel: _Panel) -> int:
     """Return the bytes of the fullest stage of a panel."""
-    return max(sum(sizes) for sizes in zip(*_split_by_kind(panel[1]), strict=True))
+    weights, gradients, optimizer, activations = _split_by_kind(panel[1])
+    return max(map(sum, zip(weights, gradients, optimizer, activations, strict=True)))
 
 
 def _draw_panel(axes: "Axes", panel: _Panel, plan: Plan, *, is_least: bool) -> None:

@@ -7,8 +7,6 @@ No meaning is carried by colour alone: lines differ in their dashes, findings in
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...engine.model import Severity
-
 if TYPE_CHECKING:
     from matplotlib.typing import RcKeyType
 
@@ -53,12 +51,17 @@ class MarkStyle(NamedTuple):
     shape: str
 
 
-MARKS: dict[Severity, MarkStyle] = {
-    "low": MarkStyle("#767676", "o"),
-    "medium": MarkStyle("#0072b2", "s"),
-    "high": MarkStyle("#d55e00", "^"),
-    "critical": MarkStyle("#8a0f3c", "X"),
+OTHER = ""
+MARKS = {
+    "oom_met": MarkStyle("#8a0f3c", "X"),
+    "oom": MarkStyle("#d55e00", "^"),
+    "leak": MarkStyle("#0072b2", "D"),
+    "host_leak": MarkStyle("#0072b2", "d"),
+    "fragmentation": MarkStyle("#767676", "s"),
+    "retries": MarkStyle("#767676", "v"),
+    OTHER: MarkStyle("#767676", "o"),
 }
+"""By kind of finding: an error that was met, a forecast of one and a leak differ in colour, all in shape."""
 
 RC: "dict[RcKeyType, object]" = {
     "font.family": ["DejaVu Sans"],

@@ -33,6 +33,7 @@ from vramscope.exporters.figures import (
     plot_peaks,
 )
 from vramscope.exporters.figures.curve import Curve
+from vramscope.exporters.figures.marks import make_room
 from vramscope.exporters.figures.style import DOTS_PER_INCH, WIDTH_IN
 
 if TYPE_CHECKING:
@@ -211,6 +212,28 @@ def test_settings_of_the_process_are_left_as_they_were(tmp_path: Path) -> None:
     assert dict(mpl.rcParams) == before
 
 
+def test_marks_stay_inside_and_an_error_stands_at_the_peak_that_failed(pages: "list[Figure]") -> None:
+    markers = (
+        Marker(20.0, "medium", "leak"),
+        Marker(60.0, "high", "oom"),
+        Marker(500.0, "critical", "oom_met", 8 * GIB),
+    )
+    plot_memory_usage(msgspec.structs.replace(device_figure(), markers=markers), Path())
+    axes = axes_of(pages[0])
+    pages[0].draw_without_rendering()
+    places = [
+        axes.transData.transform(point) for marks in axes.collections for point in marks.get_offsets().data
+    ]
+    assert len(places) == 3
+    assert all(axes.bbox.padded(-3.0).contains(*place) for place in places)
+    (failed,) = [marks for marks in axes.collections if "out of memory (critical)" in str(marks.get_label())]
+    assert failed.get_offsets().data[0][1] == pytest.approx(9.9 + 8.0)
+    assert "8.0 GiB refused" in str(failed.get_label())
+    shapes = {marks.get_paths()[0].vertices.tobytes() for marks in axes.collections}
+    colours = {tuple(marks.get_facecolor()[0]) for marks in axes.collections}
+    assert (len(shapes), len(colours)) == (3, 3)
+
+
 def test_memory_shows_every_line_that_was_measured_and_the_findings(pages: "list[Figure]") -> None:
     plot_memory_usage(device_figure(), Path())
     texts = texts_of(pages[0])
@@ -222,9 +245,11 @@ def test_memory_shows_every_line_that_was_measured_and_the_findings(pages: "list
         "capacity",
         "leak (medium)",
         "leak (high)",
-        "oom (critical)",
+        "forecast: out of memory (critical)",
     ]
-    assert axes_of(pages[0]).get_ylim()[1] == pytest.approx(16 * 1.06)
+    top = axes_of(pages[0]).get_ylim()[1]
+    assert top == pytest.approx(16 * 1.06 * make_room(device_figure().markers)), "marks stand above the lines"
+    assert 16 * 1.06 < top < 16 * 1.3
 
 
 def test_a_recorded_rank_is_called_what_it_is(pages: "list[Figure]") -> None:

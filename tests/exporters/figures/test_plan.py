@@ -5,7 +5,7 @@ import re
 import pytest
 
 from vramscope import GraphAnalyzer, create_gpt_model_graph
-from vramscope.analyzers.partition import Device, make_plan
+from vramscope.analyzers.partition import Device, Strategy, make_plan
 from vramscope.engine.errors import UsageError
 from vramscope.exporters.figures.plan_graph import draw_graph, fold_layers
 from vramscope.exporters.figures.plan_stages import draw_stages
@@ -24,13 +24,29 @@ def test_the_stages_are_drawn_alike_every_time_under_the_capacity() -> None:
     titles = [axes.get_title(loc="left") for axes in panels]
     assert titles == [
         "exact (recommended): at most 9.3 GiB",
-        "exact-1f1b: at most 8.7 GiB",
+        "exact-1f1b (least memory): at most 8.7 GiB",
         "uniform: at most 10.0 GiB",
     ]
     fullest = max(patch.get_window_extent().y1 for patch in panels[0].patches)
     scale = panels[0].transData.transform([(0, max(plan.recommended.training_bytes or ()) / 2**30), (0, 12)])
     assert fullest == pytest.approx(scale[0][1])
     assert panels[0].lines[0].get_window_extent().y1 == pytest.approx(scale[1][1])
+
+
+@pytest.mark.parametrize(
+    "strategies", [["exact"], ["exact", "uniform"], ["exact", "uniform", "balanced_memory"]]
+)
+def test_nothing_of_a_plan_lies_outside_the_page(strategies: list[Strategy]) -> None:
+    analyzer = GraphAnalyzer(create_gpt_model_graph("gpt-1.5b"))
+    plan = make_plan(analyzer, [8], strategies, device=Device(capacity_bytes=80 << 30))
+    page = draw_stages(plan, analyzer)
+    inside = page.bbox.padded(0.5)
+    drawn = [page.legends[0], *page.axes, *(axes.yaxis.label for axes in page.axes if axes.get_ylabel())]
+    for artist in drawn:
+        box = artist.get_tightbbox() if hasattr(artist, "get_tightbbox") else artist.get_window_extent()
+        assert box is not None
+        assert inside.contains(box.x0, box.y0), artist
+        assert inside.contains(box.x1, box.y1), artist
 
 
 def test_layers_that_are_alike_are_drawn_once() -> None:

@@ -37,7 +37,7 @@ def test_marks_and_text_stand_out_from_the_paper() -> None:
 @pytest.mark.parametrize("vision", VISIONS)
 def test_no_two_lines_or_marks_look_alike(vision: str) -> None:
     groups = [[LINES[name].colour for name in names] for names in DRAWN_TOGETHER]
-    groups.append([style.colour for style in MARKS.values()])
+    groups.append(list(dict.fromkeys(style.colour for style in MARKS.values())))
     for group in groups:
         for first, second in combinations(group, 2):
             assert measure_distance(first, second, VISIONS[vision]) >= LEAST_DISTANCE, (first, second)
@@ -47,6 +47,7 @@ def test_no_meaning_is_carried_by_colour_alone() -> None:
     for names in DRAWN_TOGETHER:
         assert len({LINES[name].dashes for name in names}) == len(names)
     assert len({style.shape for style in MARKS.values()}) == len(MARKS)
+    assert len({MARKS[kind].colour for kind in ("leak", "oom", "oom_met", "fragmentation")}) == 4
 
 
 @pytest.mark.parametrize("vision", VISIONS)

@@ -15,6 +15,7 @@ from vramscope.exporters.figures import (
     plot_heatmap,
     plot_memory_usage,
 )
+from vramscope.exporters.figures.marks import make_marker
 from vramscope.exporters.reports.device_log import Snapshot
 from vramscope.exporters.reports.fragmentation_share import measure_fragmentation
 from vramscope.exporters.reports.run_log import RunLog
@@ -129,7 +130,7 @@ def _record(curves: _Curves, device: DeviceSample, time_s: float) -> None:
 
 def _mark(log: RunLog, uuid: str) -> tuple[Marker, ...]:
     found = (trail.finding for trail in log.findings.values() if trail.finding.device_uuid == uuid)
-    return tuple(Marker(time_s=it.opened_s, severity=it.severity, label=it.kind) for it in found)
+    return tuple(map(make_marker, found))
 
 
 def describe_files(paths: Sequence[Path]) -> str:
