@@ -221,16 +221,15 @@ def test_marks_stay_inside_and_an_error_stands_at_the_peak_that_failed(pages: "l
     plot_memory_usage(msgspec.structs.replace(device_figure(), markers=markers), Path())
     axes = axes_of(pages[0])
     pages[0].draw_without_rendering()
-    places = [
-        axes.transData.transform(point) for marks in axes.collections for point in marks.get_offsets().data
-    ]
+    offsets = [point for marks in axes.collections for point in np.asarray(marks.get_offsets())]
+    places = [axes.transData.transform(point) for point in offsets]
     assert len(places) == 3
     assert all(axes.bbox.padded(-3.0).contains(*place) for place in places)
     (failed,) = [marks for marks in axes.collections if "out of memory (critical)" in str(marks.get_label())]
-    assert failed.get_offsets().data[0][1] == pytest.approx(9.9 + 8.0)
+    assert np.asarray(failed.get_offsets())[0][1] == pytest.approx(9.9 + 8.0)
     assert "8.0 GiB refused" in str(failed.get_label())
-    shapes = {marks.get_paths()[0].vertices.tobytes() for marks in axes.collections}
-    colours = {tuple(marks.get_facecolor()[0]) for marks in axes.collections}
+    shapes = {np.asarray(marks.get_paths()[0].vertices).tobytes() for marks in axes.collections}
+    colours = {tuple(np.asarray(marks.get_facecolor())[0]) for marks in axes.collections}
     assert (len(shapes), len(colours)) == (3, 3)
 
 
