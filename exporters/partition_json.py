@@ -4,14 +4,10 @@ import json
 
 from ..analyzers.partition import PartitionResult
 
-_SHAPE = ("total_stages", "balance_score", "max_memory_usage", "total_communication_cost")
-
 
 def encode_partition(result: PartitionResult) -> bytes:
     """Return what `best_partition_strategy.json` holds."""
-    stages = [{name: getattr(it, name) for name in it.__struct_fields__} for it in result.partitions]
-    content = {"partitions": stages} | {name: getattr(result, name) for name in _SHAPE}
-    return json.dumps(content, indent=2).encode()
+    return json.dumps(result.to_dict(), indent=2).encode()
 
 
 def encode_pipeline_config(model: str, result: PartitionResult) -> bytes:

@@ -29,7 +29,6 @@ TYPE_CHECKING = (
 )
 if TYPE_CHECKING:
     from vramscope.analyzers.model_graph import EdgeInfo, LayerNode
-    from vramscope.analyzers.partition import GraphAnalyzer
     from vramscope.engine.bus.client import connect
     from vramscope.engine.errors import VramscopeError
     from vramscope.engine.launch.in_code import attach, on_advice, phase, step
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
     from vramscope.memory.profiler import MemoryProfiler
     from vramscope.phases.running import run_phases
     from vramscope.planning.clusters import read_cluster
+    from vramscope.planning.graph_analyzer import GraphAnalyzer
     from vramscope.planning.joint import plan_cluster
     from vramscope.planning.model_graph import GPTModelGraph, create_gpt_model_graph
     from vramscope.planning.tracing import trace_model_graph
@@ -88,7 +88,7 @@ _IN_MODULES = {
     "FragmentationAnalyzer": "vramscope.memory.fragmentation_analyzer",
     "MemoryHeatmapVisualizer": "vramscope.sweeps.heatmap_visualizer",
     "GPTModelGraph": "vramscope.planning.model_graph",
-    "GraphAnalyzer": "vramscope.analyzers.partition",
+    "GraphAnalyzer": "vramscope.planning.graph_analyzer",
     "LayerNode": "vramscope.analyzers.model_graph",
     "MemoryLeakDetector": "vramscope.memory.leak_detector",
     "MemoryProfiler": "vramscope.memory.profiler",

@@ -66,6 +66,25 @@ class ModelGraph:
         self.layers = _put_in_order(self.graph, name)
 
     @property
+    def nodes(self) -> dict[int, LayerNode]:
+        """Layers by their id, in the order in which they run."""
+        return {layer.layer_id: layer for layer in self.layers}
+
+    def to_dict(self) -> dict[str, object]:
+        """Return what the original's `*_model_graph.json` holds."""
+        return {
+            "config": self.config,
+            "nodes": {str(layer.layer_id): layer.to_dict() for layer in self.layers},
+            "edges": [edge.to_dict() for edge in self.edges],
+            "stats": {
+                "total_layers": len(self.layers),
+                "total_parameters": self.total_parameters,
+                "total_memory_mb": self.total_memory_mib,
+                "total_compute_gflops": self.total_compute_gflops,
+            },
+        }
+
+    @property
     def total_parameters(self) -> int:
         """Parameters of all layers, shared ones once."""
         return sum(layer.parameter_count for layer in self.layers)

@@ -17,6 +17,10 @@ MIB = 1 << 20
 BYTES_OF: dict[DataType, int] = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
+_ADDED = ("shared_parameter_count", "forward_flops", "backward_flops", "activation_bytes")
+"""Fields that the shape of the original lacks."""
+
+
 class LayerNode(msgspec.Struct, frozen=True, kw_only=True):
     """One layer: what it is, what it holds and what it computes in one micro-batch."""
 
@@ -46,6 +50,11 @@ class LayerNode(msgspec.Struct, frozen=True, kw_only=True):
     activation_bytes: int | None = None
     """Bytes kept for the backward pass of one micro-batch, without recomputation."""
 
+    def to_dict(self) -> dict[str, object]:
+        """Return its fields as the original's JSON has them, and of ours those that are known."""
+        fields = {name: getattr(self, name) for name in self.__struct_fields__}
+        return {name: value for name, value in fields.items() if value is not None or name not in _ADDED}
+
     @property
     def weight_bytes(self) -> int:
         """Bytes of its weights, from `memory_usage`."""
@@ -67,6 +76,10 @@ class EdgeInfo(msgspec.Struct, frozen=True, kw_only=True):
     data_type: str
     communication_cost: float
     """MiB of one transfer."""
+
+    def to_dict(self) -> dict[str, object]:
+        """Return its fields as the original's JSON has them."""
+        return {name: getattr(self, name) for name in self.__struct_fields__}
 
 
 class StateBytes(msgspec.Struct, frozen=True, kw_only=True):

@@ -47,6 +47,10 @@ class PartitionStage(Mapped, frozen=True, kw_only=True):
     communication_cost: float
     """MiB that it hands to later stages in one forward pass."""
 
+    def to_dict(self) -> dict[str, object]:
+        """Return its fields as the original's JSON has them."""
+        return {name: getattr(self, name) for name in self.__struct_fields__}
+
 
 class PartitionResult(Mapped, frozen=True, kw_only=True):
     """A model's layers in stages."""
@@ -66,6 +70,13 @@ class PartitionResult(Mapped, frozen=True, kw_only=True):
     training_bytes: tuple[int, ...] | None = None
     """Bytes each stage holds while it trains: weights, gradients, optimizer states, and activations in flight
     under 1F1B. None where the activations are not known."""
+
+    def to_dict(self) -> dict[str, object]:
+        """Return what the original's `best_partition_strategy.json` holds."""
+        shape = ("total_stages", "balance_score", "max_memory_usage", "total_communication_cost")
+        return {"partitions": [it.to_dict() for it in self.partitions]} | {
+            name: getattr(self, name) for name in shape
+        }
 
 
 class StageCount(Mapped, frozen=True, kw_only=True):

@@ -1,10 +1,13 @@
 """The original's table under its own rule, and the exact one beside it."""
 
+import json
+
 import pytest
 
 from vramscope import GraphAnalyzer, create_gpt_model_graph
 from vramscope.analyzers.partition import STRATEGIES, Device, PartitionResult, Strategy, make_plan
 from vramscope.engine.errors import UsageError
+from vramscope.exporters.model_graph_json import encode_graph
 
 ORIGINAL = {
     2: (0.0000, 3119.54, 6.25),
@@ -158,3 +161,27 @@ def test_of_strategies_worth_the_same_the_one_that_holds_least_is_recommended_th
     assert len({search.best_score for search in plan.searches.values()}) == 1
     assert plan.recommended_strategy == "exact"
     assert make_plan(analyzer, (2,), strategies, rule="legacy").recommended_strategy == "uniform"
+
+
+def test_the_original_s_script_finds_every_name_that_it_uses(analyzer: GraphAnalyzer) -> None:
+    graph = create_gpt_model_graph("gpt-1.5b", figures="legacy")
+    blocks = graph.get_transformer_nodes()
+    assert (len(graph.nodes), len(blocks), graph.nodes[1]) == (51, 48, blocks[0])
+    assert graph.get_execution_order() == list(range(51))
+    assert [it.layer_type for it in graph.get_layers_by_type("embedding")] == ["embedding"]
+    assert graph.get_layer_by_id(51) is None
+    totals = (graph.get_total_parameters(), round(graph.get_total_memory_usage(), 2))
+    assert totals == (1_635_537_600, 6239.08)
+    properties = analyzer.analyze_graph_properties()
+    assert properties["basic_stats"]["total_layers"] == 51  # type: ignore[call-overload]
+    assert json.loads(json.dumps(properties)) == properties
+    strategies = analyzer.compare_partitioning_strategies(4)
+    assert list(strategies) == list(STRATEGIES)
+    assert json.loads(json.dumps(graph.to_dict())) == json.loads(encode_graph(graph))
+    uniform = analyzer.partition_graph_uniform(4)
+    assert strategies["uniform"] == uniform.to_dict()
+    assert [stage["end_layer"] for stage in uniform.to_dict()["partitions"]] == [12, 24, 36, 50]  # type: ignore[attr-defined]
+    report = analyzer.generate_partitioning_report(4)
+    assert "Total Parameters: 1,635,537,600" in report
+    assert "BALANCED_MEMORY:\n  Balance Score: 0.0983" in report
+    assert list(analyzer.compare_partitioning_strategies(51)["balanced_memory"]) == ["error"]

@@ -14,6 +14,7 @@ from vramscope.analyzers.model_graph import (
 )
 from vramscope.analyzers.model_graph.config import read_architecture
 from vramscope.analyzers.model_graph.document import decode_graph
+from vramscope.analyzers.model_graph.layer import LayerNode, LayerType
 from vramscope.engine.readers.input_file import read_input_file, show_path
 from vramscope.engine.readers.model_config import read_model_config
 from vramscope.exporters.model_graph_json import encode_graph
@@ -38,6 +39,34 @@ class GPTModelGraph(ModelGraph):
             OutputFileError: It cannot be written.
         """
         write_whole(encode_graph(self), Path(path))
+
+    def get_transformer_nodes(self) -> list[LayerNode]:
+        """Return the transformer blocks in the order in which they run."""
+        return self.get_layers_by_type("transformer_block")
+
+    def get_layers_by_type(self, layer_type: LayerType) -> list[LayerNode]:
+        """Return the layers of one type in the order in which they run."""
+        return [layer for layer in self.layers if layer.layer_type == layer_type]
+
+    def get_layer_by_id(self, layer_id: int) -> LayerNode | None:
+        """Return a layer, or None where no layer has that id."""
+        return self.nodes.get(layer_id)
+
+    def get_execution_order(self) -> list[int]:
+        """Return the ids of the layers in the order in which they run."""
+        return [layer.layer_id for layer in self.layers]
+
+    def get_total_parameters(self) -> int:
+        """Return the parameters of all layers, shared ones once."""
+        return self.total_parameters
+
+    def get_total_memory_usage(self) -> float:
+        """Return the MiB of weights of all layers."""
+        return self.total_memory_mib
+
+    def get_total_compute_flops(self) -> float:
+        """Return the GFLOP of the forward pass of one sequence."""
+        return self.total_compute_gflops
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

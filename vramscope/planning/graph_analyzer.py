@@ -1,0 +1,76 @@
+"""`GraphAnalyzer` for programs: the partitions of a model as the original's scripts ask for them."""
+
+from vramscope.analyzers import partition
+from vramscope.analyzers.partition import Bottleneck, PartitionResult, make_plan
+from vramscope.exporters.partition_report import describe_strategies
+
+
+class GraphAnalyzer(partition.GraphAnalyzer):
+    """Partitions a graph and says what stands out in it.
+
+        analyzer = vramscope.GraphAnalyzer(vramscope.create_gpt_model_graph("gpt-1.5b"))
+        result = analyzer.partition_graph_balanced(num_stages=4, balance_metric="memory")
+        print(analyzer.generate_partitioning_report(num_stages=4))
+
+    Args:
+        graph: The model.
+        micro_batches: Of one step; under 1F1B a stage holds the activations of several.
+        states: What is held for a parameter, a name of `STATE_BYTES`.
+
+    Raises:
+        UsageError: No micro-batch, or no such name.
+    """
+
+    def analyze_graph_properties(self) -> dict[str, dict[str, object] | list[int]]:
+        """Return `analyze` as dictionaries: `basic_stats`, `distribution`, `bottlenecks`, `execution_order`.
+
+        Memory is MiB of weights, compute GFLOP of the forward pass of one sequence.
+        """
+        analysis = self.analyze()
+        return {
+            "basic_stats": {
+                "total_layers": analysis.total_layers,
+                "transformer_layers": analysis.transformer_layers,
+                "total_parameters": self.graph.total_parameters,
+                "total_memory_mb": self.graph.total_memory_mib,
+                "total_compute_gflops": self.graph.total_compute_gflops,
+            },
+            "distribution": {
+                "parameters_by_type": analysis.parameters.by_type,
+                "memory_by_type": analysis.memory_mb.by_type,
+                "compute_by_type": analysis.compute_gflops.by_type,
+            },
+            "bottlenecks": {
+                "max_memory_layer": _describe(analysis.max_memory_layer, "memory_mb"),
+                "max_compute_layer": _describe(analysis.max_compute_layer, "compute_gflops"),
+                "max_param_layer": _describe(analysis.max_parameter_layer, "parameters"),
+            },
+            "execution_order": [layer.layer_id for layer in self.graph.layers],
+        }
+
+    def partition_graph_uniform(self, num_stages: int) -> PartitionResult:
+        """Return the layers in stages of as many transformer blocks each as can be.
+
+        Raises:
+            UsageError: There are too few layers.
+        """
+        return self.partition_graph_balanced(num_stages, strategy="uniform")
+
+    def compare_partitioning_strategies(self, num_stages: int) -> dict[str, dict[str, object]]:
+        """Return every strategy's partition as JSON can hold it; `error` says why one has none."""
+        return {
+            strategy: {"error": found} if isinstance(found, str) else found.to_dict()
+            for strategy, found in self.compare_strategies(num_stages).items()
+        }
+
+    def generate_partitioning_report(self, num_stages: int) -> str:
+        """Return a report for people: the model, every strategy at a number of stages, and which to use.
+
+        Raises:
+            UsageError: No strategy can make that many stages.
+        """
+        return describe_strategies(make_plan(self, (num_stages,), partition.STRATEGIES))
+
+
+def _describe(layer: Bottleneck, name: str) -> dict[str, object]:
+    return {"layer_id": layer.layer_id, "name": layer.name, name: layer.value}
