@@ -6,12 +6,12 @@ from pathlib import Path
 from ..analyzers.sweep import SweepFinding, SweepGrid
 from ..analyzers.sweep.index import IndexedSweep
 from ..engine.errors import OutputFileError
+from ..engine.output_file import check_writable, write_whole
 from ..engine.readers.input_file import show_path
 from .figures.sweep import draw_sweep
 from .figures.sweep_multiples import draw_multiples
 from .figures.sweep_page import SweepPage
 from .figures.sweep_style import SweepLook
-from .reports.writing import check_writable, write_whole
 from .sweep_report import encode_csv
 from .sweep_text import describe_figure
 

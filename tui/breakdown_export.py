@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from ..analyzers.breakdown import Basis, BreakdownNode, ComparedNode
 from ..engine.errors import OutputFileError
+from ..engine.output_file import write_files
 from ..engine.readers.input_file import show_path
 from .plan_export import make_new_folder
 
@@ -55,11 +56,10 @@ def export_breakdown(shown: ExportedTree, folder: Path, now_s: float) -> Path:
 
     try:
         made = make_new_folder(folder, f"vramscope-modules-{datetime.fromtimestamp(now_s):%Y%m%d-%H%M%S}")
-        (made / "screen.svg").write_text(shown.svg, encoding="utf-8")
-        (made / "modules.txt").write_text(shown.report, encoding="utf-8")
-        (made / "blocks.csv").write_text(write_table(shown.tree), encoding="utf-8")
     except OSError as error:
         raise OutputFileError(f"{show_path(folder)}: {error.strerror or error}") from error
+    texts = {"screen.svg": shown.svg, "modules.txt": shown.report, "blocks.csv": write_table(shown.tree)}
+    write_files({name: text.encode() for name, text in texts.items()}, made)
     for ending in ("svg", "pdf"):
         draw_icicle(shown.title, shown.origin, shown.tree, shown.basis, made / f"icicle.{ending}")
     if shown.difference is not None:
@@ -70,7 +70,6 @@ def export_breakdown(shown: ExportedTree, folder: Path, now_s: float) -> Path:
 def _export_difference(shown: ExportedDifference, folder: Path) -> None:
     from ..exporters.figures.icicle_difference import draw_difference_icicle
     from ..exporters.module_memory_difference import write_difference_table
-    from ..exporters.reports.writing import write_files
 
     table = write_difference_table(shown.tree, shown.basis)
     write_files({"differences.csv": table.encode(), "differences.txt": shown.report.encode()}, folder)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..engine.bus.snapshot import Snapshot
+from ..engine.output_file import write_new
 from ..exporters.json_lines import encode_line
 from ..exporters.status import describe_snapshot
 
@@ -70,8 +71,7 @@ def _write_new(folder: Path, stem: str, suffix: str, data: bytes) -> Path:
     while True:
         path = folder / f"{stem}{'' if number == 1 else f'-{number}'}{suffix}"
         try:
-            with path.open("xb") as file:
-                file.write(data)
+            write_new(data, path)
         except FileExistsError:
             number += 1
         else:

@@ -3,6 +3,7 @@
 from datetime import datetime
 from pathlib import Path
 
+from ..engine.output_file import write_files
 from .planned import Planned
 
 PICTURE, REPORT = "plan.svg", "plan.txt"
@@ -24,8 +25,7 @@ def export_plan(plan: Planned, svg: str, folder: Path, now_s: float) -> Path:
     made = make_new_folder(folder, f"vramscope-plan-{datetime.fromtimestamp(now_s):%Y%m%d-%H%M%S}")
     if plan.write is not None:
         plan.write(made)
-    (made / PICTURE).write_text(svg, encoding="utf-8")
-    (made / REPORT).write_text(plan.report, encoding="utf-8")
+    write_files({PICTURE: svg.encode(), REPORT: plan.report.encode()}, made)
     return made
 
 

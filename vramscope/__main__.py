@@ -9,6 +9,7 @@ def main() -> int:
     _leave_out_current_folder()
     from vramscope.cli.application import run
 
+    open_standard_streams()
     return run(sys.argv[1:])
 
 
@@ -29,6 +30,21 @@ def _leave_out_current_folder() -> None:
     relative = (entry for entry in entries if not entry.startswith("/"))
     named = {os.path.abspath(entry) for entry in relative} - {*entries, own}  # noqa: PTH100 - as above
     sys.path[:] = [entry for entry in sys.path if entry not in named]
+
+
+def open_standard_streams() -> None:
+    """Open what the caller has closed (`>&-`), before a file of ours gets its number.
+
+    What is printed on standard error is lost. On standard output it is an error, like that of a full disk:
+    the stream cannot be written to.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            nothing = os.open(os.devnull, os.O_WRONLY if name == "stderr" else os.O_RDONLY)
+            if nothing != number:
+                os.dup2(nothing, number)
+                os.close(nothing)
+            setattr(sys, name, os.fdopen(number, "r" if name == "stdin" else "w", encoding="utf-8"))
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from ..output_file import replacing
 from .state import Acknowledgement, Mute
 from .told import ToldFinding
 
@@ -55,12 +56,5 @@ def save_decisions(path: Path, kept: KeptDecisions) -> None:
         OSError: The file cannot be written.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    beside = path.with_name(f"{path.name}.{os.getpid()}")
-    try:
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(msgspec.json.encode(kept))
-        beside.replace(path)
-    except OSError:
-        beside.unlink(missing_ok=True)
-        raise
+    with replacing(path) as stream:
+        stream.write(msgspec.json.encode(kept))

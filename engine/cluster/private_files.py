@@ -10,6 +10,7 @@ import stat
 from pathlib import Path
 
 from ..errors import InputFileError, OutputFileError
+from ..output_file import replacing
 
 
 def read_private(path: Path, most_bytes: int) -> str | None:
@@ -50,21 +51,10 @@ def write_private(path: Path, text: str) -> None:
         InputFileError: The folder is open to others or somebody else's.
         OutputFileError: The file cannot be written.
     """
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         make_private_folder(path.parent)
-        descriptor = os.open(
-            draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
-        )
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(descriptor)
-            draft.replace(path)
-        except BaseException:
-            draft.unlink(missing_ok=True)
-            raise
+        with replacing(path, is_durable=True) as stream:
+            stream.write(text.encode())
     except OSError as error:
         raise OutputFileError(f"{path}: {error.strerror or error}") from error
 

@@ -8,6 +8,7 @@ import msgspec
 
 from ..attachment.process import read_start_ticks, read_status
 from ..errors import OutputFileError, UsageError
+from ..output_file import replacing
 from ..readers.input_file import show_path
 
 NOTE_NAME = "recorder.json"
@@ -52,9 +53,8 @@ def announce(folder: Path, path: Path, since_s: float, moved: str | None = None)
     """
     ticks = read_start_ticks(os.getpid()) or 0
     note = RecorderNote(os.getpid(), ticks, str(path.absolute()), since_s, moved)
-    part = folder / f"{NOTE_NAME}.{os.getpid()}"
-    part.write_bytes(msgspec.json.encode(note))
-    part.replace(folder / NOTE_NAME)
+    with replacing(folder / NOTE_NAME) as stream:
+        stream.write(msgspec.json.encode(note))
 
 
 def withdraw(folder: Path) -> None:

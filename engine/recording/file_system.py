@@ -1,5 +1,6 @@
 """Where a file lies: on a disk of this machine, or on a file system that other machines write to as well."""
 
+import os
 from pathlib import Path
 
 _NETWORK = frozenset(
@@ -25,7 +26,7 @@ def find_file_system(path: Path, mounts: str | None = None) -> str | None:
             mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
         except OSError:
             return None
-    place = path.resolve()
+    place = Path(os.path.realpath(path))  # `resolve` raises where links lead in a circle
     found, depth = None, -1
     for line in mounts.splitlines():
         fields, _, rest = line.partition(" - ")

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import msgspec
 
-from ..readers import MemoryTrace, TraceIteration, read_memory_trace, read_memory_trace_run
 from ..readers.input_file import show_name
+from ..readers.memory_trace import MemoryTrace, TraceIteration, read_memory_trace
+from ..readers.memory_trace_run import read_memory_trace_run
 from ..sampling.trace_player import TracePlayer
 from ..sampling.trace_rows import TraceRows
 from ..sampling.trace_ticks import RankTicks, tick_of

@@ -5,10 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ..errors import InputFileError, UsageError
+from ..output_file import replacing
 from ..paths import config_file
 from ..readers.input_file import read_text_file, show_path, show_text
-from ..readers.toml_text import parse_toml
-from .files import FILE_LIMIT_BYTES
 from .model import SETTING_KEYS
 from .values import convert_value
 
@@ -31,7 +30,8 @@ def save_settings(values: Mapping[str, object], *, path: Path | None = None) -> 
     try:
         text = _updated_text(path, checked)
         path.parent.mkdir(parents=True, exist_ok=True)
-        _replace(path, text)
+        with replacing(path) as stream:
+            stream.write(text.encode())
     except OSError as error:
         raise InputFileError(f"{path}: settings not saved: {error.strerror or error}") from error
     return path
@@ -56,6 +56,9 @@ def _updated_text(path: Path, values: Mapping[str, object]) -> str:
     import tomlkit
     from tomlkit.exceptions import TOMLKitError
 
+    from ..readers.toml_text import parse_toml
+    from .files import FILE_LIMIT_BYTES
+
     try:
         text = read_text_file(path, "a settings file", FILE_LIMIT_BYTES) if os.path.lexists(path) else ""
         parse_toml(text, path)  # tomlkit has no bounds, and is many times slower
@@ -74,18 +77,3 @@ def _updated_text(path: Path, values: Mapping[str, object]) -> str:
         else:
             inside[name] = list(value) if isinstance(value, tuple) else value
     return tomlkit.dumps(document)
-
-
-def _replace(path: Path, text: str) -> None:
-    import tempfile
-
-    mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
-    descriptor, name = tempfile.mkstemp(prefix=".vramscope-", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-            os.fchmod(file.fileno(), mode)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

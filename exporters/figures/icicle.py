@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ...analyzers.breakdown import Basis, BreakdownNode, IcicleCell, lay_out_icicle
+from ...engine.output_file import write_whole
 from ...engine.units import GIB, MIB, format_bytes
-from ..reports.writing import write_whole
 from .canvas import open_page, show_text
 from .frame import say_unmeasured, title_axes
 from .style import DOTS_PER_INCH, INK, PAPER

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from ...engine.errors import OutputFileError, UsageError
+from ...engine.output_file import write_whole
 from ...engine.readers.input_file import show_path
-from ..reports.writing import write_whole
 from .sweep_page import SweepFormat, SweepPage
 
 _FORMATS: dict[str, SweepFormat] = {".pdf": "pdf", ".png": "png", ".svg": "svg"}

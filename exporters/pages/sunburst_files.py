@@ -11,7 +11,7 @@ from ...analyzers.breakdown import (
     make_point_tree,
 )
 from ...engine.model.module_memory import MemoryKind, ModuleMemory
-from ..reports.writing import write_files
+from ...engine.output_file import write_files
 from .sunburst import render_sunburst
 
 PAGES: dict[str, tuple[MemoryKind, ...]] = {

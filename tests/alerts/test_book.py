@@ -1,7 +1,9 @@
 """What people decide about findings is kept, shared, and outlives the hub."""
 
-import os
+import threading
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
@@ -11,6 +13,7 @@ from vramscope.engine.alerts import keeping
 from vramscope.engine.alerts.book import AlertBook
 from vramscope.engine.alerts.kept import decisions_file, load_decisions
 from vramscope.engine.model import Finding
+from vramscope.engine.output_file import replacing
 
 
 def told(book: AlertBook, *findings: Finding) -> list[str]:
@@ -223,13 +226,18 @@ def test_a_folder_that_does_not_answer_holds_nothing_up(
 ) -> None:
     monkeypatch.setattr(keeping, "PATIENCE_S", 0.05)
     path = tmp_path / "alerts.json"
-    pipe = path.with_name(f"{path.name}.{os.getpid()}")
-    os.mkfifo(pipe)  # to open it for writing waits for somebody who reads
+    has_answered = threading.Event()
+
+    def wait_and_replace(place: Path) -> AbstractContextManager[BinaryIO]:
+        has_answered.wait()
+        return replacing(place)
+
+    monkeypatch.setattr("vramscope.engine.alerts.kept.replacing", wait_and_replace)
     book = AlertBook(path, HandClock())
     assert told(book, make_finding()) == ["opened"]
     assert told(book, make_finding("oom")) == ["opened"]
     assert told(book, make_finding("pressure")) == ["opened"]
-    pipe.read_bytes()
+    has_answered.set()
     wait_until(path.is_file)
     assert [it.kind for it in load_decisions(path).told] == ["leak", "oom", "pressure"]
 

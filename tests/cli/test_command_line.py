@@ -89,7 +89,7 @@ def test_words_that_mean_nothing_are_told(words: list[str], told: str) -> None:
         (["--duration", "0", "--json"], "--duration 0: expected a time above zero"),
         (["--once", "--duration", "5"], "--duration does not go with --once"),
         (["--once", "agent"], "--once shows this node and does not go with the verb agent"),
-        (["--once", "--config", "/nowhere.toml"], "/nowhere.toml: No such file or directory"),
+        (["--once", "--config", "/nowhere.toml"], "/nowhere.toml: cannot be read: no such file or directory"),
         (["replay", "/nowhere/at/all"], "/nowhere/at/all"),
         (["replay", ".", "--speed", "0"], "--speed 0: expected a number from 0.001 to 10000"),
         (["replay", ".", "--speed", "nan"], "--speed nan: expected a number from"),

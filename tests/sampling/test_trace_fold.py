@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.readers.traces import rank_name, require_measured, trace, write_trace
 from vramscope.engine.errors import InputFileError, OutputFileError
-from vramscope.engine.readers import MemoryTrace, read_memory_trace
+from vramscope.engine.readers.memory_trace import MemoryTrace, read_memory_trace
 from vramscope.engine.readers.memory_trace_stream import stream_trace
 from vramscope.engine.sampling import trace_fold, trace_rows
 from vramscope.engine.sampling.trace_fold import read_run_ticks

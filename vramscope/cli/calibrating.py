@@ -9,10 +9,13 @@ import msgspec
 from vramscope.analyzers.memory_theory import estimate_stage
 from vramscope.analyzers.memory_theory.calibration import SCHEMA, Calibration, Measured, fit_calibration
 from vramscope.analyzers.memory_theory.configs.cases import read_case
-from vramscope.engine.errors import InputFileError, OutputFileError, UsageError
+from vramscope.engine.errors import InputFileError, UsageError
+from vramscope.engine.output_file import write_whole
 from vramscope.engine.readers.case_table import CaseTable, read_case_table
-from vramscope.engine.readers.input_file import lower_first, read_input_file, show_path
+from vramscope.engine.readers.input_file import read_input_file, show_path
 from vramscope.engine.units import MIB
+
+from .diagnostics import complain
 
 ALLOCATED, PEAK = "mem_allocated_last_bytes", "mem_max_allocated_peak_bytes"
 _LIMIT_BYTES = 65536
@@ -36,9 +39,9 @@ def calibrate(arguments: Namespace) -> int:
     found = fit_calibration(runs, arguments.measured.name)
     text = msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n"
     if arguments.output is not None:
-        _write(arguments.output, text)
+        write_whole(text.encode(), arguments.output)
     sys.stdout.write(text if arguments.json or arguments.output is None else "")
-    sys.stderr.write(_describe(found, left_out) + "\n")
+    complain(_describe(found, left_out))
     return 0
 
 
@@ -77,16 +80,8 @@ def _measure(table: CaseTable) -> tuple[list[Measured], int]:
 
 def _describe(found: Calibration, left_out: int) -> str:
     text = (
-        f"vramscope: {found.runs} runs: {found.offset_bytes / MIB:+.1f} MiB between steps, activations x "
+        f"{found.runs} runs: {found.offset_bytes / MIB:+.1f} MiB between steps, activations x "
         f"{found.activation_scale:.3f}; peaks held out are off by {found.held_out_error_percent:.2f} %, "
         f"without it by {found.plain_error_percent:.2f} %"
     )
     return text + (f"; {left_out} rows left out" if left_out else "")
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        reason = lower_first(error.strerror or str(error))
-        raise OutputFileError(f"{show_path(path)}: cannot be written: {reason}") from error

@@ -9,11 +9,12 @@ from collections.abc import Mapping
 from vramscope.analyzers.memory_theory import estimate_stage
 from vramscope.analyzers.memory_theory.calibration import Calibration
 from vramscope.analyzers.memory_theory.configs.cases import read_case
-from vramscope.engine.errors import OutputFileError, UsageError
+from vramscope.engine.errors import UsageError
+from vramscope.engine.output_file import write_whole
 from vramscope.engine.readers.case_table import CaseTable, read_case_table
-from vramscope.engine.readers.input_file import lower_first, show_path
 
 from .calibrating import read_calibration
+from .diagnostics import complain
 
 PREDICTED = ("predicted_allocated_bytes", "predicted_peak_bytes", "predicted_error")
 """Columns that are added; the last one says why a row has no figures."""
@@ -40,11 +41,11 @@ def estimate_batch(arguments: Namespace) -> int:
     if arguments.output is None:
         sys.stdout.write(text)
     else:
-        _write(arguments, text)
+        write_whole(text.encode(), arguments.output)
     told = f"{len(predictions) - refused} of {len(predictions)} cases estimated"
     told += f", calibrated by {calibration.source}" if calibration is not None else ""
     told += f"; the others say why in {PREDICTED[2]}" if refused else ""
-    sys.stderr.write(f"vramscope: {told}\n")
+    complain(told)
     return UsageError.exit_code if predictions and refused == len(predictions) else 0
 
 
@@ -71,11 +72,3 @@ def render_table(table: CaseTable, predictions: list[dict[str, str]]) -> str:
     for row, predicted in zip(table.rows, predictions, strict=True):
         writer.writerow({name: (row | predicted)[name] for name in columns})
     return stream.getvalue()
-
-
-def _write(arguments: Namespace, text: str) -> None:
-    try:
-        arguments.output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        reason = lower_first(error.strerror or str(error))
-        raise OutputFileError(f"{show_path(arguments.output)}: cannot be written: {reason}") from error

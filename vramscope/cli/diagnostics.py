@@ -25,13 +25,14 @@ def run_guarded(action: Callable[[], int], *, failure_code: int | None = None) -
         failure_code: Exit code of every error; None for the code of its class.
     """
     try:
-        code = action()
+        try:
+            code = action()
+        except SystemExit as error:  # --help, --version
+            code = error.code if isinstance(error.code, int) else 0
         sys.stdout.flush()
     except VramscopeError as error:
         complain(str(error))
         return error.exit_code if failure_code is None else failure_code
-    except SystemExit as error:
-        return error.code if isinstance(error.code, int) else 0
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
@@ -86,11 +87,13 @@ def _report_internal(error: Exception) -> None:
 
 def _write_report(text: str) -> Path | None:
     """Write an error report and return its path, or None where nothing can be written."""
+    from vramscope.engine.output_file import write_new
+
     folder = state_folder() / "errors"
     path = folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path.write_text(f"{' '.join(sys.argv)}\n{sys.version}\n\n{text}", encoding="utf-8")
+        write_new(f"{' '.join(sys.argv)}\n{sys.version}\n\n{text}".encode(errors="backslashreplace"), path)
         for old in sorted(folder.glob("*.txt"))[:-REPORTS_KEPT]:
             old.unlink(missing_ok=True)
     except OSError:

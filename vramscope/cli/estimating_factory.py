@@ -7,8 +7,8 @@ from pathlib import Path
 
 from vramscope.analyzers.allocator_model import AllocatorSettings
 from vramscope.analyzers.step_estimate import StepEstimate, StepPeaks, StepTrace, take_snapshot
-from vramscope.engine.errors import OutputFileError, UsageError
-from vramscope.engine.readers.input_file import lower_first, show_path
+from vramscope.engine.errors import UsageError
+from vramscope.engine.output_file import write_whole
 from vramscope.engine.units import parse_bytes
 from vramscope.estimates.step import estimate_request, read_allocator_settings
 from vramscope.estimates.tracing import StepRequest, Tracing
@@ -71,11 +71,7 @@ def _check_flags(arguments: Namespace) -> None:
 
 def _write_snapshot(path: Path, tracing: Tracing, settings: str) -> None:
     (trace,) = tracing.result.traces
-    try:
-        path.write_bytes(pickle.dumps(describe_peak(trace, settings)))
-    except OSError as error:
-        reason = lower_first(error.strerror or str(error))
-        raise OutputFileError(f"{show_path(path)}: cannot be written: {reason}") from error
+    write_whole(pickle.dumps(describe_peak(trace, settings)), path)
 
 
 def describe_peak(trace: StepTrace, settings: str) -> dict[str, object]:

@@ -10,11 +10,11 @@ from typing import BinaryIO, Literal
 
 from vramscope.engine.errors import InputFileError, OutputFileError, UsageError
 from vramscope.engine.model import Sample
+from vramscope.engine.output_file import open_output
 from vramscope.engine.readers.input_file import show_name, show_path
 from vramscope.engine.readers.series_record import WALL_CLOCK_FROM_S
 from vramscope.engine.recording import Recording
 from vramscope.engine.units import parse_duration
-from vramscope.exporters.recording_output import open_output
 from vramscope.exporters.recording_rows import RowReader
 
 from .diagnostics import complain

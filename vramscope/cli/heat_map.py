@@ -13,6 +13,7 @@ from vramscope.exporters.sweep_text import describe_findings, describe_hidden, d
 from vramscope.sweeps.loading import LoadedSweep, load_sweep
 
 from .counting import CountedProgress
+from .diagnostics import complain
 
 PROGRAM = "vramscope heatmap"
 
@@ -67,7 +68,7 @@ def draw_heat_map(job: HeatMapJob, settings: Settings, *, is_json: bool) -> Swee
         return loaded.grid
     _print_findings(loaded, settings)
     for line in (*loaded.grid.notes, *describe_hidden(loaded.grid), *describe_skipped(loaded.skipped)):
-        print(f"{PROGRAM}: {line}", file=sys.stderr)
+        complain(line, program=PROGRAM)
     for path in files:
         _print(f"{path}\n", settings)
     return loaded.grid

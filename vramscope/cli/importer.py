@@ -2,15 +2,15 @@
 
 import os
 import signal
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from vramscope import __version__
 from vramscope.engine.errors import OutputFileError, UsageError
 from vramscope.engine.model import Sample
+from vramscope.engine.output_file import check_writable, place_output
 from vramscope.engine.readers.input_file import show_name, show_path
 from vramscope.engine.readers.memory_trace_name import parse_trace_name
 from vramscope.engine.readers.memory_trace_run import FILE_PATTERN, TraceFiles, group_trace_files
@@ -20,7 +20,6 @@ from vramscope.engine.sampling.joined_series import JoinedSeries
 from vramscope.engine.sampling.series_source import SampleSource, open_series
 from vramscope.engine.sampling.status_player import StatusPlayer
 from vramscope.engine.units import format_bytes
-from vramscope.exporters.reports.writing import check_writable
 
 from .diagnostics import complain
 from .file_progress import FileProgress
@@ -88,7 +87,7 @@ class Importer:
             )
             single = sources[0] if len(sources) == 1 else None
             identity = _identify(joined if single is None else single)
-            with _placing(self._output) as part, RecordingWriter(part, identity) as writer:
+            with place_output(self._output) as part, RecordingWriter(part, identity) as writer:
                 self._copy(joined, single, writer, interruption)
                 writer.note_imported(self._describe(sources, joined.notes))
             if not is_quiet:
@@ -225,20 +224,3 @@ def _name_files(paths: Sequence[Path]) -> list[str]:
     return [
         name if names.count(name) == 1 else show_path(path) for name, path in zip(names, paths, strict=True)
     ]
-
-
-@contextmanager
-def _placing(output: Path) -> Iterator[Path]:
-    """Give a file beside the output, which becomes it at the end, unless something is raised before."""
-    try:
-        descriptor, name = tempfile.mkstemp(prefix=f".{output.name}.", suffix=".part", dir=output.parent)
-        os.close(descriptor)
-        try:
-            yield Path(name)
-            Path(name).replace(output)
-        finally:
-            for ending in ("", "-wal", "-shm", "-journal"):
-                with suppress(OSError):
-                    Path(f"{name}{ending}").unlink(missing_ok=True)
-    except OSError as error:
-        raise OutputFileError(f"{show_path(output)}: cannot be written: {error.strerror or error}") from error

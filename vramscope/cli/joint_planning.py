@@ -16,6 +16,7 @@ from vramscope.exporters.joint_plan_report import report_joint_plan
 from vramscope.planning.joint import plan_cluster
 
 from .configuration import read_settings
+from .diagnostics import complain
 from .parser_flags import choose_fit_code
 
 MOST_DIGITS = 9
@@ -66,7 +67,7 @@ def plan_jointly_and_print(arguments: Namespace) -> int:
         return say_nothing_fits(error, arguments)
     if arguments.output is not None:
         for line in write_outputs(plan, arguments.output):
-            print(f"vramscope plan: {line}", file=sys.stderr)
+            complain(line, program="vramscope plan")
     report = report_joint_plan(plan)
     if arguments.json:
         from vramscope.exporters.json_lines import write_line
@@ -148,8 +149,8 @@ def write_outputs(plan: JointPlan, folder: Path) -> list[str]:
     Raises:
         OutputFileError: The folder or a file cannot be written.
     """
+    from vramscope.engine.output_file import write_files
     from vramscope.exporters.plan_outputs import take_configuration
-    from vramscope.exporters.reports.writing import write_files
 
     from .plan_outputs import encode_outputs
 

@@ -8,10 +8,10 @@ from typing import NamedTuple, cast
 from vramscope.engine.errors import UsageError
 from vramscope.engine.launch.simulated_device import DEFAULT_CONTEXT_BYTES
 from vramscope.engine.model.phase_memory import PRIVACY_MODES, PhaseTraining, PrivacyMode
+from vramscope.engine.output_file import check_writable
 from vramscope.engine.units import format_bytes, parse_bytes
 from vramscope.exporters.figures.length_style import LengthLook
 from vramscope.exporters.figures.saving import find_format
-from vramscope.exporters.reports.writing import check_writable
 from vramscope.phases.checking import check_training, count_ranks
 
 from .phase_flags import read_training

@@ -1,6 +1,5 @@
 """`vramscope modules --pid` and `--job`: memory by module of processes that train now."""
 
-import sys
 import time
 from typing import NamedTuple
 
@@ -46,7 +45,7 @@ def ask_profiles(client: Client, wanted: Wanted, timeout_s: float) -> list[tuple
     """
     ranks = _find_ranks(client, wanted)
     names = ", ".join(name_process(rank) for rank in ranks)
-    print(f"vramscope modules: asked {names}; this {COST}; it ends by itself", file=sys.stderr)
+    complain(f"asked {names}; this {COST}; it ends by itself", program="vramscope modules")
     asking = _Asking(client, [rank.pid for rank in ranks], timeout_s)
     found = asking.wait()
     for pid, reason in asking.refused.items():

@@ -74,8 +74,8 @@ def write_differences(pairs: list[Pair], folder: Path) -> list[Path]:
         OutputFileError: The folder cannot be written to.
     """
     from vramscope.analyzers.breakdown import compare_profiles
+    from vramscope.engine.output_file import write_files
     from vramscope.exporters.figures.icicle_difference import draw_difference_icicle
-    from vramscope.exporters.reports.writing import write_files
 
     written: list[Path] = []
     for first, second in pairs:

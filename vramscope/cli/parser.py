@@ -1,8 +1,11 @@
 """The parser of the command line; it loads only the verbs that the words could mean."""
 
-from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpFormatter
+import os
+import sys
+from argparse import SUPPRESS, Action, ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Mapping, Sequence
-from typing import NoReturn
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 
 from vramscope import __version__
 from vramscope.engine.errors import UsageError
@@ -13,6 +16,11 @@ from .prometheus_flags import add_prometheus_flags
 from .remote_flags import add_remote_flags
 from .verbs import list_verbs, load_verb
 
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
+
+_LONGEST_NAME, _LONGEST_PATH = 255, 4096
+"""Bytes: NAME_MAX and PATH_MAX of Linux."""
 DESCRIPTION = """\
 Live GPU memory in the terminal: will this job run out of memory, when, why, and what to do.
 Without a verb: the live view of this node."""
@@ -29,6 +37,33 @@ class Parser(ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise a usage error that says where the help is."""
         raise UsageError(f"{message}; see `{self.prog} --help`")
+
+    def _print_message(self, message: str, file: "SupportsWrite[str] | None" = None) -> None:
+        """Print help or version; an output that cannot be written is an error here too."""
+        (file or sys.stderr).write(message)
+
+    def _get_value(self, action: Action, arg_string: str) -> object:
+        """Return the value of an argument; a path that no file can have is refused, whatever the verb."""
+        if action.type is Path:
+            _check_path("/".join(action.option_strings) or str(action.metavar or action.dest), arg_string)
+        return super()._get_value(action, arg_string)
+
+
+def _check_path(flag: str, text: str) -> None:
+    """Refuse an empty path, which would mean the current folder, and one that is too long for any file.
+
+    Raises:
+        UsageError: It is one of these.
+    """
+    if not text:
+        raise UsageError(f"{flag} {text!r}: expected a path, not an empty text")
+    data = os.fsencode(text)
+    longest = max(len(part) for part in data.split(b"/"))
+    if longest > _LONGEST_NAME or len(data) >= _LONGEST_PATH:
+        raise UsageError(
+            f"{flag} {text[:40]}…: a path of {len(data):,} bytes; expected names of at most {_LONGEST_NAME} "
+            f"bytes, and less than {_LONGEST_PATH:,} in all"
+        )
 
 
 def parse(argv: Sequence[str]) -> Namespace:

@@ -27,7 +27,7 @@ def train_and_print(arguments: Namespace) -> int:
         UsageError: It cannot be started.
         OutputFileError: What was measured cannot be written.
     """
-    from vramscope.exporters.reports.writing import check_writable
+    from vramscope.engine.output_file import check_writable
     from vramscope.phases.running import run_phases
 
     from .phase_trials import refuse_ranks, try_changes
@@ -98,7 +98,7 @@ def deliver(content: bytes, output: Path | None) -> None:
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()
         return
-    from vramscope.exporters.reports.writing import write_whole
+    from vramscope.engine.output_file import write_whole
 
     write_whole(content, output)
 

@@ -76,10 +76,10 @@ def present_joint(arguments: Namespace) -> Planned:
         UsageError: A flag cannot be used, or nothing fits.
         InputFileError: A file cannot be read or understood.
     """
+    from vramscope.engine.output_file import write_whole
     from vramscope.exporters.joint_plan_report import report_joint_plan
     from vramscope.exporters.joint_plan_table import describe_joint_plan
     from vramscope.exporters.json_lines import encode_line
-    from vramscope.exporters.reports.writing import write_whole
     from vramscope.tui.planned_joint import present_joint_plan
 
     from .joint_planning import make_joint_plan, write_outputs

@@ -152,10 +152,10 @@ def write_plan(planned: Planned, folder: Path) -> list[Path]:
     Raises:
         OutputFileError: The folder or a file cannot be written.
     """
+    from vramscope.engine.output_file import write_files
     from vramscope.exporters.model_graph_json import encode_graph
     from vramscope.exporters.partition_json import encode_partition, encode_pipeline_config
     from vramscope.exporters.partition_report import describe_strategies
-    from vramscope.exporters.reports.writing import write_files
 
     graph, plan = planned.graph, planned.plan
     best = plan.recommended

@@ -1,6 +1,5 @@
 """What `vramscope replay` does with a folder of a sweep: finds out that it is one, and plays it."""
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -13,6 +12,7 @@ from vramscope.engine.readers.sweep.traces import TraceFile, find_traces
 from vramscope.engine.settings import Settings
 from vramscope.engine.units import GIB
 
+from .diagnostics import complain
 from .replay_files import PROGRAM, list_recordings
 from .sweep_replay import SweepReplayOptions, play_cells
 
@@ -104,7 +104,7 @@ def replay_sweep(
     with CountedProgress(PROGRAM, "layouts read") as progress:
         loaded = load_sweep(sweep.memory_dir, sweep.log_dir, capacity_gib, on_progress=progress.show)
     for line in (*loaded.grid.notes, *describe_skipped(loaded.skipped)):
-        print(f"{PROGRAM}: {line}", file=sys.stderr)
+        complain(line, program=PROGRAM)
     options = options._replace(notes=(*options.notes, *_note(loaded)))
     return play_cells(loaded.grid.cells, 0, settings=settings, config=config, options=options)[0]
 

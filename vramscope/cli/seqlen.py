@@ -144,8 +144,8 @@ def _write_files(request: LengthRequest, study: LengthStudy) -> None:
         )
         complain(f"wrote {request.figure}", program=PROGRAM)
     if request.csv is not None:
+        from vramscope.engine.output_file import write_whole
         from vramscope.exporters.length_csv import encode_study
-        from vramscope.exporters.reports.writing import write_whole
 
         write_whole(encode_study(study), request.csv)
         complain(f"wrote {request.csv}", program=PROGRAM)

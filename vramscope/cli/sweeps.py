@@ -12,6 +12,7 @@ from vramscope.engine.settings import Settings
 from vramscope.sweeps.indexing import Progress, index_sweeps
 
 from .counting import CountedProgress
+from .diagnostics import complain
 
 PROGRAM = "vramscope sweep"
 
@@ -81,7 +82,7 @@ def print_sweeps(job: SweepJob, settings: Settings, *, output: Path | None, is_j
         return _do_fit(wanted)
     _print_table(wanted, settings)
     for note in wanted.chosen.notes:
-        print(f"{PROGRAM}: {note}", file=sys.stderr)
+        complain(note, program=PROGRAM)
     for path in files:
         print(path)
     return _do_fit(wanted)

@@ -11,10 +11,11 @@ import msgspec
 
 from vramscope.engine.errors import UsageError
 from vramscope.engine.model import Finding
+from vramscope.engine.output_file import write_whole
 from vramscope.exporters.reports.device_log import DeviceLog
 from vramscope.exporters.reports.frame import Provenance
 from vramscope.exporters.reports.run_log import RunLog
-from vramscope.exporters.reports.writing import encode_report, write_whole
+from vramscope.exporters.reports.writing import encode_report
 
 from .process_stream import ProcessStream
 from .selection import Selection

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Literal
 
 from vramscope.engine.errors import OutputFileError, UsageError
+from vramscope.engine.output_file import write_whole
 from vramscope.exporters.reports.device_log import Snapshot
-from vramscope.exporters.reports.writing import write_whole
 
 Format = Literal["png", "pdf"]
 FORMATS: tuple[Format, ...] = ("png", "pdf")

@@ -13,6 +13,7 @@ from subprocess import Popen
 import msgspec
 
 from vramscope.engine.model.phase_memory import PhaseRun
+from vramscope.engine.output_file import replacing
 from vramscope.engine.paths import locate_runtime_folder, open_runtime_folder
 
 _NAMES = ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
@@ -46,10 +47,9 @@ class RankRuns:
     def hand_in(self, run: PhaseRun) -> None:
         """Leave the run of this rank."""
         path = self._folder / f"{self.local_rank}.json"
-        half = path.with_suffix(".half")
-        with suppress(OSError):  # local rank 0 waited no longer, and has removed the folder
-            half.write_bytes(msgspec.json.encode(run))
-            half.replace(path)
+        # Where local rank 0 waited no longer, it has removed the folder.
+        with suppress(OSError), replacing(path) as stream:
+            stream.write(msgspec.json.encode(run))
 
     def gather(self) -> tuple[PhaseRun, ...]:
         """Return what was handed in, by rank, once all have or patience ends; then nothing is left of it."""

@@ -15,10 +15,10 @@ from vramscope.analyzers.model_graph import (
 from vramscope.analyzers.model_graph.config import read_architecture
 from vramscope.analyzers.model_graph.document import decode_graph
 from vramscope.analyzers.model_graph.layer import LayerNode, LayerType
+from vramscope.engine.output_file import write_whole
 from vramscope.engine.readers.input_file import read_input_file, show_path
 from vramscope.engine.readers.model_config import read_model_config
 from vramscope.exporters.model_graph_json import encode_graph
-from vramscope.exporters.reports.writing import write_whole
 
 from .model_file import find_model_file, make_name
 

@@ -3,16 +3,18 @@
 import json
 import os
 import stat
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from vramscope.engine.errors import OutputFileError
 from vramscope.engine.model import Evidence
+from vramscope.engine.output_file import check_writable
 from vramscope.engine.sampling.series_source import open_series
 from vramscope.exporters.reports.profile import build_profile
 from vramscope.exporters.reports.snapshot_export import build_export
-from vramscope.exporters.reports.writing import check_writable, encode_report, write_report
+from vramscope.exporters.reports.writing import encode_report, write_report
 
 from .logs import DRIVER, GIB, make_device, make_finding, make_log, make_sample
 
@@ -20,13 +22,12 @@ from .logs import DRIVER, GIB, make_device, make_finding, make_log, make_sample
 def test_a_report_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     path.write_text("old")
+    mode = stat.S_IMODE(path.stat().st_mode)
     report = build_profile(make_log([make_sample(0, make_device(GIB))]), DRIVER)
     write_report(report, path)
     assert json.loads(path.read_bytes())["summary"]["total_devices"] == 1
     assert [it.name for it in tmp_path.iterdir()] == ["report.json"]
-    umask = os.umask(0)
-    os.umask(umask)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o666 & ~umask
+    assert stat.S_IMODE(path.stat().st_mode) == mode, "it keeps its mode"
 
 
 def test_a_number_that_json_lacks_is_null() -> None:
@@ -78,6 +79,18 @@ def test_a_link_stays_and_what_it_leads_to_is_written(tmp_path: Path) -> None:
     write_report(report, link)
     assert link.is_symlink()
     assert json.loads(target.read_bytes())["schema"] == "vramscope.profile/1"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a link to somebody else")
+def test_a_link_of_somebody_else_is_not_followed(tmp_path: Path) -> None:
+    target, link = tmp_path / "target.json", tmp_path / "latest.json"
+    target.write_text("old")
+    link.symlink_to(target)
+    os.lchown(link, 12345, 12345)
+    for write in (partial(write_report, build_profile(make_log([]), DRIVER)), check_writable):
+        with pytest.raises(OutputFileError, match="a link that belongs to user id 12345"):
+            write(link)
+    assert target.read_text() == "old"
 
 
 def test_a_pipe_is_written_to_and_stays(tmp_path: Path) -> None:

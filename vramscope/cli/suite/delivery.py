@@ -6,10 +6,11 @@ from pathlib import Path
 
 from vramscope.engine.errors import OutputFileError
 from vramscope.engine.model import SEVERITIES, Severity
+from vramscope.engine.output_file import check_writable
 from vramscope.engine.readers.input_file import show_path
 from vramscope.exporters.reports.frame import ReportFinding
 from vramscope.exporters.reports.report import Report
-from vramscope.exporters.reports.writing import check_writable, encode_report, write_report
+from vramscope.exporters.reports.writing import encode_report, write_report
 
 from ..diagnostics import EXIT_FINDINGS, complain
 from .options import WatchOptions

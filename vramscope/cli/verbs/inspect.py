@@ -1,6 +1,5 @@
 """`vramscope inspect`: what a memory snapshot or a flight record says, as a screen, as text or as JSON."""
 
-import sys
 from argparse import SUPPRESS, ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,6 +7,7 @@ from typing import TYPE_CHECKING
 from vramscope.engine.errors import UsageError
 
 from ..configuration import read_settings
+from ..diagnostics import complain
 from ..drawing import can_draw
 from ..inspection import print_json, print_text
 from ..parser_flags import build_look_flags
@@ -104,7 +104,7 @@ def _show_modules(path: Path, settings: "Settings", *, is_json: bool) -> None:
         print_modules_as_json(profiles)
         return
     print_modules(profiles, settings, depth=2)
-    print("vramscope: charts and more levels are with `vramscope modules`", file=sys.stderr)
+    complain("charts and more levels are with `vramscope modules`")
 
 
 def _is_phase_file(path: Path) -> bool:
@@ -153,5 +153,5 @@ def _find_newest() -> Path:
             f"no FILE, and no flight record in {' or '.join(map(str, folders))}: a job under `vramscope run` "
             "leaves one there when it runs out of device memory"
         )
-    print(f"vramscope: the newest flight record is {path}", file=sys.stderr)
+    complain(f"the newest flight record is {path}")
     return path

@@ -1,6 +1,5 @@
 """`vramscope modules`: what a training step holds by module, as tables, JSON and charts."""
 
-import sys
 from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +9,7 @@ from vramscope.engine.errors import UsageError
 from vramscope.engine.settings import Settings
 
 from ..configuration import read_settings
+from ..diagnostics import complain
 from ..parser_flags import build_look_flags
 from . import SubParsers
 
@@ -167,7 +167,7 @@ def _ask(arguments: Namespace) -> "list[NamedMemory]":
 
 def _tell_written(paths: "Sequence[Path]") -> None:
     for path in paths:
-        print(f"vramscope modules: wrote {path}", file=sys.stderr)
+        complain(f"wrote {path}", program="vramscope modules")
 
 
 def _refuse_with_screen(arguments: Namespace) -> None:

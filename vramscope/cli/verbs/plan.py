@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from vramscope.engine.errors import UsageError
 
+from ..diagnostics import complain
 from ..parser_flags import add_fit_flag, build_look_flags, choose_fit_code
 from ..plan_joint_flags import add_joint_flags, refuse_joint_flags
 from . import SubParsers
@@ -187,7 +188,7 @@ def _write(planned: "Planned", arguments: Namespace) -> None:
         left_out = encode_planned(planned).left_out
     paths += draw_figures(planned, arguments)
     for sentence in (*(f"wrote {path}" for path in paths), *left_out):
-        print(f"vramscope plan: {sentence}", file=sys.stderr)
+        complain(sentence, program="vramscope plan")
 
 
 def _refuse_with_screen(arguments: Namespace) -> None:
