@@ -1,11 +1,28 @@
 """What opens an address of a server or a webhook, with the standard library alone."""
 
 import http.client
-from typing import IO
+import io
+import socket
+import ssl
+import time
+from functools import partial
+from typing import IO, Any
 from urllib.parse import urlsplit
-from urllib.request import HTTPRedirectHandler, OpenerDirector, ProxyHandler, Request, build_opener
+from urllib.request import (
+    HTTPHandler,
+    HTTPRedirectHandler,
+    HTTPSHandler,
+    OpenerDirector,
+    ProxyHandler,
+    Request,
+    build_opener,
+)
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+class DeadlineError(TimeoutError):
+    """Something came, and not all of it in time."""
 
 
 class _NoRedirect(HTTPRedirectHandler):
@@ -23,7 +40,109 @@ class _NoRedirect(HTTPRedirectHandler):
         return None
 
 
-def make_opener(url: str) -> OpenerDirector:
-    """Return what opens an address: by the proxy of the environment, but not to this very machine."""
+class _DeadlineReader(io.RawIOBase):
+    """Reads from a socket until a moment; a timeout of the socket would begin again with every byte."""
+
+    def __init__(self, connection: socket.socket, ends_s: float) -> None:
+        self._socket, self._ends_s = connection, ends_s
+        self._patience_s = connection.gettimeout() or 0.0
+        # The socket stays open for as long as one of its files does: the connection itself is closed early.
+        self._file = connection.makefile("rb", buffering=0)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:  # noqa: ANN401 - a writable buffer, as of the base class
+        self._socket.settimeout(min(self._patience_s, _left_s(self._ends_s)))
+        try:
+            return self._file.readinto(buffer)
+        except TimeoutError:
+            _left_s(self._ends_s)
+            raise
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+class _Connection(http.client.HTTPConnection):
+    """A connection with a deadline for the whole exchange, from connecting to the last byte."""
+
+    def __init__(self, *args: Any, ends_within_s: float | None, **options: Any) -> None:  # noqa: ANN401
+        super().__init__(*args, **options)
+        self._ends_s = time.monotonic() + (ends_within_s or self.timeout or 0.0)
+        self._create_connection = self._connect_in_time
+        self.response_class = partial(_open_answer, self._ends_s)  # type: ignore[assignment]
+
+    def _connect_in_time(self, address: tuple[str, int], *_: object) -> socket.socket:
+        """Return a socket that is connected to the first address of a host that answers."""
+        failed: OSError | None = None
+        for family, kind, protocol, _name, numeric in socket.getaddrinfo(*address, type=socket.SOCK_STREAM):
+            connection = socket.socket(family, kind, protocol)
+            try:
+                connection.settimeout(min(self.timeout or 0.0, _left_s(self._ends_s)))
+                connection.connect(numeric)
+            except OSError as error:
+                connection.close()
+                failed = error
+            else:
+                return connection
+        raise failed or OSError("no address is known for this name")
+
+
+def _open_answer(
+    ends_s: float, connection: socket.socket, debuglevel: int = 0, method: str | None = None
+) -> http.client.HTTPResponse:
+    """Return what reads an answer before the time is up."""
+    answer = http.client.HTTPResponse(connection, debuglevel, method)
+    answer.fp.close()
+    answer.fp = io.BufferedReader(_DeadlineReader(connection, ends_s))
+    return answer
+
+
+class _TlsConnection(_Connection, http.client.HTTPSConnection):
+    pass
+
+
+class _HttpHandler(HTTPHandler):
+    def __init__(self, ends_within_s: float | None) -> None:
+        super().__init__()
+        self._ends_within_s = ends_within_s
+
+    def http_open(self, req: Request) -> http.client.HTTPResponse:
+        return self.do_open(partial(_Connection, ends_within_s=self._ends_within_s), req)
+
+
+class _HttpsHandler(HTTPSHandler):
+    def __init__(self, ends_within_s: float | None) -> None:
+        super().__init__()
+        self._ends_within_s = ends_within_s
+
+    def https_open(self, req: Request) -> http.client.HTTPResponse:
+        context = ssl.create_default_context()
+        make = partial(_TlsConnection, context=context, ends_within_s=self._ends_within_s)
+        return self.do_open(make, req)
+
+
+def make_opener(url: str, *, ends_within_s: float | None = None) -> OpenerDirector:
+    """Return what opens an address: by the proxy of the environment, but not to this very machine.
+
+    Args:
+        url: The address.
+        ends_within_s: Seconds that a request may take in all, however often a byte comes; by default its
+            timeout, which is how long is waited for each part.
+    """
     proxies = [ProxyHandler({})] if urlsplit(url).hostname in _LOOPBACK else []
-    return build_opener(_NoRedirect(), *proxies)
+    return build_opener(_NoRedirect(), _HttpHandler(ends_within_s), _HttpsHandler(ends_within_s), *proxies)
+
+
+def _left_s(ends_s: float) -> float:
+    """Return the seconds that are left.
+
+    Raises:
+        DeadlineError: None are.
+    """
+    left_s = ends_s - time.monotonic()
+    if left_s <= 0:
+        raise DeadlineError
+    return left_s

@@ -5,9 +5,9 @@ import re
 from ..model import AllocatorReading, DeviceKind, DeviceSample, MemoryReading
 from ..model.device import DeviceState
 from .metrics import MEMORY_FIELDS
-from .readings import Subject
+from .readings import Subject, parse_whole
 
-_NUMBER = re.compile(r"(\d+)(?::(\d+))?$")
+_NUMBER = re.compile(r"(\d{1,9})(?::(\d{1,9}))?$", re.ASCII)
 _KINDS: dict[str, DeviceKind] = {
     kind: kind for kind in ("gpu", "mig", "unified", "vgpu", "trace", "simulated", "cpu")
 }
@@ -102,7 +102,7 @@ def _read_place(subject: Subject) -> tuple[int, int | None]:
     if index is None:
         index = int(told[1]) if told else 0
     mig = subject.label("GPU_I_ID") or (told[2] if told else None)
-    return index, int(mig) if mig and mig.isdecimal() else None
+    return index, parse_whole(mig)
 
 
 def _read_kind(subject: Subject) -> DeviceKind:

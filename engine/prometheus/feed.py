@@ -1,7 +1,9 @@
 """What feeds the screens from a Prometheus server: a thread that asks it at the pace of its scrapes."""
 
 import itertools
+import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -18,6 +20,10 @@ from .risks import prefer_told
 
 LEAST_POLL_S, MOST_POLL_S = 0.25, 60.0
 RETRY_S = 5.0
+MOST_SHARE = 0.25
+"""Share of a core that reading answers may take; where it takes more, the server is asked less often."""
+SWITCH_INTERVAL_S = 0.001
+"""How long a thread that reads a large answer may keep the screen from the interpreter."""
 NOT_SCRAPED = "Prometheus has not scraped it since"
 NOT_HERE = "Prometheus has figures alone: ask the agent of that node"
 
@@ -36,16 +42,57 @@ class _Node:
         self._verdicts.observe(sample)
         self.sample, self._told, self._counted = sample, told, counted
 
-    def tell(self, reason: str | None, silent_s: float | None) -> Snapshot:
+    def tell(self, reason: str | None, silent_s: float | None, notes: tuple[str, ...]) -> Snapshot:
+        sample = self.sample
+        if sample is not None and notes:
+            sample = msgspec.structs.replace(sample, notes=(*sample.notes, *notes))
         return Snapshot(
             "live" if reason is None else "lost",
             reason=reason,
             silent_s=silent_s,
-            sample=self.sample,
+            sample=sample,
             findings=join_findings(self._verdicts.findings(), self._counted),
             assessments=prefer_told(self._verdicts.assessments(), self._told),
-            node="" if self.sample is None else self.sample.node,
+            node="" if sample is None else sample.node,
         )
+
+
+class FirstAnswer:
+    """What a server answers first, asked for on a thread of its own, so that whoever waits may do else.
+
+    Args:
+        follower: Asks the server; not to be used until the answer was taken.
+    """
+
+    def __init__(self, follower: PrometheusFollower) -> None:
+        self._follower = follower
+        self._found: Sequence[Sample] = ()
+        self._failed: VramscopeError | None = None
+        self._thread = threading.Thread(target=self._ask, name="prometheus-first", daemon=True)
+        self._thread.start()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait for it; return whether it is there."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def take(self) -> Sequence[Sample]:
+        """Wait for it and return it.
+
+        Raises:
+            ServerUnreachableError: The server did not answer, or not as Prometheus does.
+            SourceUnavailableError: It has no figure of a device.
+        """
+        self._thread.join()
+        if self._failed is not None:
+            raise self._failed
+        return self._found
+
+    def _ask(self) -> None:
+        try:
+            self._found = self._follower.poll()
+        except VramscopeError as error:
+            self._failed = error
 
 
 class PrometheusFeed:
@@ -53,7 +100,7 @@ class PrometheusFeed:
 
     Args:
         follower: Asks the server.
-        first: What it has answered already.
+        first: What it has answered already, or may yet; None to ask.
         make_analyzers: Returns fresh analyzers.
     """
 
@@ -61,7 +108,7 @@ class PrometheusFeed:
         self,
         follower: PrometheusFollower,
         *,
-        first: Sequence[Sample] = (),
+        first: FirstAnswer | None = None,
         make_analyzers: Callable[[], Sequence[Analyzer]],
     ) -> None:
         self.history = History()
@@ -69,7 +116,7 @@ class PrometheusFeed:
         self._follower, self._first, self._make_analyzers = follower, first, make_analyzers
         self._nodes: dict[str, _Node] = {}
         self._called = threading.Condition()
-        self._is_stopped = self._has_asked = False
+        self._is_stopped = self._has_asked = self._is_empty_told = False
         self._refused: dict[str, object] = {}
         self._numbers = itertools.count(1)
         self._on_snapshot: Callable[[Snapshot], None] = lambda _: None
@@ -116,11 +163,14 @@ class PrometheusFeed:
             self._called.notify()
 
     def _follow(self) -> None:
-        for sample in self._first:
-            self._take(sample)
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
+        if self._first is not None and not self._first.wait(0.0):
+            self._tell(f"{self._follower.url} has not answered yet")
         while not self._is_stopped:
+            before_s = time.thread_time()
             failed = self._poll()
-            wait_s = min(max(self._follower.interval_s, LEAST_POLL_S), MOST_POLL_S)
+            took_s = time.thread_time() - before_s
+            wait_s = min(max(self._follower.interval_s, LEAST_POLL_S, took_s / MOST_SHARE), MOST_POLL_S)
             self._rest(wait_s if failed is None else max(RETRY_S, wait_s), failed)
 
     def _rest(self, wait_s: float, failed: str | None) -> None:
@@ -138,7 +188,10 @@ class PrometheusFeed:
         """Take what was scraped and tell of it; return why there is no answer, or None."""
         failed = None
         try:
-            for sample in self._follower.poll():
+            first, self._first = self._first, None
+            for sample in self._follower.poll() if first is None else first.take():
+                if self._is_stopped:
+                    return None
                 self._take(sample)
         except VramscopeError as error:
             failed = str(error)
@@ -160,10 +213,19 @@ class PrometheusFeed:
     def _tell(self, failed: str | None) -> None:
         """Tell of every node, and of the failure alone where none is known."""
         if not self._nodes:
-            self._on_snapshot(Snapshot(reason=failed))
+            self._is_empty_told = True
+            self._on_snapshot(Snapshot("connecting" if failed is None else "lost", reason=failed))
+        elif self._is_empty_told:
+            self._is_empty_told = False
+            self._on_snapshot(Snapshot(is_gone=True))
+        for name in [name for name in self._nodes if not self._follower.is_followed(name)]:
+            with self._called:
+                del self._nodes[name]
+            self._on_snapshot(Snapshot(node=name, is_gone=True))
+        notes = self._follower.notes
         for name, node in list(self._nodes.items()):
             silent_s = self._follower.silent_s(name)
             reason = failed or (None if silent_s is None else NOT_SCRAPED)
             since_s = None if reason is None else round(self._follower.age_s(name) or 0.0, 1)
-            snapshot = node.tell(reason, since_s)
+            snapshot = node.tell(reason, since_s, notes)
             self._on_snapshot(msgspec.structs.replace(snapshot, **self._refused))

@@ -1,9 +1,10 @@
 """What a server has scraped since it was last asked, and how often it scrapes; waits for nothing."""
 
+import math
 from statistics import median
 
 from ..clock import Clock, SystemClock
-from ..errors import SourceUnavailableError
+from ..errors import ServerUnreachableError, SourceUnavailableError
 from ..model import Assessment, Finding, Sample
 from .assembly import Assembler
 from .metrics import LOOKED_FOR, SELECTOR
@@ -21,6 +22,8 @@ UNKNOWN_INTERVAL_S = 5.0
 MOST_WINDOW_S = 900.0
 SILENT_INTERVALS, LEAST_SILENT_S = 3.0, 5.0
 """A node that was not scraped for so many intervals, and so long, is silent."""
+LATEST_AHEAD_S, UNKNOWN_AHEAD_S = 300.0, 86_400.0
+"""How far a scrape may be ahead of the date of the answer, and of our clock where there is no date."""
 TRUSTED_SKEW_S = 2.0
 """A clock that differs by less is taken for ours: the date of an answer has whole seconds."""
 
@@ -44,6 +47,11 @@ class PrometheusFollower:
         self._skew_s = 0.0
 
     @property
+    def url(self) -> str:
+        """Where the server is, without a password."""
+        return self._server.url
+
+    @property
     def interval_s(self) -> float:
         """Seconds from one scrape to the next; of no meaning before the first answer."""
         return 1.0 if self._assembler is None else self._assembler.interval_s
@@ -63,7 +71,24 @@ class PrometheusFollower:
         self._asked_s = now_s
         if not self._is_measured and (measured_s := measure_interval(series)) is not None:
             self._is_measured, self._assembler.interval_s = True, measured_s
-        return list(self._assembler.add(series))
+        return list(self._assembler.add(series, latest_s=self._latest_s))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was left out of the newest answer, in sentences."""
+        count = self._server.series_left_out
+        unread = f"left out of what Prometheus answered: {count:,} series beyond what is read of one answer"
+        return (*((unread,) if count else ()), *(() if self._assembler is None else self._assembler.notes))
+
+    def is_followed(self, node: str) -> bool:
+        """Return whether a node is known still: those that are long gone make room for new ones."""
+        return self._assembler is not None and node in self._assembler.nodes
+
+    @property
+    def _latest_s(self) -> float:
+        """The latest moment at which anything can have been scraped."""
+        date_s = self._server.answered_wall_s
+        return self._clock.wall_s() + UNKNOWN_AHEAD_S if date_s is None else date_s + LATEST_AHEAD_S
 
     def age_s(self, node: str) -> float | None:
         """Return the seconds since a node was last scraped, by the clock of the server; None for never."""
@@ -91,12 +116,17 @@ class PrometheusFollower:
         measured_s = measure_interval(series)
         self._is_measured = measured_s is not None
         self._assembler = Assembler(UNKNOWN_INTERVAL_S if measured_s is None else measured_s)
-        if not self._has_past:
-            return list(self._assembler.add(series))
-        past_s = min(PAST_S, MOST_POINTS / len(series) * self.interval_s)
+        past_s = min(PAST_S, MOST_POINTS / len(series) * self.interval_s) if self._has_past else 0.0
         if past_s > FIRST_WINDOWS_S[0]:
             series = self._ask(past_s)
-        return list(self._assembler.add(series))
+        samples = list(self._assembler.add(series, latest_s=self._latest_s))
+        if not samples:
+            count, self._assembler = self._assembler.figures, None
+            raise ServerUnreachableError(
+                f"{self._server.url} answered with {len(series):,} series and {count:,} values, and none of "
+                "them is a number of a device at a time that can be"
+            )
+        return samples
 
     def _ask(self, window_s: float) -> list[Series]:
         series = self._server.query(f"{SELECTOR}[{max(1, round(1000 * window_s))}ms]")
@@ -142,5 +172,6 @@ def measure_interval(series: list[Series]) -> float | None:
         after[0] - before[0]
         for each in series[:1000]
         for before, after in zip(each.values, each.values[1:], strict=False)
+        if 0.0 < after[0] - before[0] < math.inf
     ]
     return round(min(max(median(gaps), LEAST_INTERVAL_S), MOST_INTERVAL_S), 2) if gaps else None

@@ -60,7 +60,8 @@ class PastRange:
         while at_s <= self._end_s:
             last_s = min(self._end_s, at_s + (moments - 1) * self.interval_s)
             series = self._server.query_range(SELECTOR, at_s, last_s, self.interval_s)
-            for sample in assembler.add(series):
+            end_of_answer_s = last_s + self.interval_s
+            for sample in assembler.add(series, latest_s=end_of_answer_s):
                 is_empty = False
                 yield sample
             on_read((last_s - self._start_s) / max(self._end_s - self._start_s, self.interval_s))

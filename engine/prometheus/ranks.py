@@ -4,7 +4,7 @@ from typing import cast
 
 from ..model import Backend, RankCoordinates, RankSample, StepReading
 from .devices import read_allocator
-from .readings import Subject
+from .readings import Subject, parse_whole
 
 _BACKENDS = ("cuda", "rocm", "xpu", "mps", "cpu")
 
@@ -19,11 +19,12 @@ def read_rank(pid: str, subject: Subject, time_s: float, since_s: float) -> Rank
         since_s: A figure that is older than this is not of the present.
     """
     up = subject.read("up", since_s)
-    if up is None or not pid.isdecimal():
+    number = parse_whole(pid)
+    if up is None or number is None:
         return None
     backend = subject.info.get("backend")
     return RankSample(
-        pid=int(pid),
+        pid=number,
         job=subject.info.get("run") or None,
         device_uuid=subject.label("uuid"),
         backend=cast(Backend, backend) if backend in _BACKENDS else None,
@@ -39,12 +40,12 @@ def read_rank(pid: str, subject: Subject, time_s: float, since_s: float) -> Rank
 
 
 def _read_coordinates(subject: Subject) -> RankCoordinates | None:
-    rank = _number(subject.label("rank"))
+    rank = parse_whole(subject.label("rank"))
     if rank is None:
         return None
     names = ("world_size", "tp", "pp", "dp")
-    world_size, tp, pp, dp = (_number(subject.info.get(name)) for name in names)
-    cp, ep = _number(subject.info.get("cp")), _number(subject.info.get("ep"))
+    world_size, tp, pp, dp = (parse_whole(subject.info.get(name)) for name in names)
+    cp, ep = parse_whole(subject.info.get("cp")), parse_whole(subject.info.get("ep"))
     return RankCoordinates(rank, world_size, tp=tp, pp=pp, dp=dp, cp=cp, ep=ep)
 
 
@@ -55,7 +56,3 @@ def _read_step(subject: Subject, time_s: float, since_s: float) -> StepReading |
         return None
     floor, peak = (subject.read_bytes(name, since_s) for name in ("floor", "peak"))
     return StepReading(index, time_s, subject.read("duration", since_s), floor, peak)
-
-
-def _number(text: str | None) -> int | None:
-    return int(text) if text and text.isdecimal() else None

@@ -7,7 +7,7 @@ import msgspec
 
 from ..bus.assessments import assessment_key
 from ..model import Assessment, RiskLevel
-from .readings import Subject
+from .readings import Subject, parse_whole
 
 SAID = "its agent says so"
 LEVELS: tuple[RiskLevel, ...] = get_args(RiskLevel)
@@ -27,9 +27,8 @@ def read_assessment(
     """
     uuid, pid = key
     level = next((it for it in LEVELS if subject.read(f"level {it}", since_s) == 1), None)
-    if level is None or (pid and not pid.isdecimal()):
+    if level is None or (pid and parse_whole(pid) is None):
         return None
-    rank = subject.label("rank")
     return Assessment(
         node,
         uuid or None,
@@ -37,8 +36,8 @@ def read_assessment(
         time_s,
         level,
         SAID,
-        pid=int(pid) if pid else None,
-        rank=int(rank) if rank and rank.isdecimal() else None,
+        pid=parse_whole(pid),
+        rank=parse_whole(subject.label("rank")),
         memory_source="allocator" if pid else "device",
         horizon_s=subject.read("horizon", since_s),
         probability=subject.read("probability", since_s),

@@ -13,11 +13,20 @@ from urllib.request import Request
 
 import msgspec
 
+from ..decoders import make_json_decoder
 from ..errors import ServerUnreachableError, UsageError
-from ..http_opener import make_opener
+from ..http_opener import DeadlineError, make_opener
 
-ANSWERS_WITHIN_S = 10.0
+ANSWERS_WITHIN_S, ENDS_WITHIN_S = 10.0, 30.0
 MAX_ANSWER_BYTES = 64 << 20
+MAX_SHOWN = 80
+"""Characters that are repeated of what a server says of itself."""
+MOST_VALUES = 1_000_000
+"""Values that are read of one answer; the series after them are left out."""
+MAX_LABEL_CHARACTERS = 1000
+"""A series with a longer name or label is none of a device."""
+_MALFORMED = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
+"""What decoding hostile bytes may raise."""
 
 
 class Series(msgspec.Struct, frozen=True):
@@ -40,6 +49,9 @@ class _Answer(msgspec.Struct, frozen=True, rename="camel"):
     status: Literal["success", "error"]
     data: _Data | None = None
     error: str = ""
+
+
+_SERIES = make_json_decoder(Series)
 
 
 class ServerAddress(NamedTuple):
@@ -93,16 +105,26 @@ class PrometheusServer:
     Args:
         address: Where it is.
         timeout_s: Seconds that connecting and each part of an answer may take.
+        ends_within_s: Seconds that a request may take in all: a byte now and then does not prolong it.
     """
 
-    def __init__(self, address: ServerAddress, *, timeout_s: float = ANSWERS_WITHIN_S) -> None:
+    def __init__(
+        self,
+        address: ServerAddress,
+        *,
+        timeout_s: float = ANSWERS_WITHIN_S,
+        ends_within_s: float = ENDS_WITHIN_S,
+    ) -> None:
+        self._ends_within_s = ends_within_s
         self.url, self._timeout_s = address.url, timeout_s
         self.answered_wall_s: float | None = None
         """Time of its newest answer by the clock of the server, to the second; None where it does not say."""
+        self.series_left_out = 0
+        """Series of its newest answer that were not read: beyond `MOST_VALUES`, or with endless labels."""
         self._headers = {"Accept": "application/json"}
         if address.authorization is not None:
             self._headers["Authorization"] = address.authorization
-        self._opener = make_opener(address.url)
+        self._opener = make_opener(address.url, ends_within_s=ends_within_s)
 
     def query(self, expression: str, *, at_s: float | None = None) -> list[Series]:
         """Return the series of an expression as of a moment.
@@ -138,30 +160,50 @@ class PrometheusServer:
         try:
             with self._opener.open(request, timeout=self._timeout_s) as answer:
                 self._note_date(answer.headers.get("Date"))
+                kind = answer.headers.get("Content-Type") or "no content type"
                 data = answer.read(MAX_ANSWER_BYTES + 1)
         except HTTPError as error:
             with error:
                 raise self._refuse(_explain_status(error)) from None
         except (OSError, http.client.HTTPException, ValueError) as error:
             reason = error.reason if isinstance(error, URLError) else error
-            raise self._refuse(_explain(reason, self._timeout_s)) from None
-        return self._decode(data)
+            raise self._refuse(_explain(reason, self._timeout_s, self._ends_within_s)) from None
+        return self._decode(data, kind)
 
-    def _decode(self, data: bytes) -> list[Series]:
+    def _decode(self, data: bytes, kind: str) -> list[Series]:
         if len(data) > MAX_ANSWER_BYTES:
             raise self._refuse(f"answered with more than {MAX_ANSWER_BYTES >> 20} MiB; ask for fewer nodes")
         try:
             answer = msgspec.json.decode(data, type=_Answer)
             if answer.status == "error" or answer.data is None:
                 raise self._refuse(f"answered with an error: {answer.error[:300] or 'none is told'}")
-            return msgspec.json.decode(answer.data.result, type=list[Series])
-        except msgspec.DecodeError:
-            raise self._refuse("does not answer as the API of Prometheus does; is it one?") from None
+            return self._read_series(msgspec.json.decode(answer.data.result, type=list[msgspec.Raw]))
+        except _MALFORMED:
+            received = f"it sent {len(data):,} bytes of {kind[:MAX_SHOWN]}"
+            raise self._refuse(
+                f"does not answer as the API of Prometheus does ({received}); is it one?"
+            ) from None
+
+    def _read_series(self, found: list[msgspec.Raw]) -> list[Series]:
+        """Return the series of an answer, one by one: a large answer must not hold up every other thread."""
+        series: list[Series] = []
+        values = self.series_left_out = 0
+        for at, raw in enumerate(found):
+            if values >= MOST_VALUES:
+                self.series_left_out += len(found) - at
+                break
+            each = _SERIES.decode(raw)
+            values += len(each.values)
+            if all(len(it) <= MAX_LABEL_CHARACTERS for it in each.metric.values()):
+                series.append(each)
+            else:
+                self.series_left_out += 1
+        return series
 
     def _note_date(self, date: str | None) -> None:
         try:
             self.answered_wall_s = None if date is None else parsedate_to_datetime(date).timestamp()
-        except ValueError:
+        except (ValueError, OverflowError, TypeError):
             self.answered_wall_s = None
 
     def _refuse(self, reason: str) -> ServerUnreachableError:
@@ -178,14 +220,16 @@ def _explain_status(error: HTTPError) -> str:
     if 300 <= error.code < 400:
         return f"points elsewhere: {error.code} {error.reason}; give the address it points to"
     told = ""
-    with suppress(OSError, http.client.HTTPException, msgspec.DecodeError):
+    with suppress(OSError, http.client.HTTPException, *_MALFORMED):
         told = msgspec.json.decode(error.read(4096), type=_Answer).error[:300]
     hint = told or ("is it a Prometheus, and is its path right?" if error.code == 404 else "")
     return f"answered {error.code} {error.reason}" + (f": {hint}" if hint else "")
 
 
-def _explain(reason: object, timeout_s: float) -> str:
+def _explain(reason: object, timeout_s: float, ends_within_s: float) -> str:
     """Return what went wrong on the way."""
+    if isinstance(reason, DeadlineError):
+        return f"did not send all of its answer within {ends_within_s:g} s"
     if isinstance(reason, TimeoutError):
         return f"did not answer within {timeout_s:g} s"
     if isinstance(reason, ssl.SSLCertVerificationError):

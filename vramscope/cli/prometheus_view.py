@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 PROGRAM = "vramscope --from-prometheus"
 FILE_NAME = "prometheus.vscope"
+FIRST_ANSWER_WITHIN_S = 3.0
+"""A server that has not answered by then is waited for on the screen, where `q` quits."""
 
 
 def show_prometheus(arguments: Namespace) -> int:
@@ -70,10 +72,12 @@ def _show_live(follower: PrometheusFollower, arguments: Namespace, settings: "Se
     from .live import open_view
 
     def start_feed() -> "Feed":
-        from vramscope.engine.prometheus.feed import PrometheusFeed
+        from vramscope.engine.prometheus.feed import FirstAnswer, PrometheusFeed
 
-        # What is wrong with the server is told here and now, not by a thread behind the screen.
-        return PrometheusFeed(follower, first=follower.poll(), make_analyzers=_find_analyzers())
+        first = FirstAnswer(follower)
+        if first.wait(FIRST_ANSWER_WITHIN_S):
+            first.take()  # what is wrong with the server is told here and now, not on a screen
+        return PrometheusFeed(follower, first=first, make_analyzers=_find_analyzers())
 
     config = getattr(arguments, "config", None)
     return open_view(start_feed, settings, config=config, local_node=node_name())
@@ -140,6 +144,7 @@ def _print_past(past: PastRange) -> int:
 def _print_once(follower: PrometheusFollower, settings: "Settings", *, is_json: bool) -> int:
     """Print the newest state of every node."""
     statuses = _list_newest(follower, _make_verdicts())
+    _complain_of(follower, ())
     if is_json:
         _write(statuses)
         return 0
@@ -174,11 +179,21 @@ def _print_stream(follower: PrometheusFollower, duration: str | None) -> int:
     end_s = None if duration is None else time.monotonic() + _read_duration(duration)
     verdicts_of = _make_verdicts()
     _write(_list_newest(follower, verdicts_of))
+    told = _complain_of(follower, ())
     while end_s is None or time.monotonic() < end_s:
         left_s = follower.interval_s if end_s is None else min(follower.interval_s, end_s - time.monotonic())
         time.sleep(max(0.0, left_s))
         _write(_describe(follower.poll(), verdicts_of, follower))
+        told = _complain_of(follower, told)
     return 0
+
+
+def _complain_of(follower: PrometheusFollower, told: tuple[str, ...]) -> tuple[str, ...]:
+    """Say once what is left out of the answers, and return it."""
+    if follower.notes and not told:
+        for note in follower.notes:
+            complain(note)
+    return told or follower.notes
 
 
 def _read_duration(text: str) -> float:
