@@ -9,7 +9,7 @@ from vramscope.tui.plan_app import PlanApp
 from vramscope.tui.planning_app import JobDefaults
 from vramscope.tui.terminal import TerminalAbilities
 
-MODEL, FLAGS = "gpt-1.5b", "2,4,6,8 --strategy exact,exact-1f1b,uniform --capacity 12GiB"
+MODEL, FLAGS = "gpt-1.5b", "2,4,6,8 --strategy exact,uniform,balanced_memory --capacity 12GiB"
 SIZE = (120, 32)
 
 

@@ -223,6 +223,10 @@ def test_a_peak_after_the_first_iteration_is_drawn_and_named(
     assert report["notes"] == ["the peaks are those of iteration 0"]
     assert run([*words, "--json", "--iteration", "9"]) == 2
     assert "no trace has a peak in iteration 9" in capsys.readouterr().err
+    for verb in (words, ["sweep", str(tmp_path)]):
+        assert run([*verb, "--json", "--max-memory", "30"]) == 0, "that nothing fits is an answer"
+        assert run([*verb, "--json", "--max-memory", "30", "--fail-on", "unfit"]) == 3
+        assert run([*verb, "--json", "--max-memory", "40", "--fail-on", "unfit"]) == 0
 
 
 def test_a_real_and_a_simulated_run_of_one_layout_are_two(
