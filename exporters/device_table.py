@@ -76,13 +76,15 @@ def _explain_trouble(device: DeviceSample) -> str | None:
 
 
 def count_devices(devices: Sequence[DeviceSample]) -> str:
-    """Return how many devices there are in words: `2 GPUs`, `5 GPUs, 2 MIG instances`."""
+    """Return how many devices there are in words: `2 GPUs`, `8 GPUs, 2 MIG instances, 1 lost`."""
     nouns = [_NOUNS.get(device.kind, "GPU") for device in devices if device.state != "ended"]
     counts = [
         f"{nouns.count(noun)} {noun}{'s' if nouns.count(noun) > 1 else ''}" for noun in dict.fromkeys(nouns)
     ]
     ended = len(devices) - len(nouns)
-    parts = [*sorted(counts, key=lambda count: "MIG" in count), *([f"{ended} ended"] if ended else [])]
+    lost = sum(device.state == "lost" for device in devices)
+    parts = sorted(counts, key=lambda count: "MIG" in count)
+    parts += [f"{number} {state}" for number, state in ((lost, "lost"), (ended, "ended")) if number]
     return ", ".join(parts) or "no GPU"
 
 

@@ -255,7 +255,7 @@ class SourceSampler:
         for uuid, device in list(self._devices.items()):
             if uuid in found:
                 continue
-            if device.is_provisional and not device.was_read:
+            if device.reader.identity.is_provisional and not device.was_read:
                 del self._devices[uuid]  # it has told who it is, or has gone without ever saying so
             elif not device.is_lost:
                 why = str(self.failure) if self.failure is not None else "the driver no longer reports it"

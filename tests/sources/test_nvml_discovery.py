@@ -110,7 +110,10 @@ def test_a_lost_device_comes_back_with_a_fresh_handle(
     device.lose()
     with pytest.raises(DeviceLostError):
         reader.read_memory()
-    assert nvml_source.discover() == []
+    [gone] = nvml_source.discover()
+    assert gone.identity == reader.identity
+    with pytest.raises(DeviceLostError, match="fell off the bus"):
+        gone.read_memory()
     device.recover()
     device.raw.crash_on_dead_handle = 1
     [fresh] = nvml_source.discover()
@@ -122,7 +125,8 @@ def test_a_lost_device_comes_back_with_a_fresh_handle(
 def test_the_others_are_found_while_one_is_lost(nvml_source: NvmlSource, pretend_nvml: PretendDriver) -> None:
     pretend_nvml.add_device().lose()
     other = pretend_nvml.add_device()
-    [reader] = nvml_source.discover()
+    lost, reader = nvml_source.discover()
+    assert (lost.identity.index, lost.identity.is_provisional) == (0, True)
     assert (reader.identity.uuid, reader.identity.index) == (other.uuid, 1)
 
 
@@ -158,7 +162,8 @@ def test_who_is_lost_is_not_guessed_among_gpus_that_this_user_may_not_see(
     lost.lose()
     for device in unseen:
         device.detach()
-    assert [reader.identity.uuid for reader in nvml_source.discover()] == [seen.uuid]
+    found = [reader.identity for reader in nvml_source.discover()]
+    assert [(it.uuid, it.is_provisional) for it in found] == [("unknown-nvml-0", True), (seen.uuid, False)]
 
 
 def test_nvml_is_started_anew_for_a_lost_device_ever_less_often(

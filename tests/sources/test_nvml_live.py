@@ -72,6 +72,23 @@ def test_a_lost_device_keeps_its_row_and_its_capacity_and_comes_back(
     assert (back.uuid, back.memory.used_bytes) == (devices[0].uuid, 1 * GIB)
 
 
+def test_a_device_that_was_lost_before_has_a_row_and_comes_back_as_itself(
+    producer: LiveProducer, pretend_nvml: PretendDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sampler, "RETRY_S", 0.1)
+    devices = [pretend_nvml.add_device(used_bytes=(n + 1) * GIB) for n in range(3)]
+    devices[1].lose()
+    producer.start()
+    first = await_devices(producer, lambda shown: [it.state for it in shown] == ["ok", "lost", "ok"])
+    assert [it.index for it in first] == [0, 1, 2]
+    assert "fell off the bus" in str(first[1].reason)
+    assert not producer.has_held_calls
+    devices[1].recover()
+    back = await_devices(producer, lambda shown: all(it.state == "ok" for it in shown))
+    assert [it.uuid for it in back] == [device.uuid for device in devices]
+    assert back[1].memory.used_bytes == 2 * GIB
+
+
 @pytest.mark.parametrize("has_memory_v2", [1, 0])
 def test_a_tick_spans_all_readings_within_it_in_either_version_of_the_call(
     producer: LiveProducer, pretend_nvml: PretendDriver, has_memory_v2: int

@@ -163,7 +163,7 @@ def _describe(snapshot: Snapshot, frames_skipped: int) -> Iterator[Fact]:
 
 def _count_devices(sample: Sample) -> str:
     """Return how many devices there are; a GPU cut into instances counts once, and so do they."""
-    ended = sum(device.state == "ended" for device in sample.devices)
+    ended, lost = (sum(device.state == state for device in sample.devices) for state in ("ended", "lost"))
     counts = Counter(_NOUNS.get(device.kind, "GPU") for device in sample.devices if device.state != "ended")
     if set(counts) == {"rank"}:
         return count_text(counts["rank"], "rank", "ranks")
@@ -172,7 +172,7 @@ def _count_devices(sample: Sample) -> str:
         count_text(counts[noun], noun, f"{noun}s") for noun in ("GPU", "simulated GPU") if counts.get(noun)
     ]
     parts += ["CPU"] if counts["CPU"] else []
-    parts += [f"{ended} ended"] if ended else []
+    parts += [f"{number} {state}" for number, state in ((lost, "lost"), (ended, "ended")) if number]
     return ", ".join([*parts, f"{counts['MIG']} MIG"] if counts["MIG"] else parts)
 
 

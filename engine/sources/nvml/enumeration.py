@@ -31,14 +31,16 @@ VIRTUALIZATION_MODE_VGPU = 2
 """NVML_GPU_VIRTUALIZATION_MODE_VGPU: we are a guest and see a share of a GPU."""
 
 _Family = list[NvmlReader]
-"""A GPU and its MIG instances; empty where the GPU is lost."""
+"""A GPU and its MIG instances."""
+_Answer = _Family | int
+"""What was found under an index, or the code that NVML returned instead."""
 
 
 class Enumeration(msgspec.Struct, frozen=True):
     """What is there, in index order."""
 
     readers: list[NvmlReader | LostReader | HungReader]
-    """Lost and hung devices included, as far as they can be named."""
+    """Lost and hung devices included; one that cannot be named is provisional."""
     lost_count: int = 0
     hung_count: int = 0
 
@@ -67,7 +69,7 @@ class DeviceEnumerator:
         self._readers: dict[str, NvmlReader] = {}
         """Those that were given out in this session, by UUID."""
         self._session = 0
-        self._calls: dict[int, AbandonableCall[_Family]] = {}
+        self._calls: dict[int, AbandonableCall[_Answer]] = {}
         """Calls that had not returned when the last enumeration ended, by index."""
 
     @property
@@ -89,9 +91,9 @@ class DeviceEnumerator:
         thread = AbandonableThread("nvml-enumeration")
         try:
             calls = self._ask(thread, count.value)
-            families = {index: call.result() for index, call in calls.items() if call.has_returned}
-            self._calls = {index: call for index, call in calls.items() if index not in families}
-            return self._gather(thread, families)
+            answers = {index: call.result() for index, call in calls.items() if call.has_returned}
+            self._calls = {index: call for index, call in calls.items() if index not in answers}
+            return self._gather(thread, answers)
         finally:
             thread.close()
 
@@ -103,7 +105,7 @@ class DeviceEnumerator:
         self._named, self._readers = {}, {}
         self._calls = {index: call for index, call in self._calls.items() if not call.has_returned}
 
-    def _ask(self, thread: AbandonableThread, count: int) -> dict[int, AbandonableCall[_Family]]:
+    def _ask(self, thread: AbandonableThread, count: int) -> dict[int, AbandonableCall[_Answer]]:
         """Ask every device; where the driver is slow rather than stuck, give it more time."""
         begun_s = monotonic()
         calls = {index: call for index, call in self._calls.items() if index < count}
@@ -124,7 +126,7 @@ class DeviceEnumerator:
 
     def _ask_in_turn(
         self, thread: AbandonableThread, indexes: list[int]
-    ) -> dict[int, AbandonableCall[_Family]]:
+    ) -> dict[int, AbandonableCall[_Answer]]:
         """Ask devices with one call for all, as far as they answer at once; return those that were begun."""
         calls = {index: AbandonableCall(partial(self._find, index)) for index in indexes}
         turns = CallsInTurn(calls.values())
@@ -132,20 +134,27 @@ class DeviceEnumerator:
         not_begun = turns.stop()
         return {index: call for index, call in calls.items() if call not in not_begun}
 
-    def _gather(self, thread: AbandonableThread, families: dict[int, _Family]) -> Enumeration:
-        """Put readers together in index order, with rows for the devices that gave none."""
-        lost = [index for index, family in families.items() if not family]
-        self._named.update({i: [r.identity for r in family] for i, family in families.items() if family})
+    def _gather(self, thread: AbandonableThread, answers: dict[int, _Answer]) -> Enumeration:
+        """Put readers together in index order, with rows for the devices that gave none.
+
+        A GPU that this user may not open is none of theirs and has no row.
+        """
+        families = {index: answer for index, answer in answers.items() if isinstance(answer, list)}
+        codes = {index: answer for index, answer in answers.items() if isinstance(answer, int)}
+        lost = [index for index, code in codes.items() if code != Code.NO_PERMISSION]
+        self._named.update({i: [r.identity for r in family] for i, family in families.items()})
         known = {reader.identity.uuid for family in families.values() for reader in family}
         missing = self._identify_missing(thread, known, lost)
         found: dict[int, list[NvmlReader | LostReader | HungReader]] = {i: [*f] for i, f in families.items()}
         for index in lost:
-            found[index] = [LostReader(identity) for identity in missing.get(index, [])]
+            found[index] = [
+                LostReader(identity, codes[index])
+                for identity in missing.get(index) or [self._recall(index, known)]
+            ]
         for index, call in self._calls.items():
-            stand_in = DeviceIdentity(uuid=f"unknown-nvml-{index}", index=index)
             found[index] = [
                 HungReader(replace(identity, is_provisional=True), call.started_s)
-                for identity in missing.get(index, [stand_in])
+                for identity in missing.get(index, [_make_stand_in(index)])
             ]
         readers = [reader for index in sorted(found) for reader in found[index]]
         return Enumeration(readers, lost_count=len(lost), hung_count=len(self._calls))
@@ -166,13 +175,20 @@ class DeviceEnumerator:
             named.update({identity.index: [identity] for identity in told})
         return named
 
-    def _find(self, index: int) -> _Family:
-        """Return readers of a GPU and its MIG instances; none where it is lost."""
+    def _recall(self, index: int, known: set[str]) -> DeviceIdentity:
+        """Return who had an index the last time and is nowhere else now; a stand-in where nobody did."""
+        former = (it for it in self._described.values() if it.index == index and it.uuid not in known)
+        return next(former, None) or _make_stand_in(index)
+
+    def _find(self, index: int) -> _Answer:
+        """Return readers of a GPU and its MIG instances, or the code of why there are none."""
         handle = ctypes.c_void_p()
         code = self._library.call("nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(index), ctypes.byref(handle))
-        uuid = self._read_uuid(handle) if code == Code.SUCCESS else None
+        if code != Code.SUCCESS:
+            return code
+        uuid = self._read_uuid(handle)
         if uuid is None:
-            return []
+            return Code.GPU_IS_LOST
         identity = self._identify(handle, uuid, index)
         return [self._make_reader(handle, identity), *self._find_instances(handle, identity)]
 
@@ -233,3 +249,8 @@ class DeviceEnumerator:
             mig_index=number,
         )
         return self._make_reader(handle, instance)
+
+
+def _make_stand_in(index: int) -> DeviceIdentity:
+    """Return who stands in for a GPU that has not said who it is."""
+    return DeviceIdentity(uuid=f"unknown-nvml-{index}", index=index, is_provisional=True)

@@ -9,14 +9,20 @@ from time import monotonic
 from ...errors import DeviceError
 from ...model import MemoryReading
 from ..source import DeviceDetails, DeviceIdentity
-from .codes import Code, make_lost_error
+from .codes import DEAD_HANDLE_CODES, Code, make_lost_error
 
 
 class LostReader:
-    """A GPU that was off the bus when it was looked for; it has no handle."""
+    """A GPU that was off the bus when it was looked for; it has no handle.
 
-    def __init__(self, identity: DeviceIdentity) -> None:
+    Args:
+        identity: Who it is, or who stands in for it.
+        code: What NVML returned instead of a handle.
+    """
+
+    def __init__(self, identity: DeviceIdentity, code: int = Code.GPU_IS_LOST) -> None:
         self.identity = identity
+        self._code = code if code in DEAD_HANDLE_CODES else Code.GPU_IS_LOST
 
     def read_memory(self) -> MemoryReading:
         """Raise that the GPU is lost.
@@ -24,7 +30,7 @@ class LostReader:
         Raises:
             DeviceLostError: Always.
         """
-        raise make_lost_error(Code.GPU_IS_LOST)
+        raise make_lost_error(self._code)
 
     def read_details(self) -> DeviceDetails:
         """Raise that the GPU is lost.
@@ -32,7 +38,7 @@ class LostReader:
         Raises:
             DeviceLostError: Always.
         """
-        raise make_lost_error(Code.GPU_IS_LOST)
+        raise make_lost_error(self._code)
 
 
 class HungReader:

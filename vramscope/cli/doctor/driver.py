@@ -110,7 +110,8 @@ def examine_devices() -> Iterator[Check]:
 def _examine_device(reader: DeviceReader) -> Check:
     identity = reader.identity
     label = f"{identity.index}" if identity.mig_index is None else f"{identity.index}:{identity.mig_index}"
-    what = f"{identity.name or '—'}, {identity.kind}, {identity.uuid}"
+    known = f"{identity.name or '—'}, {identity.kind}, {identity.uuid}"
+    what = "not known which GPU" if identity.is_provisional else known
     try:
         memory = reader.read_memory()
     except DeviceError as error:
