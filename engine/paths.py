@@ -69,6 +69,14 @@ def check_private(folder: Path, *, uid: int | None = None) -> None:
         raise RuntimeFolderError(f"runtime folder {folder} {problem}")
 
 
+def explain_unwritable(path: Path, error: OSError) -> str:
+    """Return why a file of the runtime folder cannot be written, and what to do."""
+    return (
+        f"{path} cannot be written: {error.strerror or error}; make room, or set VRAMSCOPE_RUNTIME_DIR to "
+        "another folder"
+    )
+
+
 def config_file(environ: Mapping[str, str] | None = None) -> Path:
     """Return the path of the user's settings file, which need not exist."""
     return _user_folder(environ, "XDG_CONFIG_HOME", ".config") / "config.toml"

@@ -93,10 +93,11 @@ def run_agent(options: AgentOptions) -> int:
         producer = _open_producer(options, roster)
         desk = _open_desk(folder, producer.node, options)
         with _exporting(folder, options.exporter_arguments):
-            _serve(folder, producer, roster, desk, options)
+            _serve(folder, lock, producer, roster, desk, options)
     finally:
         # After an error the log stays for the viewer, who tells its last line.
-        _tidy(folder, is_private=options.is_folder_private and sys.exc_info()[0] is None)
+        if lock.is_current():  # else the sockets there may be those of another agent
+            _tidy(folder, is_private=options.is_folder_private and sys.exc_info()[0] is None)
         lock.release()
     left = desk.finish(FINISH_ALERTS_WITHIN_S)  # another agent may serve the folder meanwhile
     if left is not None:
@@ -116,7 +117,12 @@ def _open_desk(folder: Path, node: str, options: AgentOptions) -> AlertDesk:
 
 
 def _serve(
-    folder: Path, producer: SampleProducer, roster: Roster | None, desk: AlertDesk, options: AgentOptions
+    folder: Path,
+    lock: HubLock,
+    producer: SampleProducer,
+    roster: Roster | None,
+    desk: AlertDesk,
+    options: AgentOptions,
 ) -> None:
     """Run the hub until it is told to end."""
     hub = Hub(
@@ -130,6 +136,7 @@ def _serve(
         linger_s=options.linger_s,
         alerts=desk,
         listening=options.listening,
+        lock=lock,
     )
     stop_on_signals(hub)
     if not options.leaves_with_viewers:

@@ -12,16 +12,21 @@ import msgspec
 
 from ..alerts.state import FindingDecision
 from ..clock import SystemClock
+from ..errors import RuntimeFolderError
 from ..history import History
 from ..model import AdviceAction
 from ..paths import locate_runtime_folder, open_runtime_folder
+from ..units import format_age
 from .client import Client
-from .lock import is_hub_alive
+from .endpoints import SOCKET_NAMES
+from .lock import LOCK_NAME, describe_holder, is_hub_alive
 from .processes import HUB_LOG_NAME, command_of, last_line, spawn
 from .snapshot import Snapshot
 
 RESPAWN_S = 2.0
 """A hub that ended is started again no more often than this."""
+TELL_WAIT_AFTER_S = 3.0
+"""A view that has seen no figures for so long says what it waits for."""
 AGE_INTERVAL_S = 1.0
 """How often a lost connection's age is told anew."""
 MAX_WISHES = 16
@@ -53,6 +58,12 @@ class HubFeed:
         self._clock = SystemClock()
         self._hub: subprocess.Popen[bytes] | None = None
         self._spawn_due_s = 0.0
+        self._log_bytes = 0
+        self._obstacle: str | None = None
+        """Why no hub could be started at the last attempt."""
+        self._last_end: str | None = None
+        """Why the hub before ended that was started last."""
+        self._waits_since_s: float | None = None
         self._stop = threading.Event()
         self._closing_fd, self._open_fd = os.pipe()
         self._pipe_lock = threading.Lock()
@@ -67,6 +78,7 @@ class HubFeed:
         if is_hub_alive(self._folder):
             open_runtime_folder(self._folder)  # refuses one that is not this user's own
         else:
+            open_runtime_folder(self._folder)
             self._spawn()
 
     def start(self, on_snapshot: Callable[[Snapshot], None]) -> None:
@@ -131,7 +143,9 @@ class HubFeed:
                 self._wishes.popleft()(client)
             snapshot = client.snapshot(timeout_s=1.5 if is_live else 0.25)
             now_s = self._clock.monotonic_s()
-            if snapshot.connection != "live":
+            if snapshot.connection == "live":
+                self._waits_since_s = self._last_end = None
+            else:
                 snapshot = self._tend(snapshot, now_s)
             is_old_news = snapshot == shown or (
                 snapshot.connection == "lost" and now_s - told_s < AGE_INTERVAL_S
@@ -145,28 +159,68 @@ class HubFeed:
         os.close(self._closing_fd)
 
     def _tend(self, snapshot: Snapshot, now_s: float) -> Snapshot:
-        """Start a hub where none is left, and say why the last one ended."""
-        if is_hub_alive(self._folder):
-            return snapshot
-        has_ended = self._hub is not None and self._hub.poll() is not None
-        reason = last_line(self._folder / HUB_LOG_NAME) if has_ended else None
-        if now_s >= self._spawn_due_s:
+        """Start a hub where none is left, and say what is waited for."""
+        is_alive = is_hub_alive(self._folder)
+        if self._waits_since_s is None:
+            self._waits_since_s = now_s
+        if not is_alive and now_s >= self._spawn_due_s:
             self._spawn()
-        if reason is None:
-            return snapshot
-        return msgspec.structs.replace(snapshot, reason=reason)
+        waited_s = now_s - self._waits_since_s
+        if snapshot.connection == "connecting" and waited_s >= TELL_WAIT_AFTER_S:
+            why = snapshot.reason or self._explain_wait()
+            told = f"no agent for {format_age(waited_s)}: {why}"
+            return msgspec.structs.replace(snapshot, connection="lost", reason=told)
+        reason = None if is_alive else self._explain_end()
+        return snapshot if reason is None else msgspec.structs.replace(snapshot, reason=reason)
+
+    def _explain_wait(self) -> str:
+        """Return what is known of a hub that has never answered, and what to do."""
+        if not is_hub_alive(self._folder):
+            log = self._folder / HUB_LOG_NAME
+            return self._explain_end() or f"it is starting; what it says goes to {log}"
+        who = describe_holder(self._folder)
+        if not all((self._folder / name).exists() for name in SOCKET_NAMES):
+            return (
+                f"{who} holds {self._folder / LOCK_NAME} and does not listen there; end it to start an agent"
+            )
+        return f"{who} does not answer; if it hangs, end it to start another"
+
+    def _explain_end(self) -> str | None:
+        """Return why no hub runs; None where one may be starting."""
+        if self._obstacle is not None:
+            return self._obstacle
+        code = None if self._hub is None else self._hub.poll()
+        if code is None:
+            return self._last_end
+        log = self._folder / HUB_LOG_NAME
+        said = last_line(log, self._log_bytes)
+        if said is not None:
+            return f"{said.removeprefix('vramscope: ')}; see {log}"
+        end = f"by signal {-code}" if code < 0 else f"with status {code}"
+        return f"the agent ended {end} and said nothing" if code else None
 
     def _spawn(self) -> None:
+        """Start a hub; where that fails the reason is kept, for the screen, and it is tried again later."""
+        self._last_end = self._explain_end() if self._obstacle is None else None
         self._spawn_due_s = self._clock.monotonic_s() + RESPAWN_S
-        open_runtime_folder(self._folder)  # a hub that ended took a private folder along
-        # An agent may have been started in this moment by another viewer: the log is that one's.
-        self._hub = spawn(
-            command_of("agent", *self._arguments),
-            self._folder / HUB_LOG_NAME,
-            own_session=True,
-            stdin=subprocess.DEVNULL,
-            keeps_log=True,
-        )
+        log = self._folder / HUB_LOG_NAME
+        try:
+            open_runtime_folder(self._folder)  # a hub that ended took a private folder along
+            self._log_bytes = log.stat().st_size if log.exists() else 0
+            # An agent may have been started in this moment by another viewer: the log is that one's.
+            self._hub = spawn(
+                command_of("agent", *self._arguments),
+                log,
+                own_session=True,
+                stdin=subprocess.DEVNULL,
+                keeps_log=True,
+            )
+        except RuntimeFolderError as error:
+            self._obstacle = str(error)
+        except OSError as error:
+            self._obstacle = f"the agent cannot be started: {error.strerror or error}"
+        else:
+            self._obstacle = None
 
     def _leave_hub(self, hub: "subprocess.Popen[bytes]") -> None:
         """Give the hub a moment to end and be reaped; never wait for a hung one."""

@@ -13,7 +13,7 @@ from ..alerts.desk import AlertDesk
 from ..alerts.state import FindingDecision
 from ..clock import Clock, SystemClock, ceil_ms
 from ..cluster.remote_peer import RemotePeer
-from ..errors import WireError
+from ..errors import RuntimeFolderError, WireError
 from ..history import History
 from ..model import Finding, HubStatus, Sample
 from ..ranks.demands import Wish
@@ -28,6 +28,7 @@ from .device_selection import explain_excess, select_devices
 from .device_trimming import trim_welcome
 from .findings import FindingStore
 from .hub_sockets import HubSockets
+from .lock import HubLock
 from .messages import (
     TO_WHOM_IT_CONCERNS,
     TOPIC_CELLS,
@@ -73,6 +74,7 @@ class Hub:
         linger_s: How long to wait for the next, once the last has left.
         alerts: Tells people of findings; None for one that tells nobody.
         listening: Where it listens beyond its folder; None for nowhere.
+        lock: That of its folder, where the hub is to notice that the folder was removed.
         clock: Injected in tests.
     """
 
@@ -89,6 +91,7 @@ class Hub:
         linger_s: float = 0.0,
         alerts: AlertDesk | None = None,
         listening: "Listening | None" = None,
+        lock: HubLock | None = None,
         clock: Clock | None = None,
     ) -> None:
         self.hub_id = os.urandom(8).hex()
@@ -114,10 +117,15 @@ class Hub:
         self._first_seq: int | None = None
         self._sample: Sample | None = None
         self._is_stopping = False
+        self._lock = lock
         self._sockets = HubSockets(runtime_dir, self.hub_id, producer.node, listening, self._clock)
 
     def run(self) -> None:
-        """Serve until `stop` is called or, if it leaves with its viewers, until nobody is there."""
+        """Serve until `stop` is called or, if it leaves with its viewers, until nobody is there.
+
+        Raises:
+            RuntimeFolderError: Somebody has removed the folder: nobody would find this hub any more.
+        """
         self._producer.start()
         try:
             while not self._is_over():
@@ -211,10 +219,26 @@ class Hub:
         if now_s < self._status_due_s - (STATUS_INTERVAL_S / 2 if has_sample else 0.0):
             return
         self._status_due_s = now_s + 1.5 * STATUS_INTERVAL_S
+        self._keep_place()
         self._alerts.expire()
         self._sockets.cut_off_revoked()
         self._publish_alerts()
         self._sockets.publish(TOPIC_HUB, self._status())
+
+    def _keep_place(self) -> None:
+        """Listen again where the file of a socket was removed.
+
+        Raises:
+            RuntimeFolderError: The folder or its lock was removed, and may be another agent's by now.
+        """
+        if self._lock is not None and not self._lock.is_current():
+            raise RuntimeFolderError(
+                f"{self._lock.path} was removed while the agent served that folder, and nobody finds it "
+                "there any more; start `vramscope agent` again"
+            )
+        self._sockets.restore()
+        if self._roster is not None:
+            self._roster.restore()
 
     def _status(self) -> HubStatus:
         now_s = self._clock.monotonic_s()

@@ -55,6 +55,7 @@ class HubSockets:
         self, runtime_dir: Path, hub_id: str, node: str, listening: "Listening | None", clock: Clock
     ) -> None:
         self._context = zmq.Context()
+        self._folder = runtime_dir
         self._node, self._hub_id = node.encode(), hub_id
         self._sample: Sample | None = None
         self._stream_path = endpoints_of(runtime_dir).stream
@@ -79,12 +80,7 @@ class HubSockets:
         usual = {zmq.LINGER: 0, zmq.SNDHWM: SEND_QUEUE_MESSAGES, zmq.MAXMSGSIZE: MAX_MESSAGE_BYTES}
         for option, value in (usual | dict(options or {})).items():
             socket.setsockopt(option, value)
-        try:
-            socket.bind(address)
-        except zmq.ZMQError as error:
-            raise RuntimeFolderError(
-                f"cannot listen on {address}: {error}; see `vramscope doctor`"
-            ) from error
+        _listen(socket, address)
         return socket
 
     def _bind_stream(self) -> "zmq.Socket[bytes]":
@@ -113,6 +109,19 @@ class HubSockets:
         self._stream = self._bind_stream()
         self._poller.register(self._stream, zmq.POLLIN)
         self.is_stream_new = True
+
+    def restore(self) -> None:
+        """Listen again where somebody has removed the file of a socket; who is connected stays so.
+
+        Raises:
+            RuntimeFolderError: A socket cannot be made in the folder.
+        """
+        endpoints = endpoints_of(self._folder)
+        sockets = (self._stream, self._reports, self._control)
+        addresses = (endpoints.stream, endpoints.reports, endpoints.control)
+        for socket, address in zip(sockets, addresses, strict=True):
+            if not Path(address.removeprefix("ipc://")).exists():
+                _listen(socket, address)
 
     def _open_gate(self, listening: "Listening", hub_id: str, node: str, clock: Clock) -> "Gate":
         from ..cluster.gate import Gate  # most hubs listen nowhere
@@ -244,3 +253,10 @@ def _name_peer(frame: zmq.Frame) -> str:
     except (zmq.ZMQError, ValueError):
         return "a process"
     return f"process {pid}"
+
+
+def _listen(socket: "zmq.Socket[bytes]", address: str) -> None:
+    try:
+        socket.bind(address)
+    except zmq.ZMQError as error:
+        raise RuntimeFolderError(f"cannot listen on {address}: {error}; see `vramscope doctor`") from error

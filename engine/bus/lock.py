@@ -3,11 +3,14 @@
 import fcntl
 import os
 import struct
+from contextlib import suppress
 from pathlib import Path
 
-from ..errors import HubTakenError
+from ..errors import HubTakenError, RuntimeFolderError
+from ..paths import explain_unwritable
 
 LOCK_NAME = "hub.lock"
+MOST_COMMAND_CHARS = 120
 
 _FLOCK = struct.Struct("hhqqi4x")
 """`struct flock` of 64-bit Linux: type, whence, start, length, pid."""
@@ -29,21 +32,36 @@ class HubLock:
 
         Raises:
             HubTakenError: Another process holds it; the text names it.
+            RuntimeFolderError: Its file cannot be made; the text says why.
         """
-        fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise RuntimeFolderError(explain_unwritable(self.path, error)) from error
         try:
             fcntl.fcntl(fd, fcntl.F_OFD_SETLK, _flock(fcntl.F_WRLCK))
         except BlockingIOError:
             os.close(fd)
-            pid = holder_pid(self.path.parent)
-            who = "another process" if pid is None else f"process {pid} ({_command_of(pid)})"
             raise HubTakenError(
-                f"an agent already serves {self.path.parent}: {who} holds {self.path.name}; "
+                f"an agent already serves {self.path.parent}: {describe_holder(self.path.parent)} holds "
+                f"{self.path.name}; "
                 "use `vramscope` to attach to it, or end it first"
             ) from None
-        os.ftruncate(fd, 0)
-        os.write(fd, f"{os.getpid()}\n".encode())
+        with suppress(
+            OSError
+        ):  # on a disk that is full the lock holds all the same, and nobody learns the pid
+            os.ftruncate(fd, 0)
+            os.write(fd, f"{os.getpid()}\n".encode())
         self._fd = fd
+
+    def is_current(self) -> bool:
+        """Return whether the file that is locked is still the one in the folder: it may have been removed."""
+        try:
+            found = self.path.lstat()
+        except OSError:
+            return False
+        own = None if self._fd is None else os.fstat(self._fd)
+        return own is not None and (own.st_dev, own.st_ino) == (found.st_dev, found.st_ino)
 
     def release(self) -> None:
         """Give the lock back."""
@@ -73,9 +91,17 @@ def holder_pid(runtime_dir: Path) -> int | None:
         return None
 
 
+def describe_holder(runtime_dir: Path) -> str:
+    """Return which process holds the lock, with its command, as far as that can be known."""
+    pid = holder_pid(runtime_dir)
+    return "another process" if pid is None else f"process {pid} ({_command_of(pid)})"
+
+
 def _command_of(pid: int) -> str:
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
         return "command unknown"
-    return " ".join(word.decode(errors="replace") for word in words if word) or "command unknown"
+    text = " ".join(word.decode(errors="replace") for word in words if word)
+    plain = "".join(char if char.isprintable() else " " for char in text) or "command unknown"
+    return plain if len(plain) <= MOST_COMMAND_CHARS else f"{plain[:MOST_COMMAND_CHARS]}…"

@@ -11,6 +11,9 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from ..errors import RuntimeFolderError
+from ..paths import explain_unwritable
+
 HUB_LOG_NAME, WORKER_LOG_NAME, EXPORTER_LOG_NAME = LOG_NAMES = ("hub.log", "worker.log", "exporter.log")
 LEDGERS_NAME = "ledgers"
 """Folder in which the jobs on simulated cards settle what each process takes."""
@@ -40,8 +43,16 @@ def spawn(
         own_session: Keep the terminal's signals (Ctrl-C, hang-up) away from it.
         stdin: `subprocess.DEVNULL`, or `subprocess.PIPE` for a process that ends when the pipe closes.
         keeps_log: Add to the log instead of beginning it anew; another process may be writing it.
+
+    Raises:
+        RuntimeFolderError: The log cannot be written.
+        OSError: The program cannot be started.
     """
-    with log.open("ab" if keeps_log else "wb") as stderr:
+    try:
+        stderr = log.open("ab" if keeps_log else "wb")
+    except OSError as error:
+        raise RuntimeFolderError(explain_unwritable(log, error)) from error
+    with stderr:
         return subprocess.Popen(
             command,
             stdin=stdin,
@@ -52,12 +63,19 @@ def spawn(
         )
 
 
-def last_line(log: Path) -> str | None:
-    """Return the last line that a process wrote to its log, shortened, or None."""
+def last_line(log: Path, since_bytes: int = 0) -> str | None:
+    """Return the last line that a process wrote to its log, shortened, or None.
+
+    Args:
+        log: The file.
+        since_bytes: What an earlier process had written; a file that is shorter was begun anew since.
+    """
     try:
-        lines = log.read_text(errors="replace").split("\n")
+        content = log.read_bytes()
     except OSError:
         return None
+    new = content[since_bytes:] if len(content) >= since_bytes else content
+    lines = new.decode(errors="replace").split("\n")
     told = [line.strip() for line in lines if line.strip()]
     return told[-1][:MAX_REASON_CHARS] if told else None
 

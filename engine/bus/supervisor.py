@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from ..clock import Clock
+from ..errors import RuntimeFolderError
 from ..model import WorkerStatus
 from .messages import WorkerReport
 from .processes import command_of, last_line, spawn
@@ -69,8 +70,9 @@ class WorkerSupervisor:
         self._started_s = self._heard_s = now_s
         try:
             self._process = self._start(self._command, self._log)
-        except OSError as error:
-            self._note_end(now_s, f"the worker cannot be started: {error.strerror or error}")
+        except (OSError, RuntimeFolderError) as error:
+            why = error.strerror or error if isinstance(error, OSError) else error
+            self._note_end(now_s, f"the worker cannot be started: {why}")
 
     def take_report(self, report: WorkerReport) -> None:
         """Remember what the worker last said of itself."""

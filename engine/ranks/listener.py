@@ -94,18 +94,31 @@ class Listener:
         self.connections: list[Connection] = []
         self._uid = os.geteuid() if uid is None else uid
         self._buffer = bytearray(MAX_PACKET_BYTES + 1)
+        self._path = folder / PROBE_SOCKET_NAME
+        self._listen()
+
+    def _listen(self) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
-        path = folder / PROBE_SOCKET_NAME
         try:
             os.fchmod(self._socket.fileno(), 0o600)  # before the bind: at no moment is it open to others
-            path.unlink(missing_ok=True)
-            self._socket.bind(str(path))
+            self._path.unlink(missing_ok=True)
+            self._socket.bind(str(self._path))
             self._socket.listen(MAX_CONNECTIONS)
         except OSError as error:
             self._socket.close()
-            raise RuntimeFolderError(f"cannot listen on {path}: {error.strerror or error}") from error
+            raise RuntimeFolderError(f"cannot listen on {self._path}: {error.strerror or error}") from error
         self._poll = select.poll()  # costs less than an exception, once a second for ever
         self._poll.register(self._socket, select.POLLIN)
+
+    def restore(self) -> None:
+        """Listen again where the file of the socket was removed; connections stay.
+
+        Raises:
+            RuntimeFolderError: It cannot be made.
+        """
+        if not self._path.exists():
+            self._socket.close()
+            self._listen()
 
     def drain(self) -> Iterator[Received]:
         """Accept who has come and yield what has arrived; never blocks."""

@@ -84,6 +84,14 @@ class Roster:
         """Whether a training process is connected."""
         return bool(self._living)
 
+    def restore(self) -> None:
+        """Listen again where the file of the socket was removed; who is connected stays so.
+
+        Raises:
+            RuntimeFolderError: It cannot be made.
+        """
+        self._listener.restore()
+
     def drain(self) -> None:
         """Take everything that has arrived; never blocks."""
         now_s = self._clock.monotonic_s()
