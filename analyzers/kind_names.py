@@ -3,12 +3,14 @@
 from .capacity import KIND as CAPACITY
 from .out_of_memory_track import OOM_MET, RETRIES
 from .pressure_track import KIND as PRESSURE
+from .usage_threshold import KIND as THRESHOLD
 
 _NAMES = {
     OOM_MET: "out of memory",
     RETRIES: "retries",
     CAPACITY: "capacity",
     PRESSURE: "pressure",
+    THRESHOLD: "threshold crossed",
     "oom": "out of memory ahead",
     "idle_held": "idle memory",
 }

@@ -71,7 +71,7 @@ class _NodeTrack:
             track = self.tracks.get(device.uuid)
             if track is None:
                 track = self.tracks[device.uuid] = PressureTrack()
-            finding = track.observe(self._node, device, sample.time_s, gap_s)
+            finding = track.observe(sample, device, gap_s)
             if finding is not None:
                 yield finding
 

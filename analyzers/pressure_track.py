@@ -4,10 +4,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from ..engine.model import DeviceSample, Evidence, Finding, MemoryReading, Severity, make_finding_id
+from ..engine.model import DeviceSample, Evidence, Finding, MemoryReading, Sample, Severity, make_finding_id
 from ..engine.units import MIB, format_bytes, format_gib
 from .closing import close_finding
 from .crossing import DWELL_S, Crossing
+from .device_holdings import Holdings, measure_holdings
 from .device_names import name_device
 
 KIND = "pressure"
@@ -24,6 +25,7 @@ UPDATE_SHARE = 0.01
 """Share of the capacity by which the peak must rise, or else what is free must halve, to publish again."""
 
 _PEAK, _CAPACITY, _FREE, _SINCE = "peak device used", "capacity", "least free", "nearly full since"
+_LIVE = "live tensors"
 
 
 class _Level(NamedTuple):
@@ -84,12 +86,13 @@ class PressureTrack:
         self._last_s = self._settled_until_s = None
         self._restart()
 
-    def observe(self, node: str, device: DeviceSample, time_s: float, gap_s: float) -> Finding | None:
+    def observe(self, sample: Sample, device: DeviceSample, gap_s: float) -> Finding | None:
         """Count one sample in which the device is listed; return its finding if that changed."""
         self._absence.restart()
         level = _read_level(device)
         if level is None:
             return None
+        time_s = sample.time_s
         self._note_time(time_s, gap_s)
         was_asked = self._full.is_asked
         self._full.observe(time_s, is_beyond=level.is_full, is_back=level.is_relieved)
@@ -97,7 +100,7 @@ class PressureTrack:
         self._note_peak(level, is_new=self.finding is None and not was_asked)
         if self._settled_until_s is not None and time_s <= self._settled_until_s:
             return None
-        return self._conclude(node, device, time_s)
+        return self._conclude(sample, device)
 
     def observe_absence(self, time_s: float, gap_s: float, *, is_lost: bool) -> Finding | None:
         """Count one sample in which the device is lost or not listed; return its finding if that closed."""
@@ -129,22 +132,24 @@ class PressureTrack:
             used_bytes = max(peak.used_bytes, level.used_bytes)
             self._peak = _Level(used_bytes, peak.total_bytes, min(peak.free_bytes, level.free_bytes))
 
-    def _conclude(self, node: str, device: DeviceSample, time_s: float) -> Finding | None:
+    def _conclude(self, sample: Sample, device: DeviceSample) -> Finding | None:
+        time_s = sample.time_s
         if self._scarce.is_due:
             self._scarce.flip()
         if self._full.is_due:
             since_s = self._full.asked_since_s
             self._full.flip()
             if self._full.is_active:
-                return self._open(node, device, time_s, since_s)
+                return self._open(sample, device, since_s)
             return self._close(time_s, f"device used stayed below {RELIEVED_SHARE:.0%} of the capacity")
-        return self._update(device, time_s)
+        return self._update(sample, device)
 
-    def _open(self, node: str, device: DeviceSample, time_s: float, since_s: float) -> Finding:
+    def _open(self, sample: Sample, device: DeviceSample, since_s: float) -> Finding:
+        time_s = sample.time_s
         opened = Finding(
-            id=make_finding_id(KIND, node, device.uuid, time_s),
+            id=make_finding_id(KIND, sample.node, device.uuid, time_s),
             kind=KIND,
-            node=node,
+            node=sample.node,
             device_uuid=device.uuid,
             device=device.label,
             severity="low",
@@ -153,11 +158,14 @@ class PressureTrack:
             updated_s=time_s,
             evidence=(Evidence(_SINCE, since_s, "s"),),
         )
-        self.finding = self._restate(opened, device, time_s)
+        self.finding = self._restate(opened, sample, device)
         return self.finding
 
-    def _update(self, device: DeviceSample, time_s: float) -> Finding | None:
-        """Return the finding anew where its severity, its capacity or, by a whole step, its peak changed."""
+    def _update(self, sample: Sample, device: DeviceSample) -> Finding | None:
+        """Return the finding restated where its severity, its capacity or, by a whole step, its peak changed.
+
+        So it is where a probe begins or ceases to tell what fills the device.
+        """
         finding, peak = self.finding, self._peak
         if finding is None:
             return None
@@ -167,10 +175,11 @@ class PressureTrack:
             or peak.total_bytes != _evidence(finding, _CAPACITY)
             or peak.used_bytes - _evidence(finding, _PEAK) >= UPDATE_SHARE * peak.total_bytes
             or (0 < free_bytes >= 2 * peak.free_bytes)
+            or (measure_holdings(sample, device) is None) == any(it.name == _LIVE for it in finding.evidence)
         )
         if not is_changed:
             return None
-        self.finding = self._restate(finding, device, time_s)
+        self.finding = self._restate(finding, sample, device)
         return self.finding
 
     def _close(self, time_s: float, because: str) -> Finding | None:
@@ -185,8 +194,9 @@ class PressureTrack:
     def _severity(self) -> Severity:
         return "medium" if self._scarce.is_active else "low"
 
-    def _restate(self, finding: Finding, device: DeviceSample, time_s: float) -> Finding:
-        peak = self._peak
+    def _restate(self, finding: Finding, sample: Sample, device: DeviceSample) -> Finding:
+        peak, holdings = self._peak, measure_holdings(sample, device)
+        known = () if holdings is None else (Evidence(_LIVE, holdings.live_bytes, "bytes"),)
         return msgspec.structs.replace(
             finding,
             device=device.label,
@@ -195,15 +205,16 @@ class PressureTrack:
                 f"{name_device(device)} nearly full: {format_gib(peak.used_bytes)} of "
                 f"{format_gib(peak.total_bytes)} GiB used at peak, {format_bytes(peak.free_bytes)} free"
             ),
-            updated_s=max(time_s, finding.opened_s),
+            updated_s=max(sample.time_s, finding.opened_s),
             evidence=(
                 Evidence(_PEAK, peak.used_bytes, "bytes"),
                 Evidence(_CAPACITY, peak.total_bytes, "bytes"),
                 Evidence(_FREE, peak.free_bytes, "bytes"),
+                *known,
                 *(evidence for evidence in finding.evidence if evidence.name == _SINCE),
             ),
             method=_explain_method(device),
-            advice=_advise(device, self._severity),
+            advice=_advise(device, self._severity, holdings),
         )
 
 
@@ -237,13 +248,15 @@ def _explain_method(device: DeviceSample) -> str:
     )
 
 
-def _advise(device: DeviceSample, severity: Severity) -> str:
+def _advise(device: DeviceSample, severity: Severity, holdings: Holdings | None) -> str:
     if device.kind == "cpu":
         return "The job trains in host memory: end other programs or lower the batch before the host swaps"
     if device.kind == "unified":
         return (
             "The device shares the host's memory: end other programs or lower the batch before the host swaps"
         )
+    if holdings is not None:
+        return f"Of it {holdings.words}. {holdings.advise(device.memory.total_bytes or 0)}"
     known = (
         "Full is normal for a caching allocator; cache and need cannot be told apart without allocator data"
     )

@@ -14,10 +14,11 @@ from .capacity import peak_bytes
 from .countdown import count_down
 from .device_names import name_devices
 from .error_words import describe_error
+from .finding_evidence import JOB, read_evidence, read_process
 from .fit import Peaks, describe_fit
 from .leak_words import describe_leak
 from .left_out import describe_left_out
-from .out_of_memory_track import OOM_MET
+from .out_of_memory_track import KINDS, OOM_MET
 from .risk import DECISIVE, LEVELS, Risk, assess_risk, doubt_silent
 from .sentence import Sentence
 from .state_words import describe_state
@@ -73,11 +74,12 @@ def summarize(
         return _summarize_absence(sample, findings, is_recorded=is_recorded)
     known = doubt_silent(sample, assessments)
     risks = {device.uuid: assess_risk(device, findings, known) for device in sample.devices}
-    lead = _find_lead(sample, findings)
+    lead, past = _find_lead(sample, findings)
     fit = describe_fit(sample, peaks) if lead is None else None
     troubled, answer = [*_describe_troubled(sample.devices)], [*_describe_lead(lead, sample, findings, known)]
     if lead is None:
         answer = [fit] if fit is not None else [*describe_state(sample, findings, risks, known)]
+    answer += [] if past is None else [(*describe_error(past, sample)[-2:], "")]
     clauses = (*answer, *troubled) if sample.clock == "trace" else (*troubled, *answer)
     if sample.devices_left_out:
         clauses = (*clauses, describe_left_out(sample))
@@ -86,7 +88,7 @@ def summarize(
 
 def _summarize_absence(sample: Sample, findings: Sequence[Finding], *, is_recorded: bool) -> Verdict:
     """Return the verdict where no device is left: the error that ended the last process, or the cause."""
-    lead = _find_lead(sample, findings)
+    lead, _ = _find_lead(sample, findings)
     if lead is None:
         return Verdict("unknown", Sentence(tuple(describe_absence(sample, is_recorded=is_recorded))))
     return Verdict(lead.severity, Sentence(tuple(_describe_lead(lead, sample, findings))))
@@ -99,11 +101,41 @@ def _rate(risks: Iterable[Risk], lead: Finding | None) -> RiskLevel:
     return max(levels, key=LEVELS.index)
 
 
-def _find_lead(sample: Sample, findings: Sequence[Finding]) -> Finding | None:
-    """Return the finding that the verdict must speak of: the gravest open one that is not mere pressure.
+def _find_lead(sample: Sample, findings: Sequence[Finding]) -> tuple[Finding | None, Finding | None]:
+    """Return the finding that the verdict must speak of first, and an error of the past to mention after it.
 
-    Where none is open, an error that ended its process stays the last word on its device.
+    First comes the gravest open finding that is not mere pressure. The error of a job that has ended leads
+    where nothing else is open: for a minute before anything milder, and never before what is as grave for a
+    job that lives.
     """
+    ended = [
+        it
+        for it in findings
+        if it.kind in KINDS and (is_last_word(it) or (it.is_open and _is_of_ended_job(it, sample)))
+    ]
+    errors = (it for it in ended if it.kind == OOM_MET)
+    past = max(errors, key=lambda it: it.updated_s, default=None)
+    live = [it for it in findings if it.is_open and it not in ended]
+    lead = _find_gravest(sample, live)
+    if lead is not None or past is None:
+        return lead, past
+    return (None, past) if live and not past.is_open else (past, None)
+
+
+def _is_of_ended_job(finding: Finding, sample: Sample) -> bool:
+    """Return whether the process that a finding names is gone, and no other of its job lives."""
+    pid, started_s = read_process(finding)
+    if pid is None:
+        return False
+    job = read_evidence(finding, JOB)
+    return not any(
+        (rank.pid, rank.started_s) == (pid, started_s) or (job is not None and rank.job == job)
+        for rank in sample.ranks
+        if rank.state != "ended"
+    )
+
+
+def _find_gravest(sample: Sample, findings: Sequence[Finding]) -> Finding | None:
     here = {device.uuid for device in sample.devices if device.state != "lost"}
     grave = [
         finding
@@ -113,8 +145,7 @@ def _find_lead(sample: Sample, findings: Sequence[Finding]) -> Finding | None:
         and SEVERITIES.index(finding.severity)
         >= SEVERITIES.index("medium" if finding.kind == "oom" else "high")
     ]
-    last_words = (finding for finding in findings if is_last_word(finding))
-    return max(grave, key=_weigh, default=max(last_words, key=lambda f: f.updated_s, default=None))
+    return max(grave, key=_weigh, default=None)
 
 
 def _weigh(finding: Finding) -> tuple[bool, int, bool, int, float]:

@@ -15,7 +15,7 @@ the process that reports too; `input`: a file."""
 
 KINDS: dict[str, frozenset[str] | None] = {
     "profile": None,
-    "oom": frozenset({"oom", "oom_met", "retries", "pressure", "capacity"}),
+    "oom": frozenset({"oom", "oom_met", "retries", "pressure", "capacity", "threshold"}),
     "leak": frozenset({"leak", "host_leak"}),
     "fragment": frozenset({"fragmentation"}),
 }

@@ -24,7 +24,8 @@ OOM_SCHEMA: Final = "vramscope.oom/1"
 METHOD = (
     "Where an allocator tells of a job: step floors, their robust rate, and the first passage of recent step "
     "amplitudes over what the process can get (basis `forecast`). With device memory alone no error can be "
-    "foretold: shares of the device against --threshold and --critical decide (basis `threshold`)."
+    "foretold: shares of the device against --threshold and --critical decide (basis `threshold`). Where "
+    "these were given, usage above them is a finding (`threshold`) and decides whatever the forecast says."
 )
 TREND_S = 600.0
 """Seconds that the trend spans, the newest."""
@@ -152,7 +153,7 @@ def build_oom(log: RunLog, provenance: Provenance, thresholds: Thresholds) -> Oo
 
 def describe_risk(device: DeviceLog, risk: DeviceRisk) -> RiskAssessment:
     """Return the risk of a device as reports print it."""
-    last, assessment = device.last, risk.assessment if risk.basis == "forecast" else None
+    last, assessment = device.last, None if risk.forecast == "unknown" else risk.assessment
     return RiskAssessment(
         risk_level=risk.level,
         basis=risk.basis,

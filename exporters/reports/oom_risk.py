@@ -47,8 +47,13 @@ def judge_device(log: RunLog, device: DeviceLog, thresholds: Thresholds) -> Devi
     """
     threshold = judge_usage(device, thresholds)
     worst = max(list_assessments(log, device), key=_rank, default=None)
-    if worst is None or worst.level == "unknown":
+    is_known = worst is not None and worst.level != "unknown"
+    if worst is None or not is_known or _is_outweighed(worst, threshold, device, thresholds):
         reason = _explain_absence(device) if worst is None else worst.reason
+        if worst is not None and is_known:
+            reason = (
+                f"its usage is above a threshold that was given; the forecast says {worst.level}: {reason}"
+            )
         return DeviceRisk(
             threshold.level,
             "threshold",
@@ -56,7 +61,7 @@ def judge_device(log: RunLog, device: DeviceLog, thresholds: Thresholds) -> Devi
             threshold.recommendation,
             threshold.confidence,
             threshold.growth_mib_per_s,
-            "unknown",
+            "unknown" if worst is None else worst.level,
             worst,
             threshold,
         )
@@ -72,6 +77,16 @@ def judge_device(log: RunLog, device: DeviceLog, thresholds: Thresholds) -> Devi
         worst,
         threshold,
     )
+
+
+def _is_outweighed(
+    worst: Assessment, threshold: ThresholdRisk, device: DeviceLog, thresholds: Thresholds
+) -> bool:
+    """Return whether usage above thresholds that the user gave says more than the forecast."""
+    usage = None if device.last is None else device.last.utilization_percent
+    if not thresholds.is_given or usage is None or usage < thresholds.warning_percent:
+        return False
+    return LEVELS.index(threshold.level) > LEVELS.index(worst.level)
 
 
 def list_assessments(log: RunLog, device: DeviceLog) -> Sequence[Assessment]:

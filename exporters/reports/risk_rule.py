@@ -45,6 +45,8 @@ class Thresholds(NamedTuple):
     critical_percent: float = 95.0
     window: int = 30
     """Snapshots that the growth is fitted to, and from which on the rule has its full confidence."""
+    is_given: bool = False
+    """Whether the user gave them: then usage above them counts, whatever a forecast says."""
 
 
 def judge_usage(device: DeviceLog, thresholds: Thresholds) -> ThresholdRisk:

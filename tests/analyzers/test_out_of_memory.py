@@ -150,6 +150,32 @@ def test_an_error_that_ended_its_process_stays_the_verdict_until_another_trains_
     assert "ran out" not in summarize(at(40_003.0), store.all()).text(200)
 
 
+def test_the_error_of_an_ended_job_yields_to_what_is_open_for_jobs_that_live() -> None:
+    alive = rank(pid=9, started_s=0.5, job="healthy")
+    dead = rank(job="q", ooms=1, state="ended")
+    host = AnalyzerHost([OutOfMemoryAnalyzer()])
+    said = [at(0, rank(job="q"), alive), at(1, rank(job="q", ooms=1), alive), at(2, dead, alive)]
+    (error,) = [it for each in said for it in host.observe(each)]
+    when = f"{datetime.fromtimestamp(1):%H:%M:%S}"
+    pressure = finding("pressure", "low", opened_s=1.0)
+    # For a minute the error is news; after it what is open for the job that lives comes first.
+    assert summarize(at(2, dead, alive), [error, pressure]).text(120).startswith("rank 3 ran out of memory")
+    (closed,) = [it for n in range(80) for it in host.observe(at(3 + n, alive))]
+    later = at(900.0, alive)
+    verdict = summarize(later, [closed, pressure])
+    assert verdict.level == "unknown"
+    assert verdict.text(200).startswith("OOM risk unknown")
+    assert verdict.text(200).endswith(f"· rank 3 ran out of memory at {when}")
+    assert "ran out" not in verdict.text(50)
+    assert summarize(later, [closed]).level == "critical"
+    grave = finding("oom", "medium", opened_s=890.0)
+    assert summarize(later, [closed, grave]).text(200).startswith("GPU 0 out of memory in")
+    # What is as grave for a living job leads at once; the rest of the job that failed keeps its error first.
+    assert summarize(at(2, dead, alive), [error, grave]).text(200).startswith("GPU 0 out of memory")
+    sibling = rank(pid=10, started_s=0.5, job="q", number=4)
+    assert summarize(at(2, dead, sibling), [error, grave]).text(200).startswith("rank 3 ran out of memory")
+
+
 def test_an_open_error_gives_way_to_the_next_process_at_once() -> None:
     said = [
         at(0, rank()),

@@ -70,6 +70,27 @@ def test_a_callback_is_called_once_a_crossing(
     assert calls == [(0, "critical"), (0, "critical")]
 
 
+def test_a_threshold_that_was_given_calls_back_once_a_crossing(pretend_nvml: PretendDriver) -> None:
+    device = pretend_nvml.add_device(used_bytes=58 * GIB)
+    made = vramscope.OOMDetector(warning_threshold=0.75, critical_threshold=0.9, sampling_interval=0.05)
+    calls: list[str] = []
+    made.add_warning_callback(lambda _, prediction: calls.append(prediction.risk_level.value))
+    start(made)
+    assert calls == []
+    device.set_memory(61 * GIB)
+    wait_until(lambda: len(calls) == 1, 60.0, "the crossing of the first threshold")
+    device.set_memory(59 * GIB)
+    device.set_memory(61 * GIB)
+    device.set_memory(73 * GIB)
+    wait_until(lambda: len(calls) == 2, 60.0, "the crossing of the second threshold")
+    seen = made.get_memory_trends(0)["data_points"]
+    wait_until(lambda: made.get_memory_trends(0)["data_points"] >= seen + 10, 60.0, "samples")  # type: ignore[operator] # a number
+    made.stop_monitoring()
+    assert len(calls) == 2
+    assert calls[0] in ("medium", "high")
+    assert calls[1] == "critical"
+
+
 def test_a_risk_that_stays_is_told_once(detector: vramscope.OOMDetector, pretend_nvml: PretendDriver) -> None:
     pretend_nvml.add_device(used_bytes=78 * GIB)
     calls: list[str] = []
@@ -141,5 +162,7 @@ def test_thresholds_that_make_no_sense_are_refused() -> None:
         vramscope.OOMDetector(warning_threshold=0.9, critical_threshold=0.8)
     with pytest.raises(UsageError, match="shares from 0 to 1"):
         vramscope.OOMDetector(warning_threshold=85, critical_threshold=95)
+    with pytest.raises(UsageError, match="shares from 0 to 1"):
+        vramscope.OOMDetector(warning_threshold=85)
     with pytest.raises(UsageError, match="prediction_window"):
         vramscope.OOMDetector(prediction_window=1)

@@ -10,7 +10,7 @@ from typing import Self
 import msgspec
 
 from vramscope.engine.errors import UsageError
-from vramscope.engine.model import Finding
+from vramscope.engine.model import Analyzer, Finding
 from vramscope.engine.output_file import write_whole
 from vramscope.exporters.reports.device_log import DeviceLog
 from vramscope.exporters.reports.frame import Provenance
@@ -61,6 +61,8 @@ class MemoryMonitor:
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
         self._told: set[str] = set()
+        self._rules: tuple[Analyzer, ...] = ()
+        """What the user asked for, which finds things beside the analyzers."""
 
     @property
     def is_monitoring(self) -> bool:
@@ -130,7 +132,7 @@ class MemoryMonitor:
         """Return a watch on a fresh stream, which goes on with the log of the one before."""
         stream = ProcessStream(self.sampling_interval) if self._given is None else self._given
         watch = Watch(stream, self._selection, max_snapshots=self._max_snapshots)
-        watch.on_finding = self._take_finding
+        watch.on_finding, watch.rules = self._take_finding, self._rules
         with self._lock:
             if self._watch is not None:
                 watch.log = self._watch.log
@@ -165,7 +167,7 @@ class MemoryMonitor:
         """Do what a class does when a watch ends, on its thread."""
 
     def _take_finding(self, finding: Finding) -> None:
-        """Take a finding that opened or closed, inside of the lock."""
+        """Take a finding that opened, became graver or closed, inside of the lock."""
 
     def _tell(self, sentence: str) -> None:
         """Say something on stderr, once."""

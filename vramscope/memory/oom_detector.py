@@ -7,6 +7,8 @@ from pathlib import Path
 import msgspec
 
 from vramscope.analyzers.out_of_memory_track import OOM_MET, SIZE
+from vramscope.analyzers.usage_threshold import KIND as THRESHOLD
+from vramscope.analyzers.usage_threshold import UsageThresholdAnalyzer
 from vramscope.engine.errors import UsageError
 from vramscope.engine.model import Finding
 from vramscope.exporters.reports.oom import build_oom, describe_trend
@@ -14,7 +16,7 @@ from vramscope.exporters.reports.oom_risk import judge_device
 from vramscope.exporters.reports.risk_rule import Thresholds
 
 from .monitor import MemoryMonitor, publish
-from .prediction import OOMEvent, OOMPrediction, OOMRiskLevel, make_prediction
+from .prediction import LEVELS, OOMEvent, OOMPrediction, OOMRiskLevel, make_prediction
 from .scenario import play_scenario
 
 WarningCallback = Callable[[int, OOMPrediction], object]
@@ -22,6 +24,7 @@ OOMCallback = Callable[[OOMEvent], object]
 
 REPEAT_S = 30.0
 """A risk that stays high is told again no sooner."""
+_ORDER = tuple(OOMRiskLevel)
 _ALARMING = (OOMRiskLevel.HIGH, OOMRiskLevel.CRITICAL)
 
 
@@ -38,8 +41,9 @@ class OOMDetector(MemoryMonitor):
 
     Args:
         devices: Indices of the devices to watch; None for all.
-        warning_threshold: Share of the device at which usage alone becomes a warning, 0 to 1.
-        critical_threshold: Share at which it becomes critical.
+        warning_threshold: Share of the device at which usage alone becomes a warning, 0 to 1; 0.85 where
+            none is given. A threshold that is given calls back when it is crossed, whatever a forecast says.
+        critical_threshold: Share at which it becomes critical; 0.95 where none is given.
         prediction_window: Snapshots that growth is fitted to.
         sampling_interval: Seconds from one sample to the next.
     """
@@ -47,30 +51,30 @@ class OOMDetector(MemoryMonitor):
     def __init__(
         self,
         devices: list[int] | None = None,
-        warning_threshold: float = 0.85,
-        critical_threshold: float = 0.95,
+        warning_threshold: float | None = None,
+        critical_threshold: float | None = None,
         prediction_window: int = 30,
         sampling_interval: float = 1.0,
     ) -> None:
         super().__init__(devices, sampling_interval)
-        if not 0 <= warning_threshold <= critical_threshold <= 1:
-            raise UsageError(
-                f"warning_threshold {warning_threshold}, critical_threshold {critical_threshold}: expected "
-                "shares from 0 to 1, the first no more than the second"
-            )
         if prediction_window < 2:
             raise UsageError(f"prediction_window {prediction_window}: expected at least 2")
-        self._thresholds = Thresholds(100 * warning_threshold, 100 * critical_threshold, prediction_window)
+        self._thresholds = _read_thresholds(warning_threshold, critical_threshold, prediction_window)
+        if self._thresholds.is_given:
+            self._rules = (UsageThresholdAnalyzer(*self._thresholds[:2]),)
         self._warnings: list[WarningCallback] = []
         self._ooms: list[OOMCallback] = []
         self._said: dict[int, tuple[OOMRiskLevel, float]] = {}
         self._met: list[Finding] = []
+        self._crossed: dict[str | None, OOMRiskLevel] = {}
+        """Devices that have crossed a threshold since callbacks were last called, by UUID."""
 
     def add_warning_callback(self, callback: WarningCallback) -> None:
         """Call something with the device's index and the prediction when a risk becomes high or critical.
 
-        Once for each rise, and again every 30 s while it stays; from the monitoring thread. It may free
-        memory or change the batch size. What it raises is said once on stderr and ends nothing.
+        Once for each rise, and again every 30 s while it stays; also when usage crosses a threshold that was
+        given to this object, once per crossing. From the monitoring thread. It may free memory or change the
+        batch size. What it raises is said once on stderr and ends nothing.
         """
         self._warnings.append(callback)
 
@@ -139,14 +143,22 @@ class OOMDetector(MemoryMonitor):
     def _take_finding(self, finding: Finding) -> None:
         if finding.kind == OOM_MET and finding.is_open:
             self._met.append(finding)
+        elif finding.kind == THRESHOLD and finding.is_open:
+            self._crossed[finding.device_uuid] = LEVELS[finding.severity]
 
     def _react(self) -> None:
         with self._lock:
             met, self._met = self._met, []
+            crossed, self._crossed = self._crossed, {}
+            crossing = {it.index: crossed[it.uuid] for it in self._log.devices.values() if it.uuid in crossed}
         for finding in met:
             self._call_all(self._ooms, self._describe(finding))
         for device_id, prediction in self.get_risk_assessment().items():
-            if self._is_news(device_id, prediction.risk_level):
+            level = crossing.get(device_id)
+            if level is not None and _ORDER.index(level) > _ORDER.index(prediction.risk_level):
+                # A spike between two samples crosses too, and is over when the prediction is made.
+                prediction = msgspec.structs.replace(prediction, risk_level=level)  # noqa: PLW2901
+            if self._is_news(device_id, prediction.risk_level) or level is not None:
                 self._call_all(self._warnings, device_id, prediction)
 
     def _is_news(self, device_id: int, level: OOMRiskLevel) -> bool:
@@ -184,3 +196,25 @@ class OOMDetector(MemoryMonitor):
             total_memory=None if last is None else last.total_bytes,
             context_info={"title": finding.title, **values},
         )
+
+
+def _read_thresholds(warning: float | None, critical: float | None, window: int) -> Thresholds:
+    """Return the thresholds in percent.
+
+    Raises:
+        UsageError: A share is out of range, or the critical one is below the other.
+    """
+    known = Thresholds()
+    low = known.warning_percent / 100 if warning is None else warning
+    high = known.critical_percent / 100 if critical is None else critical
+    if critical is None:
+        high = max(low, high)
+    elif warning is None:
+        low = min(low, high)
+    if not 0 <= low <= high <= 1:
+        raise UsageError(
+            f"warning_threshold {low}, critical_threshold {high}: expected shares from 0 to 1, the first no "
+            "more than the second"
+        )
+    is_given = warning is not None or critical is not None
+    return Thresholds(100 * low, 100 * high, window, is_given)

@@ -70,7 +70,7 @@ LEVELS: dict[RiskLevel, OOMRiskLevel] = {
 def make_prediction(device: DeviceLog, risk: DeviceRisk, *, is_simulated: bool = False) -> OOMPrediction:
     """Return the risk of a device as callbacks see it."""
     usage = None if device.last is None else device.last.utilization_percent
-    forecast = risk.assessment if risk.basis == "forecast" else None
+    forecast = None if risk.forecast == "unknown" else risk.assessment
     return OOMPrediction(
         device_id=device.index,
         risk_level=LEVELS[risk.level],

@@ -5,7 +5,7 @@ from typing import Protocol
 
 import msgspec
 
-from vramscope.engine.model import DeviceSample, Finding, Sample
+from vramscope.engine.model import SEVERITIES, Analyzer, DeviceSample, Finding, Sample
 from vramscope.exporters.reports.frame import Provenance
 from vramscope.exporters.reports.run_log import MAX_SNAPSHOTS, RunLog
 
@@ -47,7 +47,9 @@ class Watch:
         self.log = RunLog(max_snapshots=max_snapshots, interval_s=interval_s)
         self.companions: list[Companion] = []
         self.on_finding: Callable[[Finding], None] | None = None
-        """Called with each finding that opens or closes while it is watched."""
+        """Called with each finding that opens, becomes graver or closes while it is watched."""
+        self.rules: tuple[Analyzer, ...] = ()
+        """What the user asked for; sees nothing of the past, so that it speaks at the first sample."""
         self.before_sample: Callable[[Sample], None] | None = None
         """Called with each sample before it is counted."""
         self._until_s = until_s
@@ -86,6 +88,9 @@ class Watch:
             self.log.take(self.conclusions.observe(self.selection.apply(sample)))
         self._assess()
         self._forget_closed()
+        if self.on_finding is not None:
+            for trail in self.log.findings.values():
+                self.on_finding(trail.finding)
 
     def step(self, timeout_s: float) -> bool:
         """Take what is there within a time; return whether any sample was.
@@ -125,6 +130,8 @@ class Watch:
         chosen = self.selection.apply(sample)
         self.log.observe(chosen)
         findings = self.conclusions.observe(chosen)
+        for rule in self.rules:
+            findings += rule.observe(chosen)
         if findings:
             self._tell(findings)
             self.log.take(findings)
@@ -139,7 +146,8 @@ class Watch:
         if self.on_finding is None:
             return
         for finding in findings:
-            if finding.id not in self.log.findings or not finding.is_open:
+            known = self.log.findings.get(finding.id)
+            if known is None or not finding.is_open or _is_graver(finding, known.finding):
                 self.on_finding(finding)
 
     def _is_past_end(self, sample: Sample) -> bool:
@@ -150,3 +158,7 @@ class Watch:
     def _forget_closed(self) -> None:
         """Leave out what had passed before the watching began."""
         self.log = self.log.begin_next()
+
+
+def _is_graver(finding: Finding, known: Finding) -> bool:
+    return SEVERITIES.index(finding.severity) > SEVERITIES.index(known.severity)

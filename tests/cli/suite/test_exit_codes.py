@@ -31,7 +31,9 @@ def full(tmp_path: Path) -> Path:
         ((), 0),
         (("--fail-on", "low"), 3),
         (("--fail-on", "medium"), 3),
-        (("--fail-on", "high"), 0),
+        # The report calls the device critical by its usage alone, and the exit code agrees with it.
+        (("--fail-on", "high"), 3),
+        (("--fail-on", "high", "--critical", "99.9"), 0),
     ],
 )
 def test_a_finding_fails_a_run_only_where_that_was_asked(

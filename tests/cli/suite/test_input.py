@@ -175,3 +175,21 @@ def test_a_file_full_of_trouble_is_a_report(verb: str, write: Callable[[Path], P
     notes = " ".join(report["evidence"]["notes"])
     assert "left out" in notes
     assert "capacity" in notes
+
+
+def test_a_threshold_that_was_given_is_a_finding_said_live_and_in_the_exit_code(tmp_path: Path) -> None:
+    path = tmp_path / "climb.csv"
+    rows = [f"{t},0,{round((0.73 + 0.259 * t / 59) * TOTAL)},{TOTAL}\n" for t in range(60)]
+    path.write_text("time_s,device,used_bytes,total_bytes\n" + "".join(rows))
+    flags = ("--threshold", "75", "--critical", "95", "--monitor", "--fail-on", "high")
+    outcome = run("oom", "--input", str(path), *flags)
+    assert outcome.code == 3
+    medium, critical = outcome.stderr.splitlines()
+    assert "medium: GPU 0 at 75.2 % of its memory, above the threshold of 75 %" in medium
+    assert "critical: GPU 0 at 95.4 % of its memory, above the critical threshold of 95 %" in critical
+    (finding,) = report_of(outcome, "oom")["findings"]
+    assert (finding["kind"], finding["severity"], finding["closed_s"]) == ("threshold", "critical", None)
+    assert finding["title"].startswith("GPU 0 at 98.9 %")
+    text = run("oom", "--input", str(path), *flags[:4], "--format", "text")
+    assert "critical threshold crossed: GPU 0 at 98.9 %" in text.stdout
+    assert (text.code, text.stderr) == (0, "")

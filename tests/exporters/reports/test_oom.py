@@ -100,6 +100,18 @@ def test_a_forecast_decides_whatever_the_usage_is() -> None:
     assert report["recommendations"] == ["act on oom"]
 
 
+def test_thresholds_that_were_given_outweigh_a_calm_forecast() -> None:
+    log = steady(76.0)
+    log.take([], [make_assessment("low", probability=0.01)])
+    assert risk_of(log)["risk_level"] == "low"
+    risk = risk_of(log, Thresholds(75.0, 95.0, is_given=True))
+    assert (risk["risk_level"], risk["basis"], risk["forecast"]) == ("critical", "threshold", "low")
+    assert risk["probability"] == 0.01
+    assert "the forecast says low" in risk["reason"]
+    below = risk_of(log, Thresholds(96.0, 98.0, is_given=True))
+    assert (below["risk_level"], below["basis"]) == ("low", "forecast")
+
+
 def test_the_process_that_stands_worst_speaks_for_its_device() -> None:
     samples = [make_sample(t, make_device(GIB)) for t in range(STEADY - 1)]
     ranks = tuple(RankSample(pid=pid, device_uuid="GPU-0") for pid in (1, 2))

@@ -1,14 +1,14 @@
 """Where a report goes: a file, standard output as JSON or as text; and the exit code."""
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterator
 from pathlib import Path
 
 from vramscope.engine.errors import OutputFileError
 from vramscope.engine.model import SEVERITIES, Severity
 from vramscope.engine.output_file import check_writable
 from vramscope.engine.readers.input_file import show_path
-from vramscope.exporters.reports.frame import ReportFinding
+from vramscope.exporters.reports.oom import OomReport
 from vramscope.exporters.reports.report import Report
 from vramscope.exporters.reports.writing import encode_report, write_report
 
@@ -97,10 +97,19 @@ def _print_text(report: Report) -> None:
     sys.stdout.flush()
 
 
-def choose_exit_code(findings: Iterable[ReportFinding], fail_on: Severity | None) -> int:
-    """Return 3 where a finding reached the severity that was asked about, else 0."""
+def choose_exit_code(report: Report, fail_on: Severity | None) -> int:
+    """Return 3 where a finding, or the risk that is printed, reached the severity asked about, else 0."""
     if fail_on is None:
         return 0
     least = SEVERITIES.index(fail_on)
-    reached = any(SEVERITIES.index(finding.gravest_severity) >= least for finding in findings)
-    return EXIT_FINDINGS if reached else 0
+    is_reached = any(SEVERITIES.index(severity) >= least for severity in _list_severities(report))
+    return EXIT_FINDINGS if is_reached else 0
+
+
+def _list_severities(report: Report) -> Iterator[Severity]:
+    yield from (finding.gravest_severity for finding in report.findings)
+    if isinstance(report, OomReport):
+        for device in report.devices.values():
+            level = device.risk_assessment.risk_level
+            if level not in ("unknown", "low"):
+                yield level

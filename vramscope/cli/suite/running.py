@@ -11,7 +11,7 @@ from vramscope.engine.errors import (
     SourceUnavailableError,
     UsageError,
 )
-from vramscope.engine.model import Finding
+from vramscope.engine.model import Analyzer, Finding
 from vramscope.exporters.reports.report import Report
 from vramscope.memory.driver_stream import DRIVER_SILENT
 from vramscope.memory.stream import SampleStream
@@ -44,6 +44,7 @@ class SuiteRun:
         stream: Where samples come from; as the flags say by default.
         turn: Called several times a second with the seconds that have passed; returns those that count.
         may_be_empty: Whether a watch that has seen no device is no failure.
+        rules: What the user asked for; what they find live is said as it comes, with or without --monitor.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class SuiteRun:
         stream: SampleStream | None = None,
         turn: Callable[[float], float] | None = None,
         may_be_empty: bool = False,
+        rules: Sequence[Analyzer] = (),
     ) -> None:
         self._options, self._build, self._turn = options, build, turn
         self._may_be_empty = may_be_empty or options.input is not None
@@ -69,7 +71,10 @@ class SuiteRun:
             interval_s=options.interval_s,
             until_s=options.duration_s if options.input is not None else None,
         )
-        self.watch.on_finding = self._say if options.is_told else None
+        self.watch.rules = tuple(rules)
+        self._spoken = frozenset(rule.name for rule in rules) if options.input is None else frozenset()
+        if options.is_told or self._spoken:
+            self.watch.on_finding = self._say
         self.watch.companions += companions
         self._plots = _make_plots(options)
         self.watch.companions += [] if self._plots is None else [self._plots]
@@ -157,7 +162,7 @@ class SuiteRun:
         complain(describe_files(self._plots.write(self.watch.log, folder, subtitle=subtitle)))
 
     def _note_findings(self, report: Report) -> None:
-        self._code = max(self._code, choose_exit_code(report.findings, self._options.fail_on))
+        self._code = max(self._code, choose_exit_code(report, self._options.fail_on))
 
     def _check_devices(self) -> None:
         """Refuse devices that are not there; one of a job may come later, any other not.
@@ -193,7 +198,9 @@ class SuiteRun:
         )
 
     def _say(self, finding: Finding) -> None:
-        """Say a finding as it opens or closes."""
+        """Say a finding as it opens, becomes graver or closes."""
+        if not self._options.is_told and finding.kind not in self._spoken:
+            return
         state = finding.severity if finding.is_open else "passed"
         self.say(f"{state}: {finding.title}")
 

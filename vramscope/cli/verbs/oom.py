@@ -18,15 +18,16 @@ SUMMARY = "watch memory for a while and report the risk of running out of it, wi
 DESCRIPTION = """\
 Watch memory for a while and report the risk of running out of it, with what it rests on.
 Where a job reports through the probe (or a file has allocator data) the risk is a forecast; with device
-memory alone nothing can be foretold, and the shares of --threshold and --critical decide."""
+memory alone nothing can be foretold, and the shares of --threshold and --critical decide. Thresholds that
+you give always count: crossing one is said at once, whatever the forecast is."""
 EPILOG = """\
 examples:
   vramscope oom --threshold 85 --monitor
   vramscope oom --threshold 80 --duration 300 --output oom_report.json
   vramscope oom --input gpu.csv --fail-on high
 
-exit codes: 0 done, 3 a finding reached --fail-on, 2 usage or bad input, 4 no device,
-5 the driver is not loaded or does not answer"""
+exit codes: 0 done, 3 a finding or the risk of a device reached --fail-on,
+2 usage or bad input, 4 no device, 5 the driver is not loaded or does not answer"""
 DEFAULTS = Defaults(duration="300", interval="2")
 
 
@@ -35,9 +36,17 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
     parser = add_watch_parser(
         subparsers, common, "oom", DEFAULTS, summary=SUMMARY, epilog=EPILOG, description=DESCRIPTION
     )
-    rule = parser.add_argument_group("device memory alone")
-    rule.add_argument("--threshold", metavar="PERCENT", default="85", help="medium from here (default 85)")
-    rule.add_argument("--critical", metavar="PERCENT", default="95", help="critical from here (default 95)")
+    rule = parser.add_argument_group("thresholds of used memory")
+    rule.add_argument(
+        "--threshold",
+        metavar="PERCENT",
+        help="medium from here (default 85); where given, crossing it is said at once and is a finding",
+    )
+    rule.add_argument(
+        "--critical",
+        metavar="PERCENT",
+        help="critical from here (default 95); where given, crossing it is said at once and is a finding",
+    )
     rule.add_argument(
         "--window", metavar="N", default="30", help="snapshots that growth is fitted to (default 30)"
     )
@@ -60,7 +69,12 @@ def run(arguments: Namespace) -> int:
     def build(watch: "Watch", log: "RunLog") -> "Report":
         return build_oom(log, watch.provenance, thresholds)
 
-    return SuiteRun(options, build).run()
+    rules = ()
+    if thresholds.is_given:
+        from vramscope.analyzers.usage_threshold import UsageThresholdAnalyzer
+
+        rules = (UsageThresholdAnalyzer(thresholds.warning_percent, thresholds.critical_percent),)
+    return SuiteRun(options, build, rules=rules).run()
 
 
 def _read_thresholds(arguments: Namespace) -> "Thresholds":
@@ -71,10 +85,18 @@ def _read_thresholds(arguments: Namespace) -> "Thresholds":
     """
     from vramscope.exporters.reports.risk_rule import Thresholds
 
-    warning = read_number("--threshold", arguments.threshold, 0.0, 100.0)
-    critical = read_number("--critical", arguments.critical, 0.0, 100.0)
+    warning, critical = Thresholds().warning_percent, Thresholds().critical_percent
+    if arguments.threshold is not None:
+        warning = read_number("--threshold", arguments.threshold, 0.0, 100.0)
+    if arguments.critical is not None:
+        critical = read_number("--critical", arguments.critical, 0.0, 100.0)
+    if arguments.critical is None:
+        critical = max(critical, warning)
+    elif arguments.threshold is None:
+        warning = min(critical, warning)
     if critical < warning:
         raise UsageError(
             f"--critical {critical:g} is below --threshold {warning:g}: expected at least as much"
         )
-    return Thresholds(warning, critical, read_count("--window", arguments.window, 2, 100_000))
+    is_given = arguments.threshold is not None or arguments.critical is not None
+    return Thresholds(warning, critical, read_count("--window", arguments.window, 2, 100_000), is_given)

@@ -1,0 +1,177 @@
+"""Thresholds that the user gave: a device that crosses one is said at once, whatever forecasts say.
+
+The user's number decides, so there is no dwell on the way up. On the way down a crossing ends when usage has
+stayed some points below the threshold for a while: a device that swings around it is one crossing.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from ..engine.model import DeviceSample, Evidence, Finding, Sample, Severity, make_finding_id
+from ..engine.units import format_bytes, format_gib
+from .closing import close_finding
+from .crossing import DWELL_S, Crossing
+from .device_holdings import Holdings, measure_holdings
+from .device_names import name_device
+
+KIND = "threshold"
+
+BACK_POINTS = 2.0
+"""Percentage points below a threshold at which a crossing may end."""
+UPDATE_POINTS = 0.1
+"""Percentage points by which the peak must rise to publish again."""
+
+
+class _Level(NamedTuple):
+    """The most that was taken of a device within one tick."""
+
+    taken_bytes: int
+    total_bytes: int
+
+    @property
+    def percent(self) -> float:
+        return 100.0 * self.taken_bytes / self.total_bytes
+
+
+class UsageThresholdAnalyzer:
+    """Open one finding per device and crossing; it becomes critical at the second threshold.
+
+    Args:
+        warning_percent: Share of the device's memory from which the finding is open.
+        critical_percent: Share from which it is critical.
+    """
+
+    name = KIND
+
+    def __init__(self, warning_percent: float, critical_percent: float) -> None:
+        self._thresholds = warning_percent, critical_percent
+        self._tracks: dict[str, _Track] = {}
+
+    def observe(self, sample: Sample) -> Sequence[Finding]:
+        """Return the findings that a sample opened, updated or closed."""
+        found = []
+        for device in sample.devices:
+            track = self._tracks.get(device.uuid)
+            if track is None:
+                track = self._tracks[device.uuid] = _Track(*self._thresholds)
+            found.append(track.observe(sample, device))
+        return [finding for finding in found if finding is not None]
+
+    def restore(self, findings: Sequence[Finding]) -> None:
+        """Adopt nothing: the thresholds belong to one watch, and no other process knows them."""
+
+
+class _Track:
+    def __init__(self, warning_percent: float, critical_percent: float) -> None:
+        self._thresholds = warning_percent, critical_percent
+        self._above = Crossing(), Crossing()
+        self._finding: Finding | None = None
+        self._peak: _Level | None = None
+
+    def observe(self, sample: Sample, device: DeviceSample) -> Finding | None:
+        if device.state in ("lost", "ended"):
+            return self._close(sample.time_s, "the device was lost" if device.state == "lost" else "it ended")
+        level = _read_level(device)
+        if level is None:
+            return None
+        was_critical = self._above[1].is_active
+        for crossing, threshold in zip(self._above, self._thresholds, strict=True):
+            _follow(crossing, sample.time_s, level.percent, threshold)
+        if not self._above[0].is_active:
+            return self._close(
+                sample.time_s,
+                f"usage stayed below {self._thresholds[0] - BACK_POINTS:g} % for {DWELL_S:.0f} s",
+            )
+        is_news = self._finding is None or self._above[1].is_active != was_critical
+        if is_news or self._peak is None or level.percent >= self._peak.percent + UPDATE_POINTS:
+            self._peak = level if is_news or self._peak is None else max(level, self._peak)
+            self._finding = self._state(sample, device, self._peak)
+            return self._finding
+        return None
+
+    def _close(self, time_s: float, because: str) -> Finding | None:
+        finding, self._finding, self._peak = self._finding, None, None
+        return None if finding is None else close_finding(finding, time_s, because)
+
+    def _state(self, sample: Sample, device: DeviceSample, peak: _Level) -> Finding:
+        warning, critical = self._thresholds
+        is_critical = self._above[1].is_active
+        severity: Severity = "critical" if is_critical else "medium"
+        holdings = measure_holdings(sample, device)
+        known = self._finding or Finding(
+            id=make_finding_id(KIND, sample.node, device.uuid, sample.time_s),
+            kind=KIND,
+            node=sample.node,
+            device_uuid=device.uuid,
+            device=device.label,
+            severity=severity,
+            title="",
+            opened_s=sample.time_s,
+            updated_s=sample.time_s,
+        )
+        which = f"critical threshold of {critical:g} %" if is_critical else f"threshold of {warning:g} %"
+        return msgspec.structs.replace(
+            known,
+            severity=severity,
+            title=(
+                f"{name_device(device)} at {peak.percent:.1f} % of its memory, above the {which}: "
+                f"{format_gib(peak.taken_bytes)} of {format_gib(peak.total_bytes)} GiB"
+            ),
+            updated_s=max(sample.time_s, known.opened_s),
+            evidence=_list_evidence(peak, warning, critical, holdings),
+            method="The most that was used within each sample, against the thresholds that were given",
+            advice=_advise(peak, holdings),
+        )
+
+
+def _follow(crossing: Crossing, time_s: float, percent: float, threshold: float) -> None:
+    """Begin a crossing with the first sample above; end it after a dwell below."""
+    back = threshold - min(BACK_POINTS, 0.5 * threshold)
+    crossing.observe(time_s, is_beyond=percent >= threshold, is_back=percent < back)
+    if crossing.is_due if crossing.is_active else crossing.is_asked:
+        crossing.flip()
+
+
+def _read_level(device: DeviceSample) -> _Level | None:
+    """Return what is set against the total: device used, else reserved, else live bytes."""
+    memory, allocator = device.memory, device.allocator
+    if device.state != "ok" or not memory.total_bytes:
+        return None
+    taken: list[int | None] = [memory.used_max_bytes, memory.used_bytes]
+    if allocator is not None and memory.used_bytes is None:
+        if allocator.reserved_bytes is not None:
+            taken.append(allocator.reserved_bytes)
+        else:
+            taken += [allocator.allocated_bytes, allocator.allocated_max_bytes]
+    known = [value for value in taken if value is not None]
+    return _Level(max(known), memory.total_bytes) if known else None
+
+
+def _list_evidence(
+    peak: _Level, warning: float, critical: float, holdings: Holdings | None
+) -> tuple[Evidence, ...]:
+    evidence = (
+        Evidence("peak", peak.taken_bytes, "bytes"),
+        Evidence("capacity", peak.total_bytes, "bytes"),
+        Evidence("threshold", warning, "%"),
+        Evidence("critical threshold", critical, "%"),
+    )
+    if holdings is None:
+        return evidence
+    return (
+        *evidence,
+        Evidence("live tensors", holdings.live_bytes, "bytes"),
+        Evidence("cache", holdings.cache_bytes, "bytes"),
+        Evidence("stranded", holdings.stranded_bytes, "bytes"),
+    )
+
+
+def _advise(peak: _Level, holdings: Holdings | None) -> str:
+    if holdings is not None:
+        return f"Of it {holdings.words}. {holdings.advise(peak.total_bytes)}"
+    return (
+        f"{format_bytes(peak.total_bytes - peak.taken_bytes)} is left. Lower the micro-batch or end other "
+        "processes on the device; start the job with `vramscope run` to see how much of it is only cache"
+    )
