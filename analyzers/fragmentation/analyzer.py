@@ -79,7 +79,9 @@ class FragmentationAnalyzer:
         return tuple(reading for reading in found if reading is not None)
 
     def trend(self, key: SubjectKey) -> FragmentationTrend | None:
-        """Return how the best measure of an allocator went; None where nothing was measured.
+        """Return how one measure of an allocator went; None where nothing was measured.
+
+        It is the measure of the reading's ratio, or until that has three values the next best.
 
         Args:
             key: `FragmentationReading.key`.

@@ -1,7 +1,8 @@
 """How a job allocates: sizes, and how often where that is recorded."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Literal
 
 import msgspec
 
@@ -17,6 +18,10 @@ _EVEN = 1.5
 _PARTS = 16
 
 
+TemporalPattern = Literal["steady", "bursts"]
+"""Whether allocations come evenly over the time, or in a few parts of it."""
+
+
 class AllocationPattern(msgspec.Struct, frozen=True):
     """Sizes of allocations, and how often they come; None where that is not recorded."""
 
@@ -26,8 +31,7 @@ class AllocationPattern(msgspec.Struct, frozen=True):
     """Number by class of size."""
     allocations_per_s: float | None = None
     frees_per_s: float | None = None
-    temporal_pattern: str | None = None
-    """`steady`, or `bursts` where they come in a few parts of the time."""
+    temporal_pattern: TemporalPattern | None = None
 
 
 def describe_pattern(segment_map: SegmentMap) -> AllocationPattern:
@@ -59,7 +63,7 @@ def describe_trace_pattern(trace: TraceColumns) -> AllocationPattern:
         found,
         allocations_per_s=len(sizes) / span_s,
         frees_per_s=frees / span_s,
-        temporal_pattern=_find_pattern(times_us),
+        temporal_pattern=find_pattern([(time_us, 1) for time_us in times_us]),
     )
 
 
@@ -77,12 +81,19 @@ def _classify(sizes: Iterable[int]) -> Iterable[str]:
         yield SIZE_CLASSES[sum(size_bytes >= bound for bound in _BOUNDS)]
 
 
-def _find_pattern(times_us: list[int]) -> str | None:
-    """Return whether allocations come evenly over equal parts of the time."""
-    if len(times_us) < 2 * _PARTS:
+def find_pattern(counts: Sequence[tuple[float, int]]) -> TemporalPattern | None:
+    """Return whether allocations come evenly over equal parts of the time; None where too few are known.
+
+    Args:
+        counts: Times, in any unit, and how many allocations came at each.
+    """
+    total = sum(count for _, count in counts)
+    if len(counts) < 2 * _PARTS or not total:
         return None
-    first, last = min(times_us), max(times_us)
+    first, last = min(time for time, _ in counts), max(time for time, _ in counts)
     if last == first:
         return None
-    parts = Counter(min(_PARTS - 1, (time_us - first) * _PARTS // (last - first)) for time_us in times_us)
-    return "steady" if max(parts.values()) <= _EVEN * len(times_us) / _PARTS else "bursts"
+    parts: Counter[int] = Counter()
+    for time, count in counts:
+        parts[min(_PARTS - 1, int((time - first) * _PARTS / (last - first)))] += count
+    return "steady" if max(parts.values()) <= _EVEN * total / _PARTS else "bursts"

@@ -1,6 +1,7 @@
 """A measure over all the time it was seen, in bounded memory: spans that double when they grow too many."""
 
-from itertools import pairwise
+from collections.abc import Sequence
+from statistics import median
 
 from ..robust_slope import find_slope
 from .model import FragmentationTrend, Measure, TrendDescription
@@ -10,9 +11,9 @@ _MOST_SPANS = 32
 _STABLE_CHANGE = 0.01
 """Change over the whole time, as a share, below which nothing happened."""
 _CLEAR_CHANGE = 0.05
-"""Change from which it is a trend, if enough spans agree."""
-_AGREEING = 0.7
-"""Share of the steps between spans, of those that are not level, that must go the same way."""
+"""Change from which it is a trend, where it is also most of the range."""
+_MOST_OF_RANGE = 0.5
+"""Share of the range that a trend must explain: what swings comes back, so its change is small."""
 
 
 class TrendHistory:
@@ -52,8 +53,7 @@ class TrendHistory:
         if not self._points:
             return None
         times, values = zip(*self._points, strict=True)
-        spans = _merge_spans(self._points, _MOST_SPANS)
-        slope = find_slope([time_s for time_s, _ in spans], [value for _, value in spans])
+        slope, description = describe_points(self._points)
         return FragmentationTrend(
             measure=self.measure,
             points=tuple(self._points),
@@ -63,7 +63,7 @@ class TrendHistory:
             most=max(values),
             average=sum(values) / len(values),
             slope_per_s=slope,
-            description=_describe(spans, slope),
+            description=description,
         )
 
     def _double(self) -> None:
@@ -77,21 +77,31 @@ class TrendHistory:
         self._filled = len(self._points) * self._stride
 
 
-def _merge_spans(points: list[tuple[float, float]], most: int) -> list[tuple[float, float]]:
+def _merge_spans(points: Sequence[tuple[float, float]], most: int) -> list[tuple[float, float]]:
     """Return at most so many spans of equal numbers of points, each with its least value."""
     size = -(-len(points) // most)
     parts = [points[at : at + size] for at in range(0, len(points), size)]
     return [(part[0][0], min(value for _, value in part)) for part in parts]
 
 
-def _describe(spans: list[tuple[float, float]], slope: float | None) -> TrendDescription:
-    change = 0.0 if slope is None else slope * (spans[-1][0] - spans[0][0])
-    moves = [later[1] - sooner[1] for sooner, later in pairwise(spans)]
-    swing = max(value for _, value in spans) - min(value for _, value in spans)
-    if swing < _STABLE_CHANGE:
-        return "Stable"
-    agreeing = sum(move * change > 0 for move in moves)
-    moving = sum(abs(move) > 0 for move in moves)
-    if abs(change) < _CLEAR_CHANGE or agreeing < _AGREEING * moving or agreeing < 3:
-        return "Minor fluctuation"
-    return "Increasing fragmentation" if change > 0 else "Decreasing fragmentation"
+def describe_points(points: Sequence[tuple[float, float]]) -> tuple[float | None, TrendDescription]:
+    """Return the robust slope a second of a measure, and the word for how it went.
+
+    The change is that of the robust slope over the time, or the shift from the median of the first third to
+    that of the last, which sees a jump too; against the range of the values.
+
+    Args:
+        points: Time in seconds and value, oldest first; not empty.
+    """
+    spans = _merge_spans(points, _MOST_SPANS)
+    values = [value for _, value in spans]
+    slope = find_slope([time_s for time_s, _ in spans], values)
+    swing = max(values) - min(values)
+    if slope is None or swing < _STABLE_CHANGE:
+        return slope, "Stable"
+    third = max(1, len(values) // 3)
+    shift = median(values[-third:]) - median(values[:third])
+    change = max(slope * (spans[-1][0] - spans[0][0]), shift, key=abs)
+    if abs(change) < max(_CLEAR_CHANGE, _MOST_OF_RANGE * swing) or shift * change <= 0:
+        return slope, "Minor fluctuation"
+    return slope, "Increasing fragmentation" if change > 0 else "Decreasing fragmentation"

@@ -45,6 +45,10 @@ class AllocatorReading(msgspec.Struct, frozen=True, gc=False):
     """Times since start that the device refused a segment and the cache was flushed (`num_alloc_retries`)."""
     ooms: int | None = None
     """Out-of-memory errors since start (`num_ooms`)."""
+    allocations: int | None = None
+    """Allocations since start (`allocation.all.allocated`); not kept by history and recordings."""
+    frees: int | None = None
+    """Frees since start (`allocation.all.freed`); not kept by history and recordings."""
 
 
 class StepReading(msgspec.Struct, frozen=True, gc=False):

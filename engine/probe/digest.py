@@ -60,6 +60,7 @@ class Digest:
             self.recent.add(wall_s, reading, self.steps.index)
             self._outbox.put_reading(_make_row(wall_s, reading, slow))
         if reading is not None:
+            self._outbox.counts = reading.allocations, reading.frees
             # What it looks at only ever counts up: the newest tells all.
             self.suspicion.judge(reading, capacity)
         while ends:
@@ -83,6 +84,6 @@ class Digest:
 
 
 def _make_row(wall_s: float, reading: Reading, slow: Slow) -> ReadingRow:
-    """Return a row as it stands in a packet; peak and count of allocations are not among its figures."""
-    allocated, requested, active, reserved, split, retries, ooms, _, _ = reading
+    """Return a row as it stands in a packet; peak and counts of allocations are not among its figures."""
+    allocated, requested, active, reserved, split, retries, ooms, *_ = reading
     return (round(wall_s, 3), allocated, requested, active, reserved, split, retries, ooms, *slow)

@@ -22,6 +22,8 @@ class Outbox:
     def __init__(self) -> None:
         self.dropped = 0
         """Readings that were lost since the start."""
+        self.counts: tuple[int | None, int | None] = (None, None)
+        """Allocations and frees since the start of the process, as of the newest reading."""
         self.phase: str | None = None
         self.memory_history = "off"
         self._hello: dict[str, Any] | None = None
@@ -107,7 +109,7 @@ class Outbox:
             yield wire.encode_steps(_take(self._steps))
         while self._readings:
             rows = _take(self._readings)
-            yield wire.encode_readings(rows, self.dropped, self.phase, self.memory_history)
+            yield wire.encode_readings(rows, self.dropped, self.phase, self.memory_history, self.counts)
         for parts in tuple(self._parts.values()):
             for _ in range(min(_PARTS_AT_ONCE, len(parts))):
                 yield parts.popleft()

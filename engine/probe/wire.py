@@ -61,10 +61,20 @@ def encode_hello(about: dict[str, Any]) -> bytes:
 
 
 def encode_readings(
-    rows: Sequence[ReadingRow], dropped: int, phase: str | None, memory_history: str
+    rows: Sequence[ReadingRow],
+    dropped: int,
+    phase: str | None,
+    memory_history: str,
+    counts: tuple[int | None, int | None] = (None, None),
 ) -> bytes:
-    """Return the packet of some readings, oldest first."""
-    rest = {"dropped": dropped, "phase": _clean(phase), "memory_history": memory_history}
+    """Return the packet of some readings, oldest first, with the counts of allocations and frees."""
+    rest = {
+        "dropped": dropped,
+        "phase": _clean(phase),
+        "memory_history": memory_history,
+        "allocations": counts[0],
+        "frees": counts[1],
+    }
     return _encode_rows("readings", rows, "," + _encoder.encode(rest)[1:])
 
 

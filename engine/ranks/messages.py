@@ -80,6 +80,9 @@ class Readings(msgspec.Struct, frozen=True, tag_field="kind", tag="readings"):
     """Readings lost since the start of the process, because no hub took them."""
     phase: str | None = None
     memory_history: Literal["off", "on", "user"] = "off"
+    allocations: Figure = None
+    """Allocations since the start of the process, at the newest of these readings."""
+    frees: Figure = None
 
 
 class Steps(msgspec.Struct, frozen=True, tag_field="kind", tag="steps"):

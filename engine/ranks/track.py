@@ -203,6 +203,8 @@ class RankTrack:
             inactive_split_bytes=inactive_split,
             retries=retries,
             ooms=max(ooms or 0, self._ooms) if ooms is not None or self._ooms else None,
+            allocations=self._readings.allocations,
+            frees=self._readings.frees,
         )
 
     def _judge(self, now_s: float) -> tuple[RankState, str | None]:

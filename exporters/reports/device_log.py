@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
+from ...analyzers.fragmentation.patterns import TemporalPattern, find_pattern
 from ...engine.model import AllocatorReading, DeviceSample, RankSample
 from .fragmentation_share import measure_fragmentation
 
@@ -74,6 +75,61 @@ class Average:
         self.most = most if self.most is None else max(self.most, most)
 
 
+class AllocationCounts:
+    """How often the processes on a device allocate and free, from the counters of their allocators.
+
+    Args:
+        most_spans: Spans between two samples to keep for the pattern; rates are of all.
+    """
+
+    def __init__(self, most_spans: int) -> None:
+        self._known: dict[int, tuple[float, int, int]] = {}
+        self._spans: deque[tuple[float, int]] = deque(maxlen=most_spans)
+        self._first_s: float | None = None
+        self._last_s = 0.0
+        self._allocations = self._frees = 0
+
+    @property
+    def allocations_per_s(self) -> float | None:
+        """Allocations a second; None where no two samples tell of them."""
+        return self._rate(self._allocations)
+
+    @property
+    def frees_per_s(self) -> float | None:
+        """Frees a second; None where no two samples tell of them."""
+        return self._rate(self._frees)
+
+    @property
+    def pattern(self) -> TemporalPattern | None:
+        """Whether allocations come evenly over the samples; None where they are too few."""
+        return find_pattern([(time_s, count) for time_s, count in self._spans])
+
+    def observe(self, time_s: float, ranks: Sequence[RankSample]) -> None:
+        """Take the counts of one sample; of a process that began anew from there on."""
+        made = 0
+        is_known = False
+        for rank in ranks:
+            allocator = rank.allocator or _NOTHING
+            if rank.state != "ok" or allocator.allocations is None or allocator.frees is None:
+                continue
+            before = self._known.get(rank.pid)
+            self._known[rank.pid] = time_s, allocator.allocations, allocator.frees
+            if before is None or not before[0] < time_s or allocator.allocations < before[1]:
+                continue
+            is_known = True
+            self._first_s = before[0] if self._first_s is None else self._first_s
+            made += allocator.allocations - before[1]
+            self._frees += max(0, allocator.frees - before[2])
+        if is_known:
+            self._allocations += made
+            self._last_s = time_s
+            self._spans.append((time_s, made))
+
+    def _rate(self, count: int) -> float | None:
+        span_s = 0.0 if self._first_s is None else self._last_s - self._first_s
+        return count / span_s if span_s > 0 else None
+
+
 class DeviceLog:
     """Folds the samples of one device; bounded by the number of snapshots that are kept.
 
@@ -91,6 +147,9 @@ class DeviceLog:
         self.first_s: float | None = None
         self.last_s: float | None = None
         self.utilization, self.fragmentation = Average(), Average()
+        self.counts = AllocationCounts(max_snapshots)
+        self.settings: dict[int, str] = {}
+        """`PYTORCH_ALLOC_CONF` of each process that set it, by pid."""
         self.peak_used_bytes: int | None = None
         self.peak_allocated_bytes: int | None = None
         self.allocator = _NOTHING
@@ -139,6 +198,8 @@ class DeviceLog:
             return
         memory, allocator = device.memory, device.allocator or _NOTHING
         self.allocator = allocator
+        self.counts.observe(time_s, ranks)
+        self.settings.update((it.pid, it.allocator_settings) for it in ranks if it.allocator_settings)
         used_max = _most(memory.used_bytes, memory.used_max_bytes)
         self.peak_used_bytes = _most(self.peak_used_bytes, used_max)
         allocated_max = _most(allocator.allocated_bytes, allocator.allocated_max_bytes)

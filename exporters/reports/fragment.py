@@ -14,7 +14,7 @@ from ...analyzers.fragmentation import (
     Measure,
     level_of,
 )
-from ...engine.units import MIB
+from ...engine.units import MIB, format_bytes
 from .device_log import DeviceLog, MemorySource
 from .frame import (
     KINDS,
@@ -32,13 +32,18 @@ FRAGMENT_SCHEMA: Final = "vramscope.fragment/1"
 METHOD = (
     "`fragmentation_ratio` is 1 - largest free block / free bytes where a segment map tells of blocks, else "
     "inactive split bytes over reserved bytes; null where neither is known. Device memory alone tells "
-    "nothing of fragmentation."
+    "nothing of fragmentation. The trend is of one measure, which it names: its robust slope and its shift "
+    "from the first third to the last, against its range. Frequencies are from the allocator's counters."
 )
 NOT_TOLD = "no allocator tells of this device: start the job with `vramscope run`, or give a file that has it"
 NOT_HELD = (
     "what its allocator holds (reserved) is not told, and without it nothing can be said of fragmentation"
 )
 Priority = Literal["low", "medium", "high", "urgent"]
+NEGLIGIBLE_SHARE = 0.01
+"""Share of the device below which the free bytes that a ratio is about are not worth a change."""
+AMPLE_SHARE = 0.1
+"""Share of the limit that must be left above the recent peak for fragmentation to cost nothing yet."""
 _PRIORITIES: dict[Level, Priority] = {
     "low": "low",
     "moderate": "medium",
@@ -96,7 +101,7 @@ class FragmentTrend(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FragmentPattern(msgspec.Struct, frozen=True, kw_only=True):
-    """How the job allocates, where a segment map or a trace tells."""
+    """How the job allocates: sizes of a segment map or a trace, frequencies of the allocator's counters."""
 
     average_allocation_size_mb: float | None
     allocation_frequency: float | None
@@ -207,8 +212,13 @@ def describe_fragmentation(
         pid=None if worst is None else worst.reading.pid,
         current_metrics=metrics,
         trend_analysis=_describe_trend(device, None if worst is None else worst.trend),
-        allocation_pattern=_describe_pattern(None if worst is None else worst.pattern),
-        recommendations=_advise(device, metrics, [it for it in findings if it.device == device.index]),
+        allocation_pattern=_describe_pattern(device, None if worst is None else worst.pattern),
+        recommendations=_advise(
+            device,
+            metrics,
+            [it for it in findings if it.device == device.index],
+            None if worst is None else worst.reading,
+        ),
     )
 
 
@@ -254,35 +264,92 @@ def _describe_trend(device: DeviceLog, trend: FragmentationTrend | None) -> Frag
     )
 
 
-def _describe_pattern(pattern: AllocationPattern | None) -> FragmentPattern:
-    if pattern is None:
-        return FragmentPattern(
-            average_allocation_size_mb=None,
-            allocation_frequency=None,
-            deallocation_frequency=None,
-            temporal_pattern=None,
-            size_distribution={},
-        )
+def _describe_pattern(device: DeviceLog, pattern: AllocationPattern | None) -> FragmentPattern:
+    """Return how a job allocates; the counters of all its processes where no trace tells the frequencies."""
+    known, counts = pattern or AllocationPattern(0, None, {}), device.counts
+    has_rates = known.allocations_per_s is not None
     return FragmentPattern(
-        average_allocation_size_mb=_mib(pattern.average_bytes),
-        allocation_frequency=pattern.allocations_per_s,
-        deallocation_frequency=pattern.frees_per_s,
-        temporal_pattern=pattern.temporal_pattern,
-        size_distribution=dict(pattern.sizes),
+        average_allocation_size_mb=_mib(known.average_bytes),
+        allocation_frequency=known.allocations_per_s if has_rates else counts.allocations_per_s,
+        deallocation_frequency=known.frees_per_s if has_rates else counts.frees_per_s,
+        temporal_pattern=known.temporal_pattern if has_rates else counts.pattern,
+        size_distribution=dict(known.sizes),
     )
 
 
-def _advise(device: DeviceLog, metrics: FragmentMetrics, findings: Sequence[ReportFinding]) -> FragmentAdvice:
+def _advise(
+    device: DeviceLog,
+    metrics: FragmentMetrics,
+    findings: Sequence[ReportFinding],
+    reading: FragmentationReading | None,
+) -> FragmentAdvice:
     said = [it.advice for it in findings if it.advice and it.closed_s is None]
     level = metrics.fragmentation_level
+    is_negligible = False
+    if level not in (None, "low") and reading is not None:
+        is_negligible = not said and _is_negligible(device, reading)
+        said += _recommend(device, reading, is_negligible=is_negligible)
     return FragmentAdvice(
         device_id=device.index,
         current_fragmentation_level=level,
         fragmentation_ratio=metrics.fragmentation_ratio,
         defrag_benefit=metrics.defrag_benefit,
         recommendations=list(dict.fromkeys(said)) or ([metrics.reason] if metrics.reason else []),
-        priority="low" if level is None else _PRIORITIES[level],
+        priority="low" if level is None or is_negligible else _PRIORITIES[level],
     )
+
+
+def _free_bytes(reading: FragmentationReading) -> int:
+    """Return the free bytes that the ratio is about."""
+    concerned = reading.cached_bytes if reading.measure == "external" else reading.stranded_bytes
+    return concerned or reading.stranded_bytes or 0
+
+
+def _is_negligible(device: DeviceLog, reading: FragmentationReading) -> bool:
+    total = None if device.last is None else device.last.total_bytes
+    return total is not None and _free_bytes(reading) < NEGLIGIBLE_SHARE * total
+
+
+def _recommend(device: DeviceLog, reading: FragmentationReading, *, is_negligible: bool) -> list[str]:
+    """Return what to do about an allocator, from its own figures."""
+    free = _free_bytes(reading)
+    if is_negligible:
+        return [f"Only {format_bytes(free)} is free in pieces, under 1 % of the device: nothing to do"]
+    stranded, cached = reading.stranded_bytes, reading.cached_bytes
+    said = []
+    if reading.measure == "external":
+        largest = format_bytes(reading.largest_free_bytes)
+        said.append(
+            f"{format_bytes(free)} is free in {reading.free_blocks or 0:,} blocks, the largest of {largest}: "
+            "a larger request takes new memory from the device"
+        )
+    is_expandable = "expandable_segments:true" in device.settings.get(reading.pid or 0, "").lower()
+    if stranded:
+        remedy = (
+            "expandable segments are on already, so bring the lengths of batches into a few buckets"
+            if is_expandable
+            else "start the job with PYTORCH_ALLOC_CONF=expandable_segments:True, or bring the lengths of "
+            "batches into a few buckets"
+        )
+        said.append(
+            f"{format_bytes(stranded)} is stranded beside live blocks and cannot be given back: {remedy}; "
+            "`vramscope inspect` of a memory snapshot says what other settings would have reserved"
+        )
+    spare = max(0, (cached or 0) - (stranded or 0))
+    if cached is not None and spare >= NEGLIGIBLE_SHARE * (reading.reserved_bytes or 0):
+        said.append(
+            f"torch.cuda.empty_cache() between two phases gives {format_bytes(spare)} of cache back to "
+            "the device"
+        )
+    if reading.headroom_bytes is not None:
+        left = format_bytes(reading.headroom_bytes)
+        is_enough = reading.headroom_bytes >= AMPLE_SHARE * (reading.limit_bytes or 0)
+        said.append(
+            f"It costs nothing yet: {left} is left above the recent peak"
+            if is_enough
+            else f"{left} is left above the recent peak, and an error would be about these pieces"
+        )
+    return said
 
 
 def _mib(value_bytes: float | None) -> float | None:

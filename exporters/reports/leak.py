@@ -9,6 +9,7 @@ import msgspec
 from ...analyzers.finding_evidence import PROCESS, read_process
 from ...analyzers.leak_source.inquirer import SOURCE
 from ...engine.model import Finding
+from ...engine.units import MIB, format_age, format_bytes
 from .device_log import DeviceLog, MemorySource
 from .frame import (
     KINDS,
@@ -129,6 +130,10 @@ class LeakReport(msgspec.Struct, frozen=True, kw_only=True):
     monitoring_summary: LeakSummary
     devices: dict[str, LeakDevice]
     leak_events: list[LeakEvent]
+    threshold_mb_per_min: float
+    """Growth above which `leak_risk` is high."""
+    is_threshold_given: bool
+    """Whether the user gave it; then `--fail-on` counts a high `leak_risk` as a finding of that severity."""
     recommendations: list[str]
     tracking: Tracking
     method: str = METHOD
@@ -142,6 +147,8 @@ class LeakRule(msgspec.Struct, frozen=True):
     threshold_mib_per_min: float = 10.0
     window: int = 100
     """Newest snapshots that the slope is fitted to."""
+    is_given: bool = False
+    """Whether the user gave the threshold."""
 
 
 def build_leak(
@@ -165,7 +172,9 @@ def build_leak(
         monitoring_summary=summarize_leaks(log, rule),
         devices={log.key_of(it): _describe(log, it, provenance, rule) for it in log.devices.values()},
         leak_events=events[-MOST_EVENTS:],
-        recommendations=_recommend(findings, tracking),
+        threshold_mb_per_min=rule.threshold_mib_per_min,
+        is_threshold_given=rule.is_given,
+        recommendations=_recommend(log, rule, findings, tracking),
         tracking=tracking,
         evidence=describe_evidence(log, provenance),
         findings=findings,
@@ -266,8 +275,78 @@ def _add_sources(finding: ReportFinding, tracking: Tracking) -> ReportFinding:
     return msgspec.structs.replace(finding, evidence={**finding.evidence, **named})
 
 
-def _recommend(findings: Sequence[ReportFinding], tracking: Tracking) -> list[str]:
+def describe_seen_growth(log: RunLog, device: DeviceLog, rule: LeakRule) -> list[str]:
+    """Return in sentences what grows on a device and is no leak by now: how fast, and what is not known.
+
+    Args:
+        log: The period.
+        device: The device in it.
+        rule: Growth below its threshold is not told.
+    """
+    leaking = {
+        leak.kind for leak in list_leaks(log) if leak.is_open and leak.device_uuid in (device.uuid, None)
+    }
+    span_s = 0.0 if device.first_s is None or device.last_s is None else device.last_s - device.first_s
+    name, said = f"device {log.key_of(device)}", []
+    gpu = measure_growth(device, rule.window, device.memory_source)
+    if "leak" not in leaking and _is_above(gpu, rule):
+        what = "live memory" if device.memory_source == "allocator" else "used memory"
+        said.append(
+            f"The {what} of {name} grows by {_describe_rate(gpu)}, {_describe_way(gpu)} in "
+            f"{format_age(span_s)}{_describe_full(device, gpu)}. {_doubt(device, span_s)}"
+        )
+    host = measure_growth(device, rule.window, "resident")
+    if "host_leak" not in leaking and _is_above(host, rule) and span_s >= LEAST_SPAN_S:
+        said.append(
+            f"The host memory of the processes on {name} grows by {_describe_rate(host)}, "
+            f"{_describe_way(host)} in {format_age(span_s)}: not yet shown to be without end. Watch on; look for lists that keep "
+            "batches or results, and for caches without a bound"
+        )
+    return said
+
+
+def _is_above(growth: MemoryGrowth, rule: LeakRule) -> bool:
+    rate, total = growth.growth_rate_mb_per_min, growth.total_growth_mb
+    return rate is not None and total is not None and rate > rule.threshold_mib_per_min and total > 0
+
+
+def _describe_rate(growth: MemoryGrowth) -> str:
+    return f"{growth.growth_rate_mb_per_min or 0.0:,.0f} MiB a minute"
+
+
+def _describe_way(growth: MemoryGrowth) -> str:
+    ends = (format_bytes(round((value or 0.0) * MIB)) for value in (growth.start_mb, growth.end_mb))
+    return "from {} to {}".format(*ends)
+
+
+def _describe_full(device: DeviceLog, growth: MemoryGrowth) -> str:
+    """Say when the device would be full at this rate."""
+    free, rate = None if device.last is None else device.last.free_bytes, growth.growth_rate_mb_per_min
+    if not free or not rate:
+        return ""
+    return f"; at this rate the device is full in {format_age(60.0 * free / (rate * MIB))}"
+
+
+def _doubt(device: DeviceLog, span_s: float) -> str:
+    """Say what is not known of growth, and what would tell."""
+    if span_s < LEAST_SPAN_S:
+        return "That may be a job that starts: watch for some minutes"
+    if device.memory_source == "device":
+        return (
+            "Device memory alone does not tell a leak from a cache that fills: start the job with `vramscope "
+            "run` (or `vramscope attach PID`) to see what lives at the end of each step"
+        )
+    return (
+        "It is not yet shown to be without end: watch on, and name the line that keeps it with "
+        "--enable-tracking; look for losses kept without .item() and lists that hold tensors"
+    )
+
+
+def _recommend(
+    log: RunLog, rule: LeakRule, findings: Sequence[ReportFinding], tracking: Tracking
+) -> list[str]:
     said = [it.advice for it in findings if it.advice]
+    said += [text for device in log.devices.values() for text in describe_seen_growth(log, device, rule)]
     said += [f"Look at {source.place}: what it allocates is kept" for source in tracking.sources]
     return list(dict.fromkeys(said))
 

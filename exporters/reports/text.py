@@ -31,6 +31,7 @@ def describe_report(report: Report, width: int) -> str:
     lines += ["", *format_rows(rows, alignment, width)] if len(rows) > 1 else ["", "  no device was seen"]
     lines += [line for remark in _list_remarks(report) for line in wrap(remark, width, "  ")]
     lines += ["", *_list_findings(report.findings, width, report.evidence.clock)]
+    lines += _list_recommendations(report, width)
     if isinstance(report, LeakReport) and report.tracking.requested:
         lines += ["", *_list_tracking(report, width)]
     for note in report.evidence.notes:
@@ -57,10 +58,10 @@ def _tabulate(report: Report) -> tuple[Rows, str]:
     if isinstance(report, OomReport):
         return _tabulate_oom(report), "llrrr"
     if isinstance(report, LeakReport):
-        return _tabulate_leak(report), "lrrrrl"
+        return _tabulate_leak(report), "llrrrrl"
     if isinstance(report, DistributedReport):
         return tabulate_nodes(report), "llrrrr"
-    return _tabulate_fragment(report), "llrrrl"
+    return _tabulate_fragment(report), "llrlrrl"
 
 
 def _list_remarks(report: Report) -> list[str]:
@@ -128,12 +129,13 @@ def _tabulate_oom(report: OomReport) -> Rows:
 
 
 def _tabulate_leak(report: LeakReport) -> Rows:
-    rows: Rows = [("device", "from", "to", "growth", "leaks", "host growth")]
+    rows: Rows = [("device", "risk", "from", "to", "growth", "leaks", "host growth")]
     for key, device in report.devices.items():
         gpu, host = device.gpu_memory, device.python_memory
         rows.append(
             (
                 key,
+                device.leak_risk or "unknown",
                 _mib(gpu.start_mb),
                 _mib(gpu.end_mb),
                 _rate(gpu.growth_rate_mb_per_min, "MiB/min"),
@@ -145,7 +147,7 @@ def _tabulate_leak(report: LeakReport) -> Rows:
 
 
 def _tabulate_fragment(report: FragmentReport) -> Rows:
-    rows: Rows = [("device", "level", "ratio", "stranded", "cached", "trend")]
+    rows: Rows = [("device", "level", "ratio", "of", "stranded", "cached", "trend")]
     for key, device in report.devices.items():
         now = device.current_metrics
         rows.append(
@@ -153,6 +155,7 @@ def _tabulate_fragment(report: FragmentReport) -> Rows:
                 key,
                 now.fragmentation_level or "not measured",
                 _share(now.fragmentation_ratio),
+                now.measure or UNKNOWN,
                 _mib(now.stranded_mb),
                 _mib(now.cached_mb),
                 _word_trend(device),
@@ -162,11 +165,12 @@ def _tabulate_fragment(report: FragmentReport) -> Rows:
 
 
 def _word_trend(device: FragmentDevice) -> str:
-    """Return how the ratio went; the trend of anything else would be read as that of the ratio."""
+    """Return how the ratio went; where the trend is of another measure, with its name."""
     trend = device.trend_analysis
     if not isinstance(trend, FragmentTrend) or device.current_metrics.fragmentation_ratio is None:
         return UNKNOWN
-    return trend.trend_description
+    is_same = trend.measure == device.current_metrics.measure
+    return trend.trend_description if is_same else f"{trend.trend_description} ({trend.measure})"
 
 
 def _list_findings(findings: Sequence[ReportFinding], width: int, clock: str | None) -> list[str]:
@@ -182,6 +186,25 @@ def _list_findings(findings: Sequence[ReportFinding], width: int, clock: str | N
         if finding.advice and finding.closed_s is None:
             lines += wrap(finding.advice, width, "      ")
     return lines
+
+
+def _list_recommendations(report: Report, width: int) -> list[str]:
+    """Return what the report recommends beyond the advice of its findings."""
+    said: dict[str, list[str]] = {}
+    if isinstance(report, FragmentReport):
+        for key, device in report.devices.items():
+            if device.current_metrics.reason is None:
+                for text in device.recommendations.recommendations:
+                    said.setdefault(text, []).append(key)
+    elif isinstance(report, OomReport | LeakReport):
+        said = {text: [] for text in report.recommendations}
+    known = {finding.advice for finding in report.findings if finding.closed_s is None}
+    lines = [
+        f"{', '.join(keys)}: {text}" if keys else text for text, keys in said.items() if text not in known
+    ]
+    if not lines:
+        return []
+    return ["", "what to do", *(line for text in lines for line in wrap(text, width, "  "))]
 
 
 def _list_tracking(report: LeakReport, width: int) -> list[str]:

@@ -56,6 +56,9 @@ def test_growth_of_device_and_host_is_told(
     assert told["leak_risk"] is None
     assert told["python_memory"]["start_mb"] > 10
     assert (tmp_path / "leak.json").exists()
+    # What the report recommends and what the object suggests are the same words.
+    assert [it for it in detector.suggest_fixes(0) if "of device 0 grows by" in it]
+    assert any("of device 0 grows by" in it for it in report["recommendations"])
     detector.set_baseline()
     wait_until(lambda: _growth(detector) == 0.0, 60.0, "growth from the new baseline on")
 

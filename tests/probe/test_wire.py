@@ -33,8 +33,9 @@ def test_the_protocol_has_one_version_one_socket_and_one_limit() -> None:
 
 @given(rows=st.lists(READING, max_size=20), dropped=st.integers(0, 2**31), phase=st.none() | st.text())
 def test_readings(rows: list[wire.ReadingRow], dropped: int, phase: str | None) -> None:
-    message = decode(wire.encode_readings(rows, dropped, phase, "user"))
+    message = decode(wire.encode_readings(rows, dropped, phase, "user", (70, 60)))
     assert isinstance(message, messages.Readings)
+    assert (message.allocations, message.frees) == (70, 60)
     assert message.rows == tuple(rows)
     assert (message.v, message.dropped, message.memory_history) == (1, dropped, "user")
 
@@ -49,7 +50,7 @@ def test_a_full_packet_of_the_widest_rows_is_small_enough() -> None:
     wide = 2**62
     reading = (1_800_000_000.123, wide, wide, wide, wide, wide, wide, wide, wide, wide)
     step = (2**62, 1_800_000_000.1234567, 123456.12345678901, 2**62, 2**62, False)
-    decode(wire.encode_readings([reading] * wire.MOST_ROWS, 2**62, "p" * 80, "off"))
+    decode(wire.encode_readings([reading] * wire.MOST_ROWS, 2**62, "p" * 80, "off", (wide, wide)))
     decode(wire.encode_steps([step] * wire.MOST_ROWS))
     decode(wire.encode_steps([(*step, 2**62, 2**62)] * wire.MOST_ROWS))
     decode(wire.encode_segments_part(2**31, 999, 1000, "A" * wire.PART_CHARACTERS))

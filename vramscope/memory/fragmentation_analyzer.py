@@ -7,6 +7,7 @@ import msgspec
 
 from vramscope.analyzers.fragmentation import AllocationPattern, describe_pattern
 from vramscope.analyzers.fragmentation import FragmentationAnalyzer as Analyzer
+from vramscope.analyzers.fragmentation.trend import describe_points
 from vramscope.engine.model import SegmentMap
 from vramscope.engine.units import MIB
 from vramscope.exporters.reports.device_log import DeviceLog
@@ -17,14 +18,10 @@ from vramscope.exporters.reports.fragment import (
     describe_fragmentation,
 )
 from vramscope.exporters.reports.frame import KINDS, describe_findings
-from vramscope.exporters.reports.trend import fit_slope
 
 from .monitor import MemoryMonitor, publish
 from .plotting import plot_device
 from .process_stream import ProcessStream
-
-STEADY_A_S, MOVING_A_S = 1e-6, 1e-4
-"""Slopes of a share, a second, below which it stands still and above which it moves."""
 
 
 class FragmentationLevel(Enum):
@@ -51,6 +48,8 @@ class FragmentationMetrics(msgspec.Struct, frozen=True, kw_only=True):
     fragmentation_level: FragmentationLevel
     allocation_efficiency: float | None
     defrag_benefit: float | None
+    measure: str | None = None
+    """What the ratio is: `external` of a segment map, `stranded` of the allocator's counters."""
 
 
 class FragmentationAnalyzer(MemoryMonitor):
@@ -85,7 +84,10 @@ class FragmentationAnalyzer(MemoryMonitor):
             }
 
     def get_fragmentation_trend(self, device_id: int, duration_minutes: float = 30) -> dict[str, object]:
-        """Return how the fragmentation of a device went lately; empty where none was measured."""
+        """Return how the fragmentation of a device went lately; empty where none was measured.
+
+        All of it is of one measure, `stranded`: inactive split bytes over reserved bytes at each sample.
+        """
         with self._lock:
             device = self._find(device_id)
             if device is None or device.last_s is None:
@@ -96,17 +98,18 @@ class FragmentationAnalyzer(MemoryMonitor):
         if not points:
             return {}
         values = [value for _, value in points]
-        slope = fit_slope(points)
+        slope, description = describe_points(points)
         return {
             "device_id": device_id,
             "duration_minutes": duration_minutes,
             "data_points": len(points),
+            "measure": "stranded",
             "current_fragmentation": values[-1],
             "min_fragmentation": min(values),
             "max_fragmentation": max(values),
             "avg_fragmentation": sum(values) / len(values),
             "trend_slope": slope,
-            "trend_description": _describe_slope(slope or 0.0),
+            "trend_description": description,
         }
 
     def suggest_defragmentation(self, device_id: int) -> dict[str, object]:
@@ -192,12 +195,5 @@ def _describe(device: DeviceLog, metrics: FragmentMetrics) -> FragmentationMetri
         fragmentation_level=FragmentationLevel(metrics.fragmentation_level or "unknown"),
         allocation_efficiency=metrics.allocation_efficiency,
         defrag_benefit=metrics.defrag_benefit,
+        measure=metrics.measure,
     )
-
-
-def _describe_slope(slope: float) -> str:
-    if abs(slope) < STEADY_A_S:
-        return "Stable"
-    if slope > MOVING_A_S:
-        return "Increasing fragmentation"
-    return "Decreasing fragmentation" if slope < -MOVING_A_S else "Minor fluctuation"

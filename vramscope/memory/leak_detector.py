@@ -14,6 +14,7 @@ from vramscope.exporters.reports.leak import (
     TrackedSource,
     Tracking,
     build_leak,
+    describe_seen_growth,
     summarize_leaks,
 )
 from vramscope.exporters.reports.leak_growth import measure_growth
@@ -126,13 +127,19 @@ class MemoryLeakDetector(MemoryMonitor):
         return publish(report, output_file)
 
     def suggest_fixes(self, device_id: int) -> list[str]:
-        """Return what to do about the leaks of a device and of the host; where there are none, that."""
+        """Return what to do about the leaks of a device and of the host.
+
+        Growth above the threshold that is no leak by now is said with its rate and what is not known of it.
+        """
         self._look()
         with self._lock:
             findings = describe_findings(self._log, self._provenance, KINDS["leak"])
             said = [it.advice for it in findings if it.device in (device_id, None) and it.advice]
             if findings:
                 said += [f"Look at {grown.words}" for grown in self._grown]
+            device = self._find(device_id)
+            if device is not None:
+                said += describe_seen_growth(self._log, device, self._rule)
         return list(dict.fromkeys(said)) or [NOTHING_FOUND]
 
     def _react(self) -> None:

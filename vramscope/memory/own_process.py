@@ -149,6 +149,8 @@ class OwnProcess:
             inactive_split_bytes=reading.inactive_split_bytes,
             retries=reading.retries,
             ooms=reading.ooms,
+            allocations=reading.allocations,
+            frees=reading.frees,
         )
 
     def _find_peak(self, ordinal: int, allocated_bytes: int | None, peak_bytes: int | None) -> int | None:

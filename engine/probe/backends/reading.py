@@ -19,6 +19,8 @@ class Reading(NamedTuple):
     """Most allocated bytes since the start, or since the program reset its peak."""
     allocations: int | None = None
     """Allocations made since the start."""
+    frees: int | None = None
+    """Frees since the start."""
 
 
 NOTHING = Reading()
@@ -30,7 +32,7 @@ def read_nested(stats: dict[str, Any]) -> Reading:
     """Return the reading in the result of `memory_stats_as_nested_dict()`; an empty one where it is empty."""
     try:
         # What most statistics have, looked up at once.
-        allocated = stats["allocated_bytes"]["all"]
+        allocated, allocation = stats["allocated_bytes"]["all"], stats["allocation"]["all"]
         figures = (
             allocated["current"],
             stats["requested_bytes"]["all"]["current"],
@@ -40,7 +42,8 @@ def read_nested(stats: dict[str, Any]) -> Reading:
             stats["num_alloc_retries"],
             stats["num_ooms"],
             allocated["peak"],
-            stats["allocation"]["all"]["allocated"],
+            allocation["allocated"],
+            allocation["freed"],
         )
     except (KeyError, TypeError):
         # Of an older PyTorch, or before the first allocation.
@@ -51,7 +54,7 @@ def read_nested(stats: dict[str, Any]) -> Reading:
 def _read_part(stats: dict[str, Any]) -> Reading:
     if not stats:
         return NOTHING
-    allocated = _of_all_pools(stats, "allocated_bytes")
+    allocated, allocation = _of_all_pools(stats, "allocated_bytes"), _of_all_pools(stats, "allocation")
     return Reading(
         allocated.get("current"),
         _of_all_pools(stats, "requested_bytes").get("current"),
@@ -61,7 +64,8 @@ def _read_part(stats: dict[str, Any]) -> Reading:
         stats.get("num_alloc_retries"),
         stats.get("num_ooms"),
         allocated.get("peak"),
-        _of_all_pools(stats, "allocation").get("allocated"),
+        allocation.get("allocated"),
+        allocation.get("freed"),
     )
 
 
@@ -77,6 +81,7 @@ def read_flat(stats: dict[str, Any]) -> Reading:
         stats.get("num_ooms"),
         stats.get("allocated_bytes.all.peak"),
         stats.get("allocation.all.allocated"),
+        stats.get("allocation.all.freed"),
     )
 
 

@@ -26,6 +26,17 @@ def test_words_for_what_a_ratio_did() -> None:
     assert trend_of([0.3 + 0.1 * (at % 2) for at in range(31)]).description == "Minor fluctuation"
 
 
+def test_a_climb_that_pauses_or_jumps_is_a_trend() -> None:
+    climb = [0.006 + 0.38 * at / 190 + 0.01 * (at % 3) for at in range(190)]
+    assert trend_of(climb).description == "Increasing fragmentation"
+    stairs = [0.006] * 80 + [0.2] * 40 + [0.38] * 70
+    assert trend_of(stairs).description == "Increasing fragmentation"
+    assert trend_of(stairs[::-1]).description == "Decreasing fragmentation"
+    assert trend_of([0.006, 0.006, 0.38, 0.38]).description == "Increasing fragmentation"
+    there_and_back = [0.01] * 60 + [0.4] * 60 + [0.01] * 60
+    assert trend_of(there_and_back).description == "Minor fluctuation"
+
+
 def test_the_slope_is_per_second_and_spikes_do_not_move_it() -> None:
     values = [0.1 + at / 1000 for at in range(200)]
     values[50] = values[120] = 1.0

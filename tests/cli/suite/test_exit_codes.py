@@ -55,6 +55,13 @@ def test_a_verb_tells_and_judges_its_own_findings_only(full: Path) -> None:
     assert outcome.code == 3
 
 
+def test_growth_above_a_threshold_that_was_given_counts(tmp_path: Path) -> None:
+    path = write_series(tmp_path / "series.csv", seconds=60, growth=2 << 20)
+    assert run("leak", "--input", str(path), "--fail-on", "high").code == 0
+    assert run("leak", "--input", str(path), "--fail-on", "high", "--threshold", "10").code == 3
+    assert run("leak", "--input", str(path), "--fail-on", "high", "--threshold", "500").code == 0
+
+
 def test_a_finding_that_passed_is_closed_and_still_counts(full: Path) -> None:
     rows = [f"2026/01/05 10:01:{t:02d}.000, 0, 1000 MiB, {TOTAL_MIB} MiB\n" for t in range(60)]
     full.write_text(full.read_text(encoding="utf-8") + "".join(rows), encoding="utf-8")

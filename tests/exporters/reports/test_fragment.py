@@ -3,12 +3,15 @@
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from vramscope.analyzers.fragmentation import AllocationPattern, FragmentationAnalyzer
 from vramscope.engine.model import AllocatorReading, RankSample, Sample, Segment, SegmentMap
+from vramscope.exporters.reports.device_log import AllocationCounts
 from vramscope.exporters.reports.fragment import FragmentationFigures, build_fragment
 from vramscope.exporters.reports.run_log import RunLog
+from vramscope.exporters.reports.text import describe_report
 from vramscope.exporters.reports.writing import encode_report
 
 from .logs import DRIVER, GIB, MIB, TOTAL, make_device, make_log, make_sample
@@ -105,3 +108,62 @@ def test_a_pattern_is_told_in_the_original_classes() -> None:
     assert told["size_distribution"] == sizes
     assert told["average_allocation_size_mb"] == 100.0
     assert told["allocation_frequency"] is None
+
+
+@pytest.mark.parametrize("stranded", [18, 26, 36])
+def test_what_is_fragmented_has_recommendations_from_its_own_figures(stranded: float) -> None:
+    samples = make_job(stranded)
+    report = build(make_log(samples), measure(samples))
+    advice = report["devices"]["0"]["recommendations"]
+    assert f"{stranded:.1f} GiB is stranded" in advice["recommendations"][0]
+    assert "expandable_segments:True" in advice["recommendations"][0]
+    text = describe_report(build_fragment(make_log(samples), DRIVER, measure(samples)), 200)
+    assert f"0: {advice['recommendations'][0]}" in " ".join(text.split())
+    on = [
+        msgspec.structs.replace(
+            it, ranks=(msgspec.structs.replace(it.ranks[0], allocator_settings="expandable_segments:True"),)
+        )
+        for it in samples
+    ]
+    said = build(make_log(on), measure(on))["devices"]["0"]["recommendations"]["recommendations"][0]
+    assert "expandable segments are on already" in said
+
+
+def test_free_blocks_too_small_to_matter_are_not_urgent() -> None:
+    segment = Segment(0, 64 * MIB, "large", 0, tuple((MIB, at % 2) for at in range(64)))
+    samples = [
+        make_sample(t, it.devices[0], ranks=(msgspec.structs.replace(it.ranks[0], allocator=small),))
+        for t, it in enumerate(make_job(2))
+        for small in [AllocatorReading(32 * MIB, 32 * MIB, 64 * MIB, 32 * MIB, 32 * MIB, 32 * MIB)]
+    ]
+    found = measure(samples, SegmentMap("node", 7, "GPU-0", 60.0, (segment,)))
+    advice = build(make_log(samples), found)["devices"]["0"]["recommendations"]
+    assert (advice["current_fragmentation_level"], advice["priority"]) == ("severe", "low")
+    assert advice["recommendations"] == [
+        "Only 32 MiB is free in pieces, under 1 % of the device: nothing to do"
+    ]
+
+
+def test_frequencies_are_the_counters_of_the_allocator_and_null_where_nobody_counts() -> None:
+    bare = make_job(2)
+    counted = []
+    for t, it in enumerate(bare):
+        told = msgspec.structs.replace(it.ranks[0].allocator, allocations=1000 + 50 * t, frees=900 + 40 * t)
+        counted.append(
+            msgspec.structs.replace(it, ranks=(msgspec.structs.replace(it.ranks[0], allocator=told),))
+        )
+    names = ("allocation_frequency", "deallocation_frequency", "temporal_pattern")
+    told = build(make_log(counted), measure(counted))["devices"]["0"]["allocation_pattern"]
+    assert [told[name] for name in names] == [pytest.approx(50.0), pytest.approx(40.0), "steady"]
+    unmeasured = build(make_log(bare), measure(bare))["devices"]["0"]["allocation_pattern"]
+    assert [unmeasured[name] for name in names] == [None, None, None]
+
+
+def test_a_process_that_begins_anew_and_bursts_are_counted_as_they_are() -> None:
+    log = AllocationCounts(100)
+    for t in range(80):
+        count = 10 + (400 if t >= 40 else 0) + (0 if t < 60 else -400)
+        allocator = AllocatorReading(allocations=count + t, frees=count)
+        log.observe(float(t), (RankSample(pid=7, allocator=allocator),))
+    assert log.pattern == "bursts"
+    assert log.allocations_per_s == pytest.approx((400 + 78) / 79)

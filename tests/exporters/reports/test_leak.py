@@ -11,6 +11,7 @@ from vramscope.analyzers.leak_source.inquirer import SOURCE
 from vramscope.engine.model import Evidence, Finding, RankSample
 from vramscope.exporters.reports.leak import LeakRule, TrackedSource, Tracking, build_leak
 from vramscope.exporters.reports.run_log import RunLog
+from vramscope.exporters.reports.text import describe_report
 from vramscope.exporters.reports.writing import encode_report
 
 from .logs import DRIVER, GIB, MIB, make_device, make_finding, make_log, make_sample
@@ -65,6 +66,33 @@ def test_the_threshold_sets_the_plain_risk(threshold: float, risk: str) -> None:
     devices = build(growing(), LeakRule(threshold_mib_per_min=threshold))["devices"]
     assert devices["0"]["leak_risk"] == risk
     assert devices["1"]["leak_risk"] == "low"
+
+
+def test_growth_that_is_no_leak_yet_is_said_with_its_rate_and_what_is_not_known() -> None:
+    report = build(growing())
+    device, host = report["recommendations"]
+    assert device.startswith(
+        "The used memory of device 0 grows by 120 MiB a minute, from 10.0 GiB to 10.2 GiB in 2 m 00 s; at "
+        "this rate the device is full in "
+    )
+    assert "does not tell a leak from a cache that fills" in device
+    assert host.startswith("The host memory of the processes on device 0 grows by 60 MiB a minute")
+    text = " ".join(describe_report(build_leak(growing(), DRIVER, LeakRule()), 200).split())
+    assert device in text
+    assert "0 high 10,240.0 MiB" in text
+    assert build(growing(), LeakRule(threshold_mib_per_min=1e6))["recommendations"] == []
+    early = build(growing(20))["recommendations"]
+    assert [it.rpartition(". ")[2] for it in early] == [
+        "That may be a job that starts: watch for some minutes"
+    ]
+
+
+def test_a_leak_that_was_found_is_not_said_twice() -> None:
+    log = growing()
+    log.take([make_leak(TWO_MIB_PER_S)])
+    said = build(log)["recommendations"]
+    assert said[0] == "act on leak"
+    assert not any("used memory" in it for it in said)
 
 
 def test_the_threshold_never_hides_a_leak() -> None:

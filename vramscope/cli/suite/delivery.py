@@ -8,6 +8,7 @@ from vramscope.engine.errors import OutputFileError
 from vramscope.engine.model import SEVERITIES, Severity
 from vramscope.engine.output_file import check_writable
 from vramscope.engine.readers.input_file import show_path
+from vramscope.exporters.reports.leak import LeakReport
 from vramscope.exporters.reports.oom import OomReport
 from vramscope.exporters.reports.report import Report
 from vramscope.exporters.reports.writing import encode_report, write_report
@@ -98,7 +99,7 @@ def _print_text(report: Report) -> None:
 
 
 def choose_exit_code(report: Report, fail_on: Severity | None) -> int:
-    """Return 3 where a finding, or the risk that is printed, reached the severity asked about, else 0."""
+    """Return 3 where a finding, or a risk that the report prints, reached the severity, else 0."""
     if fail_on is None:
         return 0
     least = SEVERITIES.index(fail_on)
@@ -108,8 +109,10 @@ def choose_exit_code(report: Report, fail_on: Severity | None) -> int:
 
 def _list_severities(report: Report) -> Iterator[Severity]:
     yield from (finding.gravest_severity for finding in report.findings)
+    if isinstance(report, LeakReport) and report.is_threshold_given:
+        yield from ("high" for device in report.devices.values() if device.leak_risk == "high")
     if isinstance(report, OomReport):
         for device in report.devices.values():
             level = device.risk_assessment.risk_level
-            if level not in ("unknown", "low"):
+            if level != "unknown" and level != "low":  # noqa: PLR1714 - a type checker narrows by this form
                 yield level

@@ -3,6 +3,7 @@
 from vramscope.analyzers.fragmentation import FragmentationAnalyzer, describe_pattern
 from vramscope.engine.model import Sample, SegmentMap
 from vramscope.exporters.reports.fragment import FragmentationFigures
+from vramscope.memory.conclusions import Conclusions
 from vramscope.memory.stream import SampleStream
 from vramscope.memory.watch import Watch
 
@@ -21,7 +22,8 @@ class SegmentMapper:
         self._stream = stream
         self._asked_s: dict[int, float] = {}
         self._maps: dict[int, SegmentMap] = {}
-        self._fresh: dict[int, SegmentMap] = {}
+        self.conclusions: Conclusions | None = None
+        """Of the watch: its analyzer takes each map as it comes, so that their trend is known."""
 
     def observe(self, sample: Sample) -> None:
         """Take one sample, and ask when that is due."""
@@ -30,7 +32,10 @@ class SegmentMapper:
             return
         for found in agent.client.snapshot(timeout_s=0.0).segment_maps:
             if found.pid in self._asked_s and found != self._maps.get(found.pid):
-                self._maps[found.pid] = self._fresh[found.pid] = found
+                self._maps[found.pid] = found
+                analyzer = None if self.conclusions is None else self.conclusions.find(FragmentationAnalyzer)
+                if analyzer is not None:
+                    analyzer.take_map(found)
         for rank in sample.ranks:
             asked_s = self._asked_s.get(rank.pid)
             is_due = asked_s is None or sample.time_s - asked_s >= MAP_EVERY_S
@@ -43,9 +48,6 @@ class SegmentMapper:
         analyzer = watch.conclusions.find(FragmentationAnalyzer)
         if analyzer is None:
             return []
-        fresh, self._fresh = self._fresh, {}
-        for found in fresh.values():
-            analyzer.take_map(found)
         figures = []
         for reading in analyzer.readings():
             known = self._maps.get(reading.pid or 0)

@@ -46,4 +46,6 @@ def run(arguments: Namespace) -> int:
     def build(watch: "Watch", log: "RunLog") -> "Report":
         return build_fragment(log, watch.provenance, mapper.measure(watch))
 
-    return SuiteRun(options, build, stream=stream, companions=(mapper,)).run()
+    suite = SuiteRun(options, build, stream=stream, companions=(mapper,))
+    mapper.conclusions = suite.watch.conclusions
+    return suite.run()

@@ -30,8 +30,8 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
     parser.add_argument(
         "--threshold",
         metavar="MIB",
-        default="10",
-        help="growth a minute above which `leak_risk` is high; decides about no finding (default 10)",
+        help="growth a minute above which `leak_risk` is high (default 10); where given, --fail-on counts "
+        "that risk; decides about no finding",
     )
     parser.add_argument(
         "--window", metavar="N", default="100", help="snapshots that the growth is fitted to (default 100)"
@@ -50,10 +50,12 @@ def run(arguments: Namespace) -> int:
     from ..suite.running import SuiteRun, open_stream
     from ..suite.tracking import AllocationTracker
 
-    rule = LeakRule(
-        read_number("--threshold", arguments.threshold, 0.0, MOST_MIB_PER_MIN),
-        read_count("--window", arguments.window, 2, 1_000_000),
-    )
+    window = read_count("--window", arguments.window, 2, 1_000_000)
+    rule = LeakRule(window=window)
+    if arguments.threshold is not None:
+        rule = LeakRule(
+            read_number("--threshold", arguments.threshold, 0.0, MOST_MIB_PER_MIN), window, is_given=True
+        )
     options = read_watch_options(arguments, "leak", DEFAULTS)
     options = options._replace(max_snapshots=max(options.max_snapshots, rule.window))
     stream = open_stream(options)

@@ -9,6 +9,7 @@ from ..suite.flags import Defaults, add_watch_parser, read_count, read_number, r
 from . import SubParsers
 
 if TYPE_CHECKING:
+    from vramscope.engine.model import Analyzer
     from vramscope.exporters.reports.report import Report
     from vramscope.exporters.reports.risk_rule import Thresholds
     from vramscope.exporters.reports.run_log import RunLog
@@ -69,7 +70,7 @@ def run(arguments: Namespace) -> int:
     def build(watch: "Watch", log: "RunLog") -> "Report":
         return build_oom(log, watch.provenance, thresholds)
 
-    rules = ()
+    rules: tuple[Analyzer, ...] = ()
     if thresholds.is_given:
         from vramscope.analyzers.usage_threshold import UsageThresholdAnalyzer
 
