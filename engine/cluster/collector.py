@@ -30,6 +30,7 @@ MOST_AT_ONCE_S = 0.1
 MOST_WAITING = 4
 """Reports of one connection that wait to be taken; a newer one makes older ones worthless."""
 TORCHRUN_PORT = 29500
+_LET_IN = b"200"
 _REPORTERS = ("worker", "controller")
 
 
@@ -50,6 +51,8 @@ class Collector:
         """Where, and for whom."""
         self.rejected = 0
         """Messages that were no reports, or of keys that may not report."""
+        self.turned_away: set[bytes] = set()
+        """Addresses whose key was not let in when they last asked; they never get as far as a message."""
         self._context = zmq.Context()
         self._questions = self._context.socket(zmq.ROUTER)
         self._questions.setsockopt(zmq.LINGER, 0)
@@ -91,7 +94,15 @@ class Collector:
             except zmq.Again:
                 return
             answer = self.listening.doorkeeper.answer(question)
+            self._note_answer(question, is_let_in=answer[2] == _LET_IN)
             self._questions.send_multipart([asker, empty, *answer])
+
+    def _note_answer(self, question: list[bytes], *, is_let_in: bool) -> None:
+        address = question[3] if len(question) > 3 else b""
+        if is_let_in:
+            self.turned_away.discard(address)
+        elif len(self.turned_away) < MOST_NODES:
+            self.turned_away.add(address)
 
     def _take(self, frames: list[bytes], user: str) -> bool:
         try:

@@ -20,8 +20,27 @@ dormant: Callable[[], None] | None = None
 leftover: Callable[[Module], None] | None = None
 """What an ended session left to be done by the thread that trains; takes the module torch."""
 
+oom_takers: list[Callable[[int | None, str, int | None, int | None, int | None], object]] = []
+"""Called with size, message, free bytes, ordinal and total bytes in the thread that meets an out-of-memory
+error, before it is raised: who watches from within this process."""
+
 on_advice: Callable[[str, str], object] | None = None
 """The program's callback for advice: gets action and reason, in the thread that trains."""
+
+
+def tell_takers(
+    size_bytes: int | None,
+    message: str,
+    free_bytes: int | None,
+    device: int | None,
+    total_bytes: int | None,
+) -> None:
+    """Hand an error to whoever watches from within this process; what they raise goes no further."""
+    for take in tuple(oom_takers):
+        try:
+            take(size_bytes, message, free_bytes, device, total_bytes)
+        except Exception as error:  # noqa: BLE001 - the error of the program is what counts
+            note_failure("a watch of out-of-memory errors", error)
 
 
 def leave(action: Callable[[Module], None]) -> None:

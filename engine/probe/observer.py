@@ -82,11 +82,13 @@ def tell_out_of_memory(device: int, size_bytes: int, total_bytes: int, free_byte
         free_bytes: Bytes that the device has free.
     """
     session = current.session
-    if session is None:
+    if session is None and not current.oom_takers:
         return
     message = f"CUDA out of memory: {size_bytes} bytes were asked for, {free_bytes} are free"
     try:
-        session.record_out_of_memory(size_bytes, message, free_bytes, device, total_bytes)
+        current.tell_takers(size_bytes, message, free_bytes, device, total_bytes)
+        if session is not None:
+            session.record_out_of_memory(size_bytes, message, free_bytes, device, total_bytes)
     except KeyboardInterrupt as error:
         current.note_failure("the record of an out-of-memory error", error)
         _interrupt_afterwards()

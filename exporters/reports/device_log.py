@@ -151,6 +151,7 @@ class DeviceLog:
         self.settings: dict[int, str] = {}
         """`PYTORCH_ALLOC_CONF` of each process that set it, by pid."""
         self.peak_used_bytes: int | None = None
+        self.peak_reserved_bytes: int | None = None
         self.peak_allocated_bytes: int | None = None
         self.allocator = _NOTHING
         """The newest word of its allocator."""
@@ -166,11 +167,25 @@ class DeviceLog:
     def utilization_of(self) -> UtilizationOf | None:
         """Which figure the utilisation is of; None where there is none."""
         last = self.last
-        if last is None or last.utilization_percent is None:
+        return None if last is None or last.utilization_percent is None else self.load_measure
+
+    @property
+    def load_measure(self) -> UtilizationOf | None:
+        """Which figure `Snapshot.load_bytes` is of the newest snapshot; None where there is none."""
+        last = self.last
+        if last is None or last.load_bytes is None:
             return None
         if last.used_bytes is not None:
             return "used"
         return "reserved" if last.reserved_bytes is not None else "allocated"
+
+    @property
+    def peak_load_bytes(self) -> int | None:
+        """Most of what the newest snapshot has as `load_bytes`, moments between two samples included."""
+        measure = self.load_measure
+        if measure == "used":
+            return self.peak_used_bytes
+        return self.peak_reserved_bytes if measure == "reserved" else self.peak_allocated_bytes
 
     @property
     def last(self) -> Snapshot | None:
@@ -202,6 +217,7 @@ class DeviceLog:
         self.settings.update((it.pid, it.allocator_settings) for it in ranks if it.allocator_settings)
         used_max = _most(memory.used_bytes, memory.used_max_bytes)
         self.peak_used_bytes = _most(self.peak_used_bytes, used_max)
+        self.peak_reserved_bytes = _most(self.peak_reserved_bytes, allocator.reserved_bytes)
         allocated_max = _most(allocator.allocated_bytes, allocator.allocated_max_bytes)
         self.peak_allocated_bytes = _most(self.peak_allocated_bytes, allocated_max)
         if not is_due:

@@ -17,6 +17,7 @@ from ...engine.cluster.node_report import NodeDevice, NodeReport
 from ...engine.cluster.roll import NodeRoll
 from ...engine.units import GIB, format_age
 from ..job_over_nodes import JobOverNodes
+from ..text_table import count
 from .frame import ReportEvidence, ReportFinding, stamp_now
 
 DISTRIBUTED_SCHEMA: Final = "vramscope.distributed/1"
@@ -93,6 +94,8 @@ class MasterInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Reports of nodes beyond the most that one gathers."""
     duplicate_reports: int
     """Reports under the name of another node that is there."""
+    turned_away: int
+    """Addresses that knock with a key that is not allowed."""
     rejected_messages: int
     """Messages that were no reports, or of keys that may not report."""
 
@@ -216,7 +219,12 @@ def list_ratios(reports: Sequence[NodeReport]) -> Mapping[str, list[float]]:
 
 
 def recommend(
-    analysis: MemoryAnalysis, silent_s: Mapping[str, float], events: Sequence[ClusterOomEvent]
+    analysis: MemoryAnalysis,
+    silent_s: Mapping[str, float],
+    events: Sequence[ClusterOomEvent],
+    *,
+    doubt: str | None = None,
+    whole: str = "the cluster",
 ) -> list[str]:
     """Return what to do, in sentences; the gravest first.
 
@@ -224,6 +232,8 @@ def recommend(
         analysis: Of the nodes that are there.
         silent_s: Seconds since the newest report of each node that is silent.
         events: Errors that were foreseen or met.
+        doubt: Why the balance of all nodes cannot be judged, in a sentence; None where it can.
+        whole: What the figures are of.
     """
     said = list(dict.fromkeys(f"{it.node_id}: {action}" for it in events for action in it.recovery_actions))
     if silent_s:
@@ -235,9 +245,28 @@ def recommend(
         )
     if analysis.memory_balance_ratio is not None and analysis.memory_balance_ratio < UNEVEN_BELOW:
         said.append("Memory usage is unbalanced across devices: redistribute layers or adjust batch sizes")
+    if doubt is not None:
+        said.append(doubt)
     if not said and analysis.memory_balance_ratio is not None:
-        said.append("Memory usage is well balanced across the cluster")
+        said.append(f"Memory usage is well balanced across {whole}")
     return said
+
+
+def doubt_balance(present: int, known: int, turned_away: int) -> str | None:
+    """Return why the balance of the nodes cannot be judged at the master; None where it can.
+
+    Args:
+        present: Nodes that report now.
+        known: Nodes that ever did.
+        turned_away: Messages and connections that were refused: each may be a node that is missing here.
+    """
+    verb = "reports" if present == 1 else "report"
+    refused = f", with {count(turned_away, 'refusal')}" if turned_away else ""
+    if present < 2:
+        return f"{present} of {count(known, 'node')} {verb}{refused}: no balance between nodes can be judged"
+    if present < known or turned_away:
+        return f"{present} of {count(known, 'node')} {verb}{refused}: the balance of all cannot be judged"
+    return None
 
 
 def build_distributed(

@@ -53,16 +53,23 @@ def _list_master(info: MasterInfo) -> Iterator[str]:
     yield (
         f"{info.active_nodes} of {count(info.total_nodes, 'node')} there, "
         f"{count(info.total_gpus, 'device')}, {_gib(info.total_memory_usage_gb)} used, "
-        f"balance {_ratio(info.memory_balance_ratio)}, {info.sync_status.replace('_', ' ')}"
+        f"balance {_describe_balance(info)}, {info.sync_status.replace('_', ' ')}"
     )
     for node in info.inactive_node_list:
         state = "left" if node in info.left_node_list else "silent"
         yield f"{node}: {state}, last heard of {format_age(info.node_ages_s[node])} ago"
     if info.duplicate_reports:
         yield f"{count(info.duplicate_reports, 'report')} under the name of another node left out"
+    if info.turned_away:
+        yield f"{count(info.turned_away, 'host')} turned away: `vramscope keys allow` lets a key in"
     if info.refused_reports or info.rejected_messages:
         others = info.refused_reports + info.rejected_messages
         yield f"{count(others, 'message')} refused: none of a node, or not allowed, or of too many nodes"
+
+
+def _describe_balance(info: MasterInfo) -> str:
+    is_whole = info.active_nodes == info.total_nodes and info.active_nodes > 1
+    return _ratio(info.memory_balance_ratio) if is_whole else "not judged"
 
 
 def _list_worker(info: WorkerInfo) -> Iterator[str]:

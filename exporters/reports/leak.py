@@ -299,8 +299,8 @@ def describe_seen_growth(log: RunLog, device: DeviceLog, rule: LeakRule) -> list
     if "host_leak" not in leaking and _is_above(host, rule) and span_s >= LEAST_SPAN_S:
         said.append(
             f"The host memory of the processes on {name} grows by {_describe_rate(host)}, "
-            f"{_describe_way(host)} in {format_age(span_s)}: not yet shown to be without end. Watch on; look for lists that keep "
-            "batches or results, and for caches without a bound"
+            f"{_describe_way(host)} in {format_age(span_s)}: not yet shown to be without end. Watch on; look "
+            "for lists that keep batches or results, and for caches without a bound"
         )
     return said
 

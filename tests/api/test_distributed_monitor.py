@@ -79,6 +79,34 @@ def test_a_master_that_comes_late_is_found(port: int) -> None:
         with make("m", "master", port) as master:
             wait_for_nodes(master, "m", "w")
             wait_until(lambda: status(worker)["is_connected"], 60.0, "an answer")
+        # The newest answer is of this moment still, and the master has ended.
+        wait_until(lambda: not status(worker)["is_connected"], 20.0, "the end of the master")
+        assert "nobody listens" in status(worker)["trouble"]
+        said: Any = worker.generate_distributed_report()
+        assert "The master is not connected" in said["recommendations"][-1]
+        assert said["memory_analysis"]["sync_status"] == "communication_error"
+
+
+def test_balance_is_judged_only_where_every_node_reports(port: int) -> None:
+    with make("m", "master", port) as master:
+        wait_for_nodes(master, "m")
+        alone: Any = master.generate_distributed_report()
+        assert alone["recommendations"][-1] == "1 of 1 node reports: no balance between nodes can be judged"
+        with make("w", "worker", port) as worker:
+            wait_for_nodes(master, "m", "w")
+            both: Any = master.generate_distributed_report()
+            assert not [it for it in both["recommendations"] if "judged" in it]
+            wait_until(lambda: status(worker)["is_connected"], 60.0, "an answer")
+            seen: Any = worker.generate_distributed_report()
+            assert "Only this node is seen here: m judges" in seen["recommendations"][-1]
+            with make("w", "worker", port):
+                wait_until(lambda: status(master)["duplicate_reports"] > 0, 60.0, "a refusal")
+                refused: Any = master.generate_distributed_report()
+                assert "the balance of all cannot be judged" in refused["recommendations"][-1]
+        wait_for_nodes(master, "m")
+        left: Any = master.generate_distributed_report()
+        assert left["recommendations"][-1].startswith("1 of 2 nodes reports, with ")
+        assert "well balanced" not in str(left)
 
 
 def test_strangers_are_counted_and_end_nothing(port: int) -> None:

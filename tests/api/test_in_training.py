@@ -53,6 +53,22 @@ result = {
     "risk": prediction.risk_level.value,
     "sources": [it["place"] for it in leaks.generate_leak_report()["tracking"]["sources"]],
 }
+result["status"] = profiler.get_current_status()[0]
+events = []
+detector.add_oom_callback(events.append)
+
+def ask_too_much():
+    return torch.empty(2 << 30, dtype=torch.uint8, device="cuda")
+
+for count in (1, 2):
+    try:
+        ask_too_much()
+    except torch.OutOfMemoryError as error:
+        result["message"] = str(error)
+    wait(lambda: len(events) == count)
+wait(lambda: detector.generate_oom_report()["findings"])
+result["events"] = [[it.device_id, it.requested_memory, it.available_memory, it.total_memory,
+                     it.stack_trace, it.context_info["message"]] for it in events]
 for watcher in watchers:
     watcher.stop_monitoring()
 with open(sys.argv[1], "w") as file:
@@ -107,6 +123,24 @@ def test_blocks_are_read_from_the_allocator(result: dict[str, Any]) -> None:
     assert (
         result["fragment"]["devices"]["0"]["allocation_pattern"]["size_distribution"]["small (<64MB)"] == 12
     )
+
+
+def test_current_and_peak_are_of_one_measure(result: dict[str, Any]) -> None:
+    status = result["status"]
+    assert status["memory_measure"] in ("used", "reserved")
+    assert status["peak_memory"] >= status["current_used"] >= status["current_allocated"]
+    assert status["peak_allocated"] == 24 * 4 * MIB
+
+
+def test_each_error_is_called_back_with_its_size_and_stack(result: dict[str, Any]) -> None:
+    assert len(result["events"]) == 2
+    for device_id, requested, available, total, stack, message in result["events"]:
+        assert (device_id, requested, total) == (0, 2 << 30, 1 << 30)
+        assert 0 < available < total
+        assert stack.splitlines()[0].endswith("in ask_too_much")
+        assert "own_process" not in stack
+        assert message == result["message"]
+        assert "Tried to allocate 2.00 GiB" in message
 
 
 def test_risk_and_leaks_are_told(result: dict[str, Any]) -> None:

@@ -40,12 +40,15 @@ def test_a_program_reports_what_it_used(pretend_nvml: PretendDriver, tmp_path: P
     assert not profiler.is_monitoring
     status = profiler.get_current_status()
     assert status[0] == {
+        "memory_measure": "used",
         "current_used": 10 * GIB,
         "current_free": 70 * GIB,
         "total": 80 * GIB,
         "utilization": 12.5,
         "fragmentation": None,
         "peak_memory": 70 * GIB,
+        "current_allocated": None,
+        "peak_allocated": None,
     }
     assert profiler.devices == [0, 1]
     report = profiler.generate_report(tmp_path / "report.json")

@@ -24,6 +24,7 @@ from vramscope.exporters.reports.distributed import (
     WorkerInfo,
     analyze_nodes,
     build_distributed,
+    doubt_balance,
     judge_sync,
     recommend,
 )
@@ -164,7 +165,15 @@ class NodeExchange:
             self.roll.present,
             analysis,
             events=events,
-            recommendations=recommend(analysis, {it: ages_s[it] for it in self.roll.find("silent")}, events),
+            recommendations=recommend(
+                analysis,
+                {it: ages_s[it] for it in self.roll.find("silent")},
+                events,
+                doubt=self._doubt_balance(),
+                whole="the devices of this node"
+                if self.meeting.role is DistributedRole.STANDALONE
+                else "the cluster",
+            ),
             evidence=describe_evidence(log, provenance),
             findings=describe_findings(log, provenance, KINDS["oom"]),
             jobs=self.jobs.describe(),
@@ -174,6 +183,21 @@ class NodeExchange:
         """Return the cluster as the master sees it; of another node its own place in it."""
         is_master = self.meeting.role is DistributedRole.MASTER
         return self._describe_master() if is_master else self._describe_worker()
+
+    def _doubt_balance(self) -> str | None:
+        """Return why nothing is said here about the balance of the nodes; None where it is."""
+        if self.meeting.role is DistributedRole.STANDALONE:
+            return None
+        if self.meeting.role is DistributedRole.MASTER:
+            return doubt_balance(len(self.roll.present), len(self.roll.nodes), self._count_refused())
+        worker = self._describe_worker()
+        if worker.is_connected:
+            return f"Only this node is seen here: {worker.master_node} judges the balance of all"
+        return f"The master is not connected ({worker.trouble or 'no answer'}): no balance can be judged"
+
+    def _count_refused(self) -> int:
+        rejected = 0 if self.collector is None else self.collector.rejected + len(self.collector.turned_away)
+        return self.roll.refused + self.roll.twins + rejected
 
     def _analyze(self) -> MemoryAnalysis:
         return analyze_nodes(self.roll.present, self._judge_sync())
@@ -209,6 +233,7 @@ class NodeExchange:
             total_memory_usage_gb=analysis.total_memory_usage_gb,
             refused_reports=self.roll.refused,
             duplicate_reports=self.roll.twins,
+            turned_away=0 if self.collector is None else len(self.collector.turned_away),
             rejected_messages=0 if self.collector is None else self.collector.rejected,
         )
 
@@ -216,13 +241,16 @@ class NodeExchange:
         reporter = self.reporter
         age_s = math.inf if reporter is None else reporter.answer_age_s
         receipt = None if reporter is None else reporter.receipt
+        trouble = None if reporter is None else reporter.trouble
         return WorkerInfo(
             role=self.meeting.role.value,
             node_id=self.node_id,
             master_address=self.meeting.host if reporter is None else reporter.endpoint,
             master_node=None if receipt is None else receipt.master_id,
-            is_connected=age_s <= self.timeout_s and receipt is not None and receipt.is_accepted,
+            is_connected=(
+                age_s <= self.timeout_s and receipt is not None and receipt.is_accepted and trouble is None
+            ),
             last_answer_age_s=age_s if math.isfinite(age_s) else None,
             total_nodes=None if receipt is None else receipt.total_nodes,
-            trouble=None if reporter is None else reporter.trouble,
+            trouble=trouble,
         )

@@ -16,12 +16,16 @@ from vramscope.exporters.reports.oom_risk import judge_device
 from vramscope.exporters.reports.risk_rule import Thresholds
 
 from .monitor import MemoryMonitor, publish
+from .own_process import OwnError
 from .prediction import LEVELS, OOMEvent, OOMPrediction, OOMRiskLevel, make_prediction
+from .process_stream import ProcessStream
 from .scenario import play_scenario
 
 WarningCallback = Callable[[int, OOMPrediction], object]
 OOMCallback = Callable[[OOMEvent], object]
 
+SAME_ERROR_S = 60.0
+"""A count of errors that rises so near to an error is that error."""
 REPEAT_S = 30.0
 """A risk that stays high is told again no sooner."""
 _ORDER = tuple(OOMRiskLevel)
@@ -66,6 +70,8 @@ class OOMDetector(MemoryMonitor):
         self._ooms: list[OOMCallback] = []
         self._said: dict[int, tuple[OOMRiskLevel, float]] = {}
         self._met: list[Finding] = []
+        self._raised_s: float | None = None
+        """When the newest error was raised of which callbacks were told, wall clock."""
         self._crossed: dict[str | None, OOMRiskLevel] = {}
         """Devices that have crossed a threshold since callbacks were last called, by UUID."""
 
@@ -79,7 +85,11 @@ class OOMDetector(MemoryMonitor):
         self._warnings.append(callback)
 
     def add_oom_callback(self, callback: OOMCallback) -> None:
-        """Call something with an `OOMEvent` when a process has met an out-of-memory error."""
+        """Call something with an `OOMEvent` each time this process met an out-of-memory error.
+
+        The event has the size of the request and the stack that asked, where the allocator tells them: CUDA's
+        and the simulated one do.
+        """
         self._ooms.append(callback)
 
     def get_risk_assessment(self) -> dict[int, OOMPrediction]:
@@ -151,8 +161,7 @@ class OOMDetector(MemoryMonitor):
             met, self._met = self._met, []
             crossed, self._crossed = self._crossed, {}
             crossing = {it.index: crossed[it.uuid] for it in self._log.devices.values() if it.uuid in crossed}
-        for finding in met:
-            self._call_all(self._ooms, self._describe(finding))
+        self._call_about_errors(met)
         for device_id, prediction in self.get_risk_assessment().items():
             level = crossing.get(device_id)
             if level is not None and _ORDER.index(level) > _ORDER.index(prediction.risk_level):
@@ -160,6 +169,18 @@ class OOMDetector(MemoryMonitor):
                 prediction = msgspec.structs.replace(prediction, risk_level=level)  # noqa: PLW2901
             if self._is_news(device_id, prediction.risk_level) or level is not None:
                 self._call_all(self._warnings, device_id, prediction)
+
+    def _call_about_errors(self, met: Sequence[Finding]) -> None:
+        """Call back for each error that was taken as it was raised, and for counts that rose without one."""
+        watch = self._watch
+        stream = None if watch is None else watch.stream
+        for error in stream.take_errors() if isinstance(stream, ProcessStream) else ():
+            self._raised_s = error.time_s
+            self._call_all(self._ooms, self._describe_error(error))
+        for finding in met:
+            # The count of an error that was told already rises with the next sample.
+            if self._raised_s is None or abs(finding.opened_s - self._raised_s) > SAME_ERROR_S:
+                self._call_all(self._ooms, self._describe(finding))
 
     def _is_news(self, device_id: int, level: OOMRiskLevel) -> bool:
         """Return whether a risk is to be told: it rose, or stays high and was last told long ago."""
@@ -181,6 +202,25 @@ class OOMDetector(MemoryMonitor):
                 callback(*arguments)
             except Exception as error:  # noqa: BLE001 - a callback's bug must not end the monitoring
                 self._tell(f"a callback raised {type(error).__name__}: {error}; monitoring goes on")
+
+    def _describe_error(self, error: OwnError) -> OOMEvent:
+        with self._lock:
+            device = self._log.devices.get(error.device_uuid or "")
+            known = [it for it in self._log.devices.values() if it.index == error.ordinal]
+            device = known[0] if device is None and len(known) == 1 else device
+            last = None if device is None else device.last
+        total_bytes = None if last is None else last.total_bytes
+        return OOMEvent(
+            timestamp=error.time_s,
+            device_id=-1 if device is None else device.index,
+            requested_memory=error.size_bytes,
+            available_memory=error.free_bytes,
+            total_memory=error.total_bytes if total_bytes is None else total_bytes,
+            stack_trace="\n".join(
+                f'File "{file}", line {line}, in {name}' for file, line, name in error.stack
+            ),
+            context_info={"message": error.message},
+        )
 
     def _describe(self, finding: Finding) -> OOMEvent:
         with self._lock:

@@ -7,6 +7,7 @@ nothing here imports it or creates a context.
 import os
 import sys
 import time
+from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -23,14 +24,23 @@ from vramscope.engine.model import (
     SegmentMap,
 )
 from vramscope.engine.model.segments import ALLOCATED, AWAITING_FREE, FREE
+from vramscope.engine.probe import current
 from vramscope.engine.probe.backends import Backend as Reader
 from vramscope.engine.probe.backends import Reading, find_backend
 from vramscope.engine.probe.device_identity import find_capacity, find_simulation, identify_device
+from vramscope.engine.probe.flight_record import collect_stack
+from vramscope.engine.probe.observer import attach_observer
 from vramscope.engine.probe.process import ResidentMemory, read_started_s
 from vramscope.engine.probe.segments import can_snapshot, take_snapshot
 from vramscope.engine.ranks.tick_steps import TickSteps
+from vramscope.engine.readers.oom_text import parse_oom_text
 
 from .own_steps import OwnSteps
+
+MOST_ERRORS = 32
+"""Out-of-memory errors that wait for a sample; the oldest go."""
+MOST_MESSAGE_CHARACTERS = 4000
+_PROBE_MODULE = "vramscope_probe"
 
 _STATES = {
     "active_allocated": ALLOCATED,
@@ -47,6 +57,76 @@ class _Held(NamedTuple):
     is_simulated: bool
 
 
+class OwnError(NamedTuple):
+    """An out-of-memory error that this process met, as it was raised."""
+
+    time_s: float
+    """Wall clock."""
+    ordinal: int | None
+    device_uuid: str | None
+    size_bytes: int | None
+    free_bytes: int | None
+    total_bytes: int | None
+    message: str
+    stack: tuple[tuple[str, int, str], ...]
+    """File, line and function of each frame, innermost first."""
+
+
+class OwnErrors:
+    """Takes out-of-memory errors in the thread that meets them, before they are raised."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[OwnError] = deque(maxlen=MOST_ERRORS)
+        self._taking: list[list[Any]] = []
+
+    def follow(self, *, is_simulated: bool) -> None:
+        """Take errors from now on: CUDA's allocator calls us, or the simulated card its probe.
+
+        Args:
+            is_simulated: Whether this process trains on a simulated card.
+        """
+        known = current
+        if is_simulated:
+            known = getattr(sys.modules.get(_PROBE_MODULE), "current", current)
+        else:
+            attach_observer(sys.modules["torch"])
+        if self._take not in known.oom_takers:
+            known.oom_takers.append(self._take)
+            self._taking.append(known.oom_takers)
+
+    def stop(self) -> None:
+        """Take nothing any more."""
+        while self._taking:
+            takers = self._taking.pop()
+            if self._take in takers:
+                takers.remove(self._take)
+
+    def take(self) -> list[OwnError]:
+        """Return the errors since the last call, oldest first."""
+        return [self._waiting.popleft() for _ in range(len(self._waiting))]
+
+    def _take(
+        self,
+        size_bytes: int | None,
+        message: str,
+        free_bytes: int | None,
+        ordinal: int | None,
+        total_bytes: int | None,
+    ) -> None:
+        told = parse_oom_text(message) if size_bytes is None else None
+        error = OwnError(
+            time.time(),
+            ordinal,
+            None,
+            size_bytes if told is None else told.asked_bytes,
+            free_bytes,
+            total_bytes,
+            message[:MOST_MESSAGE_CHARACTERS],
+            tuple(frame for frame in collect_stack() if frame[0] != __file__),
+        )
+        self._waiting.append(error)
+
+
 class OwnProcess:
     """Reads the process that it runs in."""
 
@@ -57,7 +137,7 @@ class OwnProcess:
         self._identities: dict[int, dict[str, Any]] = {}
         self._peaks: dict[int, int] = {}
         self._steps: dict[int, TickSteps] = {}
-        self.steps = OwnSteps()
+        self.steps, self.errors = OwnSteps(), OwnErrors()
 
     def read(
         self, devices: Sequence[DeviceSample]
@@ -71,6 +151,7 @@ class OwnProcess:
         held = [] if reader is None else self._list_held(reader)
         if reader is not None:
             self.steps.follow(reader, tuple(it.ordinal for it in held))
+            self.errors.follow(is_simulated=any(it.is_simulated for it in held))
         if reader is None or not held:
             return tuple(devices), (self._describe(None),)
         found, ranks = list(devices), []
@@ -81,6 +162,14 @@ class OwnProcess:
                 found.append(device)
             ranks.append(self._describe(device, reader, it))
         return tuple(_add_allocator(device, ranks) for device in found), tuple(ranks)
+
+    def take_errors(self) -> list[OwnError]:
+        """Return the out-of-memory errors that this process met since the last call, with their devices."""
+        found = []
+        for error in self.errors.take():
+            identity = self._identities.get(error.ordinal if error.ordinal is not None else -1, {})
+            found.append(error._replace(device_uuid=identity.get("uuid") or f"torch-{error.ordinal}"))
+        return found
 
     def map_segments(self, node: str, devices: Sequence[DeviceSample]) -> list[SegmentMap]:
         """Return the segments of the allocator of each device, where it tells them cheaply."""

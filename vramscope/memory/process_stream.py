@@ -11,7 +11,7 @@ from vramscope.engine.sampling.live import LiveProducer
 from vramscope.engine.sampling.node import open_node
 from vramscope.exporters.reports.frame import Provenance
 
-from .own_process import OwnProcess
+from .own_process import OwnError, OwnProcess
 
 MEMORY_INTERVAL_S = 0.1
 
@@ -78,6 +78,10 @@ class ProcessStream:
         newest = self._newest
         return [] if newest is None else self._own.map_segments(newest.node, newest.devices)
 
+    def take_errors(self) -> list[OwnError]:
+        """Return the out-of-memory errors that this process met since the last call."""
+        return self._own.take_errors()
+
     def complete(self, finding: Finding) -> Finding:
         """Return the finding as it is."""
         return finding
@@ -85,6 +89,7 @@ class ProcessStream:
     def stop(self) -> None:
         """End all reading; a call that hangs is left behind."""
         self._own.steps.stop()
+        self._own.errors.stop()
         self._producer.stop()
 
     def _add_own(self, sample: Sample) -> Sample:

@@ -1,7 +1,7 @@
 """`MemoryProfiler`: current, peak and average memory of each device, from inside a program."""
 
 from pathlib import Path
-from typing import TypedDict
+from typing import Literal, TypedDict
 
 from vramscope.engine.model import HeadroomEstimate
 from vramscope.exporters.reports.device_log import DeviceLog
@@ -15,12 +15,18 @@ from .plotting import plot_device
 class DeviceStatus(TypedDict):
     """One device now, in bytes and percent; None is unmeasured."""
 
+    memory_measure: Literal["used", "reserved", "allocated"] | None
+    """What `current_used` and `peak_memory` both are: device used where it is known, else the next best."""
     current_used: int | None
     current_free: int | None
     total: int | None
     utilization: float | None
     fragmentation: float | None
     peak_memory: int | None
+    """Most of the same measure as `current_used`."""
+    current_allocated: int | None
+    """Live bytes of the caching allocator."""
+    peak_allocated: int | None
 
 
 class MemoryProfiler(MemoryMonitor):
@@ -115,12 +121,15 @@ class MemoryProfiler(MemoryMonitor):
 def _describe(device: DeviceLog) -> DeviceStatus:
     last = device.last
     return {
+        "memory_measure": device.load_measure,
         "current_used": None if last is None else last.load_bytes,
         "current_free": None if last is None else last.free_bytes,
         "total": None if last is None else last.total_bytes,
         "utilization": None if last is None else last.utilization_percent,
         "fragmentation": None if last is None else last.fragmentation,
-        "peak_memory": device.peak_bytes,
+        "peak_memory": device.peak_load_bytes,
+        "current_allocated": None if last is None else last.allocated_bytes,
+        "peak_allocated": device.peak_allocated_bytes,
     }
 
 

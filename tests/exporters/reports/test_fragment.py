@@ -144,11 +144,18 @@ def test_free_blocks_too_small_to_matter_are_not_urgent() -> None:
     ]
 
 
+def known_reading(sample: Sample) -> AllocatorReading:
+    """Return what the only process of a sample tells."""
+    reading = sample.ranks[0].allocator
+    assert reading is not None
+    return reading
+
+
 def test_frequencies_are_the_counters_of_the_allocator_and_null_where_nobody_counts() -> None:
     bare = make_job(2)
     counted = []
     for t, it in enumerate(bare):
-        told = msgspec.structs.replace(it.ranks[0].allocator, allocations=1000 + 50 * t, frees=900 + 40 * t)
+        told = msgspec.structs.replace(known_reading(it), allocations=1000 + 50 * t, frees=900 + 40 * t)
         counted.append(
             msgspec.structs.replace(it, ranks=(msgspec.structs.replace(it.ranks[0], allocator=told),))
         )

@@ -110,7 +110,9 @@ def choose_exit_code(report: Report, fail_on: Severity | None) -> int:
 def _list_severities(report: Report) -> Iterator[Severity]:
     yield from (finding.gravest_severity for finding in report.findings)
     if isinstance(report, LeakReport) and report.is_threshold_given:
-        yield from ("high" for device in report.devices.values() if device.leak_risk == "high")
+        for leaking in report.devices.values():
+            if leaking.leak_risk == "high":
+                yield "high"
     if isinstance(report, OomReport):
         for device in report.devices.values():
             level = device.risk_assessment.risk_level
