@@ -109,15 +109,16 @@ def _describe_steps(run: PhaseRun, stages: Sequence[PhaseMemory]) -> Iterator[st
                 yield from ("", f"开始训练 {steps} 步...")
             step = stage.step
             yield from ("", f"--- 训练步骤 {step}/{steps} ---")
-        yield from ("", *_describe_stage(stage, has_figures=_has_figures(run)))
+        if _has_figures(run):
+            yield from ("", *describe_stage(stage))
+        else:
+            yield from ("", f"=== {stage.phase} Completed ===", _NO_FIGURES)
     yield from _describe_loss(run, step)
 
 
-def _describe_stage(stage: PhaseMemory, *, has_figures: bool) -> Iterator[str]:
-    if not has_figures:
-        yield from (f"=== {stage.phase} Completed ===", _NO_FIGURES)
-        return
-    yield f"=== {stage.phase} Memory Usage ==="
+def describe_stage(stage: PhaseMemory) -> Iterator[str]:
+    """Yield the lines on one stage: before, after, peak and difference."""
+    yield f"=== {make_printable(stage.phase)} Memory Usage ==="
     yield f"Before: {_show_levels(stage.before)}"
     yield f"After:  {_show_levels(stage.after)}"
     yield f"Peak:   {_show(stage.peak.allocated_bytes)} MB allocated"

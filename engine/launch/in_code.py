@@ -21,6 +21,10 @@ step_takers: list[Callable[[int | None, int | None], None]] = []
 """Called at the end of each step with its tokens and samples, for who watches from within this process."""
 
 
+phase_takers: list[Callable[[str, bool], None]] = []
+"""Called with the name of each part of a step as it begins (True) and ends (False), in its own thread."""
+
+
 class _Part(Protocol):
     def __enter__(self) -> object: ...
 
@@ -86,7 +90,7 @@ def on_advice(callback: Callback) -> Callback:
 
 
 class phase:  # noqa: N801 - reads as a word in `with vramscope.phase("forward")`
-    """A named part of a step, as a context manager or as a decorator; free where no probe is.
+    """A named part of a step, as a context manager or as a decorator; free where nobody listens.
 
     Args:
         name: What the part is called, as in `forward` or `evaluation`.
@@ -105,10 +109,14 @@ class phase:  # noqa: N801 - reads as a word in `with vramscope.phase("forward")
             part = probe.phase(self.name)
             part.__enter__()
             self._open.append(part)
+        for take in tuple(phase_takers):
+            take(self.name, True)
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         """End the part."""
+        for take in tuple(phase_takers):
+            take(self.name, False)
         if self._open:
             self._open.pop().__exit__(kind, error, trace)
 

@@ -1,5 +1,6 @@
 """The report of `vramscope profile`: current, peak and average use of each device."""
 
+from collections.abc import Sequence
 from typing import Final, Literal
 
 import msgspec
@@ -74,6 +75,26 @@ class ProcessHeadroom(msgspec.Struct, frozen=True, kw_only=True):
     """By tokens and by samples, as far as the program tells its sizes."""
 
 
+class ProfilePhase(msgspec.Struct, frozen=True, kw_only=True):
+    """One `vramscope.phase` of the program on one device; bytes, the newest call unless said otherwise."""
+
+    phase: str
+    device_id: int
+    """As torch numbers devices."""
+    calls: int
+    before_allocated: int | None
+    before_reserved: int | None
+    after_allocated: int | None
+    after_reserved: int | None
+    difference_allocated: int | None
+    difference_reserved: int | None
+    peak_allocated: int
+    """Most of all calls."""
+    is_peak_exact: bool
+    """Whether the allocator's own peak told it; else it is the most that was read, a lower bound."""
+    seconds: float | None
+
+
 class ProfileSummary(msgspec.Struct, frozen=True, kw_only=True):
     """All devices together; sums leave out devices whose figure is not known."""
 
@@ -93,13 +114,21 @@ class ProfileReport(msgspec.Struct, frozen=True, kw_only=True):
     summary: ProfileSummary
     headroom: dict[str, tuple[ProcessHeadroom, ...]]
     """By device as in `devices`; those whose processes tell no sizes of their steps are left out."""
+    phases: list[ProfilePhase] = []
+    """Of the program that reports about itself, in the order in which they first ended."""
     method: str = METHOD
     evidence: ReportEvidence
     findings: tuple[ReportFinding, ...]
 
 
-def build_profile(log: RunLog, provenance: Provenance) -> ProfileReport:
-    """Return the profile of a period."""
+def build_profile(log: RunLog, provenance: Provenance, phases: Sequence[ProfilePhase] = ()) -> ProfileReport:
+    """Return the profile of a period.
+
+    Args:
+        log: The period.
+        provenance: Where its samples come from.
+        phases: Named parts of the program, where it reports about itself.
+    """
     devices = {log.key_of(device): _describe(device, provenance) for device in log.devices.values()}
     return ProfileReport(
         timestamp=stamp_now(),
@@ -111,6 +140,7 @@ def build_profile(log: RunLog, provenance: Provenance) -> ProfileReport:
             monitoring_duration=log.span_s,
         ),
         headroom=describe_headroom(log),
+        phases=list(phases),
         evidence=describe_evidence(log, provenance),
         findings=describe_findings(log, provenance, KINDS["profile"]),
     )

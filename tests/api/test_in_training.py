@@ -24,6 +24,23 @@ def wait(condition):
         time.sleep(0.02)
 
 profiler = vramscope.MemoryProfiler(sampling_interval=0.05)
+exact = vramscope.MemoryProfiler(sampling_interval=0.05, reset_peaks=True)
+exact.start_monitoring()
+with vramscope.phase("Model Creation"):
+    weights = torch.ones(8 << 20, device="cuda")
+for _ in range(2):
+    with vramscope.phase("step"):
+        with vramscope.phase("forward"):
+            activations = torch.ones(4 << 20, device="cuda")
+            del activations
+        with vramscope.phase("backward"):
+            gradients = torch.ones(2 << 20, device="cuda")
+        del gradients
+exact.stop_monitoring()
+with vramscope.phase("not watched"):
+    del weights
+torch.cuda.empty_cache()
+torch.cuda.reset_peak_memory_stats()
 detector = vramscope.OOMDetector(sampling_interval=0.05)
 analyzer = vramscope.FragmentationAnalyzer(sampling_interval=0.05)
 leaks = vramscope.MemoryLeakDetector(sampling_interval=0.05)
@@ -53,6 +70,9 @@ result = {
     "risk": prediction.risk_level.value,
     "sources": [it["place"] for it in leaks.generate_leak_report()["tracking"]["sources"]],
 }
+report = exact.generate_report()
+result["phases"] = report["phases"]
+result["phase_text"] = exact.describe_phases()
 result["status"] = profiler.get_current_status()[0]
 events = []
 detector.add_oom_callback(events.append)
@@ -141,6 +161,25 @@ def test_each_error_is_called_back_with_its_size_and_stack(result: dict[str, Any
         assert "own_process" not in stack
         assert message == result["message"]
         assert "Tried to allocate 2.00 GiB" in message
+
+
+def test_phases_of_ones_own_loop_have_before_after_and_peak(result: dict[str, Any]) -> None:
+    weights, activations, gradients = 32 * MIB, 16 * MIB, 8 * MIB
+    told = {it["phase"]: it for it in result["phases"]}
+    assert list(told) == ["Model Creation", "forward", "backward", "step"]
+    assert all(it["is_peak_exact"] and it["device_id"] == 0 for it in told.values())
+    names = ("calls", "before_allocated", "after_allocated", "peak_allocated", "difference_allocated")
+    assert {name: [it[field] for field in names] for name, it in told.items()} == {
+        "Model Creation": [1, 0, weights, weights, weights],
+        "forward": [2, weights, weights, weights + activations, 0],
+        "backward": [2, weights, weights + gradients, weights + gradients, gradients],
+        "step": [2, weights, weights, weights + activations, 0],
+    }
+    assert result["phase_text"].startswith(
+        "=== Model Creation Memory Usage ===\nBefore: 0.00 MB allocated, 0.00 MB reserved\n"
+        "After:  32.00 MB allocated, 32.00 MB reserved\nPeak:   32.00 MB allocated\n"
+        "Diff:   +32.00 MB allocated, +32.00 MB reserved\n"
+    )
 
 
 def test_risk_and_leaks_are_told(result: dict[str, Any]) -> None:

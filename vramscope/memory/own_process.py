@@ -147,7 +147,7 @@ class OwnProcess:
         Args:
             devices: As the driver tells them.
         """
-        reader = self._find_reader()
+        reader = find_reader()
         held = [] if reader is None else self._list_held(reader)
         if reader is not None:
             self.steps.follow(reader, tuple(it.ordinal for it in held))
@@ -173,7 +173,7 @@ class OwnProcess:
 
     def map_segments(self, node: str, devices: Sequence[DeviceSample]) -> list[SegmentMap]:
         """Return the segments of the allocator of each device, where it tells them cheaply."""
-        reader = self._find_reader()
+        reader = find_reader()
         if reader is None or not can_snapshot(reader.module, is_history_on=False):
             return []
         maps = []
@@ -183,10 +183,6 @@ class OwnProcess:
             segments = tuple(_read_segment(raw) for raw in take_snapshot(reader.module, it.ordinal))
             maps.append(SegmentMap(node, self.pid, uuid, time.time(), segments))
         return maps
-
-    def _find_reader(self) -> Reader | None:
-        torch = sys.modules.get("torch")
-        return None if torch is None or not hasattr(torch, "cuda") else find_backend(torch, None)
 
     def _list_held(self, reader: Reader) -> list[_Held]:
         is_simulated = find_simulation(reader.module) is not None
@@ -252,6 +248,12 @@ class OwnProcess:
         known = self._peaks.get(ordinal)
         self._peaks[ordinal] = peak_bytes
         return peak_bytes if known is not None and peak_bytes > known else allocated_bytes
+
+
+def find_reader() -> Reader | None:
+    """Return who reads the allocator of this process; None before the program has used a device."""
+    torch = sys.modules.get("torch")
+    return None if torch is None or not hasattr(torch, "cuda") else find_backend(torch, None)
 
 
 def _uuid_of(held: _Held) -> str:

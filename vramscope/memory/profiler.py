@@ -4,11 +4,14 @@ from pathlib import Path
 from typing import Literal, TypedDict
 
 from vramscope.engine.model import HeadroomEstimate
+from vramscope.exporters.phase_original import describe_stage
 from vramscope.exporters.reports.device_log import DeviceLog
-from vramscope.exporters.reports.profile import build_profile
+from vramscope.exporters.reports.profile import ProfilePhase, build_profile
 from vramscope.exporters.reports.snapshot_export import ProcessInfo, build_export
 
 from .monitor import MemoryMonitor, publish
+from .own_phases import OwnPhases, PhaseUsage
+from .own_process import find_reader
 from .plotting import plot_device
 
 
@@ -40,6 +43,9 @@ class MemoryProfiler(MemoryMonitor):
         devices: Indices of the devices to watch; None for all.
         sampling_interval: Seconds from one snapshot to the next.
         max_snapshots: Snapshots to keep of each device; statistics and peaks are of all.
+        reset_peaks: Reset the allocator's peaks at each `vramscope.phase`, so that the peak of every phase is
+            exact. `torch.cuda.max_memory_allocated` then tells of the newest phase only. Without it a phase
+            whose peak is no new record has the most that was read at its ends, a lower bound.
     """
 
     def __init__(
@@ -47,8 +53,41 @@ class MemoryProfiler(MemoryMonitor):
         devices: list[int] | None = None,
         sampling_interval: float = 0.1,
         max_snapshots: int = 10_000,
+        *,
+        reset_peaks: bool = False,
     ) -> None:
         super().__init__(devices, sampling_interval, max_snapshots)
+        self._phases = OwnPhases(find_reader, resets_peaks=reset_peaks)
+
+    def start_monitoring(self) -> None:
+        """Begin to watch in the background, and to take the phases that the program names."""
+        self._phases.start()
+        super().start_monitoring()
+
+    def stop_monitoring(self) -> None:
+        """End the watch; does nothing where none is on. What was seen stays."""
+        self._phases.stop()
+        super().stop_monitoring()
+
+    def get_phases(self) -> list[ProfilePhase]:
+        """Return memory before, after and at the peak of each `vramscope.phase` of this program.
+
+        One entry for each name and device, in the order in which they first ended: before and after are of
+        the newest call, the peak is the most of all calls.
+        """
+        return [_describe_phase(it) for it in self._phases.usages]
+
+    def describe_phases(self) -> str:
+        """Return the phases as text: before, after, peak and difference of each, as `vramscope phases` does.
+
+        MB are MiB there. A peak that is a lower bound says so.
+        """
+        parts = []
+        for usage in self._phases.usages:
+            note = "" if usage.is_peak_exact else "  (peak: at least; reset_peaks=True makes it exact)"
+            lines = [line for line in describe_stage(usage.newest) if line]
+            parts.append("\n".join([*lines, note] if note else lines))
+        return "\n\n".join(parts) + ("\n" if parts else "")
 
     def get_current_status(self) -> dict[int, DeviceStatus]:
         """Return each device by its index, as last seen."""
@@ -76,7 +115,7 @@ class MemoryProfiler(MemoryMonitor):
             OutputFileError: It cannot be written.
         """
         with self._lock:
-            report = build_profile(self._log, self._provenance)
+            report = build_profile(self._log, self._provenance, self.get_phases())
         return publish(report, output_file)
 
     def plot_memory_usage(self, device_id: int, output_file: str | Path | None = None) -> list[Path]:
@@ -131,6 +170,24 @@ def _describe(device: DeviceLog) -> DeviceStatus:
         "current_allocated": None if last is None else last.allocated_bytes,
         "peak_allocated": device.peak_allocated_bytes,
     }
+
+
+def _describe_phase(usage: PhaseUsage) -> ProfilePhase:
+    phase = usage.newest
+    return ProfilePhase(
+        phase=phase.phase,
+        device_id=usage.ordinal,
+        calls=usage.calls,
+        before_allocated=phase.before.allocated_bytes,
+        before_reserved=phase.before.reserved_bytes,
+        after_allocated=phase.after.allocated_bytes,
+        after_reserved=phase.after.reserved_bytes,
+        difference_allocated=phase.allocated_difference_bytes,
+        difference_reserved=phase.reserved_difference_bytes,
+        peak_allocated=usage.peak_allocated_bytes,
+        is_peak_exact=usage.is_peak_exact,
+        seconds=phase.seconds,
+    )
 
 
 def _describe_process() -> ProcessInfo:
