@@ -58,6 +58,29 @@ def test_a_watch_that_was_ended_gives_3_for_what_it_found(
     assert [it["kind"] for it in json.loads(printed)["findings"]] == ["pressure"]
 
 
+def test_a_threshold_that_was_given_is_said_at_once_without_being_asked_to_monitor(
+    pretend_driver: PretendDriver, pretend_environment: dict[str, str]
+) -> None:
+    device = pretend_driver.add_device(used_bytes=58 * GIB)
+    process = start("oom", "--threshold", "75", "--duration", "1h", "--interval", "0.1", "--fail-on", "high")
+    stderr = process.stderr
+    assert stderr is not None
+    try:
+        wait_for_readings(pretend_driver)
+        device.set_memory(61 * GIB)
+        first = stderr.readline()
+        device.set_memory(79 * GIB)
+        second = stderr.readline()
+        process.send_signal(signal.SIGINT)
+        printed, rest = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert " medium: GPU 0 at 76.2 % of its memory, above the threshold of 75 %" in first
+    assert " critical: GPU 0 at 98.8 % of its memory, above the critical threshold of 95 %" in second
+    assert (process.returncode, rest) == (3, "")
+    assert [it["severity"] for it in json.loads(printed)["findings"]] == ["critical"]
+
+
 def test_in_a_terminal_a_line_is_written_over_and_the_report_is_text(
     pretend_driver: PretendDriver, pretend_environment: dict[str, str]
 ) -> None:
