@@ -6,7 +6,14 @@ import msgspec
 import pytest
 
 from vramscope.analyzers.pressure import PressureAnalyzer
-from vramscope.engine.model import DeviceSample, Finding, MemoryReading, Sample
+from vramscope.engine.model import (
+    AllocatorReading,
+    DeviceSample,
+    Finding,
+    MemoryReading,
+    RankSample,
+    Sample,
+)
 from vramscope.engine.units import GIB, MIB
 
 from .samples import TOTAL, device, sample, series
@@ -39,6 +46,32 @@ def test_opens_after_ten_seconds_nearly_full() -> None:
     assert opened.title == "GPU 0 nearly full: 77.0 of 80.0 GiB used at peak, 3.0 GiB free"
     assert evidence(opened)["nearly full since"] == 105.0
     assert "cannot be told apart without allocator data" in opened.advice
+
+
+@pytest.mark.parametrize(
+    ("live", "reserved", "stranded", "advice"),
+    [
+        (40, 74, 0, "can still have 34.0 GiB out of its cache"),
+        (73, 74, 1, "little left to give back: lower the micro-batch"),
+        (20, 74, 52, "try PYTORCH_ALLOC_CONF=expandable_segments:True"),
+        (10, 12, 1, "end other processes on the device"),
+    ],
+)
+def test_the_advice_uses_what_a_probe_tells(live: int, reserved: int, stranded: int, advice: str) -> None:
+    allocator = AllocatorReading(
+        allocated_bytes=live * GIB, reserved_bytes=reserved * GIB, inactive_split_bytes=stranded * GIB
+    )
+    rank = RankSample(pid=7, started_s=1.0, device_uuid="GPU-0", allocator=allocator)
+    samples = series([NEARLY_FULL] * 30)
+    told = [msgspec.structs.replace(each, ranks=(rank,)) for each in samples]
+    (opened,) = run(told)
+    assert f"live tensors {live}.0 GiB" in opened.advice
+    assert advice in opened.advice
+    assert "cannot be told apart" not in opened.advice
+    # A probe that attaches to a job later changes the advice of the finding that is open.
+    before, after = run([*samples[:15], *told[15:]])
+    assert "cannot be told apart" in before.advice
+    assert (after.id, after.advice) == (before.id, opened.advice)
 
 
 def test_healthy_job_below_the_threshold_is_left_alone() -> None:
