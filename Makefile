@@ -6,7 +6,7 @@ SHELL := /bin/sh
 
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_BUILD_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet -c constraints.txt
+PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_BUILD_CONSTRAINT=constraints.txt $(BIN)/python -m pip install -c constraints.txt
 DEVICES ?= 8
 
 .PHONY: help run test check demo pretend bench bench-verdicts fuzz pictures clean
@@ -40,7 +40,7 @@ bench-verdicts: $(VENV)/.installed ## score leak and out-of-memory verdicts besi
 	@$(BIN)/python -m benchmarks.verdicts $(ARGS)
 
 fuzz: $(VENV)/.tested ## fuzz the readers of files for a minute each, guided by coverage (ARGS="series --seconds 600")
-	@$(PIP) --editable '.[fuzz]'
+	@$(PIP) --quiet --editable '.[fuzz]'
 	@$(BIN)/python -m tests.fuzz $(ARGS)
 
 pictures: $(VENV)/.tested ## draw the pictures of the README from the program itself
@@ -54,15 +54,15 @@ $(BIN)/python:
 
 $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "vramscope: installing into $(VENV)" >&2
-	@$(PIP) --editable . && touch $@
+	@$(PIP) --editable . >&2 && touch $@
 
 $(VENV)/.trained: $(VENV)/.installed
 	@echo "vramscope: installing what the demo trains with into $(VENV)" >&2
-	@$(PIP) --editable '.[train]' && touch $@
+	@$(PIP) --editable '.[train]' >&2 && touch $@
 
 $(VENV)/.tested: $(VENV)/.installed
 	@echo "vramscope: installing what the tests need into $(VENV)" >&2
-	@$(PIP) --editable '.[test,train,parquet]' && touch $@
+	@$(PIP) --quiet --editable '.[test,train,parquet]' && touch $@
 
 $(VENV)/.benched: $(VENV)/.installed benchmarks/peers.txt
 	@echo "vramscope: installing the peers into $(VENV)/peers" >&2

@@ -1,7 +1,7 @@
 """Figures of a recording: each device's memory over time, all devices as a heat map, and the peaks of all."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -88,20 +88,30 @@ class FigureRecorder:
                 device = self._devices[row.node, row.uuid] = _Device(row, self._gap_s)
             device.add(row)
 
-    def write(self, findings: Sequence[Finding], folder: Path, *, subtitle: str) -> list[Path]:
+    def write(
+        self,
+        findings: Sequence[Finding],
+        folder: Path,
+        *,
+        subtitle: str,
+        on_progress: Callable[[int, int], None] | None = None,
+    ) -> list[Path]:
         """Draw every device, the heat map and the peaks; return the files.
 
         Args:
             findings: To be marked.
             folder: Where to.
             subtitle: What the figures are of.
+            on_progress: Called before each figure with how many are drawn, and of how many.
 
         Raises:
             OutputFileError: The folder is missing or cannot be written to.
         """
         names = self._name_devices()
         written: list[Path] = []
-        for (node, uuid), device in self._devices.items():
+        for done, ((node, uuid), device) in enumerate(self._devices.items()):
+            if on_progress is not None:
+                on_progress(done, len(self._devices))
             marks = tuple(make_marker(it) for it in findings if (it.node, it.device_uuid) == (node, uuid))
             figure = DeviceFigure(
                 device=names[node, uuid],

@@ -1,6 +1,7 @@
 """`vramscope phases` on the command line: what its words ask for, what it prints, how it ends."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -27,13 +28,19 @@ class Asked:
     def __init__(self) -> None:
         self.training, self.device = PhaseTraining(), ""
         self.end: RunEnd = "finished"
+        self.after_phase: Callable[[], None] = lambda: None
 
-    def __call__(self, training: PhaseTraining, device: str, **_: object) -> tuple[PhaseRun, ...]:
-        self.training, self.device = training, device
+    def __call__(
+        self, training: PhaseTraining, device: str, on_phase: Callable[[PhaseRun], None]
+    ) -> tuple[PhaseRun, ...]:
+        self.training, self.device, self.on_phase = training, device, on_phase
         phase = PhaseMemory(phase="Model Creation", before=LEVEL, after=LEVEL, peak=LEVEL)
         card = PhaseDevice(kind="simulated", name="Simulated 80 GiB GPU", note=NOTE)
         error = None if self.end == "finished" else "ValueError: not today"
-        return (PhaseRun(training=training, device=card, phases=(phase,), end=self.end, error=error),)
+        run = PhaseRun(training=training, device=card, phases=(phase,), end=self.end, error=error)
+        on_phase(run)
+        self.after_phase()
+        return (run,)
 
 
 @pytest.fixture
@@ -128,3 +135,12 @@ def test_the_original_text_is_printed(asked: Asked, capsys: pytest.CaptureFixtur
 def test_a_training_survives_its_way_through_json() -> None:
     training = PhaseTraining(model_size=None, factory="mine:make", strategy="fsdp2", seed=1)
     assert msgspec.json.decode(msgspec.json.encode(training), type=PhaseTraining) == training
+
+
+def test_a_kill_leaves_what_was_measured_in_the_file(asked: Asked, tmp_path: Path) -> None:
+    output, seen = tmp_path / "phases.json", list[str]()
+    asked.after_phase = lambda: seen.append(output.read_text())
+    assert run_cli(["phases", "--format", "json", "-o", str(output)]) == 0
+    (run,) = json.loads(seen[0])["runs"]
+    assert (run["end"], [it["phase"] for it in run["phases"]]) == ("interrupted", ["Model Creation"])
+    assert json.loads(output.read_text())["runs"][0]["end"] == "finished"

@@ -18,7 +18,7 @@ from vramscope.engine.units import parse_duration
 from vramscope.exporters.recording_rows import RowReader
 
 from .diagnostics import complain
-from .file_progress import FileProgress
+from .progress import ProgressLine
 
 PROGRAM = "vramscope export"
 GAP_TICKS = 3.5
@@ -79,7 +79,7 @@ class _Source:
         self.end_s = span_s[1] if end_s is None else min(end_s, span_s[1])
         self.clock: _Clock = "wall" if span_s[0] >= WALL_CLOCK_FROM_S else "trace"
         self.rows = RowReader(has_nodes=len(recording.nodes) > 1)
-        self.progress = FileProgress(PROGRAM)
+        self.progress = ProgressLine(PROGRAM)
         self.samples_read = 0
         if self.start_s > self.end_s:
             raise InputFileError(
@@ -98,7 +98,7 @@ class _Source:
             yield sample
             self.samples_read += 1
             share = (sample.time_s - self.start_s) / length_s if length_s > 0 else None
-            self.progress.show(share, self.samples_read)
+            self.progress.show_share(share, self.samples_read)
         damage = self.recording.damage.sentence
         if not self.samples_read and damage is not None:
             raise InputFileError(f"{show_path(self.recording.path)}: nothing of it can be exported: {damage}")
@@ -146,8 +146,11 @@ def _draw(source: _Source, folder: Path) -> None:
     recorder.record(source.rows.rows(source.samples()))
     subtitle = f"{source.samples_read:,} samples of {show_name(recording.path)}"
     _make_folder(folder)
-    files = recorder.write(recording.findings(), folder, subtitle=subtitle)
     source.progress.clear()
+    with ProgressLine(PROGRAM, "devices drawn") as progress:
+        files = recorder.write(
+            recording.findings(), folder, subtitle=subtitle, on_progress=progress.show_count
+        )
     complain(f"{len(files)} figures written to {show_path(folder)}", program=PROGRAM)
 
 

@@ -12,8 +12,8 @@ from vramscope.exporters.sweep_report import report_sweep
 from vramscope.exporters.sweep_text import describe_findings, describe_hidden, describe_skipped
 from vramscope.sweeps.loading import LoadedSweep, load_sweep
 
-from .counting import CountedProgress
 from .diagnostics import complain
+from .progress import ProgressLine
 
 PROGRAM = "vramscope heatmap"
 
@@ -49,13 +49,13 @@ def draw_heat_map(job: HeatMapJob, settings: Settings, *, is_json: bool) -> Swee
         OutputFileError: A file cannot be written.
     """
     variants = _prepare(job.variants)
-    with CountedProgress(PROGRAM, "layouts read") as progress:
+    with ProgressLine(PROGRAM, "layouts read") as progress:
         loaded = load_sweep(
             job.memory_dir,
             job.log_dir,
             job.max_memory_gib,
             iteration=job.iteration,
-            on_progress=progress.show,
+            on_progress=progress.show_count,
         )
     files = _draw_all(loaded, variants)
     if is_json:
@@ -89,11 +89,11 @@ def _draw_all(loaded: LoadedSweep, variants: Sequence[Variant]) -> list[Path]:
     from vramscope.exporters.sweep_files import write_heat_map
 
     files: list[Path] = []
-    with CountedProgress(PROGRAM, "figures drawn", is_eager=len(variants) > 1) as progress:
+    with ProgressLine(PROGRAM, "figures drawn", is_eager=len(variants) > 1) as progress:
         for done, variant in enumerate(variants):
-            progress.show(done, len(variants))
+            progress.show_count(done, len(variants))
             files += write_heat_map(loaded.grid, loaded.findings, variant.base, variant.look)[1]
-        progress.show(len(variants), len(variants))
+        progress.show_count(len(variants), len(variants))
     return files
 
 

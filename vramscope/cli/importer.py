@@ -22,7 +22,7 @@ from vramscope.engine.sampling.status_player import StatusPlayer
 from vramscope.engine.units import format_bytes
 
 from .diagnostics import complain
-from .file_progress import FileProgress
+from .progress import ProgressLine
 from .suite.interruption import Interruption
 
 PROGRAM = "vramscope import"
@@ -95,12 +95,12 @@ class Importer:
 
     @contextmanager
     def _open(self, path: Path | TraceFiles, interruption: Interruption) -> "Iterator[SampleSource]":
-        progress = FileProgress(self._told_by)
+        progress = ProgressLine(self._told_by)
 
         def follow(share: float) -> None:
             if interruption.is_asked:
                 raise KeyboardInterrupt
-            progress.show(share)
+            progress.show_share(share)
 
         try:
             source = self._open_source(path, follow)
@@ -131,14 +131,14 @@ class Importer:
         writer: RecordingWriter,
         interruption: Interruption,
     ) -> None:
-        progress = FileProgress(self._told_by)
+        progress = ProgressLine(self._told_by)
         try:
             for number, sample in joined.samples() if single is None else _number(single):
                 if interruption.is_asked:
                     raise KeyboardInterrupt
                 writer.append(sample)
                 self._note(number, sample)
-                progress.show(joined.read_share, self._count)
+                progress.show_share(joined.read_share, self._count)
         finally:
             progress.clear()
 

@@ -9,9 +9,12 @@ from vramscope.engine.errors import UsageError
 from vramscope.engine.model.module_memory import ModuleMemory
 from vramscope.engine.settings import Settings
 
+from .progress import ProgressLine
+
 if TYPE_CHECKING:
     from vramscope.tui.profiled import Profiled
 
+PROGRAM = "vramscope modules"
 ICICLE = "summary_icicle"
 
 
@@ -58,25 +61,31 @@ def write_charts(profiles: Sequence[NamedMemory], folder: Path, *, has_figures: 
     Raises:
         OutputFileError: The folder cannot be written to.
     """
+    written: list[Path] = []
+    with ProgressLine(PROGRAM, "ranks drawn") as progress:
+        for done, (name, memory) in enumerate(profiles):
+            progress.show_count(done, len(profiles), "sunbursts and icicles" if has_figures else "sunbursts")
+            place = folder / _name_folder(name) if len(profiles) > 1 else folder
+            written += _draw_rank(memory, place, has_figures=has_figures)
+    return written
+
+
+def _draw_rank(memory: ModuleMemory, place: Path, *, has_figures: bool) -> list[Path]:
     from vramscope.analyzers.breakdown import choose_basis, make_breakdown
     from vramscope.exporters.pages.sunburst_files import describe_origin, join_kinds, write_sunbursts
 
-    written: list[Path] = []
-    for name, memory in profiles:
-        place = folder / _name_folder(name) if len(profiles) > 1 else folder
-        breakdown = make_breakdown(memory)
-        written += write_sunbursts(memory, breakdown, place)
-        tree = join_kinds(memory, "summary_sunburst")
-        if tree is not None and has_figures:
-            from vramscope.exporters.figures.icicle import draw_icicle
+    written = write_sunbursts(memory, make_breakdown(memory), place)
+    tree = join_kinds(memory, "summary_sunburst")
+    if tree is not None and has_figures:
+        from vramscope.exporters.figures.icicle import draw_icicle
 
-            basis = choose_basis(tree)
-            title = f"Memory by module, {basis}"
-            title += "" if memory.rank is None else f", rank {memory.rank.rank}"
-            for ending in ("pdf", "svg"):
-                figure = place / f"{ICICLE}.{ending}"
-                draw_icicle(title, describe_origin(memory), tree, basis, figure)
-                written.append(figure)
+        basis = choose_basis(tree)
+        title = f"Memory by module, {basis}"
+        title += "" if memory.rank is None else f", rank {memory.rank.rank}"
+        for ending in ("pdf", "svg"):
+            figure = place / f"{ICICLE}.{ending}"
+            draw_icicle(title, describe_origin(memory), tree, basis, figure)
+            written.append(figure)
     return written
 
 

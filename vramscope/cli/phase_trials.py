@@ -6,7 +6,7 @@ from vramscope.analyzers.phase_advice import AdviceTrial
 from vramscope.engine.errors import UsageError
 from vramscope.engine.model.phase_memory import PhaseRun, PhaseTraining
 
-from .counting import CountedProgress
+from .progress import ProgressLine
 
 
 def refuse_ranks(training: PhaseTraining) -> None:
@@ -38,11 +38,11 @@ def try_changes(
     if advice is None or any(run.end in {"interrupted", "failed"} for run in runs):
         return ()
     begun, total = 0, len(choose_changes(advice))
-    with CountedProgress(program, "changes tried") as progress:
+    with ProgressLine(program, "changes tried") as progress:
 
         def train(changed: PhaseTraining, on: str) -> tuple[PhaseRun, ...]:
             nonlocal begun
-            progress.show(begun, total)
+            progress.show_count(begun, total)
             begun += 1
             return run_phases(changed, on)
 

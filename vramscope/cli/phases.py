@@ -2,22 +2,27 @@
 
 import os
 import sys
+import time
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+
+import msgspec
 
 from vramscope.analyzers.phase_advice import AdviceTrial
 from vramscope.engine.model.phase_memory import STEP_PHASES, PhaseRun, PhaseTraining
 from vramscope.engine.settings import Settings
+from vramscope.engine.units import format_bytes
 
 from .configuration import read_settings
-from .counting import CountedProgress
 from .diagnostics import EXIT_INTERRUPTED, complain
 from .parser_flags import choose_fit_code
 from .phase_flags import read_training
+from .progress import ProgressLine
 
 PROGRAM = "vramscope phases"
 _EXIT_FAILED = 1
+_KEEP_EVERY_S = 1.0
 
 
 def train_and_print(arguments: Namespace) -> int:
@@ -47,6 +52,10 @@ def train_and_print(arguments: Namespace) -> int:
     settings = read_settings(arguments)
     trials: tuple[AdviceTrial, ...] = ()
     progress = PhaseProgress(training, arguments.device)
+    if arguments.output is not None:
+        progress.keep = lambda run: deliver(
+            _describe((run,), (), arguments.format, settings), arguments.output
+        )
     with unwinding_on_signals():
         with progress.bar:
             runs = run_phases(training, arguments.device, on_phase=progress.show)
@@ -73,19 +82,33 @@ class PhaseProgress:
         self._total = setup + training.num_steps * len(STEP_PHASES)
         self._is_quiet = os.environ.get("LOCAL_RANK", "0") != "0"
         self._is_told = device != "cuda"
-        self.bar = CountedProgress(PROGRAM, "phases")
+        self.bar = ProgressLine(PROGRAM, "phases")
+        self.keep: Callable[[PhaseRun], None] | None = None
+        """Writes what there is so far, so that a kill leaves it."""
+        self._keep_due_s = 0.0
 
     def show(self, run: PhaseRun) -> None:
-        """Tell of one more phase."""
+        """Show one more phase with the memory that it held."""
         if not self._is_quiet:
             self.tell_device(run)
-            self.bar.show(len(run.phases), self._total)
+            self.bar.show_count(len(run.phases), self._total, _describe_newest(run))
+            now_s = time.monotonic()
+            if self.keep is not None and now_s >= self._keep_due_s:
+                self._keep_due_s = now_s + _KEEP_EVERY_S
+                self.keep(msgspec.structs.replace(run, end="interrupted"))
 
     def tell_device(self, run: PhaseRun) -> None:
         """Say that it is no CUDA device, once."""
         if not self._is_told and run.device.kind != "cuda" and run.device.note is not None:
             complain(run.device.note, program=PROGRAM)
         self._is_told = True
+
+
+def _describe_newest(run: PhaseRun) -> str:
+    newest = run.phases[-1]
+    peak, after = newest.peak.allocated_bytes, newest.after.allocated_bytes
+    held = "" if after is None else f" {format_bytes(after)}"
+    return f"{newest.phase}{held}" + ("" if peak is None else f", peak {format_bytes(peak)}")
 
 
 def deliver(content: bytes, output: Path | None) -> None:

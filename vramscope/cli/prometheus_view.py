@@ -115,10 +115,10 @@ def keep_past(past: PastRange, path: Path) -> None:
     """
     from vramscope.engine.recording import RecordingIdentity, RecordingWriter
 
-    from .file_progress import FileProgress
+    from .progress import ProgressLine
 
-    progress = FileProgress(PROGRAM)
-    samples = past.samples(progress.show)
+    progress = ProgressLine(PROGRAM)
+    samples = past.samples(progress.show_share)
     try:
         first = next(samples)
         identity = RecordingIdentity(first.node, time.time(), __version__, interval_s=past.interval_s)

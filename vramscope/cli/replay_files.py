@@ -119,16 +119,16 @@ class ReplayFiles:
     def _open_trace(self, path: Path) -> "TraceTape":
         from vramscope.engine.replay.trace_tape import TraceTape
 
-        from .file_progress import FileProgress
+        from .progress import ProgressLine
 
-        progress = FileProgress(PROGRAM)
+        progress = ProgressLine(PROGRAM)
         try:
             return TraceTape(
                 path,
                 interval_s=0.1 if self._interval_s is None else self._interval_s,
                 capacity_bytes=self._capacity_bytes,
                 simulated=self._simulated,
-                on_read=progress.show,
+                on_read=progress.show_share,
             )
         finally:
             progress.clear()

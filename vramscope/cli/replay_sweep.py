@@ -98,11 +98,11 @@ def replay_sweep(
     from vramscope.exporters.sweep_text import describe_skipped
     from vramscope.sweeps.loading import load_sweep
 
-    from .counting import CountedProgress
+    from .progress import ProgressLine
 
     capacity_gib = _ANY_GIB if options.capacity_bytes is None else options.capacity_bytes / GIB
-    with CountedProgress(PROGRAM, "layouts read") as progress:
-        loaded = load_sweep(sweep.memory_dir, sweep.log_dir, capacity_gib, on_progress=progress.show)
+    with ProgressLine(PROGRAM, "layouts read") as progress:
+        loaded = load_sweep(sweep.memory_dir, sweep.log_dir, capacity_gib, on_progress=progress.show_count)
     for line in (*loaded.grid.notes, *describe_skipped(loaded.skipped)):
         complain(line, program=PROGRAM)
     options = options._replace(notes=(*options.notes, *_note(loaded)))

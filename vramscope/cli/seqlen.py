@@ -16,10 +16,10 @@ from vramscope.phases.fitting import FitTask, search_fit
 from vramscope.phases.lengths import run_lengths, run_without_storage
 
 from .configuration import read_settings
-from .counting import CountedProgress
 from .diagnostics import EXIT_INTERRUPTED, complain
 from .length_flags import LengthRequest, read_length_request
 from .parser_flags import choose_fit_code
+from .progress import ProgressLine
 from .termination import unwinding_on_signals
 
 PROGRAM = "vramscope seqlen"
@@ -66,10 +66,10 @@ def _run_study(request: LengthRequest) -> LengthStudy:
             if note is not None and request.device == "cuda":
                 complain(note, program=PROGRAM)
                 notes.add(note)
-        progress.show(len(study.points), total)
+        progress.show_count(len(study.points), total)
 
-    with CountedProgress(PROGRAM, "runs", is_eager=True) as progress:
-        progress.show(0, total)
+    with ProgressLine(PROGRAM, "runs", is_eager=True) as progress:
+        progress.show_count(0, total)
         return run_lengths(
             request.training,
             request.device,

@@ -12,7 +12,7 @@ from vramscope.engine.replay.playlist import OpenedEntry, Playlist, PlaylistEntr
 from vramscope.engine.replay.trace_tape import TraceTape
 from vramscope.engine.settings import Settings
 
-from .file_progress import FileProgress
+from .progress import ProgressLine
 
 if TYPE_CHECKING:
     from vramscope.engine.bus.feed import Feed
@@ -191,9 +191,9 @@ def open_first(playlist: Playlist, at: int) -> OpenedEntry:
     Raises:
         InputFileError: None of them has a trace that can be read.
     """
-    progress = FileProgress(PROGRAM)
+    progress = ProgressLine(PROGRAM)
     try:
-        found = playlist.open(at, 1, progress.show) or playlist.open(at, -1, progress.show)
+        found = playlist.open(at, 1, progress.show_share) or playlist.open(at, -1, progress.show_share)
     finally:
         progress.clear()
     if found is None:

@@ -11,8 +11,8 @@ from vramscope.analyzers.sweep.index_filter import filter_sweeps
 from vramscope.engine.settings import Settings
 from vramscope.sweeps.indexing import Progress, index_sweeps
 
-from .counting import CountedProgress
 from .diagnostics import complain
+from .progress import ProgressLine
 
 PROGRAM = "vramscope sweep"
 
@@ -68,8 +68,8 @@ def print_sweeps(job: SweepJob, settings: Settings, *, output: Path | None, is_j
         OutputFileError: A file cannot be written.
     """
     base = None if output is None else _prepare(output)
-    with CountedProgress(PROGRAM, "layouts read") as progress:
-        wanted = find_wanted(job, progress.show)
+    with ProgressLine(PROGRAM, "layouts read") as progress:
+        wanted = find_wanted(job, progress.show_count)
     files = () if base is None else _draw(wanted, base)
     if is_json:
         from vramscope.exporters.json_lines import write_line

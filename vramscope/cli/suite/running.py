@@ -1,7 +1,9 @@
 """One verb of the suite from its flags to its exit code."""
 
+import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,16 +14,17 @@ from vramscope.engine.errors import (
     UsageError,
 )
 from vramscope.engine.model import Analyzer, Finding
+from vramscope.engine.units import format_age, format_gib
 from vramscope.exporters.reports.report import Report
 from vramscope.memory.driver_stream import DRIVER_SILENT
 from vramscope.memory.stream import SampleStream
 from vramscope.memory.watch import Companion, Watch
 
 from ..diagnostics import complain
+from ..progress import ProgressLine
 from .delivery import check_outputs, choose_exit_code, deliver
 from .interruption import Interruption
 from .options import WatchOptions
-from .progress import Progress
 from .report_kind import Build
 from .schedule import Schedule
 
@@ -78,7 +81,7 @@ class SuiteRun:
         self.watch.companions += companions
         self._plots = _make_plots(options)
         self.watch.companions += [] if self._plots is None else [self._plots]
-        self._progress = Progress(options.verb, options.duration_s if options.input is None else None)
+        self._progress = ProgressLine(f"vramscope {options.verb}")
         self._schedule = _make_schedule(options)
         if options.input is not None:
             self.watch.before_sample = lambda sample: self._archive_if_over(sample.time_s)
@@ -101,6 +104,26 @@ class SuiteRun:
         self._conclude()
         return self._code
 
+    def _describe_progress(self, passed_s: float) -> str:
+        """Return how far the watch is, what devices hold, and what is open."""
+        log, duration_s, read_share = self.watch.log, self._options.duration_s, self._stream.read_share
+        if read_share is not None:
+            parts = [f"{100 * read_share:.0f} % read"]
+        elif duration_s is None:
+            parts = [f"{format_age(passed_s)}, Ctrl-C ends it with a report"]
+        else:
+            parts = [f"{format_age(passed_s)} of {format_age(duration_s)}"]
+        parts.append(f"{log.samples:,} samples")
+        for device in list(log.devices.values())[:4]:
+            last = device.last
+            if last is not None and last.load_bytes is not None:
+                parts.append(
+                    f"{device.label}: {format_gib(last.load_bytes)}/{format_gib(last.total_bytes)} GiB"
+                )
+        found = sum(trail.finding.is_open for trail in log.findings.values())
+        parts += [f"{found} open finding{'' if found == 1 else 's'}"] if found else []
+        return " · ".join(parts) if sys.stderr.encoding.lower().startswith("utf") else ", ".join(parts)
+
     def _follow(self, interruption: Interruption) -> None:
         watch, options = self.watch, self._options
         watch.start()
@@ -112,7 +135,7 @@ class SuiteRun:
             if left_s is not None and left_s <= 0:
                 break
             watch.step(STEP_S if left_s is None else min(STEP_S, left_s))
-            self._progress.show(watch.log, self._stream.read_share)
+            self._progress.show(partial(self._describe_progress, passed_s))
             if options.input is None:
                 self._archive_if_over(time.monotonic())
             if options.input is None and passed_s > DEVICES_WITHIN_S:

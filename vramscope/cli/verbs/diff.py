@@ -94,11 +94,11 @@ def run(arguments: Namespace) -> int:
 
 
 def _compare(arguments: Namespace) -> "Comparison":
-    from ..file_progress import FileProgress
+    from ..progress import ProgressLine
 
-    progress = FileProgress(PROGRAM)
+    progress = ProgressLine(PROGRAM)
     try:
-        return compare_files(arguments.a, arguments.b, progress.show)
+        return compare_files(arguments.a, arguments.b, progress.show_share)
     finally:
         progress.clear()
 
