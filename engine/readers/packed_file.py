@@ -1,11 +1,11 @@
 """Bytes of a file of any size, plain or gzip, in chunks of bounded size."""
 
-import gzip
+import os
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 from ..errors import InputFileError
 from ..units import TIB, format_bytes
@@ -16,10 +16,74 @@ CHUNK_BYTES = 1 << 18
 CUT_NOTE = "the compressed file ends in the middle; what was to follow is missing"
 _SIZE_LIMIT_BYTES = 64 * TIB
 _GZIP_MARK = b"\x1f\x8b"
+_GZIP_BITS = 31
+_PACKED_BYTES = 1 << 16
+_CHECKED_MEMBERS, _LEAST_MEMBER_BYTES = 1000, 256
+_CHECKED_BYTES, _MOST_RATIO = 64 << 20, 250
 
 
 class _Readable(Protocol):
     def read(self, size: int, /) -> bytes: ...
+
+
+class _GzipStream:
+    """Unpacks the members of a gzip file, one behind the other, and refuses what was made to keep us busy.
+
+    Tiny members take a thousand times the time of one, and a single byte can become a thousand; no writer of
+    traces or logs makes either.
+    """
+
+    def __init__(self, raw: BinaryIO) -> None:
+        self._raw = raw
+        self._packed = b""
+        self._member: zlib._Decompress | None = None
+        self._members = self._packed_bytes = self._unpacked_bytes = 0
+
+    def read(self, size: int, /) -> bytes:
+        """Return the next bytes, none at the end.
+
+        Raises:
+            OSError: It is no gzip, or made of what no writer makes.
+            EOFError: It ends within a member.
+        """
+        while True:
+            if not self._packed:
+                self._packed = self._raw.read(_PACKED_BYTES)
+                self._packed_bytes += len(self._packed)
+            if self._member is None:
+                self._packed = self._packed.lstrip(b"\0") if self._members else self._packed  # padding
+                if not self._packed:
+                    if self._raw.tell() >= os.fstat(self._raw.fileno()).st_size:
+                        return b""
+                    continue
+                self._begin()
+            data = self._unpack(size)
+            if data:
+                return data
+
+    def _begin(self) -> None:
+        self._members += 1
+        if self._members > _CHECKED_MEMBERS and self._packed_bytes < self._members * _LEAST_MEMBER_BYTES:
+            raise OSError(
+                f"more than {_CHECKED_MEMBERS:,} gzip members of less than {_LEAST_MEMBER_BYTES} bytes"
+            )
+        self._member = zlib.decompressobj(_GZIP_BITS)
+
+    def _unpack(self, size: int) -> bytes:
+        member = self._member
+        assert member is not None  # noqa: S101 - `read` has begun one
+        was_empty = not self._packed
+        data = member.decompress(self._packed, size)
+        if member.eof:
+            self._packed, self._member = member.unused_data, None
+        else:
+            self._packed = member.unconsumed_tail
+            if was_empty and not data:
+                raise EOFError("the last member is cut")
+        self._unpacked_bytes += len(data)
+        if self._unpacked_bytes > max(_CHECKED_BYTES, _MOST_RATIO * self._packed_bytes):
+            raise OSError(f"unpacks to more than {_MOST_RATIO} times its size")
+        return data
 
 
 class PackedFile:
@@ -44,7 +108,7 @@ class PackedFile:
         self._raw.seek(0)
         self._file: _Readable = self._raw
         if mark == _GZIP_MARK:
-            self._file = self._stack.enter_context(gzip.GzipFile(fileobj=self._raw))
+            self._file = _GzipStream(self._raw)
 
     @property
     def read_share(self) -> float:

@@ -1,0 +1,77 @@
+"""Small files that would keep a reader busy, or become gigabytes: refused with the bound that was met."""
+
+import gzip
+import time
+from pathlib import Path
+
+import pytest
+
+from vramscope.engine.errors import InputFileError
+from vramscope.engine.readers.case_table import MOST_COLUMNS, MOST_ROWS, read_case_table
+from vramscope.engine.readers.packed_file import PackedFile
+
+MOST_S = 2.0
+"""CPU of one refusal."""
+MIB = 1 << 20
+TABLES = {
+    "columns": (",".join(f"c{n}" for n in range(250_000)) + "\n1\n", "more than 1,000 columns"),
+    "columns in a quoted header": (
+        '"a\nb",' + ",".join(f"c{n}" for n in range(250_000)),
+        "more than 1,000 columns",
+    ),
+    "columns of one name": (",".join("c" * MOST_COLUMNS) + "\n1\n", "two columns are called 'c'"),
+    "short rows": (
+        ",".join(f"c{n}" for n in range(MOST_COLUMNS)) + "\n" + "1\n" * 50_000,
+        "more than 2,000,000 cells",
+    ),
+    "rows": ("a,b\n" + "1,2\n" * (MOST_ROWS + 1), "more than 100,000 rows"),
+    "cells": ("a,b\n" + "," * 3_500_000, "3500001 cells under 2 columns"),
+    "a long cell": ('a,b\n"' + "x" * 3_500_000, "field larger than field limit"),
+    "a trace in one line": ('{"traceEvents":[' + '{"ph":"X","ts":1},' * 200_000, "more than 1,000 columns"),
+}
+
+
+@pytest.mark.parametrize(("content", "told"), TABLES.values(), ids=TABLES)
+def test_a_table_without_bounds_is_refused_at_once(content: str, told: str, tmp_path: Path) -> None:
+    path = tmp_path / "cases.csv"
+    path.write_text(content)
+    started_s = time.process_time()
+    with pytest.raises(InputFileError) as caught:
+        read_case_table(path)
+    assert time.process_time() - started_s < MOST_S
+    assert told in str(caught.value)
+    assert len(str(caught.value)) < 300
+
+
+PACKED = {
+    "tiny members": (gzip.compress(b"x") * 100_000, "more than 1,000 gzip members of less than 256 bytes"),
+    "empty members": (gzip.compress(b"") * 100_000, "more than 1,000 gzip members of less than 256 bytes"),
+    "a bomb": (gzip.compress(bytes(300 * MIB), 6), "unpacks to more than 250 times its size"),
+    "bombs": (gzip.compress(bytes(2 * MIB), 6) * 150, "unpacks to more than 250 times its size"),
+}
+
+
+@pytest.mark.parametrize(("content", "told"), PACKED.values(), ids=PACKED)
+def test_a_packed_file_that_no_writer_makes_is_refused_at_once(
+    content: bytes, told: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.json.gz"
+    path.write_bytes(content)
+    started_s = time.process_time()
+    with pytest.raises(InputFileError) as caught:
+        for _ in PackedFile(path).chunks():
+            pass
+    assert time.process_time() - started_s < MOST_S
+    assert told in str(caught.value)
+
+
+def test_members_padding_and_a_cut_are_read_as_gzip_reads_them(tmp_path: Path) -> None:
+    path, text = tmp_path / "a.gz", b"line\n" * 100_000
+    path.write_bytes(gzip.compress(text) + gzip.compress(b"") + gzip.compress(b"end") + bytes(1000))
+    file = PackedFile(path)
+    assert b"".join(file.chunks()) == text + b"end"
+    assert not file.is_cut
+    path.write_bytes(gzip.compress(text) + gzip.compress(text)[:-4])
+    file = PackedFile(path)
+    assert b"".join(file.chunks()) == text * 2
+    assert file.is_cut
