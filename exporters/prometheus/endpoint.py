@@ -73,11 +73,11 @@ def serve_metrics(runtime_dir: Path, options: EndpointOptions, *, parent_fd: int
     )
     ended = _watch_for_end(parent_fd)
     follower.start()
-    # It is woken by requests alone: nobody waits for it at the end.
-    threading.Thread(target=server.serve_forever, args=(3600.0,), name="metrics", daemon=True).start()
+    threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
     sys.stdout.write(f"{server.url}\n")
     sys.stdout.flush()
     ended.wait()
+    server.shutdown()
     server.server_close()
     follower.stop()
     return 0

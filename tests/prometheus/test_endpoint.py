@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
@@ -17,24 +17,28 @@ import bcrypt
 import pytest
 
 from tests.alerts.test_deliverer import make_certificate
+from tests.waiting import wait_until
 from vramscope.engine.cluster.address import describe_holder
 from vramscope.engine.errors import InputFileError, UsageError
+from vramscope.exporters.prometheus import server as server_module
 from vramscope.exporters.prometheus.address import ListenAddress, parse_listen_address
 from vramscope.exporters.prometheus.endpoint import read_endpoint_options
 from vramscope.exporters.prometheus.passwords import Passwords
-from vramscope.exporters.prometheus.server import MetricsServer
+from vramscope.exporters.prometheus.server import MOST_CONNECTIONS, MetricsServer
 from vramscope.exporters.prometheus.web_config import make_tls_context, read_web_config
 
 ANYWHERE = ListenAddress("127.0.0.1", 0)
 
 
 @contextmanager
-def serving(tls: ssl.SSLContext | None = None, passwords: Passwords | None = None) -> Iterator[MetricsServer]:
+def serving(
+    tls: ssl.SSLContext | None = None, passwords: Passwords | None = None, *, size: int = 0
+) -> Iterator[MetricsServer]:
     def render(accepted: str) -> tuple[bytes, str]:
-        return f"for {accepted}\n".encode(), "text/plain"
+        return f"for {accepted}\n".encode() + b"#" * size, "text/plain"
 
     server = MetricsServer(ANYWHERE, render, tls, passwords)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
         yield server
@@ -190,3 +194,78 @@ def test_a_key_that_is_missing_is_named(tmp_path: Path) -> None:
     config.write_text("tls_server_config:\n  cert_file: here.pem\n  key_file: there.pem\n")
     with pytest.raises(UsageError, match=r"here\.pem.*there\.pem.*No such file"):
         _read_tls(config)
+
+
+SLOW = 300
+REQUEST = b"GET /metrics HTTP/1.1\r\nHost: x\r\n"
+
+
+@contextmanager
+def holding(port: int, text: bytes) -> Iterator[None]:
+    """Hold many connections open, each of which has said the same and reads nothing."""
+    with ExitStack() as stack:
+        for _ in range(SLOW):
+            peer = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            with suppress(OSError):
+                peer.sendall(text)
+        yield
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"", REQUEST, REQUEST + b"\r\n", REQUEST + b"Authorization: Basic YWxpY2U6eA==\r\n\r\n"],
+    ids=["silent", "half a request", "reads no answer", "wrong password"],
+)
+def test_three_hundred_slow_peers_keep_no_scrape_waiting(text: bytes) -> None:
+    passwords = Passwords({"alice": hash_password("sesame")})
+    has_passwords = b"Authorization" in text
+    user = "alice:sesame" if has_passwords else None
+    with serving(passwords=passwords if has_passwords else None, size=1 << 22) as server:
+        fetch(server.url, user=user)
+        with holding(server.server_port, text):
+            for _ in range(3):
+                assert len(fetch(server.url, user=user)) > 1 << 22
+            assert len(server._peers) <= MOST_CONNECTIONS
+
+
+def test_slow_peers_of_tls_keep_no_scrape_waiting(tmp_path: Path) -> None:
+    make_certificate(tmp_path)
+    config = tmp_path / "web.yml"
+    config.write_text("tls_server_config:\n  cert_file: certificate.pem\n  key_file: key.pem\n")
+    trusting = ssl.create_default_context(cafile=tmp_path / "certificate.pem")
+    with serving(_read_tls(config), size=1 << 22) as server, holding(server.server_port, b""):
+        assert len(fetch(server.url, tls=trusting)) > 1 << 22
+
+
+def test_a_peer_that_sends_a_byte_now_and_then_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "PATIENCE_S", 0.3)
+    with serving(size=1 << 24) as server:
+        for text in (b"GET ", REQUEST + b"\r\n"):
+            with socket.create_connection(("127.0.0.1", server.server_port)) as peer:
+                peer.sendall(text)
+                wait_until(lambda: len(server._peers) == 1, what="the peer")
+                wait_until(lambda: not server._peers, what="its end")
+
+
+def test_a_head_without_end_is_refused() -> None:
+    with serving() as server, socket.create_connection(("127.0.0.1", server.server_port)) as peer:
+        peer.sendall(b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 2730)
+        assert peer.recv(64).startswith(b"HTTP/1.0 431")
+
+
+def test_a_scrape_that_fails_ends_no_other() -> None:
+    told = iter([ValueError("no picture")])
+
+    def render(accepted: str) -> tuple[bytes, str]:
+        for error in told:
+            raise error
+        return b"fine\n", "text/plain"
+
+    server = MetricsServer(ANYWHERE, render)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    with pytest.raises(HTTPError, match="500"):
+        fetch(server.url)
+    assert fetch(server.url) == b"fine\n"
+    server.shutdown()
+    server.server_close()
