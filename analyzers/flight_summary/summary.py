@@ -13,7 +13,7 @@ from .leak import find_kept
 from .model import DeviceShares, FlightSummary, FloorTrend
 from .request import count_earlier_retries, explain_request, word_failure
 from .shares import share_device
-from .trend import measure_trend
+from .trend import measure_peaks, measure_trend
 
 
 def summarize_flight_record(record: FlightRecord) -> FlightSummary:
@@ -68,6 +68,7 @@ def _word(
     yield from _word_largest(stacks[:1])
     if trend is not None:
         yield _word_trend(trend)
+        yield from _word_peaks(measure_peaks(record.steps), trend)
     retries = count_earlier_retries(record)
     if retries:
         times = "once" if retries == 1 else f"{retries:,} times"
@@ -82,6 +83,18 @@ def _word_largest(stacks: Sequence[StackGroup]) -> Iterator[str]:
             yield f"{group.share:.0%} of the allocated bytes ({size}) come from {place}"
 
 
+def _word_peaks(peaks: FloorTrend | None, floors: FloorTrend) -> Iterator[str]:
+    """Say that each step asks for more, as growing batches do, where none leaves more behind."""
+    if peaks is None or not peaks.is_rising or floors.is_rising:
+        return
+    first, last = format_bytes(peaks.first_bytes), format_bytes(peaks.last_bytes)
+    if first != last:
+        yield (
+            f"the most allocated in a step rose from {first} to {last} over {peaks.steps} steps, though each "
+            "left as little behind: batches or sequences that grow do that"
+        )
+
+
 def _word_trend(trend: FloorTrend) -> str:
     first, last = format_bytes(trend.first_bytes), format_bytes(trend.last_bytes)
     if trend.is_rising:
@@ -90,6 +103,6 @@ def _word_trend(trend: FloorTrend) -> str:
             f"the least allocated of a step rose from {first} to {last} over {trend.steps} steps, "
             f"{growth} each"
         )
-    if trend.first_bytes == trend.last_bytes:
+    if first == last:
         return f"the least allocated of a step stayed at {first} over {trend.steps} steps"
     return f"the least allocated of a step went from {first} to {last} over {trend.steps} steps, not steadily"

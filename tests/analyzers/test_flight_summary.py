@@ -266,3 +266,14 @@ def test_constant_growth_is_found_to_the_byte(noise: list[int], growth: int) -> 
     assert trend is not None
     assert trend.is_rising
     assert trend.growth_bytes_per_step == growth
+
+
+def test_a_growing_batch_is_told_by_its_peaks_and_not_by_its_floor() -> None:
+    steps = tuple(
+        FlightStep(index=at, floor_bytes=112 * MIB + 512 * (at % 3), peak_bytes=(400 + 20 * at) * MIB)
+        for at in range(36)
+    )
+    sentences = " ".join(summarize_flight_record(FlightRecord(steps=steps)).sentences)
+    assert "the least allocated of a step stayed at 112 MiB over 36 steps" in sentences
+    assert "the most allocated in a step rose from 400 MiB to 1000 MiB over 36 steps" in sentences
+    assert "not steadily" not in sentences
