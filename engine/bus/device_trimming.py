@@ -121,6 +121,7 @@ def trim_history(block: HistoryBlock, wanted: DeviceSelection) -> HistoryBlock:
         fine={key: it for key, it in block.fine.items() if key in kept},
         coarse={key: it for key, it in block.coarse.items() if key in kept},
         ranks=ranks,
+        peaks={uuid: it for uuid, it in block.peaks.items() if uuid in devices},
     )
 
 

@@ -45,6 +45,8 @@ class HistoryBlock(msgspec.Struct, frozen=True):
     coarse: dict[str, dict[str, bytes]]
     ranks: dict[str, RankHeader] = {}
     """Training processes, by their key among the columns of `fine`."""
+    peaks: dict[str, tuple[int, float]] = {}
+    """Most device-used bytes of each device and when, to the tick: minutes do not say when within them."""
 
 
 def header_of(device: DeviceSample) -> DeviceHeader:

@@ -4,6 +4,7 @@ Bounded: 3,600 ticks and 10,080 minutes; about 0.5 MiB when full for a device an
 """
 
 import copy
+import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
@@ -118,6 +119,7 @@ class History:
             if self._fine.last is None:
                 self._fine, self._coarse = fine, coarse
                 self._recount_peaks()
+                self._take_peaks(block)
                 self._views.clear()
                 return
             newest = self._fine.last
@@ -126,6 +128,7 @@ class History:
             for at, sample in enumerate(samples):
                 if sample.time_s > newest.time_s if known is None else at >= known:
                     self.add(sample)
+            self._take_peaks(block)
 
     def take_over(self, other: "History") -> None:
         """Become what another history is, which is not to be used any more; for who goes back in time."""
@@ -156,8 +159,9 @@ class History:
             kept = set(fine) | set(coarse)
             headers = {uuid: header for uuid, header in self._headers.items() if uuid in kept}
             ranks = {key: header for key, header in self._ranks.items() if key in fine}
+            peaks = {uuid: peak for uuid, peak in self._peaks.items() if uuid in headers}
             return HistoryBlock(
-                self._node, self._clock, headers, fine_ticks, fine, coarse_ticks, coarse, ranks
+                self._node, self._clock, headers, fine_ticks, fine, coarse_ticks, coarse, ranks, peaks
             )
 
     def samples(self, *, skipped: Callable[[Row], bool] | None = None) -> Iterator[Sample]:
@@ -288,9 +292,17 @@ class History:
                     view.add(time_s, known_low, known_high, last)
         return view
 
+    def _take_peaks(self, block: HistoryBlock) -> None:
+        """Take over the peaks that a hub has seen, which may be of ticks that it keeps no longer."""
+        for uuid, (used, time_s) in block.peaks.items():
+            own = self._peaks.get(uuid)
+            if uuid in self._headers and math.isfinite(time_s) and (own is None or used >= own[0]):
+                self._peaks[uuid] = used, time_s
+
     def _recount_peaks(self) -> None:
+        """Find the peaks in the rings: in the ticks first, which know to the second when they were."""
         self._peaks.clear()
-        for ring in (self._coarse, self._fine):
+        for ring in (self._fine, self._coarse):
             times = ring.times()
             for uuid in ring.uuids:
                 column = ring.column(uuid, "used_max") or ring.column(uuid, "used")

@@ -94,6 +94,27 @@ def test_minutes_remain_when_ticks_are_gone() -> None:
     assert history.span_s("GPU-a") > 500
 
 
+@pytest.mark.parametrize("ticks", [100, 3])
+@pytest.mark.parametrize("has_peaks", [True, False])
+def test_a_late_viewer_knows_when_a_peak_was_though_minutes_do_not(ticks: int, has_peaks: bool) -> None:
+    hub, late = History(fine_ticks=ticks), History()
+    for seq in range(100):
+        hub.add(_sample(seq, 50 * MIB if seq == 17 else seq % 10))
+    block = msgspec.msgpack.decode(msgspec.msgpack.encode(hub.block()), type=HistoryBlock)
+    # An older hub tells no peaks: the ticks know, as far as they reach.
+    late.extend(block if has_peaks else msgspec.structs.replace(block, peaks={}))
+    seen_s = 1017.0 if has_peaks or ticks == 100 else 960.0
+    assert late.peak("GPU-a") == (50 * MIB, seen_s)
+
+
+def test_a_peak_of_a_hub_that_cannot_be_is_not_taken() -> None:
+    hub, late = History(), History()
+    hub.add(_sample(0, 5 * MIB))
+    block = msgspec.structs.replace(hub.block(), peaks={"GPU-a": (9 * MIB, math.nan), "GPU-x": (1, 2.0)})
+    late.extend(block)
+    assert (late.peak("GPU-a"), late.peak("GPU-x")) == ((5 * MIB, 1000.0), None)
+
+
 @settings(max_examples=30)
 @given(st.integers(0, 80), st.integers(0, 80))
 def test_a_late_viewer_ends_with_what_an_early_one_has(seen: int, more: int) -> None:
