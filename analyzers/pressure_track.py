@@ -100,7 +100,7 @@ class PressureTrack:
         self._note_peak(level, is_new=self.finding is None and not was_asked)
         if self._settled_until_s is not None and time_s <= self._settled_until_s:
             return None
-        return self._conclude(sample, device)
+        return self._conclude(sample, device, level)
 
     def observe_absence(self, time_s: float, gap_s: float, *, is_lost: bool) -> Finding | None:
         """Count one sample in which the device is lost or not listed; return its finding if that closed."""
@@ -132,10 +132,16 @@ class PressureTrack:
             used_bytes = max(peak.used_bytes, level.used_bytes)
             self._peak = _Level(used_bytes, peak.total_bytes, min(peak.free_bytes, level.free_bytes))
 
-    def _conclude(self, sample: Sample, device: DeviceSample) -> Finding | None:
+    def _conclude(self, sample: Sample, device: DeviceSample, level: _Level) -> Finding | None:
         time_s = sample.time_s
-        if self._scarce.is_due:
+        # A finding says how little is free, so its severity may not lag behind that, nor the other way round.
+        is_told = self.finding is not None or self._full.is_due
+        if not self._scarce.is_active and is_told and (level if self.finding else self._peak).is_scarce:
             self._scarce.flip()
+        elif self._scarce.is_due:
+            self._scarce.flip()
+            if not self._scarce.is_active:
+                self._peak = level
         if self._full.is_due:
             since_s = self._full.asked_since_s
             self._full.flip()
@@ -202,8 +208,9 @@ class PressureTrack:
             device=device.label,
             severity=self._severity,
             title=(
-                f"{name_device(device)} nearly full: {format_gib(peak.used_bytes)} of "
-                f"{format_gib(peak.total_bytes)} GiB used at peak, {format_bytes(peak.free_bytes)} free"
+                f"{name_device(device)} nearly full: "
+                f"{format_gib(peak.used_bytes)} of {format_gib(peak.total_bytes)} GiB used "
+                f"and {format_bytes(peak.free_bytes)} free at its peak"
             ),
             updated_s=max(sample.time_s, finding.opened_s),
             evidence=(
@@ -216,6 +223,14 @@ class PressureTrack:
             method=_explain_method(device),
             advice=_advise(device, self._severity, holdings),
         )
+
+
+def is_relieved(memory: MemoryReading) -> bool:
+    """Return whether a device that was nearly full no longer is at this moment, by what it uses now."""
+    if memory.used_bytes is None or not memory.total_bytes:
+        return False
+    free_bytes = _read_free(memory, memory.used_bytes)
+    return _Level(memory.used_bytes, memory.total_bytes, free_bytes).is_relieved
 
 
 def _read_level(device: DeviceSample) -> _Level | None:

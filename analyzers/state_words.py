@@ -5,6 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from ..engine.model import Assessment, DeviceSample, Finding, Sample
 from ..engine.units import format_bytes, format_gib
 from .device_names import name_device, name_devices
+from .pressure_track import KIND as PRESSURE
+from .pressure_track import is_relieved
 from .risk import LEVELS, Risk, find_assessments
 
 Clause = tuple[str, ...]
@@ -124,7 +126,10 @@ def _describe_free(free_bytes: int | None, used_bytes: int, total_bytes: int) ->
 
 
 def _is_pressed(device: DeviceSample, findings: Sequence[Finding]) -> bool:
-    return any(f.kind == "pressure" and f.is_open and f.device_uuid == device.uuid for f in findings)
+    """Return whether a device is nearly full now; a finding stays open for a while when it no longer is."""
+    if is_relieved(device.memory):
+        return False
+    return any(f.kind == PRESSURE and f.is_open and f.device_uuid == device.uuid for f in findings)
 
 
 def _describe_unbounded(device: DeviceSample, *, is_only: bool) -> Clause:

@@ -37,13 +37,17 @@ def assess_forecast(subject: Subject, watch: Watch, forecast: Forecast) -> Asses
     rate = 0.0 if line is None else line.bytes_per_s
     steps_per_s = floors.steps_per_s
     watched_s = subject.sample.time_s - floors.since_s
+    level = grade_assessment(forecast)
+    # Without growth an error is not foreseen, but the next larger step has nowhere to go.
+    is_spent = level == "low" and _has_no_headroom(watch)
+    level = "medium" if is_spent else level
     return Assessment(
         node=subject.sample.node,
         device_uuid=subject.device_uuid,
         device=None if device is None else device.label,
         time_s=subject.sample.time_s,
-        level=grade_assessment(forecast),
-        reason=_explain(watch, forecast, watched_s),
+        level=level,
+        reason="no headroom left at its peak" if is_spent else _explain(watch, forecast, watched_s),
         pid=None if rank is None else rank.pid,
         started_s=None if rank is None else rank.started_s,
         rank=None if rank is None or rank.coordinates is None else rank.coordinates.rank,
@@ -63,6 +67,14 @@ def assess_forecast(subject: Subject, watch: Watch, forecast: Forecast) -> Asses
         watched_s=watched_s,
         watched_steps=floors.steps or None,
     )
+
+
+def _has_no_headroom(watch: Watch) -> bool:
+    """Return whether steps take all that there is; while something grows, the limit is an estimate."""
+    limit_bytes, peak_bytes = watch.limit_bytes, watch.peak_bytes
+    if limit_bytes is None or peak_bytes is None or watch.growth.episode is not None:
+        return False
+    return peak_bytes >= limit_bytes
 
 
 def is_other(told: Assessment, newest: Assessment) -> bool:

@@ -43,7 +43,7 @@ def test_opens_after_ten_seconds_nearly_full() -> None:
     (opened,) = run(samples)
     assert (opened.kind, opened.severity, opened.opened_s, opened.device) == ("pressure", "low", 115.0, "0")
     assert opened.is_open
-    assert opened.title == "GPU 0 nearly full: 77.0 of 80.0 GiB used at peak, 3.0 GiB free"
+    assert opened.title == "GPU 0 nearly full: 77.0 of 80.0 GiB used and 3.0 GiB free at its peak"
     assert evidence(opened)["nearly full since"] == 105.0
     assert "cannot be told apart without allocator data" in opened.advice
 
@@ -115,7 +115,7 @@ def test_free_is_what_the_driver_says_when_the_most_was_used() -> None:
     )
     busy = msgspec.structs.replace(device(), memory=memory)
     (opened,) = run(sample(busy, time_s=tick) for tick in range(12))
-    assert opened.title == "GPU 0 nearly full: 78.0 of 80.0 GiB used at peak, 1.4 GiB free"
+    assert opened.title == "GPU 0 nearly full: 78.0 of 80.0 GiB used and 1.4 GiB free at its peak"
     assert evidence(opened)["least free"] == GIB + 400 * MIB
     reserved = msgspec.structs.replace(memory, used_bytes=78 * GIB, free_bytes=100 * MIB)
     scarce = msgspec.structs.replace(device(), memory=reserved)
@@ -310,3 +310,19 @@ def test_memory_stays_bounded_while_devices_come_and_go() -> None:
         analyzer.observe(sample(device(NEARLY_FULL, index=tick), time_s=tick))
     tracks = [track for node in analyzer._nodes.values() for track in node.tracks]
     assert len(tracks) == 1
+
+
+def test_a_device_without_free_memory_is_never_low() -> None:
+    findings = run(series([NEARLY_FULL] * 15 + [80.0] * 20))
+    assert [(it.severity, evidence(it)["least free"]) for it in findings] == [
+        ("low", 3 * GIB),
+        ("medium", 0),
+    ]
+    (spiked, *_) = run(series([NEARLY_FULL] * 5 + [80.0] + [NEARLY_FULL] * 20))
+    assert (spiked.severity, evidence(spiked)["least free"]) == ("medium", 0)
+
+
+def test_a_finding_that_is_low_again_speaks_of_what_is_free_since() -> None:
+    *_, calmed = run(series([80.0] * 20 + [NEARLY_FULL] * 20))
+    assert (calmed.severity, evidence(calmed)["least free"]) == ("low", 3 * GIB)
+    assert "3.0 GiB free" in calmed.title

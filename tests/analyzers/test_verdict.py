@@ -65,6 +65,12 @@ CASES: dict[str, tuple[Sample | None, tuple[Finding, ...], str, str]] = {
         "unknown",
         "OOM risk unknown: no allocator data · nearly full GPU 3 78.1/79.6 GiB (98 %), 1.5 GiB free",
     ),
+    "pressed a moment ago": (
+        HEALTHY,
+        (finding("pressure", "medium", uuid="GPU-7"),),
+        "unknown",
+        "OOM risk unknown: no allocator data · fullest GPU 7 47.0/79.6 GiB (59 %), 32.6 GiB free",
+    ),
     "one device": (
         sample(device(60)),
         (),

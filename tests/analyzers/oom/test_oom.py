@@ -93,6 +93,13 @@ def test_a_steady_job_near_the_limit_is_at_low_risk() -> None:
     assert assessment.peak_bytes == 78 * GIB
 
 
+def test_a_steady_job_whose_peak_takes_all_there_is_is_never_at_low_risk() -> None:
+    analyzer = OomAnalyzer()
+    assert not watch(analyzer, steps([20 * GIB] * 400, lambda _: CAPACITY - 20 * GIB))
+    assessment = _assess(analyzer)
+    assert (assessment.level, assessment.reason) == ("medium", "no headroom left at its peak")
+
+
 def test_lengths_without_a_bound_have_a_probability_within_steps() -> None:
     source = random.Random(5)
     lengths = [source.expovariate(1 / 6) for _ in range(400)]
