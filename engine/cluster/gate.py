@@ -193,6 +193,10 @@ class Gate:
         """Return whether anybody follows a topic of a node."""
         return any(peer.is_told(topic, node) for peer in self._peers.values())
 
+    def note_rejected(self) -> None:
+        """Count a message that was none."""
+        self._ignored += 1
+
     def stop_following(self, peer: bytes, node: str) -> None:
         """Send a peer nothing more of a node."""
         state = self._peers.get(peer)

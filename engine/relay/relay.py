@@ -137,6 +137,7 @@ class Relay:
             envelope = decode(data)
             request = body_of(envelope, Request)
         except WireError:
+            self._gate.note_rejected()
             return
         if request.verb == "leave":
             self._gate.stop_following(peer, request.node)

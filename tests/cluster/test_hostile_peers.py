@@ -1,5 +1,6 @@
 """What comes in at an agent's tcp port from strangers: garbage, half greetings, floods; the hub goes on."""
 
+import math
 import resource
 import socket
 import subprocess
@@ -12,7 +13,7 @@ import zmq
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from vramscope.engine.bus.messages import Request, Welcome
+from vramscope.engine.bus.messages import Request, Welcome, WorkerReport
 from vramscope.engine.bus.wire import body_of, decode, encode
 from vramscope.engine.cluster.allowance import BURST, JOIN_COSTS, PER_SECOND
 from vramscope.engine.cluster.descriptors import MOST_DESCRIPTORS
@@ -22,10 +23,10 @@ from vramscope.engine.cluster.keys import keys_folder, make_key_pair
 from vramscope.engine.cluster.remote_peer import PeerState
 from vramscope.engine.cluster.tcp_address import LOOPBACK, TcpAddress
 from vramscope.engine.history import History
-from vramscope.engine.model import HubStatus
+from vramscope.engine.model import Finding, HubStatus
 
 from ..bus.hubs import make_sample
-from .remote import ListeningHub, following, free_port, has_seq, trust_of, until
+from .remote import ListeningHub, allow, following, free_port, has_seq, trust_of, until
 
 GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x01" + b"CURVE".ljust(20, b"\0") + bytes(32)
 """What ZMTP 3.1 begins with; handshakes follow."""
@@ -165,3 +166,32 @@ def test_peers_are_bounded_and_those_that_follow_stay() -> None:
         assert gate is not None
         assert len(gate._peers) <= MAX_PEERS
         context.destroy(linger=0)
+
+
+def test_times_that_are_none_over_tcp_are_counted_and_shut_nobody_out() -> None:
+    """Of a worker elsewhere, whose sound findings are taken, and of its requests."""
+    found = tuple(
+        Finding(f"f{at}", "leak", "node", "GPU-a", "0", "high", "t", time_s, time_s)
+        for at, time_s in enumerate((math.nan, 1e300, 1000.0))
+    )
+    report = WorkerReport("worker", 7, 1, 0, ("leak",), found, open_ids=("f2",))
+    pair, worker = make_key_pair(), make_key_pair()
+    allow(keys_folder(), ("worker", worker))
+    with ListeningHub(pair, keys_folder()) as hub:
+        hub.producer.push([make_sample(1)])
+        context = zmq.Context()
+        peer = context.socket(zmq.DEALER)
+        peer.setsockopt(zmq.CURVE_SECRETKEY, worker.secret)
+        peer.setsockopt(zmq.CURVE_PUBLICKEY, worker.public)
+        peer.setsockopt(zmq.CURVE_SERVERKEY, pair.public)
+        peer.connect(hub.address.endpoint)
+        peer.send(encode("report", "", report))
+        peer.send(encode("request", "", Request("history", 1, pid=1, seconds=math.inf)))
+        with following(trust_of(pair, node=pair), hub.address) as watch:
+            seen = until(watch, lambda it: it.hub is not None and "2 messages" in " ".join(it.hub.notes))
+            assert [it.id for it in seen.findings] == ["f2"]
+        context.destroy(linger=0)
+    assert seen.hub is not None
+    assert (
+        "from a peer over tcp: a request message was rejected: Request.seconds is inf" in seen.hub.notes[-1]
+    )
