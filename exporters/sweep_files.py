@@ -1,4 +1,4 @@
-"""Writes a heat map of a sweep with what belongs to it: PNG, PDF, SVG, CSV and a text that stands for it."""
+"""Writes a heat map of a sweep: PNG, PDF, SVG, CSV, an offline page, and a text that stands for it."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,16 +12,17 @@ from .figures.sweep import draw_sweep
 from .figures.sweep_multiples import draw_multiples
 from .figures.sweep_page import SweepPage
 from .figures.sweep_style import SweepLook
+from .pages.heat_map import render_heat_map
 from .sweep_report import encode_csv
 from .sweep_text import describe_figure
 
-_ENDINGS = (".png", ".pdf", ".svg", ".csv")
+_ENDINGS = (".png", ".pdf", ".svg", ".csv", ".html")
 TEXT_ENDING = ".alt.txt"
 
 
 def choose_base(output: Path) -> Path:
     """Return the path that endings are put behind: a name that has one of them loses it."""
-    return output.with_name(output.name[:-4]) if output.name.lower().endswith(_ENDINGS) else output
+    return output.with_suffix("") if output.name.lower().endswith(_ENDINGS) else output
 
 
 def prepare_output(output: Path) -> Path:
@@ -56,7 +57,11 @@ def write_heat_map(
         OutputFileError: A file cannot be written.
     """
     page = draw_sweep(grid, look)
-    contents = {".csv": encode_csv(grid), TEXT_ENDING: describe_figure(grid, findings).encode()}
+    contents = {
+        ".csv": encode_csv(grid),
+        ".html": render_heat_map(grid, findings),
+        TEXT_ENDING: describe_figure(grid, findings).encode(),
+    }
     return page, _write(page, contents, base)
 
 

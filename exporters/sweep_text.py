@@ -9,7 +9,7 @@ from .figures.sweep_layout import choose_cells
 from .sweep_grid_text import describe_grid
 from .text_table import INDENT, count, wrap
 
-_STATE_WORDS: dict[CellState, str] = {
+STATE_WORDS: dict[CellState, str] = {
     "ok": "ran",
     "oom": "out of memory",
     "failed": "failed",
@@ -26,14 +26,14 @@ def describe_figure(grid: SweepGrid, findings: Sequence[SweepFinding]) -> str:
     """Return the text that stands for the figure: what it shows, what it says, and every cell."""
     rows, columns = _span(grid.tps), _span(grid.pps)
     lines = [
-        f"Heat map of peak GPU memory{_name_sweep(grid)}: tensor parallel size {rows} in rows, pipeline "
+        f"Heat map of peak GPU memory{name_sweep(grid)}: tensor parallel size {rows} in rows, pipeline "
         f"parallel size {columns} in columns. Of {count(len(grid.cells), 'layout')}: {_count_states(grid)}; "
         f"a device has {grid.capacity_bytes / GIB:g} GiB.",
         "",
         *(f"- {finding.text}" for finding in findings),
     ]
     if len(grid.cells) <= _MOST_ROWS:
-        lines += ["", *map(_describe_cell, grid.cells)]
+        lines += ["", *map(describe_cell, grid.cells)]
     return "\n".join(lines) + "\n"
 
 
@@ -52,7 +52,7 @@ def describe_findings(grid: SweepGrid, findings: Sequence[SweepFinding], width: 
         findings: What it says.
         width: Cells of a line.
     """
-    head = f"{count(len(grid.cells), 'layout')}{_name_sweep(grid)}: {_count_states(grid)}"
+    head = f"{count(len(grid.cells), 'layout')}{name_sweep(grid)}: {_count_states(grid)}"
     drawn = describe_grid(grid, width)
     lines = [*wrap(head, width), "", *drawn, *([""] if drawn else []), *_wrap(findings, width)]
     return "\n".join(lines) + "\n"
@@ -85,7 +85,7 @@ def describe_skipped(skipped: Sequence[SkippedFile]) -> Iterable[str]:
         yield f"  and {len(skipped) - _MOST_SKIPPED:,} more; --json lists all of them"
 
 
-def _name_sweep(grid: SweepGrid) -> str:
+def name_sweep(grid: SweepGrid) -> str:
     parts = (
         None if grid.model is None else f"model {grid.model}",
         None if grid.world_size is None else f"{grid.world_size:,} GPUs",
@@ -99,13 +99,13 @@ def _span(values: Sequence[int]) -> str:
 
 
 def _count_states(grid: SweepGrid) -> str:
-    counted = {state: sum(1 for _ in grid.in_state(state)) for state in _STATE_WORDS}
-    return ", ".join(f"{number:,} {_STATE_WORDS[state]}" for state, number in counted.items() if number)
+    counted = {state: sum(1 for _ in grid.in_state(state)) for state in STATE_WORDS}
+    return ", ".join(f"{number:,} {STATE_WORDS[state]}" for state, number in counted.items() if number)
 
 
-def _describe_cell(cell: SweepCell) -> str:
+def describe_cell(cell: SweepCell) -> str:
     kind = "" if cell.kind_word is None else f" ({cell.kind_word})"
-    text = f"TP {cell.tp}, PP {cell.pp}{kind}: {_STATE_WORDS[cell.state]}"
+    text = f"TP {cell.tp}, PP {cell.pp}{kind}: {STATE_WORDS[cell.state]}"
     if cell.actual_bytes is not None:
         text += f", {cell.actual_bytes / GIB:.1f} GiB{name_iteration(cell)}"
     if cell.theory_bytes is not None:

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import struct
 import subprocess
 import sys
@@ -32,7 +33,7 @@ def test_the_command_line_of_the_original_writes_all_files_and_says_what_it_foun
     output = tmp_path / "visualization_outputs" / "memory_heatmap.v1.png"
     assert run(["heatmap", *sweep, "--output", str(output), "--dpi", "100"]) == 0
     printed, told = capsys.readouterr()
-    endings = ("png", "pdf", "svg", "csv", "alt.txt")
+    endings = ("png", "pdf", "svg", "csv", "html", "alt.txt")
     names = [f"memory_heatmap.v1.{ending}" for ending in endings]
     assert sorted(path.name for path in output.parent.iterdir()) == sorted(names)
     assert printed.splitlines()[0] == "24 layouts (8,192 GPUs): 6 ran, 6 out of memory, 12 failed"
@@ -43,7 +44,7 @@ def test_the_command_line_of_the_original_writes_all_files_and_says_what_it_foun
         "  TP 4  fail   fail   fail   fail   76.0!  29.1",
         "  TP 8  fail   fail   fail   73.6!  38.4  [15.0]",
     ]
-    assert printed.splitlines()[-5:] == [str(output.parent / name) for name in names]
+    assert printed.splitlines()[-6:] == [str(output.parent / name) for name in names]
     assert "485B" in told
     rows = list(csv.DictReader(output.with_suffix(".csv").read_text().splitlines()))
     assert len(rows) == 24
@@ -61,6 +62,20 @@ def test_the_command_line_of_the_original_writes_all_files_and_says_what_it_foun
     text = output.with_name("memory_heatmap.v1.alt.txt").read_text()
     assert "TP 2, PP 64: ran, 57.3 GiB, predicted 136.9 GiB (+139 %), ruled out by the theory" in text
     assert "TP 1, PP 2: out of memory: torch.OutOfMemoryError: CUDA out of memory." in text
+
+
+def test_the_page_has_every_layout_and_loads_nothing(sweep: list[str], tmp_path: Path) -> None:
+    assert run(["heatmap", *sweep, "--output", str(tmp_path / "heat"), "--dpi", "50"]) == 0
+    page = (tmp_path / "heat.html").read_text()
+    assert not re.search(r"https?:|src=|url\(|<script|@import", page)
+    fields = re.findall(r'<td class="([^"]*)" style="[^"]*" title="([^"]*)">', page)
+    assert len(fields) == 24
+    assert [words for names, words in fields if "best" in names] == [
+        "TP 8, PP 64: ran, 15.0 GiB, predicted 34.2 GiB (+128 %)"
+    ]
+    assert page.count("<tr><td>") == 24
+    assert "137" not in re.findall(r'class="peak">([^<]*)<', page)
+    assert "136.9" in re.findall(r'class="theory">([^<]*)<', page)
 
 
 def test_layouts_of_several_dp_are_all_told_and_the_figure_says_what_it_shows(

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 SUMMARY = "draw a sweep over TP and PP: what fits, what does not, and how wrong the theory was"
 DESCRIPTION = """\
 Draw the peak memory of a sweep over tensor and pipeline parallel sizes: from the memory traces of what ran
-and the logs of what failed. Writes BASE.png, .pdf, .svg, .csv and .alt.txt; prints what the sweep says."""
+and the logs of what failed. Writes BASE.png, .pdf, .svg, .csv, .html and .alt.txt; prints what the sweep
+says."""
 EPILOG = """\
 examples:
   vramscope heatmap --memory-dir traces/485B --log-dir log/CONFIG_SWEEP_WS8192_485_20250726_012803 \\
