@@ -5,15 +5,12 @@ import io
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import msgspec
 
 from ..errors import InputFileError
 from .input_file import decode_text, read_input_file, show_path, show_text
-
-if TYPE_CHECKING:
-    from _csv import _reader
 
 LIMIT_BYTES = 64 * 1024**2
 MOST_COLUMNS = 1000
@@ -21,6 +18,13 @@ MOST_ROWS = 100_000
 MOST_CELLS = 2_000_000
 """Short rows are filled: a few bytes of them could take gigabytes."""
 _MOST_CELL = 1 << 20
+
+
+class _Reader(Protocol):
+    @property
+    def line_num(self) -> int: ...
+
+    def __iter__(self) -> Iterator[list[str]]: ...
 
 
 class CaseTable(msgspec.Struct, frozen=True):
@@ -52,7 +56,7 @@ def read_case_table(path: Path) -> CaseTable:
     return CaseTable(columns, rows)
 
 
-def _read_rows(path: Path, reader: "_reader", columns: tuple[str, ...]) -> Iterator[dict[str, str]]:
+def _read_rows(path: Path, reader: _Reader, columns: tuple[str, ...]) -> Iterator[dict[str, str]]:
     count = 0
     for cells in reader:
         if cells:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from .yaml_scalars import YamlError, read_value, strip_comment
 
-_KEY = re.compile(r"^(?:\"([^\"]*)\"|'([^']*)'|([^\s:\[\]{},#&*!|>'\"%@`-][^:#\[\]{}]*?))\s*:(?:\s+(.*))?$")
+_KEY = re.compile(r"^(?:\"([^\"]*)\"|'([^']*)'|([^\s:\[\]{},#&*!|>'\"%@`-][^:#\[\]{}]*+))\s*:(?:\s+(.*))?$")
 _MOST_DEPTH = 50
 
 
@@ -78,7 +78,7 @@ def _read_mapping(lines: list[_Line], at: int, indent: int, depth: int) -> tuple
         match = _KEY.match(line.text)
         if match is None:
             raise YamlError(f"line {line.number}: {line.text[:60]!r} is not `key: value`")
-        key = next(part for part in match.groups()[:3] if part is not None)
+        key = match.group(3).rstrip() if match.group(3) else match.group(1) or match.group(2) or ""
         if key in values:
             raise YamlError(f"line {line.number}: {key} is there twice")
         if match.group(4):

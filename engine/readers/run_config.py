@@ -11,7 +11,7 @@ from .input_file import decode_text, locate_byte, read_input_file, show_path
 from .toml_text import parse_toml
 
 LIMIT_BYTES = 16 * 1024**2
-_ARGUMENT = re.compile(r"^(?:\S{1,40}: ?)?\s*([a-z][a-z0-9_]*) \.{3,} (.*)$", re.MULTILINE)
+_ARGUMENT = re.compile(r"^(?:\S{1,40}: ?)?[^\S\n]*+([a-z][a-z0-9_]*) \.{3,} (.*)$", re.MULTILINE)
 _PADDED = re.compile(r"padded vocab \(size: \d+\) with \d+ dummy tokens \(new size: (\d+)\)")
 _YAML_LINE = re.compile(r"^\s*(?:\"([^\"]+)\"|'([^']+)'|([\w.-]+))\s*:(?:\s+(.*))?$")
 

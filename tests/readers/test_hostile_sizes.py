@@ -2,13 +2,22 @@
 
 import gzip
 import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from vramscope.engine.errors import InputFileError
 from vramscope.engine.readers.case_table import MOST_COLUMNS, MOST_ROWS, read_case_table
+from vramscope.engine.readers.cluster_file import read_cluster_file
+from vramscope.engine.readers.module_memory.finding import read_module_memory
 from vramscope.engine.readers.packed_file import PackedFile
+from vramscope.engine.readers.phases.finding import read_phase_file
+from vramscope.engine.readers.run_config import read_run_config
+from vramscope.engine.readers.sweep.configuration_log import read_configuration_log
+from vramscope.exporters.prometheus.web_config import read_web_config
 
 MOST_S = 2.0
 """CPU of one refusal."""
@@ -63,6 +72,29 @@ def test_a_packed_file_that_no_writer_makes_is_refused_at_once(
             pass
     assert time.process_time() - started_s < MOST_S
     assert told in str(caught.value)
+
+
+BUSY: dict[str, tuple[str, str, Callable[[Path], object]]] = {
+    "blanks in a key of YAML": ("a.yaml", f"a{' ' * MIB}b", read_web_config),
+    "blanks in a cluster file": ("a.yaml", f"a{' ' * (MIB - 100)}b", read_cluster_file),
+    "empty lines in a run": ("a.txt", "\n" * MIB, read_run_config),
+    "empty lines in a log of phases": ("a.log", "\n" * 4 * MIB, read_phase_file),
+    "blank lines in a log of phases": ("a.log", f"{' ' * 1000}\n" * 4000, read_phase_file),
+    "charts without an end": ("a.html", f"var option_{'0' * 32} = {{\n" * 80_000, read_module_memory),
+    "names of errors": ("a.log", "a." * MIB, partial(read_configuration_log, has_failed=True)),
+}
+
+
+@pytest.mark.parametrize(("name", "content", "read"), BUSY.values(), ids=BUSY)
+def test_no_pattern_takes_the_square_of_a_file(
+    name: str, content: str, read: Callable[[Path], object], tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    path.write_text(content)
+    started_s = time.process_time()
+    with suppress(InputFileError):
+        read(path)
+    assert time.process_time() - started_s < MOST_S
 
 
 def test_members_padding_and_a_cut_are_read_as_gzip_reads_them(tmp_path: Path) -> None:

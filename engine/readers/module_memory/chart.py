@@ -18,7 +18,8 @@ from ..series_record import MOST_BYTES
 from .exact import MOST_DEPTH
 
 OPTION_MARK = b"var option_"
-_OPTION = re.compile(rb"var option_[0-9a-f]{32} = (\{.*?\n *\});", re.DOTALL)
+_OPTION = re.compile(rb"var option_[0-9a-f]{32} = (?=\{)")
+_OPTION_END = re.compile(rb"\n *\}(?=;)")
 _LIMIT_BYTES = 64 * MIB
 _KINDS: dict[str, MemoryKind] = {
     "params_memory_sunburst": "params",
@@ -84,11 +85,13 @@ def read_chart(path: Path) -> ModuleMemory:
 
 
 def _read_series(path: Path) -> _Series:
-    match = _OPTION.search(read_input_file(path, _LIMIT_BYTES))
-    if match is None:
+    page = read_input_file(path, _LIMIT_BYTES)
+    begin = _OPTION.search(page)
+    end = None if begin is None else _OPTION_END.search(page, begin.end())
+    if begin is None or end is None:
         raise InputFileError(f"{show_path(path)}: no data of a pyecharts chart in this page")
     try:
-        option = msgspec.json.decode(match.group(1), type=_Option)
+        option = msgspec.json.decode(page[begin.end() : end.end()], type=_Option)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise InputFileError(f"{show_path(path)}: the data of the chart cannot be used: {error}") from error
     if not option.series or not option.series[0].data:

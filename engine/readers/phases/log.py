@@ -17,7 +17,8 @@ from ..text_lines import LineFile
 from .log_run import BEGIN, LoggedRun
 
 _MARK = re.compile(
-    r"^\s*=== .{1,200} (?:Memory Usage|Completed) ===\s*$|^\s*(?:MEMORY USAGE SUMMARY|EXECUTION SUMMARY \()",
+    r"^[^\S\n]*+(?:=== .{1,200} (?:Memory Usage|Completed) ===[^\S\n]*+$"
+    r"|MEMORY USAGE SUMMARY|EXECUTION SUMMARY \()",
     re.MULTILINE,
 )
 _LONGEST_LINE = 1 << 20

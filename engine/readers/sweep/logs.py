@@ -21,7 +21,9 @@ LIST_NAMES = frozenset(name for name, _ in _LISTS)
 _LIMIT_BYTES = 64 << 20
 _TP, _PP, _DP = (re.compile(rf"\b{key}=([0-9]{{1,9}})\b") for key in ("TP", "PP", "DP"))
 _STATUS = re.compile(r"\(status: (-?[0-9]{1,9})\)")
-_SETTING = re.compile(r"^\s*(Number of Layers|Number of Attention Heads): *([0-9]{1,9})\s*$", re.MULTILINE)
+_SETTING = re.compile(
+    r"^[^\S\n]*+(Number of Layers|Number of Attention Heads): *([0-9]{1,9})[^\S\n]*+$", re.MULTILINE
+)
 
 
 class FolderName(NamedTuple):
