@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from contextvars import copy_context
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from textual import on
 from textual.screen import Screen
@@ -15,7 +15,7 @@ from ..engine.bus.snapshot import Snapshot
 from ..engine.clock import Clock
 from ..engine.errors import VramscopeError
 from ..engine.history import History
-from ..engine.settings import Settings, SortColumn
+from ..engine.settings import Settings
 from .alert_notices import AlertNotices
 from .bindings import APP_BINDINGS
 from .breakdown_overlay import BreakdownOverlayApp
@@ -333,7 +333,7 @@ class VramscopeApp(SweepingApp, PlanningApp, BreakdownOverlayApp, inherit_bindin
         order = self.node_screen.processes.order
         values = {
             "theme": self.theme_choice,
-            "sort": cast(SortColumn, order.column),
+            "sort": order.column,
             "sort_reversed": order.is_inverted,
         }
         try:

@@ -1,7 +1,7 @@
 """The rows of the process table: every process on every device, filtered and sorted."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple, get_args
 
 from ..engine.model import DeviceSample, ProcessReading, RankSample
 from ..engine.settings import SortColumn
@@ -10,8 +10,6 @@ from .widgets.rank_words import name_coordinates, spell_label
 
 ProcessKey = tuple[str, int]
 """Device UUID and process id: what a selection stays with."""
-
-ColumnName = SortColumn | Literal["share"]
 
 SORTABLE: tuple[SortColumn, ...] = get_args(SortColumn)
 """Columns that can be sorted by, as the setting `sort` knows them."""
@@ -70,7 +68,7 @@ class ProcessRow(NamedTuple):
 class Column(NamedTuple):
     """One column of the table."""
 
-    name: ColumnName
+    name: SortColumn
     title: str
     width: int
     """Cells; 0 takes what is left."""
@@ -126,13 +124,13 @@ COLUMNS: tuple[Column, ...] = (
 )
 """The columns, left to right."""
 
-COLUMN_NAMES: tuple[ColumnName, ...] = tuple(column.name for column in COLUMNS)
+COLUMN_NAMES: tuple[SortColumn, ...] = tuple(column.name for column in COLUMNS)
 
 
 class SortOrder(NamedTuple):
     """By which column the rows are sorted, and whether against its natural direction."""
 
-    column: ColumnName = "memory"
+    column: SortColumn = "memory"
     is_inverted: bool = False
 
     def shifted(self, places: int) -> "SortOrder":
@@ -146,7 +144,7 @@ class SortOrder(NamedTuple):
         return column_named(self.column).is_number != self.is_inverted
 
 
-def column_named(name: ColumnName) -> Column:
+def column_named(name: SortColumn) -> Column:
     """Return a column by its name."""
     return COLUMNS[COLUMN_NAMES.index(name)]
 

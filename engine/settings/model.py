@@ -10,7 +10,7 @@ from .record import RecordSettings
 ThemeName = Literal["dark", "light", "high-contrast", "mono"]
 """Colour themes of the screens."""
 
-SortColumn = Literal["memory", "pid", "user", "device", "command"]
+SortColumn = Literal["memory", "pid", "user", "device", "command", "share"]
 """Columns by which the process list can be sorted."""
 
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import get_args
 
 import msgspec
 import pytest
@@ -18,8 +19,8 @@ from tests.tui.canned import (
 from tests.tui.looks import notices, shown_screen, shown_text, title
 from vramscope.engine.errors import UsageError
 from vramscope.engine.model import STATUS_SCHEMA
-from vramscope.engine.settings import Settings
-from vramscope.tui.process_rows import SortOrder
+from vramscope.engine.settings import Settings, SortColumn
+from vramscope.tui.process_rows import COLUMNS, SortOrder
 from vramscope.tui.screens.help import HelpScreen
 from vramscope.tui.screens.live import LiveScreen
 from vramscope.tui.screens.sort import SortScreen
@@ -146,6 +147,22 @@ async def test_the_sort_keys() -> None:
         assert table.order == SortOrder("pid")
         await pilot.press("s", "enter")
         assert table.order == SortOrder("pid", True)
+
+
+async def test_every_column_that_keys_reach_is_in_the_menu_and_can_be_saved() -> None:
+    saved: list[object] = []
+    app = make_app(
+        FakeFeed(make_snapshot()),
+        save_settings=lambda values: saved.append(values["sort"]) or Path("vramscope.toml"),  # type: ignore[func-returns-value]
+    )
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press(*["less_than_sign"] * len(COLUMNS))
+        for column in COLUMNS:
+            assert app.live.processes.order.column == column.name
+            await pilot.press("s")
+            assert isinstance(app.screen, SortScreen)
+            await pilot.press("escape", "f12", "greater_than_sign")
+    assert set(saved) == set(get_args(SortColumn))
 
 
 async def test_filtering_while_typing_and_clearing_with_escape() -> None:

@@ -14,13 +14,13 @@ from textual.strip import Strip
 
 from ...analyzers.device_names import name_devices
 from ...engine.model import DeviceSample, RankSample
+from ...engine.settings import SortColumn
 from ..bindings import PROCESS_BINDINGS
 from ..drawing.numbers import count_text
 from ..drawing.spans import Role, Span, fit_line, fit_text, line_width, right_text, to_strip
 from ..process_rows import (
     COLUMNS,
     Column,
-    ColumnName,
     ProcessKey,
     ProcessRow,
     SortOrder,
@@ -199,7 +199,7 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
         if self.selected_row is not None:
             self.post_message(self.DeviceAsked(self.selected_row.device.uuid))
 
-    def sort_by(self, name: ColumnName) -> None:
+    def sort_by(self, name: SortColumn) -> None:
         """Sort by a column; by the same one again, the other way round."""
         is_same = name == self.order.column
         self.order = SortOrder(name, not self.order.is_inverted if is_same else False)
