@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from types import TracebackType
 
-from tests.pretend_nvml.driver import GIB, PretendDriver, build_library
+from tests.pretend_nvml.driver import GIB, PretendDevice, PretendDriver, build_library
 
 from .measure.processes import find_marked
 
@@ -50,6 +50,11 @@ class Machine:
             holder.kill()
             holder.wait()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    @property
+    def devices(self) -> list[PretendDevice]:
+        """The pretend devices, to be scripted further."""
+        return self._driver.devices
 
     def hang(self, index: int) -> None:
         """Let every call on one device block."""

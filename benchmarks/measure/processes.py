@@ -11,6 +11,7 @@ MARK = "BENCHMARK_RUN"
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _KIB_PER_MIB = 1024
+_SPOKEN = {"agent": "hub", "record": "recorder", "--json": "json"}
 
 
 @dataclass(frozen=True)
@@ -43,9 +44,9 @@ def find_marked(mark: str) -> list[int]:
 def name_role(pid: int) -> str:
     """Return what a process is for, told from its command line."""
     words = _read(pid, "cmdline").decode(errors="replace").split("\0")
-    for role in ("worker", "hub", "agent"):
+    for role in ("worker", "hub", "agent", "record", "--json"):
         if any(word == role or word.endswith((f".{role}", f"/{role}")) for word in words):
-            return "hub" if role == "agent" else role
+            return _SPOKEN.get(role, role)
     return "viewer"
 
 

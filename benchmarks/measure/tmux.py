@@ -56,6 +56,10 @@ class TmuxWindow:
         """Press keys, named as tmux names them."""
         self._run("send-keys", *keys)
 
+    def resize(self, columns: int, rows: int) -> None:
+        """Give the window another size."""
+        self._run("resize-window", "-x", str(columns), "-y", str(rows))
+
     def wait_for(self, text: str, timeout_s: float) -> None:
         """Return once the window shows a text.
 
