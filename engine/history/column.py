@@ -45,12 +45,16 @@ _UNITS = {
 }
 """Columns of four bytes in this unit, or of eight in units of one."""
 _NARROW, _WIDE = "I", "q"
+_BLOCK = 256
+"""Cells that are kept together."""
 _NOTHING = {_NARROW: 2**32 - 1}
 """How an unsigned cell says that nothing was measured; a signed one holds `UNMEASURED`."""
 
 
 class Column:
     """The figures of one name, by position; `UNMEASURED` at first.
+
+    Cells are kept in blocks, and only where something was measured: many processes end within minutes.
 
     Args:
         name: One of those that a ring keeps.
@@ -59,47 +63,54 @@ class Column:
 
     def __init__(self, name: str, length: int) -> None:
         self.name = name
-        self._set_cells(array(_FIXED.get(name, _NARROW)), _UNITS.get(name, 1))
-        self._cells.extend(array(self._cells.typecode, [self._nothing]) * length)
+        self._length = length
+        self._blocks: dict[int, array[int]] = {}
+        self._set_type(_FIXED.get(name, _NARROW), _UNITS.get(name, 1))
 
     def __len__(self) -> int:
-        return len(self._cells)
+        return self._length
 
     def append(self) -> None:
         """Add a position at which nothing is measured."""
-        self._cells.append(self._nothing)
+        self._length += 1
 
     def clear(self, position: int) -> None:
         """Forget the figure at a position."""
-        self._cells[position] = self._nothing
+        number, at = divmod(position, _BLOCK)
+        block = self._blocks.get(number)
+        if block is not None:
+            block[at] = self._nothing
+            if block.count(self._nothing) == _BLOCK:
+                del self._blocks[number]
 
     def read(self, position: int) -> int | None:
         """Return the figure at a position, or None where nothing was measured."""
-        cell = self._cells[position]
+        block = self._blocks.get(position // _BLOCK)
+        cell = self._nothing if block is None else block[position % _BLOCK]
         return None if cell == self._nothing else cell * self._unit
 
     def write(self, position: int, value: int) -> None:
         """Put a figure at a position; `UNMEASURED` is none."""
-        if self._is_narrow:
-            unit = self._unit
-            cell = value // unit
-            if value == UNMEASURED:
-                cell = self._nothing
-            elif cell * unit != value or not 0 <= cell < self._nothing:
+        cell = self._nothing
+        if value != UNMEASURED:
+            cell = value // self._unit
+            if self._is_narrow and (cell * self._unit != value or not 0 <= cell < self._nothing):
                 self._widen()
                 cell = value
-            self._cells[position] = cell
-        else:
-            self._cells[position] = value
+        number, at = divmod(position, _BLOCK)
+        block = self._blocks.get(number)
+        if block is None:
+            block = self._blocks[number] = array(self._typecode, [self._nothing]) * _BLOCK
+        block[at] = cell
 
     def is_empty(self) -> bool:
         """Return whether nothing is measured at any position."""
-        return self._cells.count(self._nothing) == len(self._cells)
+        return not self._blocks
 
     def unroll(self, start: int) -> "array[int]":
         """Return all figures from a position on, round to it again, `UNMEASURED` where there is none."""
         nothing, unit = self._nothing, self._unit
-        cells = unroll(self._cells, start)
+        cells = unroll(self._join(), start)
         if cells.typecode == _WIDE:
             return cells
         return array(_WIDE, [UNMEASURED if cell == nothing else cell * unit for cell in cells])
@@ -111,8 +122,8 @@ class Column:
             start: Position of the oldest.
             skip: How many of the oldest are left out.
         """
-        name = f"{self.name}/{self._unit}" if self._cells.typecode == _NARROW else self.name
-        return name, unroll(self._cells, start)[skip:].tobytes()
+        name = f"{self.name}/{self._unit}" if self._is_narrow else self.name
+        return name, unroll(self._join(), start)[skip:].tobytes()
 
     @classmethod
     def load(cls, name: str, data: bytes) -> "Column | None":
@@ -128,17 +139,37 @@ class Column:
             typecode = _NARROW if unit else _WIDE
         else:
             return None
-        column = cls(known, 0)
-        column._set_cells(array(typecode, data), int(unit or 1))
+        cells = array(typecode, data)
+        column = cls(known, len(cells))
+        column._set_type(typecode, int(unit or 1))
+        nothing = column._nothing
+        for start in range(0, len(cells), _BLOCK):
+            block = cells[start : start + _BLOCK]
+            if block.count(nothing) < len(block):
+                block.extend(array(typecode, [nothing]) * (_BLOCK - len(block)))
+                column._blocks[start // _BLOCK] = block
         return column
 
-    def _set_cells(self, cells: "array[int]", unit: int) -> None:
-        self._cells, self._unit = cells, unit
-        self._is_narrow = cells.typecode == _NARROW
-        self._nothing = _NOTHING.get(cells.typecode, UNMEASURED)
+    def _join(self) -> "array[int]":
+        """Return the cells of all positions, one after the other."""
+        empty = array(self._typecode, [self._nothing]) * _BLOCK
+        cells = array(self._typecode)
+        for number in range(-(-self._length // _BLOCK)):
+            cells.extend(self._blocks.get(number, empty))
+        del cells[self._length :]
+        return cells
+
+    def _set_type(self, typecode: str, unit: int) -> None:
+        self._typecode, self._unit = typecode, unit
+        self._is_narrow = typecode == _NARROW
+        self._nothing = _NOTHING.get(typecode, UNMEASURED)
 
     def _widen(self) -> None:
-        self._set_cells(self.unroll(0), 1)
+        nothing, unit = self._nothing, self._unit
+        self._set_type(_WIDE, 1)
+        for number, block in self._blocks.items():
+            wide = [UNMEASURED if cell == nothing else cell * unit for cell in block]
+            self._blocks[number] = array(_WIDE, wide)
 
 
 def unroll(cells: "array[T]", start: int) -> "array[T]":

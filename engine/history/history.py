@@ -15,7 +15,7 @@ from .block import HOST_KEY, DeviceHeader, HistoryBlock, header_of, host_values_
 from .column import UNMEASURED
 from .rank_rows import MAX_RANKS, RankHeader, rank_header_of, rank_key, rank_values_of
 from .ring import ColumnRing, Row
-from .views import BucketView, HistoryColumns
+from .views import MAX_BUCKETS, BucketView, HistoryColumns
 
 Field = Literal["used", "allocated", "reserved", "utilization", "step"]
 """What can be drawn over time: device used, allocated and reserved bytes, utilisation in percent, and the
@@ -184,8 +184,9 @@ class History:
         with self._lock:
             views = self._views.setdefault((uuid, field), {})
             view = views.get(bucket_s)
-            if view is None:
-                view = self._build_view(uuid, field, bucket_s)
+            if view is None or not view.has(end_s, count):
+                view = self._build_view(uuid, field, bucket_s, self._choose_capacity(end_s, bucket_s, count))
+                views.pop(bucket_s, None)
                 views[bucket_s] = view
                 while len(views) > MAX_VIEWS:
                     del views[next(iter(views))]
@@ -276,8 +277,17 @@ class History:
             minute["used_min"] = min(minute["used_min"], low)
             minute["used_max"] = max(minute["used_max"], high)
 
-    def _build_view(self, uuid: str, field: Field, bucket_s: float) -> BucketView:
-        view = BucketView(bucket_s)
+    def _choose_capacity(self, end_s: float, bucket_s: float, count: int) -> int:
+        """Return how many buckets a view keeps: from the oldest that is asked for to the newest, and more.
+
+        What a paused picture shows gets older: a view without spare would be built at every look.
+        """
+        newest_s = max(end_s, self._fine.last.time_s if self._fine.last else end_s)
+        asked = int(newest_s // bucket_s) - int(end_s // bucket_s) + count
+        return min(asked + asked // 4 + 1, max(count, MAX_BUCKETS))
+
+    def _build_view(self, uuid: str, field: Field, bucket_s: float, capacity: int) -> BucketView:
+        view = BucketView(bucket_s, capacity)
         fine_from_s = self._fine.first.time_s if self._fine.first else 0.0
         low_name, high_name = _BOUNDS[field]
         for ring, is_fine in ((self._coarse, False), (self._fine, True)):

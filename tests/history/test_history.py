@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from vramscope.engine.errors import WireError
 from vramscope.engine.history import HOST_KEY, History, HistoryBlock
+from vramscope.engine.history.views import BucketView
 from vramscope.engine.model import DeviceSample, DeviceState, HostSample, MemoryReading, Sample
 
 from ..bus.hubs import GIB, make_sample
@@ -205,3 +206,47 @@ def test_a_viewer_reads_the_wide_columns_of_an_older_hub_and_goes_on() -> None:
     late.add(_sample(3, 3 * GIB))
     assert len(narrow["used/512"]) == len(wide) // 2
     assert late.columns("GPU-a", "used", 1003.0, 1.0, 4).last == [seq * GIB for seq in range(4)]
+
+
+def test_a_view_keeps_no_more_buckets_than_are_asked_for_and_some_spare() -> None:
+    history = History()
+    history.columns("GPU-a", "used", 1000.0, 1.0, 100)
+    for seq in range(3000):
+        history.add(_sample(seq, seq * GIB % (70 * GIB)))
+    (view,) = history._views["GPU-a", "used"].values()
+    assert [len(cells) for cells in view._cells] == [126] * 3
+
+
+def test_a_moment_that_is_past_is_drawn_as_it_was_while_more_is_seen() -> None:
+    """So a paused view: what it shows gets older, and must not vanish."""
+    history = History()
+    for seq in range(200):
+        history.add(_sample(seq, seq * MIB))
+    paused = history.columns("GPU-a", "used", 1199.0, 1.0, 100)
+    assert None not in paused.last
+    for seq in range(200, 1500):
+        history.add(_sample(seq, seq * MIB))
+        assert history.columns("GPU-a", "used", 1199.0, 1.0, 100) == paused
+
+
+@given(
+    st.lists(st.tuples(st.integers(-40, 40), st.integers(0, 99)), min_size=1, max_size=60), st.integers(1, 30)
+)
+def test_a_view_says_of_a_bucket_what_it_was_told_or_nothing(
+    readings: list[tuple[int, int]], capacity: int
+) -> None:
+    """Whatever the clock does: it may be set back and forth."""
+    view = BucketView(1.0, capacity)
+    told: dict[int, list[int]] = {}
+    for index, value in readings:
+        view.add(float(index), value, value, value)
+        told.setdefault(index, []).append(value)
+    newest = readings[-1][0]
+    columns = view.columns(float(newest), 100)
+    assert columns.last[-1] == readings[-1][1]
+    for at, last in enumerate(columns.last):
+        if last is not None:
+            values = told[newest - 99 + at]
+            assert last == values[-1]
+            assert columns.minimum[at] in values
+            assert columns.maximum[at] in values

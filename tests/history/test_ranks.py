@@ -3,7 +3,7 @@
 import msgspec
 
 from vramscope.engine.history import Field, History, HistoryBlock
-from vramscope.engine.history.history import MAX_MODELLED
+from vramscope.engine.history.history import FINE_TICKS, MAX_MODELLED
 from vramscope.engine.history.rank_rows import MAX_RANKS
 from vramscope.engine.model import (
     AllocatorReading,
@@ -136,3 +136,19 @@ def test_simulated_cards_of_past_runs_are_forgotten_and_real_devices_are_not() -
     assert set(block.fine) == set(block.coarse) | {card.uuid} == set(block.devices)
     assert history.peak("sim-0-0") is None
     assert history.peak("GPU-a") is not None
+
+
+def test_processes_that_come_and_go_take_memory_for_as_long_as_they_ran() -> None:
+    """A column of an hour for each of the last 64 would take 15 MiB of every agent and viewer."""
+    history = History()
+    card = make_device(0)
+    for seq in range(2 * FINE_TICKS):
+        history.add(make_sample(seq, card, ranks=(make_rank(1000 + seq // 60),)))
+    blocks = [
+        block
+        for columns in history._fine._columns.values()
+        for column in columns.values()
+        for block in column._blocks.values()
+    ]
+    assert len(history._ranks) == MAX_RANKS
+    assert sum(len(block) * block.itemsize for block in blocks) < 2 * MIB
