@@ -109,7 +109,10 @@ class VramscopeApp(SweepingApp, PlanningApp, BreakdownOverlayApp, inherit_bindin
     def _receive(self, snapshot: Snapshot) -> None:
         """Take a snapshot on the feed's own thread."""
         before = self._received.get(snapshot.node, Snapshot())
-        self._received[snapshot.node] = snapshot
+        if snapshot.is_gone:
+            self._received.pop(snapshot.node, None)
+        else:
+            self._received[snapshot.node] = snapshot
         if is_same_picture(before, snapshot):
             self._mailbox.amend(snapshot)
         elif self._mailbox.put(snapshot):
@@ -164,6 +167,8 @@ class VramscopeApp(SweepingApp, PlanningApp, BreakdownOverlayApp, inherit_bindin
         if refused is not None and refused.number != self._refused_number:
             self._refused_number = refused.number
             self.notify(f"Not done: {refused.reason}.", severity="warning", markup=False)
+        if snapshot.is_gone:
+            self._notices.pop(snapshot.node, None)
 
     def is_node_seen(self, node: str) -> bool:
         """Return whether it is clear that what is told is of this node."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from rich.color import ColorSystem
 from rich.console import COLOR_SYSTEMS, Console
 from textual._compositor import Compositor, CompositorUpdate, LayoutUpdate
+from textual._styles_cache import StylesCache
 from textual.geometry import Region, Size
 from textual.screen import Screen
 from textual.strip import Strip
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
 ResultT = TypeVar("ResultT")
 Layer = tuple[int, Strip]
 """A column and what is drawn from there on."""
+
+# Textual 8.2.8 caches this by `self`, though it calls it `cls`: the cache keeps the strips of a thousand
+# widgets that were closed long ago.
+StylesCache.get_inner_outer = classmethod(StylesCache.get_inner_outer)  # type: ignore[arg-type, assignment]
 
 
 class ShownPicture:
@@ -222,6 +227,10 @@ class ThriftyScreen(Screen[ResultT]):
     def on_mount(self) -> None:
         """Know nothing of the terminal after it was lent to a shell."""
         self.app.app_resume_signal.subscribe(self, self._repaint)
+
+    def on_unmount(self) -> None:
+        """Let go of the signal, which would hold this screen, all its widgets and strips, for good."""
+        self.app.app_resume_signal.unsubscribe(self)
 
     def on_resize(self) -> None:
         """Know nothing of what the terminal kept through a change of its size."""

@@ -1,11 +1,13 @@
 """What every application of ours is: the themes, the terminal's abilities, help and the end."""
 
+import gc
 import io
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from rich.console import Console
 from textual.app import App
+from textual.await_complete import AwaitComplete
 from textual.binding import Binding
 from textual.filter import LineFilter, Monochrome, NoColor
 
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
 
 _COLOR_SYSTEMS = {"16": "standard", "256": "256", "truecolor": "truecolor", "none": "standard"}
 _THEME_NAMES: tuple[ThemeName, ...] = ("dark", "light", "high-contrast", "mono")
+
+COLLECTED_WITHIN_S = 20.0
+"""Seconds from a screen that is closed to the collection that frees it, and all others closed meanwhile."""
 
 
 class TerminalApp(App[None], inherit_bindings=False):
@@ -53,6 +58,8 @@ class TerminalApp(App[None], inherit_bindings=False):
         self.console = _make_console(abilities)
         self.glyphs = ASCII if abilities.is_ascii else UNICODE
         self._ascii_filter, self._color_filter = AsciiFilter(), NoColor()
+        self.is_collection_due = False
+        """Whether what closed screens held is to be freed in a moment."""
         register_themes(cast("App[object]", self))
         self.theme = f"vramscope-{self._first_theme(theme)}"
 
@@ -83,6 +90,22 @@ class TerminalApp(App[None], inherit_bindings=False):
 
         if not isinstance(self.screen, HelpScreen):
             self.push_screen(HelpScreen(self.screen, self.glyphs))
+
+    def pop_screen(self) -> AwaitComplete:
+        """Close the topmost screen, and free what it held once nobody waits for a picture.
+
+        Widgets, styles and strips refer to one another, and Python's own collector comes to old objects after
+        hours.
+        """
+        if not self.is_collection_due:
+            self.is_collection_due = True
+            self.set_timer(COLLECTED_WITHIN_S, self.collect, name="memory of closed screens")
+        return super().pop_screen()
+
+    def collect(self) -> None:
+        """Free what closed screens held."""
+        self.is_collection_due = False
+        gc.collect()
 
     @property
     def theme_choices(self) -> tuple[ThemeName, ...]:

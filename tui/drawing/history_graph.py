@@ -81,14 +81,20 @@ def _join(cells: Sequence[tuple[str, bool]], role: Role) -> Line:
     return line
 
 
-@lru_cache(maxsize=8192)
+_KNOWN_CELLS: dict[tuple[str, bool], tuple[str, bool]] = {}
+"""Each cell once: a few hundred, of which a column that is kept would have its own."""
+
+
+@lru_cache(maxsize=4096)
 def _cell_column(
     left: Levels, right: Levels, rows: int, history: str, band: str
 ) -> tuple[tuple[str, bool], ...]:
     """Return the cells of two buckets from the top down, each with whether it is solid."""
     if history:
-        return tuple(_block_cell(left, right, row, history, band) for row in reversed(range(rows)))
-    return tuple(_braille_cell(left, right, row) for row in reversed(range(rows)))
+        cells = [_block_cell(left, right, row, history, band) for row in reversed(range(rows))]
+    else:
+        cells = [_braille_cell(left, right, row) for row in reversed(range(rows))]
+    return tuple([_KNOWN_CELLS.setdefault(cell, cell) for cell in cells])
 
 
 def _braille_cell(left: Levels, right: Levels, row: int) -> tuple[str, bool]:

@@ -54,7 +54,7 @@ def _measure(bucket: Layers, scale: float, rows: int) -> tuple[int, ...]:
     return tuple(ends)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)  # of the one device that is shown in full
 def _draw_column(bucket: Layers, scale: float, rows: int, has_tips: bool) -> tuple[int, ...]:
     """Return, from the top down, the layer of each cell; the tip of the lowest one in negative eighths."""
     ends = _measure(bucket, scale, rows)
