@@ -110,11 +110,14 @@ def _count(kind: type) -> int:
 
 
 def _empty_caches() -> None:
-    """Empty every cache of a function, of which none may be without a bound, so that they do not count."""
+    """Empty the caches of functions, which are bounded and fill for hours, so that they do not count."""
     for cache in [found for found in gc.get_objects() if isinstance(found, functools._lru_cache_wrapper)]:
         size, most = cache.cache_info().currsize, cache.cache_info().maxsize
-        assert most is not None or size < 100, f"{cache.__module__}.{cache.__qualname__} has {size} entries"
-        cache.cache_clear()
+        if cache.__module__.startswith(("vramscope.", "textual.", "rich.")):
+            assert most is not None or size < 100, (
+                f"{cache.__module__}.{cache.__qualname__} has {size} entries"
+            )
+            cache.cache_clear()
     gc.collect()
 
 
