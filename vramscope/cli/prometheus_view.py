@@ -1,6 +1,7 @@
 """`--from-prometheus`: the nodes that a server scrapes, now or in the past, in the view or as text."""
 
 import copy
+import gc
 import sys
 import tempfile
 import time
@@ -80,7 +81,10 @@ def _show_live(follower: PrometheusFollower, arguments: Namespace, settings: "Se
         return PrometheusFeed(follower, first=first, make_analyzers=_find_analyzers())
 
     config = getattr(arguments, "config", None)
-    return open_view(start_feed, settings, config=config, local_node=node_name())
+    try:
+        return open_view(start_feed, settings, config=config, local_node=node_name())
+    finally:
+        gc.freeze()  # else Python goes through all that was read of thousands of nodes before it ends
 
 
 def _replay(past: PastRange, arguments: Namespace, settings: "Settings") -> int:
