@@ -150,8 +150,8 @@ def test_from_the_grid_into_the_replay_and_back_to_the_cell_that_was_left(tree: 
     with pane(f"{PROGRAM} sweep {tree} --filter model=485B") as opened:
         opened.wait_for("[▸15.0◂]", "Enter replay")
         opened.press("Enter")
-        opened.wait_for("TP 8 PP 64", "k config before")
-        opened.press("k")
+        opened.wait_for("TP 8 PP 64", "{ config before")
+        opened.press("{")
         opened.wait_for("TP 8 PP 32")
         opened.press("q")
         opened.wait_for("[ 38.4 ]", "Enter replay")
