@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 GROUP_TITLES = {
     "replay": "Replay",
+    "bar": "Time bar",
     "node": "Nodes",
     "fleet": "Fleet",
     "sweep": "Sweeps",

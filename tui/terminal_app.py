@@ -81,8 +81,9 @@ class TerminalApp(App[None], inherit_bindings=False):
         self.exit()
 
     def offers(self, binding: Binding) -> bool:
-        """Return whether help and palette tell of a key: one that never does anything here is left out."""
-        return True
+        """Return whether help and palette list a key: one that never does anything here is left out."""
+        name = binding.action.partition("(")[0]
+        return not name.startswith("app.") or hasattr(self, f"action_{name[4:]}")
 
     def action_help(self) -> None:
         """Show the keys of the present screen."""
