@@ -4,7 +4,7 @@ import msgspec
 
 from ..engine.bus.messages import Advised
 from ..engine.model import AdviceAction
-from .plain_text import make_printable
+from ..engine.text import make_printable
 
 ADVICE_SCHEMA = "vramscope.advice/1"
 

@@ -8,8 +8,8 @@ from rich.text import Text
 from ..analyzers.device_names import name_device
 from ..analyzers.risk import Risk
 from ..engine.model import DeviceSample
+from ..engine.text import make_printable
 from ..engine.units import format_age, format_gib
-from .plain_text import make_printable
 from .severity import GLYPHS, STYLES
 
 _COLUMNS = ("device", "name", "gauge", "GiB", "used", "util", "temp", "power", "risk")

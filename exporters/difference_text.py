@@ -12,8 +12,8 @@ from ..analyzers.comparison import (
     SubjectDifference,
 )
 from ..analyzers.comparison.words import say_percent, say_position, say_signed
+from ..engine.text import make_printable
 from ..engine.units import format_age, format_bytes
-from .plain_text import make_printable
 from .text_table import count, format_rows, wrap
 
 MOST_WITH_ALL_FIGURES = 4

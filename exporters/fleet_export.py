@@ -10,7 +10,7 @@ import msgspec
 from ..analyzers.fleet.model import FleetDevice, FleetNode
 from ..analyzers.fleet.order import FleetSort, Grouping
 from ..engine.model import Finding
-from .plain_text import make_printable
+from ..engine.text import make_csv_cell
 
 FLEET_SCHEMA: Final = "vramscope.fleet/1"
 COLUMNS = (
@@ -56,5 +56,5 @@ def _word(value: object) -> object:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, tuple):
-        return " ".join(make_printable(str(part)) for part in value)
-    return make_printable(value) if isinstance(value, str) else value
+        return make_csv_cell(" ".join(map(str, value)))
+    return make_csv_cell(value) if isinstance(value, str) else value

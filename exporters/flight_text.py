@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from ..analyzers.flight_summary import DeviceShares, FlightSummary, summarize_flight_record
 from ..analyzers.sentence import count_cells, cut_words
 from ..engine.model.flight_record import FlightRecord, FlightSample
+from ..engine.text import make_printable
 from ..engine.units import format_age, format_bytes
-from .plain_text import make_printable
 from .sparkline import draw_sparkline
 from .stack_text import render_frames, render_stacks
 from .text_table import format_rows, wrap

@@ -8,9 +8,9 @@ import msgspec
 from ..analyzers.cluster_state import Advice, ClusterPicture
 from ..engine.bus.snapshot import RankAdvice
 from ..engine.model import AdviceAction, Finding
+from ..engine.text import make_printable
 from ..engine.units import format_bytes
 from .job_over_nodes import JobOverNodes, describe_job
-from .plain_text import make_printable
 from .text_table import count
 
 GUARD_SCHEMA: Final = "vramscope.guard/1"

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from ..analyzers.memory_theory import ParallelLayout
+from ..engine.text import make_printable
 from ..engine.units import GIB
 from .joint_plan_report import JointConfigurationReport, JointPlanReport, JointStageReport
-from .plain_text import make_printable
 from .text_table import format_rows, wrap
 
 UNKNOWN = "—"

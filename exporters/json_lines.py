@@ -1,8 +1,10 @@
-"""JSON lines: one object a line in UTF-8, numbers as numbers, flushed, nothing that is not JSON."""
+"""JSON lines: one object a line, numbers as numbers, flushed; no byte that steers a terminal."""
 
 from typing import BinaryIO
 
 import msgspec
+
+from ..engine.text import escape_json
 
 _ENCODER = msgspec.json.Encoder()
 
@@ -14,9 +16,10 @@ def encode_line(value: msgspec.Struct) -> bytes:
     line that were no UTF-8 become the replacement character.
     """
     try:
-        return _ENCODER.encode(value) + b"\n"
+        data = _ENCODER.encode(value)
     except UnicodeEncodeError:
-        return _ENCODER.encode(_replace_surrogates(msgspec.to_builtins(value))) + b"\n"
+        data = _ENCODER.encode(_replace_surrogates(msgspec.to_builtins(value)))
+    return escape_json(data) + b"\n"
 
 
 def write_line(value: msgspec.Struct, stream: BinaryIO) -> None:

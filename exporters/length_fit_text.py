@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from ..engine.model.length_memory import FitSearch, FitTrial
+from ..engine.text import make_printable
 from ..engine.units import format_bytes
-from .plain_text import make_printable
 from .text_table import count, format_rows, wrap
 
 _UNITS = {"batch size": "sequence", "sequence length": "token"}

@@ -16,6 +16,7 @@ from ..analyzers.length_law import (
 from ..analyzers.sentence import count_cells
 from ..engine.model.length_memory import LengthStudy
 from ..engine.model.phase_memory import PrivacyMode
+from ..engine.text import make_printable
 from ..engine.units import format_bytes
 from .length_words import (
     MODE_WORDS,
@@ -26,7 +27,6 @@ from .length_words import (
     name_memory,
     show_mib,
 )
-from .plain_text import make_printable
 from .text_table import INDENT, format_rows, wrap
 
 _GAP = 2

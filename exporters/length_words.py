@@ -2,9 +2,9 @@
 
 from ..engine.model.length_memory import LengthPoint, LengthStudy
 from ..engine.model.phase_memory import PhaseDevice, PhaseRun, PhaseTraining, PrivacyMode
+from ..engine.text import make_printable
 from ..engine.units import MIB, format_bytes
 from .phase_text import OPTIMIZER_WORDS
-from .plain_text import make_printable
 from .text_table import count
 
 MODE_WORDS: dict[PrivacyMode, str] = {

@@ -11,9 +11,9 @@ from ..analyzers.breakdown.comparison import ComparedNode, ComparedRow, list_row
 from ..analyzers.comparison.words import say_percent, say_signed
 from ..engine.model import RankCoordinates
 from ..engine.model.module_memory import ModuleMemory
+from ..engine.text import make_csv_cell, make_printable
 from ..engine.units import format_bytes
 from .pages.sunburst_files import describe_origin
-from .plain_text import make_printable
 from .text_table import format_rows, wrap
 
 MOST_ROWS = 20
@@ -182,6 +182,6 @@ def _describe_profile(profile: NamedProfile) -> ComparedProfile:
 
 def _list_lines(node: ComparedNode, basis: Basis, path: str) -> Iterator[tuple[object, ...]]:
     only = "" if node.is_in_first and node.is_in_second else "first" if node.is_in_first else "second"
-    yield path, basis, node.first_bytes, node.second_bytes, node.difference_bytes, only
+    yield make_csv_cell(path), basis, node.first_bytes, node.second_bytes, node.difference_bytes, only
     for child in node.children:
         yield from _list_lines(child, basis, f"{path}/{child.name}")

@@ -2,8 +2,8 @@
 
 from ..engine.model import RankSample
 from ..engine.model.module_memory import ModuleMemory
+from ..engine.text import make_printable
 from ..engine.units import format_age
-from .plain_text import make_printable
 
 COST = "takes more CPU in each step that is followed, 5 % of that of a small GPT"
 """As measured: docs/modules.md."""

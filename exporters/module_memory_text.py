@@ -13,9 +13,9 @@ from ..analyzers.breakdown import (
 )
 from ..analyzers.breakdown.breakdown import KIND_WORDS
 from ..engine.model.module_memory import ModuleMemory
+from ..engine.text import make_printable
 from ..engine.units import format_bytes
 from .pages.sunburst_files import describe_origin
-from .plain_text import make_printable
 from .text_table import count, format_rows, wrap
 
 DEFAULT_DEPTH = 2

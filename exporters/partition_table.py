@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from ..analyzers.model_graph import MIB, STATE_BYTES
 from ..analyzers.partition import Bottleneck, Distribution, PartitionResult, Plan, StageCount
-from .plain_text import make_printable
+from ..engine.text import make_printable
 from .text_table import format_rows, wrap
 
 _HEADING = (

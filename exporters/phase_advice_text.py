@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 
 from ..analyzers.phase_advice import AdviceTrial, PhaseAdvice, PhaseChange
+from ..engine.text import make_printable
 from ..engine.units import MIB
 from .phase_table import show_mib
-from .plain_text import make_printable
 from .text_table import format_rows, wrap
 
 _BASES = {

@@ -8,8 +8,8 @@ that the device is simulated, and that memory ran out.
 from collections.abc import Iterator, Sequence
 
 from ..engine.model.phase_memory import MemoryLevels, PhaseMemory, PhaseRun
+from ..engine.text import make_printable
 from ..engine.units import MIB
-from .plain_text import make_printable
 
 _STAGES = {"Forward": "Forward Pass", "Loss": "Forward Pass", "Backward": "Backward Pass"}
 _RULE = "=" * 60

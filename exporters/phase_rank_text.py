@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from ..engine.model.phase_memory import PhaseRun
+from ..engine.text import make_printable
 from .phase_table import get_level, show_mib
-from .plain_text import make_printable
 from .text_table import format_rows
 
 _CELLS = 12

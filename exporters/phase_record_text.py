@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from ..engine.model.phase_record import UNKNOWN, PhaseFile, PhaseRecord
+from ..engine.text import make_printable
 from ..engine.units import format_age
 from .phase_table import format_phases, show_mib
 from .phase_text import describe_phases
-from .plain_text import make_printable
 from .text_table import count, format_rows, wrap
 
 _FORMATS = {

@@ -5,8 +5,8 @@ from typing import Literal
 
 from ..analyzers.sentence import count_cells
 from ..engine.model.phase_memory import MemoryLevels, PhaseMemory
+from ..engine.text import make_printable
 from ..engine.units import MIB
-from .plain_text import make_printable
 from .text_table import count, format_rows
 
 _GAP = "    "

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 
 from ..analyzers.phase_advice import AdviceTrial, advise_phases
 from ..engine.model.phase_memory import MemoryLevels, PhaseDevice, PhaseMemory, PhaseRun, PhaseTraining
+from ..engine.text import make_printable
 from ..engine.units import format_bytes
 from .phase_advice_text import describe_advice, describe_trials
 from .phase_rank_text import describe_ranks
 from .phase_table import format_phases, show_mib
-from .plain_text import make_printable
 from .text_table import count, wrap
 
 _CLIPPING = {

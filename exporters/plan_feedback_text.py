@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from ..analyzers.plan_feedback import FeedbackSplit, FeedbackStage, PlanFeedback
+from ..engine.text import make_printable
 from ..engine.units import GIB, MIB, format_bytes
-from .plain_text import make_printable
 from .text_table import count, format_rows, wrap
 
 _MEASURED = ("allocated", "reserved", "device", "difference", "factor", "ranks")

@@ -6,8 +6,8 @@ from rich.table import Table
 from rich.text import Text
 
 from ..engine.model import DeviceSample, ProcessReading
+from ..engine.text import make_printable
 from ..engine.units import format_bytes
-from .plain_text import make_printable
 
 _USER_MIN_WIDTH = 50
 

@@ -8,8 +8,8 @@ from rich.text import Text
 from ..analyzers.gap import find_own_gap
 from ..analyzers.rank_names import name_rank
 from ..engine.model import AllocatorReading, DeviceSample, RankSample
+from ..engine.text import make_printable
 from ..engine.units import format_age, format_bytes
-from .plain_text import make_printable
 
 _COLUMNS = ("rank", "pid", "device", "allocated", "reserved", "gap", "step", "probe")
 _DISPENSABLE = ("pid", "reserved", "step", "device", "gap", "probe")

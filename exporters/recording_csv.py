@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import TextIO
 
 from ..engine.readers.series_header import COLUMNS
+from ..engine.text import make_csv_cell
 from .recording_rows import DeviceRow
 
 
@@ -24,7 +25,7 @@ def _to_cells(row: DeviceRow) -> tuple[float | int | str | None, ...]:
     memory, allocator = row.memory, row.allocator
     return (
         row.time_s,
-        row.device,
+        make_csv_cell(row.device),
         allocator.allocated_bytes,
         allocator.reserved_bytes,
         memory.used_bytes,

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ..engine.model import AllocatorReading, DeviceSample, MemoryReading, Sample
+from ..engine.text import make_printable
 
 _PLACES = 6
 """Decimals of a time: microseconds, which a time since the epoch can still hold."""
@@ -120,5 +121,4 @@ def _name_device(node: str, device: DeviceSample) -> str:
     for prefix in (_NAMED, _NUMBERED):
         name = name.removeprefix(prefix) if name.startswith(prefix) else name
     text = f"{node}/{name}" if node else name
-    shown = "".join(mark if mark.isprintable() else "?" for mark in text).strip()
-    return shown or device.label
+    return make_printable(text).strip() or device.label

@@ -14,8 +14,8 @@ from ..analyzers.snapshot_summary import (
     summarize_snapshot,
 )
 from ..engine.model.memory_snapshot import MemorySnapshot
+from ..engine.text import make_printable
 from ..engine.units import format_bytes
-from .plain_text import make_printable
 from .stack_text import render_stacks
 from .text_table import count, format_rows, wrap
 from .trace_text import describe_failures, describe_trace

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from ..analyzers.sentence import count_cells, cut_words
 from ..analyzers.snapshot_summary import StackGroup
 from ..engine.model.memory_snapshot import Frame
+from ..engine.text import make_printable
 from ..engine.units import format_bytes
-from .plain_text import make_printable
 from .text_table import count
 
 MOST_FRAMES = 12

@@ -6,6 +6,7 @@ from datetime import datetime
 from ..analyzers.sweep import CellState
 from ..analyzers.sweep.index import IndexedSweep, SweepIndex
 from ..analyzers.sweep.verdict import judge_sweep
+from ..engine.readers.input_file import show_name
 from ..engine.units import GIB
 from .text_table import INDENT, count, format_rows, wrap
 
@@ -97,5 +98,5 @@ def describe_left_out(sweeps: Sequence[IndexedSweep]) -> Iterator[str]:
         yield from sweep.grid.notes
         if sweep.skipped:
             first = sweep.skipped[0]
-            name = first.path.name if first.path.name.isprintable() else ascii(first.path.name)
+            name = show_name(first.path)
             yield f"files left out: {len(sweep.skipped):,}, the first is {name}: {first.reason}"

@@ -9,6 +9,7 @@ from ..analyzers.sweep import CellState, SweepCell, SweepFinding, SweepGrid
 from ..analyzers.sweep.best import find_best
 from ..engine.readers.input_file import show_path
 from ..engine.readers.sweep import SkippedFile
+from ..engine.text import make_csv_cell
 from ..engine.units import GIB
 
 SCHEMA = "vramscope.heatmap/1"
@@ -155,7 +156,12 @@ def encode_csv(grid: SweepGrid) -> bytes:
             (
                 *(told.tp, told.pp, told.dp, told.state),
                 *(told.actual_gb, told.theory_gb, told.error_percent, str(told.mispredicted).lower()),
-                *(_to_gib(cell.static_bytes), cell.tflops_per_gpu, cell.iteration_s, cell.cause),
+                *(
+                    _to_gib(cell.static_bytes),
+                    cell.tflops_per_gpu,
+                    cell.iteration_s,
+                    cell.cause and make_csv_cell(cell.cause),
+                ),
                 *(told.iteration, None if told.simulated is None else str(told.simulated).lower()),
             )
         )

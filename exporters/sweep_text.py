@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from ..analyzers.sweep import CellState, SweepCell, SweepFinding, SweepGrid
 from ..engine.readers.sweep import SkippedFile
+from ..engine.text import make_printable
 from ..engine.units import GIB
 from .figures.sweep_layout import choose_cells
 from .sweep_grid_text import describe_grid
@@ -80,7 +81,7 @@ def describe_skipped(skipped: Sequence[SkippedFile]) -> Iterable[str]:
     yield f"files left out: {len(skipped):,}"
     for file in skipped[:_MOST_SKIPPED]:
         name = file.path.name
-        yield f"  {name if name.isprintable() else ascii(name)}: {file.reason}"
+        yield f"  {make_printable(name)}: {file.reason}"
     if len(skipped) > _MOST_SKIPPED:
         yield f"  and {len(skipped) - _MOST_SKIPPED:,} more; --json lists all of them"
 

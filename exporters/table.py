@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 from rich.console import Console, Group, RenderableType
+from rich.segment import Segment, Segments
 from rich.table import Table
 from rich.text import Text
 
@@ -13,9 +14,9 @@ from ..analyzers.left_out import describe_left_out
 from ..analyzers.risk import assess_risk, doubt_silent
 from ..analyzers.verdict import summarize
 from ..engine.model import Finding, HostSample, NodeStatus, Sample
+from ..engine.text import make_ascii, make_printable, make_printable_lines
 from ..engine.units import format_bytes
 from .device_table import build_device_table, count_devices, describe_risk, describe_trouble, describe_unified
-from .plain_text import make_ascii, make_printable
 from .process_table import build_process_table, is_untold
 from .rank_table import build_rank_table, describe_rank_trouble
 from .severity import GLYPHS, STYLES
@@ -51,9 +52,15 @@ def render_table(status: NodeStatus, style: TableStyle, *, hidden_notes: Sequenc
         highlight=False,
     )
     with console.capture() as capture:
-        console.print(Group(*_build_parts(status, style, hidden_notes)), soft_wrap=False)
+        parts = console.render(Group(*_build_parts(status, style, hidden_notes)))
+        console.print(Segments(map(_make_printable, parts)), soft_wrap=False, end="")
     text = "\n".join(line.rstrip() for line in capture.get().splitlines()) + "\n"
     return make_ascii(text) if style.is_ascii else text
+
+
+def _make_printable(segment: Segment) -> Segment:
+    """Return a segment without what would steer a terminal: escape sequences are Rich's own, about styles."""
+    return segment._replace(text=make_printable_lines(segment.text))
 
 
 def _build_parts(

@@ -3,12 +3,13 @@
 from collections.abc import Iterator, Sequence
 
 from ..analyzers.sentence import count_cells
+from ..engine.text import make_printable
 
 INDENT = "  "
 
 
 def format_rows(rows: Sequence[Sequence[str]], alignment: str, width: int) -> list[str]:
-    """Return rows as lines, two cells apart, without blanks at the end.
+    """Return rows as lines, two cells apart, without blanks at the end; cells are made printable.
 
     Args:
         rows: Cells as they shall stand.
@@ -17,6 +18,7 @@ def format_rows(rows: Sequence[Sequence[str]], alignment: str, width: int) -> li
     """
     if not rows:
         return []
+    rows = [[make_printable(cell) for cell in row] for row in rows]
     widths = [max(count_cells(row[column]) for row in rows) for column in range(len(alignment))]
     while len(widths) > 1 and sum(widths) + len(INDENT) * len(widths) > width:
         widths.pop()
@@ -37,13 +39,13 @@ def count(number: int, noun: str) -> str:
 
 
 def wrap(text: str, width: int, indent: str = "") -> list[str]:
-    """Return a sentence in lines of a width; those after the first are indented by two more.
+    """Return a sentence, made printable, in lines of a width; those after the first are indented by two more.
 
     A word that only a line without those two holds has one of its own; a wider one is broken.
     """
     lines: list[str] = []
     line = indent
-    for word in text.split():
+    for word in make_printable(text).split():
         for part in _break_word(word, width - len(indent)):
             blank = " " if line.strip() else ""
             if blank and count_cells(f"{line} {part}") > width:

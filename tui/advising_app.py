@@ -8,7 +8,7 @@ from textual.binding import Binding
 from ..engine.bus.feed import AdvisingFeed, Feed
 from ..engine.bus.snapshot import RankAdvice, Snapshot
 from ..engine.model import AdviceAction, RankSample
-from ..exporters.plain_text import make_printable
+from ..engine.text import make_printable
 from .app import VramscopeApp
 from .bindings import APP_BINDINGS, bind
 from .screens.node_screen import NodeScreen

@@ -11,6 +11,7 @@ from ..analyzers.breakdown import Basis, BreakdownNode, ComparedNode
 from ..engine.errors import OutputFileError
 from ..engine.output_file import write_files
 from ..engine.readers.input_file import show_path
+from ..engine.text import make_csv_cell
 from .plan_export import make_new_folder
 
 COLUMNS = ("path", "measured_bytes", "computed_bytes")
@@ -88,6 +89,6 @@ def write_table(tree: BreakdownNode) -> str:
 
 
 def _list_rows(node: BreakdownNode, path: str) -> Iterator[tuple[str, int | None, int | None]]:
-    yield path, node.measured_bytes, node.computed_bytes
+    yield make_csv_cell(path), node.measured_bytes, node.computed_bytes
     for child in node.children:
         yield from _list_rows(child, f"{path}/{child.name}")

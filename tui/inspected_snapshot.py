@@ -14,9 +14,9 @@ from ..analyzers.snapshot_summary import (
 )
 from ..engine.model.memory_snapshot import MemorySnapshot
 from ..engine.model.segments import SegmentMap
+from ..engine.text import make_printable
 from ..engine.units import format_bytes
 from ..exporters.memory_file import summarize_devices
-from ..exporters.plain_text import make_printable
 from ..exporters.snapshot_text import describe_advice, describe_summary
 from ..exporters.trace_text import describe_failures
 from .drawing.numbers import moment_text

@@ -6,6 +6,7 @@ from typing import Literal
 import msgspec
 
 from ..engine.errors import UsageError
+from ..engine.text import name_locale, names_utf8
 
 ColorDepth = Literal["none", "16", "256", "truecolor"]
 """Colours a terminal shows; `none` leaves bold, dim and reverse."""
@@ -73,8 +74,8 @@ def _ascii_reason(env: Mapping[str, str], term: str) -> str:
     """Return why only ASCII may be written, or an empty text."""
     if term.startswith(_ASCII_TERMINALS):
         return f"TERM={env['TERM']} has no braille and no block characters"
-    if not _is_utf8(env):
-        return f"the locale {_locale(env) or 'C'} is not UTF-8"
+    if not names_utf8(env):
+        return f"the locale {name_locale(env) or 'C'} is not UTF-8"
     return ""
 
 
@@ -87,26 +88,6 @@ def _require_terminal(term: str, is_input_tty: bool, is_output_tty: bool, advice
     if term.lower() in {"", "dumb", "unknown"}:
         found = f"TERM={term}" if term else "TERM is not set, which"
         raise UsageError(f"{found} cannot place the cursor; {advice}, or set TERM=xterm-256color")
-
-
-def _locale(env: Mapping[str, str]) -> str:
-    """Return the locale that decides the character set.
-
-    Python itself sets LC_CTYPE=C.UTF-8 where LANG is C or is not installed (PEP 538), so that value says
-    nothing about the terminal as long as LANG says something.
-    """
-    if not env.get("LC_ALL") and env.get("LC_CTYPE") == "C.UTF-8" and env.get("LANG"):
-        return env["LANG"]
-    return env.get("LC_ALL") or env.get("LC_CTYPE") or env.get("LANG") or ""
-
-
-def _is_utf8(env: Mapping[str, str]) -> bool:
-    """Return whether the user's locale is UTF-8.
-
-    With no locale at all a UTF-8 terminal is by far the likelier one.
-    """
-    name = _locale(env)
-    return name == "" or "utf8" in name.lower().replace("-", "")
 
 
 def _color_depth(env: Mapping[str, str], term: str, color_choice: bool | None) -> ColorDepth:

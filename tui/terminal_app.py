@@ -12,9 +12,9 @@ from textual.binding import Binding
 from textual.filter import LineFilter, Monochrome, NoColor
 
 from ..engine.settings import ThemeName
-from .ascii_filter import AsciiFilter
 from .commands import PaletteCommands
 from .drawing.glyphs import ASCII, UNICODE
+from .line_filters import AsciiFilter, PrintableFilter
 from .terminal import TerminalAbilities
 from .terminal_driver import TerminalDriver
 from .theme import default_variables, register_themes
@@ -57,7 +57,9 @@ class TerminalApp(App[None], inherit_bindings=False):
         self.animation_level = "none"
         self.console = _make_console(abilities)
         self.glyphs = ASCII if abilities.is_ascii else UNICODE
-        self._ascii_filter, self._color_filter = AsciiFilter(), NoColor()
+        self._printable_filter = PrintableFilter()
+        self._ascii_filter = AsciiFilter()
+        self._color_filter = NoColor()
         self.is_collection_due = False
         """Whether what closed screens held is to be freed in a moment."""
         register_themes(cast("App[object]", self))
@@ -70,6 +72,7 @@ class TerminalApp(App[None], inherit_bindings=False):
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Return what rewrites lines for this terminal."""
         filters = [found for found in super().get_line_filters() if not isinstance(found, Monochrome)]
+        filters.append(self._printable_filter)
         if self.abilities.color_depth == "none":
             filters.append(self._color_filter)
         if self.abilities.is_ascii:

@@ -16,6 +16,7 @@ from typing import NoReturn
 
 import msgspec
 
+from ..text import make_printable
 from .job import DeliveryJob
 from .payload import make_variables
 from .webhook import WebhookError, post
@@ -125,7 +126,7 @@ def _last_line(descriptor: int) -> str:
     size = os.lseek(descriptor, 0, os.SEEK_END)
     text = os.pread(descriptor, MAX_REASON_CHARS, max(0, size - MAX_REASON_CHARS)).decode(errors="replace")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return "".join(c if c.isprintable() else " " for c in lines[-1]) if lines else ""
+    return make_printable(lines[-1]) if lines else ""
 
 
 if __name__ == "__main__":

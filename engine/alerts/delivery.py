@@ -13,6 +13,7 @@ from ..bus.processes import module_command, own_environment
 from ..clock import Clock, SystemClock
 from ..model import HookStatus
 from ..settings import AlertSettings
+from ..text import make_printable
 from .crossings import Crossing, is_told
 from .job import DeliveryJob, Hook, list_hooks
 from .payload import Alert, make_alert
@@ -208,5 +209,4 @@ def _read_all(descriptor: int) -> str:
     data = os.pread(descriptor, 4 * MAX_REASON_CHARS, max(0, size - 4 * MAX_REASON_CHARS))
     os.close(descriptor)
     lines = [line.strip() for line in data.decode(errors="replace").splitlines() if line.strip()]
-    last = lines[-1] if lines else ""
-    return "".join(c if c.isprintable() else " " for c in last)[:MAX_REASON_CHARS]
+    return make_printable(lines[-1], MAX_REASON_CHARS) if lines else ""

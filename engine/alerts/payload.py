@@ -7,6 +7,7 @@ import msgspec
 from ..model import Finding, Severity
 from ..settings.alerts import AlertEvent
 from ..settings.layers import FINDING_PREFIX
+from ..text import make_printable
 from ..units import format_age
 from .crossings import Crossing
 
@@ -87,4 +88,4 @@ def _summarize(event: AlertEvent, finding: Finding) -> str:
 
 def _clean(text: str) -> str:
     """Return text that can be a variable's: no zero bytes or line breaks, and not endless."""
-    return "".join(c if c.isprintable() else " " for c in text)[:MAX_VARIABLE_CHARS]
+    return make_printable(text)[:MAX_VARIABLE_CHARS]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ..errors import HubTakenError, RuntimeFolderError
 from ..paths import explain_unwritable
+from ..text import make_printable
 
 LOCK_NAME = "hub.lock"
 MOST_COMMAND_CHARS = 120
@@ -103,5 +104,4 @@ def _command_of(pid: int) -> str:
     except OSError:
         return "command unknown"
     text = " ".join(word.decode(errors="replace") for word in words if word)
-    plain = "".join(char if char.isprintable() else " " for char in text) or "command unknown"
-    return plain if len(plain) <= MOST_COMMAND_CHARS else f"{plain[:MOST_COMMAND_CHARS]}…"
+    return make_printable(text, MOST_COMMAND_CHARS) or "command unknown"

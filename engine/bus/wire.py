@@ -10,6 +10,7 @@ import msgspec
 from ..decoders import make_msgpack_decoder
 from ..errors import WireError
 from ..soundness import MAX_REASON_CHARACTERS, check_numbers
+from ..text import clean_texts, make_printable
 
 PROTOCOL_VERSION = 1
 MAX_MESSAGE_BYTES = 16 * 1024**2
@@ -40,6 +41,7 @@ _ENVELOPE = msgspec.msgpack.Decoder(Envelope)
 _VERSION = msgspec.msgpack.Decoder(_VersionOnly)
 _MALFORMED = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
 """What decoding hostile bytes may raise; invalid UTF-8 is a plain ValueError."""
+_LARGE_BYTES = 1 << 20
 _BODIES: dict[type, msgspec.msgpack.Decoder[object]] = {}
 
 
@@ -83,7 +85,7 @@ def _refuse_newer(version: int) -> None:
 
 
 def body_of(envelope: Envelope, body_type: type[Body]) -> Body:
-    """Return the typed body of a message.
+    """Return the typed body of a message, with every text in it made printable.
 
     Raises:
         WireError: The body is not what its kind promises, or one of its numbers cannot be.
@@ -110,7 +112,7 @@ def decode_body(envelope: Envelope, body_type: type[Body]) -> Body:
     except _MALFORMED as error:
         raise WireError(f"a malformed {envelope.kind[:40]} message was refused: {error}") from error
     assert isinstance(body, body_type)  # noqa: S101 - tells the type checker what the decoder guarantees
-    return body
+    return clean_texts(body, is_large=len(envelope.body) > _LARGE_BYTES)
 
 
 class Rejections:
@@ -130,7 +132,7 @@ class Rejections:
         """
         self.count += 1
         text = f"{source}: {str(reason)[:MAX_REASON_CHARACTERS]}"
-        self._newest, self._newest_s = "".join(it if it.isprintable() else " " for it in text), now_s
+        self._newest, self._newest_s = make_printable(text), now_s
 
     def list_notes(self, now_s: float) -> tuple[str, ...]:
         """Return how many there were, and the newest of them; nothing long after it."""

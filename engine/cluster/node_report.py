@@ -108,14 +108,13 @@ def check_report(report: NodeReport) -> NodeReport:
     """Return a report that can be shown and kept; its numbers were checked with the message.
 
     Raises:
-        WireError: It has a name or text that cannot be shown, or more than a node has.
+        WireError: Its name is empty, a text is too long, or it has more than a node has.
     """
-    is_named = report.node_id.isprintable() and 1 <= len(report.node_id) <= MAX_NAME_LENGTH
+    is_named = 1 <= len(report.node_id) <= MAX_NAME_LENGTH
     is_small = len(report.devices) <= MOST_DEVICES and len(report.threats) <= MOST_THREATS
     is_small = is_small and len(report.ranks) <= MOST_RANKS
     texts = [it.label for it in report.devices] + [it.job or "" for it in report.ranks]
     texts += [text for it in report.threats for text in (it.title, it.advice)]
-    is_told = all(text.isprintable() and len(text) <= MAX_TEXT_LENGTH for text in texts)
-    if not (is_named and is_small and is_told):
+    if not (is_named and is_small and all(len(text) <= MAX_TEXT_LENGTH for text in texts)):
         raise WireError("rejected a node report: invalid name, text or length")
     return report

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from ..bus.messages import KnownNode, KnownNodes
+from ..text import make_printable
 from .choice import ALL, Choice
 from .relayed_connection import RelayedConnection
 from .remote_connection import RemoteConnection
@@ -124,9 +125,7 @@ def _choose_sound(nodes: Iterable[KnownNode]) -> Iterator[KnownNode]:
 
 def _clean(reason: str | None) -> str | None:
     """Return a sentence of somebody else without what would steer a terminal."""
-    if reason is None:
-        return None
-    return "".join(it if it.isprintable() else " " for it in reason[:MAX_REASON_CHARACTERS])
+    return None if reason is None else make_printable(reason, MAX_REASON_CHARACTERS)
 
 
 def _check(silent_s: float | None) -> float | None:

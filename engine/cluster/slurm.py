@@ -7,6 +7,7 @@ from tempfile import TemporaryFile
 from typing import IO, NamedTuple
 
 from ..errors import HubUnreachableError, UsageError
+from ..text import make_printable_lines
 
 ANSWERS_WITHIN_S = 10.0
 """Longer than a busy controller takes; a command that has not answered by then is ended."""
@@ -143,4 +144,4 @@ def _last_line(answer: Answer) -> str:
 
 def _read(file: IO[bytes]) -> str:
     file.seek(0)
-    return file.read(MOST_ANSWER_BYTES).decode(errors="replace")
+    return make_printable_lines(file.read(MOST_ANSWER_BYTES).decode(errors="replace"))

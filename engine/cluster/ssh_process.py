@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import IO, cast
 
 from ..errors import WireError
+from ..text import make_printable
 from .frames import FrameReader, frame
 from .remote_link import MAX_INCOMING_BYTES
 from .ssh_host import SshHost
@@ -145,5 +146,4 @@ def _read(pipe: IO[bytes]) -> bytes | None:
 def _last_line(told: bytes) -> str:
     """Return the last line that ssh said, without what a terminal would obey."""
     lines = [line.strip() for line in told.decode(errors="replace").splitlines() if line.strip()]
-    last = lines[-1][:MOST_REASON_CHARS] if lines else ""
-    return "".join(char if char.isprintable() else "?" for char in last)
+    return make_printable(lines[-1], MOST_REASON_CHARS) if lines else ""

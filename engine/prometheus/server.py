@@ -16,6 +16,7 @@ import msgspec
 from ..decoders import make_json_decoder
 from ..errors import ServerUnreachableError, UsageError
 from ..http_opener import DeadlineError, make_opener
+from ..text import clean_texts, make_printable
 
 ANSWERS_WITHIN_S, ENDS_WITHIN_S = 10.0, 30.0
 MAX_ANSWER_BYTES = 64 << 20
@@ -195,7 +196,7 @@ class PrometheusServer:
             each = _SERIES.decode(raw)
             values += len(each.values)
             if all(len(it) <= MAX_LABEL_CHARACTERS for it in each.metric.values()):
-                series.append(each)
+                series.append(clean_texts(each))
             else:
                 self.series_left_out += 1
         return series
@@ -207,7 +208,7 @@ class PrometheusServer:
             self.answered_wall_s = None
 
     def _refuse(self, reason: str) -> ServerUnreachableError:
-        return ServerUnreachableError(f"{self.url} {reason}")
+        return ServerUnreachableError(make_printable(f"{self.url} {reason}"))
 
 
 def _explain_status(error: HTTPError) -> str:

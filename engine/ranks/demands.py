@@ -214,8 +214,7 @@ class Demands:
         key = self._find_open(connection, "advise", taken.request)
         if key is None:
             return None
-        told = taken.outcome[:MAX_OUTCOME_CHARACTERS]
-        outcome = "".join(it if it.isprintable() else " " for it in told)
+        outcome = taken.outcome[:MAX_OUTCOME_CHARACTERS]
         advice = AdviceOutcome(pid, taken.is_obeyed, outcome, taken.freed_bytes)
         self._conclude(key, None, advice=advice)
         return f"process {pid} was advised to {key.action}: it {outcome}"

@@ -5,6 +5,7 @@ import msgspec
 from ..decoders import make_json_decoder
 from ..errors import WireError
 from ..soundness import check_numbers
+from ..text import clean_texts
 from .messages import MAX_PACKET_BYTES, PROBE_PROTOCOL, ProbeMessage
 
 
@@ -19,7 +20,7 @@ _MALFORMED = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
 
 
 def decode_packet(data: bytes | memoryview) -> ProbeMessage:
-    """Return the message of one packet.
+    """Return the message of one packet, with every text in it made printable.
 
     Raises:
         WireError: The packet is too large, malformed, of a newer version, or cannot travel on in a sample.
@@ -31,7 +32,7 @@ def decode_packet(data: bytes | memoryview) -> ProbeMessage:
         if message.v <= PROBE_PROTOCOL:
             check_numbers(message)
             msgspec.msgpack.encode(message)  # JSON knows numbers that no stream of ours can carry
-            return message
+            return clean_texts(message)
     except WireError as error:
         raise WireError(f"sent a malformed message: {error}") from None
     except _MALFORMED as error:

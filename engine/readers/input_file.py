@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ..errors import InputFileError
+from ..text import make_printable
 from ..units import format_bytes
 
 SMALL_TEXT_BYTES = 1 << 20
@@ -16,20 +17,18 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 def show_path(path: Path) -> str:
-    """Return a path as it may be printed: as it is, or quoted where it would disturb a terminal."""
-    text = str(path)
-    return text if text.isprintable() else ascii(text)
+    """Return a path as it may be printed."""
+    return make_printable(str(path))
 
 
 def show_name(path: Path) -> str:
     """Return the last part of a path as it may be printed."""
-    return path.name if path.name.isprintable() else ascii(path.name)
+    return make_printable(path.name)
 
 
 def show_text(text: str, most: int = 80) -> str:
     """Return a word of a file as an error may quote it: short, and without what a terminal would obey."""
-    short = text if len(text) <= most else f"{text[:most]}…"
-    return short if short.isprintable() else ascii(short)[1:-1]
+    return make_printable(text, most)
 
 
 def locate_byte(data: bytes, offset: int) -> str:

@@ -10,6 +10,7 @@ import msgspec
 from ..decoders import make_json_decoder
 from ..errors import InputFileError
 from ..model import STATUS_SCHEMA, DeviceSample, HostSample, RankSample
+from ..text import clean_texts
 from .input_file import lower_first, show_path
 from .series_cells import CUT_OFF
 from .series_record import MOST_BYTES, MOST_SECONDS, LeftOut
@@ -95,7 +96,7 @@ class StatusLines:
                 "read it with the version of vramscope that wrote it, or a newer one"
             )
         try:
-            status = _DECODER.decode(line)
+            status = clean_texts(_DECODER.decode(line))
         except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
             why = CUT_OFF if is_last else f"{lower_first(str(error))}, expected a status of vramscope --json"
             self._left_out.add("cut" if is_last else "status", f"line {number}", why)

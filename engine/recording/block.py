@@ -10,6 +10,7 @@ import msgspec
 
 from ..decoders import make_msgpack_decoder
 from ..model import Assessment, Finding, Sample
+from ..text import clean_texts
 from .columns import ColumnError
 from .contents import Told
 from .layout import StructPlan
@@ -101,10 +102,14 @@ def unpack_told(body: Body, names: Names) -> list[Told]:
     rows: list[_ToldRow] = _unpack("told", body, names)
     try:
         return [
-            Told(it.tick, it.time_s, tuple(map(_FINDING.decode, it.findings)), it.assessments) for it in rows
+            Told(it.tick, it.time_s, tuple(map(_decode_finding, it.findings)), it.assessments) for it in rows
         ]
     except DAMAGES as error:
         raise BlockError(str(error)) from error
+
+
+def _decode_finding(data: bytes) -> Finding:
+    return clean_texts(_FINDING.decode(data))
 
 
 def _pack(part: Part, rows: Sequence[msgspec.Struct]) -> Body:

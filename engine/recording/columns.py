@@ -14,6 +14,8 @@ from typing import Any
 
 import msgspec
 
+from ..text import clean_texts
+
 MOST_ROWS = 1 << 18
 """Rows of one column: devices, processes or ranks of all ticks of a block."""
 _ABSENT, _CONSTANT, _INTS, _DECIMALS, _DOUBLES, _CHOICES, _SPARSE, _LIST = range(8)
@@ -140,7 +142,7 @@ def _decode_list(choices: "msgspec.msgpack.Decoder[list[Any]]", data: bytes, mos
         raise ColumnError("no list")
     if not 0 < length <= most:
         raise ColumnError(f"{length} values, expected 1 to {most}")
-    return choices.decode(data)
+    return clean_texts(choices.decode(data))
 
 
 def _counted(values: list[Any], count: int) -> list[Any]:

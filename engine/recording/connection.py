@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from ..errors import InputFileError, OutputFileError
 from ..readers.input_file import lower_first, show_path
+from ..text import make_printable
 from .file_lock import FileLock
 from .schema import MOST_VALUE_BYTES, check_schema, create_schema
 
@@ -143,8 +144,7 @@ def _show(error: Exception) -> str:
     """Return what SQLite says, as it may be printed: it quotes what is in the file."""
     if isinstance(error, UnicodeDecodeError):
         return "its tables are not those of a recording"
-    text = lower_first(str(error))
-    return text if text.isprintable() else ascii(text)
+    return make_printable(lower_first(str(error)))
 
 
 def _connect(path: Path, mode: str) -> sqlite3.Connection:

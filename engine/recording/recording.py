@@ -15,6 +15,7 @@ import msgspec
 from ..errors import InputFileError
 from ..model import Finding, Sample
 from ..readers.input_file import show_path
+from ..text import clean_texts, make_printable
 from .block import DAMAGES
 from .block_reader import BlockReader, DamageCount
 from .connection import open_for_reading
@@ -247,7 +248,12 @@ class Recording:
         rows = self._rows.all(
             "SELECT id, name FROM nodes WHERE length(name) < 4096 ORDER BY id LIMIT ?", MOST_NODES
         )
-        return {name: number for number, name in rows if isinstance(name, str)}
+        ids: dict[str, int] = {}
+        for number, name in rows:
+            if isinstance(name, str):
+                shown = make_printable(name)
+                ids[f"{shown} #{number}" if shown in ids else shown] = number
+        return ids
 
     def _choose_nodes(self, node: str | None) -> list[int]:
         ids = self._node_ids
@@ -257,7 +263,7 @@ class Recording:
         query = "SELECT value FROM meta WHERE key = 'identity' AND length(value) < 1000000"
         rows = self._rows.all(query)
         try:
-            return msgspec.msgpack.decode(rows[0][0], type=RecordingIdentity)
+            return clean_texts(msgspec.msgpack.decode(rows[0][0], type=RecordingIdentity))
         except DAMAGES as error:
             raise InputFileError(
                 f"{show_path(self.path)}: damaged, it does not say of what it is; expected its identity"

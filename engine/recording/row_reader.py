@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from ..decoders import make_msgpack_decoder
 from ..errors import InputFileError
 from ..readers.input_file import show_path
+from ..text import clean_texts
 from .block import DAMAGES
 from .block_reader import DamageCount
 from .connection import SQLITE_ERRORS, explain_read_error
@@ -107,7 +108,7 @@ class RowReader:
             try:
                 if len(data) > MOST_ROW_BYTES:
                     raise ValueError(f"{len(data)} bytes")
-                yield decoder.decode(data)
+                yield clean_texts(decoder.decode(data))
             except DAMAGES:
                 self._damage.add_row(table, key)
 

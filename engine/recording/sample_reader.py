@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from ..decoders import make_msgpack_decoder
 from ..model import Sample
+from ..text import clean_texts
 from .block import DAMAGES, TickedSample
 from .block_reader import BlockReader, DamageCount
 from .row_reader import PAGE, RowReader
@@ -93,7 +94,7 @@ class SampleReader:
 
     def _decode(self, tick: int, data: bytes) -> Sample | None:
         try:
-            return _SAMPLE.decode(data)
+            return clean_texts(_SAMPLE.decode(data))
         except DAMAGES:
             self._damage.add_row("ticks", tick)
             return None

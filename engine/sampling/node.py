@@ -5,15 +5,20 @@ import socket
 from typing import TYPE_CHECKING
 
 from ..sources.source import Source
+from ..text import make_printable
 from .live import LiveProducer
 
 if TYPE_CHECKING:
     from ..ranks.roster import Roster
 
+MOST_NAME_CHARS = 200
+"""Of a chosen name; what is longer is cut."""
+
 
 def node_name() -> str:
     """Return the name of this node: `VRAMSCOPE_NODE`, else the first label of the host name."""
-    return os.environ.get("VRAMSCOPE_NODE") or socket.gethostname().partition(".")[0] or "localhost"
+    chosen = make_printable(os.environ.get("VRAMSCOPE_NODE", ""), MOST_NAME_CHARS).strip()
+    return chosen or make_printable(socket.gethostname().partition(".")[0]) or "localhost"
 
 
 def open_node(

@@ -7,6 +7,7 @@ from time import monotonic
 from typing import Literal, NamedTuple
 
 from ..model import ProcessReading
+from ..text import make_printable
 from .containers import find_container
 from .exits import ExitWatch
 from .pid_namespace import has_own_pids
@@ -208,7 +209,7 @@ class ProcessTable:
         if text is None:
             return None
         command = text.replace("\0", " ").strip(" ") or f"[{stat.name}]"
-        return command if command.isprintable() else "".join(c if c.isprintable() else "?" for c in command)
+        return make_printable(command)
 
     def _find_user(self, status: str) -> str | None:
         uids = _find_field(status, "Uid").split()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ...engine.errors import OutputFileError
 from ...engine.output_file import write_whole
 from ...engine.readers.input_file import show_path
+from ...engine.text import make_printable
 from .model import FigureFormat
 from .style import DOTS_PER_INCH, HEIGHT_IN, RC, WIDTH_IN
 
@@ -66,5 +67,5 @@ def name_for_file(device: str) -> str:
 
 def show_text(text: str) -> str:
     """Return text of others as a figure may show it: printable, on one line, no formula of TeX."""
-    plain = "".join(each if each.isprintable() and ord(each) < 0x2E80 else "?" for each in text)
+    plain = "".join(each if ord(each) < 0x2E80 else "?" for each in make_printable(text))
     return plain.replace("$", r"\$")

@@ -5,13 +5,12 @@ from pathlib import Path
 import msgspec
 
 from ...engine.output_file import write_whole
-
-_ENCODER = msgspec.json.Encoder()
+from ..json_lines import encode_line
 
 
 def encode_report(report: msgspec.Struct) -> bytes:
     """Return a report as JSON that people can read, in UTF-8 with a newline at its end."""
-    return msgspec.json.format(_ENCODER.encode(report), indent=2) + b"\n"
+    return msgspec.json.format(encode_line(report), indent=2) + b"\n"
 
 
 def write_report(report: msgspec.Struct, path: Path) -> None:

@@ -256,5 +256,5 @@ def test_texts_that_no_variable_can_hold_are_cleaned(tmp_path: Path) -> None:
     text = f"import os\nopen({str(out)!r}, 'w').write(os.environ['VRAMSCOPE_FINDING_TITLE'])\n"
     hook = Hook(command=script(tmp_path, text))
     deliver(DeliveryJob(hook, make_alert(Crossing("raised", finding, "high"), "9.9")))
-    start = "zero   and lines "
+    start = "zero � and lines "
     assert out.read_text() == start + "x" * (MAX_VARIABLE_CHARS - len(start))

@@ -117,7 +117,7 @@ def test_what_is_no_report_is_counted_and_a_second_node_of_one_name_is_told(fold
         forged = [
             bytes(MAX_REPORT_BYTES + 1),
             encode("sample", "w", taken),
-            encode(REPORT, "w", msgspec.structs.replace(taken, node_id="\x1b[2J")),
+            encode(REPORT, "w", msgspec.structs.replace(taken, node_id="n" * 201)),
             encode(REPORT, "w", msgspec.structs.replace(taken, interval_s=float("nan"))),
         ]
         with zmq.Context() as context, context.socket(zmq.DEALER) as peer:

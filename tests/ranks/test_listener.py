@@ -118,7 +118,7 @@ def test_any_bytes_are_a_message_or_refused(data: bytes) -> None:
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.text(max_size=50), st.integers(0, 2**31))
+@given(st.text(max_size=50).filter(str.isprintable), st.integers(0, 2**31))
 def test_a_message_comes_back_as_it_was(text: str, pid: int) -> None:
     hello = Hello(v=1, pid=pid, command=text, notes=(text,))
     assert decode_packet(encode_packet(hello)) == hello

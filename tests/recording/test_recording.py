@@ -13,6 +13,7 @@ from vramscope.engine.errors import InputFileError, OutputFileError
 from vramscope.engine.model import Sample
 from vramscope.engine.recording import OverviewMinute, Recording, RecordingWriter, connection
 from vramscope.engine.recording.pending import TARGET_DEVICE_SAMPLES
+from vramscope.engine.text import clean_texts
 
 from .samples import IDENTITY, START_S, arbitrary_samples, make_assessment, make_finding, make_sample, write
 
@@ -50,7 +51,7 @@ def test_a_recording_can_be_read_while_it_is_written_and_is_one_file_afterwards(
 def test_any_samples_of_any_nodes_come_back_in_order(tmp_path: Path, samples: list[Sample]) -> None:
     path = tmp_path / "run.vscope"
     path.unlink(missing_ok=True)
-    expected = msgspec.msgpack.encode(samples)
+    expected = msgspec.msgpack.encode(clean_texts(samples))
     with RecordingWriter(path, IDENTITY) as writer:
         for sample in samples:
             writer.append(sample)

@@ -71,7 +71,7 @@ def test_a_name_with_brackets_and_spaces_does_not_confuse(machine: FakeMachine) 
 
 def test_control_characters_do_not_reach_the_terminal(machine: FakeMachine) -> None:
     machine.add_process(PID, command="evil\0\x1b[2J\n\0")
-    assert make_table(machine).read(PID, None).command == "evil ?[2J?"
+    assert make_table(machine).read(PID, None).command == "evil �[2J "
 
 
 def test_a_reused_pid_is_another_process(machine: FakeMachine) -> None:

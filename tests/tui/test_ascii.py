@@ -17,7 +17,7 @@ from tests.tui.canned import (
     make_snapshot,
 )
 from vramscope.tui.app import VramscopeApp
-from vramscope.tui.ascii_filter import to_ascii
+from vramscope.tui.line_filters import to_ascii
 from vramscope.tui.terminal import TerminalAbilities
 
 ASCII_TERMINAL = TerminalAbilities(is_ascii=True, color_depth="16", reason="TERM=linux")

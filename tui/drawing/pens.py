@@ -1,6 +1,6 @@
 """Pens: a style as the escape codes of one terminal, and the shortest way from one pen to the next.
 
-Codes are those of ECMA-48, section 8.3.117 (SGR), and of the hyperlink extension OSC 8.
+Codes are those of ECMA-48, section 8.3.117 (SGR). Links are not written: none is ours.
 """
 
 from functools import lru_cache
@@ -20,7 +20,6 @@ class Pen(NamedTuple):
     """Indexes into the table of attributes, in Rich's order."""
     foreground: str = ""
     background: str = ""
-    link: str = ""
 
 
 PLAIN = Pen()
@@ -37,7 +36,6 @@ def pen_of(style: Style, color_system: ColorSystem) -> Pen:
         tuple(bit for bit in range(len(_ON)) if attributes & (1 << bit)),
         ";".join(style.color.downgrade(color_system).get_ansi_codes()) if style.color else "",
         ";".join(style.bgcolor.downgrade(color_system).get_ansi_codes(False)) if style.bgcolor else "",
-        f"id={style.link_id};{style.link}" if style.link else "",
     )
     return _known.setdefault(pen, pen)
 
@@ -45,12 +43,7 @@ def pen_of(style: Style, color_system: ColorSystem) -> Pen:
 @lru_cache(maxsize=16384)
 def change_pen(old: Pen, new: Pen) -> str:
     """Return the shortest escape sequence that makes the terminal write with `new` after `old`."""
-    sequence = ""
-    if old[:3] != new[:3]:
-        sequence = f"\x1b[{min(_difference(old, new), _from_scratch(new), key=len)}m"
-    if old.link != new.link:
-        sequence += f"\x1b]8;{new.link or ';'}\x1b\\"
-    return sequence
+    return f"\x1b[{min(_difference(old, new), _from_scratch(new), key=len)}m" if old != new else ""
 
 
 def _from_scratch(new: Pen) -> str:

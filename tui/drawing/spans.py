@@ -9,6 +9,9 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
+from ...engine.text import make_printable
+from ..line_filters import to_ascii
+
 Role = Literal[
     "text",
     "strong",
@@ -41,10 +44,6 @@ Line = list[Span]
 """One row, left to right."""
 
 
-_ASCII_LOOKS = {"—": "-", "–": "-", "−": "-", "…": "~", "°": " ", "·": "|", "×": "x", "’": "'", "µ": "u"}
-"""Characters that sentences use, and what stands for each where there is only ASCII."""
-
-
 def line_width(line: Iterable[Span]) -> int:
     """Return the cells a line takes."""
     return sum(cell_len(text) for text, _ in line)
@@ -75,11 +74,8 @@ def clean_text(text: str, *, is_ascii: bool) -> str:
 
     What has no ASCII look-alike becomes a question mark for each cell it would take.
     """
-    if not text.isprintable():
-        text = "".join(character if character.isprintable() else " " for character in text)
-    if not is_ascii or text.isascii():
-        return text
-    return "".join(_ASCII_LOOKS.get(c, "?" * cell_len(c)) if ord(c) > 126 else c for c in text)
+    text = make_printable(text)
+    return to_ascii(text) if is_ascii else text
 
 
 def fit_line(line: Iterable[Span], width: int, *, is_ascii: bool = False, ellipsis: str = "") -> Line:

@@ -34,7 +34,7 @@ class NodeScreen(SnapshotScreen):
         super().__init__(glyphs, history, clock)
         self._signal_policy = signal_policy
         self._has_list = True
-        self.processes = ProcessTable(id="processes")
+        self.processes = ProcessTable(id="processes", is_ascii=glyphs.name == "ascii")
         self._filter = FilterBar(id="filter")
 
     def _rearrange(self) -> None:

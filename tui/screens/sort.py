@@ -41,7 +41,9 @@ class SortScreen(ModalScreen[SortOrder | None]):
     def on_mount(self) -> None:
         """Put the cursor on the column in use."""
         options = self.query_one(MarkedList)
-        options.highlighted = SORTABLE.index(self._order.column)
+        column = self._order.column
+        # The share of a device, which the list leaves out, is in the order of the memory.
+        options.highlighted = SORTABLE.index("memory" if column == "share" else column)
         options.focus()
 
     def action_move(self, places: int) -> None:

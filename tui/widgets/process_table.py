@@ -70,8 +70,9 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
             super().__init__()
             self.uuid = uuid
 
-    def __init__(self, *, id: str | None = None) -> None:
+    def __init__(self, *, id: str | None = None, is_ascii: bool = False) -> None:
         super().__init__(id=id)
+        self._is_ascii = is_ascii
         self.rows: list[ProcessRow] = []
         self._all_rows: list[ProcessRow] = []
         self._untold: tuple[DeviceSample, ...] = ()
@@ -232,9 +233,13 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
 
     def _heading(self, width: int) -> list[Span]:
         """Return the titles, and at the right how many processes there are; a filter is always named."""
-        spans = [Span(" ")]
+        spans, gap = [Span(" ")], 0
         for column in COLUMNS[:-1]:
-            spans += [self._title(column), Span(" " * COLUMN_GAP)]
+            title = self._title(column)
+            excess = line_width([title]) - column.width
+            spans += [Span(" " * (gap - excess)), title] if gap else [title]
+            gap = COLUMN_GAP
+        spans.append(Span(" " * COLUMN_GAP))
         last, count = self._title(COLUMNS[-1]), self._describe_count()
         room = width - line_width(spans)
         if room > line_width([last]) + cell_len(count):
@@ -248,8 +253,11 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
     def _title(self, column: Column) -> Span:
         is_sorted = column.name == self.order.column
         mark = SORT_MARKS[self.order.is_descending] if is_sorted else ""
-        title = f"{mark}{column.title}" if column.is_number else f"{column.title}{mark}"
-        return Span(_align(title, column), "accent" if is_sorted else "muted")
+        # An arrow that is a letter must not look like one of the title.
+        blank = " " if mark and self._is_ascii else ""
+        title = f"{mark}{blank}{column.title}" if column.is_number else f"{column.title}{blank}{mark}"
+        text = title if cell_len(title) == column.width + 1 else _align(title, column)
+        return Span(text, "accent" if is_sorted else "muted")
 
     @property
     def _count_role(self) -> Role:

@@ -8,6 +8,7 @@ from vramscope.engine.errors import UsageError
 
 from .diagnostics import run_guarded
 from .node_flags import is_remote
+from .printing import guarded_streams
 from .prometheus_flags import check_prometheus_flags
 from .remote_flags import check_remote_flags
 
@@ -18,7 +19,8 @@ def run(argv: Sequence[str]) -> int:
     Args:
         argv: The words after the program's name.
     """
-    return run_guarded(lambda: _dispatch(argv), failure_code=_choose_failure_code(argv))
+    with guarded_streams():
+        return run_guarded(lambda: _dispatch(argv), failure_code=_choose_failure_code(argv))
 
 
 def _choose_failure_code(argv: Sequence[str]) -> int | None:

@@ -14,6 +14,7 @@ from vramscope.engine.output_file import write_whole
 from vramscope.engine.readers.case_table import CaseTable, read_case_table
 from vramscope.engine.readers.input_file import read_input_file, show_path
 from vramscope.engine.units import MIB
+from vramscope.exporters.reports.writing import encode_report
 
 from .diagnostics import complain
 
@@ -37,7 +38,7 @@ def calibrate(arguments: Namespace) -> int:
             )
     runs, left_out = _measure(table)
     found = fit_calibration(runs, arguments.measured.name)
-    text = msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n"
+    text = encode_report(found).decode()
     if arguments.output is not None:
         write_whole(text.encode(), arguments.output)
     sys.stdout.write(text if arguments.json or arguments.output is None else "")

@@ -9,6 +9,7 @@ from typing import NoReturn
 
 from vramscope.engine.errors import VramscopeError
 from vramscope.engine.paths import state_folder
+from vramscope.engine.text import make_printable
 
 EXIT_INTERNAL = 1
 EXIT_FINDINGS = 3
@@ -48,7 +49,7 @@ def complain(sentence: str, *, program: str = "vramscope") -> None:
     """Say on stderr what is wrong, in one line that begins with the name of the program."""
     # A pipe that was closed on stderr leaves nobody to tell.
     try:
-        print(f"{program}: {sentence}", file=sys.stderr, flush=True)
+        print(f"{program}: {make_printable(sentence)}", file=sys.stderr, flush=True)
     except OSError:
         return
 

@@ -81,13 +81,12 @@ def print_estimate(arguments: Namespace) -> int:
         write_line(report, sys.stdout.buffer)
         return choose_fit_code(arguments, does_fit=report.does_fit)
     from vramscope.exporters.estimate_text import describe_estimate
-    from vramscope.exporters.plain_text import make_ascii
 
-    from .printing import choose_style
+    from .printing import choose_style, emit
 
     style = choose_style(read_settings(arguments))
     text = describe_estimate(report, style.width)
-    sys.stdout.write(make_ascii(text) if style.is_ascii else text)
+    emit(text, is_ascii=style.is_ascii)
     return choose_fit_code(arguments, does_fit=report.does_fit)
 
 

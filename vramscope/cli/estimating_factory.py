@@ -87,11 +87,10 @@ def _print(estimate: StepEstimate, arguments: Namespace) -> None:
 
         write_line(estimate, sys.stdout.buffer)
         return
-    from vramscope.exporters.plain_text import make_ascii
     from vramscope.exporters.step_estimate_text import describe_step_estimate
 
-    from .printing import choose_style
+    from .printing import choose_style, emit
 
     style = choose_style(read_settings(arguments))
     text = describe_step_estimate(estimate, style.width)
-    sys.stdout.write(make_ascii(text) if style.is_ascii else text)
+    emit(text, is_ascii=style.is_ascii)

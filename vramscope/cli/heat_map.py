@@ -13,6 +13,7 @@ from vramscope.exporters.sweep_text import describe_findings, describe_hidden, d
 from vramscope.sweeps.loading import LoadedSweep, load_sweep
 
 from .diagnostics import complain
+from .printing import choose_style, emit, is_ascii
 from .progress import ProgressLine
 
 PROGRAM = "vramscope heatmap"
@@ -70,7 +71,7 @@ def draw_heat_map(job: HeatMapJob, settings: Settings, *, is_json: bool) -> Swee
     for line in (*loaded.grid.notes, *describe_hidden(loaded.grid), *describe_skipped(loaded.skipped)):
         complain(line, program=PROGRAM)
     for path in files:
-        _print(f"{path}\n", settings)
+        emit(f"{path}\n", is_ascii=is_ascii(settings))
     return loaded.grid
 
 
@@ -98,14 +99,5 @@ def _draw_all(loaded: LoadedSweep, variants: Sequence[Variant]) -> list[Path]:
 
 
 def _print_findings(loaded: LoadedSweep, settings: Settings) -> None:
-    from .printing import choose_style
-
-    _print(describe_findings(loaded.grid, loaded.findings, choose_style(settings).width), settings)
-
-
-def _print(text: str, settings: Settings) -> None:
-    from vramscope.exporters.plain_text import make_ascii
-
-    from .printing import is_ascii
-
-    sys.stdout.write(make_ascii(text) if is_ascii(settings) else text)
+    style = choose_style(settings)
+    emit(describe_findings(loaded.grid, loaded.findings, style.width), is_ascii=style.is_ascii)

@@ -21,13 +21,12 @@ def print_text(path: Path, *, top: int, device: int | None, settings: Settings) 
     """
     from vramscope.engine.readers.memory_file import read_memory_file
     from vramscope.exporters.memory_file import describe_memory_file
-    from vramscope.exporters.plain_text import make_ascii
 
-    from .printing import choose_style
+    from .printing import choose_style, emit
 
     style = choose_style(settings)
     text = describe_memory_file(read_memory_file(path), top=top, device=device, width=style.width)
-    sys.stdout.write(make_ascii(text) if style.is_ascii else text)
+    emit(text, is_ascii=style.is_ascii)
 
 
 def print_json(path: Path, *, top: int, device: int | None) -> None:

@@ -75,13 +75,12 @@ def plan_jointly_and_print(arguments: Namespace) -> int:
         write_line(report, sys.stdout.buffer)
         return 0
     from vramscope.exporters.joint_plan_table import describe_joint_plan
-    from vramscope.exporters.plain_text import make_ascii
 
-    from .printing import choose_style
+    from .printing import choose_style, emit
 
     style = choose_style(read_settings(arguments))
     text = describe_joint_plan(report, style.width)
-    sys.stdout.write(make_ascii(text) if style.is_ascii else text)
+    emit(text, is_ascii=style.is_ascii)
     return 0
 
 
@@ -101,14 +100,13 @@ def say_nothing_fits(error: NothingFitsError, arguments: Namespace) -> int:
 
         write_line(NothingFitsReport(reason=str(error)), sys.stdout.buffer)
     else:
-        from vramscope.exporters.plain_text import make_ascii
         from vramscope.exporters.text_table import wrap
 
-        from .printing import choose_style
+        from .printing import choose_style, emit
 
         style = choose_style(read_settings(arguments))
         text = "\n".join(wrap(f"Nothing fits: {error}", style.width)) + "\n"
-        sys.stdout.write(make_ascii(text) if style.is_ascii else text)
+        emit(text, is_ascii=style.is_ascii)
     if arguments.output is not None:
         print("vramscope plan: nothing fits, so no file was written", file=sys.stderr)
     return choose_fit_code(arguments, does_fit=False)

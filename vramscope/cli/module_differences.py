@@ -46,13 +46,12 @@ def print_differences(pairs: list[Pair], settings: Settings, *, depth: int) -> N
         settings: What the user set.
         depth: Levels of the modules that are told.
     """
-    from vramscope.exporters.plain_text import make_ascii
 
-    from .printing import choose_style
+    from .printing import choose_style, emit
 
     style = choose_style(settings)
     text = "\n".join(describe_difference(*pair, width=style.width, depth=depth) for pair in pairs)
-    sys.stdout.write(make_ascii(text) if style.is_ascii else text)
+    emit(text, is_ascii=style.is_ascii)
 
 
 def print_differences_as_json(pairs: list[Pair]) -> None:

@@ -31,14 +31,13 @@ def print_modules(profiles: Sequence[NamedMemory], settings: Settings, *, depth:
         depth: Levels of the trees.
     """
     from vramscope.exporters.module_memory_text import describe_module_memory
-    from vramscope.exporters.plain_text import make_ascii
 
-    from .printing import choose_style
+    from .printing import choose_style, emit
 
     style = choose_style(settings)
     texts = [describe_module_memory(memory, width=style.width, depth=depth) for _, memory in profiles]
     text = "\n".join(texts)
-    sys.stdout.write(make_ascii(text) if style.is_ascii else text)
+    emit(text, is_ascii=style.is_ascii)
 
 
 def print_modules_as_json(profiles: Sequence[NamedMemory]) -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 from vramscope.engine.errors import UsageError
 from vramscope.engine.settings import Settings
 
+from .printing import choose_style, emit
+
 
 def print_read(arguments: Namespace) -> int:
     """Print the files of `--read` in the format that was asked for, and return the exit code.
@@ -23,12 +25,14 @@ def print_read(arguments: Namespace) -> int:
     from .configuration import read_settings
     from .phases import deliver
 
+    content: str | bytes
+
     if arguments.format == "json":
         content = _encode(arguments.read)
     elif arguments.format == "original":
-        content = _describe_as_original(arguments.read).encode()
+        content = _describe_as_original(arguments.read)
     else:
-        content = _describe(arguments.read, read_settings(arguments)).encode()
+        content = _describe(arguments.read, read_settings(arguments))
     deliver(content, arguments.output)
     return 0
 
@@ -43,7 +47,7 @@ def print_phase_file(path: Path, settings: Settings) -> None:
     Raises:
         InputFileError: It cannot be read or understood.
     """
-    sys.stdout.write(_describe([path], settings))
+    emit(_describe([path], settings))
 
 
 def print_phase_file_as_json(path: Path) -> None:
@@ -62,10 +66,8 @@ def print_phase_file_as_json(path: Path) -> None:
 def _describe(paths: Sequence[Path], settings: Settings) -> str:
     from vramscope.engine.readers.input_file import show_path
     from vramscope.engine.readers.phases import read_phase_file
+    from vramscope.engine.text import make_ascii
     from vramscope.exporters.phase_record_text import describe_phase_file
-    from vramscope.exporters.plain_text import make_ascii
-
-    from .printing import choose_style
 
     style = choose_style(settings)
     heads = [f"{show_path(path)}\n" if len(paths) > 1 else "" for path in paths]

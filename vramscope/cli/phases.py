@@ -18,6 +18,7 @@ from .configuration import read_settings
 from .diagnostics import EXIT_INTERRUPTED, complain
 from .parser_flags import choose_fit_code
 from .phase_flags import read_training
+from .printing import choose_style, emit
 from .progress import ProgressLine
 
 PROGRAM = "vramscope phases"
@@ -111,39 +112,43 @@ def _describe_newest(run: PhaseRun) -> str:
     return f"{newest.phase}{held}" + ("" if peak is None else f", peak {format_bytes(peak)}")
 
 
-def deliver(content: bytes, output: Path | None) -> None:
+def deliver(content: str | bytes, output: Path | None) -> None:
     """Write what was measured to standard output, or into a file.
+
+    Args:
+        content: Text for people, or JSON.
+        output: The file; None for standard output.
 
     Raises:
         OutputFileError: The file cannot be written.
     """
-    if output is None:
+    if output is not None:
+        from vramscope.engine.output_file import write_whole
+
+        write_whole(content.encode("utf-8", "replace") if isinstance(content, str) else content, output)
+    elif isinstance(content, str):
+        emit(content)
+    else:
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()
-        return
-    from vramscope.engine.output_file import write_whole
-
-    write_whole(content, output)
 
 
 def _describe(
     runs: Sequence[PhaseRun], trials: Sequence[AdviceTrial], form: str, settings: Settings
-) -> bytes:
+) -> str | bytes:
+    from vramscope.engine.text import make_ascii
     from vramscope.exporters.json_lines import encode_line
     from vramscope.exporters.phase_original import describe_as_original
     from vramscope.exporters.phase_report import report_phases
     from vramscope.exporters.phase_text import describe_phases
-    from vramscope.exporters.plain_text import make_ascii
-
-    from .printing import choose_style
 
     if form == "json":
         return encode_line(report_phases(runs, trials))
     if form == "original":
-        return "\n".join(map(describe_as_original, runs)).encode()
+        return "\n".join(map(describe_as_original, runs))
     style = choose_style(settings)
     text = describe_phases(runs, style.width, trials)
-    return (make_ascii(text) if style.is_ascii else text).encode()
+    return make_ascii(text) if style.is_ascii else text
 
 
 def _choose_exit_code(runs: Sequence[PhaseRun]) -> int:

@@ -52,15 +52,14 @@ def print_feedback(arguments: Namespace) -> int:
 
         write_line(feedback, sys.stdout.buffer)
         return _choose_code(feedback, arguments)
-    from vramscope.exporters.plain_text import make_ascii
     from vramscope.exporters.plan_feedback_text import describe_feedback
 
     from .configuration import read_settings
-    from .printing import choose_style
+    from .printing import choose_style, emit
 
     style = choose_style(read_settings(arguments))
     text = describe_feedback(feedback, style.width)
-    sys.stdout.write(make_ascii(text) if style.is_ascii else text)
+    emit(text, is_ascii=style.is_ascii)
     return _choose_code(feedback, arguments)
 
 

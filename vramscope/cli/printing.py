@@ -1,25 +1,101 @@
-"""How this process prints: width, colours and characters of its standard output."""
+"""How this process prints: width, colours and characters, and no text of others that steers the terminal."""
 
 import os
 import shutil
 import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TextIO, cast
 
-from vramscope.engine.settings import Settings
-from vramscope.exporters.table import TableStyle
+from vramscope.engine.text import make_ascii, make_printable_lines, names_utf8
+
+if TYPE_CHECKING:
+    from vramscope.engine.settings import Settings
+    from vramscope.exporters.table import TableStyle
 
 LEAST_WIDTH = 20
+CLEAR_LINE = "\r\x1b[K"
+"""What a line of progress begins with: it writes over the one before."""
 _COLORLESS_TERMINALS = ("dumb", "unknown", "")
 
 
-def choose_style(settings: Settings) -> TableStyle:
+class PrintableStream:
+    """A stream that writes printable text only, in ASCII where its reader has nothing else.
+
+    Whatever code writes to it, an escape sequence in the name of a file or in an answer of a server does not
+    reach the terminal.
+
+    Args:
+        stream: Where the text goes.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self.unguarded = stream
+        self._is_ascii = not shows_unicode(stream)
+
+    def write(self, text: str) -> int:
+        """Write text; at its beginning, `CLEAR_LINE` stays."""
+        head = CLEAR_LINE if text.startswith(CLEAR_LINE) else ""
+        shown = make_printable_lines(text.removeprefix(head))
+        self.unguarded.write(head + (make_ascii(shown) if self._is_ascii else shown))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Write texts one after the other."""
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.unguarded, name)
+
+
+@contextmanager
+def guarded_streams() -> Iterator[None]:
+    """Let standard output and standard error write printable text only."""
+    streams = sys.stdout, sys.stderr
+    try:
+        sys.stdout, sys.stderr = (it and cast(TextIO, PrintableStream(it)) for it in streams)
+        yield
+    finally:
+        sys.stdout, sys.stderr = streams
+
+
+def shows_unicode(stream: TextIO) -> bool:
+    """Return whether the reader of a stream has more than ASCII, as its encoding and the locale say."""
+    if (stream.encoding or "ascii").lower().replace("-", "") != "utf8":
+        return False
+    # Python writes UTF-8 in the locale C too (PEP 540): the locale says what the terminal shows.
+    is_chosen = bool(os.environ.get("PYTHONIOENCODING")) or os.environ.get("PYTHONUTF8") == "1"
+    return is_chosen or names_utf8(os.environ)
+
+
+def emit(text: str, *, is_ascii: bool | None = None, is_styled: bool = False) -> None:
+    """Print a text for people on standard output.
+
+    Args:
+        text: Lines.
+        is_ascii: Whether to print ASCII only; None to go by what its reader has.
+        is_styled: Whether escape sequences in it are our own, as in a table in colour.
+    """
+    stream = getattr(sys.stdout, "unguarded", sys.stdout)
+    shown = text if is_styled else make_printable_lines(text)
+    is_needed = not shows_unicode(stream) if is_ascii is None else is_ascii
+    can_encode = (stream.encoding or "ascii").lower().startswith("utf")
+    stream.write(make_ascii(shown) if is_needed or not can_encode else shown)
+    stream.flush()
+
+
+def choose_style(settings: "Settings") -> "TableStyle":
     """Return how a table is printed here: fitted to the terminal, or to 80 columns or COLUMNS in a pipe."""
+    from vramscope.exporters.table import TableStyle
+
     width = shutil.get_terminal_size(fallback=(80, 24)).columns
     return TableStyle(
         width=max(LEAST_WIDTH, width), has_color=has_color(settings), is_ascii=is_ascii(settings)
     )
 
 
-def has_color(settings: Settings) -> bool:
+def has_color(settings: "Settings") -> bool:
     """Return whether to print in colour: as set, else on a terminal that has it (NO_COLOR is a setting)."""
     if settings.theme == "mono":
         return False
@@ -28,8 +104,6 @@ def has_color(settings: Settings) -> bool:
     return sys.stdout.isatty() and os.environ.get("TERM", "") not in _COLORLESS_TERMINALS
 
 
-def is_ascii(settings: Settings) -> bool:
-    """Return whether to print ASCII only: as set, else where standard output is not UTF-8."""
-    if settings.ascii is not None:
-        return settings.ascii
-    return (sys.stdout.encoding or "ascii").lower().replace("-", "") != "utf8"
+def is_ascii(settings: "Settings") -> bool:
+    """Return whether to print ASCII only: as set, else where the reader has nothing else."""
+    return settings.ascii if settings.ascii is not None else not shows_unicode(sys.stdout)

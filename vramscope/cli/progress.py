@@ -10,12 +10,13 @@ from types import TracebackType
 
 from vramscope.engine.units import format_age
 
+from .printing import CLEAR_LINE
+
 QUIET_S = 1.0
 """What is over by then says nothing in a terminal."""
 _TERMINAL_EVERY_S, _FILE_EVERY_S = 0.5, 60.0
 _TICK_S = 1.0
 _BAR_CELLS = 24
-_CLEAR = "\r\x1b[K"
 
 
 class ProgressLine:
@@ -94,7 +95,7 @@ class ProgressLine:
         """Take the line away, so that something else can be said."""
         with self._lock:
             if self._is_shown:
-                _print(_CLEAR)
+                _print(CLEAR_LINE)
                 self._is_shown = False
 
     def _tick(self) -> None:
@@ -106,7 +107,7 @@ class ProgressLine:
         with self._lock:
             if self._is_terminal:
                 columns = shutil.get_terminal_size().columns
-                _print(f"{_CLEAR}{line[: max(1, columns - 1)]}")
+                _print(f"{CLEAR_LINE}{line[: max(1, columns - 1)]}")
                 self._is_shown = True
             else:
                 _print(f"{line}\n")

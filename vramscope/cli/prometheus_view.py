@@ -154,10 +154,11 @@ def _print_once(follower: PrometheusFollower, settings: "Settings", *, is_json: 
         return 0
     from vramscope.exporters.table import render_table
 
-    from .printing import choose_style
+    from .printing import choose_style, emit
 
     style = choose_style(settings)
-    sys.stdout.write("\n".join(render_table(status, style) for status in statuses))
+    text = "\n".join(render_table(status, style) for status in statuses)
+    emit(text, is_ascii=style.is_ascii, is_styled=style.has_color)
     return 0
 
 

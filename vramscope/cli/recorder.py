@@ -29,6 +29,7 @@ from vramscope.engine.units import format_age, format_bytes
 
 from .diagnostics import complain
 from .local_node import DRIVER_SILENT, EXIT_DRIVER_SILENT
+from .printing import CLEAR_LINE
 from .suite.interruption import Interruption
 
 if TYPE_CHECKING:
@@ -43,7 +44,6 @@ PROGRESS_S = 1.0
 RATIO_FROM_SAMPLES = 10_000
 """Samples of devices from which it is told how many bytes each takes."""
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_CLEAR = "\r\x1b[K"
 
 
 class Recorder:
@@ -213,11 +213,11 @@ class Recorder:
             f"{format_bytes(self._series.size_bytes)}"
         )
         columns = shutil.get_terminal_size().columns
-        self._draw(f"{_CLEAR}{line[: max(1, columns - 1)]}")
+        self._draw(f"{CLEAR_LINE}{line[: max(1, columns - 1)]}")
 
     def _clear_progress(self) -> None:
         if self._is_terminal:
-            self._draw(_CLEAR)
+            self._draw(CLEAR_LINE)
 
     def _draw(self, text: str) -> None:
         with suppress(OSError):  # a terminal that has hung up

@@ -112,11 +112,11 @@ def _print_lines(statuses: "Iterable[NodeStatus]") -> None:
 def _print_tables(statuses: "list[NodeStatus]", settings: "Settings") -> None:
     from vramscope.exporters.table import render_table
 
-    from .printing import choose_style
+    from .printing import choose_style, emit
 
     style = choose_style(settings)
-    sys.stdout.write("\n".join(render_table(status, style) for status in statuses))
-    sys.stdout.flush()
+    text = "\n".join(render_table(status, style) for status in statuses)
+    emit(text, is_ascii=style.is_ascii, is_styled=style.has_color)
 
 
 def _print_stream(watch: "NodesWatch", interval_s: float, duration_s: float | None) -> int:

@@ -160,13 +160,12 @@ def _print(
 
         write_line(report_study(study, searches), sys.stdout.buffer)
         return
-    from vramscope.exporters.plain_text import make_ascii
 
-    from .printing import choose_style
+    from .printing import choose_style, emit
 
     style = choose_style(settings)
     text = "\n".join(_describe(request, study, searches, style.width))
-    sys.stdout.write(make_ascii(text) if style.is_ascii else text)
+    emit(text, is_ascii=style.is_ascii)
 
 
 def _describe(

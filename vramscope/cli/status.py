@@ -101,11 +101,11 @@ def _print_table(observer: Observer, settings: Settings) -> int:
     status = observer.once(meanwhile=_import_table)
     from vramscope.exporters.table import render_table
 
-    from .printing import choose_style
+    from .printing import choose_style, emit
 
-    text = render_table(status, choose_style(settings), hidden_notes=observer.sentences)
-    sys.stdout.write(text)
-    sys.stdout.flush()
+    style = choose_style(settings)
+    text = render_table(status, style, hidden_notes=observer.sentences)
+    emit(text, is_ascii=style.is_ascii, is_styled=style.has_color)
     _tell(observer)
     return observer.exit_code
 

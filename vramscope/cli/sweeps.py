@@ -107,11 +107,10 @@ def _draw(wanted: WantedSweeps, base: Path) -> tuple[Path, ...]:
 
 
 def _print_table(wanted: WantedSweeps, settings: Settings) -> None:
-    from vramscope.exporters.plain_text import make_ascii
     from vramscope.exporters.sweep_index_text import describe_index
 
-    from .printing import choose_style
+    from .printing import choose_style, emit
 
     style = choose_style(settings)
     text = describe_index(wanted.chosen, style.width, found=wanted.found)
-    sys.stdout.write(make_ascii(text) if style.is_ascii else text)
+    emit(text, is_ascii=style.is_ascii)

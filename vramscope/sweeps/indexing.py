@@ -10,6 +10,7 @@ from vramscope.engine.errors import InputFileError
 from vramscope.engine.readers.input_file import show_path
 from vramscope.engine.readers.sweep import FolderPair, Sweep, find_sweeps, read_pair
 from vramscope.engine.readers.sweep.index import explain_no_iteration, has_iteration
+from vramscope.engine.text import make_printable
 from vramscope.engine.units import GIB
 
 Progress = Callable[[int, int], object]
@@ -125,8 +126,5 @@ def name_folders(paths: Sequence[tuple[str, ...]]) -> list[str]:
             for name, path in zip(names, paths, strict=True)
         ]
     seen = count(1)
-    return [name if names.count(name) == 1 else f"{name} #{next(seen)}" for name in map(_clean, names)]
-
-
-def _clean(name: str) -> str:
-    return name if name.isprintable() else ascii(name)
+    shown = map(make_printable, names)
+    return [name if names.count(name) == 1 else f"{name} #{next(seen)}" for name in shown]

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 from ...errors import InputFileError
+from ...text import make_printable
 from ..input_file import open_input_file
 from ..memory_trace_records import logged_bytes
 from .model import ConfigurationLog
@@ -88,8 +89,7 @@ def _find_cause(data: bytes) -> tuple[bool, str | None]:
 
 def _as_text(line: bytes) -> str:
     text = _LAUNCHER.sub("", " ".join(line.decode("utf-8", "replace").split()))
-    text = "".join(each if each.isprintable() else "?" for each in text)
-    return text if len(text) <= _MOST_CAUSE else f"{text[: _MOST_CAUSE - 1]}…"
+    return make_printable(text, _MOST_CAUSE)
 
 
 def _find_last(pattern: re.Pattern[bytes], data: bytes) -> float | None:

@@ -89,13 +89,11 @@ def _write_or_print(report: Report, path: Path) -> None:
 def _print_text(report: Report) -> None:
     import shutil
 
-    from vramscope.exporters.plain_text import make_ascii
     from vramscope.exporters.reports.text import describe_report
 
-    text = describe_report(report, max(LEAST_WIDTH, shutil.get_terminal_size(fallback=(80, 24)).columns))
-    is_utf8 = (sys.stdout.encoding or "ascii").lower().replace("-", "") == "utf8"
-    sys.stdout.write(text if is_utf8 else make_ascii(text))
-    sys.stdout.flush()
+    from ..printing import emit
+
+    emit(describe_report(report, max(LEAST_WIDTH, shutil.get_terminal_size(fallback=(80, 24)).columns)))
 
 
 def choose_exit_code(report: Report, fail_on: Severity | None) -> int:

@@ -110,13 +110,12 @@ def _print(comparison: "Comparison", settings: Settings, *, is_json: bool) -> No
         write_line(comparison.difference, sys.stdout.buffer)
         return
     from vramscope.exporters.difference_text import describe_difference
-    from vramscope.exporters.plain_text import make_ascii
 
-    from ..printing import choose_style
+    from ..printing import choose_style, emit
 
     style = choose_style(settings)
     text = describe_difference(comparison, style.width)
-    sys.stdout.write(make_ascii(text) if style.is_ascii else text)
+    emit(text, is_ascii=style.is_ascii)
 
 
 def _check_figure(path: Path | None) -> Path | None:

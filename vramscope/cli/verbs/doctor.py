@@ -77,17 +77,16 @@ def _print(report: "DoctorReport", *, is_json: bool) -> None:
         return
     import shutil
 
-    from vramscope.exporters.plain_text import make_ascii
+    from ..printing import emit
 
     width = max(40, min(120, shutil.get_terminal_size(fallback=(100, 24)).columns))
     text = "\n".join(_render(report.checks, width)) + "\n"
-    is_utf8 = (sys.stdout.encoding or "ascii").lower().replace("-", "") == "utf8"
-    sys.stdout.write(text if is_utf8 else make_ascii(text))
+    emit(text)
 
 
 def _render(checks: "Sequence[Check]", width: int) -> Iterator[str]:
     """Yield the lines of the report for people."""
-    from vramscope.exporters.plain_text import make_printable
+    from vramscope.engine.text import make_printable
 
     name_width = max(len(check.name) for check in checks)
     indent = " " * (len("problem") + name_width + 4)

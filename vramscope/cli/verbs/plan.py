@@ -217,11 +217,10 @@ def _print(plan: "Plan", arguments: Namespace) -> None:
         write_line(plan, sys.stdout.buffer)
         return
     from vramscope.exporters.partition_table import describe_plan
-    from vramscope.exporters.plain_text import make_ascii
 
     from ..configuration import read_settings
-    from ..printing import choose_style
+    from ..printing import choose_style, emit
 
     style = choose_style(read_settings(arguments))
     text = describe_plan(plan, style.width)
-    sys.stdout.write(make_ascii(text) if style.is_ascii else text)
+    emit(text, is_ascii=style.is_ascii)

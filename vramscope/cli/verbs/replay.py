@@ -143,12 +143,11 @@ def _replay_sweep(sweep: "SweepFolders", arguments: Namespace, settings: "Settin
 
 
 def _print_comparison(files: "ReplayFiles", settings: "Settings") -> int:
-    from vramscope.exporters.plain_text import make_ascii
     from vramscope.exporters.trace_comparison_text import format_comparison
 
-    from ..printing import choose_style
+    from ..printing import choose_style, emit
 
     style = choose_style(settings)
     text = format_comparison(files.read_comparison(), style.width)
-    print(make_ascii(text) if style.is_ascii else text)
+    emit(f"{text}\n", is_ascii=style.is_ascii)
     return 0

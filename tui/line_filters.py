@@ -1,4 +1,4 @@
-"""Seven bits only: the last thing between what widgets draw and a terminal that knows no more."""
+"""What stands between the widgets and the terminal: printable text, and seven bits where asked for."""
 
 from functools import lru_cache
 
@@ -7,8 +7,10 @@ from rich.segment import Segment
 from textual.color import Color
 from textual.filter import LineFilter
 
+from ..engine.text import make_printable
+
 _STAND_INS = {
-    "-": "—–─━┄╌╍═▔▁━‐‑−",
+    "-": "—–─━┄╌╍═▔▁▂▃━‐‑−",
     "|": "│┃║╎╏▏▎▍▌▐▕▊▋·•",
     "+": "┌┐└┘├┤┬┴┼╭╮╰╯╔╗╚╝┏┓┗┛",
     "#": "█▉▇▆▅▓▀▄▛▜▙▟▗▖▝▘",
@@ -24,6 +26,7 @@ _STAND_INS = {
     "*": "◆●○✓☐☑■□",
     "'": "’‘′",
     '"': "“”″",
+    "u": "µ",
     " ": "\u00a0\u2009\u202f⠀°",
 }
 _TABLE = {ord(character): stand_in for stand_in, characters in _STAND_INS.items() for character in characters}
@@ -38,6 +41,16 @@ def to_ascii(text: str) -> str:
     if likened.isascii():
         return likened
     return "".join(c if c.isascii() else "?" * cell_len(c) for c in likened)
+
+
+class PrintableFilter(LineFilter):
+    """Makes every line that any widget draws printable: lists, titles, the palette and toasts too."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        """Return the segments, the very same where nothing in them would steer the terminal."""
+        if all(segment.text.isprintable() for segment in segments):
+            return segments
+        return [segment._replace(text=make_printable(segment.text)) for segment in segments]
 
 
 class AsciiFilter(LineFilter):
