@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import BinaryIO, Literal, NamedTuple
 
+from ..engine.text import make_printable_lines
 from .recording_rows import DeviceRow
 
 HELD_BYTES = 32 << 20
@@ -203,5 +204,4 @@ def _describe(row: DeviceRow) -> str:
 
 
 def _escape(text: str) -> str:
-    sound = text.encode("utf-8", "replace").decode()
-    return sound.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return make_printable_lines(text).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

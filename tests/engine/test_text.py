@@ -18,6 +18,7 @@ from vramscope.engine.text import (
     clean_texts,
     escape_json,
     make_ascii,
+    make_csv_cell,
     make_printable,
     make_printable_lines,
 )
@@ -104,3 +105,9 @@ def test_what_a_process_sends_is_made_printable() -> None:
     packet = {"v": 1, "kind": "advised", "request": 1, "is_obeyed": True, "outcome": PRINTED}
     message = decode_packet(json.dumps(packet).encode())
     assert not list_forbidden(json.dumps(msgspec.to_builtins(message), ensure_ascii=False))
+
+
+@pytest.mark.parametrize("text", ["=cmd|' /C calc'!A0", "+1", "-1", "@SUM(A1)"])
+def test_a_spreadsheet_computes_no_cell(text: str) -> None:
+    assert make_csv_cell(text) == f"'{text}"
+    assert make_csv_cell("n1/GPU-0") == "n1/GPU-0"

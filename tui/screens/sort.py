@@ -41,9 +41,7 @@ class SortScreen(ModalScreen[SortOrder | None]):
     def on_mount(self) -> None:
         """Put the cursor on the column in use."""
         options = self.query_one(MarkedList)
-        column = self._order.column
-        # The share of a device, which the list leaves out, is in the order of the memory.
-        options.highlighted = SORTABLE.index("memory" if column == "share" else column)
+        options.highlighted = SORTABLE.index(self._order.column)
         options.focus()
 
     def action_move(self, places: int) -> None:
