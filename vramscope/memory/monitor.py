@@ -12,6 +12,7 @@ import msgspec
 from vramscope.engine.errors import UsageError
 from vramscope.engine.model import Analyzer, Finding
 from vramscope.engine.output_file import write_whole
+from vramscope.engine.text import make_printable
 from vramscope.exporters.reports.device_log import DeviceLog
 from vramscope.exporters.reports.frame import Provenance
 from vramscope.exporters.reports.run_log import RunLog
@@ -175,7 +176,7 @@ class MemoryMonitor:
             return
         self._told.add(sentence)
         try:
-            print(f"vramscope: {sentence}", file=sys.stderr, flush=True)  # noqa: T201 - where a program looks
+            print(f"vramscope: {make_printable(sentence)}", file=sys.stderr, flush=True)  # noqa: T201 - where a program looks
         except (OSError, ValueError):
             return
 
