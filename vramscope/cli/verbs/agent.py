@@ -41,7 +41,6 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
     _add_elsewhere(parser)
     add_endpoint_flags(parser)
     # What a viewer or a job tells the agent it starts; people use `vramscope` and its verbs.
-    parser.add_argument("--stdio", action="store_true", help=SUPPRESS)
     parser.add_argument("--leave-with-viewers", action="store_true", help=SUPPRESS)
     parser.add_argument("--first-within", type=float, metavar="SECONDS", help=SUPPRESS)
     parser.add_argument("--linger", type=float, default=0.0, metavar="SECONDS", help=SUPPRESS)
@@ -54,6 +53,11 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
 def _add_elsewhere(parser: ArgumentParser) -> None:
     """Add the flags by which others are let in, and by which a relay knows whom it passes on."""
     elsewhere = parser.add_argument_group("viewers elsewhere")
+    elsewhere.add_argument(
+        "--stdio",
+        action="store_true",
+        help="serve one viewer over standard input and output: what --ssh starts on a node",
+    )
     elsewhere.add_argument(
         "--listen",
         metavar="[ADDRESS:]PORT",
