@@ -9,6 +9,8 @@ from ..engine.model import RankCoordinates, RankSample, Sample
 
 AT_ONCE_S = 30.0
 """Jobs that were seen within so many seconds of one another run at once."""
+MAX_JOBS = 64
+"""Jobs whose peaks are kept, or as many as run at once; the one not seen for the longest goes first."""
 
 
 class StagePeak(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -108,6 +110,17 @@ class StagePeaks:
                 self._world_sizes[rank.job] = where.world_size
                 self._last_s[rank.job] = max(sample.time_s, self._last_s.get(rank.job, sample.time_s))
                 self._note(rank, where, where.pp)
+        if len(self._jobs) > MAX_JOBS:
+            self._forget()
+
+    def _forget(self) -> None:
+        """Drop jobs that are over, where there were too many."""
+        present_s = max(self._last_s.values()) - AT_ONCE_S
+        over = sorted(
+            (name for name in self._jobs if self._last_s[name] < present_s), key=self._last_s.__getitem__
+        )
+        for name in over[: len(self._jobs) - MAX_JOBS]:
+            del self._jobs[name], self._last_s[name], self._world_sizes[name]
 
     def _note(self, rank: RankSample, where: RankCoordinates, stage: int) -> None:
         ranks = self._jobs.setdefault(rank.job, {}).setdefault(stage, {})

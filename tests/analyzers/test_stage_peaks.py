@@ -4,7 +4,7 @@ import msgspec
 
 from tests.tui.canned import make_sample
 from tests.tui.canned_ranks import make_allocator, make_job, make_rank
-from vramscope.analyzers.stage_peaks import StagePeaks
+from vramscope.analyzers.stage_peaks import MAX_JOBS, StagePeaks
 from vramscope.engine.model import RankCoordinates, RankSample, Sample
 from vramscope.engine.units import GIB
 
@@ -53,6 +53,16 @@ def test_of_several_jobs_the_larger_one_is_told() -> None:
     other = make_rank(9, pid=9, job="small", allocator=make_allocator(90.0))
     peaks.observe(sampled(other, *make_job(8)[1]))
     assert len(peaks.tell().stages) == 4
+
+
+def test_jobs_that_come_and_go_for_days_are_not_all_kept() -> None:
+    peaks = StagePeaks()
+    for seq in range(20 * MAX_JOBS):
+        job = make_rank(0, pid=seq, job=f"job {seq}", allocator=make_allocator(1.0 + seq % 50), step=None)
+        peaks.observe(msgspec.structs.replace(sampled(job, seq=seq), time_s=60.0 * seq))
+    assert len(peaks._jobs) == len(peaks._last_s) == len(peaks._world_sizes) == MAX_JOBS
+    (stage,) = peaks.tell().stages
+    assert stage.reserved_bytes == make_allocator(1.0 + (20 * MAX_JOBS - 1) % 50).reserved_bytes
 
 
 def test_copies_of_a_stage_are_told_apart_or_nothing_is_said_of_a_whole_one() -> None:
