@@ -17,6 +17,8 @@ MOST_COLUMNS = 1000
 MOST_ROWS = 100_000
 MOST_CELLS = 2_000_000
 """Short rows are filled: a few bytes of them could take gigabytes."""
+MODEL_COLUMNS = frozenset({"num_layers", "hidden", "arguments"})
+"""A table that has one of them describes models."""
 _MOST_CELL = 1 << 20
 
 

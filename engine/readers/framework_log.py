@@ -33,6 +33,11 @@ def is_framework_log(lines: list[str]) -> bool:
     return any(map(_is_of_memory, lines))
 
 
+def tells_time(text: str) -> bool:
+    """Tell whether a date is anywhere in a text; without one no line of memory can be used."""
+    return _DATE.search(text) is not None or _AMERICAN_DATE.search(text) is not None
+
+
 class FrameworkLog:
     """Reads the records of one log, once.
 

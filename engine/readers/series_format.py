@@ -31,7 +31,9 @@ _SIZE_LIMIT_BYTES = 64 * TIB
 _PICKLE_MARKS = tuple(bytes((0x80, protocol)) for protocol in range(2, 6))
 _HEADER_LINES = 32
 """Lines at the beginning of which one must be the header of a table."""
-_REPORT = re.compile(r'\s*\{\s*"(?:timestamp"|schema"\s*:\s*"vramscope\.(?:profile|oom|leak|fragment)/\d)')
+_REPORT = re.compile(r'\s*\{\s*"(?:timestamp"|schema"\s*:\s*"vramscope\.(?:profile|oom|leak)/\d)')
+_OURS = re.compile(rb'\s*\{\s*"schema"\s*:\s*"vramscope\.')
+"""How JSON of ours begins: an error that it tells of makes no log of it."""
 _DEVICES = re.compile(r'"(?:devices|node_details)"\s*:\s*\{')
 _EVENTS = re.compile(r'"traceEvents"\s*:\s*\[')
 _LISTS = re.compile(r"\s*\[\s*\[\s*[-\d\]]")
@@ -60,7 +62,7 @@ def recognize_series(path: Path) -> SeriesFormat:
     if first is None:
         raise InputFileError(f"{show_path(path)}: no line of data in it; its writer may not have finished")
     kind = _recognize_json("\n".join(lines)) or _recognize_lines(lines[:_HEADER_LINES])
-    if kind is None and is_framework_log(lines):
+    if kind is None and not _OURS.match(head) and is_framework_log(lines):
         kind = "framework log"
     if kind is None:
         raise InputFileError(f"{show_path(path)}: {_describe_stranger(*first)}; {ACCEPTED}")
@@ -100,6 +102,8 @@ def _recognize_object(first_key: str, text: str) -> SeriesFormat | None:
 
 def _recognize_lines(lines: list[str]) -> SeriesFormat | None:
     for line in lines:
+        if line.lstrip().startswith("{"):
+            continue  # a key is no name of a column
         if line.strip() == BEGIN:
             return "InternLM log"
         if _is_of(line, parse_series_header):
@@ -119,7 +123,7 @@ def _is_of(line: str, parse: Callable[[str], object | None]) -> bool:
 
 def _describe_stranger(number: int, line: str) -> str:
     if line.startswith(_BINARY) or "\0" in line:
-        return "a binary file (a memory snapshot is opened by: vramscope inspect FILE)"
+        return "a binary file"
     if line.lstrip().startswith(("{", "[")):
-        return "JSON that is no series (a flight record is opened by: vramscope inspect FILE)"
+        return "JSON that is no series"
     return f"line {number}: {show_cell(line)} is no header of a series"

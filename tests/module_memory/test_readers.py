@@ -1,5 +1,6 @@
 """Reading profiles: ours, memory.log as the original writes it, its charts; and what is none of them."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,26 @@ def test_a_chart_of_the_original(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace("params_memory_sunburst", "sales"))
     with pytest.raises(InputFileError, match="the chart is 'sales'; expected params_memory_sunburst"):
         read_module_memory(path)
+
+
+def test_the_charts_of_a_folder_are_one_profile(tmp_path: Path) -> None:
+    folder = tmp_path / "rank3_dp1_tp1"
+    folder.mkdir()
+    (folder / "params_memory_sunburst.html").write_text(CHART)
+    grads = CHART.replace("params_memory", "grads_memory").replace("806", "400")
+    (folder / "grads_memory_sunburst.html").write_text(grads)
+    sums = [{"name": "params", "value": 800}, {"name": "os_state", "value": 70}]
+    option = {"series": [{"name": "summary", "data": sums}]}
+    page = f"<script>\n    var option_{'0b' * 16} = {json.dumps(option, indent=4)};\n</script>"
+    (folder / "summary_sunburst.html").write_text(page)
+    (folder / "report_sunburst.html").write_text("<p>of another tool</p>")
+    assert find_profiles(tmp_path) == [folder] == find_profiles(folder)
+    memory = read_module_memory(folder)
+    assert memory.rank is not None
+    assert memory.rank.rank == 3
+    found = {kind: size.computed_bytes for kind, size in memory.moments[0].kinds.items()}
+    assert found == {"params": 806 * MIB, "grads": 400 * MIB, "os_state": 70 * MIB}
+    assert memory.notes[-1] == "no chart tells os_params, activation"
 
 
 def test_profiles_of_a_folder_are_in_the_order_of_ranks(tmp_path: Path) -> None:

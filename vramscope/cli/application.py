@@ -45,10 +45,10 @@ def _dispatch(argv: Sequence[str]) -> int:
         if path is not None:
             os.environ[variable] = str(path.absolute())
     if arguments.verb is not None:
-        from .verbs import load_verb
+        from .verbs import run_verb
 
         _refuse_headless_flags(arguments)
-        return load_verb(arguments.verb).run(arguments)
+        return run_verb(arguments)
     check_prometheus_flags(arguments)
     check_remote_flags(arguments)
     if arguments.from_prometheus is not None:

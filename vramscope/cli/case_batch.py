@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from vramscope.analyzers.memory_theory import estimate_stage
 from vramscope.analyzers.memory_theory.calibration import Calibration
 from vramscope.analyzers.memory_theory.configs.cases import read_case
-from vramscope.engine.errors import UsageError
+from vramscope.engine.errors import InputFileError, UsageError
 from vramscope.engine.output_file import write_whole
-from vramscope.engine.readers.case_table import CaseTable, read_case_table
+from vramscope.engine.readers.case_table import MODEL_COLUMNS, CaseTable, read_case_table
+from vramscope.engine.readers.input_file import show_path
 
 from .calibrating import read_calibration
 from .diagnostics import complain
@@ -34,6 +35,11 @@ def estimate_batch(arguments: Namespace) -> int:
     if arguments.json or arguments.capacity or arguments.figure or arguments.theory != "vramscope":
         raise UsageError("--json, --capacity, --figure and --theory do not go with --batch: it writes CSV")
     table = read_case_table(arguments.batch)
+    if not MODEL_COLUMNS.intersection(table.columns):
+        raise InputFileError(
+            f"{show_path(arguments.batch)}: line 1: no column of a model; expected num_layers, hidden and "
+            "others, or arguments with the flags of Megatron-LM"
+        )
     calibration = None if arguments.calibration is None else read_calibration(arguments.calibration)
     predictions = [predict_case(row, calibration) for row in table.rows]
     text = render_table(table, predictions)

@@ -99,8 +99,9 @@ def _read_by_rank(path: Path) -> dict[object, NamedProfile]:
 
     found: dict[object, NamedProfile] = {}
     for number, (file, memory) in enumerate(read_profiles(path)):
-        name = path if file.parent == path or not path.is_dir() else file.parent
+        folder = file if file.is_dir() else file.parent
+        name = path if folder == path or not path.is_dir() else folder
         rank = number if memory.rank is None else memory.rank.rank
-        key = rank if rank not in found else (rank, file.parent.name)
+        key = rank if rank not in found else (rank, folder.name)
         found[key] = NamedProfile(show_path(name), memory)
     return found

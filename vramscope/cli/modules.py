@@ -90,7 +90,8 @@ def _draw_rank(memory: ModuleMemory, place: Path, *, has_figures: bool) -> list[
 
 def _name_folder(name: str) -> str:
     """Return the folder of one rank's charts: that of its file, or the name of its process."""
-    folder = Path(name).absolute().parent.name if "/" in name else name
+    place = Path(name).absolute()
+    folder = (place if place.is_dir() else place.parent).name if "/" in name else name
     return "_".join(folder.split())
 
 
@@ -133,7 +134,8 @@ def read_profiled(paths: Sequence[Path]) -> "tuple[Profiled, ...]":
     found = []
     for path in paths:
         for file, memory in read_profiles(path):
-            name = file.parent if path.is_dir() and file.parent != path else path
+            folder = file if file.is_dir() else file.parent
+            name = folder if path.is_dir() and folder != path else path
             found.append(Profiled(show_path(name), memory))
     return tuple(found)
 

@@ -4,13 +4,20 @@ The page has its data as strict JSON in `var option_{32 hex} = {…};`. Nothing 
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 
 from ...errors import InputFileError
-from ...model.module_memory import KindBytes, LayoutEntry, MemoryKind, MemoryMoment, ModuleMemory
+from ...model.module_memory import (
+    MEMORY_KINDS,
+    KindBytes,
+    LayoutEntry,
+    MemoryKind,
+    MemoryMoment,
+    ModuleMemory,
+)
 from ...units import MIB
 from ..input_file import read_input_file, show_path
 from ..internlm_log import COMPUTED_NOTE, read_rank
@@ -82,6 +89,23 @@ def read_chart(path: Path) -> ModuleMemory:
     )
     notes = (COMPUTED_NOTE, _ROUNDED)
     return ModuleMemory(format="InternLM chart", rank=read_rank(path), moments=(moment,), notes=notes)
+
+
+def read_charts(paths: Sequence[Path]) -> ModuleMemory:
+    """Read the charts of one profile: a tree of each kind, and the sums of a summary where there is no tree.
+
+    Raises:
+        InputFileError: One of them cannot be read, or has no such tree in it.
+    """
+    charts = [read_chart(path) for path in paths]
+    # A summary has the sum of each kind alone: what has a tree takes its place.
+    moments = sorted((chart.moments[0] for chart in charts), key=lambda it: len(it.layouts), reverse=True)
+    kinds = {kind: size for moment in moments for kind, size in moment.kinds.items()}
+    layouts = {kind: entries for moment in moments for kind, entries in moment.layouts.items()}
+    missing = [kind for kind in MEMORY_KINDS if kind not in kinds]
+    notes = (f"no chart tells {', '.join(missing)}",) if missing else ()
+    moment = msgspec.structs.replace(moments[0], kinds=kinds, layouts=layouts)
+    return msgspec.structs.replace(charts[0], moments=(moment,), notes=(*charts[0].notes, *notes))
 
 
 def _read_series(path: Path) -> _Series:

@@ -98,11 +98,11 @@ def _do(words: list[str]) -> int:
     if words[0] not in VERBS:
         raise UsageError(_describe_unknown(words[0]))
     from ..parser import parse
-    from ..verbs import load_verb
+    from ..verbs import run_verb
 
     arguments = parse(words)
     _keep_report(arguments)
-    return load_verb(words[0]).run(arguments)
+    return run_verb(arguments)
 
 
 def _keep_report(arguments: Namespace) -> None:

@@ -10,6 +10,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 
+from vramscope.engine.errors import InputFileError
+
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
@@ -40,3 +42,17 @@ def load_verb(name: str) -> Verb:
     """Return the module of a verb."""
     module = f"{name}_" if keyword.iskeyword(name) else name
     return cast("Verb", import_module(f"{__name__}.{module}"))
+
+
+def run_verb(arguments: Namespace) -> int:
+    """Do what the words say and return the exit code.
+
+    Raises:
+        VramscopeError: It cannot be done; of a file that another verb reads, the text names that one.
+    """
+    try:
+        return load_verb(arguments.verb).run(arguments)
+    except InputFileError as error:
+        from ..refusals import name_the_file
+
+        raise name_the_file(error, arguments) from error
