@@ -156,7 +156,10 @@ def _as_float(line: str) -> str:
             ["import", "a.csv", "b.log", "-o", "x.vscope"],
             "a.csv: counts from a start of its own, b.log from 1970",
         ),
-        (["export", "a.csv", "--csv"], "a.csv: no recording, or damaged from its first bytes on"),
+        (
+            ["export", "a.csv", "--csv"],
+            "a.csv: a series of memory over time (CSV), which `vramscope export` does not read",
+        ),
         (["export", "kept.vscope"], "one of the arguments --csv --jsonl --prometheus --parquet --figure"),
         (["export", "kept.vscope", "--csv", "--from", "noon"], "--from noon: expected seconds, +TIME after"),
         (["export", "kept.vscope", "--csv", "--to", "5"], "nothing of it lies between --from and --to"),

@@ -74,4 +74,9 @@ def test_it_is_kept_used_and_named(tmp_path: Path) -> None:
     )
     refused = call("estimate", "--model", "gpt2", "--calibration", str(cases))
     assert refused.code == 2
+    assert "a table of training runs (CSV), which `vramscope estimate --calibration` does not read" in (
+        refused.stderr
+    )
+    (tmp_path / "other.json").write_text("{}")
+    refused = call("estimate", "--model", "gpt2", "--calibration", str(tmp_path / "other.json"))
     assert "expected what `vramscope calibrate` wrote" in refused.stderr

@@ -118,7 +118,7 @@ def write_samples(folder: Path) -> dict[str, Path]:
     made["folder of hardware profiles"] = folder / "hardware"
     put(
         "galvatron",
-        "model_type: llama\nhidden_size: 512\nnum_hidden_layers: 4\nnum_attention_heads: 8\nvocab_size: 1000\n",
+        "model_type: llama\nhidden_size: 64\nnum_hidden_layers: 4\nnum_attention_heads: 8\nvocab_size: 99\n",
         ".yaml",
     )
     write_original(folder / "sweep")
