@@ -1,7 +1,7 @@
 """Trains a small model by DDP, for a look at its ranks; the last one gets longer sequences than the others.
 
 With GPUs:      vramscope run -- torchrun --standalone --nproc-per-node 2 examples/torchrun_train.py
-Without any:    vramscope run --simulate 2GiB --devices 2 -- torchrun --standalone --nproc-per-node 2 …
+Without any:    vramscope run --simulate 2GiB --device-count 2 -- torchrun --standalone --nproc-per-node 2 …
 """
 
 import argparse

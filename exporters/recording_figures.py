@@ -109,26 +109,47 @@ class FigureRecorder:
         """
         names = self._name_devices()
         written: list[Path] = []
-        for done, ((node, uuid), device) in enumerate(self._devices.items()):
+        for done, key in enumerate(self._devices):
             if on_progress is not None:
                 on_progress(done, len(self._devices))
-            marks = tuple(make_marker(it) for it in findings if (it.node, it.device_uuid) == (node, uuid))
-            figure = DeviceFigure(
-                device=names[node, uuid],
-                clock=self._clock,
-                allocated=device.allocated.curve(),
-                reserved=device.reserved.curve(),
-                used=device.used.curve(),
-                capacity=device.capacity.curve(),
-                markers=marks,
-                subtitle=self._describe_peak(device.peak, subtitle),
-            )
-            written += plot_memory_usage(figure, folder)
+            written += plot_memory_usage(self._make_figure(key, names, findings, subtitle), folder)
         return [
             *written,
             *self._draw_heat_map(names, folder, subtitle),
             *self._draw_peaks(names, folder, subtitle),
         ]
+
+    def write_main(self, findings: Sequence[Finding], file: Path, *, subtitle: str) -> list[Path]:
+        """Draw the one figure that says most: memory of a single device, or the heat map of several.
+
+        Args:
+            findings: To be marked.
+            file: The file, whose name ends in `.pdf`, `.png` or `.svg`.
+            subtitle: What the figure is of.
+
+        Raises:
+            OutputFileError: The file cannot be written.
+        """
+        names = self._name_devices()
+        if len(self._devices) != 1:
+            return self._draw_heat_map(names, file.parent, subtitle, file=file)
+        figure = self._make_figure(next(iter(self._devices)), names, findings, subtitle)
+        return plot_memory_usage(figure, file.parent, file=file)
+
+    def _make_figure(
+        self, key: _Key, names: dict[_Key, str], findings: Sequence[Finding], subtitle: str
+    ) -> DeviceFigure:
+        device = self._devices[key]
+        return DeviceFigure(
+            device=names[key],
+            clock=self._clock,
+            allocated=device.allocated.curve(),
+            reserved=device.reserved.curve(),
+            used=device.used.curve(),
+            capacity=device.capacity.curve(),
+            markers=tuple(make_marker(it) for it in findings if (it.node, it.device_uuid) == key),
+            subtitle=self._describe_peak(device.peak, subtitle),
+        )
 
     def _draw_peaks(self, names: dict[_Key, str], folder: Path, subtitle: str) -> list[Path]:
         if not self._devices:
@@ -144,14 +165,17 @@ class FigureRecorder:
         )
         return plot_peaks(peaks, folder)
 
-    def _draw_heat_map(self, names: dict[_Key, str], folder: Path, subtitle: str) -> list[Path]:
+    def _draw_heat_map(
+        self, names: dict[_Key, str], folder: Path, subtitle: str, *, file: Path | None = None
+    ) -> list[Path]:
         shares: dict[str, Curve] = {names[key]: it.share.curve() for key, it in self._devices.items()}
         is_known = any(curve.is_measured for curve in shares.values())
         curves = shares if is_known else {names[key]: it.load.curve() for key, it in self._devices.items()}
         if not curves:
             return []
         unit: Literal["%", "GiB"] = "%" if is_known else "GiB"
-        return plot_heatmap(make_heat_map(curves, unit=unit, clock=self._clock, subtitle=subtitle), folder)
+        heat_map = make_heat_map(curves, unit=unit, clock=self._clock, subtitle=subtitle)
+        return plot_heatmap(heat_map, folder, file=file)
 
     def _name_devices(self) -> dict[_Key, str]:
         """Return a name for each device: its label, with as much before it as tells it from the others."""

@@ -8,6 +8,7 @@ from ..analyzers.sweep.index import IndexedSweep
 from ..engine.errors import OutputFileError
 from ..engine.output_file import check_writable, write_whole
 from ..engine.readers.input_file import show_path
+from .figures.saving import save_figure
 from .figures.sweep import draw_sweep
 from .figures.sweep_multiples import draw_multiples
 from .figures.sweep_page import SweepPage
@@ -43,7 +44,12 @@ def prepare_output(output: Path) -> Path:
 
 
 def write_heat_map(
-    grid: SweepGrid, findings: Sequence[SweepFinding], base: Path, look: SweepLook
+    grid: SweepGrid,
+    findings: Sequence[SweepFinding],
+    base: Path,
+    look: SweepLook,
+    *,
+    file: Path | None = None,
 ) -> tuple[SweepPage, tuple[Path, ...]]:
     """Draw a sweep and write its files; return the figure and the files.
 
@@ -52,11 +58,15 @@ def write_heat_map(
         findings: What it says.
         base: Their path without an ending.
         look: Style, size and resolution.
+        file: The one file to write instead, in the format that its name says.
 
     Raises:
         OutputFileError: A file cannot be written.
     """
     page = draw_sweep(grid, look)
+    if file is not None:
+        save_figure(page, file)
+        return page, (file,)
     contents = {
         ".csv": encode_csv(grid),
         ".html": render_heat_map(grid, findings),
@@ -65,19 +75,25 @@ def write_heat_map(
     return page, _write(page, contents, base)
 
 
-def write_multiples(sweeps: Sequence[IndexedSweep], base: Path, look: SweepLook) -> tuple[Path, ...]:
+def write_multiples(
+    sweeps: Sequence[IndexedSweep], base: Path, look: SweepLook, *, file: Path | None = None
+) -> tuple[Path, ...]:
     """Draw several sweeps as one figure and write its files, and a text that stands for it; return them.
 
     Args:
         sweeps: One panel each.
         base: Path of the files without an ending.
         look: Size and resolution.
+        file: The one file to write instead, in the format that its name says.
 
     Raises:
         UsageError: There is none, or there are too many.
         OutputFileError: A file cannot be written.
     """
     page = draw_multiples(sweeps, look)
+    if file is not None:
+        save_figure(page, file)
+        return (file,)
     told = (f"{sweep.name}\n{describe_figure(sweep.grid, sweep.findings)}" for sweep in sweeps)
     return _write(page, {TEXT_ENDING: "\n".join(told).encode()}, base)
 

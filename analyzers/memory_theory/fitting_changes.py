@@ -40,7 +40,7 @@ class _Choice(NamedTuple):
 _FLAGS = {
     "zero": "--zero",
     "recompute": "--recompute",
-    "sequences": "--mbs",
+    "sequences": "--micro-batch",
     "tensor": "--tp",
     "pipeline": "--pp",
 }

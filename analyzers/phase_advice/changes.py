@@ -172,7 +172,7 @@ def _shrink_batch(run: PhaseRun, parts: Parts, batch_size: int) -> Effect:
 def _shorten(run: PhaseRun, length: int) -> Effect:
     return Effect(
         name=f"sequences of {length} tokens",
-        flags=("--seq-length", str(length)),
+        flags=("--seq", str(length)),
         part="activations",
         shares={"activations": length / run.training.seq_length},
         # Gradients by sample are as large as before, whatever the length.

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _METADATA: dict[FigureFormat, dict[str, None]] = {
     "png": {"Software": None},
     "pdf": {"Creator": None, "Producer": None, "CreationDate": None},
+    "svg": {"Creator": None, "Date": None},
 }
 """What would differ from day to day and from version to version, left out."""
 
@@ -48,16 +49,24 @@ def save_page(figure: "Figure", folder: Path, name: str, formats: Sequence[Figur
     Raises:
         OutputFileError: The folder is missing or cannot be written to.
     """
-    if not folder.is_dir():
-        raise OutputFileError(f"{show_path(folder)}: no such folder to write figures to; make it first")
-    paths = []
-    for kind in formats:
-        buffer = BytesIO()
-        figure.savefig(buffer, format=kind, dpi=DOTS_PER_INCH, metadata=_METADATA[kind])
-        path = folder / f"{name}.{kind}"
-        write_whole(buffer.getvalue(), path)
-        paths.append(path)
+    paths = [folder / f"{name}.{kind}" for kind in formats]
+    for path in paths:
+        save_file(figure, path)
     return paths
+
+
+def save_file(figure: "Figure", path: Path) -> None:
+    """Write a figure into a file whose name ends in `.png`, `.pdf` or `.svg`.
+
+    Raises:
+        OutputFileError: The folder is missing or cannot be written to.
+    """
+    if not path.parent.is_dir():
+        raise OutputFileError(f"{show_path(path.parent)}: no such folder to write figures to; make it first")
+    kind = next(each for each in _METADATA if path.suffix.lower() == f".{each}")
+    buffer = BytesIO()
+    figure.savefig(buffer, format=kind, dpi=DOTS_PER_INCH, metadata=_METADATA[kind])
+    write_whole(buffer.getvalue(), path)
 
 
 def name_for_file(device: str) -> str:

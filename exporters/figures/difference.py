@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 from ...analyzers.comparison import FIGURE_WORDS, Comparison, Curves, Figure, SubjectDifference
 from ...analyzers.comparison.words import say_position
 from ...engine.units import GIB, MIB
-from .canvas import open_page, save_page, show_text
+from .canvas import open_page, save_file, show_text
 from .curve import Curve, CurveRecorder
 from .curves import draw_curves, draw_legend
 from .frame import frame_time, say_unmeasured, title_axes
-from .model import FigureFormat
 from .style import FAINT, INK
 
 if TYPE_CHECKING:
@@ -22,7 +21,6 @@ HEIGHT_IN = 4.6
 _PANELS = (2, 1)
 """Heights of both runs and of their difference."""
 _HEADROOM = 1.06
-_FORMATS: dict[str, FigureFormat] = {".pdf": "pdf", ".png": "png"}
 
 
 def draw_difference(comparison: Comparison, path: Path) -> None:
@@ -30,7 +28,7 @@ def draw_difference(comparison: Comparison, path: Path) -> None:
 
     Args:
         comparison: What was found.
-        path: The file, whose name ends in `.pdf` or `.png`.
+        path: The file, whose name ends in `.pdf`, `.png` or `.svg`.
 
     Raises:
         OutputFileError: The folder is missing or cannot be written to.
@@ -49,7 +47,7 @@ def draw_difference(comparison: Comparison, path: Path) -> None:
             title = f"{subject.name}: {FIGURE_WORDS[shown.figure]} of A, {told.a.file}, and B, {told.b.file}"
             title_axes(above, show_text(title), show_text(told.verdict))
             _draw(above, below, subject, comparison.curves[place], shown.figure)
-        save_page(page, path.parent, path.stem, [_FORMATS[path.suffix]])
+        save_file(page, path)
 
 
 def _draw(above: "Axes", below: "Axes", subject: SubjectDifference, curves: Curves, figure: Figure) -> None:

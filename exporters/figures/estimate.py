@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...engine.units import GIB, format_bytes
 from ..estimate_report import EstimateReport, StageReport
 from ..text_table import count
-from .canvas import open_page, save_page, show_text
+from .canvas import open_page, save_file, show_text
 from .frame import title_axes
-from .model import FigureFormat
 from .style import INK, LINES, PAPER
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _BAR_IN, _FRAME_IN, _MOST_IN = 0.34, 1.35, 9.0
-_FORMATS: dict[str, FigureFormat] = {".pdf": "pdf", ".png": "png"}
 
 
 class Share(NamedTuple):
@@ -45,7 +43,7 @@ def draw_estimate(report: EstimateReport, path: Path) -> None:
 
     Args:
         report: The estimate.
-        path: The file, whose name ends in `.pdf` or `.png`.
+        path: The file, whose name ends in `.pdf`, `.png` or `.svg`.
 
     Raises:
         OutputFileError: The folder is missing or cannot be written to.
@@ -62,7 +60,7 @@ def draw_estimate(report: EstimateReport, path: Path) -> None:
         _draw_capacity(axes, report)
         _frame(axes, report.stages)
         page.legend(loc="outside lower center", ncols=4)
-        save_page(page, path.parent, path.stem, [_FORMATS[path.suffix]])
+        save_file(page, path)
 
 
 def _draw_bars(axes: "Axes", stages: Sequence[StageReport]) -> None:

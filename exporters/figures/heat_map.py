@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .canvas import open_page, save_page, show_text
+from .canvas import open_page, save_file, save_page, show_text
 from .contrast import choose_ink
 from .frame import frame_time, say_unmeasured, title_axes
 from .model import FORMATS, FigureFormat, HeatMap
@@ -28,8 +28,16 @@ _FRAME_IN = 1.4
 _LEAST_HEIGHT_IN, _MOST_HEIGHT_IN = 2.0, 9.0
 
 
-def plot_heatmap(heat_map: HeatMap, folder: Path, formats: Sequence[FigureFormat] = FORMATS) -> list[Path]:
+def plot_heatmap(
+    heat_map: HeatMap, folder: Path, formats: Sequence[FigureFormat] = FORMATS, *, file: Path | None = None
+) -> list[Path]:
     """Draw devices over time as `memory_heatmap.{png,pdf}` and return the files.
+
+    Args:
+        heat_map: What to draw.
+        folder: Where to.
+        formats: Of the files.
+        file: The one file to write instead, in the format that its name says.
 
     Raises:
         OutputFileError: The folder is missing or cannot be written to.
@@ -43,6 +51,9 @@ def plot_heatmap(heat_map: HeatMap, folder: Path, formats: Sequence[FigureFormat
             _draw(axes, heat_map)
         else:
             say_unmeasured(axes, _WITHOUT[heat_map.unit])
+        if file is not None:
+            save_file(page, file)
+            return [file]
         return save_page(page, folder, NAME, formats)
 
 

@@ -2,31 +2,22 @@
 
 import math
 from collections.abc import Callable, Sequence
-from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from ...analyzers.breakdown import Basis, BreakdownNode, IcicleCell, lay_out_icicle
-from ...engine.output_file import write_whole
 from ...engine.units import GIB, MIB, format_bytes
-from .canvas import open_page, show_text
+from .canvas import open_page, save_file, show_text
 from .frame import say_unmeasured, title_axes
-from .style import DOTS_PER_INCH, INK, PAPER
+from .style import INK, PAPER
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-IcicleFormat = Literal["pdf", "svg", "png"]
-FORMATS: tuple[IcicleFormat, ...] = ("pdf", "svg", "png")
 MOST_DEPTH = 8
 _ROW_IN, _FRAME_IN = 0.34, 1.1
 _SHADES = ("#56b4e9", "#e69f00", "#009e73", "#f0e442", "#cc79a7", "#d55e00", "#80b8d8", "#b3b3b3")
 """Of Okabe and Ito (Color Universal Design, 2008); only neighbours are told apart by them."""
-_METADATA: dict[IcicleFormat, dict[str, None]] = {
-    "png": {"Software": None},
-    "pdf": {"Creator": None, "Producer": None, "CreationDate": None},
-    "svg": {"Creator": None, "Date": None},
-}
 _LINE_PER_WIDTH = 60.0
 """Points of an edge for a cell as wide as the figure: an eighth of the cell at most."""
 _LETTER_SHARE = 0.008
@@ -69,11 +60,7 @@ def draw_page(
         OutputFileError: It cannot be written.
     """
     rows = 1 + max((cell.depth for cell in cells), default=0)
-    kind: IcicleFormat = next(each for each in FORMATS if path.suffix == f".{each}")
     with open_page(_FRAME_IN + _ROW_IN * max(rows, 3)) as page:
-        import matplotlib as mpl
-
-        mpl.rcParams["svg.hashsalt"] = "vramscope"
         axes = page.add_subplot()
         title_axes(axes, show_text(title), show_text(subtitle))
         if cells:
@@ -81,9 +68,7 @@ def draw_page(
             _frame(axes, rows, cells[0].size_bytes)
         else:
             say_unmeasured(axes, "the tree holds no bytes")
-        buffer = BytesIO()
-        page.savefig(buffer, format=kind, dpi=DOTS_PER_INCH, metadata=_METADATA[kind])
-    write_whole(buffer.getvalue(), path)
+        save_file(page, path)
 
 
 def _draw_cells(axes: "Axes", cells: Sequence[IcicleCell]) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...engine.units import GIB, MIB
-from .canvas import name_for_file, open_page, save_page, show_text
+from .canvas import name_for_file, open_page, save_file, save_page, show_text
 from .curve import Curve
 from .curves import draw_curves, draw_legend
 from .frame import frame_time, say_unmeasured, title_axes
@@ -22,9 +22,15 @@ _HEADROOM = 1.06
 
 
 def plot_memory_usage(
-    figure: DeviceFigure, folder: Path, formats: Sequence[FigureFormat] = FORMATS
+    figure: DeviceFigure, folder: Path, formats: Sequence[FigureFormat] = FORMATS, *, file: Path | None = None
 ) -> list[Path]:
     """Draw a device's memory over time as `gpu_{device}_memory_usage.{png,pdf}` and return the files.
+
+    Args:
+        figure: What to draw.
+        folder: Where to.
+        formats: Of the files.
+        file: The one file to write instead, in the format that its name says.
 
     Raises:
         OutputFileError: The folder is missing or cannot be written to.
@@ -38,6 +44,9 @@ def plot_memory_usage(
             _draw(axes, figure, curves)
         else:
             say_unmeasured(axes, "no figure of memory in this input")
+        if file is not None:
+            save_file(page, file)
+            return [file]
         return save_page(page, folder, f"gpu_{name_for_file(figure.device)}_memory_usage", formats)
 
 

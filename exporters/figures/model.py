@@ -7,8 +7,9 @@ import msgspec
 from ...engine.model import Severity
 from .curve import Curve
 
-FigureFormat = Literal["png", "pdf"]
+FigureFormat = Literal["png", "pdf", "svg"]
 FORMATS: tuple[FigureFormat, ...] = ("png", "pdf")
+"""Of each figure, where a folder was named and no file."""
 FigureClock = Literal["wall", "trace"]
 """`wall`: times are seconds since the epoch and shown as local time; `trace`: seconds of the input."""
 

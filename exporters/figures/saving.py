@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ...engine.errors import OutputFileError, UsageError
+from ...engine.errors import OutputFileError
 from ...engine.output_file import write_whole
 from ...engine.readers.input_file import show_path
 from .sweep_page import SweepFormat, SweepPage
@@ -10,27 +10,12 @@ from .sweep_page import SweepFormat, SweepPage
 _FORMATS: dict[str, SweepFormat] = {".pdf": "pdf", ".png": "png", ".svg": "svg"}
 
 
-def find_format(flag: str, path: Path) -> SweepFormat:
-    """Return the format that a file's name says.
-
-    Args:
-        flag: Whose value it is.
-        path: The file.
-
-    Raises:
-        UsageError: The name ends otherwise.
-    """
-    if path.suffix.lower() not in _FORMATS:
-        raise UsageError(f"{flag} {path}: expected a name that ends in {', '.join(_FORMATS)}")
-    return _FORMATS[path.suffix.lower()]
-
-
-def save_figure(page: SweepPage, path: Path, kind: SweepFormat) -> None:
-    """Write a figure.
+def save_figure(page: SweepPage, path: Path) -> None:
+    """Write a figure into a file whose name ends in `.pdf`, `.png` or `.svg`.
 
     Raises:
         OutputFileError: The folder is missing or cannot be written to.
     """
     if not path.parent.is_dir():
         raise OutputFileError(f"{show_path(path.parent)}: no such folder to write a figure to; make it first")
-    write_whole(page.render(kind), path)
+    write_whole(page.render(_FORMATS[path.suffix.lower()]), path)

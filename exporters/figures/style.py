@@ -92,6 +92,7 @@ RC: "dict[RcKeyType, object]" = {
     "hatch.color": UNMEASURED_INK,
     # Type 42 fonts are outlines that every press takes, and can be searched.
     "pdf.fonttype": 42,
+    "svg.hashsalt": "vramscope",
     "path.simplify": False,
     "axes.unicode_minus": False,
 }

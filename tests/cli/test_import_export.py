@@ -129,12 +129,44 @@ def test_memory_traces_of_ranks_are_one_job_and_what_is_folded_is_said(tmp_path:
 
 def test_figures_go_into_a_folder_that_is_made_where_it_is_missing(tmp_path: Path) -> None:
     path, folder = write_inputs(tmp_path)["recording"], tmp_path / "plots"
-    outcome = run("export", str(path), "--figure", "-o", str(folder))
+    outcome = run("export", str(path), "--figure", f"{folder}/")
     assert outcome.code == 0, outcome.stderr
     assert (folder / "memory_peaks.png").stat().st_size > 0
-    outcome = run("export", str(path), "--figure", "-o", str(tmp_path / "none" / "plots"))
+    outcome = run("export", str(path), "--figure", f"{tmp_path / 'none' / 'plots'}/")
     assert (outcome.code, outcome.stderr.count("\n")) == (2, 1)
-    assert "cannot be made for figures: No such file or directory; name another folder" in outcome.stderr
+    assert "there is no folder" in outcome.stderr
+
+
+@pytest.mark.parametrize("ending", ["pdf", "png", "svg"])
+def test_one_figure_goes_into_the_file_that_is_named_in_its_format(tmp_path: Path, ending: str) -> None:
+    path, figure = write_inputs(tmp_path)["recording"], tmp_path / "out" / f"run.{ending}"
+    figure.parent.mkdir()
+    outcome = run("export", "--figure", str(figure), str(path))
+    assert outcome.code == 0, outcome.stderr
+    assert [it.name for it in figure.parent.iterdir()] == [figure.name]
+    assert {"pdf": b"%PDF", "png": b"PNG", "svg": b"<svg"}[ending] in figure.read_bytes()[:1500]
+
+
+def test_figures_are_written_nowhere_unasked_and_the_old_spelling_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, here = write_inputs(tmp_path)["recording"], tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    outcome = run("export", str(path), "--figure")
+    assert outcome.code == 2
+    assert "--figure: where to? Write --figure run.pdf (or .png, .svg), or --figure plots/" in outcome.stderr
+    assert list(here.iterdir()) == []
+    outcome = run("export", "--figure", str(path), "-o", "smi.png")
+    assert outcome.code == 0, outcome.stderr
+    assert (here / "smi.png").is_file()
+    assert "--figure -o smi.png is an old spelling: use --figure smi.png" in outcome.stderr
+    outcome = run("export", str(path), "--figure", "-o", "plots")
+    assert outcome.code == 0, outcome.stderr
+    assert (here / "plots" / "memory_peaks.png").is_file()
+    outcome = run("export", str(path), "--figure", "plots.gif")
+    assert (outcome.code, outcome.stderr.count("\n")) == (2, 1)
+    assert "expected a name that ends in .pdf, .png or .svg, or a folder" in outcome.stderr
 
 
 def _as_float(line: str) -> str:

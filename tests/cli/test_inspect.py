@@ -120,7 +120,7 @@ def test_top_limits_the_stacks(tmp_path: Path) -> None:
         (("--top", "0"), "--top 0: expected a whole number from 1"),
         (("--top", "many"), "--top many: expected a whole number"),
         (("--device", "-1"), "--device"),
-        (("--text", "--json"), "--json does not go with --text"),
+        (("--text", "--json"), "--json does not go with --format text"),
     ],
 )
 def test_flags_that_mean_nothing_are_refused(tmp_path: Path, words: tuple[str, ...], told: str) -> None:

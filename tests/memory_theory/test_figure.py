@@ -45,6 +45,6 @@ def test_the_file_has_the_same_bytes_every_time_and_outline_fonts(tmp_path: Path
 
 
 def test_a_name_that_is_no_picture_is_refused() -> None:
-    outcome = call("estimate", "--model", "gpt2", "--figure", "x.svg")
+    outcome = call("estimate", "--model", "gpt2", "--figure", "x.gif")
     assert outcome.code == 2
-    assert "expected a name that ends in .pdf or .png" in outcome.stderr
+    assert "expected a name that ends in .pdf, .png or .svg, or a folder" in outcome.stderr

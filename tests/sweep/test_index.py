@@ -169,9 +169,9 @@ def test_small_multiples_are_the_same_bytes_every_time(
         (["no-such"], "no-such: cannot be read"),
         (["."], ".: no sweep in it; expected memory traces such as"),
         ([".", "--filter", "gpus=x"], "filter gpus=x: expected a number of GPUs"),
-        ([".", "--max-memory", "much"], "--max-memory much: expected a number"),
-        ([".", "--json", "--table"], "--json does not go with --table"),
-        ([".", "--output", "no/such/x"], "no folder no/such"),
+        ([".", "--capacity", "much"], "--capacity much: not a size"),
+        ([".", "--json", "--table"], "--table does not go with --format json"),
+        ([".", "--figure", "no/such/x/"], "no folder no/such"),
     ],
 )
 def test_mistakes_are_told_in_one_line(

@@ -180,16 +180,18 @@ def test_mistakes_in_a_batch_are_named(
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--output", "x"], "--memory-dir is missing"),
-        (["--memory-dir", "."], "--output is missing"),
-        (["--memory-dir", ".", "--output", "no/such/x"], "no folder no/such"),
-        (["--memory-dir", "no-such", "--output", "x"], "no-such: cannot be read"),
-        (["--memory-dir", ".", "--output", "x"], "no memory trace in it"),
+        (["--figure", "x/"], "--memory-dir is missing"),
+        (["--memory-dir", ".", "--figure", "no/such/x/"], "no folder no/such"),
+        (["--memory-dir", "no-such", "--figure", "x/"], "no-such: cannot be read"),
+        (["--memory-dir", ".", "--figure", "x/"], "no memory trace in it"),
         (
-            ["--memory-dir", ".", "--output", "x", "--max-memory", "much"],
-            "--max-memory much: expected a number",
+            ["--memory-dir", ".", "--figure", "x/", "--capacity", "much"],
+            "--capacity much: not a size",
         ),
-        (["--memory-dir", ".", "--output", "x", "--figsize", "3", "nan"], "--figsize nan: expected a number"),
+        (
+            ["--memory-dir", ".", "--figure", "x/", "--figsize", "3", "nan"],
+            "--figsize nan: expected a number",
+        ),
         (["--batch", "x.toml", "--dpi", "300"], "--dpi does not go with --batch"),
     ],
 )
@@ -222,7 +224,7 @@ def test_a_peak_after_the_first_iteration_is_drawn_and_named(
     write_iterations(tmp_path / "memory_trace_rank0_wd8_tp2_pp4_l40_bs1.json", 51.2, 60.7, 60.6)
     write_iterations(tmp_path / "memory_trace_rank0_wd8_tp4_pp2_l40_bs1.json", 25.6, 31.0, 31.0)
     words = ["heatmap", "--memory-dir", str(tmp_path)]
-    assert run([*words, "--json", "--max-memory", "60"]) == 0
+    assert run([*words, "--json", "--capacity", "60GiB"]) == 0
     report = json.loads(capsys.readouterr().out)
     ran = {(it["tp"], it["actual_gb"], it["iteration"]) for it in report["cells"] if it["actual_gb"]}
     assert ran == {(2, 60.7, 1), (4, 31.0, 1)}
@@ -239,9 +241,9 @@ def test_a_peak_after_the_first_iteration_is_drawn_and_named(
     assert run([*words, "--json", "--iteration", "9"]) == 2
     assert "no trace has a peak in iteration 9" in capsys.readouterr().err
     for verb in (words, ["sweep", str(tmp_path)]):
-        assert run([*verb, "--json", "--max-memory", "30"]) == 0, "that nothing fits is an answer"
-        assert run([*verb, "--json", "--max-memory", "30", "--fail-on", "unfit"]) == 3
-        assert run([*verb, "--json", "--max-memory", "40", "--fail-on", "unfit"]) == 0
+        assert run([*verb, "--json", "--capacity", "30GiB"]) == 0, "that nothing fits is an answer"
+        assert run([*verb, "--json", "--capacity", "30GiB", "--fail-on", "unfit"]) == 3
+        assert run([*verb, "--json", "--capacity", "40GiB", "--fail-on", "unfit"]) == 0
 
 
 def test_a_real_and_a_simulated_run_of_one_layout_are_two(

@@ -33,8 +33,8 @@ FLAGS = {
     "etp": "expert-tensor-parallel-size",
     "pieces": "num-virtual-stages-per-pipeline-rank",
     "seq": "seq-length",
-    "mbs": "micro-batch-size",
-    "gbs": "global-batch-size",
+    "micro_batch": "micro-batch-size",
+    "global_batch": "global-batch-size",
     "recompute_layers": "recompute-num-layers",
     "attention": "attention-backend",
 }
@@ -70,11 +70,14 @@ def print_estimate(arguments: Namespace) -> int:
     if arguments.theory != "vramscope":
         _print_formula(arguments, run)
         return 0
+    if arguments.figure is not None:
+        arguments.figure.check()
     report = _estimate(arguments, run)
     if arguments.figure is not None:
         from vramscope.exporters.figures.estimate import draw_estimate
 
-        draw_estimate(report, arguments.figure)
+        for path in arguments.figure.list_files("estimate"):
+            draw_estimate(report, path)
     if arguments.json:
         from vramscope.exporters.json_lines import write_line
 
@@ -98,10 +101,6 @@ def _check_output(arguments: Namespace) -> None:
     """
     if arguments.output is not None:
         raise UsageError("--output goes with --batch; redirect standard output to keep an estimate")
-    if arguments.table and arguments.json:
-        raise UsageError("--json does not go with --table: give one of both")
-    if arguments.figure is not None and arguments.figure.suffix not in (".pdf", ".png"):
-        raise UsageError(f"--figure {arguments.figure}: expected a name that ends in .pdf or .png")
     if arguments.theory != "vramscope" and (arguments.calibration or arguments.capacity or arguments.figure):
         raise UsageError(f"--calibration, --capacity and --figure do not go with --theory {arguments.theory}")
 

@@ -17,7 +17,19 @@ from .configuration import read_settings
 from .parser_flags import choose_fit_code
 
 THEORY_FLAGS = (
-    *("tp", "pp", "dp", "cp", "ep", "etp", "pieces", "world_size", "mbs", "gbs", "micro_batches"),
+    *(
+        "tp",
+        "pp",
+        "dp",
+        "cp",
+        "ep",
+        "etp",
+        "pieces",
+        "world_size",
+        "micro_batch",
+        "global_batch",
+        "micro_batches",
+    ),
     *("recompute_layers", "sp", "zero", "precision", "recompute", "attention", "output", "figure"),
     "calibration",
 )
@@ -61,8 +73,6 @@ def _check_flags(arguments: Namespace) -> None:
             f"--{given[0].replace('_', '-')} does not go with --factory: the step is that of your own code, "
             "which says so by itself"
         )
-    if arguments.table and arguments.json:
-        raise UsageError("--json does not go with --table: give one of both")
     if arguments.snapshot is not None and arguments.layers and not arguments.full:
         raise UsageError(
             "--snapshot goes with --full where --layers is given: a snapshot is of what was traced"

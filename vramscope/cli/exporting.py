@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO, Literal
 
-from vramscope.engine.errors import InputFileError, OutputFileError, UsageError
+from vramscope.engine.errors import InputFileError, UsageError
 from vramscope.engine.model import Sample
 from vramscope.engine.output_file import open_output
 from vramscope.engine.readers.input_file import show_name, show_path
@@ -18,6 +18,7 @@ from vramscope.engine.units import parse_duration
 from vramscope.exporters.recording_rows import RowReader
 
 from .diagnostics import complain
+from .figure_flag import FigureTarget
 from .progress import ProgressLine
 
 PROGRAM = "vramscope export"
@@ -27,17 +28,23 @@ _Clock = Literal["wall", "trace"]
 
 
 def export_recording(
-    path: Path, kind: ExportFormat, output: Path | None, *, start: str | None, end: str | None
+    path: Path,
+    kind: ExportFormat,
+    output: Path | None,
+    *,
+    start: str | None,
+    end: str | None,
+    figure: FigureTarget | None = None,
 ) -> None:
     """Write a recording, and say on stderr what was left out.
 
     Args:
         path: The recording.
         kind: What to write.
-        output: The file; of figures the folder, which is made where it is missing. None for standard output,
-            and for figures the working folder.
+        output: The file; None for standard output.
         start: When to begin, as a person writes it; None for its beginning.
         end: When to end.
+        figure: Where figures go, where `kind` is that.
 
     Raises:
         UsageError: A time makes no sense, the output is the recording itself, or the format needs a file or
@@ -56,9 +63,11 @@ def export_recording(
         source = _Source(
             recording, span_s, _read_moment("--from", start, span_s), _read_moment("--to", end, span_s)
         )
+        if figure is not None:
+            figure.check()
         try:
-            if kind == "figure":
-                _draw(source, Path() if output is None else output)
+            if figure is not None:
+                _draw(source, figure)
             else:
                 with nullcontext(sys.stdout.buffer) if output is None else open_output(output) as stream:
                     _write(source, kind, stream)
@@ -137,7 +146,7 @@ def _write(source: _Source, kind: ExportFormat, stream: BinaryIO) -> None:
         write_parquet(source.rows.rows(source.samples()), stream)
 
 
-def _draw(source: _Source, folder: Path) -> None:
+def _draw(source: _Source, target: FigureTarget) -> None:
     from vramscope.exporters.recording_figures import FigureRecorder
 
     recording = source.recording
@@ -145,22 +154,16 @@ def _draw(source: _Source, folder: Path) -> None:
     recorder = FigureRecorder(source.clock, GAP_TICKS * interval_s)
     recorder.record(source.rows.rows(source.samples()))
     subtitle = f"{source.samples_read:,} samples of {show_name(recording.path)}"
-    _make_folder(folder)
     source.progress.clear()
+    if target.file is not None:
+        recorder.write_main(recording.findings(), target.file, subtitle=subtitle)
+        complain(f"the figure is in {show_path(target.file)}", program=PROGRAM)
+        return
     with ProgressLine(PROGRAM, "devices drawn") as progress:
         files = recorder.write(
-            recording.findings(), folder, subtitle=subtitle, on_progress=progress.show_count
+            recording.findings(), target.make(), subtitle=subtitle, on_progress=progress.show_count
         )
-    complain(f"{len(files)} figures written to {show_path(folder)}", program=PROGRAM)
-
-
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(exist_ok=True)
-    except OSError as error:
-        raise OutputFileError(
-            f"{show_path(folder)}: cannot be made for figures: {error.strerror}; name another folder with -o"
-        ) from error
+    complain(f"{len(files)} figures written to {show_path(target.path)}", program=PROGRAM)
 
 
 def _find_interval(source: _Source) -> float:

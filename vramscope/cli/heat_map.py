@@ -23,7 +23,10 @@ class Variant(NamedTuple):
     """One figure of a sweep."""
 
     base: Path
+    """Of the files, without an ending."""
     look: SweepLook
+    file: Path | None = None
+    """The one file to write instead, in the format that its name says."""
 
 
 class HeatMapJob(NamedTuple):
@@ -81,7 +84,10 @@ def _prepare(variants: Sequence[Variant]) -> list[Variant]:
         return []
     from vramscope.exporters.sweep_files import prepare_output
 
-    return [variant._replace(base=prepare_output(variant.base)) for variant in variants]
+    return [
+        variant if variant.file is not None else variant._replace(base=prepare_output(variant.base))
+        for variant in variants
+    ]
 
 
 def _draw_all(loaded: LoadedSweep, variants: Sequence[Variant]) -> list[Path]:
@@ -93,7 +99,9 @@ def _draw_all(loaded: LoadedSweep, variants: Sequence[Variant]) -> list[Path]:
     with ProgressLine(PROGRAM, "figures drawn", is_eager=len(variants) > 1) as progress:
         for done, variant in enumerate(variants):
             progress.show_count(done, len(variants))
-            files += write_heat_map(loaded.grid, loaded.findings, variant.base, variant.look)[1]
+            files += write_heat_map(
+                loaded.grid, loaded.findings, variant.base, variant.look, file=variant.file
+            )[1]
         progress.show_count(len(variants), len(variants))
     return files
 

@@ -122,7 +122,7 @@ def make_joint_plan(arguments: Namespace) -> JointPlan:
     """
     _check(arguments)
     options: dict[str, Any] = {
-        "seq_length": _read(arguments, "seq_length", _read_count),
+        "seq_length": _read(arguments, "seq", _read_count),
         "max_tensor": _read(arguments, "max_tp", _read_count),
         "max_micro_batch": _read(arguments, "max_micro_batch", _read_count),
         "context": _read(arguments, "cp", _read_count),
@@ -158,8 +158,6 @@ def write_outputs(plan: JointPlan, folder: Path) -> list[str]:
 
 
 def _check(arguments: Namespace) -> None:
-    if arguments.json and arguments.table:
-        raise UsageError("--json does not go with --table: give one of both")
     given = [name for name, usual in OF_STAGES.items() if getattr(arguments, name, usual) != usual]
     if given:
         flag, why = (

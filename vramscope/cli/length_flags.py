@@ -11,9 +11,9 @@ from vramscope.engine.model.phase_memory import PRIVACY_MODES, PhaseTraining, Pr
 from vramscope.engine.output_file import check_writable
 from vramscope.engine.units import format_bytes, parse_bytes
 from vramscope.exporters.figures.length_style import LengthLook
-from vramscope.exporters.figures.saving import find_format
 from vramscope.phases.checking import check_training, count_ranks
 
+from .figure_flag import FigureTarget
 from .phase_flags import read_training
 from .sweep_flags import read_number
 
@@ -37,7 +37,7 @@ class LengthRequest(NamedTuple):
     capacity_bytes: int | None
     """Of the card that something is to fit."""
     step: int
-    figure: Path | None
+    figure: FigureTarget | None
     look: LengthLook
     csv: Path | None
     form: str
@@ -56,7 +56,7 @@ def read_length_request(arguments: Namespace) -> LengthRequest:
     capacity_bytes = _read_capacity(arguments)
     training = read_training(
         arguments,
-        seq_length=DEFAULT_LENGTH if arguments.seq_length is None else arguments.seq_length,
+        seq_length=DEFAULT_LENGTH if arguments.seq is None else arguments.seq,
         num_steps=arguments.num_steps,
         privacy=modes[0],
     )
@@ -71,7 +71,7 @@ def read_length_request(arguments: Namespace) -> LengthRequest:
         modes=modes,
         capacity_bytes=capacity_bytes,
         step=step,
-        figure=arguments.output,
+        figure=arguments.figure,
         look=_read_look(arguments),
         csv=arguments.csv,
         form=_read_form(arguments),
@@ -111,7 +111,7 @@ def _read_modes(arguments: Namespace) -> tuple[PrivacyMode, ...]:
 
 def _read_capacity(arguments: Namespace) -> int | None:
     if arguments.fit is None:
-        for flag, value in (("--seq-length", arguments.seq_length), ("--step", arguments.step)):
+        for flag, value in (("--seq", arguments.seq), ("--step", arguments.step)):
             if value is not None:
                 raise UsageError(f"{flag} goes with --fit; the lengths to run are --seq-lengths")
         return None
@@ -142,10 +142,10 @@ def _choose_device(arguments: Namespace, capacity_bytes: int | None) -> str:
 
 
 def _read_look(arguments: Namespace) -> LengthLook:
-    if arguments.output is None:
+    if arguments.figure is None:
         for flag in ("style", "figsize", "dpi"):
             if getattr(arguments, flag) is not None:
-                raise UsageError(f"--{flag} goes with --output FILE, which names the figure")
+                raise UsageError(f"--{flag} goes with --figure FILE, which names the figure")
     words = arguments.figsize
     size_in = None if words is None else tuple(read_number("--figsize", it, 0.5, _LARGEST_IN) for it in words)
     dpi = arguments.dpi
@@ -157,22 +157,17 @@ def _read_look(arguments: Namespace) -> LengthLook:
 
 
 def _read_form(arguments: Namespace) -> str:
-    if not getattr(arguments, "json", False):
-        return str(arguments.format)
-    if arguments.format == "original":
-        raise UsageError("--json does not go with --format original: give one of both")
-    return "json"
+    return "json" if arguments.json else arguments.format or "text"
 
 
 def _check_files(request: LengthRequest) -> None:
     """Refuse files that could not be written, before anything runs for them."""
-    for flag, path in (("--output", request.figure), ("--csv", request.csv)):
-        if path is None:
-            continue
-        if not request.lengths:
+    for flag, given in (("--figure", request.figure), ("--csv", request.csv)):
+        if given is not None and not request.lengths:
             raise UsageError(f"{flag} shows memory by length: give --seq-lengths too")
-        check_writable(path)
+    if request.csv is not None:
+        check_writable(request.csv)
     if request.figure is not None:
-        find_format("--output", request.figure)
+        request.figure.check()
     if request.form == "original" and not request.lengths:
         raise UsageError("--format original is a table by length: give --seq-lengths too")

@@ -62,12 +62,13 @@ def print_differences_as_json(pairs: list[Pair]) -> None:
         write_line(report_difference(*pair), sys.stdout.buffer)
 
 
-def write_differences(pairs: list[Pair], folder: Path) -> list[Path]:
+def write_differences(pairs: list[Pair], folder: Path, *, file: Path | None = None) -> list[Path]:
     """Write figures and tables of each pair; return their paths.
 
     Args:
         pairs: Of profiles.
         folder: Where they go: of one pair into it, of several into a folder each below it.
+        file: Of one pair, the one file to write instead: the icicle, in the format that its name says.
 
     Raises:
         OutputFileError: The folder cannot be written to.
@@ -80,12 +81,12 @@ def write_differences(pairs: list[Pair], folder: Path) -> list[Path]:
     for first, second in pairs:
         place = folder / Path(second.name).name if len(pairs) > 1 else folder
         comparison = compare_profiles(first.memory, second.memory)
-        table = write_difference_table(comparison.tree, comparison.basis)
-        written += write_files({TABLE: table.encode()}, place)
+        if file is None:
+            table = write_difference_table(comparison.tree, comparison.basis)
+            written += write_files({TABLE: table.encode()}, place)
         title = f"Memory by module, {comparison.basis}: {second.name} against {first.name}"
         subtitle = caption_difference(comparison.tree, comparison.basis, first.memory, second.memory)
-        for ending in ("pdf", "svg"):
-            path = place / f"{ICICLE}.{ending}"
+        for path in [place / f"{ICICLE}.{ending}" for ending in ("pdf", "svg")] if file is None else [file]:
             draw_difference_icicle(title, subtitle, comparison.tree, path)
             written.append(path)
     return written

@@ -49,13 +49,16 @@ def print_modules_as_json(profiles: Sequence[NamedMemory]) -> None:
         write_line(report_module_memory(memory, name), sys.stdout.buffer)
 
 
-def write_charts(profiles: Sequence[NamedMemory], folder: Path, *, has_figures: bool = True) -> list[Path]:
+def write_charts(
+    profiles: Sequence[NamedMemory], folder: Path, *, has_figures: bool = True, file: Path | None = None
+) -> list[Path]:
     """Write pages and figures of each rank; return their paths.
 
     Args:
         profiles: Of one rank or several.
         folder: Where they go: one rank's into it, several ranks' into a folder each below it.
         has_figures: Whether to draw the icicles too, which takes seconds.
+        file: Of one rank, the one file to write instead: the icicle, in the format that its name says.
 
     Raises:
         OutputFileError: The folder cannot be written to.
@@ -65,27 +68,39 @@ def write_charts(profiles: Sequence[NamedMemory], folder: Path, *, has_figures: 
         for done, (name, memory) in enumerate(profiles):
             progress.show_count(done, len(profiles), "sunbursts and icicles" if has_figures else "sunbursts")
             place = folder / _name_folder(name) if len(profiles) > 1 else folder
-            written += _draw_rank(memory, place, has_figures=has_figures)
+            written += (
+                _draw_rank(memory, place, has_figures=has_figures)
+                if file is None
+                else _draw_icicle(memory, [file])
+            )
     return written
 
 
 def _draw_rank(memory: ModuleMemory, place: Path, *, has_figures: bool) -> list[Path]:
-    from vramscope.analyzers.breakdown import choose_basis, make_breakdown
-    from vramscope.exporters.pages.sunburst_files import describe_origin, join_kinds, write_sunbursts
+    from vramscope.analyzers.breakdown import make_breakdown
+    from vramscope.exporters.pages.sunburst_files import write_sunbursts
 
     written = write_sunbursts(memory, make_breakdown(memory), place)
-    tree = join_kinds(memory, "summary_sunburst")
-    if tree is not None and has_figures:
-        from vramscope.exporters.figures.icicle import draw_icicle
-
-        basis = choose_basis(tree)
-        title = f"Memory by module, {basis}"
-        title += "" if memory.rank is None else f", rank {memory.rank.rank}"
-        for ending in ("pdf", "svg"):
-            figure = place / f"{ICICLE}.{ending}"
-            draw_icicle(title, describe_origin(memory), tree, basis, figure)
-            written.append(figure)
+    if has_figures:
+        written += _draw_icicle(memory, [place / f"{ICICLE}.{ending}" for ending in ("pdf", "svg")])
     return written
+
+
+def _draw_icicle(memory: ModuleMemory, files: Sequence[Path]) -> list[Path]:
+    """Draw the icicle of a rank into each file; return the files, none where its profile has no modules."""
+    from vramscope.analyzers.breakdown import choose_basis
+    from vramscope.exporters.figures.icicle import draw_icicle
+    from vramscope.exporters.pages.sunburst_files import describe_origin, join_kinds
+
+    tree = join_kinds(memory, "summary_sunburst")
+    if tree is None:
+        return []
+    basis = choose_basis(tree)
+    title = f"Memory by module, {basis}"
+    title += "" if memory.rank is None else f", rank {memory.rank.rank}"
+    for file in files:
+        draw_icicle(title, describe_origin(memory), tree, basis, file)
+    return list(files)
 
 
 def _name_folder(name: str) -> str:

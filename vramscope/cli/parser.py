@@ -11,6 +11,7 @@ from vramscope import __version__
 from vramscope.engine.errors import UsageError
 
 from .command_words import split_command
+from .figure_flag import read_figure
 from .parser_flags import build_common_flags, build_sampling_flags, build_view_flags
 from .prometheus_flags import add_prometheus_flags
 from .remote_flags import add_remote_flags
@@ -44,7 +45,7 @@ class Parser(ArgumentParser):
 
     def _get_value(self, action: Action, arg_string: str) -> object:
         """Return the value of an argument; a path that no file can have is refused, whatever the verb."""
-        if action.type is Path:
+        if action.type in (Path, read_figure):
             _check_path("/".join(action.option_strings) or str(action.metavar or action.dest), arg_string)
         return super()._get_value(action, arg_string)
 

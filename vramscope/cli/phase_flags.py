@@ -1,10 +1,12 @@
 """Flags that say what is trained by phase, under our names and under the original's with underscores."""
 
-from argparse import SUPPRESS, ArgumentParser, Namespace, _ArgumentGroup
+from argparse import ArgumentParser, Namespace, _ArgumentGroup
 from collections.abc import Callable
 
 from vramscope.engine.errors import UsageError
 from vramscope.engine.model.phase_memory import PRIVACY_MODES, PhaseTraining
+
+from .flag_words import add_old_flag
 
 _DEFAULTS = PhaseTraining()
 DEFAULT_SIZE = "small"
@@ -70,10 +72,10 @@ def add_flag(group: _ArgumentGroup, flag: str, **options: object) -> None:
     """Add a flag, and the same with underscores, which the help does not show."""
     add: Callable[..., object] = group.add_argument
     add(flag, **options)
-    hidden = f"--{flag[2:].replace('-', '_')}"
-    if hidden != flag:
-        name = flag[2:].replace("-", "_")
-        add(hidden, **{**options, "dest": name, "default": SUPPRESS, "help": SUPPRESS})
+    name = flag[2:].replace("-", "_")
+    if f"--{name}" != flag:
+        given = {key: value for key, value in options.items() if key not in ("default", "help")}
+        add_old_flag(group, f"--{name}", use=flag, dest=name, **given)
 
 
 def read_training(arguments: Namespace, **changes: object) -> PhaseTraining:

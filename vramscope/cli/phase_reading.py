@@ -15,7 +15,8 @@ def print_read(arguments: Namespace) -> int:
     """Print the files of `--read` in the format that was asked for, and return the exit code.
 
     Args:
-        arguments: With `read`, the paths; `format`, one of table, json and original; and `output`, a path.
+        arguments: With `read`, the paths; `format`, one of text, json and original, None for text; and
+            `output`, a path.
 
     Raises:
         UsageError: A file that is asked for in the original's words was not written by vramscope.

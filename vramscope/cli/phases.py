@@ -41,7 +41,7 @@ def train_and_print(arguments: Namespace) -> int:
 
     training = read_training(
         arguments,
-        seq_length=arguments.seq_length,
+        seq_length=arguments.seq,
         num_steps=arguments.num_steps,
         privacy=arguments.dp_mode,
         strategy=arguments.strategy,

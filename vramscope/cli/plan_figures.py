@@ -1,25 +1,26 @@
-"""Figures of a plan, each in the file that was named for it."""
+"""Figures of a plan: each in the file that was named for it, or all in a folder."""
 
 from argparse import Namespace
+from collections.abc import Iterator
 from pathlib import Path
 
 from vramscope.analyzers.partition import GraphAnalyzer
+from vramscope.engine.errors import UsageError
 
+from .diagnostics import complain
+from .figure_flag import FigureTarget
 from .planning import Planned
 
 
 def check_figures(arguments: Namespace) -> None:
-    """Look at the names of figures before anything is computed.
+    """Look at the places of figures before anything is computed; a folder is made where it is missing.
 
     Raises:
-        UsageError: A name ends in no known format.
+        OutputFileError: A file could not be written there.
     """
-    if not (given := _list_flags(arguments)):
-        return
-    from vramscope.exporters.figures.saving import find_format
-
-    for flag, path in given:
-        find_format(flag, path)
+    for target in (arguments.figure, arguments.graph_figure):
+        if target is not None:
+            target.check()
 
 
 def draw_figures(planned: Planned, arguments: Namespace) -> list[Path]:
@@ -29,22 +30,38 @@ def draw_figures(planned: Planned, arguments: Namespace) -> list[Path]:
         UsageError: There is more than a figure can show.
         OutputFileError: A file cannot be written.
     """
-    if not (given := _list_flags(arguments)):
-        return []
-    from vramscope.exporters.figures.plan_graph import draw_graph
-    from vramscope.exporters.figures.plan_stages import draw_stages
-    from vramscope.exporters.figures.saving import find_format, save_figure
-
-    request = planned.request
-    analyzer = GraphAnalyzer(planned.graph, micro_batches=request.micro_batches, states=request.states)
-    paths = []
-    for flag, path in given:
-        page = draw_stages(planned.plan, analyzer) if flag == "--figure" else draw_graph(planned.graph)
-        save_figure(page, path, find_format(flag, path))
-        paths.append(path)
+    figure: FigureTarget | None = arguments.figure
+    graph: FigureTarget | None = arguments.graph_figure
+    paths: list[Path] = []
+    if figure is not None:
+        paths += _draw_stages(planned, figure)
+    if graph is not None:
+        paths += _draw_graph(planned, graph)
+    elif figure is not None and figure.is_folder:
+        try:
+            paths += _draw_graph(planned, figure)
+        except UsageError as error:
+            complain(f"the graph is not drawn: {error}", program="vramscope plan")
     return paths
 
 
-def _list_flags(arguments: Namespace) -> list[tuple[str, Path]]:
-    given = (("--figure", arguments.figure), ("--graph-figure", arguments.graph_figure))
-    return [(flag, path) for flag, path in given if path is not None]
+def _draw_stages(planned: Planned, target: FigureTarget) -> Iterator[Path]:
+    from vramscope.exporters.figures.plan_stages import draw_stages
+    from vramscope.exporters.figures.saving import save_figure
+
+    request = planned.request
+    analyzer = GraphAnalyzer(planned.graph, micro_batches=request.micro_batches, states=request.states)
+    page = draw_stages(planned.plan, analyzer)
+    for path in target.list_files("stages"):
+        save_figure(page, path)
+        yield path
+
+
+def _draw_graph(planned: Planned, target: FigureTarget) -> Iterator[Path]:
+    from vramscope.exporters.figures.plan_graph import draw_graph
+    from vramscope.exporters.figures.saving import save_figure
+
+    page = draw_graph(planned.graph)
+    for path in target.list_files("graph"):
+        save_figure(page, path)
+        yield path

@@ -71,8 +71,6 @@ def read_request(arguments: Namespace) -> Request:
     Raises:
         UsageError: A value cannot be used.
     """
-    if arguments.json and arguments.table:
-        raise UsageError("--json does not go with --table: give one of both")
     if arguments.legacy and arguments.capacity is not None:
         raise UsageError(
             "--capacity does not go with --legacy, whose choice knows no capacity: give one of both"
@@ -85,9 +83,7 @@ def read_request(arguments: Namespace) -> Request:
         stages=_read_stages(arguments.stages),
         strategies=_read_strategies(arguments.strategy or default, is_legacy=arguments.legacy),
         metric=cast("Metric", _read_name("--metric", arguments.metric or usual, METRICS)),
-        seq_length=None
-        if arguments.seq_length is None
-        else _read_count("--seq-length", arguments.seq_length),
+        seq_length=None if arguments.seq is None else _read_count("--seq", arguments.seq),
         micro_batch=_read_count("--micro-batch", arguments.micro_batch),
         micro_batches=_read_count("--micro-batches", arguments.micro_batches),
         states=_read_name("--states", arguments.states, ("mixed-adam", "fp32-adam")),
@@ -193,8 +189,8 @@ def _read_traced(arguments: Namespace) -> TracedRequest | None:
         return None
     if arguments.model is not None or arguments.legacy:
         raise UsageError("--factory goes with neither --model nor --legacy: give one of them")
-    if arguments.seq_length is not None or arguments.micro_batch != "1":
-        raise UsageError("--factory takes sizes from --input SHAPE: leave out --seq-length and --micro-batch")
+    if arguments.seq is not None or arguments.micro_batch != "1":
+        raise UsageError("--factory takes sizes from --input SHAPE: leave out --seq and --micro-batch")
     if not inputs:
         raise UsageError("--factory needs --input SHAPE[:TYPE] for its forward pass, as 4x1024:int64")
     kind = arguments.dtype

@@ -137,12 +137,12 @@ def _write_files(request: LengthRequest, study: LengthStudy) -> None:
     """
     if request.figure is not None and study.runs:
         from vramscope.exporters.figures.length_panels import draw_lengths
-        from vramscope.exporters.figures.saving import find_format, save_figure
+        from vramscope.exporters.figures.saving import save_figure
 
-        save_figure(
-            draw_lengths(study, request.look), request.figure, find_format("--output", request.figure)
-        )
-        complain(f"wrote {request.figure}", program=PROGRAM)
+        page = draw_lengths(study, request.look)
+        for path in request.figure.list_files("sequence_lengths"):
+            save_figure(page, path)
+            complain(f"wrote {path}", program=PROGRAM)
     if request.csv is not None:
         from vramscope.engine.output_file import write_whole
         from vramscope.exporters.length_csv import encode_study

@@ -51,7 +51,9 @@ def find_wanted(job: SweepJob, on_progress: Progress = lambda done, total: None)
     return WantedSweeps(SweepIndex(tuple(wanted), index.notes), len(index.sweeps))
 
 
-def print_sweeps(job: SweepJob, settings: Settings, *, output: Path | None, is_json: bool) -> bool | None:
+def print_sweeps(
+    job: SweepJob, settings: Settings, *, base: Path | None, file: Path | None = None, is_json: bool
+) -> bool | None:
     """Read the sweeps, draw them where that is asked for, and print what they are.
 
     Returns whether something that ran fits in each of them; None where that is not known.
@@ -59,7 +61,8 @@ def print_sweeps(job: SweepJob, settings: Settings, *, output: Path | None, is_j
     Args:
         job: Folders, capacity and filter.
         settings: What the user set.
-        output: Name of the files of the figure; None for none.
+        base: Path of the files of the figure without an ending; None for none.
+        file: One file of the figure instead, in the format that its name says.
         is_json: Print one JSON object in place of the table.
 
     Raises:
@@ -67,10 +70,10 @@ def print_sweeps(job: SweepJob, settings: Settings, *, output: Path | None, is_j
         InputFileError: A folder cannot be read, or there is no sweep in any.
         OutputFileError: A file cannot be written.
     """
-    base = None if output is None else _prepare(output)
+    base = None if base is None else _prepare(base)
     with ProgressLine(PROGRAM, "layouts read") as progress:
         wanted = find_wanted(job, progress.show_count)
-    files = () if base is None else _draw(wanted, base)
+    files = () if base is None and file is None else _draw(wanted, base or Path(), file)
     if is_json:
         from vramscope.exporters.json_lines import write_line
         from vramscope.exporters.sweep_index_report import report_index
@@ -99,11 +102,11 @@ def _prepare(output: Path) -> Path:
     return prepare_output(output)
 
 
-def _draw(wanted: WantedSweeps, base: Path) -> tuple[Path, ...]:
+def _draw(wanted: WantedSweeps, base: Path, file: Path | None) -> tuple[Path, ...]:
     from vramscope.exporters.figures.sweep_style import SweepLook
     from vramscope.exporters.sweep_files import write_multiples
 
-    return write_multiples(wanted.chosen.sweeps, base, SweepLook())
+    return write_multiples(wanted.chosen.sweeps, base, SweepLook(), file=file)
 
 
 def _print_table(wanted: WantedSweeps, settings: Settings) -> None:

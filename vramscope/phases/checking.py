@@ -24,7 +24,7 @@ def check_training(training: PhaseTraining, environ: Mapping[str, str]) -> None:
     _check_model(training)
     for flag, count in (
         ("--batch-size", training.batch_size),
-        ("--seq-length", training.seq_length),
+        ("--seq", training.seq_length),
         ("--num-steps", training.num_steps),
     ):
         if count < 1:

@@ -125,6 +125,6 @@ def _describe_too_large(training: PhaseTraining, needed_bytes: int, free_bytes: 
     return (
         f"--strategy {training.strategy}: ranks hand each other the values of tensors, so that simulated "
         f"cards need real ones: about {format_bytes(needed_bytes)} of host memory, and "
-        f"{format_bytes(free_bytes)} are free; take a smaller --model-size, --batch-size or --seq-length, "
+        f"{format_bytes(free_bytes)} are free; take a smaller --model-size, --batch-size or --seq, "
         "fewer ranks, or one process without --strategy, which needs no storage"
     )

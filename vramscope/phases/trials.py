@@ -17,7 +17,7 @@ _FIELDS = {
     "--optimizer": "optimizer",
     "--precision": "precision",
     "--batch-size": "batch_size",
-    "--seq-length": "seq_length",
+    "--seq": "seq_length",
     "--checkpoint": "is_checkpointed",
 }
 """Fields of `PhaseTraining` by the flag that sets them."""

@@ -30,10 +30,10 @@ def check_outputs(options: WatchOptions) -> None:
         check_writable(output)
         if source is not None and output.exists() and source.exists() and output.samefile(source):
             raise OutputFileError(f"{show_path(output)}: is the file of --input; name another one")
-    elif options.has_plots:
-        check_writable(Path("plot.part"))
     if options.archive is not None:
         make_archive(options.archive)
+    if options.figure is not None:
+        options.figure.check()
 
 
 def make_archive(folder: Path) -> None:

@@ -9,6 +9,8 @@ from vramscope.engine.model import SEVERITIES, Severity
 from vramscope.engine.units import parse_duration
 from vramscope.memory.selection import Selection
 
+from ..figure_flag import FigureTarget, add_figure_flag
+from ..flag_words import add_format_flags, add_old_flag
 from ..verbs import SubParsers
 from .options import Format, WatchOptions
 
@@ -114,16 +116,17 @@ def _add_times(parser: ArgumentParser, defaults: Defaults) -> None:
 
 def _add_outputs(parser: ArgumentParser) -> None:
     output = parser.add_argument_group("output")
-    output.add_argument("--output", metavar="FILE", type=Path, help="write the report (JSON) to this file")
     output.add_argument(
-        "--format",
-        choices=("json", "text"),
-        dest="report_format",
-        help="of standard output (default: text in a terminal, JSON into a pipe)",
+        "-o", "--output", metavar="FILE", type=Path, help="write the report (JSON) to this file"
     )
-    output.add_argument(
-        "--plot", action="store_true", help="write plots (PNG, PDF) beside the report, else here"
+    add_format_flags(
+        output,
+        text="of standard output (default: text in a terminal, JSON into a pipe)",
+        json="as --format json",
     )
+    add_figure_flag(output, "draw memory of one device, or the heat map of several")
+    add_old_flag(output, "--plot", use="--figure DIR/", dest="has_plots", nargs=0, const=True)
+    parser.set_defaults(has_plots=False)
     output.add_argument(
         "--fail-on",
         choices=SEVERITIES,
@@ -148,12 +151,21 @@ def read_watch_options(arguments: Namespace, verb: str, defaults: Defaults) -> W
         input=arguments.input,
         capacity_bytes=_read_capacity(arguments),
         output=arguments.output,
-        format=cast("Format | None", arguments.report_format),
-        has_plots=arguments.plot,
+        format=cast("Format | None", arguments.format),
+        figure=_choose_figure(arguments),
         fail_on=cast("Severity | None", arguments.fail_on),
         every_s=every_s,
         archive=arguments.archive,
     )
+
+
+def _choose_figure(arguments: Namespace) -> FigureTarget | None:
+    """Return where figures go; the old `--plot` means the folder of the report, else the working folder."""
+    if arguments.figure is not None or not arguments.has_plots:
+        return cast("FigureTarget | None", arguments.figure)
+    report: Path | None = arguments.output
+    folder = arguments.archive or (Path() if report is None else report.parent)
+    return FigureTarget(folder, is_folder=True)
 
 
 def read_time(flag: str, text: str, least_s: float = 0.0, most_s: float = float("inf")) -> float:

@@ -10,7 +10,7 @@ from vramscope.engine.paths import state_folder
 
 HISTORY_NAME = "interactive_history"
 HISTORY_LINES = 1000
-PATH_FLAGS = ("--input", "--output", "--archive")
+PATH_FLAGS = ("--input", "-o", "--output", "--archive", "--figure")
 
 
 class LineEditor:

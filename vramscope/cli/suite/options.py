@@ -7,6 +7,8 @@ from vramscope.engine.model import Severity
 from vramscope.exporters.reports.run_log import MAX_SNAPSHOTS
 from vramscope.memory.selection import Selection
 
+from ..figure_flag import FigureTarget
+
 Format = Literal["json", "text"]
 
 
@@ -23,7 +25,7 @@ class WatchOptions(NamedTuple):
     capacity_bytes: int | None = None
     output: Path | None = None
     format: Format | None = None
-    has_plots: bool = False
+    figure: FigureTarget | None = None
     fail_on: Severity | None = None
     every_s: float | None = None
     archive: Path | None = None

@@ -20,6 +20,8 @@ from vramscope.exporters.reports.device_log import Snapshot
 from vramscope.exporters.reports.fragmentation_share import measure_fragmentation
 from vramscope.exporters.reports.run_log import RunLog
 
+from ..figure_flag import FigureTarget
+
 GAP_TICKS = 3.5
 Clock = Literal["wall", "trace"]
 NO_ALLOCATOR = "no allocator tells of this device"
@@ -56,17 +58,21 @@ class PlotRecorder:
             if device.state == "ok":
                 _record(curves, device, sample.time_s)
 
-    def write(self, log: RunLog, folder: Path, *, subtitle: str) -> list[Path]:
-        """Write the figures of all devices and the heat map; return the files.
+    def write(self, log: RunLog, target: FigureTarget, *, subtitle: str) -> list[Path]:
+        """Write the figures of all devices and the heat map into a folder, or the main one into a file.
+
+        The main figure is the memory of a single device, or the heat map of several.
 
         Args:
             log: What the findings are taken from.
-            folder: Where to.
+            target: Where to.
             subtitle: What the figures are of.
 
         Raises:
             OutputFileError: The folder cannot be written to.
         """
+        file = target.file
+        folder = target.make() if file is None else file.parent
         clock = "wall" if log.last is None else log.last.clock
         written: list[Path] = []
         shares = {}
@@ -75,12 +81,15 @@ class PlotRecorder:
             key = self._devices[uuid].label if device is None else log.key_of(device)
             reason = NO_ALLOCATOR if device is None or device.memory_source == "device" else NOT_TOLD
             figures = _make_figures(curves, key, clock, _mark(log, uuid), subtitle, reason)
-            written += plot_memory_usage(figures[0], folder)
-            written += plot_fragmentation(figures[1], folder)
+            if file is None:
+                written += plot_memory_usage(figures[0], folder)
+                written += plot_fragmentation(figures[1], folder)
+            elif len(self._curves) == 1:
+                return plot_memory_usage(figures[0], folder, file=file)
             shares[key] = curves.share.curve()
         if shares:
             heat_map = make_heat_map(shares, unit="%", clock=clock, subtitle=subtitle)
-            written += plot_heatmap(heat_map, folder)
+            written += plot_heatmap(heat_map, folder, file=file)
         return written
 
 
@@ -136,4 +145,6 @@ def _mark(log: RunLog, uuid: str) -> tuple[Marker, ...]:
 def describe_files(paths: Sequence[Path]) -> str:
     """Return in a few words what was written where."""
     folders = sorted({str(path.parent) for path in paths})
-    return f"{len(paths)} plots written to {', '.join(folders)}"
+    if len(paths) == 1:
+        return f"the figure is in {paths[0]}"
+    return f"{len(paths)} figures written to {', '.join(folders)}"

@@ -109,8 +109,8 @@ def _keep_report(arguments: Namespace) -> None:
     """Let the report go to a file and be told in words, where nothing else was asked for."""
     if arguments.every is None and arguments.output is None:
         arguments.output = Path(f"interactive_{arguments.verb}.json")
-    if arguments.every is None and arguments.report_format is None:
-        arguments.report_format = "text"
+    if arguments.every is None and arguments.format is None:
+        arguments.format = "text"
 
 
 def _describe_unknown(word: str) -> str:

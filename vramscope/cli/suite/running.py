@@ -4,7 +4,6 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vramscope.engine.errors import (
@@ -175,14 +174,13 @@ class SuiteRun:
         self._draw()
 
     def _draw(self) -> None:
-        if self._plots is None:
+        figure = self._options.figure
+        if self._plots is None or figure is None:
             return
         from .plots import describe_files
 
-        output = self._options.output or self._options.archive
-        folder = Path() if output is None else output.parent if self._options.output else output
         subtitle = _describe_source(self._options, self.watch.log.samples)
-        complain(describe_files(self._plots.write(self.watch.log, folder, subtitle=subtitle)))
+        complain(describe_files(self._plots.write(self.watch.log, figure, subtitle=subtitle)))
 
     def _note_findings(self, report: Report) -> None:
         self._code = max(self._code, choose_exit_code(report, self._options.fail_on))
@@ -249,7 +247,7 @@ def open_stream(options: WatchOptions) -> SampleStream:
 
 
 def _make_plots(options: WatchOptions) -> "PlotRecorder | None":
-    if not options.has_plots:
+    if options.figure is None:
         return None
     from .plots import PlotRecorder
 

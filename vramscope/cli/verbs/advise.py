@@ -1,12 +1,13 @@
 """`vramscope advise`: ask a training process to do something about its memory."""
 
 import sys
-from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 
 from vramscope.engine.errors import UsageError
 from vramscope.engine.model import ADVICE_ACTIONS
 
 from ..configuration import refuse_if_read_only
+from ..flag_words import add_format_flags
 from ..parser_flags import add_read_only_flag
 from . import SubParsers
 
@@ -45,9 +46,7 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
     parser.add_argument(
         "--within", metavar="TIME", default="60s", help="how long the step may take (default 60s, 2m at most)"
     )
-    parser.add_argument(
-        "--json", action="store_true", default=SUPPRESS, help="print one JSON object (vramscope.advice/1)"
-    )
+    add_format_flags(parser, text="text is the default", json="print one JSON object (vramscope.advice/1)")
     add_read_only_flag(parser)
     elsewhere = parser.add_argument_group("a process of another node")
     elsewhere.add_argument(

@@ -10,6 +10,7 @@ from vramscope.engine.units import parse_bytes, parse_duration
 
 from ..configuration import read_settings
 from ..diagnostics import complain
+from ..flag_words import add_old_flag
 from ..parser_flags import build_view_flags
 from . import SubParsers
 
@@ -39,10 +40,12 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
         parents=[build_view_flags(), *common],
         allow_abbrev=False,
     )
-    parser.add_argument("--for", dest="duration_of_demo", metavar="TIME", help="end after this time")
+    parser.add_argument("--duration", dest="duration_of_demo", metavar="TIME", help="end after this time")
+    add_old_flag(parser, "--for", use="--duration", dest="duration_of_demo")
     parser.add_argument(
-        "--size", metavar="SIZE", help="memory of the simulated card, at least 896MiB (default 1.5GiB)"
+        "--capacity", metavar="SIZE", help="memory of the simulated card, at least 896MiB (default 1.5GiB)"
     )
+    add_old_flag(parser, "--size", use="--capacity", dest="capacity")
 
 
 def run(arguments: Namespace) -> int:
@@ -119,17 +122,17 @@ def _read_duration(arguments: Namespace) -> float | None:
     try:
         duration_s = parse_duration(text)
     except UsageError as error:
-        raise UsageError(f"--for {text}: {error}") from error
+        raise UsageError(f"--duration {text}: {error}") from error
     if duration_s < 1:
-        raise UsageError(f"--for {text}: expected a second or more, for example 3m")
+        raise UsageError(f"--duration {text}: expected a second or more, for example 3m")
     return duration_s
 
 
 def _read_size(arguments: Namespace) -> int | None:
-    text = arguments.size
+    text = arguments.capacity
     if text is None:
         return None
     try:
         return parse_bytes(text)
     except UsageError as error:
-        raise UsageError(f"--size {text}: {error}") from error
+        raise UsageError(f"--capacity {text}: {error}") from error

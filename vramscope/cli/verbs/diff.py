@@ -1,16 +1,17 @@
 """`vramscope diff`: two runs side by side, where and when they part."""
 
 import sys
-from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vramscope.engine.errors import UsageError
 from vramscope.engine.settings import Settings
 
 from ..comparing import PROGRAM, compare_files, read_threshold
 from ..configuration import read_settings
 from ..drawing import can_draw
+from ..figure_flag import add_figure_flag
+from ..flag_words import add_format_flags
 from ..parser_flags import build_look_flags
 from . import SubParsers
 
@@ -25,7 +26,7 @@ series CSV, logs. Differences are B less A. A terminal gets a screen; a pipe get
 EPILOG = """\
 examples:
   vramscope diff yesterday.vscope today.vscope
-  vramscope diff base.vscope new.vscope --text --fail-on +5%
+  vramscope diff base.vscope new.vscope --format text --fail-on +5%
   vramscope diff base.vscope new.vscope --figure difference.pdf
 
 --fail-on: 500MiB or 5% either way, +500MiB or +5% where B needs more; also where only B runs out of memory
@@ -49,13 +50,13 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
     )
     parser.add_argument("b", metavar="B", type=Path, help="the run to compare")
     output = parser.add_argument_group("output")
-    output.add_argument(
-        "--text", "--once", dest="text", action="store_true", help="print it, also in a terminal"
+    add_format_flags(
+        output,
+        text="text: print it, also in a terminal",
+        json="print one JSON object with its schema's name",
+        old=("--text", "--once"),
     )
-    output.add_argument(
-        "--json", action="store_true", default=SUPPRESS, help="print one JSON object with its schema's name"
-    )
-    output.add_argument("--figure", metavar="FILE", type=Path, help="draw it as well, into a PDF or PNG file")
+    add_figure_flag(output, "draw the rank or device that parts first")
     output.add_argument(
         "--fail-on", metavar="SIZE|PERCENT", help="exit code 3 where they part by more, for example +5%%"
     )
@@ -69,12 +70,12 @@ def run(arguments: Namespace) -> int:
         InputFileError: A file cannot be read or understood.
         OutputFileError: The figure cannot be written.
     """
-    threshold, figure = read_threshold(arguments.fail_on), _check_figure(arguments.figure)
-    if arguments.json and arguments.text:
-        raise UsageError("--json does not go with --text: give one of both")
+    threshold, figure = read_threshold(arguments.fail_on), arguments.figure
+    if figure is not None:
+        figure.check()
     settings, code = read_settings(arguments), 0
     comparison: Comparison | None = None
-    if arguments.json or arguments.text or figure is not None or not can_draw(settings):
+    if arguments.format is not None or arguments.json or figure is not None or not can_draw(settings):
         comparison = _compare(arguments)
         _print(comparison, settings, is_json=arguments.json)
     else:
@@ -86,7 +87,8 @@ def run(arguments: Namespace) -> int:
     if figure is not None and comparison is not None:
         from vramscope.exporters.figures.difference import draw_difference
 
-        draw_difference(comparison, figure)
+        for path in figure.list_files("difference"):
+            draw_difference(comparison, path)
     is_crossed = (
         threshold is not None and comparison is not None and threshold.is_crossed(comparison.difference)
     )
@@ -116,14 +118,3 @@ def _print(comparison: "Comparison", settings: Settings, *, is_json: bool) -> No
     style = choose_style(settings)
     text = describe_difference(comparison, style.width)
     emit(text, is_ascii=style.is_ascii)
-
-
-def _check_figure(path: Path | None) -> Path | None:
-    """Return where the figure goes.
-
-    Raises:
-        UsageError: Its name does not say a format that is drawn.
-    """
-    if path is not None and path.suffix not in (".pdf", ".png"):
-        raise UsageError(f"--figure {path}: expected a name that ends in .pdf or .png")
-    return path

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from vramscope.engine.errors import UsageError
 
+from ..flag_words import add_old_flag
 from ..suite.flags import Defaults, add_watch_parser, read_count, read_watch_options
 from . import SubParsers
 
@@ -18,12 +19,13 @@ Gather the memory of several nodes at one of them. One runs with --role master a
 Beyond this machine reports travel with the keys of `vramscope keys`, encrypted."""
 EPILOG = """\
 examples:
-  vramscope distributed --role master --master-host '*' --nodes 4 --duration 10m --output cluster.json
+  vramscope distributed --role master --master-host '*' --node-count 4 --duration 10m --output cluster.json
   vramscope distributed --role worker --master-host n1 --duration 0
 
 exit codes: 0 done, 3 a finding or a threat of any node reached --fail-on, 2 usage or a port that is taken,
 4 no device, 5 the driver is not loaded or does not answer, 7 no report was taken by the master, or fewer
-nodes came than --nodes, 130 Ctrl-C before the time was up; the report is written in any of 0, 3, 7 and 130"""
+nodes came than --node-count, 130 Ctrl-C before the time was up; the report is written in any of 0, 3, 7 and
+130"""
 DEFAULTS = Defaults(duration="300", interval="3")
 MOST_NODES = 1024
 SILENT_AFTER_S, SILENT_AFTER_INTERVALS = 30.0, 3.0
@@ -52,8 +54,11 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
     )
     nodes.add_argument("--port", metavar="PORT", default="29500", help="of the master (default 29500)")
     nodes.add_argument(
-        "--nodes", metavar="N", help="of the master: wait for N nodes, itself included; time counts from then"
+        "--node-count",
+        metavar="N",
+        help="of the master: wait for N nodes, itself included; time counts from then",
     )
+    add_old_flag(nodes, "--nodes", use="--node-count", dest="node_count")
     nodes.add_argument("--name", metavar="NAME", help="of this node (default: host name and time)")
     nodes.add_argument(
         "--insecure", action="store_true", help="without keys, beyond this machine too: open to everybody"
@@ -71,9 +76,11 @@ def run(arguments: Namespace) -> int:
     options = read_watch_options(arguments, "distributed", DEFAULTS)
     if options.output is not None and options.format is None:
         options = options._replace(format="text")
-    wanted = None if arguments.nodes is None else read_count("--nodes", arguments.nodes, 1, MOST_NODES)
+    wanted = None
+    if arguments.node_count is not None:
+        wanted = read_count("--node-count", arguments.node_count, 1, MOST_NODES)
     if wanted is not None and arguments.role != "master":
-        raise UsageError("--nodes goes with --role master: a worker waits for nobody")
+        raise UsageError("--node-count goes with --role master: a worker waits for nobody")
     return ClusterRun(options, _make_exchange(arguments, options.interval_s), wanted).run()
 
 

@@ -2,12 +2,13 @@
 
 import sys
 import textwrap
-from argparse import SUPPRESS, ArgumentParser, Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from vramscope import __version__
 
+from ..flag_words import add_format_flags
 from . import SubParsers
 
 if TYPE_CHECKING:
@@ -26,9 +27,7 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
         parents=common,
         allow_abbrev=False,
     )
-    parser.add_argument(
-        "--json", action="store_true", default=SUPPRESS, help="print one JSON object (vramscope.doctor/1)"
-    )
+    add_format_flags(parser, text="text is the default", json="print one JSON object (vramscope.doctor/1)")
 
 
 def run(arguments: Namespace) -> int:

@@ -1,10 +1,12 @@
 """`vramscope estimate`: the memory of a training run, from sizes alone."""
 
-from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpFormatter, _ArgumentGroup
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter, _ArgumentGroup
 from pathlib import Path
 
 from vramscope.engine.errors import UsageError
 
+from ..figure_flag import add_figure_flag
+from ..flag_words import add_format_flags, add_old_flag
 from ..parser_flags import add_fit_flag, build_look_flags
 from . import SubParsers
 
@@ -41,9 +43,9 @@ FACTORY_FLAGS = ("batch_size", "layers", "input", "optimizer", "full", "snapshot
 RECOMPUTE = ("none", "selective", "operations", "full", "block")
 BATCH_COUNTS = {
     "seq": "tokens of a sequence",
-    "mbs": "sequences of a micro-batch",
-    "gbs": "sequences of a step, over all ranks",
-    "micro-batches": "micro-batches of a step, in place of --gbs",
+    "micro-batch": "sequences of a micro-batch",
+    "global-batch": "sequences of a step, over all ranks",
+    "micro-batches": "micro-batches of a step, in place of --global-batch",
     "recompute-layers": "layers of one checkpoint, or with block: recomputed layers",
 }
 
@@ -67,12 +69,13 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
     _add_counts(parser.add_argument_group("degrees of parallelism"), COUNTS)
     batch = parser.add_argument_group("batch")
     _add_counts(batch, BATCH_COUNTS)
+    add_old_flag(batch, "--mbs", use="--micro-batch", dest="micro_batch", type=int)
+    add_old_flag(batch, "--gbs", use="--global-batch", dest="global_batch", type=int)
     _add_choices(parser.add_argument_group("training"))
     output = parser.add_argument_group("output")
-    output.add_argument("--table", action="store_true", help="print it as text, the default")
-    output.add_argument("--json", action="store_true", default=SUPPRESS, help="print one JSON object")
-    output.add_argument("--output", "-o", metavar="FILE", type=Path, help="with --batch: where to write")
-    output.add_argument("--figure", metavar="FILE", type=Path, help="draw it as well, as .pdf or .png")
+    add_format_flags(output, text="text is the default", json="print one JSON object", old=("--table",))
+    output.add_argument("-o", "--output", metavar="FILE", type=Path, help="with --batch: where to write")
+    add_figure_flag(output, "draw every stage at its peak")
     output.add_argument("--calibration", metavar="FILE", type=Path, help="shift by `vramscope calibrate`")
     output.add_argument(
         "--capacity", metavar="SIZE", help="say whether it fits, and with what it would: 80GiB"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 SUMMARY = "watch memory for a while and report how fragmented it is, where an allocator tells"
 EPILOG = """\
 examples:
-  vramscope fragment --duration 120 --plot --output fragment.json
+  vramscope fragment --duration 120 --figure plots/ -o fragment.json
   vramscope fragment --duration 300 --interval 5.0
 
 exit codes: 0 done, 3 a finding reached --fail-on, 2 usage or bad input, 4 no device,

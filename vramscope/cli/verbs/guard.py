@@ -6,6 +6,7 @@ from vramscope.engine.errors import UsageError
 from vramscope.engine.model import SEVERITIES
 
 from ..configuration import read_settings, refuse_if_read_only
+from ..flag_words import add_format_flags
 from ..node_flags import add_choice_flags, add_node_flags, is_by_tcp, is_remote, take_node_flags
 from ..parser_flags import add_read_only_flag
 from . import SubParsers
@@ -66,9 +67,7 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
     )
     add_read_only_flag(parser)
     parser.add_argument("--no-hooks", action="store_true", help="tell no hook of what is found")
-    parser.add_argument(
-        "--json", action="store_true", default=SUPPRESS, help="print one object a line (vramscope.guard/1)"
-    )
+    add_format_flags(parser, text="text is the default", json="print one object a line (vramscope.guard/1)")
 
 
 def run(arguments: Namespace) -> int:

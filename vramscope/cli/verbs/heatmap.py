@@ -1,14 +1,23 @@
 """`vramscope heatmap`: a sweep over TP and PP as a figure, a table and what it says."""
 
-from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vramscope.engine.errors import UsageError
 
 from ..configuration import read_settings
+from ..diagnostics import complain
+from ..figure_flag import FigureTarget, add_figure_flag
+from ..flag_words import add_format_flags, add_old_flag
 from ..parser_flags import add_fit_flag, build_look_flags, choose_fit_code
-from ..sweep_flags import ITERATION_HELP, read_iteration, read_number
+from ..sweep_flags import (
+    ITERATION_HELP,
+    add_sweep_capacity_flag,
+    read_iteration,
+    read_number,
+    read_sweep_capacity,
+)
 from . import SubParsers
 
 if TYPE_CHECKING:
@@ -17,22 +26,33 @@ if TYPE_CHECKING:
 SUMMARY = "draw a sweep over TP and PP: what fits, what does not, and how wrong the theory was"
 DESCRIPTION = """\
 Draw the peak memory of a sweep over tensor and pipeline parallel sizes: from the memory traces of what ran
-and the logs of what failed. Writes BASE.png, .pdf, .svg, .csv, .html and .alt.txt; prints what the sweep
-says."""
+and the logs of what failed. Prints what the sweep says; --figure DIR/ writes the figure (PNG, PDF, SVG), its
+cells (CSV), an offline page (HTML) and a text that stands for it, --figure FILE the figure alone."""
 EPILOG = """\
 examples:
   vramscope heatmap --memory-dir traces/485B --log-dir log/CONFIG_SWEEP_WS8192_485_20250726_012803 \\
-      --output heat
-  vramscope heatmap --memory-dir traces/485B --log-dir log --output heat --style original --dpi 300
+      --figure heat/
+  vramscope heatmap --memory-dir traces/485B --log-dir log --figure heat.png --style original --dpi 300
   vramscope heatmap --memory-dir traces/485B --log-dir log --json | jq .best
   vramscope heatmap --batch sweep.toml
 
-GB in names and in --max-memory is 2^30 bytes; figures say GiB.
-exit codes: 0 done, 3 nothing that ran fits --max-memory and --fail-on unfit is given, 2 usage, a folder
+GB in names of keys is 2^30 bytes; figures say GiB.
+exit codes: 0 done, 3 nothing that ran fits --capacity and --fail-on unfit is given, 2 usage, a folder
 that cannot be read, or logs that do not belong to the traces"""
 STYLES = ("usenix", "original")
 _LARGEST_IN, _LARGEST_DPI = 100.0, 2400
-_IN_BATCH = ("memory_dir", "log_dir", "max_memory", "iteration", "output", "figsize", "dpi", "style")
+_IN_BATCH = (
+    "memory_dir",
+    "log_dir",
+    "capacity",
+    "max_memory",
+    "iteration",
+    "figure",
+    "output",
+    "figsize",
+    "dpi",
+    "style",
+)
 
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
@@ -51,10 +71,12 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
     sweep.add_argument(
         "--log-dir", metavar="DIR", type=Path, help="folder of the sweep's logs, or of several sweeps"
     )
-    sweep.add_argument("--max-memory", metavar="GIB", help="of a device (default 80)")
+    add_sweep_capacity_flag(sweep)
     sweep.add_argument("--iteration", metavar="N", help=ITERATION_HELP)
     output = parser.add_argument_group("output")
-    output.add_argument("--output", metavar="BASE", type=Path, help="files to write, without their ending")
+    add_figure_flag(output, "draw the heat map")
+    add_old_flag(output, "--output", use="--figure DIR/", dest="output", type=Path)
+    parser.set_defaults(max_memory=None, output=None)
     output.add_argument(
         "--figsize", metavar=("W", "H"), nargs=2, help="inches (default: a column of the page)"
     )
@@ -64,7 +86,7 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
         "--batch", metavar="FILE.toml", type=Path, help="draw all variants that a file describes"
     )
     add_fit_flag(output)
-    output.add_argument("--json", action="store_true", default=SUPPRESS, help="print one JSON object")
+    add_format_flags(output, text="text is the default", json="print one JSON object")
 
 
 def run(arguments: Namespace) -> int:
@@ -101,17 +123,23 @@ def _read_flags(arguments: Namespace, *, is_json: bool) -> "HeatMapJob":
 
     if arguments.memory_dir is None:
         raise UsageError("--memory-dir is missing; expected the folder of the memory traces")
-    if arguments.output is None and not is_json:
-        raise UsageError("--output is missing; expected the name of the files to write, without an ending")
-    max_memory_gib = read_number("--max-memory", arguments.max_memory or "80", 0.001, 1e6)
+    max_memory_gib = read_sweep_capacity(arguments)
     look = SweepLook(
         style=arguments.style or "usenix",
         size_in=_read_size(arguments.figsize),
         dpi=int(read_number("--dpi", arguments.dpi or "600", 10, _LARGEST_DPI)),
     )
-    variants = () if arguments.output is None else (Variant(arguments.output, look),)
+    if arguments.figure is None and arguments.output is None and not is_json:
+        complain("no figure was asked for: --figure FILE or DIR/ draws one", program="vramscope heatmap")
+    variants = [] if arguments.output is None else [Variant(arguments.output, look)]
+    figure: FigureTarget | None = arguments.figure
+    if figure is not None:
+        figure.check()
+        variants.append(
+            Variant(figure.path / "heatmap" if figure.is_folder else figure.path, look, figure.file)
+        )
     iteration = read_iteration(arguments.iteration)
-    return HeatMapJob(arguments.memory_dir, arguments.log_dir, max_memory_gib, variants, iteration)
+    return HeatMapJob(arguments.memory_dir, arguments.log_dir, max_memory_gib, tuple(variants), iteration)
 
 
 def _read_size(words: list[str] | None) -> tuple[float, float] | None:

@@ -3,6 +3,7 @@
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from pathlib import Path
 
+from ..flag_words import add_old_flag
 from . import SubParsers
 
 SUMMARY = (
@@ -49,10 +50,12 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
     )
     parser.add_argument("--capacity", metavar="SIZE", help="memory of devices whose file does not tell it")
     parser.add_argument(
-        "--tick",
+        "--interval",
         metavar="TIME",
-        help="from one sample to the next; told from the times where it is not given",
+        dest="tick",
+        help="from one sample to the next (default: by the times in the file)",
     )
+    add_old_flag(parser, "--tick", use="--interval", dest="tick")
 
 
 def run(arguments: Namespace) -> int:
@@ -72,7 +75,7 @@ def run(arguments: Namespace) -> int:
     try:
         interval_s = None if arguments.tick is None else parse_duration(arguments.tick)
     except UsageError as error:
-        raise UsageError(f"--tick {arguments.tick}: {error}") from error
+        raise UsageError(f"--interval {arguments.tick}: {error}") from error
     capacity_bytes = read_capacity(arguments)
     Importer(arguments.files, arguments.output, capacity_bytes=capacity_bytes, interval_s=interval_s).run()
     return 0

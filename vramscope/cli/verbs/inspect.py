@@ -1,6 +1,6 @@
 """`vramscope inspect`: what a memory snapshot or a flight record says, as a screen, as text or as JSON."""
 
-from argparse import SUPPRESS, ArgumentParser, Namespace
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,6 +9,7 @@ from vramscope.engine.errors import UsageError
 from ..configuration import read_settings
 from ..diagnostics import complain
 from ..drawing import can_draw
+from ..flag_words import add_format_flags, add_old_flag
 from ..inspection import print_json, print_text
 from ..parser_flags import build_look_flags
 from . import SubParsers
@@ -48,12 +49,15 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
         help="snapshot, flight record or log; without one the newest flight record",
     )
     output = parser.add_argument_group("output")
-    output.add_argument("--text", action="store_true", help="print the report, also in a terminal")
-    output.add_argument(
-        "--json", action="store_true", default=SUPPRESS, help="print one JSON object with its schema's name"
+    add_format_flags(
+        output,
+        text="text: print the report, also in a terminal",
+        json="print one JSON object with its schema's name",
+        old=("--text",),
     )
     output.add_argument("--top", metavar="N", default=str(DEFAULT_TOP), help="stacks to print (default 10)")
-    output.add_argument("--device", metavar="N", help="only this device of a snapshot")
+    output.add_argument("--devices", metavar="N", dest="device", help="only this device of a snapshot")
+    add_old_flag(output, "--device", use="--devices", dest="device")
 
 
 def run(arguments: Namespace) -> int:
@@ -65,9 +69,7 @@ def run(arguments: Namespace) -> int:
     """
     top, device = _read_count("--top", arguments.top, 1), None
     if arguments.device is not None:
-        device = _read_count("--device", arguments.device, 0)
-    if arguments.json and arguments.text:
-        raise UsageError("--json does not go with --text: give one of both")
+        device = _read_count("--devices", arguments.device, 0)
     path = arguments.file or _find_newest()
     settings = read_settings(arguments)
     if _is_module_memory(path):
@@ -76,7 +78,7 @@ def run(arguments: Namespace) -> int:
         _show_phases(path, settings, is_json=arguments.json)
     elif arguments.json:
         print_json(path, top=top, device=device)
-    elif not arguments.text and can_draw(settings):
+    elif arguments.format != "text" and can_draw(settings):
         from vramscope.tui.inspect_app import inspect_file
 
         return inspect_file(path, settings=settings, device=device)

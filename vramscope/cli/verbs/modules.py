@@ -1,6 +1,6 @@
 """`vramscope modules`: what a training step holds by module, as tables, JSON and charts."""
 
-from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +10,8 @@ from vramscope.engine.settings import Settings
 
 from ..configuration import read_settings
 from ..diagnostics import complain
+from ..figure_flag import FigureTarget, add_figure_flag, read_old_figure
+from ..flag_words import add_format_flags, add_old_flag
 from ..parser_flags import build_look_flags
 from . import SubParsers
 
@@ -24,10 +26,11 @@ profiles, or runs with several ranks, show what differs; of a running job, what 
 EPILOG = """\
 examples:
   vramscope modules memory_trace/rank0_dp0_tp0/memory.log
-  vramscope modules memory_trace --output charts      sunbursts (HTML) and icicles (PDF, SVG) of each rank
+  vramscope modules memory_trace --figure charts/     sunbursts (HTML) and icicles (PDF, SVG) of each rank
+  vramscope modules rank0/memory.log --figure rank0.pdf    the icicle of one rank
   vramscope modules memory_trace --screen             the icicle: zoom, kinds, points
   vramscope modules run1 run2                         what the second run has more or less than the first
-  vramscope modules run1 run2 --output difference     the same as icicle (PDF, SVG) and table (CSV)
+  vramscope modules run1 run2 --figure difference/    the same as icicle (PDF, SVG) and table (CSV)
   vramscope modules --pid 4242                        of a process that trains now, over a step
   vramscope modules memory_trace --json | jq .breakdown
 
@@ -64,12 +67,16 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
     )
     output = parser.add_argument_group("output")
     output.add_argument("--screen", action="store_true", help="show it on a screen: zoom, kinds, points")
-    output.add_argument("-o", "--output", metavar="DIR", type=Path, help="write charts into this folder")
-    output.add_argument("--pages", action="store_true", help="with --output: the sunbursts alone")
-    output.add_argument(
-        "--table", "--text", dest="table", action="store_true", help="print tables (the default)"
+    add_figure_flag(output, "draw the icicle")
+    for old in ("-o", "--output"):
+        add_old_flag(output, old, use="--figure FILE or DIR/", dest="figure", type=read_old_figure)
+    output.add_argument("--pages", action="store_true", help="with --figure DIR/: the sunbursts alone")
+    add_format_flags(
+        output,
+        text="text: print tables, the default",
+        json="print one JSON object a rank",
+        old=("--table", "--text"),
     )
-    output.add_argument("--json", action="store_true", default=SUPPRESS, help="print one JSON object a rank")
     output.add_argument("--depth", metavar="N", default="2", help="levels of the printed trees (default 2)")
 
 
@@ -82,12 +89,11 @@ def run(arguments: Namespace) -> int:
         OutputFileError: A chart cannot be written.
         HubUnreachableError: No agent runs, or a process does not answer in time.
     """
-    if arguments.json and arguments.table:
-        raise UsageError("--json does not go with --table: give one of both")
     if not (arguments.depth.isdecimal() and 1 <= int(arguments.depth) <= MOST_DEPTH):
         raise UsageError(f"--depth {arguments.depth}: expected a whole number from 1 to {MOST_DEPTH}")
-    if arguments.pages and arguments.output is None:
-        raise UsageError("--pages: says which charts to write; name their folder with -o DIR")
+    figure: FigureTarget | None = arguments.figure
+    if arguments.pages and (figure is None or not figure.is_folder):
+        raise UsageError("--pages: says which charts to write; name their folder with --figure DIR/")
     _check_sources(arguments)
     settings = read_settings(arguments)
     if arguments.screen:
@@ -130,11 +136,12 @@ def _compare(arguments: Namespace, settings: Settings) -> None:
     )
 
     pairs = pair_profiles(*arguments.paths)
-    if arguments.output is not None:
-        _tell_written(write_differences(pairs, arguments.output))
+    if arguments.figure is not None:
+        _check_one(arguments.figure, len(pairs))
+        _tell_written(write_differences(pairs, arguments.figure.path, file=arguments.figure.file))
     if arguments.json:
         print_differences_as_json(pairs)
-    elif arguments.output is None or arguments.table:
+    elif arguments.figure is None or arguments.format == "text":
         print_differences(pairs, settings, depth=int(arguments.depth))
 
 
@@ -142,11 +149,13 @@ def _print(arguments: Namespace, settings: Settings) -> None:
     from ..modules import print_modules, print_modules_as_json, read_named, write_charts
 
     profiles = read_named(arguments.paths[0]) if arguments.paths else _ask(arguments)
-    if arguments.output is not None:
-        _tell_written(write_charts(profiles, arguments.output, has_figures=not arguments.pages))
+    figure: FigureTarget | None = arguments.figure
+    if figure is not None:
+        _check_one(figure, len(profiles))
+        _tell_written(write_charts(profiles, figure.path, has_figures=not arguments.pages, file=figure.file))
     if arguments.json:
         print_modules_as_json(profiles)
-    elif arguments.output is None or arguments.table:
+    elif arguments.figure is None or arguments.format == "text":
         print_modules(profiles, settings, depth=int(arguments.depth))
 
 
@@ -165,7 +174,22 @@ def _ask(arguments: Namespace) -> "list[NamedMemory]":
         return ask_profiles(client, Wanted(arguments.live_pid, arguments.live_job), timeout_s)
 
 
+def _check_one(figure: FigureTarget, charts: int) -> None:
+    """Refuse one file for charts of several ranks.
+
+    Raises:
+        UsageError: There are several.
+    """
+    if figure.file is not None and charts > 1:
+        raise UsageError(
+            f"--figure {figure.file}: there are {charts} ranks, each with a chart; name a folder: --figure "
+            f"{figure.file.with_suffix('')}/"
+        )
+
+
 def _tell_written(paths: "Sequence[Path]") -> None:
+    if not paths:
+        complain("the profile has no modules to draw, so no file was written", program="vramscope modules")
     for path in paths:
         complain(f"wrote {path}", program="vramscope modules")
 
@@ -178,8 +202,8 @@ def _refuse_with_screen(arguments: Namespace) -> None:
     """
     for flag, is_given in (
         ("--json", arguments.json),
-        ("--table", arguments.table),
-        ("--output", arguments.output is not None),
+        ("--format", arguments.format is not None),
+        ("--figure", arguments.figure is not None),
     ):
         if is_given:
             raise UsageError(f"{flag} does not go with --screen: on the screen, E writes the files")

@@ -1,10 +1,11 @@
 """`vramscope phases`: what each phase of a training step holds."""
 
-from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from pathlib import Path
 
 from vramscope.engine.errors import UsageError
 
+from ..flag_words import add_format_flags, add_old_flag
 from ..parser_flags import add_fit_flag, build_look_flags
 from . import SubParsers
 
@@ -15,7 +16,7 @@ before, after and at the peak of each phase, what to attack, and what that would
 Without CUDA it trains on a simulated card, and says so."""
 EPILOG = """\
 examples:
-  vramscope phases --model-size medium --batch-size 4 --seq-length 512
+  vramscope phases --model-size medium --batch-size 4 --seq 512
   vramscope phases --model-size 3b --dp-mode ghost --device simulate:24GiB     would it fit into 24 GiB?
   vramscope phases --factory train:make_model --dp-mode none --optimizer adamw
   torchrun --nproc-per-node 2 -m vramscope phases --strategy ddp               every rank, side by side
@@ -25,7 +26,6 @@ needs PyTorch, and Opacus unless --dp-mode none (pip install 'vramscope[train]')
 exit codes: 0 measured, also where memory ran out (that is a result), 3 it ran out and --fail-on unfit is
 given, 1 the training failed, 2 usage or a model that cannot be trained, 130 interrupted (what was measured is
 printed)"""
-FORMATS = ("table", "json", "original")
 
 
 def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
@@ -43,7 +43,9 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
     )
     add_model_flags(parser)
     steps = parser.add_argument_group("steps")
-    add_flag(steps, "--seq-length", metavar="N", type=int, default=128, help="tokens (default 128)")
+    add_flag(steps, "--seq", metavar="N", type=int, default=128, help="tokens of a sequence (default 128)")
+    for old in ("--seq-length", "--seq_length"):
+        add_old_flag(steps, old, use="--seq", dest="seq", type=int)
     add_flag(steps, "--num-steps", metavar="N", type=int, default=3, help="steps that are told (default 3)")
     add_privacy_flag(steps)
     steps.add_argument(
@@ -61,17 +63,19 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
 
 def _add_output(parser: ArgumentParser) -> None:
     output = parser.add_argument_group("output")
-    output.add_argument(
-        "--format", choices=FORMATS, default="table", help="original: as the script that it came from printed"
+    add_format_flags(
+        output,
+        text="original: as the script that it came from printed (default text)",
+        json="as --format json",
+        more=("original",),
     )
-    output.add_argument("--json", action="store_true", default=SUPPRESS, help="as --format json")
     output.add_argument(
         "--try-advice",
         action="store_true",
         help="train again with each of the best changes, and tell the peak",
     )
     add_fit_flag(output)
-    output.add_argument("--output", "-o", metavar="FILE", type=Path, help="write it into this file")
+    output.add_argument("-o", "--output", metavar="FILE", type=Path, help="write it into this file")
     output.add_argument(
         "--read", metavar="FILE", type=Path, nargs="+", help="train nothing: show what such runs have written"
     )
@@ -86,8 +90,6 @@ def run(arguments: Namespace) -> int:
         OutputFileError: The output cannot be written.
     """
     if arguments.json:
-        if arguments.format == "original":
-            raise UsageError("--json does not go with --format original: give one of both")
         arguments.format = "json"
     if arguments.read is not None:
         if arguments.fail_on is not None:

@@ -1,13 +1,15 @@
 """`vramscope plan`: a model's layers in pipeline stages."""
 
 import sys
-from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vramscope.engine.errors import UsageError
 
 from ..diagnostics import complain
+from ..figure_flag import add_figure_flag
+from ..flag_words import add_format_flags, add_old_flag
 from ..parser_flags import add_fit_flag, build_look_flags, choose_fit_code
 from ..plan_joint_flags import add_joint_flags, refuse_joint_flags
 from . import SubParsers
@@ -80,7 +82,8 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
 
 def _add_training(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("training")
-    group.add_argument("--seq-length", metavar="N", help="tokens of a sequence (the longest of the model)")
+    group.add_argument("--seq", metavar="N", help="tokens of a sequence (the longest of the model)")
+    add_old_flag(group, "--seq-length", use="--seq", dest="seq")
     group.add_argument("--micro-batch", metavar="N", default="1", help="sequences of a micro-batch (1)")
     group.add_argument("--micro-batches", metavar="N", default="8", help="micro-batches of a step (8)")
     group.add_argument(
@@ -108,11 +111,11 @@ def _add_measured(parser: ArgumentParser) -> None:
 
 def _add_output(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("output")
-    group.add_argument(
-        "--table", "--text", dest="table", action="store_true", help="print tables (the default)"
-    )
-    group.add_argument(
-        "--json", action="store_true", default=SUPPRESS, help="print one JSON object (vramscope.plan/1)"
+    add_format_flags(
+        group,
+        text="text: print tables, the default",
+        json="print one JSON object (vramscope.plan/1)",
+        old=("--table", "--text"),
     )
     group.add_argument(
         "--screen",
@@ -126,9 +129,9 @@ def _add_output(parser: ArgumentParser) -> None:
         type=Path,
         help="write graph, best partition, report and the files of training frameworks into this folder",
     )
-    group.add_argument("--figure", metavar="FILE", type=Path, help="draw the stages (.pdf, .png, .svg)")
+    add_figure_flag(group, "draw the stages")
+    add_figure_flag(group, "draw the layers, alike ones once", flag="--graph-figure")
     add_fit_flag(group)
-    group.add_argument("--graph-figure", metavar="FILE", type=Path, help="draw the layers, alike ones once")
     group.add_argument(
         "--legacy",
         action="store_true",
@@ -201,7 +204,7 @@ def _refuse_with_screen(arguments: Namespace) -> None:
         raise UsageError("--measured does not go with --screen: over the live view or a replay, press 6")
     for flag, is_given in (
         ("--json", arguments.json),
-        ("--table", arguments.table),
+        ("--format", arguments.format is not None),
         ("--output", arguments.output is not None),
         ("--figure", arguments.figure is not None),
         ("--graph-figure", arguments.graph_figure is not None),

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 SUMMARY = "watch memory for a while and report current, peak and average use of each device"
 EPILOG = """\
 examples:
-  vramscope profile --duration 60 --output profile.json --plot
+  vramscope profile --duration 60 -o profile.json --figure plots/
   vramscope profile --devices 0 1 --duration 120
   vramscope profile --input gpu.csv --fail-on high
 

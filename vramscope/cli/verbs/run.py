@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from vramscope.engine.errors import UsageError, VramscopeError
 
 from ..diagnostics import complain
+from ..flag_words import add_old_flag
 from . import SubParsers
 
 if TYPE_CHECKING:
@@ -71,7 +72,8 @@ def _add_device(parser: ArgumentParser) -> None:
     device.add_argument(
         "--simulate", metavar="SIZE", help="run on the CPU as on a card of this memory, for example 24GiB"
     )
-    device.add_argument("--devices", metavar="N", type=int, help="number of simulated cards (default 1)")
+    device.add_argument("--device-count", metavar="N", type=int, help="number of simulated cards (default 1)")
+    add_old_flag(device, "--devices", use="--device-count", dest="device_count", type=int)
     device.add_argument(
         "--fake", action="store_true", help="store no tensors: any size, but values are not computed"
     )
@@ -193,7 +195,7 @@ def _read_device(arguments: Namespace) -> "SimulatedDevice":
 
     return SimulatedDevice(
         total_bytes=_read_size("--simulate", arguments.simulate, 0),
-        devices=1 if arguments.devices is None else arguments.devices,
+        devices=1 if arguments.device_count is None else arguments.device_count,
         is_fake=arguments.fake,
         context_bytes=_read_size("--context", arguments.context, DEFAULT_CONTEXT_BYTES),
         host_reserve_bytes=_read_size("--host-reserve", arguments.host_reserve, DEFAULT_HOST_RESERVE_BYTES),
@@ -212,6 +214,6 @@ def _read_size(flag: str, text: str | None, default_bytes: int) -> int:
 
 
 def _refuse_flags_of_simulation(arguments: Namespace) -> None:
-    for flag in ("devices", "fake", "context", "host_reserve"):
+    for flag in ("device_count", "fake", "context", "host_reserve"):
         if getattr(arguments, flag):
             raise UsageError(f"--{flag.replace('_', '-')} goes with --simulate SIZE")

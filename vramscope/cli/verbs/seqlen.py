@@ -1,8 +1,10 @@
 """`vramscope seqlen`: what each phase of a training step holds by length of the sequence, and what fits."""
 
-from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpFormatter, _ArgumentGroup
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter, _ArgumentGroup
 from pathlib import Path
 
+from ..figure_flag import add_figure_flag, read_figure
+from ..flag_words import add_format_flags, add_old_flag
 from ..parser_flags import add_fit_flag, build_look_flags
 from . import SubParsers
 
@@ -14,15 +16,14 @@ the largest batch and the longest sequence that a card holds. Without CUDA it tr
 says so."""
 EPILOG = """\
 examples:
-  vramscope seqlen --model-size 3b --seq-lengths 64 128 256 512 1024 2048 --output memory_analysis.png
+  vramscope seqlen --model-size 3b --seq-lengths 64 128 256 512 1024 2048 --figure memory.png
   vramscope seqlen --model-size small --compare none,hooks,ghost --csv lengths.csv
-  vramscope seqlen --model-size medium --fit 24GiB --seq-length 512 --compare none,hooks
+  vramscope seqlen --model-size medium --fit 24GiB --seq 512 --compare none,hooks
 
 needs PyTorch, and Opacus unless --dp-mode none (pip install 'vramscope[train]').
 exit codes: 0 measured, also where memory ran out (that is a result), 3 nothing fits into --fit and --fail-on
 unfit is given, 1 every training failed, 2 usage or a model that cannot be trained, 130 interrupted (what was
 measured is printed)"""
-FORMATS = ("table", "json", "original")
 STYLES = ("usenix", "original")
 DEFAULT_SIZE = "3b"
 """As of the script that this verb carries on."""
@@ -69,8 +70,10 @@ def _add_fit(group: _ArgumentGroup) -> None:
         help="find the largest batch and length that a card of this size holds",
     )
     add_flag(
-        group, "--seq-length", metavar="N", type=int, help="of the largest batch, with --fit (default 128)"
+        group, "--seq", metavar="N", type=int, help="tokens of the largest batch, with --fit (default 128)"
     )
+    for old in ("--seq-length", "--seq_length"):
+        add_old_flag(group, old, use="--seq", dest="seq", type=int)
     group.add_argument(
         "--step", metavar="N", type=int, help="lengths that --fit considers are its multiples (default 64)"
     )
@@ -78,17 +81,21 @@ def _add_fit(group: _ArgumentGroup) -> None:
 
 
 def _add_output(group: _ArgumentGroup) -> None:
-    group.add_argument("--output", "-o", metavar="FILE", type=Path, help="draw it, as .png, .pdf or .svg")
+    add_figure_flag(group, "draw each phase by length")
+    for old in ("--output", "-o"):
+        add_old_flag(group, old, use="--figure", dest="figure", type=read_figure)
     group.add_argument("--style", choices=STYLES, help="look of the figure (default usenix)")
     group.add_argument(
         "--figsize", metavar=("W", "H"), nargs=2, help="inches (default: text width of a paper)"
     )
     group.add_argument("--dpi", metavar="N", help="dots per inch of a PNG (default 600, original 300)")
     group.add_argument("--csv", metavar="FILE", type=Path, help="write a row a phase, in bytes")
-    group.add_argument(
-        "--format", choices=FORMATS, default="table", help="original: as the script that it came from printed"
+    add_format_flags(
+        group,
+        text="original: as the script that it came from printed (default text)",
+        json="as --format json",
+        more=("original",),
     )
-    group.add_argument("--json", action="store_true", default=SUPPRESS, help="as --format json")
 
 
 def run(arguments: Namespace) -> int:

@@ -1,13 +1,15 @@
 """`vramscope sweep`: every sweep over TP and PP in some folders, as a screen, a table or a figure."""
 
-from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..configuration import read_settings
 from ..drawing import can_draw
+from ..figure_flag import add_figure_flag
+from ..flag_words import add_format_flags, add_old_flag
 from ..parser_flags import add_fit_flag, build_look_flags, choose_fit_code
-from ..sweep_flags import ITERATION_HELP, read_iteration, read_number
+from ..sweep_flags import ITERATION_HELP, add_sweep_capacity_flag, read_iteration, read_sweep_capacity
 from . import SubParsers
 
 if TYPE_CHECKING:
@@ -23,10 +25,10 @@ examples:
   vramscope sweep memory_traces_scaling log
   vramscope sweep . --filter 'model=485B gpus>=1024 state=oom'
   vramscope sweep . --json | jq '.sweeps[] | [.name, .best.actual_gb]'
-  vramscope sweep . --output sweeps
+  vramscope sweep . --figure sweeps.pdf
 
-GB in names of keys and in --max-memory is 2^30 bytes; tables and figures say GiB.
-exit codes: 0 done, 3 nothing that ran in one of them fits --max-memory and --fail-on unfit is given, 2 usage,
+GB in names of keys is 2^30 bytes; tables and figures say GiB.
+exit codes: 0 done, 3 nothing that ran in one of them fits --capacity and --fail-on unfit is given, 2 usage,
 or a folder that cannot be read or holds no sweep"""
 
 
@@ -45,7 +47,7 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
         "folders", metavar="DIR", type=Path, nargs="+", help="folder of traces, of logs, or a tree of both"
     )
     sweep = parser.add_argument_group("sweep")
-    sweep.add_argument("--max-memory", metavar="GIB", help="of a device (default 80)")
+    add_sweep_capacity_flag(sweep)
     sweep.add_argument("--iteration", metavar="N", help=ITERATION_HELP)
     sweep.add_argument(
         "--filter",
@@ -54,12 +56,16 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
         help="only these: model=485B, gpus=8192 (or >=, <=), state=oom, words of the name",
     )
     output = parser.add_argument_group("output")
-    output.add_argument("--table", action="store_true", help="print the table, also in a terminal")
-    add_fit_flag(output)
-    output.add_argument("--json", action="store_true", default=SUPPRESS, help="print one JSON object")
-    output.add_argument(
-        "--output", metavar="BASE", type=Path, help="draw them as small multiples: BASE.pdf, .svg and .png"
+    add_format_flags(
+        output,
+        text="text: print the table, also in a terminal",
+        json="print one JSON object",
+        old=("--table",),
     )
+    add_fit_flag(output)
+    add_figure_flag(output, "draw them as small multiples")
+    add_old_flag(output, "--output", use="--figure FILE or DIR/", dest="output", type=Path)
+    parser.set_defaults(output=None)
 
 
 def run(arguments: Namespace) -> int:
@@ -70,21 +76,23 @@ def run(arguments: Namespace) -> int:
         InputFileError: A folder cannot be read, or there is no sweep in any.
         OutputFileError: A file cannot be written.
     """
-    from vramscope.engine.errors import UsageError
-
     from ..sweeps import print_sweeps
 
     is_json = getattr(arguments, "json", False)
-    is_screen = not is_json and not arguments.table and arguments.output is None and arguments.fail_on is None
-    if is_json and arguments.table:
-        raise UsageError("--json does not go with --table: give one of both")
+    base, figure = arguments.output, arguments.figure
+    is_drawn = base is not None or figure is not None
+    is_screen = not (is_json or is_drawn) and arguments.format is None and arguments.fail_on is None
     settings = read_settings(arguments)
     job = read_job(arguments)
     if is_screen and can_draw(settings):
         from ..sweeps_screen import walk_through_sweeps
 
         return walk_through_sweeps(job, settings, config=getattr(arguments, "config", None))
-    fits = print_sweeps(job, settings, output=arguments.output, is_json=is_json)
+    if figure is not None:
+        figure.check()
+        base = figure.path / "sweeps" if figure.is_folder else base
+    file = None if figure is None else figure.file
+    fits = print_sweeps(job, settings, base=base, file=file, is_json=is_json)
     return choose_fit_code(arguments, does_fit=fits)
 
 
@@ -96,6 +104,6 @@ def read_job(arguments: Namespace) -> "SweepJob":
     """
     from ..sweeps import SweepJob
 
-    max_memory_gib = read_number("--max-memory", arguments.max_memory or "80", 0.001, 1e6)
+    max_memory_gib = read_sweep_capacity(arguments)
     folders = [path.expanduser() for path in arguments.folders]
     return SweepJob(folders, max_memory_gib, arguments.filter, read_iteration(arguments.iteration))
