@@ -1,20 +1,32 @@
 """Devices by name: memory, speed, and the links that their vendor builds them with.
 
-Speed is that of dense matrix products in bfloat16 with sums in float32, without sparsity (float16 on V100 and
-T4, which have no bfloat16); bandwidth is that of the device's own memory. Both are from the vendors' data
-sheets: NVIDIA's of V100 (2020), T4, A100 (2022), H100, GH200, H20 (2023), H200, HGX B200, GB200 NVL72 (2024),
-HGX B300, GB300 NVL72 (2025), A10, A16, A30, A40, L4, L40, L40S, RTX A4000 to A6000, RTX 6000 Ada, RTX PRO
-6000 Blackwell, and its white papers of TU102, GA102, AD102 and RTX Blackwell for GeForce; AMD's of MI250X
-(2021), MI300X (2023), MI325X (2024). Data sheets of professional Ampere and Ada cards print tensor figures
-with sparsity, of which half is meant here, or of FP8 with sparsity, of which it is a quarter.
+Speed is that of dense matrix products in bfloat16 with sums in float32, without sparsity (float16 on V100,
+T4 and RTX 2080 Ti, which have no bfloat16); bandwidth is that of the device's own memory. Data sheets of
+professional Ampere and Ada cards print tensor speeds with sparsity, of which half is meant here, or of FP8
+with sparsity, of which it is a quarter.
 
-Memory is what `nvidia-smi` (for AMD `rocm-smi`) prints as total, which is less than the data sheet says where
-ECC or firmware keep some: professional RTX cards as they are delivered, with ECC off, and those for servers
-with ECC on. Where only the nominal size is known, the name of the product says "nominal".
+Memory is what `nvidia-smi` (for AMD `rocm-smi`) prints as total, which is less than the data sheet says
+where ECC or firmware keep some: professional RTX cards as they are delivered, with ECC off, and those for
+servers with ECC on. Where only the nominal size is known, the name of the product says "nominal".
 
-The network is one port for each device, as in the vendors' systems: DGX-1 (4 x EDR for 8 devices), DGX A100
-(HDR), DGX H100, DGX B200 and GB200 NVL72 (NDR), Frontier (Slingshot 11), the platforms of MI300X (400 Gb/s).
-Cards without such a system have none.
+What was compared with something, and what was not:
+
+- Memory, with outputs of `nvidia-smi` that people published: A10, A16, A40, RTX A4000, A4500 and A6000, RTX
+  6000 Ada, RTX PRO 6000, L4, L40S, RTX 3060, 3090, 3090 Ti, 4080, 4090, 5070 Ti, 5080 and 5090, H100 NVL,
+  GH200, H20, B200, GB200, B300, GB300. Memory of all others is not checked.
+- Speed, with copies of NVIDIA's white papers and data sheets or tables quoted from them: V100, A100 (SXM),
+  A40, L40, L40S, RTX 2080 Ti, 3090 and 4090; bandwidth of these too, but for V100 and A100.
+- Speed, with tables by others that agree and cite no data sheet we saw: A10, A30, RTX A4000, A5000 and
+  A6000, L4, H100 (SXM and PCIe), B200, GB200, B300, RTX 3080, 5080, 5090 and RTX PRO 6000. Bandwidth
+  likewise: A10, L4, RTX A4500, 4080, 5080, 5090, RTX PRO 6000 and B300.
+- Sources differ: A16 (its boost clock gives 17.4 TFLOP/s, here 17.9), B200 (7.7 or 8 TB/s, here 8), B300
+  (one source has 3,500 TFLOP/s and another 7.75 TB/s; here 2,250 and 8).
+- Every other speed and bandwidth, all of AMD's, and numbers of multiprocessors are not checked against a
+  data sheet.
+
+The network is one port for each device, as in the vendors' systems (not checked against a data sheet):
+DGX-1 (4 x EDR for 8 devices), DGX A100 (HDR), DGX H100, DGX B200 and GB200 NVL72 (NDR), Frontier (Slingshot
+11), the platforms of MI300X (400 Gb/s). Cards without such a system have none.
 """
 
 import re
