@@ -69,7 +69,7 @@ def test_every_pickle_protocol_says_the_same(tmp_path: Path, protocol: int) -> N
 
 
 def test_the_dialect_of_pytorch_2_0_names_the_line_too(tmp_path: Path) -> None:
-    outcome = run("inspect", str(write_snapshot(tmp_path, OLDEST)), "--text")
+    outcome = run("inspect", str(write_snapshot(tmp_path, OLDEST)), "--format", "text")
     assert outcome.code == 0, outcome.stderr
     assert "build  /job/old.py:3" in outcome.stdout
     assert "12 MiB" in outcome.stdout
@@ -120,7 +120,7 @@ def test_top_limits_the_stacks(tmp_path: Path) -> None:
         (("--top", "0"), "--top 0: expected a whole number from 1"),
         (("--top", "many"), "--top many: expected a whole number"),
         (("--device", "-1"), "--device"),
-        (("--text", "--json"), "--json does not go with --format text"),
+        (("--format", "text", "--json"), "--json does not go with --format text"),
     ],
 )
 def test_flags_that_mean_nothing_are_refused(tmp_path: Path, words: tuple[str, ...], told: str) -> None:
@@ -130,7 +130,7 @@ def test_flags_that_mean_nothing_are_refused(tmp_path: Path, words: tuple[str, .
     assert outcome.stdout == ""
 
 
-@pytest.mark.parametrize("flag", ["--text", "--json"])
+@pytest.mark.parametrize("flag", ["--format=text", "--json"])
 @pytest.mark.parametrize(
     ("content", "told"),
     [
@@ -193,7 +193,7 @@ def test_where_there_is_only_ascii_the_text_is_ascii(tmp_path: Path) -> None:
     assert poor.stdout.isascii()
 
 
-@pytest.mark.parametrize("words", [(), ("--text",), ("--json",)], ids=["into a pipe", "text", "JSON"])
+@pytest.mark.parametrize("words", [(), ("--format=text",), ("--json",)], ids=["into a pipe", "text", "JSON"])
 def test_neither_text_nor_json_loads_a_screen(tmp_path: Path, words: tuple[str, ...]) -> None:
     command = ["inspect", str(write_snapshot(tmp_path, small_snapshot())), *words]
     code = (

@@ -67,7 +67,7 @@ def test_json_tells_every_part_and_the_table_the_same_peak() -> None:
         peak = max(stage["moments"], key=lambda moment: moment["total_bytes"])
         assert sum(part["size_bytes"] for part in peak["parts"]) == stage["peak_bytes"]
     assert report["does_fit"] is True
-    table = call(*words, "--table", columns=120)
+    table = call(*words, "--format", "text", columns=120)
     assert table.code == 0, table.stderr
     assert f"{report['peak_bytes'] / 2**30:.2f}" in table.stdout
     assert table.stdout.startswith("llama2-7b: an estimated peak of ")

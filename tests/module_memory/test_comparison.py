@@ -88,7 +88,7 @@ def test_what_differs_is_told_drawn_and_tabled(tmp_path: Path, capsys: pytest.Ca
     one = write_rank(tmp_path / "one", {"up.weight": 4 << 20, "old.weight": 1 << 20})
     other = write_rank(tmp_path / "other", {"up.weight": 6 << 20, "new.weight": 2 << 20})
     output = tmp_path / "difference"
-    run(parse(["modules", str(one), str(other), "--output", str(output), "--table", "--ascii"]))
+    run(parse(["modules", str(one), str(other), "--figure", f"{output}/", "--format", "text", "--ascii"]))
     text = capsys.readouterr().out
     assert "+3 MiB: 5 MiB in the first, 8 MiB in the second, measured; most of parameters" in text
     assert "(simulated device)" in " ".join(text.split())

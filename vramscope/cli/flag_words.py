@@ -33,13 +33,13 @@ class _OldFlag(Action):
     def __call__(
         self, parser: ArgumentParser, namespace: Namespace, values: object, option_string: str | None = None
     ) -> None:
-        complain(f"{option_string} is an old spelling: use {self.use}", program=parser.prog)
         value = self.const if self.nargs == 0 else values
         if self._forward is None:
             setattr(namespace, self.dest, value)
         else:
             call: Callable[..., None] = self._forward
             call(parser, namespace, value, option_string)
+        complain(f"{option_string} is an old spelling: use {self.use}", program=parser.prog)
 
 
 def add_old_flag(group: "_ActionsContainer", flag: str, *, use: str, dest: str, **options: object) -> None:
