@@ -140,7 +140,7 @@ def check_size(size_bytes: int, *, host_available_bytes: int | None) -> None:
     Raises:
         UsageError: It is too small, or its tensors would not fit into host memory.
     """
-    size = f"--size {format_bytes(size_bytes)}"
+    size = f"--capacity {format_bytes(size_bytes)}"
     if size_bytes < LEAST_SIZE_BYTES:
         raise UsageError(
             f"{size}: expected at least {format_bytes(LEAST_SIZE_BYTES)}, of which the model and its context "

@@ -85,7 +85,7 @@ def check_device(device: SimulatedDevice, *, host_available_bytes: int | None) -
         UsageError: There is no such card, or its tensors would not fit into host memory.
     """
     if not 1 <= device.devices <= MOST_DEVICES:
-        raise UsageError(f"--devices {device.devices}: expected 1 to {MOST_DEVICES} simulated cards")
+        raise UsageError(f"--device-count {device.devices}: expected 1 to {MOST_DEVICES} simulated cards")
     if device.context_bytes >= device.total_bytes:
         raise UsageError(
             f"--simulate {format_bytes(device.total_bytes)}: expected more than the context of "

@@ -128,7 +128,7 @@ def _describe_folding(run: TraceRunTicks) -> Iterator[str]:
     finer_s = max(LEAST_TICK_S, math.floor(1000 * gap_s * (1 + ROUNDING)) / 1000)
     yield (
         f"{readings:,} readings are folded into {ticks:,} ticks of {1000 * run.interval_s:g} ms, each with "
-        f"its newest, least and most; `vramscope import --tick {1000 * finer_s:g}ms` keeps {kept}"
+        f"its newest, least and most; `vramscope import --interval {1000 * finer_s:g}ms` keeps {kept}"
     )
 
 

@@ -114,7 +114,7 @@ def test_the_story_is_told_to_its_end_and_nothing_is_left_running(
 
 
 def test_a_demo_ends_by_itself_after_the_time_that_was_set(state_folder: Path) -> None:
-    with terminal("demo", "--for", "2s") as screen:
+    with terminal("demo", "--duration", "2s") as screen:
         assert screen.wait_for_end() == 0
     assert (state_folder / "output.log").exists()
 
@@ -156,10 +156,10 @@ def test_without_torch_one_line_says_what_to_install(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("--size", "64MiB"), "--size 64 MiB: expected at least 896 MiB"),
-        (("--size", "large"), "--size large: not a size"),
-        (("--for", "0s"), "--for 0s: expected a second or more"),
-        (("--for", "ever"), "--for ever: not a duration"),
+        (("--capacity", "64MiB"), "--capacity 64 MiB: expected at least 896 MiB"),
+        (("--capacity", "large"), "--capacity large: not a size"),
+        (("--duration", "0s"), "--duration 0s: expected a second or more"),
+        (("--duration", "ever"), "--duration ever: not a duration"),
     ],
 )
 def test_flags_that_mean_nothing_are_refused(

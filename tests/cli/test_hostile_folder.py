@@ -63,7 +63,7 @@ HEADLESS = (
     ("fragment", "--duration", "300ms", "--interval", "100ms", "--output", "fragment.json"),
     ("record", "--duration", "300ms", "-o", "run.vscope"),
     ("replay", "train.py"),
-    ("sweep", ".", "--table"),
+    ("sweep", ".", "--format", "text"),
     ("advise", "1", "empty_cache"),
     ("attach", "999999999"),
     ("detach", "1"),

@@ -115,9 +115,9 @@ def test_memory_traces_of_ranks_are_one_job_and_what_is_folded_is_said(tmp_path:
     assert done.stderr.count("3 of 8 ranks are recorded here") == 1
     assert (
         "180 readings are folded into 39 ticks of 100 ms, each with its newest, least and most; "
-        "`vramscope import --tick 20ms` keeps each"
+        "`vramscope import --interval 20ms` keeps each"
     ) in done.stderr
-    run("import", *ranks, "-o", str(whole), "--tick", "20ms")
+    run("import", *ranks, "-o", str(whole), "--interval", "20ms")
     rows = [
         list(csv.DictReader(run("export", str(path), "--csv").stdout.splitlines()))
         for path in (folded, whole)

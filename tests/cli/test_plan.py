@@ -134,7 +134,7 @@ def test_files_of_the_exact_plan_hold_the_exact_split(tmp_path: Path) -> None:
             "--metric speed: expected training, memory, compute, parameters",
         ),
         (["--model", "gpt2", "--micro-batches", "0"], "--micro-batches 0: expected a whole number"),
-        (["--model", "gpt2", "--seq-length", "9" * 5000], "expected a whole number of at least 1"),
+        (["--model", "gpt2", "--seq", "9" * 5000], "expected a whole number of at least 1"),
         (["--model", "gpt2", "--legacy", "--capacity", "8GiB"], "--capacity does not go with --legacy"),
         (["--model", "gpt2", "--json", "--table"], "--table does not go with --format json"),
         (["--model", "absent.json"], "absent.json"),

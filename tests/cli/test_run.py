@@ -59,9 +59,9 @@ def test_a_command_that_is_not_there_is_127_and_one_that_cannot_run_126(tmp_path
         (("run", "--"), "no command to run"),
         (("run", "--simulat", "24GiB", "--", "true"), "did you mean --simulate?"),
         (("run", "--fake", "--", "true"), "--fake goes with --simulate SIZE"),
-        (("run", "--devices", "2", "true"), "--devices goes with --simulate SIZE"),
+        (("run", "--device-count", "2", "true"), "--device-count goes with --simulate SIZE"),
         (("run", "--simulate", "much", "--", "true"), "--simulate much: not a size"),
-        (("run", "--simulate", "1GiB", "--devices", "0", "--fake", "--", "true"), "expected 1 to 64"),
+        (("run", "--simulate", "1GiB", "--device-count", "0", "--fake", "--", "true"), "expected 1 to 64"),
         (
             ("run", "--simulate", "256MiB", "--fake", "--", "true"),
             "expected more than the context of 512 MiB",
@@ -88,7 +88,7 @@ def test_a_card_that_this_host_cannot_stand_for_is_refused_before_anything_runs(
 
 def test_what_is_simulated_is_said_in_one_line_and_told_to_the_job() -> None:
     outcome = run(
-        *("run", "--no-hub", "--job", "gpt", "--simulate", "24GiB", "--devices", "2", "--fake", "--"),
+        *("run", "--no-hub", "--job", "gpt", "--simulate", "24GiB", "--device-count", "2", "--fake", "--"),
         *("sh", "-c", 'printf %s "$VRAMSCOPE_SIMULATE"'),
         PYTORCH_ALLOC_CONF="expandable_segments:True",
     )

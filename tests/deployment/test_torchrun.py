@@ -21,7 +21,7 @@ EXAMPLE = str(ROOT / "examples/torchrun_train.py")
 
 def test_the_example_trains_two_ranks_each_on_its_device() -> None:
     pytest.importorskip("torch")
-    card = ("--simulate", "2GiB", "--devices", "2", "--host-reserve", "128MiB")
+    card = ("--simulate", "2GiB", "--device-count", "2", "--host-reserve", "128MiB")
     words = ("run", "--job", "gpt", *card, "--", *TORCHRUN, EXAMPLE, "--steps", "1000000")
     job = subprocess.Popen(
         [sys.executable, "-m", "vramscope", *words],

@@ -78,7 +78,7 @@ def test_the_table_fits_its_lines_and_says_that_nothing_was_measured() -> None:
         ((*WORDS[1:], "--cluster", "8xh1000"), "h100"),
         ((*WORDS[1:], "--micro-batches", "4"), "--micro-batches does not go with --cluster"),
         ((*WORDS[1:], "--figure", "plan.pdf"), "whose plans are drawn on --screen: E writes the picture"),
-        ((*WORDS[1:], "--seq-length", "4096"), "choose a sequence of 1024 tokens at most"),
+        ((*WORDS[1:], "--seq", "4096"), "choose a sequence of 1024 tokens at most"),
     ],
 )
 def test_mistakes_are_told_in_a_line(

@@ -123,7 +123,7 @@ def test_the_fork_is_reproduced_from_the_command_line(tmp_path: Path) -> None:
         (("--model", "llama2-7b", "--output", "x"), "--output goes with --batch"),
         (("--model", "llama2-7b", "--tp", "0"), "TP is 0; expected a degree of at least 1"),
         (("--model", "llama2-7b", "--dp", "-1"), "DP is -1; expected a degree of at least 1"),
-        (("--model", "llama2-7b", "--mbs", "0"), "a micro-batch has 0 sequences"),
+        (("--model", "llama2-7b", "--micro-batch", "0"), "a micro-batch has 0 sequences"),
         (("--batch", "absent.csv"), "absent.csv: cannot be read"),
         ((), "one of the arguments --model --batch --factory is required"),
     ],

@@ -81,7 +81,7 @@ def test_a_model_that_is_refused_is_a_usage_error(pretend: pytest.MonkeyPatch) -
     ("changes", "words"),
     [
         ({"model_size": "huge"}, "--model-size huge: expected one of tiny, small, medium, 1b, 3b"),
-        ({"seq_length": 0}, "--seq-length 0: expected a whole number from 1 on"),
+        ({"seq_length": 0}, "--seq 0: expected a whole number from 1 on"),
         ({"batch_size": -1}, "--batch-size -1"),
         ({"num_steps": 0}, "--num-steps 0"),
         ({"warmup_steps": -1}, "--warmup -1"),

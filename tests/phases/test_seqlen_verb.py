@@ -30,7 +30,7 @@ def test_table_figure_and_csv_of_the_lengths_that_were_asked_for(
     made_runs: list[tuple[str, int, int]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["--model_size", "tiny", "--seq_lengths", "64", "256,1024", "2048", "--compare", "none,hooks"]
-    files = ["--output", str(tmp_path / "memory.pdf"), "--csv", str(tmp_path / "memory.csv")]
+    files = ["--figure", str(tmp_path / "memory.pdf"), "--csv", str(tmp_path / "memory.csv")]
     assert run(["seqlen", *words, *files]) == 0
     printed, told = capsys.readouterr()
     assert made_runs == [("cuda", 1, length) for length in (64, 256, 1024, 2048) for _ in range(2)]
@@ -44,7 +44,7 @@ def test_table_figure_and_csv_of_the_lengths_that_were_asked_for(
 def test_what_fits_is_searched_on_a_simulated_card_of_that_size(
     made_runs: list[tuple[str, int, int]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["--model-size", "tiny", "--fit", "1GiB", "--seq-length", "128", "--step", "128", "--json"]
+    words = ["--model-size", "tiny", "--fit", "1GiB", "--seq", "128", "--step", "128", "--json"]
     assert run(["seqlen", *words]) == 0
     batch, length = json.loads(capsys.readouterr().out)["fits"]
     assert {device for device, _, _ in made_runs} == {f"simulate:{1 << 30}"}
@@ -61,7 +61,7 @@ def test_what_fits_is_searched_on_a_simulated_card_of_that_size(
         (["--seq-lengths", "64", "64"], "64 is there twice"),
         (["--model-size", "huge"], "--model-size huge: expected one of tiny, small"),
         (["--compare", "none"], "expected two different algorithms or more"),
-        (["--output", "memory.bmp"], "expected a name that ends in .pdf, .png, .svg"),
+        (["--figure", "memory.bmp"], "expected a name that ends in .pdf, .png or .svg"),
         (["--fit", "24GiB", "--device", "cpu"], "--device cpu does not go with --fit"),
         (["--fit", "24GiB", "--csv", "lengths.csv"], "--csv shows memory by length: give --seq-lengths too"),
         (["--step", "32"], "--step goes with --fit"),

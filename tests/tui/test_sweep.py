@@ -259,7 +259,7 @@ async def test_sweeps_lie_over_the_live_view_and_what_is_wrong_is_told_in_the_qu
     async with app.run_test(size=(120, 32)) as pilot:
         await pilot.press("5", "enter")
         await until(pilot, lambda: "no sweep in it; expected memory traces" in shown_text(app))
-        await pilot.press("backspace", *f"{tree} --max-memory 40", "enter")
+        await pilot.press("backspace", *f"{tree} --capacity 40GiB", "enter")
         await until(pilot, lambda: isinstance(app.screen, SweepIndexScreen))
         await press(pilot, "end", "enter")
         await until(pilot, lambda: "6 of 24 layouts ran" in shown_text(app))
@@ -271,7 +271,7 @@ async def test_sweeps_lie_over_the_live_view_and_what_is_wrong_is_told_in_the_qu
         await press(pilot, "enter", "1")
         assert isinstance(app.screen, LiveScreen)
         await pilot.press("5")
-        await until(pilot, lambda: f"{tree} --max-memory 40" in shown_text(app))
+        await until(pilot, lambda: f"{tree} --capacity 40GiB" in shown_text(app))
         await press(pilot, "escape")
         assert isinstance(app.screen, LiveScreen)
         assert "5 Sweep" in shown_text(app)
