@@ -110,7 +110,7 @@ def test_what_cannot_be_compared_is_said_in_one_line(tmp_path: Path) -> None:
         ([str(good), str(tmp_path / "none")], "cannot be read: no such file or directory"),
         ([str(good), str(good), "--fail-on", "much"], "--fail-on much: expected a size such as 500MiB or"),
         ([str(good), str(good), "--figure", "a.gif"], "--figure a.gif: expected a name that ends in .pdf"),
-        ([str(good), str(good), "--json", "--text"], "--text does not go with --format json"),
+        ([str(good), str(good), "--json", "--text"], "--json does not go with --text"),
     ):
         outcome = run("diff", *words)
         assert (outcome.code, outcome.stdout, outcome.stderr.count("\n")) == (2, "", 1)

@@ -118,10 +118,18 @@ def test_an_old_spelling_means_the_new_one_and_says_so(
     assert all(" is an old spelling: use --" in note for note in notes)
 
 
-def test_two_formats_are_refused_in_any_order() -> None:
-    for words in ("diff a b --json --format text", "diff a b --text --json"):
-        with pytest.raises(UsageError, match="does not go with --format"):
-            parse(words.split())
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("diff a b --json --format text", "--json does not go with --format text"),
+        ("diff a b --format text --json", "--json does not go with --format text"),
+        ("diff a b --json --text", "--json does not go with --text"),
+        ("phases --json --format original", "--json does not go with --format original"),
+    ],
+)
+def test_two_formats_are_refused_in_any_order(words: str, told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        parse(words.split())
 
 
 def test_a_figure_without_an_ending_is_refused_with_the_list(tmp_path: object) -> None:

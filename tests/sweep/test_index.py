@@ -170,7 +170,7 @@ def test_small_multiples_are_the_same_bytes_every_time(
         (["."], ".: no sweep in it; expected memory traces such as"),
         ([".", "--filter", "gpus=x"], "filter gpus=x: expected a number of GPUs"),
         ([".", "--capacity", "much"], "--capacity much: not a size"),
-        ([".", "--json", "--table"], "--table does not go with --format json"),
+        ([".", "--json", "--table"], "--json does not go with --table"),
         ([".", "--figure", "no/such/x/"], "no folder no/such"),
     ],
 )

@@ -70,7 +70,9 @@ class _FormatAction(Action):
         earlier = getattr(namespace, "format", None)
         if earlier not in (None, chosen):
             shown = f"--format {chosen}" if option_string == "--format" else option_string
-            raise UsageError(f"{shown} does not go with --format {earlier}: give one of both")
+            other = f"--format {earlier}"
+            pair = ("--json", shown) if earlier == "json" else (shown, other)
+            raise UsageError(f"{pair[0]} does not go with {pair[1]}: give one of both")
         namespace.format = chosen
         namespace.json = chosen == "json"
 

@@ -25,7 +25,18 @@ def test_a_worker_reports_to_a_master_with_keys(
     port, gathered, told = str(free_port()), tmp_path / "m.json", tmp_path / "w.json"
     common = ("distributed", "--port", port, "--interval", "0.2")
     worker = start(*common, "--role", "worker", "--name", "w", "--duration", "10m", "--output", str(told))
-    words = ("--role", "master", "--name", "m", "--node-count", "2", "--duration", "1m", "--output", str(gathered))
+    words = (
+        "--role",
+        "master",
+        "--name",
+        "m",
+        "--node-count",
+        "2",
+        "--duration",
+        "1m",
+        "--output",
+        str(gathered),
+    )
     master = start(*common, *words)
     try:
         stderr = master.stderr
