@@ -8,19 +8,24 @@ from ..engine.text import make_printable
 INDENT = "  "
 
 
+class PipeWidth(int):
+    """Cells of a line of prose where no terminal is; tables there are as wide as their cells."""
+
+
 def format_rows(rows: Sequence[Sequence[str]], alignment: str, width: int) -> list[str]:
     """Return rows as lines, two cells apart, without blanks at the end; cells are made printable.
 
     Args:
         rows: Cells as they shall stand.
         alignment: `l` or `r` for each column.
-        width: Cells of a line; the last columns are left out where they do not fit.
+        width: Cells of a line; the last columns are left out where they do not fit a terminal.
     """
     if not rows:
         return []
     rows = [[make_printable(cell) for cell in row] for row in rows]
     widths = [max(count_cells(row[column]) for row in rows) for column in range(len(alignment))]
-    while len(widths) > 1 and sum(widths) + len(INDENT) * len(widths) > width:
+    is_narrow = not isinstance(width, PipeWidth)
+    while is_narrow and len(widths) > 1 and sum(widths) + len(INDENT) * len(widths) > width:
         widths.pop()
     return [INDENT + _format_row(row, widths, alignment) for row in rows]
 

@@ -71,7 +71,7 @@ def judge_usage(device: DeviceLog, thresholds: Thresholds) -> ThresholdRisk:
 
 
 def fit_growth(device: DeviceLog, window: int) -> float | None:
-    """Return the growth of what is taken over the newest snapshots, in MiB/s; None for fewer than two.
+    """Return the growth of what is taken over the newest snapshots, in MiB/s; None for fewer than three.
 
     Args:
         device: The device.

@@ -11,9 +11,10 @@ from .distributed_text import list_cluster_remarks, tabulate_nodes
 from .fragment import FragmentDevice, FragmentReport, FragmentTrend
 from .frame import ReportEvidence, ReportFinding
 from .leak import LeakReport
-from .oom import OomReport
+from .oom import MemoryTrends, OomReport
 from .profile import ProfileReport
 from .report import Report
+from .trend import LEAST_MOMENTS
 
 UNKNOWN = "—"
 Rows = list[tuple[str, ...]]
@@ -115,13 +116,17 @@ def _tabulate_profile(report: ProfileReport) -> Rows:
 def _tabulate_oom(report: OomReport) -> Rows:
     rows: Rows = [("device", "risk", "used", "growth", "error in")]
     for key, device in report.devices.items():
-        risk = device.risk_assessment
+        risk, trend = device.risk_assessment, device.memory_trends
         rows.append(
             (
                 key,
                 f"{GLYPHS[risk.risk_level]} {risk.risk_level}",
                 _percent(risk.current_usage_percent),
-                _rate(risk.growth_rate_mb_per_sec, "MiB/s"),
+                _growth(
+                    risk.growth_rate_mb_per_sec,
+                    "MiB/s",
+                    trend.data_points if isinstance(trend, MemoryTrends) else 0,
+                ),
                 _interval(risk.predicted_oom_time_low_seconds, risk.predicted_oom_time_high_seconds),
             )
         )
@@ -138,7 +143,7 @@ def _tabulate_leak(report: LeakReport) -> Rows:
                 device.leak_risk or "unknown",
                 _mib(gpu.start_mb),
                 _mib(gpu.end_mb),
-                _rate(gpu.growth_rate_mb_per_min, "MiB/min"),
+                _growth(gpu.growth_rate_mb_per_min, "MiB/min", device.data_points),
                 str(device.open_leaks),
                 _rate(host.growth_rate_mb_per_min, "MiB/min"),
             )
@@ -226,6 +231,12 @@ def _share(value: float | None) -> str:
 
 def _rate(value: float | None, unit: str) -> str:
     return UNKNOWN if value is None else f"{value:+.2f} {unit}"
+
+
+def _growth(value: float | None, unit: str, samples: int) -> str:
+    """Return a rate, or why there is none: two samples lie on a line whatever memory did."""
+    is_short = value is None and 0 < samples < LEAST_MOMENTS
+    return f"{count(samples, 'sample')}: no rate" if is_short else _rate(value, unit)
 
 
 def _mib(value: float | None) -> str:

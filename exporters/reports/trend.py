@@ -2,14 +2,17 @@
 
 from collections.abc import Iterable, Sequence
 
+LEAST_MOMENTS = 3
+"""A line goes through any two, so that two samples tell no rate."""
+
 
 def fit_slope(points: Sequence[tuple[float, float]]) -> float | None:
-    """Return the slope of the least-squares line through points; None for fewer than two moments.
+    """Return the slope of the least-squares line through points; None for fewer than three moments.
 
     Args:
         points: Time in seconds and value.
     """
-    if len(points) < 2:
+    if len({time_s for time_s, _ in points}) < LEAST_MOMENTS:
         return None
     middle_s = sum(time_s for time_s, _ in points) / len(points)
     middle = sum(value for _, value in points) / len(points)

@@ -44,7 +44,7 @@ def record(path: Path, extra_gib: float, *, node: str = "node", rank: int = 1) -
 
 def test_a_series_and_a_recording_are_compared_as_text_and_as_json(tmp_path: Path) -> None:
     series, recording = write_series(tmp_path / "a.csv"), record(tmp_path / "b.vscope", 3)
-    told = run("diff", str(series), str(recording))
+    told = run("diff", str(series), str(recording), COLUMNS="80")
     assert told.code == 0, told.stderr
     assert "They part at step 60: rank 1's allocated peak is 3.0 GiB (30.0 %) higher in B" in told.stdout
     assert "  rank 1  step 60   allocated peak  10.0 GiB  13.0 GiB  +3.0 GiB  +30.0\n" in told.stdout

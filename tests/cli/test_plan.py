@@ -22,6 +22,16 @@ ORIGINALS = {
 """SHA-256 of the files that llm_parallel_strategy's authors published."""
 
 
+def test_a_pipe_gets_every_column_and_sentences_of_80_cells() -> None:
+    words = ("plan", "--model", "gpt-1.5b", "--stages", "2", "--capacity", "30GiB")
+    piped, narrow = run(*words), run(*words, COLUMNS="80")
+    heading = next(line for line in piped.stdout.splitlines() if line.startswith("  stage  layers"))
+    assert heading.endswith("parameters")
+    assert "sent MiB   parameters" not in narrow.stdout
+    sentences = [line for line in piped.stdout.splitlines() if "  " not in line.strip()]
+    assert max(map(len, sentences)) <= 80
+
+
 def test_the_table_says_what_each_number_of_stages_is_worth() -> None:
     told = run("plan", "--model", "gpt-1.5b", "--stages", "2,4,6,8,60", COLUMNS="80")
     assert told.code == 0, told.stderr

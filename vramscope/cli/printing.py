@@ -86,13 +86,20 @@ def emit(text: str, *, is_ascii: bool | None = None, is_styled: bool = False) ->
 
 
 def choose_style(settings: "Settings") -> "TableStyle":
-    """Return how a table is printed here: fitted to the terminal, or to 80 columns or COLUMNS in a pipe."""
+    """Return how a table is printed here: fitted to the terminal or COLUMNS, or whole into a pipe."""
     from vramscope.exporters.table import TableStyle
 
-    width = shutil.get_terminal_size(fallback=(80, 24)).columns
-    return TableStyle(
-        width=max(LEAST_WIDTH, width), has_color=has_color(settings), is_ascii=is_ascii(settings)
-    )
+    return TableStyle(width=choose_width(), has_color=has_color(settings), is_ascii=is_ascii(settings))
+
+
+def choose_width() -> int:
+    """Return the columns of the terminal, or COLUMNS; in a pipe 80 for sentences and no limit for tables."""
+    from vramscope.exporters.text_table import PipeWidth
+
+    columns = shutil.get_terminal_size(fallback=(0, 0)).columns
+    if columns:
+        return max(LEAST_WIDTH, columns)
+    return 80 if sys.stdout.isatty() else PipeWidth(80)
 
 
 def has_color(settings: "Settings") -> bool:

@@ -193,3 +193,11 @@ def test_a_threshold_that_was_given_is_a_finding_said_live_and_in_the_exit_code(
     text = run("oom", "--input", str(path), *flags[:4], "--format", "text")
     assert "critical threshold crossed: GPU 0 at 98.9 %" in text.stdout
     assert (text.code, text.stderr) == (0, "")
+
+
+def test_nothing_is_drawn_of_what_nobody_measured(tmp_path: Path) -> None:
+    (tmp_path / "gpu.csv").write_text(SMI_LOG)
+    drawn = run("profile", "--input", str(tmp_path / "gpu.csv"), "--figure", f"{tmp_path}/")
+    stems = {path.stem for path in tmp_path.glob("*.png")}
+    assert stems == {"gpu_0_memory_usage", "gpu_1_memory_usage", "memory_heatmap"}
+    assert "device 0: no figure of fragmentation: no allocator tells of this device" in drawn.stderr

@@ -63,3 +63,13 @@ def test_no_line_is_wider_than_asked(log: RunLog, width: int) -> None:
 
 def test_nothing_seen_is_said() -> None:
     assert "no device was seen" in describe_report(build_profile(make_log([]), DRIVER), 80)
+
+
+def test_two_samples_tell_no_rate_and_three_do() -> None:
+    for seconds in (2, 3):
+        log = make_log(make_sample(t, make_device((t + 1) * GIB)) for t in range(seconds))
+        oom, leak = build_oom(log, INPUT, Thresholds()), build_leak(log, INPUT, LeakRule())
+        growth = oom.devices["0"].risk_assessment.growth_rate_mb_per_sec
+        assert growth == (None if seconds == 2 else pytest.approx(1024.0))
+        for report in (oom, leak):
+            assert ("2 samples: no rate" in describe_report(report, 100)) == (seconds == 2)

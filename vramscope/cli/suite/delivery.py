@@ -87,13 +87,11 @@ def _write_or_print(report: Report, path: Path) -> None:
 
 
 def _print_text(report: Report) -> None:
-    import shutil
-
     from vramscope.exporters.reports.text import describe_report
 
-    from ..printing import emit
+    from ..printing import choose_width, emit
 
-    emit(describe_report(report, max(LEAST_WIDTH, shutil.get_terminal_size(fallback=(80, 24)).columns)))
+    emit(describe_report(report, max(LEAST_WIDTH, choose_width())))
 
 
 def choose_exit_code(report: Report, fail_on: Severity | None) -> int:

@@ -26,6 +26,7 @@ GAP_TICKS = 3.5
 Clock = Literal["wall", "trace"]
 NO_ALLOCATOR = "no allocator tells of this device"
 NOT_TOLD = "what is stranded (inactive split bytes) is not told"
+NO_SHARE = "no capacity is known that memory could be a share of (--capacity SIZE)"
 _NOTHING = AllocatorReading()
 
 
@@ -46,6 +47,8 @@ class PlotRecorder:
     def __init__(self) -> None:
         self._curves: dict[str, _Curves] = {}
         self._devices: dict[str, DeviceSample] = {}
+        self.left_out: list[str] = []
+        """What was not drawn when the figures were written, and why: nothing of it was measured."""
 
     def observe(self, sample: Sample) -> None:
         """Take one sample."""
@@ -81,15 +84,23 @@ class PlotRecorder:
             key = self._devices[uuid].label if device is None else log.key_of(device)
             reason = NO_ALLOCATOR if device is None or device.memory_source == "device" else NOT_TOLD
             figures = _make_figures(curves, key, clock, _mark(log, uuid), subtitle, reason)
-            if file is None:
+            is_read = _is_measured(curves.used, curves.allocated, curves.reserved)
+            if not is_read:
+                self.left_out.append(f"device {key}: no figure of memory: nothing of it was read")
+            elif file is None:
                 written += plot_memory_usage(figures[0], folder)
-                written += plot_fragmentation(figures[1], folder)
             elif len(self._curves) == 1:
                 return plot_memory_usage(figures[0], folder, file=file)
+            if file is None and _is_measured(curves.fragmentation):
+                written += plot_fragmentation(figures[1], folder)
+            elif file is None:
+                self.left_out.append(f"device {key}: no figure of fragmentation: {reason}")
             shares[key] = curves.share.curve()
-        if shares:
+        if any(curve.is_measured for curve in shares.values()):
             heat_map = make_heat_map(shares, unit="%", clock=clock, subtitle=subtitle)
             written += plot_heatmap(heat_map, folder, file=file)
+        else:
+            self.left_out.append(f"no heat map: {NO_SHARE if shares else 'no device was seen'}")
         return written
 
 
@@ -115,6 +126,10 @@ def _make_figures(
         reason=reason,
     )
     return memory, fragmentation
+
+
+def _is_measured(*recorders: CurveRecorder) -> bool:
+    return any(recorder.curve().is_measured for recorder in recorders)
 
 
 def _record(curves: _Curves, device: DeviceSample, time_s: float) -> None:
@@ -144,6 +159,8 @@ def _mark(log: RunLog, uuid: str) -> tuple[Marker, ...]:
 
 def describe_files(paths: Sequence[Path]) -> str:
     """Return in a few words what was written where."""
+    if not paths:
+        return "no figure was written"
     folders = sorted({str(path.parent) for path in paths})
     if len(paths) == 1:
         return f"the figure is in {paths[0]}"

@@ -181,6 +181,8 @@ class SuiteRun:
 
         subtitle = _describe_source(self._options, self.watch.log.samples)
         complain(describe_files(self._plots.write(self.watch.log, figure, subtitle=subtitle)))
+        for sentence in self._plots.left_out:
+            complain(sentence)
 
     def _note_findings(self, report: Report) -> None:
         self._code = max(self._code, choose_exit_code(report, self._options.fail_on))
