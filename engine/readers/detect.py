@@ -142,7 +142,7 @@ _GALVATRON_TIMES = re.compile(rb'\s*\{\s*"layertype_\w{1,60}"\s*:')
 _GALVATRON_LINKS = re.compile(rb'\s*\{\s*"(?:allreduce_size_|all2all_size_|pp_size_|overlap_coe)')
 _PAGE = b"var option_"
 _DRAWN = b"<title>Memory by module"
-_DRAWER = "that `vramscope modules --output` drew"
+_DRAWER = "that `vramscope modules --figure` drew"
 _MEASURED_COLUMNS = {"mem_allocated_last_bytes", "mem_max_allocated_peak_bytes"}
 _TIMED_COLUMNS = {"tp", "pp", "mbs", "iteration_ms"}
 

@@ -132,7 +132,7 @@ def write_samples(folder: Path) -> dict[str, Path]:
     plan = folder / "planned"
     run(["plan", "--model", "gpt-1.5b", "--stages", "2", "-o", str(plan)])
     made["graph"] = next(plan.glob("*_model_graph.json"))
-    run(["modules", str(made["folder of profiles"]), "-o", str(folder / "drawn"), "--pages"])
+    run(["modules", str(made["folder of profiles"]), "--figure", f"{folder}/drawn/", "--pages"])
     made["folder of pages"] = folder / "drawn"
     made["page"] = folder / "drawn" / "params_memory_sunburst.html"
     return made
