@@ -163,5 +163,9 @@ COMMANDS: dict[str, Command] = {
     "plan --cluster": lambda file, out, _: [
         "plan", "--model", "gpt2", "--cluster", file, "--global-batch", "8", "--top", "1"
     ],
+    "plan --calibrate-time": lambda file, out, _: [
+        "plan", "--model", "gpt2", "--cluster", "8xh100", "--global-batch", "8", "--top", "1",
+        "--calibrate-time", file
+    ],
     "--config": lambda file, out, snapshot: ["inspect", str(snapshot), "--text", "--config", file],
 }  # fmt: skip
