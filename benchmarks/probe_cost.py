@@ -45,6 +45,10 @@ class ProbeCost:
     hook_median_us: float
     hook_worst_us: float
     """The dearest is a walk through all optimizers."""
+    phases_us: float
+    """CPU time of begin and end of three named parts a step, in the thread that trains, per 100 ms."""
+    phase_median_us: float
+    """Of a begin or an end; most are not read."""
     sampler_us: float
     """CPU time of the sampler with the lock, per 100 ms: between its waits, less `system_calls_us`."""
     system_calls_us: float
@@ -68,7 +72,7 @@ class ProbeCost:
     @property
     def total_us(self) -> float:
         """CPU time per step of 100 ms."""
-        return self.hook_us + self.sampler_us
+        return self.hook_us + self.phases_us + self.sampler_us
 
 
 def measure_probe_cost(window_s: float, blocks: int) -> ProbeCost:
@@ -114,6 +118,8 @@ def format_probe_cost(cost: ProbeCost) -> str:
     rows = [
         ["thread that trains: the hook", format_number(cost.hook_us, 1)],
         ["  median, and the dearest (it walks through the optimizer)", walk],
+        ["  three named phases a step, per 100 ms", format_number(cost.phases_us, 1)],
+        ["  median of a begin or an end", format_number(cost.phase_median_us, 1)],
         ["sampler with the lock, per 100 ms", format_number(cost.sampler_us, 1)],
         [
             f"  median of its {cost.ticks_a_second:.1f} turns a second",

@@ -17,7 +17,8 @@ import socket
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
 from itertools import pairwise
@@ -54,16 +55,21 @@ class Training:
         modules = (self.embedding, self.positions, self.layers)
         self.parameters = [parameter for module in modules for parameter in module.parameters()]
         self.optimizer = torch.optim.AdamW(self.parameters)
+        self.phase: Callable[[str], AbstractContextManager[object]] = nullcontext
+        """Names a part of a step."""
 
     def step(self) -> None:
         """Make one step on random words."""
         words = torch.randint(VOCABULARY, (BATCH, LENGTH))
-        hidden = self.layers(self.embedding(words) + self.positions.weight)
-        logits = hidden @ self.embedding.weight.T
-        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), words.flatten())
-        self.optimizer.zero_grad()
-        loss.backward()
-        self.optimizer.step()
+        with self.phase("forward"):
+            hidden = self.layers(self.embedding(words) + self.positions.weight)
+            logits = hidden @ self.embedding.weight.T
+            loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), words.flatten())
+        with self.phase("backward"):
+            self.optimizer.zero_grad()
+            loss.backward()
+        with self.phase("optimizer"):
+            self.optimizer.step()
 
 
 class Counted:
@@ -80,6 +86,30 @@ class Counted:
             return self._function(*arguments)
         finally:
             self.spent_ns.append(time.thread_time_ns() - start_ns)
+
+
+class CountedPhases:
+    """CPU time of the begin and the end of each named part.
+
+    Args:
+        make: Returns a part of a name, as `vramscope.phase` does.
+    """
+
+    def __init__(self, make: Callable[[str], AbstractContextManager[object]]) -> None:
+        self.spent_ns: list[int] = []
+        self._make = make
+
+    @contextmanager
+    def __call__(self, name: str) -> Iterator[None]:
+        """Begin and end a part, and count both."""
+        part = self._make(name)
+        start_ns = time.thread_time_ns()
+        part.__enter__()
+        begun_ns = time.thread_time_ns()
+        yield
+        ended_ns = time.thread_time_ns()
+        part.__exit__(None, None, None)
+        self.spent_ns += [begun_ns - start_ns, time.thread_time_ns() - ended_ns]
 
 
 class SystemCalls:
@@ -163,11 +193,13 @@ def count(folder: str, window_s: float) -> dict[str, object]:
     (key,) = hooks
     hook = hooks[key] = Counted(hooks[key])
     sampler = _count_sampler()
+    phases = training.phase = CountedPhases(probe.phase)
     for _ in range(WARM_UP_STEPS):
         _step_on_time(training)
     thread = _find_sampler()
     clock = time.pthread_getcpuclockid(thread)
     first, first_tick = len(hook.spent_ns), len(sampler.spent_ns)
+    first_mark = len(phases.spent_ns)
     thread_ns, calls_ns, made = time.clock_gettime_ns(clock), calls.spent_ns, calls.count
     start_s = time.monotonic()
     nothing, control = Counted(_do_nothing), Counted(torch.cuda.memory_stats_as_nested_dict)
@@ -186,6 +218,8 @@ def count(folder: str, window_s: float) -> dict[str, object]:
         "tensors": len(training.parameters),
         "sampler_thread_us": thread_ns / 1e3 / (spent_s / STEP_S),
         "statistics_cold_us": statistics.median(control.spent_ns) / 1e3,
+        "phases_us": sum(it - clock_ns for it in phases.spent_ns[first_mark:]) / 1e3 / (spent_s / STEP_S),
+        "phase_median_us": (statistics.median(phases.spent_ns[first_mark:]) - clock_ns) / 1e3,
         "statistics_us": _cost_of(lambda: torch.cuda.memory_stats_as_nested_dict(0)),
         **_sum_up(steps, ticks, calls_ns, clock_ns, spent_s),
     }

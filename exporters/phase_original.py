@@ -5,7 +5,8 @@ Its stages are fewer than ours: it computes the loss within the forward call, so
 that the device is simulated, and that memory ran out.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from ..engine.model.phase_memory import MemoryLevels, PhaseMemory, PhaseRun
 from ..engine.text import make_printable
@@ -140,14 +141,35 @@ def _describe_end(run: PhaseRun) -> Iterator[str]:
 
 
 def _describe_summary(stages: Sequence[PhaseMemory], *, has_figures: bool) -> Iterator[str]:
-    yield from ("", _RULE, "MEMORY USAGE SUMMARY" if has_figures else "EXECUTION SUMMARY (CPU模式)", _RULE)
+    yield ""
+    if has_figures:
+        yield from summarize_stages(
+            SummaryStage(it.phase, it.peak.allocated_bytes, it.allocated_difference_bytes) for it in stages
+        )
+        return
+    yield from (_RULE, "EXECUTION SUMMARY (CPU模式)", _RULE)
     for number, stage in enumerate(stages, 1):
         yield f"{number}. {stage.phase}"
-        if not has_figures:
-            yield "   已完成 (CPU模式)"
-            continue
-        yield f"   Peak: {_show(stage.peak.allocated_bytes)} MB"
-        yield f"   Diff: {_show(stage.allocated_difference_bytes, '+')} MB"
+        yield "   已完成 (CPU模式)"
+
+
+class SummaryStage(NamedTuple):
+    """One stage of the summary, in bytes."""
+
+    name: str
+    peak_bytes: int | None
+    difference_bytes: int | None
+    is_peak_exact: bool = True
+    """Else the peak is a lower bound, for which the original has no word."""
+
+
+def summarize_stages(stages: Iterable[SummaryStage]) -> Iterator[str]:
+    """Yield the lines of the original's numbered summary."""
+    yield from (_RULE, "MEMORY USAGE SUMMARY", _RULE)
+    for number, stage in enumerate(stages, 1):
+        yield f"{number}. {make_printable(stage.name)}"
+        yield f"   Peak: {_show(stage.peak_bytes)} MB{'' if stage.is_peak_exact else ' (at least)'}"
+        yield f"   Diff: {_show(stage.difference_bytes, '+')} MB"
 
 
 def _describe_final(run: PhaseRun) -> Iterator[str]:

@@ -71,6 +71,29 @@ class StepReading(msgspec.Struct, frozen=True, gc=False):
     """Samples of that micro-batch, as the program told."""
 
 
+class PhaseReading(msgspec.Struct, frozen=True, gc=False):
+    """One `vramscope.phase` of the program: its newest call that was measured, and the most of all calls."""
+
+    name: str
+    calls: int
+    """Calls so far; after the first few only some are measured."""
+    ended_s: float
+    """Wall clock in seconds since the epoch."""
+    duration_s: float | None = None
+    allocated_before_bytes: int | None = None
+    reserved_before_bytes: int | None = None
+    allocated_after_bytes: int | None = None
+    reserved_after_bytes: int | None = None
+    peak_bytes: int | None = None
+    """Most allocated bytes within the newest call."""
+    is_peak_exact: bool = False
+    """Whether the allocator itself said the peak; else it is the most that was read, a lower bound."""
+    most_bytes: int | None = None
+    """Most allocated bytes within any call."""
+    is_most_exact: bool = False
+    """Whether no call can have had more: it is the allocator's own peak."""
+
+
 class ModelStateReading(msgspec.Struct, frozen=True, gc=False):
     """Bytes of what the optimizers hold, each storage counted once; activations are the rest of the peak."""
 
@@ -136,6 +159,9 @@ class RankSample(msgspec.Struct, frozen=True, gc=False):
     """When the newest out-of-memory error that the probe saw was raised, wall clock."""
     oom_size_bytes: int | None = None
     """Bytes of the request that failed then."""
+    phases: tuple[PhaseReading, ...] = ()
+    """Named parts of the program's steps, in the order in which they first ended; 16 at most. History keeps
+    none."""
     readings_dropped: int = 0
     """Readings that never arrived, since the start of the process."""
     notes: tuple[str, ...] = ()

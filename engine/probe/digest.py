@@ -8,13 +8,14 @@ from typing import Callable
 from .backends import Reading
 from .history import Suspicion
 from .outbox import Outbox
+from .phase_memory import Call, PhaseMark, PhaseWatch
 from .recent import RecentReadings
 from .sizes import Sizes
 from .steps import StepEnd, StepWatch
 from .wire import ReadingRow
 
 MOST_STEP_ENDS = 2000
-"""Between two digests; a program that makes more steps in that time loses the oldest."""
+"""Between two digests, marks of phases included; of more in that time the oldest are lost."""
 
 Slow = tuple["int | None", "int | None"]
 Note = tuple[float, float, Reading]
@@ -34,14 +35,18 @@ class Digest:
     def __init__(self, outbox: Outbox) -> None:
         self.recent = RecentReadings()
         self.steps = StepWatch()
+        self.phases = PhaseWatch()
         self.suspicion = Suspicion()
         self._outbox = outbox
         self._samples: deque[Note] = deque()
-        self._ends: deque[EndNote] = deque(maxlen=MOST_STEP_ENDS)
+        self._ends: deque[EndNote | PhaseMark] = deque(maxlen=MOST_STEP_ENDS)
+        """In one row with the marks of phases, whose order to the ends of steps counts."""
         self.note_sample: Callable[[Note], None] = self._samples.append
         """Takes what was read between two ends of steps; in our own thread."""
         self.note_end: Callable[[EndNote], None] = self._ends.append
         """Takes what was read at the end of a step; in the thread that trains."""
+        self.note_phase: Callable[[PhaseMark], None] = self._ends.append
+        """Takes what was read at the begin or the end of a named part; in the thread of the program."""
 
     def work(self, slow: Slow, capacity: int | None) -> None:
         """Turn notes into rows to send and to keep; by one thread at a time.
@@ -55,8 +60,9 @@ class Digest:
         while samples:
             sampled_s, wall_s, reading = samples.popleft()
             while ends and ends[0][0] <= sampled_s:
-                self._end_step(ends.popleft())
+                self._take(ends.popleft())
             self.steps.note_sample(reading)
+            self.phases.note_reading(reading)
             self.recent.add(wall_s, reading, self.steps.index)
             self._outbox.put_reading(_make_row(wall_s, reading, slow))
         if reading is not None:
@@ -64,7 +70,7 @@ class Digest:
             # What it looks at only ever counts up: the newest tells all.
             self.suspicion.judge(reading, capacity)
         while ends:
-            self._end_step(ends.popleft())
+            self._take(ends.popleft())
 
     def take_course(self) -> tuple[int, bool]:
         """Return how many ends were read since the last call, and whether the peak rose within a step."""
@@ -72,6 +78,17 @@ class Digest:
         course = (steps.ends_read, steps.has_peak_risen)
         steps.ends_read, steps.has_peak_risen = 0, False
         return course
+
+    def _take(self, note: EndNote | PhaseMark) -> None:
+        reading, about = note[2], note[3]
+        if isinstance(about, Call):
+            self.steps.note_sample(reading)
+            row = self.phases.take((note[0], note[1], reading, about, note[4]))
+            if row is not None:
+                self._outbox.put_phase(row)
+        else:
+            self.phases.note_reading(reading)
+            self._end_step((note[0], note[1], reading, about, note[4]))
 
     def _end_step(self, note: EndNote) -> None:
         row = self.steps.end(StepEnd._make(note))

@@ -32,6 +32,9 @@ class Outbox:
         self._is_model_state_due = False
         self._readings: deque[wire.ReadingRow] = deque()
         self._steps: deque[wire.StepRow | wire.SizedStepRow] = deque(maxlen=MOST_STEPS)
+        self._phases: dict[str, wire.PhaseRow] = {}
+        """The newest row of each name, of which there are few."""
+        self._phases_due: dict[str, wire.PhaseRow] = {}
         self._errors: deque[bytes] = deque(maxlen=_MOST_ERRORS)
         self._parts: dict[str, deque[bytes]] = {}
         self._pending: bytes | None = None
@@ -49,8 +52,9 @@ class Outbox:
             self._is_hello_due = True
 
     def begin_connection(self) -> None:
-        """Let the hello, and the model's state where there is one, go first on a new connection."""
+        """Let the hello go first on a new connection, and model state and phases, where known, go again."""
         self._is_hello_due = self._hello is not None
+        self._phases_due = dict(self._phases)
         self._is_model_state_due = self._model_state is not None
         self._parts.clear()
 
@@ -64,6 +68,10 @@ class Outbox:
     def put_step(self, row: wire.StepRow | wire.SizedStepRow) -> None:
         """Take one step that ended."""
         self._steps.append(row)
+
+    def put_phase(self, row: wire.PhaseRow) -> None:
+        """Take what is known of a named part; only the newest of each name is sent."""
+        self._phases[row[0]] = self._phases_due[row[0]] = row
 
     def put_model_state(self, state: dict[str, int | None]) -> None:
         """Take the bytes of the model; only the newest are ever sent, and only where they changed."""
@@ -107,6 +115,9 @@ class Outbox:
             yield wire.encode_model_state(self._model_state)
         while self._steps:
             yield wire.encode_steps(_take(self._steps))
+        if self._phases_due:
+            phases, self._phases_due = self._phases_due, {}
+            yield wire.encode_phases(list(phases.values()))
         while self._readings:
             rows = _take(self._readings)
             yield wire.encode_readings(rows, self.dropped, self.phase, self.memory_history, self.counts)

@@ -1,8 +1,10 @@
-"""Names that a program gives to parts of its steps; a list and nothing more where nobody listens."""
+"""Names that a program gives to parts of its steps; a list and nothing more where no session runs."""
 
 from __future__ import annotations
 
 from _thread import _local, get_ident
+
+from . import current
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +20,7 @@ _own = _local()
 """Holds the list of the calling thread, whose identity may be that of a thread which ended within a part."""
 _training: list[phase] | None = None
 """The parts of the thread that steps; None before the first step."""
-_LONGEST_NAME = 80
+LONGEST_NAME = 80
 
 
 class phase:  # noqa: N801 - reads as a word in `with vramscope.phase("forward")`
@@ -36,10 +38,16 @@ class phase:  # noqa: N801 - reads as a word in `with vramscope.phase("forward")
         mine = _list_own()
         mine.append(self)
         _open[get_ident()] = mine
+        session = current.session
+        if session is not None:
+            session.begin_phase(self, is_training=mine is _training)
         return self
 
     def __exit__(self, *_: object) -> None:
         """End the part; a generator may have taken it to another thread, or out of turn."""
+        session = current.session
+        if session is not None:
+            session.end_phase(self)
         mine = _list_own()
         if mine and mine[-1] is self:
             mine.pop()
@@ -81,7 +89,7 @@ def innermost() -> str | None:
     for parts in (_training, _open.get(main_thread().ident or 0)):
         try:
             if parts:
-                return str(parts[-1].name)[:_LONGEST_NAME]
+                return str(parts[-1].name)[:LONGEST_NAME]
         except IndexError:
             # It ended this very moment.
             continue

@@ -19,6 +19,7 @@ from .model_state import ModelStateWatch
 from .observer import attach_observer, is_observer_settled
 from .out_of_memory import OutOfMemoryRecorder
 from .pace import Pace
+from .phase_memory import PhaseCalls
 from .recorder import end_recording
 from .sampler import WATCH_S, Sampler
 from .sizes import Sizes
@@ -76,9 +77,13 @@ class Session:
         )
         self._sampler.serve, self._sampler.answer = self._demands.serve, self._demands.answer
         self._recorder = OutOfMemoryRecorder(self._device, self._sampler, self._clock, runtime_dir)
+        self._phases = PhaseCalls(
+            self._device, self._clock, self._sampler.digest.note_phase, announcement.notes.append
+        )
         self._thread = SamplerThread(self._tick)
         self._tick_guard = Guard("a tick of the sampler")
         self._step_guard = Guard("the end of a step")
+        self._phase_guard = Guard("a phase")
         self._last_read_s = self._next_care_s = float("-inf")
         self._has_stepped = self._lacks_thread = self._is_observer_settled = False
         self._quiet_until_s = float("-inf")
@@ -132,6 +137,29 @@ class Session:
             self._end_step(None, self._clock.monotonic_s(), sizes)
         except Exception as error:  # noqa: BLE001
             self._step_guard.count(error)
+
+    def begin_phase(self, part: phases.phase, *, is_training: bool) -> None:
+        """Take notice that a named part begins; never raises.
+
+        Args:
+            part: The part.
+            is_training: Whether the calling thread is the one that steps.
+        """
+        if self._phase_guard.is_shut:
+            return
+        try:
+            self._phases.begin(part, is_training=is_training)
+        except Exception as error:  # noqa: BLE001
+            self._phase_guard.count(error)
+
+    def end_phase(self, part: phases.phase) -> None:
+        """Take notice that a named part ends; never raises."""
+        if self._phase_guard.is_shut:
+            return
+        try:
+            self._phases.end(part)
+        except Exception as error:  # noqa: BLE001
+            self._phase_guard.count(error)
 
     def record_out_of_memory(
         self,

@@ -34,6 +34,10 @@ StepRow = tuple[int, float, Any, Any, Any, bool]
 SizedStepRow = tuple[int, float, Any, Any, Any, bool, Any, Any]
 """The same, then tokens and samples as the program told them, either of them None."""
 _STEP_FIELDS = 6
+PhaseRow = tuple[str, int, float, Any, Any, Any, Any, Any, Any, bool, Any, bool]
+"""Name of a part, its calls so far; of the newest call that was measured: wall time of the end, duration in
+s, bytes allocated and reserved before, the same after, peak, whether that is exact; the most of all calls,
+and whether that is exact."""
 
 
 class Demand(NamedTuple):
@@ -85,6 +89,15 @@ def encode_steps(rows: Sequence[StepRow | SizedStepRow]) -> bytes:
         return _encode_rows("steps", rows, "}")
     tail = f',"sizes":{_encoder.encode(sizes)}}}'
     return _encode_rows("steps", [row[:_STEP_FIELDS] for row in rows], tail)
+
+
+def encode_phases(rows: Sequence[PhaseRow]) -> bytes:
+    """Return the packet of some named parts, each row with all that is known of its name.
+
+    It is one of steps, without any: a hub that does not know the field takes nothing from it.
+    """
+    named = [[_clean(row[0]), *row[1:]] for row in rows]
+    return _encode("steps", {"rows": [], "phases": named})
 
 
 def encode_model_state(state: dict[str, int | None]) -> bytes:

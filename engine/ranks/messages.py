@@ -36,6 +36,12 @@ SizeRow = tuple[Count, Figure, Figure]
 """Index of a step, and tokens and samples of its largest micro-batch as the program told them."""
 
 
+PhaseRow = tuple[str, Count, float, float | None, Figure, Figure, Figure, Figure, Figure, bool, Figure, bool]
+"""Name of a part, its calls so far; of the newest call that was measured: wall time of the end, duration in
+s, bytes allocated and reserved before, the same after, peak, whether that is exact; the most of all calls,
+and whether that is exact."""
+
+
 class ProbedDevice(msgspec.Struct, frozen=True):
     """The device that a training process uses, as far as the process itself can tell."""
 
@@ -92,6 +98,8 @@ class Steps(msgspec.Struct, frozen=True, tag_field="kind", tag="steps"):
     rows: tuple[StepRow, ...]
     sizes: tuple[SizeRow, ...] = ()
     """Sizes of those whose size was told."""
+    phases: tuple[PhaseRow, ...] = ()
+    """Named parts of which a call was measured since, by name."""
 
 
 class ModelState(msgspec.Struct, frozen=True, tag_field="kind", tag="model_state"):

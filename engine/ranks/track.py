@@ -1,16 +1,18 @@
 """One training process: what its probe reports, folded into what a tick publishes."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from ..model import AllocatorReading, ModelStateReading, RankSample, RankState
+from ..model import AllocatorReading, ModelStateReading, PhaseReading, RankSample, RankState
 from .messages import (
     Goodbye,
     Hello,
     ModelState,
     OutOfMemoryMet,
+    PhaseRow,
     ProbeMessage,
     ReadingRow,
     Readings,
@@ -23,6 +25,7 @@ STALE_AFTER_S = 3.0
 MAX_TEXT_CHARS, MAX_NOTE_CHARS, MAX_NAME_CHARS = 1024, 300, 200
 """A thousand processes at their bounds still fit into one message."""
 MAX_NOTES = 8
+MAX_PHASES, MAX_PHASE_CHARS = 16, 40
 
 
 ProcessKey = tuple[int, float | None]
@@ -76,6 +79,7 @@ class RankTrack:
         self._row: ReadingRow | None = None
         self._readings = Readings(v=1, rows=())
         self._steps = TickSteps()
+        self._phases: dict[str, PhaseReading] = {}
         self._model_state: ModelStateReading | None = None
         self._out_of_memory: OutOfMemoryMet | None = None
         self._ooms = 0
@@ -111,6 +115,7 @@ class RankTrack:
             self.hello = _shorten(message)
         elif isinstance(message, Steps):
             self._steps.fold(message.rows, message.sizes)
+            self._fold_phases(message.phases)
         elif isinstance(message, ModelState):
             self._model_state = ModelStateReading(
                 message.parameters_bytes,
@@ -167,6 +172,7 @@ class RankTrack:
             flight_record=None if oom is None else _cut(oom.flight_record),
             oom_s=None if oom is None else oom.time_s,
             oom_size_bytes=None if oom is None else oom.size_bytes,
+            phases=tuple(self._phases.values()),
             readings_dropped=readings.dropped,
             notes=self._notes(),
         )
@@ -188,6 +194,12 @@ class RankTrack:
             # The wall clock may have been set meanwhile; no reading lay in its socket for longer than this.
             waited_s = min(max(0.0, moment.wall_s - self._row[0]), moment.since_s)
             self._heard_s = moment.monotonic_s - waited_s
+
+    def _fold_phases(self, rows: Iterable[PhaseRow]) -> None:
+        """Keep the newest of each name; longer names are cut here, and stay apart as the probe told them."""
+        for row in rows:
+            if row[0] in self._phases or len(self._phases) < MAX_PHASES:
+                self._phases[row[0]] = PhaseReading(row[0][:MAX_PHASE_CHARS], *row[1:])
 
     def _read_allocator(self) -> AllocatorReading | None:
         row = self._row

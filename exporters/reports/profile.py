@@ -76,11 +76,14 @@ class ProcessHeadroom(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProfilePhase(msgspec.Struct, frozen=True, kw_only=True):
-    """One `vramscope.phase` of the program on one device; bytes, the newest call unless said otherwise."""
+    """One `vramscope.phase` of a program on one device; bytes, the newest call unless said otherwise."""
 
     phase: str
-    device_id: int
-    """As torch numbers devices."""
+    device_id: int | None
+    """As in `devices`; of a program that reports about itself as torch numbers devices."""
+    pid: int | None = None
+    """None of a program that reports about itself."""
+    rank: int | None = None
     calls: int
     before_allocated: int | None
     before_reserved: int | None
@@ -88,7 +91,7 @@ class ProfilePhase(msgspec.Struct, frozen=True, kw_only=True):
     after_reserved: int | None
     difference_allocated: int | None
     difference_reserved: int | None
-    peak_allocated: int
+    peak_allocated: int | None
     """Most of all calls."""
     is_peak_exact: bool
     """Whether the allocator's own peak told it; else it is the most that was read, a lower bound."""
@@ -115,7 +118,8 @@ class ProfileReport(msgspec.Struct, frozen=True, kw_only=True):
     headroom: dict[str, tuple[ProcessHeadroom, ...]]
     """By device as in `devices`; those whose processes tell no sizes of their steps are left out."""
     phases: list[ProfilePhase] = []
-    """Of the program that reports about itself, in the order in which they first ended."""
+    """Of the program that reports about itself, else of every process that the samples have; in the order in
+    which they first ended."""
     method: str = METHOD
     evidence: ReportEvidence
     findings: tuple[ReportFinding, ...]
@@ -127,7 +131,7 @@ def build_profile(log: RunLog, provenance: Provenance, phases: Sequence[ProfileP
     Args:
         log: The period.
         provenance: Where its samples come from.
-        phases: Named parts of the program, where it reports about itself.
+        phases: Named parts of the program, where it reports about itself; else those that the log has.
     """
     devices = {log.key_of(device): _describe(device, provenance) for device in log.devices.values()}
     return ProfileReport(
@@ -140,7 +144,7 @@ def build_profile(log: RunLog, provenance: Provenance, phases: Sequence[ProfileP
             monitoring_duration=log.span_s,
         ),
         headroom=describe_headroom(log),
-        phases=list(phases),
+        phases=list(phases) or _describe_phases(log),
         evidence=describe_evidence(log, provenance),
         findings=describe_findings(log, provenance, KINDS["profile"]),
     )
@@ -158,6 +162,33 @@ def describe_headroom(log: RunLog) -> dict[str, tuple[ProcessHeadroom, ...]]:
         if known:
             found[log.key_of(device)] = tuple(known)
     return found
+
+
+def _describe_phases(log: RunLog) -> list[ProfilePhase]:
+    return [
+        ProfilePhase(
+            phase=phase.name,
+            device_id=None if rank.device_uuid not in log.devices else log.devices[rank.device_uuid].index,
+            pid=rank.pid,
+            rank=None if rank.coordinates is None else rank.coordinates.rank,
+            calls=phase.calls,
+            before_allocated=phase.allocated_before_bytes,
+            before_reserved=phase.reserved_before_bytes,
+            after_allocated=phase.allocated_after_bytes,
+            after_reserved=phase.reserved_after_bytes,
+            difference_allocated=_subtract(phase.allocated_after_bytes, phase.allocated_before_bytes),
+            difference_reserved=_subtract(phase.reserved_after_bytes, phase.reserved_before_bytes),
+            peak_allocated=phase.most_bytes,
+            is_peak_exact=phase.is_most_exact,
+            seconds=phase.duration_s,
+        )
+        for rank in log.phased.values()
+        for phase in rank.phases
+    ]
+
+
+def _subtract(after: int | None, before: int | None) -> int | None:
+    return None if after is None or before is None else after - before
 
 
 def describe_memory(device: DeviceLog) -> CurrentMemory:

@@ -32,6 +32,8 @@ class RunLog:
         self.findings: dict[str, FindingTrail] = {}
         self.assessments: dict[tuple[str | None, int | None], Assessment] = {}
         """The newest of each process, or device, by device UUID and process id."""
+        self.phased: dict[tuple[str | None, int], RankSample] = {}
+        """The newest of each process that names phases, by device UUID and process id."""
         self.samples = 0
         self.first_s: float | None = None
         self.last: Sample | None = None
@@ -58,6 +60,9 @@ class RunLog:
             # A process that has not turned to any device yet may turn to this one.
             own = ranks.get(device.uuid) or ranks.get("") or ()
             log.observe(sample.time_s, device, own, is_due=is_due)
+        for rank in sample.ranks:
+            if rank.phases:
+                self.phased[rank.device_uuid, rank.pid] = rank
         self.samples += 1
         if self.first_s is None:
             self.first_s = sample.time_s

@@ -4,7 +4,9 @@ from collections.abc import Iterator, Sequence
 
 from ...analyzers.kind_names import name_kind
 from ...engine.units import format_age, format_bytes
+from ..plain_text import make_printable
 from ..severity import GLYPHS
+from ..stack_text import cut_middle
 from ..text_table import count, format_rows, wrap
 from .distributed import DistributedReport
 from .distributed_text import list_cluster_remarks, tabulate_nodes
@@ -31,6 +33,8 @@ def describe_report(report: Report, width: int) -> str:
     lines = wrap(_headline(report.evidence), width)
     lines += ["", *format_rows(rows, alignment, width)] if len(rows) > 1 else ["", "  no device was seen"]
     lines += [line for remark in _list_remarks(report) for line in wrap(remark, width, "  ")]
+    if isinstance(report, ProfileReport) and report.phases:
+        lines += ["", *format_rows(_tabulate_phases(report, width), "llrrrrr", width)]
     lines += ["", *_list_findings(report.findings, width, report.evidence.clock)]
     lines += _list_recommendations(report, width)
     if isinstance(report, LeakReport) and report.tracking.requested:
@@ -108,6 +112,28 @@ def _tabulate_profile(report: ProfileReport) -> Rows:
                 _percent(all_.avg_utilization),
                 _share(all_.avg_fragmentation),
                 device.memory_source,
+            )
+        )
+    return rows
+
+
+def _tabulate_phases(report: ProfileReport, width: int) -> Rows:
+    """Return the named parts of each program: the newest call, and the peak of all."""
+    rows: Rows = [("phase", "of", "peak", "before", "after", "change", "calls")]
+    for phase in report.phases:
+        who = f"device {phase.device_id}" if phase.pid is None else f"process {phase.pid}"
+        change = phase.difference_allocated
+        sign = "" if change is None else "-" if change < 0 else "+"
+        is_bound = phase.peak_allocated is not None and not phase.is_peak_exact
+        rows.append(
+            (
+                cut_middle(make_printable(phase.phase), max(8, width // 4)),
+                f"rank {phase.rank}" if phase.rank is not None else who,
+                ("≥ " if is_bound else "") + format_bytes(phase.peak_allocated),
+                format_bytes(phase.before_allocated),
+                format_bytes(phase.after_allocated),
+                sign + format_bytes(None if change is None else abs(change)),
+                f"{phase.calls:,}",
             )
         )
     return rows

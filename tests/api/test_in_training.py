@@ -180,6 +180,13 @@ def test_phases_of_ones_own_loop_have_before_after_and_peak(result: dict[str, An
         "After:  32.00 MB allocated, 32.00 MB reserved\nPeak:   32.00 MB allocated\n"
         "Diff:   +32.00 MB allocated, +32.00 MB reserved\n"
     )
+    _, summary = result["phase_text"].split("MEMORY USAGE SUMMARY\n")
+    lines = summary.splitlines()
+    assert lines[0] == "=" * 60
+    assert lines[1:4] == ["1. Model Creation", "   Peak: 32.00 MB", "   Diff: +32.00 MB"]
+    assert [line for line in lines if line[0].isdigit()] == [
+        f"{number}. {phase['phase']}" for number, phase in enumerate(result["phases"], 1)
+    ]
 
 
 def test_risk_and_leaks_are_told(result: dict[str, Any]) -> None:

@@ -134,7 +134,9 @@ def test_what_waits_for_an_absent_hub_is_bounded_and_its_newest_is_kept() -> Non
         return True
 
     outbox.flush(take)
-    assert packets[-1].endswith(b'"dropped":40,"phase":null,"memory_history":"off"}')
+    assert packets[-1].endswith(
+        b'"dropped":40,"phase":null,"memory_history":"off","allocations":null,"frees":null}'
+    )
     assert f"[{MOST_READINGS + 39}.0,".encode() in packets[-1]
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from vramscope.engine.model import ADVICE_ACTIONS
 from vramscope.engine.probe import wire
+from vramscope.engine.probe.phase_memory import MOST_NAMES
 from vramscope.engine.ranks import messages
 
 FIGURE = st.none() | st.integers(0, 2**48)
@@ -46,6 +47,26 @@ def test_steps(rows: list[wire.StepRow]) -> None:
     assert message == messages.Steps(1, tuple(rows))
 
 
+PHASE = st.tuples(
+    st.text(max_size=80),
+    st.integers(1, 2**40),
+    st.floats(0, 4e9),
+    st.none() | st.floats(0, 1e6),
+    *[FIGURE] * 5,
+    st.booleans(),
+    FIGURE,
+    st.booleans(),
+)
+
+
+@given(rows=st.lists(PHASE, max_size=MOST_NAMES))
+def test_phases_are_steps_without_any_to_an_older_hub(rows: list[wire.PhaseRow]) -> None:
+    message = decode(wire.encode_phases(rows))
+    assert isinstance(message, messages.Steps)
+    assert message.rows == ()
+    assert [row[1:] for row in message.phases] == [row[1:] for row in rows]
+
+
 def test_a_full_packet_of_the_widest_rows_is_small_enough() -> None:
     wide = 2**62
     reading = (1_800_000_000.123, wide, wide, wide, wide, wide, wide, wide, wide, wide)
@@ -53,6 +74,8 @@ def test_a_full_packet_of_the_widest_rows_is_small_enough() -> None:
     decode(wire.encode_readings([reading] * wire.MOST_ROWS, 2**62, "p" * 80, "off", (wide, wide)))
     decode(wire.encode_steps([step] * wire.MOST_ROWS))
     decode(wire.encode_steps([(*step, 2**62, 2**62)] * wire.MOST_ROWS))
+    phase = ("\udc80" * 80, wide, 1_800_000_000.1234567, 123456.12345678901, *[wide] * 5, False, wide, False)
+    decode(wire.encode_phases([phase] * MOST_NAMES))
     decode(wire.encode_segments_part(2**31, 999, 1000, "A" * wire.PART_CHARACTERS))
 
 

@@ -21,7 +21,9 @@ SCRIPT = """
 import pathlib, sys, time
 import torch
 torch.set_num_threads(1)
-model = torch.nn.Linear(512, 512).cuda()
+phase = sys.modules["vramscope_probe"].phase
+with phase("create the model"):
+    model = torch.nn.Linear(512, 512).cuda()
 optimizer = torch.optim.AdamW(model.parameters())
 torch.empty(64 << 20, dtype=torch.uint8, device="cuda")  # is cached from here on
 obey = lambda action, reason: f"notes that {reason}" if action == "skip_long_batch" else None
@@ -29,15 +31,24 @@ sys.modules["vramscope_probe"].on_advice(obey)
 until = pathlib.Path(sys.argv[1])
 while until.exists():
     optimizer.zero_grad(set_to_none=False)  # at every moment there are gradients
-    model(torch.ones(8, 512, device="cuda")).square().mean().backward()
-    optimizer.step()
+    with phase("forward"):
+        loss = model(torch.ones(8, 512, device="cuda")).square().mean()
+    with phase("backward"):
+        loss.backward()
+    with phase("optimizer"):
+        optimizer.step()
     time.sleep(0.05)
 print("trained to the end")
 """
 
+PHASES = ("create the model", "forward", "backward", "optimizer")
+
 
 def _has_trained(snapshot: Snapshot) -> bool:
-    return any(rank.step is not None and rank.step.index > 3 for rank in _ranks(snapshot))
+    return any(
+        rank.step is not None and rank.step.index > 3 and len(rank.phases) == len(PHASES)
+        for rank in _ranks(snapshot)
+    )
 
 
 def _ranks(snapshot: Snapshot) -> tuple[RankSample, ...]:
@@ -81,10 +92,30 @@ def _check_rank(snapshot: Snapshot) -> RankSample:
     assert card.memory.used_bytes == rank.allocator.reserved_bytes + (rank.context_bytes or 0)
     assert rank.step is not None
     assert card.step == rank.step.index
+    _check_phases(rank)
     gap = explain_gap(card, [rank])
     assert gap.is_consistent
     assert (gap.size_of("context"), gap.size_of("unattributed")) == (rank.context_bytes, 0)
     return rank
+
+
+def _check_phases(rank: RankSample) -> None:
+    """Hold what each part changed against what the model holds."""
+    assert tuple(phase.name for phase in rank.phases) == PHASES
+    created, _forward, _backward, optimizer = rank.phases
+    model_bytes = 4 * (512 * 512 + 512)
+    assert (created.calls, created.allocated_before_bytes, created.allocated_after_bytes) == (
+        1,
+        0,
+        model_bytes,
+    )
+    assert (created.peak_bytes, created.is_peak_exact) == (model_bytes, True)
+    assert optimizer.calls > 1
+    assert optimizer.most_bytes is not None
+    assert optimizer.most_bytes >= 4 * model_bytes
+    for phase in rank.phases:
+        assert (phase.reserved_after_bytes or 0) >= (phase.allocated_after_bytes or 0) > 0
+        assert (phase.most_bytes or 0) >= (phase.peak_bytes or 0) >= (phase.allocated_after_bytes or 0)
 
 
 def _check_map(client: Client, rank: RankSample) -> None:

@@ -18,7 +18,9 @@ from tests.tui.canned_ranks import (
     with_ranks,
 )
 from vramscope.engine.bus.snapshot import Snapshot
+from vramscope.engine.model import PhaseReading
 from vramscope.engine.settings import Settings
+from vramscope.engine.units import GIB
 from vramscope.tui.app import VramscopeApp
 from vramscope.tui.terminal import TerminalAbilities
 
@@ -41,6 +43,31 @@ def snapshot_mapped() -> Snapshot:
     return with_ranks(*make_job(1), segment_maps=maps, findings=(make_finding(0),))
 
 
+def snapshot_phased() -> Snapshot:
+    """Return a job of one rank that names the phases of its steps."""
+    devices, _ = make_job(1)
+    levels = {
+        "create the model": (1, 0.0, 12.0, 12.4, True),
+        "forward": (1842, 36.0, 47.5, 47.5, False),
+        "backward": (1841, 47.5, 42.0, 50.0, True),
+        "optimizer": (1841, 42.0, 36.0, 43.1, False),
+    }
+    phases = tuple(
+        PhaseReading(
+            name,
+            calls,
+            NOON_S,
+            0.3,
+            *(int(size * GIB) for size in (before, before + 6, after, after + 6, most)),
+            is_exact,
+            int(most * GIB),
+            is_exact,
+        )
+        for name, (calls, before, after, most, is_exact) in levels.items()
+    )
+    return with_ranks(devices, [make_rank(0, phases=phases)])
+
+
 def snapshot_job() -> Snapshot:
     """Return a job of eight ranks on eight devices."""
     return with_ranks(*make_job(8), findings=(make_finding(4),))
@@ -50,6 +77,7 @@ CASES: dict[str, tuple[Callable[[], Snapshot], TerminalAbilities]] = {
     "one-rank": (lambda: with_ranks(*make_job(1)), UNICODE_COLOR),
     "eight-ranks": (snapshot_job, UNICODE_COLOR),
     "mapped": (snapshot_mapped, UNICODE_COLOR),
+    "phases": (snapshot_phased, UNICODE_COLOR),
     "mapped-mono": (snapshot_mapped, TerminalAbilities(color_depth="none")),
     "mapped-ascii": (snapshot_mapped, TerminalAbilities(is_ascii=True, color_depth="16")),
     "two-on-one": (lambda: with_ranks(*make_crowd()), UNICODE_COLOR),

@@ -14,6 +14,7 @@ SIZES = pytest.mark.parametrize("size", [(80, 24), (120, 32), (200, 50)], ids=["
 LIVE = ("one-rank", "eight-ranks", "two-on-one", "simulated", "processors", "troubled", "mono", "ascii")
 DEVICE = {
     "mapped": ["2"],
+    "phases": ["2", "pagedown"],
     "two-on-one": ["2", "tab"],
     "simulated": ["2"],
     "processors": ["2"],

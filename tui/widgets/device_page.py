@@ -28,7 +28,7 @@ from .model_section import draw_model
 from .part_words import draw_part
 from .rank_words import name_rank
 from .segment_section import SegmentQuestion, SegmentSection, draw_stacks
-from .step_table import draw_steps
+from .step_table import draw_phases, draw_steps
 
 LEAST_GRAPH_ROWS, LEAST_GRAPH_SHARE, MOST_GRAPH_SHARE = 5, 0.34, 0.45
 LEAST_MAP_ROWS = 6
@@ -163,6 +163,11 @@ class _Sections:
         room = self._height - taken - blank
         map_rows = LEAST_MAP_ROWS + 2 if rank is not None else 0
         least = max(LEAST_GRAPH_ROWS + AXIS_ROWS, int(self._height * LEAST_GRAPH_SHARE))
+        phases = [] if rank is None else draw_phases(rank, self._width, self._glyphs)
+        has_room = bool(phases) and len(phases) + blank <= room - least - map_rows
+        if has_room:
+            fixed.append(phases)
+            room -= len(phases) + blank
         most = max(least, int(self._height * MOST_GRAPH_SHARE))
         graph_rows = max(least, min(most, room - map_rows))
         history = graph.draw(
@@ -170,7 +175,9 @@ class _Sections:
         )
         left = max(LEAST_MAP_ROWS, room - graph_rows - 2)
         segment_lines = self._map(segments, rank, left)
-        return _stack([[*head, *history], *fixed, segment_lines, stacks], blank)
+        # Where there is no room above the map, the phases are a scroll away.
+        below = [] if has_room else phases
+        return _stack([[*head, *history], *fixed, segment_lines, below, stacks], blank)
 
     def _chosen_rank(self) -> RankSample | None:
         return next((rank for rank in self._view.ranks if rank.pid == self._content.pid), None)

@@ -1,12 +1,12 @@
-"""The last steps of a training process as a small table, the newest at the right."""
+"""The last steps of a training process as a small table, the newest at the right; and their named parts."""
 
 from collections.abc import Sequence
 
-from ...engine.model import StepReading
+from ...engine.model import PhaseReading, RankSample, StepReading
 from ...engine.units import GIB, MIB
 from ..drawing.glyphs import Glyphs
 from ..drawing.numbers import duration_text
-from ..drawing.spans import Line, Span
+from ..drawing.spans import Line, Span, fit_line
 
 HEADING_CELLS = 10
 WORDY_HEADING_CELLS, WORDY_FROM_CELLS = 24, 72
@@ -15,6 +15,8 @@ COLUMN_CELLS = 9
 MOST_COLUMNS = 16
 SMALL_BYTES = 4 * GIB
 """Below this, figures are told in MiB."""
+PHASE_LEAST_CELLS = 12
+"""Cells of the names of phases, at least."""
 
 
 def draw_steps(steps: Sequence[StepReading], width: int, glyphs: Glyphs) -> list[Line]:
@@ -38,6 +40,51 @@ def draw_steps(steps: Sequence[StepReading], width: int, glyphs: Glyphs) -> list
         _row("took", [duration_text(step.duration_s, glyphs) for step in shown], cells),
         _row(f"floor{' at step ends' if is_wordy else ''} {name}", floors, cells),
         _row(f"peak {name}", [_peak(step, unit, glyphs) for step in shown], cells),
+    ]
+
+
+def draw_phases(rank: RankSample, width: int, glyphs: Glyphs) -> list[Line]:
+    """Return a heading and a line for each `vramscope.phase`; nothing where the program names none.
+
+    Before and after are of the newest call that was measured, the peak is the most of all calls. Its share is
+    of the highest peak known: that of the newest step, or of any phase.
+
+    Args:
+        rank: The training process.
+        width: Cells across.
+        glyphs: Characters to draw with.
+    """
+    if not rank.phases:
+        return []
+    highest = max(phase.most_bytes or 0 for phase in rank.phases)
+    if rank.step is not None and rank.step.peak_bytes is not None:
+        highest = max(highest, rank.step.peak_bytes)
+    unit, name = (MIB, "MiB") if highest < SMALL_BYTES else (GIB, "GiB")
+    rows = [(f"phase, {name}", ["calls", "before", "after", "peak", "of peak"])]
+    rows += [(phase.name, _phase_figures(phase, unit, highest, glyphs)) for phase in rank.phases]
+    is_narrow = width < PHASE_LEAST_CELLS + 5 * COLUMN_CELLS
+    shown = slice(1, 4) if is_narrow else slice(0, 5)
+    most = max(PHASE_LEAST_CELLS, width - COLUMN_CELLS * (3 if is_narrow else 5))
+    cells = min(most, max(PHASE_LEAST_CELLS, *(len(heading) + 2 for heading, _ in rows)))
+    is_ascii = glyphs.unmeasured.isascii()
+    lines: list[Line] = []
+    for heading, figures in rows:
+        named = fit_line([Span(f" {heading}", "muted")], cells, is_ascii=is_ascii, ellipsis=glyphs.ellipsis)
+        text = "".join(figure.rjust(COLUMN_CELLS) for figure in figures[shown])
+        lines.append([*named, Span(text, "text" if lines else "muted")])
+    return lines
+
+
+def _phase_figures(phase: PhaseReading, unit: int, highest: int, glyphs: Glyphs) -> list[str]:
+    most = _figure(phase.most_bytes, unit, glyphs)
+    is_bound = phase.most_bytes is not None and not phase.is_most_exact
+    share = glyphs.unmeasured if not phase.most_bytes else f"{100 * phase.most_bytes / highest:.0f} %"
+    return [
+        f"{phase.calls:,}",
+        _figure(phase.allocated_before_bytes, unit, glyphs),
+        _figure(phase.allocated_after_bytes, unit, glyphs),
+        f"{glyphs.at_least}{most}" if is_bound else most,
+        f"{glyphs.at_least}{share}" if is_bound else share,
     ]
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Literal, TypedDict
 
 from vramscope.engine.model import HeadroomEstimate
-from vramscope.exporters.phase_original import describe_stage
+from vramscope.exporters.phase_original import SummaryStage, describe_stage, summarize_stages
 from vramscope.exporters.reports.device_log import DeviceLog
 from vramscope.exporters.reports.profile import ProfilePhase, build_profile
 from vramscope.exporters.reports.snapshot_export import ProcessInfo, build_export
@@ -80,14 +80,28 @@ class MemoryProfiler(MemoryMonitor):
     def describe_phases(self) -> str:
         """Return the phases as text: before, after, peak and difference of each, as `vramscope phases` does.
 
-        MB are MiB there. A peak that is a lower bound says so.
+        A numbered summary follows: the most of all calls, and what the newest changed. MB are MiB there. A
+        peak that is a lower bound says so.
         """
+        usages = self._phases.usages
+        if not usages:
+            return ""
         parts = []
-        for usage in self._phases.usages:
+        for usage in usages:
             note = "" if usage.is_peak_exact else "  (peak: at least; reset_peaks=True makes it exact)"
             lines = [line for line in describe_stage(usage.newest) if line]
             parts.append("\n".join([*lines, note] if note else lines))
-        return "\n\n".join(parts) + ("\n" if parts else "")
+        summed = [
+            SummaryStage(
+                it.newest.phase,
+                it.peak_allocated_bytes,
+                it.newest.allocated_difference_bytes,
+                is_peak_exact=it.is_peak_exact,
+            )
+            for it in usages
+        ]
+        parts.append("\n".join(summarize_stages(summed)))
+        return "\n\n".join(parts) + "\n"
 
     def get_current_status(self) -> dict[int, DeviceStatus]:
         """Return each device by its index, as last seen."""

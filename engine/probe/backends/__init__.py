@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from .backend import Backend, HostBackend
 from .reading import NOTHING, Reading
-from .selection import find_backend
+from .selection import find_backend, read_before_use
 
-__all__ = ["NOTHING", "Backend", "HostBackend", "Reading", "find_backend"]
+__all__ = ["NOTHING", "Backend", "HostBackend", "Reading", "find_backend", "read_before_use"]

@@ -51,18 +51,18 @@ class AllocatorBackend(Backend):
 
         Where the allocator tells nothing, the only device there is.
         """
-        count = min(int(self.module.device_count()), _MOST_DEVICES)
-        held = [(self.read(index).allocated_bytes or 0, -index) for index in range(count)]
+        readings = self.read_all()
+        held = [(reading.allocated_bytes or 0, -index) for index, reading in enumerate(readings)]
         most, negative = max(held, default=(0, 0))
-        if self._refusals and count == 1:
+        if self._refusals and len(readings) == 1:
             return 0
         return -negative if most else None
 
     def find_held(self) -> dict[int, int]:
         """Return bytes that the allocator holds by ordinal, of the devices where it holds any."""
-        count = min(int(self.module.device_count()), _MOST_DEVICES)
-        readings = {index: self.read(index) for index in range(count)}
-        held = {index: it.reserved_bytes or it.allocated_bytes or 0 for index, it in readings.items()}
+        held = {
+            index: it.reserved_bytes or it.allocated_bytes or 0 for index, it in enumerate(self.read_all())
+        }
         return {index: bytes_ for index, bytes_ in held.items() if bytes_}
 
     def read(self, device: int | None) -> Reading:
@@ -81,6 +81,11 @@ class AllocatorBackend(Backend):
         if self._refusals and self._ask is not _say_nothing:
             self._refusals = 0
         return self._correct(reading) if self._is_partial else reading
+
+    def read_all(self) -> list[Reading]:
+        """Return the figures of every device, by ordinal."""
+        count = min(int(self.module.device_count()), _MOST_DEVICES)
+        return [self.read(index) for index in range(count)]
 
     def read_pinned(self) -> int | None:
         """Return bytes of pinned host memory that the caching host allocator holds, in use or cached.

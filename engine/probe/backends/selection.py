@@ -8,6 +8,7 @@ from ..foreign import Module
 from .accelerators import AcceleratorBackend, MetalBackend
 from .allocator import AllocatorBackend
 from .backend import Backend, HostBackend
+from .reading import Reading
 
 
 def find_backend(torch: Module, parameters_on: str | None) -> Backend | None:
@@ -26,6 +27,18 @@ def find_backend(torch: Module, parameters_on: str | None) -> Backend | None:
         if backend.is_in_use():
             return backend
     return HostBackend() if parameters_on == "cpu" else None
+
+
+def read_before_use(torch: Module) -> Reading:
+    """Return what is held while no device is in use: nothing live, and the most that any device ever held.
+
+    Args:
+        torch: The module.
+    """
+    readings = [reading for backend in _initialised(torch, None) for reading in backend.read_all()]
+    cached = max((it.reserved_bytes or 0 for it in readings), default=0)
+    peak = max((it.peak_bytes or 0 for it in readings), default=0)
+    return Reading(allocated_bytes=0, reserved_bytes=None if cached else 0, peak_bytes=peak)
 
 
 def _initialised(torch: Module, parameters_on: str | None) -> Iterator[Backend]:

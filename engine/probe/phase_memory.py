@@ -1,0 +1,232 @@
+"""Memory of the named parts of steps: before, after, and the most in between.
+
+A reading is most of what the probe costs, so most calls of a part are only counted: the first few of each
+name are measured, and later ones as often as all names together may be.
+"""
+
+from __future__ import annotations
+
+import threading
+from _thread import get_ident
+from typing import Any, Callable
+
+from .backends import NOTHING, Reading, read_before_use
+from .clock import SystemClock
+from .phases import LONGEST_NAME, phase
+from .training_device import TrainingDevice
+from .wire import PhaseRow
+
+MOST_NAMES = 16
+"""Names that are measured, the first that are met: a process at its bounds still fits into a message."""
+FIRST_CALLS = 3
+"""Calls of each name that are measured whenever they come: most peaks rise with the first steps."""
+EVERY_S = 1.0
+"""Between two later calls that are measured, of all names together: two readings a second."""
+_MOST_OPEN = 64
+"""Parts in progress in one thread, and of one process between two digests; an older one was never ended."""
+
+
+class _Name:
+    """What is counted of one name."""
+
+    __slots__ = ("calls", "due_s", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name, self.calls, self.due_s = name, 0, float("-inf")
+
+
+class Call:
+    """One call that is measured; the thread that trains makes it, the digest works on it."""
+
+    __slots__ = ("before", "began_s", "count", "most", "name", "place", "was_reset")
+
+    def __init__(
+        self, name: str, count: int, began_s: float, before: Reading, place: tuple[Any, ...] | None
+    ) -> None:
+        self.name, self.count, self.began_s, self.before = name, count, began_s, before
+        self.place = place
+        """Backend and ordinal of the device that was read; None before the process used one."""
+        self.most = before.allocated_bytes
+        """Most allocated bytes known of since it began."""
+        self.was_reset = False
+        """Whether the program reset the allocator's peak since it began."""
+
+
+PhaseMark = tuple[float, float, Reading, Call, bool]
+"""Monotonic and wall time, what the allocator said, whose begin (True) or end (False) it is."""
+_Open = tuple[phase, "Call | None"]
+
+
+class PhaseCalls:
+    """Decides which calls are measured and reads at their ends; in the thread of the program.
+
+    Args:
+        device: What is read.
+        clock: Where time comes from.
+        note: Takes what was read.
+        explain: Takes a sentence for who reads the figures.
+    """
+
+    def __init__(
+        self,
+        device: TrainingDevice,
+        clock: SystemClock,
+        note: Callable[[PhaseMark], None],
+        explain: Callable[[str], None],
+    ) -> None:
+        self._device, self._clock, self._note, self._explain = device, clock, note, explain
+        self._has_left_out = False
+        self._names: dict[str, _Name] = {}
+        self._open: dict[int, list[_Open]] = {}
+        """Parts in progress by thread, as far as they are measured."""
+
+    def begin(self, part: phase, *, is_training: bool) -> None:
+        """Count a part that begins, and read where that is due.
+
+        Args:
+            part: What begins.
+            is_training: Whether the calling thread is the one that steps.
+        """
+        if not is_training and get_ident() != threading.main_thread().ident:
+            return
+        name = str(part.name)[:LONGEST_NAME]
+        known = self._names.get(name)
+        if known is None:
+            if len(self._names) >= MOST_NAMES:
+                self._leave_out()
+                return
+            known = self._names[name] = _Name(name)
+        known.calls += 1
+        now_s = self._clock.monotonic_s()
+        call = None
+        if now_s >= known.due_s or known.calls <= FIRST_CALLS:
+            known.due_s = now_s + EVERY_S * len(self._names)
+            call = self._measure(known, now_s)
+        mine = self._open.get(get_ident())
+        if call is not None:
+            if mine is None:
+                mine = self._open[get_ident()] = []
+            del mine[: 1 - _MOST_OPEN]
+            mine.append((part, call))
+        elif mine is not None and any(each is part for each, _ in mine):
+            # The same object within itself: the inner end is not that of the outer call.
+            mine.append((part, None))
+
+    def end(self, part: phase) -> None:
+        """Read at the end of a part whose begin was measured; any other is left alone."""
+        mine = self._open.get(get_ident())
+        if mine is None:
+            return
+        position = next((it for it in reversed(range(len(mine))) if mine[it][0] is part), None)
+        if position is None:
+            return
+        _, call = mine.pop(position)
+        if not mine:
+            del self._open[get_ident()]
+        if call is not None:
+            now_s, reading = self._clock.monotonic_s(), self._read()
+            if call.place is not None and call.place != self._place():
+                reading = NOTHING
+            self._note((now_s, self._clock.wall_s(), reading, call, False))
+
+    def _leave_out(self) -> None:
+        if not self._has_left_out:
+            self._has_left_out = True
+            self._explain(
+                f"it names more than {MOST_NAMES} phases: the memory of further ones is not measured"
+            )
+
+    def _measure(self, known: _Name, now_s: float) -> Call | None:
+        reading, place = self._read(), self._place()
+        if place is None:
+            reading = read_before_use(self._device.torch)
+        elif reading.allocated_bytes is None:
+            return None
+        call = Call(known.name, known.calls, now_s, reading, place)
+        self._note((now_s, self._clock.wall_s(), reading, call, True))
+        return call
+
+    def _read(self) -> Reading:
+        if self._device.backend is None:
+            self._device.look()
+        return self._device.read()
+
+    def _place(self) -> tuple[Any, ...] | None:
+        backend = self._device.backend
+        return None if backend is None else (backend.name, self._device.index)
+
+
+class _Usage:
+    """What is known of all calls of one name."""
+
+    __slots__ = ("most", "was_reset")
+
+    def __init__(self) -> None:
+        self.most = 0
+        self.was_reset = False
+
+
+class PhaseWatch:
+    """Makes rows of the calls that were measured and of all readings between, in the order of time.
+
+    As with steps: the peak of a call is exact where the allocator's own peak rose between its begin and its
+    end, else the most that was read is a lower bound. The most of all calls, those that were only counted
+    included, is exact where it is the allocator's own peak, which covers the life of the process.
+    """
+
+    def __init__(self) -> None:
+        self._open: list[Call] = []
+        self._known: dict[str, _Usage] = {}
+        self._peak: int | None = None
+
+    def note_reading(self, reading: Reading) -> None:
+        """Take what was read at any moment."""
+        peak, allocated = reading.peak_bytes, reading.allocated_bytes
+        was_reset = peak is not None and self._peak is not None and peak < self._peak
+        if peak is not None:
+            self._peak = peak
+        if was_reset:
+            for usage in self._known.values():
+                usage.was_reset = True
+        for call in self._open:
+            call.was_reset = call.was_reset or was_reset
+            if call.was_reset and peak is not None and call.before.peak_bytes is not None:
+                # What the allocator has seen since its peak was reset, it has seen within the call.
+                call.most = max(call.most or 0, peak)
+            if allocated is not None and (call.most is None or allocated > call.most):
+                call.most = allocated
+
+    def take(self, mark: PhaseMark) -> PhaseRow | None:
+        """Take the begin or the end of a call; return the row of its name where one ended that was read."""
+        ended_s, wall_s, reading, call, is_begin = mark
+        self.note_reading(reading)
+        if is_begin:
+            del self._open[: 1 - _MOST_OPEN]
+            self._open.append(call)
+            return None
+        self._open = [it for it in self._open if it is not call]
+        before, most = call.before, call.most
+        if reading.allocated_bytes is None or most is None:
+            return None
+        peak, base = reading.peak_bytes, before.peak_bytes
+        is_exact = not call.was_reset and peak is not None and base is not None and peak > base
+        newest = max(most, peak) if is_exact and peak is not None else most
+        usage = self._known.get(call.name)
+        if usage is None:
+            usage = self._known[call.name] = _Usage()
+            usage.was_reset = call.was_reset
+        usage.most = max(usage.most, newest)
+        return (
+            call.name,
+            call.count,
+            wall_s,
+            ended_s - call.began_s,
+            before.allocated_bytes,
+            before.reserved_bytes,
+            reading.allocated_bytes,
+            reading.reserved_bytes,
+            newest,
+            is_exact,
+            usage.most,
+            usage.most == peak and not usage.was_reset,
+        )
