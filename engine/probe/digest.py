@@ -37,6 +37,8 @@ class Digest:
         self.steps = StepWatch()
         self.phases = PhaseWatch()
         self.suspicion = Suspicion()
+        self.pick_phase: Callable[[], None] = lambda: None
+        """Called when the notes are worked through: which phase is read next."""
         self._outbox = outbox
         self._samples: deque[Note] = deque()
         self._ends: deque[EndNote | PhaseMark] = deque(maxlen=MOST_STEP_ENDS)
@@ -71,6 +73,7 @@ class Digest:
             self.suspicion.judge(reading, capacity)
         while ends:
             self._take(ends.popleft())
+        self.pick_phase()
 
     def take_course(self) -> tuple[int, bool]:
         """Return how many ends were read since the last call, and whether the peak rose within a step."""

@@ -1,7 +1,7 @@
 """Memory of the named parts of steps: before, after, and the most in between.
 
 A reading is most of what the probe costs, so most calls of a part are only counted: the first few of each
-name are measured, and later ones as often as all names together may be.
+name are measured, and of later ones one between two digests, each name in its turn.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import threading
 from _thread import get_ident
 from typing import Any, Callable
 
+from . import phases
 from .backends import NOTHING, Reading, read_before_use
 from .clock import SystemClock
-from .phases import LONGEST_NAME, phase
 from .training_device import TrainingDevice
 from .wire import PhaseRow
 
@@ -20,19 +20,8 @@ MOST_NAMES = 16
 """Names that are measured, the first that are met: a process at its bounds still fits into a message."""
 FIRST_CALLS = 3
 """Calls of each name that are measured whenever they come: most peaks rise with the first steps."""
-EVERY_S = 1.0
-"""Between two later calls that are measured, of all names together: two readings a second."""
 _MOST_OPEN = 64
 """Parts in progress in one thread, and of one process between two digests; an older one was never ended."""
-
-
-class _Name:
-    """What is counted of one name."""
-
-    __slots__ = ("calls", "due_s", "name")
-
-    def __init__(self, name: str) -> None:
-        self.name, self.calls, self.due_s = name, 0, float("-inf")
 
 
 class Call:
@@ -54,7 +43,6 @@ class Call:
 
 PhaseMark = tuple[float, float, Reading, Call, bool]
 """Monotonic and wall time, what the allocator said, whose begin (True) or end (False) it is."""
-_Open = tuple[phase, "Call | None"]
 
 
 class PhaseCalls:
@@ -76,11 +64,25 @@ class PhaseCalls:
     ) -> None:
         self._device, self._clock, self._note, self._explain = device, clock, note, explain
         self._has_left_out = False
-        self._names: dict[str, _Name] = {}
-        self._open: dict[int, list[_Open]] = {}
+        self._names: dict[str, phases.Counted] = {}
+        self._open: dict[int, list[tuple[phases.phase, Call | None]]] = {}
         """Parts in progress by thread, as far as they are measured."""
+        self._turn = 0
+        phases.counted, phases.read = self._names, self._open
 
-    def begin(self, part: phase, *, is_training: bool) -> None:
+    def pick(self) -> None:
+        """Let the next call of the next name be measured; called as often as notes are made sense of."""
+        names = list(self._names.values())
+        if names:
+            self._turn = (self._turn + 1) % len(names)
+            names[self._turn].is_due = True
+
+    def end_all(self) -> None:
+        """Measure and count nothing any more."""
+        if phases.counted is self._names:
+            phases.counted, phases.read = {}, {}
+
+    def begin(self, part: phases.phase, *, is_training: bool) -> None:
         """Count a part that begins, and read where that is due.
 
         Args:
@@ -89,19 +91,18 @@ class PhaseCalls:
         """
         if not is_training and get_ident() != threading.main_thread().ident:
             return
-        name = str(part.name)[:LONGEST_NAME]
+        name = str(part.name)[: phases.LONGEST_NAME]
         known = self._names.get(name)
         if known is None:
             if len(self._names) >= MOST_NAMES:
                 self._leave_out()
                 return
-            known = self._names[name] = _Name(name)
+            known = self._names[name] = phases.Counted(name)
         known.calls += 1
-        now_s = self._clock.monotonic_s()
         call = None
-        if now_s >= known.due_s or known.calls <= FIRST_CALLS:
-            known.due_s = now_s + EVERY_S * len(self._names)
-            call = self._measure(known, now_s)
+        if known.is_due:
+            known.is_due = known.calls < FIRST_CALLS
+            call = self._measure(known, self._clock.monotonic_s())
         mine = self._open.get(get_ident())
         if call is not None:
             if mine is None:
@@ -112,7 +113,7 @@ class PhaseCalls:
             # The same object within itself: the inner end is not that of the outer call.
             mine.append((part, None))
 
-    def end(self, part: phase) -> None:
+    def end(self, part: phases.phase) -> None:
         """Read at the end of a part whose begin was measured; any other is left alone."""
         mine = self._open.get(get_ident())
         if mine is None:
@@ -136,7 +137,7 @@ class PhaseCalls:
                 f"it names more than {MOST_NAMES} phases: the memory of further ones is not measured"
             )
 
-    def _measure(self, known: _Name, now_s: float) -> Call | None:
+    def _measure(self, known: phases.Counted, now_s: float) -> Call | None:
         reading, place = self._read(), self._place()
         if place is None:
             reading = read_before_use(self._device.torch)

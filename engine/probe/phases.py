@@ -18,9 +18,24 @@ _open: dict[int, list[phase]] = {}
 """The parts in progress of each thread, by its identity, outermost first."""
 _own = _local()
 """Holds the list of the calling thread, whose identity may be that of a thread which ended within a part."""
+counted: dict[str, Counted] = {}
+"""What is counted of each name, where a session measures phases."""
+read: dict[int, list[tuple[phase, Foreign]]] = {}
+"""Parts in progress whose begin was read, by thread."""
 _training: list[phase] | None = None
 """The parts of the thread that steps; None before the first step."""
 LONGEST_NAME = 80
+
+
+class Counted:
+    """Calls of one name, most of which are counted and no more: caches are cold for every line of ours."""
+
+    __slots__ = ("calls", "is_due", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name, self.calls = name, 0
+        self.is_due = True
+        """Whether the next call is to be read at its begin and its end."""
 
 
 class phase:  # noqa: N801 - reads as a word in `with vramscope.phase("forward")`
@@ -38,6 +53,11 @@ class phase:  # noqa: N801 - reads as a word in `with vramscope.phase("forward")
         mine = _list_own()
         mine.append(self)
         _open[get_ident()] = mine
+        if mine is _training and not read and type(self.name) is str:
+            known = counted.get(self.name)
+            if known is not None and not known.is_due:
+                known.calls += 1
+                return self
         session = current.session
         if session is not None:
             session.begin_phase(self, is_training=mine is _training)
@@ -45,9 +65,10 @@ class phase:  # noqa: N801 - reads as a word in `with vramscope.phase("forward")
 
     def __exit__(self, *_: object) -> None:
         """End the part; a generator may have taken it to another thread, or out of turn."""
-        session = current.session
-        if session is not None:
-            session.end_phase(self)
+        if read:
+            session = current.session
+            if session is not None:
+                session.end_phase(self)
         mine = _list_own()
         if mine and mine[-1] is self:
             mine.pop()

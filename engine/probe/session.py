@@ -80,6 +80,7 @@ class Session:
         self._phases = PhaseCalls(
             self._device, self._clock, self._sampler.digest.note_phase, announcement.notes.append
         )
+        self._sampler.digest.pick_phase = self._phases.pick
         self._thread = SamplerThread(self._tick)
         self._tick_guard = Guard("a tick of the sampler")
         self._step_guard = Guard("the end of a step")
@@ -186,6 +187,7 @@ class Session:
         if self._history.mode == "on":
             current.leave(end_recording)
         self._demands.end()
+        self._phases.end_all()
         self._thread.stop()
         self._sampler.close(reason, has_reported=self.is_reporting or self._has_reason())
 
