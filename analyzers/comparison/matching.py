@@ -32,6 +32,7 @@ def match_tracks(a: Sequence[Track], b: Sequence[Track]) -> Matching:
     """
     left_a, left_b = list(a), list(b)
     found: list[tuple[Track, Track]] = []
+    taken: set[int] = set()
     for name_key in (_by_rank, _by_uuid, _by_place(a, b)):
         keys_a, keys_b = _unique(left_a, name_key), _unique(left_b, name_key)
         for key in keys_a.keys() & keys_b.keys():
@@ -39,8 +40,8 @@ def match_tracks(a: Sequence[Track], b: Sequence[Track]) -> Matching:
             if None not in (one.rank, other.rank) and one.rank != other.rank:
                 continue
             found.append((one, other))
-            left_a.remove(one)
-            left_b.remove(other)
+            taken.update((id(one), id(other)))
+        left_a, left_b = ([it for it in left if id(it) not in taken] for left in (left_a, left_b))
     found.sort(key=lambda pair: _order(pair[0]))
     names = _name_all([one if one.rank is not None else other for one, other in found])
     return Matching(

@@ -78,6 +78,7 @@ class RunSummarizer:
         self._end_s = 0.0
         self.samples_read = 0
         self._is_simulated = False
+        self._most_bins = MOST_BINS
 
     def observe(self, sample: Sample) -> None:
         """Take one sample; one with a time that can be none is left out."""
@@ -155,8 +156,10 @@ class RunSummarizer:
         return track
 
     def _begin(self, key: TrackKey, subject: Subject) -> Track:
-        most = max(LEAST_BINS, min(MOST_BINS, MOST_CELLS // (len(self._tracks) + 1)))
-        if most < MOST_BINS:
+        # By powers of two: bins double too, and so thousands of tracks bound all others only a few times.
+        most = max(LEAST_BINS, min(MOST_BINS, MOST_CELLS >> len(self._tracks).bit_length()))
+        if most < self._most_bins:
+            self._most_bins = most
             for other in self._tracks.values():
                 other.steps.bound(most)
                 other.times.bound(most)

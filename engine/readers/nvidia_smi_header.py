@@ -32,6 +32,8 @@ NAMES = {
 }
 """What the columns are called by nvidia-smi (`nvidia-smi --help-query-gpu`), and by us."""
 _COLUMN = re.compile(r"([a-z][a-z0-9_.]*)(?:\s*\[([A-Za-z%]*)\])?")
+_MAYBE = re.compile("timestamp|memory", re.IGNORECASE)
+"""Every header has one of these, and hardly a record does; each record that is left out is looked at."""
 _FIGURE = re.compile(r"([0-9]{1,18})(?:\s*MiB)?")
 _MOST_BARE_INDEX = 1023
 
@@ -50,6 +52,8 @@ def parse_log_header(line: str) -> LogHeader | None:
     Raises:
         RecordError: It is one, and a column is absent that nothing can be said without.
     """
+    if not _MAYBE.search(line):
+        return None
     found = [_COLUMN.fullmatch(cell.strip().strip('"').lower()) for cell in line.split(",")]
     names = [None if match is None else NAMES.get(match[1]) for match in found]
     if "timestamp" not in names and not {"used", "total", "free"} & set(names):

@@ -98,8 +98,8 @@ def list_assessments(log: RunLog, device: DeviceLog) -> Sequence[Assessment]:
     living = set() if last is None else {rank.pid for rank in last.ranks if rank.state != "ended"}
     return [
         it if last is None else _bring_forward(it, last.time_s)
-        for it in log.assessments.values()
-        if it.device_uuid == device.uuid and (it.pid is None or it.pid in living)
+        for it in log.assessments_of(device.uuid)
+        if it.pid is None or it.pid in living
     ]
 
 
@@ -130,10 +130,6 @@ def _rank(assessment: Assessment) -> tuple[int, float]:
 
 def _find_advice(log: RunLog, device: DeviceLog) -> str | None:
     """Return what the gravest open forecast for the device advises."""
-    found = [
-        trail.finding
-        for trail in log.findings.values()
-        if trail.finding.kind == "oom" and trail.finding.is_open and trail.finding.device_uuid == device.uuid
-    ]
+    found = [finding for finding in log.findings_of(device.uuid) if finding.kind == "oom" and finding.is_open]
     worst = max(found, key=lambda finding: LEVELS.index(finding.severity), default=None)
     return None if worst is None else worst.advice or None

@@ -152,16 +152,15 @@ def build_profile(log: RunLog, provenance: Provenance, phases: Sequence[ProfileP
 
 def describe_headroom(log: RunLog) -> dict[str, tuple[ProcessHeadroom, ...]]:
     """Return what is known of the largest steps that would fit, by the key of the device in the report."""
-    found: dict[str, tuple[ProcessHeadroom, ...]] = {}
-    for device in log.devices.values():
-        known = [
+    known = {
+        log.key_of(device): tuple(
             ProcessHeadroom(pid=it.pid, rank=it.rank, estimates=it.headroom)
-            for it in log.assessments.values()
-            if it.device_uuid == device.uuid and it.headroom
-        ]
-        if known:
-            found[log.key_of(device)] = tuple(known)
-    return found
+            for it in log.assessments_of(device.uuid)
+            if it.headroom
+        )
+        for device in log.devices.values()
+    }
+    return {key: headroom for key, headroom in known.items() if headroom}
 
 
 def _describe_phases(log: RunLog) -> list[ProfilePhase]:

@@ -1,6 +1,6 @@
 """What the samples of a period said: one log a device, the findings, and what they rest on."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -38,6 +38,10 @@ class RunLog:
         self.first_s: float | None = None
         self.last: Sample | None = None
         self._due_s: float | None = None
+        self._devices_by_index: Counter[int] = Counter()
+        # Reports ask these for every device, and a file may have thousands of devices.
+        self._findings_by_device: dict[str | None, dict[str, None]] = {}
+        self._assessments_by_device: dict[str | None, dict[int | None, Assessment]] = {}
 
     @property
     def span_s(self) -> float:
@@ -46,8 +50,7 @@ class RunLog:
 
     def key_of(self, log: DeviceLog) -> str:
         """Return the key of a device in reports: its index, or its label where another has the same index."""
-        others = (it for it in self.devices.values() if it is not log and it.index == log.index)
-        return log.label if any(True for _ in others) else str(log.index)
+        return log.label if self._devices_by_index[log.index] > 1 else str(log.index)
 
     def observe(self, sample: Sample) -> None:
         """Take one sample."""
@@ -57,6 +60,7 @@ class RunLog:
             log = self.devices.get(device.uuid)
             if log is None:
                 log = self.devices[device.uuid] = DeviceLog(device, self.max_snapshots)
+                self._devices_by_index[log.index] += 1
             # A process that has not turned to any device yet may turn to this one.
             own = ranks.get(device.uuid) or ranks.get("") or ()
             log.observe(sample.time_s, device, own, is_due=is_due)
@@ -74,14 +78,24 @@ class RunLog:
             known = self.findings.get(finding.id)
             gravest = finding.severity if known is None else _graver(known.gravest, finding.severity)
             self.findings[finding.id] = FindingTrail(finding, gravest)
+            self._findings_by_device.setdefault(finding.device_uuid, {})[finding.id] = None
         for assessment in assessments:
             self.assessments[assessment.device_uuid, assessment.pid] = assessment
+            self._assessments_by_device.setdefault(assessment.device_uuid, {})[assessment.pid] = assessment
+
+    def findings_of(self, device_uuid: str) -> list[Finding]:
+        """Return the findings about a device, in the order in which they were first heard of."""
+        return [self.findings[it].finding for it in self._findings_by_device.get(device_uuid, ())]
+
+    def assessments_of(self, device_uuid: str) -> list[Assessment]:
+        """Return the newest assessments of a device and of its processes."""
+        return list(self._assessments_by_device.get(device_uuid, {}).values())
 
     def begin_next(self) -> "RunLog":
         """Return the log of the period that follows: it knows the findings that are still open."""
         following = RunLog(max_snapshots=self.max_snapshots, interval_s=self.interval_s)
         following.take(trail.finding for trail in self.findings.values() if trail.finding.is_open)
-        following.assessments.update(self.assessments)
+        following.take((), self.assessments.values())
         return following
 
     def _is_due(self, time_s: float, tick_s: float) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from vramscope.cli.application import run
 from vramscope.engine.errors import InputFileError
 from vramscope.engine.readers.case_table import MOST_COLUMNS, MOST_ROWS, read_case_table
 from vramscope.engine.readers.cluster_file import read_cluster_file
@@ -107,3 +108,28 @@ def test_members_padding_and_a_cut_are_read_as_gzip_reads_them(tmp_path: Path) -
     file = PackedFile(path)
     assert b"".join(file.chunks()) == text * 2
     assert file.is_cut
+
+
+def write_log_of_many_devices(path: Path) -> Path:
+    """Write 4 MB of `nvidia-smi` with 90,000 indices, of which the first 4,096 are read."""
+    lines = (f"2026/01/01 00:00:{n * 50 // 90_000:02d}.000, {n}, A, 2 MiB, 2 MiB" for n in range(90_000))
+    path.write_text("\n".join(("timestamp, index, name, memory.used [MiB], memory.total [MiB]", *lines, "")))
+    return path
+
+
+@pytest.mark.parametrize("verb", ["profile", "oom", "leak", "fragment"])
+def test_a_report_of_thousands_of_devices_does_not_take_the_square_of_them(
+    verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_log_of_many_devices(tmp_path / "smi.csv")
+    started_s = time.process_time()
+    assert run([verb, "--input", str(path)]) in (0, 1, 3)
+    assert time.process_time() - started_s < 1.5 * MOST_S
+    assert "expected at most 4,096 devices" in capsys.readouterr().err
+
+
+def test_two_runs_of_thousands_of_devices_do_not_take_the_square_of_them(tmp_path: Path) -> None:
+    path = write_log_of_many_devices(tmp_path / "smi.csv")
+    started_s = time.process_time()
+    assert run(["diff", str(path), str(path)]) == 0
+    assert time.process_time() - started_s < 3 * MOST_S

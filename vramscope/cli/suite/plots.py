@@ -153,8 +153,7 @@ def _record(curves: _Curves, device: DeviceSample, time_s: float) -> None:
 
 
 def _mark(log: RunLog, uuid: str) -> tuple[Marker, ...]:
-    found = (trail.finding for trail in log.findings.values() if trail.finding.device_uuid == uuid)
-    return tuple(map(make_marker, found))
+    return tuple(map(make_marker, log.findings_of(uuid)))
 
 
 def describe_files(paths: Sequence[Path]) -> str:
