@@ -4,9 +4,7 @@ Every field but `schema` may be missing or null. Unknown fields are ignored, so 
 version may add some; an unknown newer version is refused.
 """
 
-import gzip
 import re
-import zlib
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
@@ -25,7 +23,8 @@ from ..model.flight_record import (
 )
 from ..model.segments import ALLOCATED, AWAITING_FREE, FREE, LiveStack, Segment
 from ..units import MIB, format_bytes
-from .input_file import lower_first, open_input_file, show_name, show_path
+from .input_file import lower_first, show_name, show_path
+from .packed_file import CUT_NOTE, PackedFile
 
 VERSION = 1
 SCHEMA_NAME = "vramscope.flight"
@@ -33,6 +32,8 @@ SIZE_LIMIT_BYTES = 64 * MIB
 """A larger file is refused before it is read."""
 CONTENT_LIMIT_BYTES = 256 * MIB
 """More content than this is not decompressed."""
+MOST_MEMBERS = 1 << 21
+"""Lists and objects; what the probe writes has some ten thousand, and each takes 60 bytes and more."""
 _SCHEMA = re.compile(rf"{re.escape(SCHEMA_NAME)}/([0-9]{{1,9}})")
 _EXPECTATION = f'expected a flight record of vramscope, {{"schema": "{SCHEMA_NAME}/{VERSION}", ...}}'
 _STATES = {
@@ -41,7 +42,6 @@ _STATES = {
     "active_awaiting_free": AWAITING_FREE,
     "inactive": FREE,
 }
-_GZIP_MARK = b"\x1f\x8b"
 
 _Stack = tuple[tuple[str, int, str], ...]
 
@@ -132,24 +132,24 @@ def read_flight_record(path: Path) -> FlightRecord:
     return _build_record(record, show_name(path))
 
 
-def _read_content(path: Path) -> bytes:
-    with open_input_file(path, SIZE_LIMIT_BYTES) as (file, _):
-        packed = file.read(2) == _GZIP_MARK
-        file.seek(0)
-        try:
-            content = (gzip.GzipFile(fileobj=file) if packed else file).read(CONTENT_LIMIT_BYTES + 1)
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise InputFileError(
-                f"{show_path(path)}: cannot be decompressed: {lower_first(str(error))}; {_EXPECTATION}"
-            ) from error
-    if len(content) > CONTENT_LIMIT_BYTES:
+def _read_content(path: Path) -> bytearray:
+    file, content = PackedFile(path, limit_bytes=SIZE_LIMIT_BYTES), bytearray()
+    for data in file.chunks():
+        content += data
+        if len(content) > CONTENT_LIMIT_BYTES:
+            file.close()
+            limit = format_bytes(CONTENT_LIMIT_BYTES)
+            raise InputFileError(f"{show_path(path)}: holds more than {limit} of text; {_EXPECTATION}")
+    if file.is_cut:
+        raise InputFileError(f"{show_path(path)}: {CUT_NOTE}; {_EXPECTATION}")
+    if content.count(b"[") + content.count(b"{") > MOST_MEMBERS:
         raise InputFileError(
-            f"{show_path(path)}: holds more than {format_bytes(CONTENT_LIMIT_BYTES)} of text; {_EXPECTATION}"
+            f"{show_path(path)}: more than {MOST_MEMBERS:,} lists and objects in it; {_EXPECTATION}"
         )
     return content
 
 
-def _check_schema(path: Path, content: bytes) -> None:
+def _check_schema(path: Path, content: bytearray) -> None:
     try:
         schema = msgspec.json.decode(content, type=_Head).schema
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:

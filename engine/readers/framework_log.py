@@ -52,7 +52,7 @@ class FrameworkLog:
         self._path = path
         self._lines = LineFile(path, longest_line=1 << 20)
         self._devices = SeriesDevices()
-        self._left_out = LeftOut()
+        self._left_out = LeftOut(show_path(path))
         self._time_s: float | None = None
         self._facts = FrameworkFacts()
         self._ooms = LogOoms()
@@ -106,6 +106,7 @@ class FrameworkLog:
             if said is not None:
                 yield self._convert(number, said)
         except RecordError as error:
+            self._left_out.seen = number
             self._left_out.add(error.kind, f"line {number}", str(error))
 
     def _convert(self, number: int, said: MemoryLine) -> SeriesRecord:

@@ -13,6 +13,8 @@ from .packed_file import PackedFile
 
 MOST_BYTES = 128 * MIB
 """A list of numbers that is longer in the file is refused: it would be held whole."""
+MOST_NUMBERS = 1 << 23
+"""Times of that many bytes are fewer."""
 _BLANK = b" \t\r\n"
 _MOST_OPENED = 2
 _DECODER = msgspec.json.Decoder(list[Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]])
@@ -37,11 +39,13 @@ def read_inner_lists(file: PackedFile, path: Path, expectation: str) -> Iterator
     Raises:
         InputFileError: Something else stands in it, or a list is longer than could be held.
     """
+    closings = 0
     for at, piece in _split(file, path):
         before, bracket, numbers = piece.rpartition(b"[")
         opened = before.count(b"[") + 1
         if not bracket:
-            if piece.strip(_BLANK):
+            closings += 1
+            if piece.strip(_BLANK) or closings > _MOST_OPENED:
                 raise _refuse(path, at, piece, expectation)
             continue
         if opened > _MOST_OPENED or before.translate(None, b"[," + _BLANK):
@@ -55,7 +59,7 @@ def read_inner_lists(file: PackedFile, path: Path, expectation: str) -> Iterator
 def _split(file: PackedFile, path: Path) -> Iterator[tuple[int, bytes]]:
     """Yield what stands before each closing bracket, and its place in bytes."""
     parts: list[bytes] = []
-    held = place = 0
+    held = numbers = place = 0
     for data in file.chunks():
         *ended, rest = data.split(b"]")
         for piece in ended:
@@ -70,6 +74,12 @@ def _split(file: PackedFile, path: Path) -> Iterator[tuple[int, bytes]]:
             file.close()
             raise InputFileError(
                 f"{show_path(path)}: byte {place:,}: a list of more than {MOST_BYTES:,} bytes"
+            )
+        numbers = rest.count(b",") + (numbers if len(ended) == 0 else 0)
+        if numbers > MOST_NUMBERS:
+            file.close()
+            raise InputFileError(
+                f"{show_path(path)}: byte {place:,}: a list of more than {MOST_NUMBERS:,} numbers"
             )
 
 

@@ -57,7 +57,7 @@ class InternlmLog:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lines = LineFile(path)
-        self._left_out = LeftOut()
+        self._left_out = LeftOut(show_path(path))
         self._state: _State | None = None
         self._largest = (-1, "")
         self._rank = read_rank(path)
@@ -113,6 +113,7 @@ class InternlmLog:
         try:
             time_s, total_bytes = state.read_time(), state.read_total()
         except RecordError as error:
+            self._left_out.seen = state.line
             self._left_out.add(error.kind, f"line {state.line}", str(error))
             return
         if total_bytes > self._largest[0]:

@@ -93,7 +93,7 @@ class MemoryReport:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._left_out = LeftOut()
+        self._left_out = LeftOut(show_path(path))
         self._devices = SeriesDevices()
         try:
             self._report = msgspec.json.decode(read_packed_file(path, SIZE_LIMIT_BYTES), type=_Report)

@@ -8,6 +8,7 @@ nanoseconds and changes. Categories count from 1 in the former and from 0 in the
 
 from array import array
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from itertools import chain
 from pathlib import Path
 
@@ -70,7 +71,7 @@ class MemoryTimeline:
         self._path = path
         self._file = PackedFile(path, on_read)
         self._ticks = LevelTicks(interval_s)
-        self._left_out = LeftOut()
+        self._left_out = LeftOut(show_path(path))
         self._peak: tuple[int, tuple[int, ...]] = (-1, (0,) * len(CATEGORIES))
 
     @property
@@ -107,17 +108,19 @@ class MemoryTimeline:
             InputFileError: It is damaged, or no such timeline.
         """
         lists = read_inner_lists(self._file, self._path, _EXPECTATION)
-        first, second = next(lists, None), next(lists, None)
-        rows = chain(() if second is None else (second,), lists)
-        if first is not None and second is not None and second.opened == 2:
-            self._read_sizes(array("q", first.numbers), rows)
-        elif first is not None:
-            self._read_changes(chain((first,), rows))
+        with closing(self):
+            first, second = next(lists, None), next(lists, None)
+            rows = chain(() if second is None else (second,), lists)
+            if first is not None and second is not None and second.opened == 2:
+                self._read_sizes(array("q", first.numbers), rows)
+            elif first is not None:
+                self._read_changes(chain((first,), rows))
         yield from self._ticks.records(SeriesDevice("index-0", 0, "0"))
 
     def _read_sizes(self, times_us: "array[int]", rows: Iterator[InnerList]) -> None:
         count = 0
         for count, row in enumerate(rows, 1):
+            self._left_out.seen = count
             try:
                 if count > len(times_us):
                     raise RecordError(
@@ -136,6 +139,7 @@ class MemoryTimeline:
     def _read_changes(self, rows: Iterator[InnerList]) -> None:
         levels = [0] * len(CATEGORIES)
         for number, row in enumerate(rows):
+            self._left_out.seen = number
             try:
                 time_ns, category, change = _read_change(row.numbers)
                 levels[category] += change

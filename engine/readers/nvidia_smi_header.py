@@ -1,6 +1,7 @@
 """The header of an nvidia-smi log, or where it has none, what the shape of its first line tells."""
 
 import re
+from functools import lru_cache
 
 import msgspec
 
@@ -46,6 +47,7 @@ class LogHeader(msgspec.Struct, frozen=True):
     units: dict[str, str]
 
 
+@lru_cache(maxsize=16)  # one in every line, as where a thousand short logs were joined
 def parse_log_header(line: str) -> LogHeader | None:
     """Return the columns that a line names, or None where it is no header of nvidia-smi.
 

@@ -33,7 +33,7 @@ class NvidiaSmiLog:
         self._lines = LineFile(path)
         self._devices = SeriesDevices()
         self._time = LocalTime()
-        self._left_out = LeftOut()
+        self._left_out = LeftOut(show_path(path))
         self._line_before = ""
         self._header = self._find_header()
 
@@ -70,6 +70,7 @@ class NvidiaSmiLog:
             InputFileError: The file is damaged so that it cannot be read on.
         """
         for first, lines in self._lines.blocks():
+            self._left_out.seen = first + len(lines)
             for number, line in enumerate(lines, first):
                 record = self._parse(number, line)
                 if record is not None:

@@ -1,15 +1,19 @@
 """Bytes of a file of any size, plain or gzip, in chunks of bounded size."""
 
+import io
 import os
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from ..errors import InputFileError
 from ..units import TIB, format_bytes
 from .input_file import lower_first, open_input_file, show_path
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 CHUNK_BYTES = 1 << 18
 """Read at a time: what is held is a few of these, however long the file."""
@@ -26,7 +30,7 @@ class _Readable(Protocol):
     def read(self, size: int, /) -> bytes: ...
 
 
-class _GzipStream:
+class GzipStream(io.RawIOBase):
     """Unpacks the members of a gzip file, one behind the other, and refuses what was made to keep us busy.
 
     Tiny members take a thousand times the time of one, and a single byte can become a thousand; no writer of
@@ -39,7 +43,18 @@ class _GzipStream:
         self._member: zlib._Decompress | None = None
         self._members = self._packed_bytes = self._unpacked_bytes = 0
 
-    def read(self, size: int, /) -> bytes:
+    def readable(self) -> bool:
+        """Return true: it can be wrapped in a buffer."""
+        return True
+
+    def readinto(self, buffer: "WriteableBuffer", /) -> int:
+        """Put the next bytes into a buffer, as `io.BufferedReader` asks for; raises what `read` raises."""
+        view = memoryview(buffer).cast("B")
+        data = self.read(len(view))
+        view[: len(data)] = data
+        return len(data)
+
+    def read(self, size: int = -1, /) -> bytes:
         """Return the next bytes, none at the end.
 
         Raises:
@@ -73,7 +88,7 @@ class _GzipStream:
         member = self._member
         assert member is not None  # noqa: S101 - `read` has begun one
         was_empty = not self._packed
-        data = member.decompress(self._packed, size)
+        data = member.decompress(self._packed, max(0, size))
         if member.eof:
             self._packed, self._member = member.unused_data, None
         else:
@@ -92,23 +107,30 @@ class PackedFile:
     Args:
         path: A regular file.
         on_read: Called with the share that was read before each piece; what it raises ends the reading.
+        limit_bytes: A larger file, before it is unpacked, is refused.
 
     Raises:
         InputFileError: The file is absent, not readable, or not a regular file.
     """
 
-    def __init__(self, path: Path, on_read: Callable[[float], None] | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        on_read: Callable[[float], None] | None = None,
+        *,
+        limit_bytes: int = _SIZE_LIMIT_BYTES,
+    ) -> None:
         self.path = path
         self._on_read = on_read
         self.is_cut = False
         """Whether compressed data end in the middle, as when their writer was killed."""
         self._stack = ExitStack()
-        self._raw, self._size_bytes = self._stack.enter_context(open_input_file(path, _SIZE_LIMIT_BYTES))
+        self._raw, self._size_bytes = self._stack.enter_context(open_input_file(path, limit_bytes))
         mark = self._raw.read(2)
         self._raw.seek(0)
         self._file: _Readable = self._raw
         if mark == _GZIP_MARK:
-            self._file = _GzipStream(self._raw)
+            self._file = GzipStream(self._raw)
 
     @property
     def read_share(self) -> float:

@@ -9,11 +9,12 @@ import heapq
 import json
 import re
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from operator import attrgetter
 from pathlib import Path
 from typing import TypeGuard, cast
 
+from ..errors import InputFileError
 from ..units import format_bytes
 from .input_file import show_path
 from .level_ticks import MOST_DEVICES_OF_PROCESS, LevelTicks
@@ -36,6 +37,7 @@ _NAME = re.compile(rb'"\[(?:memory|OutOfMemory)\]"')
 _LONGEST_EVENT = 1 << 13
 """Bytes before and after the name in which its event must begin and end."""
 _MOST_BRACES = 4
+_MOST_STRAYS = 1000
 _PROCESSOR = 0
 """`Device Type` of the host (`c10::DeviceType::CPU`)."""
 _NONE_FOUND = "no [memory] event in it; expected a trace of torch.profiler with profile_memory=True"
@@ -69,8 +71,8 @@ class ProfilerTrace:
         self._head = TraceHead()
         self._devices = SeriesDevices()
         self._levels: dict[str, tuple[SeriesDevice, LevelTicks]] = {}
-        self._left_out = LeftOut()
-        self._of_processor = 0
+        self._left_out = LeftOut(show_path(path))
+        self._of_processor = self._strays = 0
         self._ooms = OomNotes()
 
     @property
@@ -107,13 +109,26 @@ class ProfilerTrace:
         Raises:
             InputFileError: The compression is damaged.
         """
-        for place, event in _find_events(self._file, self._head):
-            try:
-                self._take(event)
-            except RecordError as error:
-                self._left_out.add(error.kind, f"byte {place:,}", str(error))
+        with closing(self):
+            for place, event in _find_events(self._file, self._head):
+                self._left_out.seen += 1
+                if event is None:
+                    self._count_stray()
+                try:
+                    self._take(event)
+                except RecordError as error:
+                    self._left_out.add(error.kind, f"byte {place:,}", str(error))
         series = [self._head.records(device, ticks) for device, ticks in self._levels.values()]
         yield from heapq.merge(*series, key=attrgetter("time_s"))
+
+    def _count_stray(self) -> None:
+        """Count a name without an event around it: each costs as much as hundreds of events."""
+        self._strays += 1
+        if self._strays > _MOST_STRAYS and self._strays * 4 > self._left_out.seen:
+            raise InputFileError(
+                f"{show_path(self._path)}: more than {_MOST_STRAYS:,} names [memory] stand in no event; "
+                "the file is damaged"
+            )
 
     def _take(self, event: dict[str, object] | None) -> None:
         if event is None:
@@ -185,22 +200,26 @@ def _find_events(file: PackedFile, head: TraceHead) -> Iterator[tuple[int, dict[
 def _parse_events(
     text: bytes, begin: int, end: int, offset: int
 ) -> Iterator[tuple[int, dict[str, object] | None]]:
+    ended_at = 0
     for match in _NAME.finditer(text, begin):
         if match.start() >= end:
             return
-        yield offset + match.start(), _parse_around(text, match.start())
+        if match.start() < ended_at:
+            continue  # within the event before
+        event, ended_at = _parse_around(text, match.start())
+        yield offset + match.start(), event
 
 
-def _parse_around(text: bytes, at: int) -> dict[str, object] | None:
-    """Return the event that has its name at a place, or None where there is none around it."""
+def _parse_around(text: bytes, at: int) -> tuple[dict[str, object] | None, int]:
+    """Return the event that has its name at a place, and where it ends; None where none is around it."""
     first, begin = max(0, at - _LONGEST_EVENT), at
     for _ in range(_MOST_BRACES):
         begin = text.rfind(b"{", first, begin)
         if begin < 0:
-            return None
+            break
         with suppress(ValueError, RecursionError):
             # A character a byte, so that the end is one of bytes; texts do not matter here.
             event, length = _DECODER.raw_decode(text[begin : at + _LONGEST_EVENT].decode("latin-1"))
             if begin + length > at and event.get("name") in _NAMES:
-                return cast("dict[str, object]", event)
-    return None
+                return cast("dict[str, object]", event), begin + length
+    return None, at

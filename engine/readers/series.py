@@ -43,7 +43,7 @@ class SeriesFile:
         self._lines = LineFile(path)
         self._devices = SeriesDevices()
         self._known: dict[str, SeriesDevice] = {}
-        self._left_out = LeftOut()
+        self._left_out = LeftOut(show_path(path))
         self._line_before = ""
         self._header = self._find_header()
 
@@ -85,6 +85,7 @@ class SeriesFile:
             InputFileError: The file is damaged so that it cannot be read on.
         """
         for first, lines in self._lines.blocks():
+            self._left_out.seen = first + len(lines)
             numbered = iter(enumerate(lines, first))
             header = None
             while header is not self._header:

@@ -14,6 +14,7 @@ class SeriesDevices:
     def __init__(self) -> None:
         self._by_key: dict[str, SeriesDevice] = {}
         self._taken: set[int] = set()
+        self._free_index = 0
 
     def __bool__(self) -> bool:
         return bool(self._by_key)
@@ -89,4 +90,6 @@ class SeriesDevices:
             )
 
     def _next_index(self) -> int:
-        return next(number for number in range(MOST_DEVICES + 1) if number not in self._taken)
+        while self._free_index in self._taken:
+            self._free_index += 1
+        return self._free_index

@@ -6,6 +6,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from ..errors import InputFileError
 from ..model import DeviceKind, DeviceState, RankCoordinates
 from .input_file import show_path
 
@@ -26,6 +27,8 @@ SeriesFormat = Literal[
 ]
 MOST_DEVICES = 4096
 """A column that names more is no column of devices."""
+MOST_LEFT_OUT = 100_000
+"""A file with more that cannot be used, and little else, is not read on: each costs more than a good one."""
 MOST_BYTES = 2**50
 """No device has a pebibyte; a larger figure is none of memory."""
 MOST_SECONDS = 1e10
@@ -121,17 +124,32 @@ class RecordError(ValueError):
 
 
 class LeftOut:
-    """Counts records that were left out, by kind, with the first place of each."""
+    """Counts records that were left out, by kind, with the first place of each.
 
-    def __init__(self) -> None:
+    Args:
+        name: The file, for the error that ends the reading of one that has hardly anything else.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
         self._kinds: dict[str, tuple[int, str]] = {}
         self.count = 0
+        self.seen = 0
+        """Records read so far, left out or not; 0 where nobody counts them."""
 
     def add(self, kind: str, place: str, detail: str) -> None:
-        """Count one; only the first of a kind is remembered."""
+        """Count one; only the first of a kind is remembered.
+
+        Raises:
+            InputFileError: A hundred thousand were left out, and they are more than a quarter of all.
+        """
         seen, first = self._kinds.get(kind, (0, f"{place}: {detail}"))
         self._kinds[kind] = (seen + 1, first)
         self.count += 1
+        if self.count > MOST_LEFT_OUT and self.count * 4 > self.seen:
+            raise InputFileError(
+                f"{self._name}: more than {MOST_LEFT_OUT:,} records cannot be used; the first at {self.first}"
+            ) from None
 
     @property
     def first(self) -> str | None:

@@ -67,7 +67,7 @@ class SnapshotExport:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._left_out = LeftOut()
+        self._left_out = LeftOut(show_path(path))
         self._devices = SeriesDevices()
         self._given = 0
         self._taken = 0
@@ -78,7 +78,7 @@ class SnapshotExport:
         self._series = export.snapshots
         sources = export.metadata.memory_source
         self._told_by_allocator = {label for label, source in sources.items() if source == "allocator"}
-        self._given = sum(map(len, self._series.values()))
+        self._given = self._left_out.seen = sum(map(len, self._series.values()))
 
     @property
     def read_share(self) -> float:

@@ -64,7 +64,7 @@ class SnapshotSeries:
             if on_read is not None:
                 on_read(1.0)
         self._has_times = all(min(trace.time_us, default=0) >= 0 for trace in self._snapshot.traces)
-        self._left_out = LeftOut()
+        self._left_out = LeftOut(show_path(path))
         self._ooms = OomNotes()
         self._starts: list[str] = []
 

@@ -52,7 +52,7 @@ class StatusLines:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lines = LineFile(path, longest_line=LONGEST_LINE)
-        self._left_out = LeftOut()
+        self._left_out = LeftOut(show_path(path))
 
     @property
     def read_share(self) -> float:
@@ -81,6 +81,7 @@ class StatusLines:
             InputFileError: The file is damaged so that it cannot be read on, or of a newer version.
         """
         for first, lines in self._lines.blocks():
+            self._left_out.seen = first + len(lines)
             for number, line in enumerate(lines, first):
                 if line.strip():
                     yield from self._parse(number, line)

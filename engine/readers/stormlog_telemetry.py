@@ -81,7 +81,7 @@ class StormlogTelemetry:
         self._lines = LineFile(path, longest_line=_LONGEST_LINE)
         self._is_list = self._lines.head.lstrip()[:1] == b"["
         self._devices = SeriesDevices()
-        self._left_out = LeftOut()
+        self._left_out = LeftOut(show_path(path))
         self._of_host = 0
         self._host: str | None = None
         self._jobs: dict[str, None] = {}
@@ -136,6 +136,7 @@ class StormlogTelemetry:
 
     def _read_lines(self) -> Iterator[tuple[int, str, str]]:
         for first, lines in self._lines.blocks():
+            self._left_out.seen = first + len(lines)
             for number, line in enumerate(lines, first):
                 if line.strip():
                     yield number, f"line {number}", line
@@ -154,6 +155,7 @@ class StormlogTelemetry:
             raise InputFileError(
                 f"{show_path(self._path)}: {lower_first(str(error))}; {_EXPECTATION}"
             ) from error
+        self._left_out.seen = len(events)
         return ((number, f"$[{number - 1}]", raw) for number, raw in enumerate(events, 1))
 
     def _convert(self, number: int, event: _Event) -> SeriesRecord | None:

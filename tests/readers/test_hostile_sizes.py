@@ -1,6 +1,7 @@
 """Small files that would keep a reader busy, or become gigabytes: refused with the bound that was met."""
 
 import gzip
+import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -13,11 +14,16 @@ from vramscope.cli.application import run
 from vramscope.engine.errors import InputFileError
 from vramscope.engine.readers.case_table import MOST_COLUMNS, MOST_ROWS, read_case_table
 from vramscope.engine.readers.cluster_file import read_cluster_file
+from vramscope.engine.readers.flight_record import read_flight_record
+from vramscope.engine.readers.memory_snapshot import read_memory_snapshot
 from vramscope.engine.readers.module_memory.finding import read_module_memory
 from vramscope.engine.readers.packed_file import PackedFile
 from vramscope.engine.readers.phases.finding import read_phase_file
+from vramscope.engine.readers.profiler_trace import ProfilerTrace
 from vramscope.engine.readers.run_config import read_run_config
+from vramscope.engine.readers.series import SeriesFile
 from vramscope.engine.readers.sweep.configuration_log import read_configuration_log
+from vramscope.engine.sampling.series_source import open_series
 from vramscope.exporters.prometheus.web_config import read_web_config
 
 MOST_S = 2.0
@@ -133,3 +139,139 @@ def test_two_runs_of_thousands_of_devices_do_not_take_the_square_of_them(tmp_pat
     started_s = time.process_time()
     assert run(["diff", str(path), str(path)]) == 0
     assert time.process_time() - started_s < 3 * MOST_S
+
+
+def play(path: Path) -> None:
+    for _ in open_series(path).samples():
+        pass
+
+
+TRACE = '{"traceEvents":['
+CHART = f'var option_{"0" * 32} = {{"series":[{{"name":"params_memory_sunburst","data":[{{"name":"'
+REFUSED: dict[str, tuple[str, str | bytes, str, Callable[[Path], object]]] = {
+    "empty readings": (
+        "a.json",
+        '{"snapshots":{"0":[' + "{}," * 1_300_000 + "{}]}}",
+        "100,000 records",
+        play,
+    ),
+    "a list for each device": (
+        "a.json",
+        '{"snapshots":{' + ",".join(f'"{n}":[{{}}]' for n in range(300_000)) + "}}",
+        "100,000 records cannot be used",
+        play,
+    ),
+    "lines of status without one": (
+        "a.json",
+        '{"schema":"vramscope.status/1","time":1,"node":"a"}\n' + "{}\n" * 1_300_000,
+        "100,000 records cannot be used",
+        play,
+    ),
+    "lines without a figure": (
+        "a.csv",
+        "timestamp, index, memory.used [MiB], memory.total [MiB]\n" + ",,,\n" * 1_000_000,
+        "100,000 records cannot be used",
+        play,
+    ),
+    "a series without a figure": (
+        "a.csv",
+        "time_s,device,allocated_bytes\n" + ",,\n" * 1_300_000,
+        "100,000 records cannot be used",
+        play,
+    ),
+    "a name for each device": (
+        "a.csv",
+        "time_s,device,allocated_bytes\n" + "".join(f"{n},d{n},1\n" for n in range(250_000)),
+        "100,000 records cannot be used",
+        play,
+    ),
+    "empty rows": ("a.json", "[[]," + "[]," * 1_300_000 + "[]]", "100,000 records cannot be used", play),
+    "closing brackets": ("a.json", "[[1,2]" + "]" * 4_000_000, "is no list of whole numbers", play),
+    "names of events alone": (
+        "a.json",
+        TRACE + '"[memory]",' * 360_000,
+        "more than 1,000 names [memory] stand in no event",
+        play,
+    ),
+    "nested names of events": (
+        "a.json",
+        TRACE + '{"[memory]":' * 330_000,
+        "more than 1,000 names [memory] stand in no event",
+        play,
+    ),
+    "long lists before names of events": (
+        "a.json",
+        TRACE + ('{"x":[' + "0," * 3000 + '"[memory]",' * 100) * 560,
+        "more than 1,000 names [memory] stand in no event",
+        play,
+    ),
+    "one name for many layers": (
+        "a.html",
+        CHART + "n" * 2_000_000 + '","children":[' + '{"name":"b"},' * 70_000 + '{"name":"b"}]}]}]\n};',
+        "the paths of its layers are longer than 64 MiB together",
+        read_module_memory,
+    ),
+    "lists in a flight record": (
+        "a.json",
+        '{"schema":"vramscope.flight/1","samples":[' + "[]," * 2_200_000 + "[]]}",
+        "more than 2,097,152 lists and objects",
+        read_flight_record,
+    ),
+    "members of a flight record": (
+        "a.json.gz",
+        gzip.compress(b'{"schema":"vramscope.flight/1"') + gzip.compress(b" ") * 100_000,
+        "more than 1,000 gzip members of less than 256 bytes",
+        read_flight_record,
+    ),
+    "a bomb for a flight record": (
+        "a.json.gz",
+        gzip.compress(b'{"schema":"vramscope.flight/1","x":"' + b"a" * 250_000_000, 6),
+        "unpacks to more than 250 times its size",
+        read_flight_record,
+    ),
+    "members of a memory snapshot": (
+        "a.pickle.gz",
+        gzip.compress(b"\x80\x04](") + gzip.compress(b"]") * 100_000,
+        "more than 1,000 gzip members of less than 256 bytes",
+        read_memory_snapshot,
+    ),
+    "a bomb for a memory snapshot": (
+        "a.pickle.gz",
+        gzip.compress(b"\x80\x04" + b"N0" * 60_000_000, 6),
+        "unpacks to more than 250 times its size",
+        read_memory_snapshot,
+    ),
+}
+
+
+@pytest.mark.parametrize(("name", "content", "told", "read"), REFUSED.values(), ids=REFUSED)
+def test_a_file_of_what_cannot_be_used_is_not_read_to_its_end(
+    name: str, content: str | bytes, told: str, read: Callable[[Path], object], tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    before, started_s = os.times(), time.process_time()
+    with pytest.raises(InputFileError) as caught:
+        read(path)
+    after = os.times()
+    children_s = after.children_user + after.children_system - before.children_user - before.children_system
+    assert time.process_time() - started_s + children_s < MOST_S
+    assert told in str(caught.value)
+    assert len(str(caught.value)) < 400
+
+
+def test_many_damaged_lines_among_good_ones_are_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("time_s,device,allocated_bytes\n" + "x,0,1\n1,0,1\n1,0,1\n1,0,1\n1,0,1\n" * 100_001)
+    reader = SeriesFile(path)
+    assert sum(1 for _ in reader.records()) == 400_004
+    assert any("100,001 records were left out" in note for note in reader.notes)
+
+
+def test_the_events_within_an_event_are_part_of_it(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    inner = '"args":{"Device Type":1,"Device Id":0,"Total Allocated":7,"x":["[memory]","[memory]"]}'
+    path.write_text(f'{TRACE}{{"name":"[memory]","ts":1,{inner}}},{{"name":"[memory]","ts":5,{inner}}}]}}')
+    reader = ProfilerTrace(path)
+    assert [it.allocated_bytes for it in reader.records()] == [7]
+    assert not any("left out" in note for note in reader.notes)

@@ -6,7 +6,6 @@ that holds nothing, and not the one that somebody looks at. It also leaves the r
 """
 
 import gc
-import gzip
 import io
 import os
 import pickle
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from ...errors import InputFileError
+from ..packed_file import GzipStream
 from .tree import convert_tree
 from .wire import GZIP_MARK, Reply, encode_reply
 
@@ -85,7 +85,7 @@ def decode(stream: io.BufferedReader) -> Reply:
 
 def _load(stream: io.BufferedReader) -> object:
     try:
-        content = gzip.GzipFile(fileobj=stream) if stream.peek(2)[:2] == GZIP_MARK else stream
+        content = io.BufferedReader(GzipStream(stream)) if stream.peek(2)[:2] == GZIP_MARK else stream
         head = content.peek(4)[:4]
         if head[:2] not in _PICKLE_MARKS:
             raise InputFileError(f"{_describe_head(head)}; {_EXPECTATION}")

@@ -18,7 +18,7 @@ from ...model.module_memory import (
     MemoryMoment,
     ModuleMemory,
 )
-from ...units import MIB
+from ...units import MIB, format_bytes
 from ..input_file import read_input_file, show_path
 from ..internlm_log import COMPUTED_NOTE, read_rank
 from ..series_record import MOST_BYTES
@@ -28,6 +28,8 @@ OPTION_MARK = b"var option_"
 _OPTION = re.compile(rb"var option_[0-9a-f]{32} = (?=\{)")
 _OPTION_END = re.compile(rb"\n *\}(?=;)")
 _LIMIT_BYTES = 64 * MIB
+_MOST_PATH_BYTES = 64 * MIB
+"""Each leaf has the names of all layers above it in its path; of all leaves together."""
 _KINDS: dict[str, MemoryKind] = {
     "params_memory_sunburst": "params",
     "grads_memory_sunburst": "grads",
@@ -69,6 +71,7 @@ def read_chart(path: Path) -> ModuleMemory:
     """
     series = _read_series(path)
     layouts: dict[str, list[LayoutEntry]] = {}
+    path_bytes = 0
     for node in series.data:
         kind = _KINDS.get(series.name) or _PARTS.get(node.name)
         if kind is None:
@@ -77,7 +80,15 @@ def read_chart(path: Path) -> ModuleMemory:
                 "os_memory_sunburst or summary_sunburst"
             )
         prefix = _ROOTS.get(kind, "") if series.name in _KINDS else ""
-        layouts.setdefault(kind, []).extend(_list_entries(node, prefix))
+        entries = layouts.setdefault(kind, [])
+        for entry in _list_entries(node, prefix):
+            entries.append(entry)
+            path_bytes += len(entry.path)
+            if path_bytes > _MOST_PATH_BYTES:
+                raise InputFileError(
+                    f"{show_path(path)}: the paths of its layers are longer than "
+                    f"{format_bytes(_MOST_PATH_BYTES)} together; no model has such names"
+                )
     kinds = {
         kind: KindBytes(sum(e.computed_bytes or 0 for e in entries)) for kind, entries in layouts.items()
     }

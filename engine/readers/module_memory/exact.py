@@ -61,7 +61,7 @@ def read_exact_text(text: str, name: str) -> ModuleMemory:
 
 
 def _read_lines(lines: Iterator[tuple[int, str]], name: str) -> ModuleMemory:
-    left_out = LeftOut()
+    left_out = LeftOut(name)
     header = _read_header(name, next(lines, (1, ""))[1])
     moments = tuple(_read_moments(lines, left_out))
     if not moments:

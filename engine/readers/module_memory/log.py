@@ -37,7 +37,7 @@ def read_log(path: Path) -> ModuleMemory:
     Raises:
         InputFileError: The file cannot be read, or has no state in it.
     """
-    file, left_out = LineFile(path), LeftOut()
+    file, left_out = LineFile(path), LeftOut(show_path(path))
     states: list[_State] = []
     for number, line in file.numbered_lines():
         text = line.strip()

@@ -36,7 +36,7 @@ def read_log(path: Path) -> PhaseFile:
     Raises:
         InputFileError: The file cannot be read, or has no stage in it.
     """
-    file, left_out = LineFile(path, longest_line=_LONGEST_LINE), LeftOut()
+    file, left_out = LineFile(path, longest_line=_LONGEST_LINE), LeftOut(show_path(path))
     runs = [LoggedRun(left_out)]
     for number, line in file.numbered_lines():
         # A progress bar stands before a line that was printed while it was drawn.

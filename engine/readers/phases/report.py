@@ -30,7 +30,7 @@ def read_report(path: Path) -> PhaseFile:
     Raises:
         InputFileError: The file cannot be read, is of a newer version, or has no run in it.
     """
-    file, left_out = LineFile(path, longest_line=_LONGEST_LINE), LeftOut()
+    file, left_out = LineFile(path, longest_line=_LONGEST_LINE), LeftOut(show_path(path))
     trainings: list[tuple[PhaseRun, ...]] = []
     for number, line in file.numbered_lines():
         if not line.strip():

@@ -75,7 +75,7 @@ def read_results(path: Path) -> PhaseFile:
     Raises:
         InputFileError: The file cannot be read, or has no result in it.
     """
-    left_out, records = LeftOut(), []
+    left_out, records = LeftOut(show_path(path)), []
     try:
         data = read_packed_file(path, SIZE_LIMIT_BYTES).removeprefix(codecs.BOM_UTF8)
         listed = msgspec.json.decode(data, type=list[msgspec.Raw])

@@ -30,7 +30,7 @@ def read_summary(path: Path) -> PhaseFile:
     Raises:
         InputFileError: The file cannot be read, or has no row in it that can be used.
     """
-    file, left_out, records = LineFile(path), LeftOut(), []
+    file, left_out, records = LineFile(path), LeftOut(show_path(path)), []
     names: list[str] = []
     for number, line in file.numbered_lines():
         if not line.strip():
