@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from ...analyzers.kind_names import name_kind
+from ...engine.text import make_printable
 from ...engine.units import format_age, format_bytes
-from ..plain_text import make_printable
 from ..severity import GLYPHS
 from ..stack_text import cut_middle
 from ..text_table import count, format_rows, wrap
