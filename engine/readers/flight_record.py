@@ -32,8 +32,8 @@ SIZE_LIMIT_BYTES = 64 * MIB
 """A larger file is refused before it is read."""
 CONTENT_LIMIT_BYTES = 256 * MIB
 """More content than this is not decompressed."""
-MOST_MEMBERS = 1 << 21
-"""Lists and objects; what the probe writes has some ten thousand, and each takes 60 bytes and more."""
+MOST_MEMBERS = 1 << 20
+"""Lists and objects: ten times what the probe writes at most, and each takes 150 bytes."""
 _SCHEMA = re.compile(rf"{re.escape(SCHEMA_NAME)}/([0-9]{{1,9}})")
 _EXPECTATION = f'expected a flight record of vramscope, {{"schema": "{SCHEMA_NAME}/{VERSION}", ...}}'
 _STATES = {

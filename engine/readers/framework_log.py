@@ -26,6 +26,8 @@ _DATE_WITHIN = 120
 _DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)[ T](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,6}))?")
 _AMERICAN_DATE = re.compile(r"(\d\d)/(\d\d)/(\d{4}) (\d\d):(\d\d):(\d\d)")
 _EXPECTED = "expected a line with a date above it, such as [2025-07-26 02:46:53]"
+_SHORTEST_LINE = 5
+"""Characters; no shorter line tells anything, and a small file can have millions of them."""
 
 
 def is_framework_log(lines: list[str]) -> bool:
@@ -91,7 +93,8 @@ class FrameworkLog:
             InputFileError: The file is damaged so that it cannot be read on.
         """
         for number, line in self._lines.numbered_lines():
-            yield from self._parse(number, line)
+            if len(line) > _SHORTEST_LINE:
+                yield from self._parse(number, line)
 
     def _parse(self, number: int, line: str) -> Iterator[SeriesRecord]:
         date = _find_date(line)
