@@ -74,7 +74,10 @@ def test_a_full_packet_of_the_widest_rows_is_small_enough() -> None:
     decode(wire.encode_readings([reading] * wire.MOST_ROWS, 2**62, "p" * 80, "off", (wide, wide)))
     decode(wire.encode_steps([step] * wire.MOST_ROWS))
     decode(wire.encode_steps([(*step, 2**62, 2**62)] * wire.MOST_ROWS))
-    phase = ("\udc80" * 80, wide, 1_800_000_000.1234567, 123456.12345678901, *[wide] * 5, False, wide, False)
+    phase: wire.PhaseRow = (
+        *("\udc80" * 80, wide, 1_800_000_000.1234567, 123456.12345678901),
+        *(wide, wide, wide, wide, wide, False, wide, False),
+    )
     decode(wire.encode_phases([phase] * MOST_NAMES))
     decode(wire.encode_segments_part(2**31, 999, 1000, "A" * wire.PART_CHARACTERS))
 

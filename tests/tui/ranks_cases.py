@@ -58,10 +58,14 @@ def snapshot_phased() -> Snapshot:
             calls,
             NOON_S,
             0.3,
-            *(int(size * GIB) for size in (before, before + 6, after, after + 6, most)),
-            is_exact,
-            int(most * GIB),
-            is_exact,
+            allocated_before_bytes=int(before * GIB),
+            reserved_before_bytes=int((before + 6) * GIB),
+            allocated_after_bytes=int(after * GIB),
+            reserved_after_bytes=int((after + 6) * GIB),
+            peak_bytes=int(most * GIB),
+            is_peak_exact=is_exact,
+            most_bytes=int(most * GIB),
+            is_most_exact=is_exact,
         )
         for name, (calls, before, after, most, is_exact) in levels.items()
     )

@@ -1,5 +1,6 @@
 """Named parts of steps as a small table: what they held before, after and at their peak."""
 
+import msgspec
 import pytest
 
 from vramscope.engine.model import PhaseReading, RankSample, StepReading
@@ -15,7 +16,8 @@ def make_phase(name: str, *, most: int, is_exact: bool = True, **changes: int | 
         "allocated_after_bytes": 6 * GIB,
         **changes,
     }
-    return PhaseReading(name, 1840, 1.0, most_bytes=most, is_most_exact=is_exact, **sizes)
+    reading = PhaseReading(name, 1840, 1.0, most_bytes=most, is_most_exact=is_exact)
+    return msgspec.structs.replace(reading, **sizes)
 
 
 def make_rank(*phases: PhaseReading) -> RankSample:
