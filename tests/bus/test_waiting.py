@@ -190,7 +190,7 @@ def test_the_screen_says_what_it_waits_for(folder: Path) -> None:
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "held\n"
-        with pane(PROGRAM, dict(os.environ), width=80, height=24) as opened:
+        with pane(PROGRAM, dict(os.environ), width=200, height=24) as opened:
             opened.wait_for(
                 "not connected", "no agent for", f"process {process.pid}", "end it to start an agent"
             )

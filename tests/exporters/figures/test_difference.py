@@ -21,7 +21,7 @@ def test_both_runs_their_difference_and_the_step_are_drawn(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     drawn = []
-    monkeypatch.setattr(difference, "save_page", lambda page, *rest: drawn.append(page))
+    monkeypatch.setattr(difference, "save_file", lambda page, *rest: drawn.append(page))
     draw_difference(compare(), tmp_path / "d.pdf")
     above, below = drawn[0].axes
     assert above.get_title(loc="left") == "rank 1: allocated peak of A, a.vscope, and B, b.vscope"
