@@ -106,12 +106,12 @@ class PictureFeed(FakeFeed):
 
 
 def _count(kind: type) -> int:
-    return sum(isinstance(found, kind) for found in gc.get_objects())
+    return sum(issubclass(type(found), kind) for found in gc.get_objects())
 
 
 def _empty_caches() -> None:
     """Empty the caches of functions, which are bounded and fill for hours, so that they do not count."""
-    for cache in [found for found in gc.get_objects() if isinstance(found, functools._lru_cache_wrapper)]:
+    for cache in [found for found in gc.get_objects() if type(found) is functools._lru_cache_wrapper]:
         size, most = cache.cache_info().currsize, cache.cache_info().maxsize
         if cache.__module__.startswith(("vramscope.", "textual.", "rich.")):
             assert most is not None or size < 100, (

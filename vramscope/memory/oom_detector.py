@@ -1,5 +1,6 @@
 """`OOMDetector`: the risk of running out of memory, from inside a program, with callbacks that may act."""
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -26,6 +27,8 @@ OOMCallback = Callable[[OOMEvent], object]
 
 SAME_ERROR_S = 60.0
 """A count of errors that rises so near to an error is that error."""
+ERROR_COMES_WITHIN_S = 2.0
+"""The allocator counts an error before it is raised with its size and stack, which then still come."""
 REPEAT_S = 30.0
 """A risk that stays high is told again no sooner."""
 _ORDER = tuple(OOMRiskLevel)
@@ -70,6 +73,8 @@ class OOMDetector(MemoryMonitor):
         self._ooms: list[OOMCallback] = []
         self._said: dict[int, tuple[OOMRiskLevel, float]] = {}
         self._met: list[Finding] = []
+        self._counted: list[tuple[float, Finding]] = []
+        """Errors known by their count alone, and until when the error itself may still come."""
         self._raised_s: float | None = None
         """When the newest error was raised of which callbacks were told, wall clock."""
         self._crossed: dict[str | None, OOMRiskLevel] = {}
@@ -158,10 +163,8 @@ class OOMDetector(MemoryMonitor):
 
     def _react(self) -> None:
         with self._lock:
-            met, self._met = self._met, []
             crossed, self._crossed = self._crossed, {}
             crossing = {it.index: crossed[it.uuid] for it in self._log.devices.values() if it.uuid in crossed}
-        self._call_about_errors(met)
         for device_id, prediction in self.get_risk_assessment().items():
             level = crossing.get(device_id)
             if level is not None and _ORDER.index(level) > _ORDER.index(prediction.risk_level):
@@ -170,17 +173,31 @@ class OOMDetector(MemoryMonitor):
             if self._is_news(device_id, prediction.risk_level) or level is not None:
                 self._call_all(self._warnings, device_id, prediction)
 
-    def _call_about_errors(self, met: Sequence[Finding]) -> None:
-        """Call back for each error that was taken as it was raised, and for counts that rose without one."""
+    def _tend(self) -> None:
+        self._call_about_errors(time.monotonic())
+
+    def _end(self) -> None:
+        self._call_about_errors(math.inf)
+
+    def _call_about_errors(self, now_s: float) -> None:
+        """Call back for each error as it was raised, and for counts that rose and stay without one."""
+        with self._lock:
+            met, self._met = self._met, []
+        self._counted += [(now_s + ERROR_COMES_WITHIN_S, finding) for finding in met]
         watch = self._watch
         stream = None if watch is None else watch.stream
         for error in stream.take_errors() if isinstance(stream, ProcessStream) else ():
             self._raised_s = error.time_s
             self._call_all(self._ooms, self._describe_error(error))
-        for finding in met:
-            # The count of an error that was told already rises with the next sample.
-            if self._raised_s is None or abs(finding.opened_s - self._raised_s) > SAME_ERROR_S:
+        waiting = []
+        for until_s, finding in self._counted:
+            if self._raised_s is not None and abs(finding.opened_s - self._raised_s) <= SAME_ERROR_S:
+                continue
+            if now_s < until_s:
+                waiting.append((until_s, finding))
+            else:
                 self._call_all(self._ooms, self._describe(finding))
+        self._counted = waiting
 
     def _is_news(self, device_id: int, level: OOMRiskLevel) -> bool:
         """Return whether a risk is to be told: it rose, or stays high and was last told long ago."""
