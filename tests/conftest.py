@@ -83,9 +83,11 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def heeded_interrupts() -> None:
-    """Let programs that tests start heed Ctrl-C; `make test &` is deaf to it in a script."""
+    """Let programs that tests start heed signals that `make test &` in a script and `nohup` ignore."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, lambda *_: None)  # still ignored here, at its default in a new program
 
 
 @pytest.fixture(autouse=True)

@@ -5,6 +5,7 @@ import os
 import subprocess
 import termios
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 
 from ..waiting import wait_until
@@ -45,6 +46,16 @@ class TerminalRun:
     def wait_for(self, text: bytes, *, after: bytes = b"") -> None:
         """Return once a text was shown behind another."""
         wait_until(lambda: self._shows(text, after), 30.0, f"{text!r} on the terminal")
+
+    def wait_until_it_reads(self) -> None:
+        """Return once the main thread sleeps, as it does from a prompt to the next key.
+
+        Python loses an interrupt that comes after the prompt was written and before it waits for keys.
+        """
+        status = Path(f"/proc/{self.process.pid}/stat")
+        wait_until(
+            lambda: status.read_text().rpartition(") ")[2].startswith("S"), 30.0, "a prompt that reads"
+        )
 
     def wait_for_end(self) -> int:
         """Return the exit code of the command, once all it wrote is in `shown`."""

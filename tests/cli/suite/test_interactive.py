@@ -74,6 +74,7 @@ def test_ctrl_c_ends_a_verb_and_not_the_prompt(
         terminal.type(b"\x03")
         terminal.wait_for(b"no findings")
         terminal.wait_for(b"memory-debug> ", after=b"no findings")
+        terminal.wait_until_it_reads()
         terminal.shown = b""
         terminal.type(b"\x03")
         terminal.wait_for(b"memory-debug> ")
