@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_BUILD_CONSTRAINT=constraints.txt $(BIN)/python -m pip install -c constraints.txt
 DEVICES ?= 8
 
-.PHONY: help run test check demo pretend bench bench-verdicts fuzz pictures clean
+.PHONY: help run test lint check demo pretend bench bench-verdicts fuzz pictures clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 24
@@ -20,12 +20,13 @@ run: $(VENV)/.installed ## install into .venv and open the live view (ARGS="--on
 test: $(VENV)/.tested ## run all tests (ARGS="-k replay" passes on)
 	@$(BIN)/python -m pytest $(ARGS)
 
-check: $(VENV)/.tested ## format, lint, types, import contracts, tests: the whole loop before a change goes in
+lint: $(VENV)/.tested ## format, lint, types and import contracts, nothing changed
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
-	@$(BIN)/python -m pytest -m "not static" $(ARGS)
+
+check: lint test ## lint and test: the whole loop before a change goes in
 
 demo: $(VENV)/.trained ## a real job on a simulated card, and the live view on it: leak and out of memory (installs torch)
 	@$(BIN)/vramscope demo $(ARGS)
