@@ -110,7 +110,7 @@ def _count(kind: type) -> int:
 
 
 def _empty_caches() -> dict[str, int]:
-    """Empty the bounded caches of functions, which fill for hours; return the sizes of those without a bound."""
+    """Empty the bounded caches of functions, which fill for hours; return the sizes of the unbounded."""
     unbounded = {}
     for cache in [found for found in gc.get_objects() if type(found) is functools._lru_cache_wrapper]:
         if cache.__module__.startswith(("vramscope.", "textual.", "rich.")):
