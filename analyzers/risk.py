@@ -5,11 +5,12 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ..engine.model import SEVERITIES, Assessment, DeviceSample, Finding, RiskLevel, Sample
+from ..engine.model import SEVERITIES, Assessment, DeviceSample, Finding, RankSample, RiskLevel, Sample
 from ..engine.units import format_age
 from .capacity import KIND as CAPACITY
-from .finding_evidence import read_evidence
+from .finding_evidence import JOB, read_evidence, read_process
 from .leak_words import TIME_LEFT
+from .out_of_memory_track import KINDS as MET
 from .out_of_memory_track import OOM_MET, RETRIES
 from .time_grades import grade_time_left
 
@@ -40,7 +41,10 @@ class Risk(msgspec.Struct, frozen=True):
 
 
 def assess_risk(
-    device: DeviceSample, findings: Sequence[Finding], assessments: Sequence[Assessment] = ()
+    device: DeviceSample,
+    findings: Sequence[Finding],
+    assessments: Sequence[Assessment] = (),
+    ranks: Sequence[RankSample] = (),
 ) -> Risk:
     """Return the out-of-memory risk of one device.
 
@@ -49,14 +53,17 @@ def assess_risk(
     (`retries`) are facts and count as much; the gravest counts. Without any the level is `unknown`, because a
     caching allocator fills a device in healthy jobs too; and so it is where the figures are old, unless the
     last word was grave. A calm word, or none, gives way to an open finding on growth that says otherwise.
+    What a job met that has ended counts only until another trains on the device.
 
     Args:
         device: The device at its newest tick.
         findings: Findings of its node, of any kind, open or closed.
         assessments: What is known of each process of its node, the newest word of each.
+        ranks: The training processes of its node; without them none is known to have ended.
     """
     if device.state == "lost":
         return Risk("unknown", "device lost")
+    findings = _leave_out_ended(device, findings, ranks)
     risk = _assess_by_words(device, findings, assessments)
     if device.state == "ended" or _weigh(risk.level) > _UNKNOWN or not findings:
         return risk
@@ -78,6 +85,30 @@ def _assess_by_words(
     if device.state == "ended":
         return Risk("unknown", "ended" if device.age_s is None else f"ended {format_age(device.age_s)} ago")
     return Risk("unknown", _explain_unknown(device))
+
+
+def is_of_ended_job(finding: Finding, ranks: Sequence[RankSample]) -> bool:
+    """Return whether the process that a finding names is gone, and no other of its job lives."""
+    pid, started_s = read_process(finding)
+    if pid is None:
+        return False
+    job = read_evidence(finding, JOB)
+    return not any(
+        (rank.pid, rank.started_s) == (pid, started_s) or (job is not None and rank.job == job)
+        for rank in ranks
+        if rank.state != "ended"
+    )
+
+
+def _leave_out_ended(
+    device: DeviceSample, findings: Sequence[Finding], ranks: Sequence[RankSample]
+) -> Sequence[Finding]:
+    """Return findings without the errors of jobs that have ended, where somebody trains on the device."""
+    if not any(it.kind in MET and it.is_open for it in findings):
+        return findings
+    if not any(rank.device_uuid == device.uuid and rank.state != "ended" for rank in ranks):
+        return findings
+    return [it for it in findings if it.kind not in MET or not is_of_ended_job(it, ranks)]
 
 
 def find_assessments(device: DeviceSample, assessments: Sequence[Assessment]) -> list[Assessment]:

@@ -14,12 +14,11 @@ from .capacity import peak_bytes
 from .countdown import count_down
 from .device_names import name_devices
 from .error_words import describe_error
-from .finding_evidence import JOB, read_evidence, read_process
 from .fit import Peaks, describe_fit
 from .leak_words import describe_leak
 from .left_out import describe_left_out
 from .out_of_memory_track import KINDS, OOM_MET
-from .risk import DECISIVE, LEVELS, Risk, assess_risk, doubt_silent
+from .risk import DECISIVE, LEVELS, Risk, assess_risk, doubt_silent, is_of_ended_job
 from .sentence import Sentence
 from .state_words import describe_state
 
@@ -73,7 +72,7 @@ def summarize(
     if not sample.devices:
         return _summarize_absence(sample, findings, is_recorded=is_recorded)
     known = doubt_silent(sample, assessments)
-    risks = {device.uuid: assess_risk(device, findings, known) for device in sample.devices}
+    risks = {it.uuid: assess_risk(it, findings, known, sample.ranks) for it in sample.devices}
     lead, past = _find_lead(sample, findings)
     fit = describe_fit(sample, peaks) if lead is None else None
     troubled, answer = [*_describe_troubled(sample.devices)], [*_describe_lead(lead, sample, findings, known)]
@@ -111,7 +110,7 @@ def _find_lead(sample: Sample, findings: Sequence[Finding]) -> tuple[Finding | N
     ended = [
         it
         for it in findings
-        if it.kind in KINDS and (is_last_word(it) or (it.is_open and _is_of_ended_job(it, sample)))
+        if it.kind in KINDS and (is_last_word(it) or (it.is_open and is_of_ended_job(it, sample.ranks)))
     ]
     errors = (it for it in ended if it.kind == OOM_MET)
     past = max(errors, key=lambda it: it.updated_s, default=None)
@@ -120,19 +119,6 @@ def _find_lead(sample: Sample, findings: Sequence[Finding]) -> tuple[Finding | N
     if lead is not None or past is None:
         return lead, past
     return (None, past) if live and not past.is_open else (past, None)
-
-
-def _is_of_ended_job(finding: Finding, sample: Sample) -> bool:
-    """Return whether the process that a finding names is gone, and no other of its job lives."""
-    pid, started_s = read_process(finding)
-    if pid is None:
-        return False
-    job = read_evidence(finding, JOB)
-    return not any(
-        (rank.pid, rank.started_s) == (pid, started_s) or (job is not None and rank.job == job)
-        for rank in sample.ranks
-        if rank.state != "ended"
-    )
 
 
 def _find_gravest(sample: Sample, findings: Sequence[Finding]) -> Finding | None:

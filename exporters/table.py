@@ -125,7 +125,7 @@ def _sample_of(status: NodeStatus) -> Sample:
 def _assess_risks(status: NodeStatus) -> dict[str, Text]:
     """Return what the row of each device says of its risk, by its UUID."""
     known = doubt_silent(_sample_of(status), status.assessments)
-    risks = {device.uuid: assess_risk(device, status.findings, known) for device in status.devices}
+    risks = {it.uuid: assess_risk(it, status.findings, known, status.ranks) for it in status.devices}
     return {device.uuid: describe_risk(device, risks[device.uuid], status.time) for device in status.devices}
 
 

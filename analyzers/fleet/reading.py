@@ -95,7 +95,7 @@ def _read_device(
     known: Sequence[Assessment],
 ) -> FleetDevice:
     """Return one device, of its ranks and of what is assessed of them."""
-    risk = assess_risk(device, snapshot.findings, known)
+    risk = assess_risk(device, snapshot.findings, known, sample.ranks)
     is_lost = snapshot.connection == "lost"
     is_doubted = is_lost and LEVELS.index(risk.level) < _GRAVE
     place = _find_place(device, ranks)

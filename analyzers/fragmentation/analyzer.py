@@ -10,7 +10,7 @@ from ...engine.model import Finding, Sample, SegmentMap
 from ..finding_evidence import read_subject_key
 from ..sample_clock import Passage, SampleClock
 from ..subjects import SubjectKey, subjects_of
-from .model import FragmentationReading, FragmentationTrend
+from .model import FragmentationReading, FragmentationTrend, Measure
 from .readings import read_track
 from .segment_maps import measure_map
 from .track import KIND, FragmentationTrack
@@ -78,16 +78,15 @@ class FragmentationAnalyzer:
         found = (read_track(key, track) for key, track in self._tracks.items())
         return tuple(reading for reading in found if reading is not None)
 
-    def trend(self, key: SubjectKey) -> FragmentationTrend | None:
-        """Return how one measure of an allocator went; None where nothing was measured.
-
-        It is the measure of the reading's ratio, or until that has three values the next best.
+    def trend(self, key: SubjectKey, measure: Measure | None = None) -> FragmentationTrend | None:
+        """Return how one measure of an allocator went; None where it was not measured.
 
         Args:
             key: `FragmentationReading.key`.
+            measure: Which; without it that of the reading's ratio, or the next best until it has 3 values.
         """
         track = self._tracks.get(key)
-        trend = None if track is None else track.trend
+        trend = None if track is None else track.find_trend(measure)
         return None if trend is None else trend.describe()
 
     def _forget_absent(self, sample: Sample) -> list[Finding]:

@@ -53,9 +53,10 @@ class FragmentationTrack:
         track._settled_until_s = finding.updated_s
         return track
 
-    @property
-    def trend(self) -> TrendHistory | None:
-        """The trend of the best measure there is; of segment maps from the third on."""
+    def find_trend(self, measure: Measure | None = None) -> TrendHistory | None:
+        """Return the trend of a measure, or of the best there is: of segment maps from the third on."""
+        if measure is not None:
+            return self._trends.get(measure)
         found = [trend for measure in _BEST_FIRST if (trend := self._trends.get(measure)) is not None]
         several = [trend for trend in found if trend.measure != "external" or len(trend) >= LEAST_MAPS]
         return next(iter(several or found), None)

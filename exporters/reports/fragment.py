@@ -202,8 +202,7 @@ def describe_fragmentation(
     findings: Sequence[ReportFinding] = (),
 ) -> FragmentDevice:
     """Return what is known of one device."""
-    own = [it for it in figures if it.reading.device_uuid == device.uuid]
-    worst = max(own, key=lambda it: (it.reading.ratio or 0.0, it.reading.unused_share or 0.0), default=None)
+    worst = find_worst(device, figures)
     metrics = _measure(device, None if worst is None else worst.reading)
     return FragmentDevice(
         device_id=device.index,
@@ -220,6 +219,12 @@ def describe_fragmentation(
             None if worst is None else worst.reading,
         ),
     )
+
+
+def find_worst(device: DeviceLog, figures: Sequence[FragmentationFigures]) -> FragmentationFigures | None:
+    """Return the most fragmented allocator of a device; None where none tells."""
+    own = [it for it in figures if it.reading.device_uuid == device.uuid]
+    return max(own, key=lambda it: (it.reading.ratio or 0.0, it.reading.unused_share or 0.0), default=None)
 
 
 def _measure(device: DeviceLog, reading: FragmentationReading | None) -> FragmentMetrics:

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from vramscope.analyzers.risk import Risk, assess_risk
-from vramscope.engine.model import DeviceSample, Evidence, Finding
+from vramscope.engine.model import DeviceSample, Evidence, Finding, RankSample
 
 from .samples import assessment, device, finding
 
@@ -82,3 +82,21 @@ def test_a_forecast_of_growth_goes_before_the_pace_of_a_leak() -> None:
     slow = assessment(reason="its floor grows", oom_in_s=4000.0)
     assert assess_risk(device(), (_leak(5000.0),), (slow,)) == Risk("low", "its floor grows", 4000.0)
     assert assess_risk(device(), (_leak(500.0),), (assessment("medium", oom_in_s=900.0),)).level == "medium"
+
+
+def _error(pid: int) -> Finding:
+    title = f"rank 0 (pid {pid}) ran out of memory"
+    evidence = (Evidence("process", pid), Evidence("started", 1.0, "s"), Evidence("job", f"job{pid}"))
+    return msgspec.structs.replace(finding("oom_met", title=title), evidence=evidence)
+
+
+def test_an_error_of_a_job_that_ended_is_no_risk_of_one_that_trains_on_the_device() -> None:
+    calm, error = (assessment(reason="steady below the limit"),), _error(7)
+    other, same_job = (
+        RankSample(pid=8, started_s=0.5, device_uuid="GPU-0", job=job) for job in ("job8", "job7")
+    )
+    elsewhere = RankSample(pid=8, started_s=0.5, device_uuid="GPU-1", job="job8")
+    assert assess_risk(device(), (error,), calm, (other,)) == Risk("low", "steady below the limit")
+    assert assess_risk(device(), (error,), calm, (same_job,)) == Risk("critical", error.title)
+    assert assess_risk(device(), (error,), calm, (elsewhere,)) == Risk("critical", error.title)
+    assert assess_risk(device(), (error, _error(8)), calm, (other,)).level == "critical"

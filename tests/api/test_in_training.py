@@ -55,7 +55,7 @@ del kept[::2]
 wait(lambda: analyzer.get_fragmentation_trend(0))
 live = torch.cuda.memory_allocated()
 wait(lambda: profiler.generate_report()["devices"]["0"]["current_memory"]["allocated"] == live)
-current = analyzer.get_current_fragmentation()[0]
+current, trend = analyzer.get_current_fragmentation()[0], analyzer.get_fragmentation_trend(0)
 prediction = detector.get_risk_assessment()[0]
 result = {
     "allocated": torch.cuda.memory_allocated(),
@@ -66,6 +66,8 @@ result = {
     "level": current.fragmentation_level.value,
     "ratio": current.fragmentation_ratio,
     "blocks": current.num_free_blocks,
+    "measures": [current.measure, trend["measure"]],
+    "ratios": [current.fragmentation_ratio, trend["current_fragmentation"]],
     "advice": analyzer.suggest_defragmentation(0),
     "risk": prediction.risk_level.value,
     "sources": [it["place"] for it in leaks.generate_leak_report()["tracking"]["sources"]],
@@ -138,6 +140,8 @@ def test_blocks_are_read_from_the_allocator(result: dict[str, Any]) -> None:
     assert metrics["measure"] == "external"
     assert result["ratio"] == metrics["fragmentation_ratio"] > 0.5
     assert result["blocks"] == metrics["num_free_blocks"] >= 2
+    assert result["measures"] == ["external", "external"]
+    assert result["ratios"][0] == result["ratios"][1]
     assert result["level"] == metrics["fragmentation_level"]
     assert result["advice"]["device_id"] == 0
     assert (

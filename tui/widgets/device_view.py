@@ -183,7 +183,7 @@ def _add_comparisons(views: list[DeviceView], snapshot: Snapshot) -> list[Device
 
 def _assess_risks(snapshot: Snapshot, sample: Sample, devices: Sequence[DeviceSample]) -> dict[str, Risk]:
     known = doubt_silent(sample, snapshot.assessments)
-    return {device.uuid: assess_risk(device, snapshot.findings, known) for device in devices}
+    return {it.uuid: assess_risk(it, snapshot.findings, known, sample.ranks) for it in devices}
 
 
 def _find_most(history: History, device: DeviceSample, now_s: float, ranks: Sequence[RankSample]) -> int:

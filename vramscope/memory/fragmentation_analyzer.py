@@ -1,5 +1,6 @@
 """`FragmentationAnalyzer`: what the allocator holds and the job cannot have, from inside a program."""
 
+import time
 from enum import Enum
 from pathlib import Path
 
@@ -16,12 +17,16 @@ from vramscope.exporters.reports.fragment import (
     FragmentMetrics,
     build_fragment,
     describe_fragmentation,
+    find_worst,
 )
 from vramscope.exporters.reports.frame import KINDS, describe_findings
 
 from .monitor import MemoryMonitor, publish
 from .plotting import plot_device
 from .process_stream import ProcessStream
+
+MAP_S = 30.0
+"""Seconds from one map of the segments of this process to the next."""
 
 
 class FragmentationLevel(Enum):
@@ -55,8 +60,8 @@ class FragmentationMetrics(msgspec.Struct, frozen=True, kw_only=True):
 class FragmentationAnalyzer(MemoryMonitor):
     """Watches memory in the background and reports how fragmented the allocator of this process is.
 
-    Blocks are read from the allocator of this process when something is asked; of other processes and of
-    device memory alone nothing is known, and nothing is made up.
+    Blocks are read from the allocator of this process every 30 s and when something is asked; of other
+    processes and of device memory alone nothing is known, and nothing is made up.
 
     Args:
         devices: Indices of the devices to watch; None for all.
@@ -71,6 +76,7 @@ class FragmentationAnalyzer(MemoryMonitor):
         max_history: int = 1000,
     ) -> None:
         super().__init__(devices, sampling_interval, max_history)
+        self._next_map_s = 0.0
 
     def get_current_fragmentation(self) -> dict[int, FragmentationMetrics]:
         """Return each device by its index."""
@@ -86,16 +92,21 @@ class FragmentationAnalyzer(MemoryMonitor):
     def get_fragmentation_trend(self, device_id: int, duration_minutes: float = 30) -> dict[str, object]:
         """Return how the fragmentation of a device went lately; empty where none was measured.
 
-        All of it is of one measure, `stranded`: inactive split bytes over reserved bytes at each sample.
+        All of it is of the measure of `get_current_fragmentation`: `external` of segment maps, or `stranded`
+        of the allocator's counters where there is no map. A map is read every 30 s and when asked.
         """
+        figures = self._measure()
         with self._lock:
             device = self._find(device_id)
-            if device is None or device.last_s is None:
+            analyzer = self._analyzer
+            worst = None if device is None else find_worst(device, figures)
+            if device is None or device.last_s is None or worst is None or analyzer is None:
                 return {}
+            measure = worst.reading.measure
+            trend = None if measure is None else analyzer.trend(worst.reading.key, measure)
             since_s = device.last_s - 60.0 * duration_minutes
-            kept = [it for it in device.snapshots if it.time_s >= since_s]
-        points = [(it.time_s, it.fragmentation) for it in kept if it.fragmentation is not None]
-        if not points:
+        points = [] if trend is None else [it for it in trend.points if it[0] >= since_s]
+        if trend is None or not points:
             return {}
         values = [value for _, value in points]
         slope, description = describe_points(points)
@@ -103,8 +114,8 @@ class FragmentationAnalyzer(MemoryMonitor):
             "device_id": device_id,
             "duration_minutes": duration_minutes,
             "data_points": len(points),
-            "measure": "stranded",
-            "current_fragmentation": values[-1],
+            "measure": trend.measure,
+            "current_fragmentation": trend.current,
             "min_fragmentation": min(values),
             "max_fragmentation": max(values),
             "avg_fragmentation": sum(values) / len(values),
@@ -158,14 +169,23 @@ class FragmentationAnalyzer(MemoryMonitor):
             report = build_fragment(self._log, self._provenance, figures)
         return publish(report, output_file)
 
+    def _tend(self) -> None:
+        if time.monotonic() >= self._next_map_s:
+            self._measure()
+
+    @property
+    def _analyzer(self) -> Analyzer | None:
+        return None if self._watch is None else self._watch.conclusions.find(Analyzer)
+
     def _measure(self) -> list[FragmentationFigures]:
         """Return what the analyzer says, with the blocks of this process as they are now."""
         watch = self._watch
         if watch is None:
             return []
+        self._next_map_s = time.monotonic() + MAP_S
         maps = watch.stream.map_segments() if isinstance(watch.stream, ProcessStream) else []
         with self._lock:
-            analyzer = watch.conclusions.find(Analyzer)
+            analyzer = self._analyzer
             if analyzer is None:
                 return []
             for segment_map in maps:
