@@ -47,9 +47,13 @@ class FileKind(NamedTuple):
     """Verbs, with the flag that takes the file: `import`, `plan --cluster`."""
     how: How = "it"
     """What such a verb is to be given."""
+    also: tuple[str, ...] = ()
+    """Verbs that read some of the kind, and say themselves what is wrong with one that they refuse."""
 
     def is_read_by(self, usage: str) -> bool:
         """Tell whether a verb reads it, also one that is too alike to be named."""
+        if usage in self.also:
+            return True
         return self.how == "it" and (usage in self.readers or (SERIES[0] in self.readers and usage in ALIKE))
 
     def explain(self, usage: str) -> str:
@@ -131,7 +135,7 @@ _BATCH = FileKind("a list of heat maps", ("heatmap --batch",))
 _LAYER_TIMES = FileKind("a computation profile of Galvatron", ("plan --calibrate-time",))
 _HARDWARE = "a hardware profile of Galvatron"
 _LIST = FileKind("a list of a sweep's configurations", ("sweep", "heatmap --log-dir"), "its folder")
-
+_LOGS = FileKind("a folder of a sweep's logs", ("heatmap --log-dir", "sweep"), also=("replay --log-dir",))
 _SWEEPS = FileKind("a folder of sweeps", ("sweep", "replay"))
 
 _SCHEMA = re.compile(rb'"schema"\s*:\s*"vramscope\.([a-z-]{1,40})/\d')
@@ -156,8 +160,7 @@ def identify(path: Path) -> FileKind | None:
     try:
         kinds = list(_identify_folder(path) if path.is_dir() else _identify_file(path))
         if path.is_dir() and not kinds:
-            found = find_folders([path])
-            kinds = [_SWEEPS] if found.traces or found.logs else []
+            kinds = list(_identify_tree(path))
     except (InputFileError, OSError):
         return None
     if not kinds:
@@ -166,6 +169,19 @@ def identify(path: Path) -> FileKind | None:
         dict.fromkeys(reader for kind in kinds if kind.how == kinds[0].how for reader in kind.readers)
     )
     return kinds[0]._replace(readers=readers)
+
+
+def _identify_tree(folder: Path) -> Iterator[FileKind]:
+    """Yield what the sweeps below a folder make of it; some verbs look one level down and no further."""
+    found = find_folders([folder])
+    if not (found.traces or found.logs):
+        return
+    also: list[str] = []
+    if any(file.path.parent.parent == folder for traces in found.traces for file in traces.files):
+        also += ["heatmap --memory-dir"]
+    if any(path.parent == folder for path in found.logs):
+        also += ["heatmap --log-dir", "replay --log-dir"]
+    yield _SWEEPS._replace(also=tuple(also))
 
 
 def _identify_file(path: Path) -> Iterator[FileKind]:
@@ -310,7 +326,7 @@ def _identify_folder(folder: Path) -> Iterator[FileKind]:
     if has(TRACE_PATTERN):
         yield FileKind("a folder of memory traces", (*SERIES, "sweep", "heatmap --memory-dir"))
     if any(has(name) for name in LIST_NAMES):
-        yield FileKind("a folder of a sweep's logs", ("heatmap --log-dir", "sweep"))
+        yield _LOGS
     if has(EXACT_NAME, is_deep=True) or has(LOG_NAME, is_deep=True):
         yield FileKind("a folder of profiles by module", ("modules",))
     elif any(map(list_charts, (folder, *(path for path in paths if path.is_dir())))):

@@ -308,3 +308,46 @@ def test_the_class_returns_a_figure_that_a_notebook_shows(sweep: list[str], tmp_
         visualizer.create_heatmap(style="other")  # type: ignore[arg-type]
     with pytest.raises(OutputFileError, match="no folder"):
         visualizer.create_heatmap(tmp_path / "no" / "such" / "x")
+
+
+def test_folders_of_several_models_are_refused_by_name_and_each_of_them_is_drawn(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    traces, log = write_tree(tmp_path) / "memory_traces_scaling", tmp_path / "log"
+    for words in (["heatmap", "--memory-dir", str(traces)], ["replay", str(traces)]):
+        for logs in ([], ["--log-dir", str(log)]):
+            assert run([*words, *logs]) == 2
+            told = capsys.readouterr().err
+            assert "several sweeps" in told
+            assert "175B_1024gpus (model 175B, 1,024 GPUs, 96 layers)" in told
+            assert "485B_8192gpus_tplimit8 (model 485B, 8,192 GPUs, 96 layers)" in told
+            assert f"name one of them, such as {traces / '175B_1024gpus'}" in told
+    for name in ("175B_1024gpus", "485B_8192gpus_tplimit8"):
+        assert run(["heatmap", "--memory-dir", str(traces / name), "--log-dir", str(log)]) == 0
+
+
+def test_logs_of_another_model_are_refused_by_what_they_miss_not_as_a_file_for_other_verbs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = write_tree(tmp_path)
+    large = str(root / "memory_traces_scaling" / "485B_8192gpus_tplimit8")
+    small = str(root / "log" / SMALL_LOG)
+    for words in (["heatmap", "--memory-dir", large], ["replay", large]):
+        assert run([*words, "--log-dir", small]) == 2
+        told = capsys.readouterr().err
+        assert "no logs in it belong to the traces" in told
+        assert "does not read" not in told
+    assert run(["heatmap", "--memory-dir", str(root)]) == 2
+    assert "a folder of sweeps" in capsys.readouterr().err
+
+
+def test_folders_of_one_model_side_by_side_are_one_grid(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    memory_dir, _ = write_original(tmp_path)
+    later = memory_dir.parent / "485B_again"
+    later.mkdir()
+    name = name_trace(8, 64)
+    (memory_dir / name).rename(later / name)
+    assert run(["heatmap", "--memory-dir", str(memory_dir.parent), "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["cells"]) >= 6

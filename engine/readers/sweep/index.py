@@ -11,11 +11,12 @@ from .configuration_log import find_configuration_logs, read_configuration_log
 from .folders import TraceFolder
 from .logs import LogEntry, SweepLogs, find_log_folders, read_logs
 from .model import ConfigurationLog, SkippedFile, Sweep, SweepConfiguration, SweepTrace
-from .names import find_model_in_name, is_same_model
+from .names import find_model_in_name, is_same_model, normalize_model
 from .pairing import FolderPair, may_belong, pair_folders
 from .traces import Layout, TraceFile, TraceRun, find_majority, find_traces, group_runs, read_run
 
 _COUNTED = (("wd", "world sizes"), ("l", "numbers of layers"))
+_MOST_NAMED = 6
 
 
 def read_sweep(
@@ -38,10 +39,11 @@ def read_sweep(
         on_progress: Called with the number of configurations read, and of all.
 
     Raises:
-        InputFileError: A folder cannot be read, there is neither a trace nor a list of configurations, no
-            logs belong to the traces, or no trace has the iteration.
+        InputFileError: A folder cannot be read, there is neither a trace nor a list of configurations, the
+            folders in it are of several models, no logs belong to the traces, or no trace has the iteration.
     """
     files, skipped = find_traces(memory_dir)
+    _refuse_several(memory_dir, files)
     logs = None if log_dir is None else _read_logs_of(memory_dir, files, log_dir)
     if not files and not skipped and (logs is None or not logs.entries):
         raise InputFileError(
@@ -52,6 +54,42 @@ def read_sweep(
     if iteration is not None and not has_iteration(sweep):
         raise InputFileError(explain_no_iteration(show_path(memory_dir), iteration))
     return sweep
+
+
+def _refuse_several(memory_dir: Path, files: list[TraceFile]) -> None:
+    """Refuse folders side by side whose traces are of different models, world sizes or numbers of layers.
+
+    Their layouts would become cells of one grid, and what is said of that grid would be of no model at all.
+
+    Raises:
+        InputFileError: They differ; the text names each folder and what it is of.
+    """
+    by_folder: dict[Path, list[TraceFile]] = {}
+    for file in files:
+        by_folder.setdefault(file.path.parent, []).append(file)
+    folders = [TraceFolder(path, own, [], find_model_in_name(path)) for path, own in by_folder.items()]
+    models = {normalize_model(folder.model) for folder in folders if folder.model is not None}
+    counted = [{folder.find_number(key) for folder in folders} - {None} for key, _ in _COUNTED]
+    if all(len(known) <= 1 for known in (models, *counted)):
+        return
+    shown = ", ".join(f"{show_name(it.path)} ({_describe_folder(it)})" for it in folders[:_MOST_NAMED])
+    more = f" and {len(folders) - _MOST_NAMED:,} more" if len(folders) > _MOST_NAMED else ""
+    place = show_path(memory_dir)
+    raise InputFileError(
+        f"{place}: the folders in it hold traces of several sweeps, which do not make one grid: "
+        f"{shown}{more}; name one of them, such as {show_path(folders[0].path)}, or see all with vramscope "
+        f"sweep {place}"
+    )
+
+
+def _describe_folder(folder: TraceFolder) -> str:
+    world_size, layers = folder.find_number("wd"), folder.find_number("l")
+    told = (
+        None if folder.model is None else f"model {folder.model}",
+        None if world_size is None else f"{world_size:,} GPUs",
+        None if layers is None else f"{layers:,} layers",
+    )
+    return ", ".join(part for part in told if part) or "model not told"
 
 
 def has_iteration(sweep: Sweep) -> bool:
