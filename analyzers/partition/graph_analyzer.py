@@ -54,35 +54,42 @@ class GraphAnalyzer:
         self.states = states
         self._training = make_in_flight(states, micro_batches)
 
+    @property
+    def usual_metric(self) -> Metric:
+        """What counts where no metric is named: all that training holds, or weights where that is unknown."""
+        is_known = all(layer.activation_bytes is not None for layer in self.graph.layers)
+        return "training" if is_known else "memory"
+
     def partition_graph_balanced(
         self,
         num_stages: int = 4,
-        balance_metric: Metric = "memory",
+        balance_metric: Metric | None = None,
         strategy: Strategy = "exact",
     ) -> PartitionResult:
         """Return the layers in stages.
 
         Args:
             num_stages: How many.
-            balance_metric: What `exact` keeps even: bytes of weights, what training holds, FLOPs, or
-                parameters.
-            strategy: `exact` for the least maximum; `exact-1f1b` for the least maximum of what training
-            holds;
-                `uniform` and `balanced_*` for the rules of the original, which bring their own metric.
+            balance_metric: Of what `exact` keeps the fullest stage least: `training` for all that it holds
+                while it trains, `memory` for weights alone, `compute` or `parameters`; None for
+                `usual_metric`.
+            strategy: `exact` for the least maximum; `exact-1f1b` for that of `training`; `uniform`
+                and `balanced_*` for the rules of the original, which bring their own metric.
 
         Raises:
             UsageError: There are too few layers, a name is unknown, or activations are not known.
         """
         if strategy not in STRATEGIES:
             raise UsageError(f"strategy {strategy!r}: expected {', '.join(STRATEGIES)}")
-        if balance_metric not in METRICS:
-            raise UsageError(f"balance metric {balance_metric!r}: expected {', '.join(METRICS)}")
-        metric = _metric_of(strategy, balance_metric)
+        asked = self.usual_metric if balance_metric is None else balance_metric
+        if asked not in METRICS:
+            raise UsageError(f"balance metric {asked!r}: expected {', '.join(METRICS)}")
+        metric = _metric_of(strategy, asked)
         bounds = self._split(num_stages, metric, strategy)
         return describe_partition(self.graph, bounds, strategy, metric, self._training)
 
     def compare_strategies(
-        self, num_stages: int, balance_metric: Metric = "memory"
+        self, num_stages: int, balance_metric: Metric | None = None
     ) -> dict[str, PartitionResult | str]:
         """Return every strategy's partition; the reason where one has none."""
         return {strategy: self._try(num_stages, balance_metric, strategy) for strategy in STRATEGIES}
@@ -92,7 +99,7 @@ class GraphAnalyzer:
         min_stages: int = 2,
         max_stages: int = 8,
         *,
-        balance_metric: Metric = "memory",
+        balance_metric: Metric | None = None,
         strategy: Strategy = "exact",
         device: Device | None = None,
         rule: Rule = "device-time",
@@ -102,7 +109,7 @@ class GraphAnalyzer:
         Args:
             min_stages: Least number to look at.
             max_stages: Most.
-            balance_metric: What `exact` keeps even.
+            balance_metric: As `partition_graph_balanced` has it.
             strategy: How layers are split.
             device: What is assumed of devices and links.
             rule: `device-time`, or `legacy` for the original's choice by its own partitions.
@@ -123,7 +130,7 @@ class GraphAnalyzer:
     def judge_stage_counts(
         self,
         numbers: Sequence[int],
-        balance_metric: Metric,
+        balance_metric: Metric | None,
         strategy: Strategy,
         device: Device,
         rule: Rule = "device-time",
@@ -164,7 +171,7 @@ class GraphAnalyzer:
             return self._split_in_flight(stages)
         return split_as_original(layers, list_metric(layers, metric), stages)
 
-    def _try(self, stages: int, metric: Metric, strategy: Strategy) -> PartitionResult | str:
+    def _try(self, stages: int, metric: Metric | None, strategy: Strategy) -> PartitionResult | str:
         try:
             return self.partition_graph_balanced(stages, metric, strategy)
         except UsageError as error:

@@ -1,7 +1,7 @@
 """A plan: a model split by several strategies into several numbers of stages, and what is recommended."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import msgspec
@@ -9,10 +9,17 @@ import msgspec
 from ...engine.errors import NothingFitsError, UsageError
 from ..model_graph import ModelGraph
 from .graph_analyzer import GraphAnalyzer, Rule
-from .recommendation import Device
-from .result import GraphAnalysis, Metric, PartitionResult, StageSearch, Strategy
+from .recommendation import Device, recommend
+from .result import GraphAnalysis, Metric, PartitionResult, StageCount, StageSearch, Strategy
 
 PLAN_SCHEMA = "vramscope.plan/1"
+_LEAST: Mapping[Metric, str] = {
+    "training": "its fullest stage holds least",
+    "memory": "its fullest stage has least weights",
+    "compute": "its slowest stage computes least",
+    "parameters": "its fullest stage has fewest parameters",
+}
+"""Why a strategy is the one to use, by what counts."""
 
 
 class Assumptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,7 +75,7 @@ def make_plan(
     numbers: Sequence[int],
     strategies: Sequence[Strategy],
     *,
-    metric: Metric = "memory",
+    metric: Metric | None = None,
     device: Device | None = None,
     rule: Rule = "device-time",
 ) -> Plan:
@@ -77,8 +84,9 @@ def make_plan(
     Args:
         analyzer: Of the graph.
         numbers: Of stages.
-        strategies: Of several that are worth the same counts the one whose fullest stage holds least while it
-            trains, then `exact`, then the first; under `legacy` the first, as in the original.
+        strategies: Of each number of stages counts the one that fits and whose fullest stage has least of the
+            metric, `exact` before others and then the first; of the numbers the one of least device time.
+            Under `legacy` the least score of all, and the first of equals, as in the original.
         metric, device, rule: As `GraphAnalyzer.optimize_pipeline_stages` has them.
 
     Where nothing fits in the capacity, nothing is recommended.
@@ -89,10 +97,13 @@ def make_plan(
     assumed = device or Device()
     judge = partial(analyzer.judge_stage_counts, numbers, metric, device=assumed, rule=rule)
     searches, refused = _search(strategies, judge)
-    usable = [each for each in strategies if each in searches]
-    fitting = [each for each in usable if searches[each].recommended_stages is not None]
-    best = min(fitting, key=lambda each: _rank(each, searches[each], rule), default=None)
-    chosen = min(searches.values(), key=_find_least_need) if best is None else searches[best]
+    used_metric = analyzer.usual_metric if metric is None else metric
+    chosen: tuple[Strategy, StageSearch] | None
+    if rule == "legacy":
+        chosen = min(searches.items(), key=lambda each: each[1].best_score or 0.0)
+    else:
+        chosen = _choose(numbers, searches, used_metric, assumed.capacity_bytes)
+    strategy, search = (None, min(searches.values(), key=_find_least_need)) if chosen is None else chosen
     return Plan(
         schema=PLAN_SCHEMA,
         model=analyzer.graph.name,
@@ -100,21 +111,51 @@ def make_plan(
         assumptions=_state_assumptions(analyzer, assumed),
         searches=searches,
         refused=refused,
-        recommended_strategy=best,
-        recommended_stages=chosen.recommended_stages,
-        reason=chosen.reason,
+        recommended_strategy=strategy,
+        recommended_stages=search.recommended_stages,
+        reason=search.reason,
     )
 
 
-def _rank(strategy: Strategy, search: StageSearch, rule: Rule) -> tuple[float, ...]:
-    """Return what strategies that fit are put in order by, the best first."""
-    score = math.inf if search.best_score is None else search.best_score
-    chosen = search.recommended_stages
-    result = None if chosen is None else search.optimization_results[chosen].result
-    if rule == "legacy" or result is None:
-        return (score,)
-    fullest = max(result.training_bytes or [result.max_memory_usage])
-    return score, fullest, float(strategy != "exact")
+def _choose(
+    numbers: Sequence[int],
+    searches: Mapping[Strategy, StageSearch],
+    metric: Metric,
+    capacity_bytes: int | None,
+) -> tuple[Strategy, StageSearch] | None:
+    """Return the strategy that is recommended and the search that it comes from; None where nothing fits."""
+    best = {
+        number: min(
+            searches, key=lambda each: _rank(each, searches[each].optimization_results[number], metric)
+        )
+        for number in numbers
+    }
+    counts = {number: searches[best[number]].optimization_results[number] for number in numbers}
+    search = recommend(counts, capacity_bytes)
+    if search.recommended_stages is None:
+        return None
+    if len(searches) > 1:
+        of_which = "of the strategies" if capacity_bytes is None else "of the strategies that fit,"
+        reason = f"{search.reason}; {of_which} {_LEAST[metric]}"
+        search = msgspec.structs.replace(search, reason=reason)
+    return best[search.recommended_stages], search
+
+
+def _rank(strategy: Strategy, count: StageCount, metric: Metric) -> tuple[bool, bool, float, bool]:
+    """Return what strategies are put in order by at one number of stages, the best first."""
+    most = math.inf if count.result is None else round(_measure_fullest(count.result, metric), 3)
+    return count.score is None, count.fits is False, most, strategy != "exact"
+
+
+def _measure_fullest(result: PartitionResult, metric: Metric) -> float:
+    """Return what the stage that has most of a metric has of it; weights where activations are unknown."""
+    if metric == "training" and result.training_bytes:
+        return max(result.training_bytes)
+    if metric == "compute":
+        return max(stage.total_compute_gflops for stage in result.partitions)
+    if metric == "parameters":
+        return max(stage.total_parameters for stage in result.partitions)
+    return result.max_memory_usage
 
 
 def _find_least_need(search: StageSearch) -> int:

@@ -10,6 +10,7 @@ import pytest
 from vramscope.exporters.schema import build_plan_schema, render_plan_schema
 
 from .running import run
+from .test_live import terminal
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -81,6 +82,29 @@ def test_that_nothing_fits_is_an_answer_and_3_where_that_is_asked_for(tmp_path: 
     assert run(*joint, "--fail-on", "unfit").code == 3
     (report,) = run(*joint, "--json").lines
     assert (report["schema"], report["fits"]) == ("vramscope.nothing_fits/1", False)
+
+
+@pytest.mark.parametrize(
+    ("capacity", "verdict", "code"), [("8GiB", "None fits", 3), ("160GiB", "Use 2 stages", 0)]
+)
+def test_the_screen_exits_by_whether_anything_fits_where_that_is_asked_for(
+    private_environment: Path, capacity: str, verdict: str, code: int
+) -> None:
+    words = ("plan", "--model", "llama3-8b", "--stages", "2", "--capacity", capacity, "--screen")
+    for flags, expected in ((("--fail-on", "unfit"), code), ((), 0)):
+        with terminal(*words, *flags) as screen:
+            screen.wait_for(verdict)
+            screen.type("q")
+            assert screen.wait_for_end() == expected
+
+
+def test_the_recommendation_is_the_same_whether_other_strategies_are_listed_or_not() -> None:
+    words = ("plan", "--model", "gpt-1.5b", "--stages", "2,4", "--json")
+    (alone,), (listed,) = run(*words).lines, run(*words, "--strategy", "all").lines
+    for plan in (alone, listed):
+        assert (plan["recommended_strategy"], plan["recommended_stages"]) == ("exact", 2)
+    assert "of the strategies its fullest stage holds least" in listed["reason"]
+    assert "of the strategies" not in alone["reason"]
 
 
 def test_a_thin_margin_is_named() -> None:

@@ -5,7 +5,15 @@ import json
 import pytest
 
 from vramscope import GraphAnalyzer, create_gpt_model_graph
-from vramscope.analyzers.partition import STRATEGIES, Device, PartitionResult, Strategy, make_plan
+from vramscope.analyzers.partition import (
+    METRICS,
+    STRATEGIES,
+    Device,
+    Metric,
+    PartitionResult,
+    Strategy,
+    make_plan,
+)
 from vramscope.engine.errors import UsageError
 from vramscope.exporters.model_graph_json import encode_graph
 
@@ -27,6 +35,11 @@ EXACT = {2: 3119.54, 4: 1595.95, 6: 1054.80, 8: 820.40}
 @pytest.fixture(scope="module")
 def analyzer() -> GraphAnalyzer:
     return GraphAnalyzer(create_gpt_model_graph("gpt-1.5b", figures="legacy"))
+
+
+@pytest.fixture(scope="module")
+def counted() -> GraphAnalyzer:
+    return GraphAnalyzer(create_gpt_model_graph("gpt-1.5b"))
 
 
 @pytest.mark.parametrize("stages", ORIGINAL)
@@ -114,7 +127,7 @@ def test_an_encoder_is_sent_to_each_stage_of_decoders_once() -> None:
 
 
 def test_a_tied_head_weighs_on_the_last_stage() -> None:
-    result = GraphAnalyzer(create_gpt_model_graph("gpt2-xl")).partition_graph_balanced(8)
+    result = GraphAnalyzer(create_gpt_model_graph("gpt2-xl")).partition_graph_balanced(8, "memory")
     assert sum(stage.total_parameters for stage in result.partitions) == 1_557_611_200
     assert len(result.partitions[-1].layer_ids) < len(result.partitions[3].layer_ids) + 2
     assert result.partitions[-1].total_memory_mb > 50257 * 1600 * 4 / 2**20
@@ -153,14 +166,40 @@ def test_what_a_stage_holds_adds_up_by_kind(stages: int) -> None:
     assert all(stage.optimizer_bytes == 6 * stage.weights_bytes for stage in held)
 
 
-def test_of_strategies_worth_the_same_the_one_that_holds_least_is_recommended_then_exact(
-    analyzer: GraphAnalyzer,
+STRATEGIES_ASKED: list[Strategy] = ["uniform", "balanced_memory", "exact"]
+
+
+@pytest.mark.parametrize("metric", [None, *METRICS])
+def test_of_several_strategies_the_one_is_recommended_whose_fullest_stage_has_least(
+    counted: GraphAnalyzer, metric: Metric | None
 ) -> None:
-    strategies: list[Strategy] = ["uniform", "balanced_memory", "exact"]
-    plan = make_plan(analyzer, (2,), strategies)
-    assert len({search.best_score for search in plan.searches.values()}) == 1
-    assert plan.recommended_strategy == "exact"
-    assert make_plan(analyzer, (2,), strategies, rule="legacy").recommended_strategy == "uniform"
+    plan = make_plan(counted, (2, 4), STRATEGIES_ASKED, metric=metric)
+    assert (plan.recommended_strategy, plan.recommended_stages) == ("exact", 2)
+    alone = make_plan(counted, (2, 4), ["exact"], metric=metric)
+    assert plan.recommended == alone.recommended
+    assert make_plan(counted, (2,), STRATEGIES_ASKED, rule="legacy").recommended_strategy == "uniform"
+
+
+def test_a_strategy_that_fits_is_recommended_before_one_that_computes_least(counted: GraphAnalyzer) -> None:
+    needs = {
+        strategy: max(counted.partition_graph_balanced(2, "compute", strategy).training_bytes or ())
+        for strategy in STRATEGIES_ASKED
+    }
+    capacity = Device(capacity_bytes=needs["exact"] - 1)
+    assert needs["uniform"] < needs["exact"]
+    plan = make_plan(counted, (2,), STRATEGIES_ASKED, metric="compute", device=capacity)
+    assert plan.recommended_strategy == "uniform"
+
+
+def test_the_usual_metric_is_what_training_holds_and_weights_where_that_is_unknown(
+    counted: GraphAnalyzer,
+) -> None:
+    assert counted.partition_graph_balanced(4) == counted.partition_graph_balanced(4, "training")
+    assert counted.optimize_pipeline_stages(2, 4) == counted.optimize_pipeline_stages(
+        2, 4, balance_metric="training"
+    )
+    unknown = GraphAnalyzer(create_gpt_model_graph("gpt-1.5b", figures="legacy"))
+    assert unknown.partition_graph_balanced(4) == unknown.partition_graph_balanced(4, "memory")
 
 
 def test_the_original_s_script_finds_every_name_that_it_uses(analyzer: GraphAnalyzer) -> None:

@@ -54,6 +54,24 @@ def test_what_fits_is_searched_on_a_simulated_card_of_that_size(
     assert length["is_settled"]
 
 
+def test_that_nothing_fits_is_an_answer_and_3_where_that_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, made_runs: list[tuple[str, int, int]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["seqlen", "--model-size", "tiny", "--seq", "128", "--step", "128", "--json"]
+    assert run([*words, "--fit", "1GiB", "--fail-on", "unfit"]) == 0
+    assert run(["seqlen", "--seq-lengths", "64", "--fail-on", "unfit"]) == 2
+    assert "--fail-on unfit goes with --fit SIZE" in capsys.readouterr().err
+
+    def run_out(training: PhaseTraining, device: str) -> PhaseRun:
+        return make_run(training.privacy, training.seq_length, training.batch_size, fails_in="Backward")
+
+    monkeypatch.setattr(seqlen, "run_without_storage", run_out)
+    capsys.readouterr()
+    assert run([*words, "--fit", "600MiB"]) == 0
+    assert all(fit["largest"] is None for fit in json.loads(capsys.readouterr().out)["fits"])
+    assert run([*words, "--fit", "600MiB", "--fail-on", "unfit"]) == 3
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

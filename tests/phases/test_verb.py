@@ -98,6 +98,19 @@ def test_it_exits_by_how_the_training_ended_and_always_prints(
     assert NOTE in captured.err
 
 
+@pytest.mark.parametrize(
+    ("end", "code"), [("finished", 0), ("out_of_memory", 3), ("failed", 1), ("interrupted", 130)]
+)
+def test_only_memory_that_ran_out_is_3_where_that_is_asked_for(asked: Asked, end: RunEnd, code: int) -> None:
+    asked.end = end
+    assert run_cli(["phases", "--json", "--fail-on", "unfit"]) == code
+
+
+def test_a_file_that_is_read_fits_nowhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_cli(["phases", "--read", str(tmp_path / "run.json"), "--fail-on", "unfit"]) == 2
+    assert "--fail-on does not go with --read" in capsys.readouterr().err
+
+
 def test_a_report_goes_into_a_file_that_is_read_again(
     asked: Asked, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -126,6 +126,19 @@ def test_the_table_says_what_is_estimated_and_what_limits_it(
     assert "Another split would need less:" in text
 
 
+def test_a_job_that_no_split_makes_fit_is_an_answer_and_3_where_that_is_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [*PLAN, "--measured", str(record(tmp_path / "run.vscope", [14.0, 8.0, 7.0, 7.0]))]
+    for form in ([], ["--json"]):
+        assert main([*words, *form, "--capacity", "6GiB"]) == 0
+        assert main([*words, *form, "--capacity", "6GiB", "--fail-on", "unfit"]) == 3
+        assert main([*words, *form, "--capacity", "16GiB", "--fail-on", "unfit"]) == 0
+    capsys.readouterr()
+    assert main([*words, "--fail-on", "unfit"]) == 2
+    assert "--fail-on unfit goes with --capacity SIZE" in capsys.readouterr().err
+
+
 def test_what_cannot_be_compared_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = record(tmp_path / "run.vscope", [9.0, 9.0])
     bare = tmp_path / "bare.vscope"

@@ -85,7 +85,7 @@ def test_the_simplest_flags_that_do_are_taken(blocks: list[int], flags: tuple[st
 
 def test_torchtitan_and_deepspeed_get_every_layer_once() -> None:
     graph = create_gpt_model_graph("gpt-1.5b")
-    result = GraphAnalyzer(graph).partition_graph_balanced(8)
+    result = GraphAnalyzer(graph).partition_graph_balanced(8, "memory")
     outputs = encode_outputs(take_partition(graph, result, 1, 8))
     assert not outputs.left_out
     parallelism = tomllib.loads(outputs.contents["torchtitan.toml"].decode())["parallelism"]

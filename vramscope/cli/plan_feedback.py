@@ -17,7 +17,7 @@ from vramscope.engine.model import Sample
 from vramscope.engine.readers.input_file import show_path
 
 from .parser_flags import choose_fit_code
-from .planning import Request, make_graph, read_request, settle_metric
+from .planning import Request, make_graph, read_request
 
 LIVE = "live"
 _NO_STAGES = (
@@ -146,8 +146,7 @@ def _find_bounds(graph: ModelGraph, request: Request, stages: int, split: str | 
     if split is not None:
         return _read_split(graph, split, stages)
     analyzer = GraphAnalyzer(graph, micro_batches=request.micro_batches, states=request.states)
-    metric = settle_metric(request, graph).metric
-    partition = analyzer.partition_graph_balanced(stages, metric, request.strategies[0])
+    partition = analyzer.partition_graph_balanced(stages, request.metric, request.strategies[0])
     sizes = [len(stage.layer_ids) for stage in partition.partitions]
     return tuple(accumulate(sizes, initial=0))
 

@@ -16,6 +16,7 @@ from vramscope.tui.planned_partition import present_plan
 from vramscope.tui.planning_app import JobDefaults
 
 from .drawing import can_draw
+from .parser_flags import choose_fit_code
 from .planning import Request, plan_model, read_request, write_plan
 
 JOINT_PLAN = "joint_plan.json"
@@ -42,7 +43,7 @@ def present_stages(request: Request) -> Planned:
         planned.plan,
         analyzer,
         report=describe_plan(planned.plan, REPORT_WIDTH),
-        metric=planned.request.metric,
+        metric=planned.request.metric or analyzer.usual_metric,
         write=partial(write_plan, planned),
     )
 
@@ -61,12 +62,20 @@ def show_arguments(arguments: Namespace, settings: Settings) -> int:
         make = partial(present_stages, request)
     else:
         make = partial(present_joint, arguments)
+    shown: list[Planned] = []
+
+    def keep() -> Planned:
+        shown.append(make())
+        return shown[-1]
+
     try:
-        return show_plan(make, model=arguments.model or arguments.factory, settings=settings)
+        code = show_plan(keep, model=arguments.model or arguments.factory, settings=settings)
     except NothingFitsError as error:
         from .joint_planning import say_nothing_fits
 
         return say_nothing_fits(error, arguments)
+    does_fit = shown[0].best is not None if shown else None
+    return code or choose_fit_code(arguments, does_fit=does_fit)
 
 
 def present_joint(arguments: Namespace) -> Planned:

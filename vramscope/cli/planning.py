@@ -5,7 +5,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple, cast, get_args
 
-from vramscope.analyzers.model_graph import Figures, ModelGraph
+from vramscope.analyzers.model_graph import Figures
 from vramscope.analyzers.partition import (
     METRICS,
     STRATEGIES,
@@ -37,7 +37,8 @@ class Request(NamedTuple):
     model: str
     stages: tuple[int, ...]
     strategies: tuple[Strategy, ...]
-    metric: Metric
+    metric: Metric | None
+    """None for what all a stage holds while it trains, or weights where activations are unknown."""
     seq_length: int | None
     micro_batch: int
     micro_batches: int
@@ -45,8 +46,6 @@ class Request(NamedTuple):
     device: Device
     is_legacy: bool
     traced: "TracedRequest | None" = None
-    is_metric_asked: bool = True
-    """Whether the metric was named: where activations are not known, the usual one gives way to weights."""
 
 
 class TracedRequest(NamedTuple):
@@ -76,13 +75,13 @@ def read_request(arguments: Namespace) -> Request:
             "--capacity does not go with --legacy, whose choice knows no capacity: give one of both"
         )
     default = "all" if arguments.legacy else "exact"
-    usual = "memory" if arguments.legacy else "training"
+    metric = "memory" if arguments.legacy and arguments.metric is None else arguments.metric
     capacity = arguments.capacity
     return Request(
         model=arguments.model or "",
         stages=_read_stages(arguments.stages),
         strategies=_read_strategies(arguments.strategy or default, is_legacy=arguments.legacy),
-        metric=cast("Metric", _read_name("--metric", arguments.metric or usual, METRICS)),
+        metric=None if metric is None else cast("Metric", _read_name("--metric", metric, METRICS)),
         seq_length=None if arguments.seq is None else _read_count("--seq", arguments.seq),
         micro_batch=_read_count("--micro-batch", arguments.micro_batch),
         micro_batches=_read_count("--micro-batches", arguments.micro_batches),
@@ -92,7 +91,6 @@ def read_request(arguments: Namespace) -> Request:
             link_bytes_per_s=1e9 * _read_positive("--link", arguments.link),
             capacity_bytes=None if capacity is None else parse_bytes(capacity),
         ),
-        is_metric_asked=arguments.metric is not None,
         is_legacy=arguments.legacy,
         traced=_read_traced(arguments),
     )
@@ -107,7 +105,7 @@ def plan_model(request: Request) -> Planned:
     """
     graph = make_graph(request)
     analyzer = GraphAnalyzer(graph, micro_batches=request.micro_batches, states=request.states)
-    request = settle_metric(request, graph)
+    request = request._replace(metric=request.metric or analyzer.usual_metric)
     rule: Rule = "legacy" if request.is_legacy else "device-time"
     plan = make_plan(
         analyzer,
@@ -118,12 +116,6 @@ def plan_model(request: Request) -> Planned:
         rule=rule,
     )
     return Planned(graph, plan, request)
-
-
-def settle_metric(request: Request, graph: ModelGraph) -> Request:
-    """Return a request for weights alone where no metric was named and activations are unknown."""
-    is_known = all(layer.activation_bytes is not None for layer in graph.layers)
-    return request if is_known or request.is_metric_asked else request._replace(metric="memory")
 
 
 def make_graph(request: Request) -> GPTModelGraph:

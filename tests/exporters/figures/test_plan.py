@@ -14,7 +14,7 @@ from vramscope.exporters.figures.plan_stages import draw_stages
 def test_the_stages_are_drawn_alike_every_time_under_the_capacity() -> None:
     analyzer = GraphAnalyzer(create_gpt_model_graph("gpt-1.5b"))
     device = Device(capacity_bytes=12 << 30)
-    plan = make_plan(analyzer, [4], ["exact", "exact-1f1b", "uniform"], device=device)
+    plan = make_plan(analyzer, [4], ["exact", "exact-1f1b", "uniform"], metric="memory", device=device)
     page = draw_stages(plan, analyzer)
     pdf = page.render("pdf")
     assert pdf == draw_stages(plan, analyzer).render("pdf")
