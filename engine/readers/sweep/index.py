@@ -68,9 +68,14 @@ def _refuse_several(memory_dir: Path, files: list[TraceFile]) -> None:
     for file in files:
         by_folder.setdefault(file.path.parent, []).append(file)
     folders = [TraceFolder(path, own, [], find_model_in_name(path)) for path, own in by_folder.items()]
-    models = {normalize_model(folder.model) for folder in folders if folder.model is not None}
-    counted = [{folder.find_number(key) for folder in folders} - {None} for key, _ in _COUNTED]
-    if all(len(known) <= 1 for known in (models, *counted)):
+    told: list[tuple[object, ...]] = [
+        (
+            None if it.model is None else normalize_model(it.model),
+            *(it.find_number(key) for key, _ in _COUNTED),
+        )
+        for it in folders
+    ]
+    if all(len(set(of_all) - {None}) <= 1 for of_all in zip(*told, strict=True)):
         return
     shown = ", ".join(f"{show_name(it.path)} ({_describe_folder(it)})" for it in folders[:_MOST_NAMED])
     more = f" and {len(folders) - _MOST_NAMED:,} more" if len(folders) > _MOST_NAMED else ""
