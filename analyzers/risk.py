@@ -1,7 +1,7 @@
 """How near a device is to running out of memory, as far as anybody can say."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -38,6 +38,31 @@ class Risk(msgspec.Struct, frozen=True):
         if self.oom_s is None or LEVELS.index(self.level) <= _UNKNOWN:
             return None
         return float(max(0, round(self.oom_s - now_s)))
+
+
+def assess_risks(
+    devices: Iterable[DeviceSample],
+    findings: Iterable[Finding],
+    assessments: Iterable[Assessment] = (),
+    ranks: Sequence[RankSample] = (),
+) -> dict[str, Risk]:
+    """Return the out-of-memory risk of each device by its UUID, as `assess_risk`.
+
+    Each finding and assessment is looked at once, and not once for every device: there may be thousands.
+
+    Args:
+        devices: The devices of a node, or some of them.
+        findings: Findings of the node, of any kind, open or closed.
+        assessments: What is known of each process of the node, the newest word of each.
+        ranks: The training processes of the node; without them none is known to have ended.
+    """
+    found: dict[str | None, list[Finding]] = {}
+    for finding in findings:
+        found.setdefault(finding.device_uuid, []).append(finding)
+    words: dict[str | None, list[Assessment]] = {}
+    for assessment in assessments:
+        words.setdefault(assessment.device_uuid, []).append(assessment)
+    return {it.uuid: assess_risk(it, found.get(it.uuid, ()), words.get(it.uuid, ()), ranks) for it in devices}
 
 
 def assess_risk(

@@ -18,7 +18,7 @@ from .fit import Peaks, describe_fit
 from .leak_words import describe_leak
 from .left_out import describe_left_out
 from .out_of_memory_track import KINDS, OOM_MET
-from .risk import DECISIVE, LEVELS, Risk, assess_risk, doubt_silent, is_of_ended_job
+from .risk import DECISIVE, LEVELS, Risk, assess_risks, doubt_silent, is_of_ended_job
 from .sentence import Sentence
 from .state_words import describe_state
 
@@ -72,7 +72,7 @@ def summarize(
     if not sample.devices:
         return _summarize_absence(sample, findings, is_recorded=is_recorded)
     known = doubt_silent(sample, assessments)
-    risks = {it.uuid: assess_risk(it, findings, known, sample.ranks) for it in sample.devices}
+    risks = assess_risks(sample.devices, findings, known, sample.ranks)
     lead, past = _find_lead(sample, findings)
     fit = describe_fit(sample, peaks) if lead is None else None
     troubled, answer = [*_describe_troubled(sample.devices)], [*_describe_lead(lead, sample, findings, known)]

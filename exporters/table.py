@@ -11,7 +11,7 @@ from rich.text import Text
 
 from ..analyzers.countdown import count_down
 from ..analyzers.left_out import describe_left_out
-from ..analyzers.risk import assess_risk, doubt_silent
+from ..analyzers.risk import assess_risks, doubt_silent
 from ..analyzers.verdict import summarize
 from ..engine.model import Finding, HostSample, NodeStatus, Sample
 from ..engine.text import make_ascii, make_printable, make_printable_lines
@@ -125,7 +125,7 @@ def _sample_of(status: NodeStatus) -> Sample:
 def _assess_risks(status: NodeStatus) -> dict[str, Text]:
     """Return what the row of each device says of its risk, by its UUID."""
     known = doubt_silent(_sample_of(status), status.assessments)
-    risks = {it.uuid: assess_risk(it, status.findings, known, status.ranks) for it in status.devices}
+    risks = assess_risks(status.devices, status.findings, known, status.ranks)
     return {device.uuid: describe_risk(device, risks[device.uuid], status.time) for device in status.devices}
 
 

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from vramscope.analyzers.risk import Risk, assess_risk
+from vramscope.analyzers.risk import Risk, assess_risk, assess_risks
 from vramscope.engine.model import DeviceSample, Evidence, Finding, RankSample
 
 from .samples import assessment, device, finding
@@ -100,3 +100,12 @@ def test_an_error_of_a_job_that_ended_is_no_risk_of_one_that_trains_on_the_devic
     assert assess_risk(device(), (error,), calm, (same_job,)) == Risk("critical", error.title)
     assert assess_risk(device(), (error,), calm, (elsewhere,)) == Risk("critical", error.title)
     assert assess_risk(device(), (error, _error(8)), calm, (other,)).level == "critical"
+
+
+def test_devices_at_once_are_as_each_alone_and_nothing_is_read_once_for_every_device() -> None:
+    devices = [device(30, index=number) for number in range(5)]
+    findings = [finding(uuid="GPU-1", title="grave"), finding("leak", "critical", uuid="GPU-3"), finding()]
+    words = [assessment(uuid=f"GPU-{number}", level="medium") for number in (2, 3)]
+    alone = {it.uuid: assess_risk(it, findings, words) for it in devices}
+    assert assess_risks(devices, iter(findings), iter(words)) == alone
+    assert len(set(alone.values())) > 2

@@ -9,7 +9,7 @@ from rich.cells import cell_len
 
 from ...analyzers.gap import MemoryGap, explain_gap
 from ...analyzers.leak_words import LeakWords, describe_leak
-from ...analyzers.risk import Risk, assess_risk, doubt_silent
+from ...analyzers.risk import Risk, assess_risks, doubt_silent
 from ...engine.bus.snapshot import Snapshot
 from ...engine.history import History
 from ...engine.model import AllocatorReading, DeviceSample, DeviceState, RankSample, Sample
@@ -183,7 +183,7 @@ def _add_comparisons(views: list[DeviceView], snapshot: Snapshot) -> list[Device
 
 def _assess_risks(snapshot: Snapshot, sample: Sample, devices: Sequence[DeviceSample]) -> dict[str, Risk]:
     known = doubt_silent(sample, snapshot.assessments)
-    return {it.uuid: assess_risk(it, snapshot.findings, known, sample.ranks) for it in devices}
+    return assess_risks(devices, snapshot.findings, known, sample.ranks)
 
 
 def _find_most(history: History, device: DeviceSample, now_s: float, ranks: Sequence[RankSample]) -> int:
