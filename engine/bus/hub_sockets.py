@@ -26,12 +26,20 @@ if TYPE_CHECKING:
 SEND_QUEUE_MESSAGES = 256
 """Messages a stalled viewer may fall behind before new ones are dropped for it alone."""
 MAX_REQUESTS_PER_TURN = 64
+REPORTS_WITHIN_S = 0.1
+"""Time of a turn that reports may take, however many there are: samples must not wait for a flood of them."""
+MAX_REPORTS_WAITING = 8
+"""Reports, maybe of megabytes, that ZeroMQ has read and the hub has not; more wait where they are sent."""
+MAX_REQUEST_BYTES = 1 << 20
+"""Larger requests cut off who sends them; only reports, which have a socket of their own, are of more."""
 MAX_ANSWERS_WAITING = 64
 """Answers that wait for one peer of the folder that does not read; an answer may be of megabytes."""
 MAX_SUBSCRIPTION_BYTES = 256
 """ZeroMQ cuts off who subscribes to more: it keeps some fifty bytes for each, and never gives them back."""
 MAX_TOPICS = 256
 """Different topics that are subscribed to, by all together; viewers share six."""
+MAX_SUBSCRIBERS = 1024
+"""Subscriptions to one topic: who subscribes again and again is counted each time, and leaves only once."""
 MAX_SUBSCRIPTIONS_WAITING = 64
 UNBINDS_WITHIN_S = 1.0
 
@@ -64,10 +72,15 @@ class HubSockets:
         self._restarts, self._flooder = 0, ""
         self.is_stream_new = False
         """Whether viewers were cut off, and come again within a second or so; reset by who reads it."""
-        self._reports = self._bind(zmq.PULL, endpoints_of(runtime_dir).reports)
-        self._control = self._bind(
-            zmq.ROUTER, endpoints_of(runtime_dir).control, {zmq.SNDHWM: MAX_ANSWERS_WAITING}
+        self._reports = self._bind(
+            zmq.PULL, endpoints_of(runtime_dir).reports, {zmq.RCVHWM: MAX_REPORTS_WAITING}
         )
+        self._control = self._bind(
+            zmq.ROUTER,
+            endpoints_of(runtime_dir).control,
+            {zmq.SNDHWM: MAX_ANSWERS_WAITING, zmq.MAXMSGSIZE: MAX_REQUEST_BYTES},
+        )
+        self._clock = clock
         self._gate = None if listening is None else self._open_gate(listening, hub_id, node, clock)
         self._poller = zmq.Poller()
         gate = () if self._gate is None else (self._gate.questions, self._gate.router)
@@ -137,7 +150,7 @@ class HubSockets:
     def notes(self) -> tuple[str, ...]:
         """What went wrong at the sockets, in sentences."""
         times = "once" if self._restarts == 1 else f"{self._restarts:,} times"
-        cut = f"the stream was opened again {times}: {self._flooder} wanted more than {MAX_TOPICS} topics"
+        cut = f"the stream was opened again {times}: {self._flooder}"
         return (*((cut,) if self._restarts else ()), *(() if self._gate is None else self._gate.notes))
 
     def wait(self, timeout_ms: int) -> None:
@@ -199,9 +212,12 @@ class HubSockets:
         return self._gate.refuse_report(peer)
 
     def take_reports(self) -> Iterator[bytes]:
-        """Yield what workers report."""
+        """Yield what workers report, for a part of a turn; the rest is for the next."""
         if self._reports in self._ready:
-            for _ in range(MAX_REQUESTS_PER_TURN):
+            ends_s = self._clock.monotonic_s() + REPORTS_WITHIN_S
+            for number in range(MAX_REQUESTS_PER_TURN):
+                if number and self._clock.monotonic_s() >= ends_s:
+                    return
                 try:
                     yield self._reports.recv(zmq.NOBLOCK)
                 except zmq.Again:
@@ -223,9 +239,12 @@ class HubSockets:
                 del self._topics[topic]
             if topic == TOPIC_VIEWER:
                 yield has_come
-            elif len(self._topics) > MAX_TOPICS:
+            if len(self._topics) > MAX_TOPICS or self._topics[topic] > MAX_SUBSCRIBERS:
                 viewers = self._topics[TOPIC_VIEWER]
-                self._restart_stream(_name_peer(frame))
+                wanted = f"more than {MAX_TOPICS} topics"
+                if len(self._topics) <= MAX_TOPICS:
+                    wanted = f"one topic, of which there were more than {MAX_SUBSCRIBERS:,} subscriptions"
+                self._restart_stream(f"{_name_peer(frame)} wanted {wanted}")
                 yield from (False for _ in range(viewers))
                 return
 

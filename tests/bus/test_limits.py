@@ -3,6 +3,7 @@
 import math
 import types
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Union, get_args, get_origin, get_type_hints
 
@@ -22,8 +23,16 @@ from vramscope.engine.bus.findings import (
     MAX_OPEN_OF_ANALYZER,
     FindingStore,
 )
-from vramscope.engine.bus.hub_sockets import MAX_SUBSCRIPTION_BYTES, MAX_TOPICS
+from vramscope.engine.bus.hub_sockets import (
+    MAX_REPORTS_WAITING,
+    MAX_SUBSCRIBERS,
+    MAX_SUBSCRIPTION_BYTES,
+    MAX_TOPICS,
+    REPORTS_WITHIN_S,
+    HubSockets,
+)
 from vramscope.engine.bus.messages import (
+    TOPIC_VIEWER,
     FindingBatch,
     KnownNodes,
     Refusal,
@@ -49,6 +58,7 @@ from vramscope.engine.ranks import messages as probe_messages
 from vramscope.engine.ranks.packets import decode_packet
 from vramscope.engine.soundness import check_numbers, mend_numbers
 
+from ..clocks import HandClock
 from ..waiting import wait_until
 from .hubs import RunningHub, make_sample
 
@@ -306,6 +316,68 @@ def test_subscriptions_without_end_cost_a_bounded_memory_and_no_viewer_its_sampl
     assert seen.hub is not None
     assert f"wanted more than {MAX_TOPICS} topics" in seen.hub.notes[0]
     assert client.newest.samples_dropped == 0
+
+
+def test_who_subscribes_again_and_again_is_no_crowd_of_viewers(private_environment: Path) -> None:
+    context = zmq.Context()
+    with RunningHub(private_environment) as running, Client(private_environment) as client:
+        running.producer.push([make_sample(1)])
+        _until(client, lambda it: it.sample is not None)
+        flood = _subscribe(context, private_environment, (TOPIC_VIEWER for _ in range(3 * MAX_SUBSCRIBERS)))
+        seen = _until(client, lambda it: it.hub is not None and it.hub.notes)
+        flood.close(linger=0)
+        wait_until(lambda: running.hub._attendance.viewers == 1, what="the one viewer that is left")
+    context.destroy(linger=0)
+    assert seen.hub is not None
+    assert f"more than {MAX_SUBSCRIBERS:,} subscriptions" in seen.hub.notes[0]
+
+
+class TickingClock(HandClock):
+    """A clock that moves whenever it is read."""
+
+    def monotonic_s(self) -> float:
+        self.now_s += REPORTS_WITHIN_S / 4
+        return self.now_s
+
+
+def test_a_flood_of_reports_takes_a_part_of_each_turn_and_none_is_lost(private_environment: Path) -> None:
+    """Samples are published between two turns."""
+    sockets = HubSockets(private_environment, "hub", "node", None, TickingClock())
+    context = zmq.Context()
+    pusher = context.socket(zmq.PUSH)
+    pusher.connect(endpoints_of(private_environment).reports)
+    sent = [b"%d" % number for number in range(200)]
+    for data in sent:
+        pusher.send(data)
+    turns: list[list[bytes]] = []
+
+    def take_turn() -> bool:
+        sockets.wait(50)
+        turns.append(list(sockets.take_reports()))
+        return sum(map(len, turns)) == len(sent)
+
+    wait_until(take_turn, what="all reports")
+    context.destroy(linger=0)
+    sockets.close()
+    assert [data for turn in turns for data in turn] == sent
+    assert max(map(len, turns)) <= 5
+
+
+def test_reports_that_were_not_read_yet_wait_at_who_sends_them(private_environment: Path) -> None:
+    sockets = HubSockets(private_environment, "hub", "node", None, HandClock())
+    context = zmq.Context()
+    pusher = context.socket(zmq.PUSH)
+    pusher.setsockopt(zmq.SNDHWM, 1)
+    pusher.setsockopt(zmq.SNDTIMEO, 1000)
+    pusher.connect(endpoints_of(private_environment).reports)
+    sent = 0
+    with suppress(zmq.Again):
+        while sent < 100:
+            pusher.send(bytes(1 << 20))
+            sent += 1
+    context.destroy(linger=0)
+    sockets.close()
+    assert MAX_REPORTS_WAITING <= sent < 4 * MAX_REPORTS_WAITING
 
 
 def test_a_long_subscription_is_not_kept(private_environment: Path) -> None:
