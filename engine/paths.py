@@ -1,5 +1,6 @@
 """Where vramscope keeps its files: the private runtime folder, the settings file, the state folder."""
 
+import errno
 import os
 import stat
 from collections.abc import Mapping
@@ -71,8 +72,13 @@ def check_private(folder: Path, *, uid: int | None = None) -> None:
 
 def explain_unwritable(path: Path, error: OSError) -> str:
     """Return why a file of the runtime folder cannot be written, and what to do."""
+    remedy = {
+        errno.ENOSPC: "make room",
+        errno.EDQUOT: "make room",
+        errno.EISDIR: "remove that folder",
+    }.get(error.errno or 0, "make it writable")
     return (
-        f"{path} cannot be written: {error.strerror or error}; make room, or set VRAMSCOPE_RUNTIME_DIR to "
+        f"{path} cannot be written: {error.strerror or error}; {remedy}, or set VRAMSCOPE_RUNTIME_DIR to "
         "another folder"
     )
 

@@ -1,5 +1,6 @@
 """The runtime folder is this user's own, or it is refused in plain words."""
 
+import errno
 import os
 import re
 from pathlib import Path
@@ -11,6 +12,7 @@ from vramscope.engine.paths import (
     SOCKET_PATH_LIMIT_BYTES,
     check_private,
     config_file,
+    explain_unwritable,
     locate_runtime_folder,
     open_runtime_folder,
     state_folder,
@@ -113,3 +115,15 @@ def test_a_user_without_a_home_still_has_a_place() -> None:
     uid = os.geteuid()
     assert config_file({}).is_relative_to(f"/tmp/vramscope-{uid}")
     assert state_folder({}).is_relative_to(f"/tmp/vramscope-{uid}")
+
+
+@pytest.mark.parametrize(
+    ("code", "remedy"),
+    [(errno.ENOSPC, "make room"), (errno.EISDIR, "remove that folder"), (errno.EROFS, "make it writable")],
+)
+def test_what_cannot_be_written_is_told_with_what_helps(code: int, remedy: str) -> None:
+    told = explain_unwritable(Path("/run/v/hub.log"), OSError(code, "why"))
+    assert (
+        told
+        == f"/run/v/hub.log cannot be written: why; {remedy}, or set VRAMSCOPE_RUNTIME_DIR to another folder"
+    )
