@@ -39,7 +39,7 @@ def decode_graph(data: bytes, what: str) -> GraphDocument:
     """
     try:
         document = msgspec.json.decode(data, type=GraphDocument)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise InputFileError(f"{what}: not a model graph: {error}; expected nodes and edges") from None
     for key, layer in document.nodes.items():
         if str(layer.layer_id) != key:

@@ -199,7 +199,7 @@ def _identify_file(path: Path) -> Iterator[FileKind]:
         yield FileKind(f"a page {_DRAWER}")
         return
     for recognize in _RECOGNIZERS:
-        with suppress(InputFileError, UnicodeError, ValueError, RecursionError):
+        with suppress(InputFileError, UnicodeError, ValueError, RecursionError, csv.Error):
             kind = recognize(path, head)
             if kind is not None:
                 yield kind

@@ -257,7 +257,7 @@ def doubt_balance(present: int, known: int, turned_away: int) -> str | None:
 
     Args:
         present: Nodes that report now.
-        known: Nodes that ever did.
+        known: Nodes that ever did, or that are waited for.
         turned_away: Messages and connections that were refused: each may be a node that is missing here.
     """
     verb = "reports" if present == 1 else "report"

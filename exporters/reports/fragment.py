@@ -39,6 +39,10 @@ NOT_TOLD = "no allocator tells of this device: start the job with `vramscope run
 NOT_HELD = (
     "what its allocator holds (reserved) is not told, and without it nothing can be said of fragmentation"
 )
+NOT_SPLIT = (
+    "neither a segment map nor inactive split bytes are known, so stranded bytes cannot be told from cache: "
+    "`unused_share` is both together"
+)
 Priority = Literal["low", "medium", "high", "urgent"]
 NEGLIGIBLE_SHARE = 0.01
 """Share of the device below which the free bytes that a ratio is about are not worth a change."""
@@ -233,7 +237,6 @@ def _measure(device: DeviceLog, reading: FragmentationReading | None) -> Fragmen
     live = device.allocator.allocated_bytes
     stranded = None if reading is None else reading.stranded_bytes
     ratio = None if reading is None else reading.ratio
-    told = reading is not None and reading.measure is not None
     return FragmentMetrics(
         fragmentation_level=level_of(ratio),
         fragmentation_ratio=ratio,
@@ -248,8 +251,14 @@ def _measure(device: DeviceLog, reading: FragmentationReading | None) -> Fragmen
         cached_mb=None if reading is None else _mib(reading.cached_bytes),
         unused_share=None if reading is None else reading.unused_share,
         headroom_mb=None if reading is None else _mib(reading.headroom_bytes),
-        reason=None if told else NOT_HELD if device.memory_source == "allocator" else NOT_TOLD,
+        reason=None if ratio is not None else _explain_absence(device, reading),
     )
+
+
+def _explain_absence(device: DeviceLog, reading: FragmentationReading | None) -> str:
+    if reading is not None and reading.measure is not None:
+        return NOT_SPLIT
+    return NOT_HELD if device.memory_source == "allocator" else NOT_TOLD
 
 
 def _describe_trend(device: DeviceLog, trend: FragmentationTrend | None) -> FragmentTrend | Nothing:

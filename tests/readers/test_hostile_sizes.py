@@ -277,3 +277,71 @@ def test_the_events_within_an_event_are_part_of_it(tmp_path: Path) -> None:
     reader = ProfilerTrace(path)
     assert [it.allocated_bytes for it in reader.records()] == [7]
     assert not any("left out" in note for note in reader.notes)
+
+
+NESTED = "[" * 400_000
+CASES = "num_layers,hidden,heads,seq,mbs,vocab_size,arguments\n"
+TRACE_NAME = "memory_trace_rank0_wd8_tp2_pp4_l40_bs1.json"
+STATE = (
+    "Memory State:\ntime: 1.0\n---summary---\ntotal_memory: 1.00 MB\nparams_memory: 1.00 MB, grads_memory: "
+    "1.00 MB, os_params_memory: 0.00 MB, os_state_memory: 0.00 MB, activation_memory: 0.00 MB\n"
+)
+LAYERS = (f"layer: param_mem.{n}, layer_mem: 0.00 MB, total_mem: 1.00 MB\n" for n in range(50_000))
+HOSTILE: dict[str, tuple[tuple[str, ...], str, str]] = {
+    "many cases": (("estimate", "--batch"), "a.csv", CASES + "2,64,2,8,1,100,\n" * 6_000),
+    "a case nested deeply": (("estimate", "--batch"), "a.csv", f'{CASES}2,64,2,8,1,100,"{{""x"":{NESTED}"\n'),
+    "a case of many flags": (
+        ("estimate", "--batch"),
+        "a.csv",
+        CASES + '2,64,2,8,1,100,"{' + ",".join(f'""k{n}"":1' for n in range(70_000)) + '}"\n',
+    ),
+    "a cell of many digits": (("estimate", "--batch"), "a.csv", CASES + f"{'9' * 900_000},64,2,8,1,100,\n"),
+    "a trace nested deeply": (("sweep",), TRACE_NAME, '{"0":{"samples":' + "[" * 4_000_000),
+    "empty samples": (
+        ("sweep",),
+        TRACE_NAME,
+        '{"0":{"samples":[' + "{}," * 1_300_000 + '{}],"peak_allocated_MB":1}}',
+    ),
+    "many iterations": (
+        ("sweep",),
+        TRACE_NAME,
+        "{" + ",".join(f'"{n}":{{"samples":[],"peak_allocated_MB":1}}' for n in range(80_000)) + "}",
+    ),
+    "short lines in a list of a sweep": (("sweep",), "successful_configs.log", "x\n" * 2_000_000),
+    "a long line in a list of a sweep": (("sweep",), "failed_configs.log", "tp=2 pp=4 " * 400_000),
+    "many moments": (("modules",), "memory.log", STATE * 22_000),
+    "many layers": (("modules",), "memory.log", STATE + "---Layout---\nparams_layout:\n" + "".join(LAYERS)),
+    "a deep layer": (
+        ("modules",),
+        "memory.log",
+        f"{STATE}---Layout---\nparams_layout:\nlayer: param_mem{'.a' * 1_900_000}, layer_mem: 0.00 MB\n",
+    ),
+    "names of states alone": (("modules",), "memory.log", "Memory State:\n" * 280_000),
+    "a header nested deeply": (
+        ("modules",),
+        "module_memory.jsonl",
+        '{"schema":"vramscope.modules/1","x":' + NESTED,
+    ),
+    "empty moments": (
+        ("modules",),
+        "module_memory.jsonl",
+        '{"schema":"vramscope.modules/1"}\n' + "{}\n" * 1_300_000,
+    ),
+    "a graph nested deeply": (("plan", "--model"), "a.json", '{"nodes":{},"edges":[],"x":' + NESTED),
+    "a report nested deeply": (("profile", "--input"), "a.json", '{"timestamp":"x","devices":{"0":' + NESTED),
+    "a long line of commas and quotes": (("inspect",), "a.json", '{"x":"' + "," * 400_000),
+}
+
+
+@pytest.mark.parametrize(("command", "name", "content"), HOSTILE.values(), ids=HOSTILE)
+def test_a_verb_answers_a_hostile_file_soon_and_without_an_error_of_its_own(
+    command: tuple[str, ...], name: str, content: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / name
+    path.write_text(content)
+    started_s = time.process_time()
+    status = run([*command, str(tmp_path if command == ("sweep",) else path)])
+    assert time.process_time() - started_s < 1.5 * MOST_S
+    told = capfd.readouterr().err
+    assert status in (0, 2), told
+    assert "internal error" not in told

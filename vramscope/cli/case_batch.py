@@ -16,6 +16,7 @@ from vramscope.engine.readers.input_file import show_path
 
 from .calibrating import read_calibration
 from .diagnostics import complain
+from .progress import ProgressLine
 
 PREDICTED = ("predicted_allocated_bytes", "predicted_peak_bytes", "predicted_error")
 """Columns that are added; the last one says why a row has no figures."""
@@ -41,7 +42,11 @@ def estimate_batch(arguments: Namespace) -> int:
             "others, or arguments with the flags of Megatron-LM"
         )
     calibration = None if arguments.calibration is None else read_calibration(arguments.calibration)
-    predictions = [predict_case(row, calibration) for row in table.rows]
+    predictions: list[dict[str, str]] = []
+    with ProgressLine("vramscope estimate", "cases estimated") as progress:
+        for done, row in enumerate(table.rows):
+            progress.show_count(done, len(table.rows))
+            predictions.append(predict_case(row, calibration))
     text = render_table(table, predictions)
     refused = sum(bool(row[PREDICTED[2]]) for row in predictions)
     if arguments.output is None:

@@ -96,6 +96,8 @@ class NodeExchange:
         """Of the master, while it is open."""
         self.reporter: Reporter | None = None
         """Of a worker, while it is open."""
+        self.wanted = 0
+        """Nodes that are waited for, this one included; 0 for whoever comes."""
         self._session = uuid4().hex
         self._reported_s = -math.inf
 
@@ -189,7 +191,8 @@ class NodeExchange:
         if self.meeting.role is DistributedRole.STANDALONE:
             return None
         if self.meeting.role is DistributedRole.MASTER:
-            return doubt_balance(len(self.roll.present), len(self.roll.nodes), self._count_refused())
+            known = max(len(self.roll.nodes), self.wanted)
+            return doubt_balance(len(self.roll.present), known, self._count_refused())
         worker = self._describe_worker()
         if worker.is_connected:
             return f"Only this node is seen here: {worker.master_node} judges the balance of all"

@@ -99,7 +99,7 @@ def _read_flags(row: Mapping[str, str]) -> Flags:
         return Flags({"bf16": True, **columns, **_read_second_run(row)})
     try:
         given = msgspec.json.decode(text, type=dict[str, object])
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise UsageError(f"arguments are not a JSON object of flags: {error}") from None
     # A size that a tokenizer decides is no flag; the table may know it nevertheless.
     known = {name: columns.get(name) for name in ("vocab-size", BERT)}

@@ -86,7 +86,7 @@ def _find_rank(header: _Header) -> RankCoordinates | None:
 def _read_header(name: str, line: str) -> _Header:
     try:
         header = _HEADERS.decode(line)
-    except (msgspec.DecodeError, UnicodeEncodeError) as error:
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as error:
         raise InputFileError(f"{name}: line 1: {error}; expected the header of {SCHEMA}") from error
     if header.schema != SCHEMA:
         raise InputFileError(f"{name}: line 1: schema is {header.schema!a}; this vramscope reads {SCHEMA}")
@@ -99,7 +99,7 @@ def _read_moments(lines: Iterator[tuple[int, str]], left_out: LeftOut) -> Iterat
             continue
         try:
             moment = _MOMENTS.decode(line)
-        except (msgspec.DecodeError, UnicodeEncodeError) as error:
+        except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as error:
             left_out.add("syntax", f"line {number}", str(error))
             continue
         if _is_plausible(moment):

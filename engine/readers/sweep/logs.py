@@ -124,11 +124,12 @@ def _read_list(
         return
     unread, both = [], 0
     for number, line in enumerate(text.splitlines(), 1):
+        if "=" not in line:
+            continue
         degrees = [match and int(match[1]) for match in (_TP.search(line), _PP.search(line))]
         tp, pp = degrees
         if not tp or not pp:
-            if "=" in line:
-                unread.append(number)
+            unread.append(number)
             continue
         dp, status = _DP.search(line), _STATUS.search(line)
         layout = (tp, pp, int(dp[1]) if dp else None)

@@ -74,7 +74,11 @@ def test_what_the_other_end_lacks_is_7(
     assert json.loads(printed)["cluster_info"]["master_node"] is None, "the report is there all the same"
     assert "no report was taken: nobody listens at localhost" in said
     assert run([*common, "--role", "master", "--nodes", "2"]) == 7
-    assert "1 of 2 nodes came" in capfd.readouterr().err
+    printed, said = capfd.readouterr()
+    assert "1 of 2 nodes came" in said
+    assert json.loads(printed)["recommendations"] == [
+        "1 of 2 nodes reports: no balance between nodes can be judged"
+    ]
 
 
 def test_a_port_that_is_taken_is_named_with_its_holder(

@@ -37,6 +37,7 @@ class ClusterRun:
 
     def __init__(self, options: WatchOptions, exchange: NodeExchange, wanted: int | None) -> None:
         self._options, self._exchange, self._wanted = options, exchange, wanted
+        exchange.wanted = wanted or 0
         is_master = exchange.meeting.role is DistributedRole.MASTER
         self._spare = SpareStream(options.interval_s) if is_master else None
         self._run = SuiteRun(
