@@ -99,15 +99,17 @@ def _judge(plan: Plan, best: Candidate) -> Sentence:
     short = reason.partition(";")[0]
     peak, capacity = best.peak_bytes, best.stages[0].capacity_bytes
     told = "" if peak is None else f"fullest stage {format_bytes(peak)}"
+    warning = ""
     if told and capacity is not None and peak is not None:
         left_share = 1 - peak / capacity
         told += f" of {format_bytes(capacity)}"
-        told += f", only {left_share:.1%} left" if left_share < THIN_SHARE else ""
+        warning = f"only {left_share:.1%} left" if left_share < THIN_SHARE else ""
+        told += f", {warning}" if warning else ""
     clauses: list[tuple[str, ...]] = [
         (f"{use}: {reason}", f"{use}: {short}", f"{use}: {short.partition(' (')[0]}", use)
     ]
     if told:
-        clauses.append((f"{told} in training, estimated", told, ""))
+        clauses.append((f"{told} in training, estimated", told, warning))
     return Sentence(tuple(clauses))
 
 

@@ -46,9 +46,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     model: str
     analysis: GraphAnalysis
     assumptions: Assumptions
-    searches: dict[str, StageSearch]
+    searches: dict[Strategy, StageSearch]
     """By strategy; one that cannot be used at all is among `refused`."""
-    refused: dict[str, str]
+    refused: dict[Strategy, str]
     """Why, by strategy."""
     recommended_strategy: Strategy | None
     """None where nothing fits in the capacity."""
@@ -132,13 +132,14 @@ def _choose(
     }
     counts = {number: searches[best[number]].optimization_results[number] for number in numbers}
     search = recommend(counts, capacity_bytes)
-    if search.recommended_stages is None:
+    stages = search.recommended_stages
+    if stages is None:
         return None
     if len(searches) > 1:
         of_which = "of the strategies" if capacity_bytes is None else "of the strategies that fit,"
         reason = f"{search.reason}; {of_which} {_LEAST[metric]}"
         search = msgspec.structs.replace(search, reason=reason)
-    return best[search.recommended_stages], search
+    return best[stages], search
 
 
 def _rank(strategy: Strategy, count: StageCount, metric: Metric) -> tuple[bool, bool, float, bool]:
@@ -184,14 +185,14 @@ def _measure_weight(graph: ModelGraph) -> float:
 
 def _search(
     strategies: Sequence[Strategy], judge: Callable[[Strategy], StageSearch]
-) -> tuple[dict[str, StageSearch], dict[str, str]]:
+) -> tuple[dict[Strategy, StageSearch], dict[Strategy, str]]:
     """Return what each strategy is worth, and why others cannot be used.
 
     Raises:
         UsageError: None can.
     """
-    searches: dict[str, StageSearch] = {}
-    refused: dict[str, str] = {}
+    searches: dict[Strategy, StageSearch] = {}
+    refused: dict[Strategy, str] = {}
     for strategy in strategies:
         try:
             searches[strategy] = judge(strategy)

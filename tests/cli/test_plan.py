@@ -85,7 +85,7 @@ def test_that_nothing_fits_is_an_answer_and_3_where_that_is_asked_for(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("capacity", "verdict", "code"), [("8GiB", "None fits", 3), ("160GiB", "Use 2 stages", 0)]
+    ("capacity", "verdict", "code"), [("8GiB", "does not", 3), ("160GiB", "Use 2 stages", 0)]
 )
 def test_the_screen_exits_by_whether_anything_fits_where_that_is_asked_for(
     private_environment: Path, capacity: str, verdict: str, code: int

@@ -64,8 +64,10 @@ class PlanFacts(LinePage, can_focus=False):
             return [name, Span(f" beside {self._other.name} (c): {say_apart(candidate, self._other)}")]
         if self._job.sentence:
             return [name, Span(f": {self._job.sentence}")]
-        if candidate.reason or self._best is None:
+        if candidate.reason:
             return [name, Span(f": {candidate.reason}")]
+        if self._best is None:
+            return [name, Span(" does not fit")] if candidate.note == "over" else [name]
         return [name, Span(f" beside what is recommended: {say_apart(candidate, self._best)}")]
 
     def _draw_step(self, candidate: Candidate, width: int) -> Line:
