@@ -189,3 +189,19 @@ def test_a_watch_that_a_hanging_driver_kept_from_measuring_says_so_and_is_no_suc
         assert watch.returncode == 5, verb
         assert "the NVIDIA driver does not answer" in complaints.splitlines()[-1]
         assert bool(printed) == verb.startswith("distributed"), "of others a report, of itself none"
+
+
+def test_a_watch_of_devices_that_never_answered_says_so_and_names_the_one_that_hangs_beside_others(
+    pretend_driver: PretendDriver, pretend_environment: dict[str, str]
+) -> None:
+    hanging = pretend_driver.add_device()
+    hanging.hang()
+    watches = [start(verb, "--duration", "1") for verb in ("profile", "oom", "leak", "fragment")]
+    ended = [(*watch.communicate(timeout=60), watch.returncode) for watch in watches]
+    assert [(printed, code) for printed, _, code in ended] == [("", 5)] * 4
+    assert all("nothing was measured: device 0: a driver call has not returned" in it[1] for it in ended)
+    pretend_driver.add_device()
+    outcome = run("profile", "--duration", "1")
+    assert outcome.code == 0
+    assert "device 0 was not measured: a driver call has not returned" in outcome.stderr
+    hanging.release()

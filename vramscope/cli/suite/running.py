@@ -14,6 +14,7 @@ from vramscope.engine.errors import (
 )
 from vramscope.engine.model import Analyzer, Finding
 from vramscope.engine.units import format_age, format_gib
+from vramscope.exporters.reports.device_log import DeviceLog
 from vramscope.exporters.reports.report import Report
 from vramscope.memory.driver_stream import DRIVER_SILENT
 from vramscope.memory.stream import SampleStream
@@ -146,7 +147,8 @@ class SuiteRun:
         if self._options.input is not None or self._options.duration_s is None:
             return None
         left_s = self._options.duration_s - passed_s
-        is_too_soon = left_s <= 0 and not (self._may_be_empty or self.watch.has_seen_any)
+        has_seen = self.watch.has_seen_any and not self._is_unmeasured
+        is_too_soon = left_s <= 0 and not (self._may_be_empty or has_seen)
         return DEVICES_WITHIN_S - passed_s if is_too_soon else left_s
 
     def _archive_if_over(self, now_s: float) -> None:
@@ -171,6 +173,8 @@ class SuiteRun:
             complain(f"the report is in {self._schedule.write(report, self.watch.log.last)}")
         for note in () if is_read else self.watch.provenance.notes:
             complain(note)
+        for device in self._unmeasured:
+            complain(f"device {device.label} was not measured: {device.reason or device.state}")
         self._draw()
 
     def _draw(self) -> None:
@@ -183,6 +187,20 @@ class SuiteRun:
         complain(describe_files(self._plots.write(self.watch.log, figure, subtitle=subtitle)))
         for sentence in self._plots.left_out:
             complain(sentence)
+
+    @property
+    def _unmeasured(self) -> list[DeviceLog]:
+        """The devices of this node of which no reading has come back."""
+        if self._options.input is not None:
+            return []
+        silent = (it for it in self.watch.log.devices.values() if it.state in ("stale", "lost"))
+        return [it for it in silent if not it.count]
+
+    @property
+    def _is_unmeasured(self) -> bool:
+        """Whether a report would be about nothing: the driver has answered for no device."""
+        log = self.watch.log
+        return 0 < len(log.devices) == len(self._unmeasured) and not log.findings
 
     def _note_findings(self, report: Report) -> None:
         self._code = max(self._code, choose_exit_code(report, self._options.fail_on))
@@ -203,7 +221,7 @@ class SuiteRun:
 
         Raises:
             UsageError: A device was asked for that is not there.
-            SourceUnavailableError: No device was seen, or not the process or job.
+            SourceUnavailableError: No device was seen or answered, or not the process or job.
             HubUnreachableError: The agent gave no sample.
         """
         self._check_devices()
@@ -211,6 +229,9 @@ class SuiteRun:
             if self.watch.provenance.source == "agent":
                 raise HubUnreachableError("nothing was measured: the agent gave no sample of a device")
             raise DriverNotLoadedError(DRIVER_SILENT)
+        if self._is_unmeasured and self._schedule is None and not self._may_be_empty:
+            silent = ", ".join(f"device {it.label}: {it.reason or it.state}" for it in self._unmeasured)
+            raise DriverNotLoadedError(f"nothing was measured: {silent}; see `dmesg | grep -i nvrm`")
         chosen = self._options.selection
         if self.watch.log.devices or (chosen.pid is None and chosen.job is None):
             return
