@@ -33,6 +33,14 @@ def test_a_series_gives_the_allocators_figures(tmp_path: Path) -> None:
     assert device["device_uuid"] is None
 
 
+def test_a_report_does_not_go_into_a_file_named_as_a_figure(tmp_path: Path) -> None:
+    path = write_series(tmp_path / "series.csv", seconds=5)
+    refused = run("profile", "--input", str(path), "-o", str(tmp_path / "smi.png"))
+    assert (refused.code, refused.stdout) == (2, "")
+    assert f"the report is JSON; --figure {tmp_path / 'smi.png'} draws a figure" in refused.stderr
+    assert not (tmp_path / "smi.png").exists()
+
+
 def test_growth_at_step_ends_is_forecast_and_a_leak(tmp_path: Path) -> None:
     path = write_series(tmp_path / "series.csv", seconds=700, growth=60_000_000)
     outcome = run("oom", "--input", str(path), "--fail-on", "medium")

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from vramscope.engine.errors import OutputFileError
+from vramscope.engine.errors import OutputFileError, UsageError
 from vramscope.engine.model import SEVERITIES, Severity
 from vramscope.engine.output_file import check_writable
 from vramscope.engine.readers.input_file import show_path
@@ -14,6 +14,7 @@ from vramscope.exporters.reports.report import Report
 from vramscope.exporters.reports.writing import encode_report, write_report
 
 from ..diagnostics import EXIT_FINDINGS, complain
+from ..figure_flag import ENDINGS
 from .options import WatchOptions
 
 LEAST_WIDTH = 40
@@ -23,10 +24,15 @@ def check_outputs(options: WatchOptions) -> None:
     """Find out before the watch what could not be written after it.
 
     Raises:
+        UsageError: The report would be written into a file named as a figure.
         OutputFileError: A report or the plots could not be written.
     """
     output, source = options.output, options.input
     if output is not None:
+        if output.suffix.lower() in ENDINGS:
+            raise UsageError(
+                f"-o {show_path(output)}: the report is JSON; --figure {show_path(output)} draws a figure"
+            )
         check_writable(output)
         if source is not None and output.exists() and source.exists() and output.samefile(source):
             raise OutputFileError(f"{show_path(output)}: is the file of --input; name another one")
