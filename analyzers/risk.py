@@ -5,7 +5,16 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from ..engine.model import SEVERITIES, Assessment, DeviceSample, Finding, RankSample, RiskLevel, Sample
+from ..engine.model import (
+    SEVERITIES,
+    AllocatorReading,
+    Assessment,
+    DeviceSample,
+    Finding,
+    RankSample,
+    RiskLevel,
+    Sample,
+)
 from ..engine.units import format_age
 from .capacity import KIND as CAPACITY
 from .finding_evidence import JOB, read_evidence, read_process
@@ -89,7 +98,7 @@ def assess_risk(
     if device.state == "lost":
         return Risk("unknown", "device lost")
     findings = _leave_out_ended(device, findings, ranks)
-    risk = _assess_by_words(device, findings, assessments)
+    risk = _assess_by_words(device, findings, assessments, ranks)
     if device.state == "ended" or _weigh(risk.level) > _UNKNOWN or not findings:
         return risk
     growth = _find_growth(device, findings)
@@ -97,7 +106,10 @@ def assess_risk(
 
 
 def _assess_by_words(
-    device: DeviceSample, findings: Sequence[Finding], assessments: Sequence[Assessment]
+    device: DeviceSample,
+    findings: Sequence[Finding],
+    assessments: Sequence[Assessment],
+    ranks: Sequence[RankSample],
 ) -> Risk:
     """Return the risk by forecasts and by what was met."""
     fact, word = _gravest_finding(device, findings), _gravest_assessment(device, assessments)
@@ -109,7 +121,7 @@ def _assess_by_words(
         return Risk(word.level, word.reason, oom_s)
     if device.state == "ended":
         return Risk("unknown", "ended" if device.age_s is None else f"ended {format_age(device.age_s)} ago")
-    return Risk("unknown", _explain_unknown(device))
+    return Risk("unknown", _explain_unknown(device, ranks))
 
 
 def is_of_ended_job(finding: Finding, ranks: Sequence[RankSample]) -> bool:
@@ -207,15 +219,20 @@ def _is_contradicted(risk: Risk, growth: Risk) -> bool:
     return _weigh(growth.level) > _weigh(risk.level) or (risk.level == "low" and risk.oom_s is None)
 
 
-def _explain_unknown(device: DeviceSample) -> str:
+def _explain_unknown(device: DeviceSample, ranks: Sequence[RankSample]) -> str:
     if device.state == "stale":
         return "stale" if device.age_s is None else f"stale {format_age(device.age_s)}"
     if device.state == "unsupported":
         return "memory not readable"
-    allocator = device.allocator
-    if allocator is None or (allocator.allocated_bytes is None and allocator.reserved_bytes is None):
+    if any(_has_figures(it.allocator) for it in ranks if it.device_uuid == device.uuid):
+        return "no forecast from allocator data"
+    if not _has_figures(device.allocator):
         return "no allocator data"
     return _explain_partial(device)
+
+
+def _has_figures(allocator: AllocatorReading | None) -> bool:
+    return allocator is not None and (allocator.allocated_bytes, allocator.reserved_bytes) != (None, None)
 
 
 def _explain_partial(device: DeviceSample) -> str:

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from vramscope.analyzers.risk import Risk, assess_risk, assess_risks
-from vramscope.engine.model import DeviceSample, Evidence, Finding, RankSample
+from vramscope.engine.model import AllocatorReading, DeviceSample, Evidence, Finding, RankSample
 
 from .samples import assessment, device, finding
 
@@ -109,3 +109,10 @@ def test_devices_at_once_are_as_each_alone_and_nothing_is_read_once_for_every_de
     alone = {it.uuid: assess_risk(it, findings, words) for it in devices}
     assert assess_risks(devices, iter(findings), iter(words)) == alone
     assert len(set(alone.values())) > 2
+
+
+def test_a_device_whose_process_tells_of_its_allocator_is_not_said_to_have_no_data() -> None:
+    told = RankSample(pid=8, device_uuid="GPU-0", allocator=AllocatorReading(allocated_bytes=1))
+    silent = RankSample(pid=8, device_uuid="GPU-0", allocator=AllocatorReading())
+    assert assess_risk(device(), (), (), (told,)).reason == "no forecast from allocator data"
+    assert assess_risk(device(), (), (), (silent,)).reason == "no allocator data"
