@@ -5,10 +5,11 @@ draws. It is applied where text arrives (messages of nodes and probes, answers o
 again where it is printed or drawn.
 """
 
+import os
 import re
 import typing
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import TextIO, TypeVar
 
 import msgspec
 
@@ -78,10 +79,25 @@ def make_ascii(text: str) -> str:
     return text.translate(_ASCII_FORMS).encode("ascii", "replace").decode("ascii")
 
 
+def fit_to_reader(text: str, stream: TextIO) -> str:
+    """Return text as it may be written to a stream: printable lines, in ASCII if its reader has only that."""
+    shown = make_printable_lines(text)
+    return shown if shown.isascii() or shows_unicode(stream) else make_ascii(shown)
+
+
 def make_csv_cell(text: str) -> str:
     """Return text as a cell of CSV: printable, and behind an apostrophe what a spreadsheet would compute."""
     shown = make_printable(text)
     return f"'{shown}" if shown.startswith(("=", "+", "-", "@")) else shown
+
+
+def shows_unicode(stream: TextIO) -> bool:
+    """Return whether the reader of a stream has more than ASCII, as its encoding and the locale say."""
+    if (getattr(stream, "encoding", None) or "ascii").lower().replace("-", "") != "utf8":
+        return False
+    # Python writes UTF-8 in the locale C too (PEP 540): the locale says what the terminal shows.
+    is_chosen = bool(os.environ.get("PYTHONIOENCODING")) or os.environ.get("PYTHONUTF8") == "1"
+    return is_chosen or names_utf8(os.environ)
 
 
 def names_utf8(environ: Mapping[str, str]) -> bool:
@@ -121,8 +137,13 @@ def escape_json(data: bytes) -> bytes:
     """
     if data.isascii() and b"\x7f" not in data:
         return data
-    lines = data.decode().split("\n")
-    return "\n".join(line if line.isprintable() else "".join(map(_escape, line)) for line in lines).encode()
+    return escape_lines(data.decode()).encode()
+
+
+def escape_lines(text: str) -> str:
+    """Return text with every character that is not to reach a terminal as `\\uXXXX`; line breaks stay."""
+    lines = text.split("\n")
+    return "\n".join(line if line.isprintable() else "".join(map(_escape, line)) for line in lines)
 
 
 def _escape(character: str) -> str:

@@ -4,12 +4,14 @@ from collections.abc import Iterator
 
 from ..analyzers.model_graph import MIB
 from ..analyzers.partition import PartitionResult, Plan
+from ..engine.text import make_printable
 from .partition_table import describe_states, name_weights
 
 
 def describe_strategies(plan: Plan) -> str:
     """Return what `pipeline_strategy_report.txt` holds, for the number of stages that is recommended."""
-    return "\n".join([*_describe_model(plan), *_describe_partitions(plan), *_describe_advice(plan)])
+    lines = [*_describe_model(plan), *_describe_partitions(plan), *_describe_advice(plan)]
+    return "\n".join(map(make_printable, lines))
 
 
 def _describe_model(plan: Plan) -> Iterator[str]:

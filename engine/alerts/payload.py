@@ -7,7 +7,7 @@ import msgspec
 from ..model import Finding, Severity
 from ..settings.alerts import AlertEvent
 from ..settings.layers import FINDING_PREFIX
-from ..text import make_printable
+from ..text import clean_texts, make_printable
 from ..units import format_age
 from .crossings import Crossing
 
@@ -38,8 +38,9 @@ class Alert(msgspec.Struct, frozen=True):
 
 
 def make_alert(crossing: Crossing, version: str, *, is_test: bool = False) -> Alert:
-    """Return what a hook is told of a crossing."""
-    event, finding, gravest = crossing
+    """Return what a hook is told of a crossing, with every text printable: chats and pagers show them too."""
+    event, gravest = crossing.event, crossing.gravest
+    finding = clean_texts(crossing.finding)
     # A raise is told once for each severity, all else once for a finding.
     rank = f"-{finding.severity}" if event == "raised" else ""
     time_s = {"opened": finding.opened_s, "raised": finding.updated_s, "closed": finding.closed_s}[event]

@@ -21,6 +21,7 @@ from ..ranks.roster import Roster
 from ..sampling.node import node_name, open_node
 from ..sampling.producer import SampleProducer
 from ..settings import AlertSettings
+from ..text import make_printable
 from .attendance import VIEWER_WITHIN_S
 from .endpoints import SOCKET_NAMES
 from .exporter_process import ExporterProcess
@@ -165,7 +166,7 @@ def _exporting(folder: Path, arguments: tuple[str, ...] | None) -> Iterator[None
 
 
 def _tell(sentence: str) -> None:
-    sys.stderr.write(f"vramscope agent: {sentence}\n")
+    sys.stderr.write(f"vramscope agent: {make_printable(sentence)}\n")
     sys.stderr.flush()
 
 

@@ -43,7 +43,7 @@ def attach() -> None:
 
         _load_shim().start_probe(str(PROBE), str(locate_runtime_folder()))
     except Exception as error:  # noqa: BLE001 - a monitor never ends what it monitors
-        sys.stderr.write(f"vramscope: the probe could not be started: {error}\n")
+        _complain(f"the probe could not be started: {error}")
 
 
 def step(tokens: int | None = None, batch: int | None = None) -> None:
@@ -85,7 +85,7 @@ def on_advice(callback: Callback) -> Callback:
     try:
         _load_shim().load_package(_PROBE_MODULE, str(PROBE)).on_advice(callback)
     except Exception as error:  # noqa: BLE001 - a monitor never ends what it monitors
-        sys.stderr.write(f"vramscope: the callback for advice could not be registered: {error}\n")
+        _complain(f"the callback for advice could not be registered: {error}")
     return callback
 
 
@@ -129,6 +129,12 @@ class phase:  # noqa: N801 - reads as a word in `with vramscope.phase("forward")
                 return function(*arguments, **named)
 
         return in_phase
+
+
+def _complain(sentence: str) -> None:
+    from ..text import fit_to_reader, make_printable
+
+    sys.stderr.write(fit_to_reader(f"vramscope: {make_printable(sentence)}\n", sys.stderr))
 
 
 def _load_shim() -> ModuleType:

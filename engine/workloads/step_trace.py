@@ -25,6 +25,7 @@ from ..launch.parts import locate_allocator_model
 from ..simulation import notices
 from ..simulation.installation import install
 from ..simulation.simulation import Simulation
+from ..text import fit_to_reader
 from .model_tracer import TraceError
 from .step_trace_factory import Training, choose_arguments, make_training, step_in_spite_of_overflow
 from .step_trace_kinds import KindMarks
@@ -167,7 +168,7 @@ def _tell(error: Exception, request: dict[str, Any]) -> dict[str, Any]:
         return {"error": f"--factory {request['factory']}: {error}"}
     if kept:
         summary.stack = traceback.StackSummary.from_list(kept)
-    sys.stderr.write("".join(summary.format()))
+    sys.stderr.write(fit_to_reader("".join(summary.format()), sys.stderr))
     return {"error": told}
 
 

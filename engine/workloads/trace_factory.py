@@ -21,6 +21,7 @@ from types import ModuleType, TracebackType
 from typing import Any
 
 from ..bus.processes import USER_PATH_VARIABLE
+from ..text import fit_to_reader
 from .model_tracer import TraceError, trace_made
 
 
@@ -83,7 +84,8 @@ def main() -> None:
     except TraceError as error:
         found = {"error": str(error)}
     except Exception as error:  # noqa: BLE001 - of the user's code, any
-        traceback.print_exception(type(error), error, _skip_ours(error.__traceback__))
+        lines = traceback.format_exception(type(error), error, _skip_ours(error.__traceback__))
+        sys.stderr.write(fit_to_reader("".join(lines), sys.stderr))
         found = {"error": f"{arguments.factory} raised {type(error).__name__}: {error}"}
     arguments.result.write_text(json.dumps(found), encoding="utf-8")
 

@@ -14,11 +14,12 @@ import pytest
 from tests.alerts.findings import NOON_S, make_finding
 from tests.alerts.receiver import Receiver
 from tests.components import require
+from tests.hostile import HOSTILE, list_forbidden, poison
 from tests.waiting import wait_until
 from vramscope.engine.alerts.crossings import Crossing
 from vramscope.engine.alerts.deliverer import DeliveryError, deliver
 from vramscope.engine.alerts.job import DeliveryJob, Hook
-from vramscope.engine.alerts.payload import MAX_VARIABLE_CHARS, Alert, make_alert
+from vramscope.engine.alerts.payload import MAX_VARIABLE_CHARS, Alert, make_alert, make_variables
 
 PYTHON = sys.executable
 
@@ -201,6 +202,14 @@ def test_a_command_gets_the_finding_on_its_input_and_in_variables(tmp_path: Path
         "CLOSED_S": "",
         "IS_TEST": "",
     }
+
+
+def test_no_text_of_an_alert_steers_what_shows_it() -> None:
+    given = make_alert(Crossing("opened", poison(make_finding(), HOSTILE), "high"), "9.9")
+    written = json.dumps([msgspec.to_builtins(given), make_variables(given)], ensure_ascii=False)
+    assert not list_forbidden(written)
+    assert "52;c;" in given.text
+    assert "52;c;" in given.finding.node
 
 
 def test_a_command_that_reads_nothing_is_no_failure(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Whatever files, settings, servers, commands and names hold, nothing that is printed steers a terminal."""
 
+import io
 import json
 import os
 import re
@@ -14,11 +15,15 @@ from tests.bus.hubs import make_sample
 from tests.cluster.remote import ListeningHub
 from tests.exporters.statuses import make_device, make_finding, make_status
 from tests.hostile import HOSTILE, OWN_SEQUENCES, PRINTED, list_forbidden, poison
+from vramscope.cli.application import run as run_here
+from vramscope.cli.diagnostics import run_guarded
+from vramscope.cli.printing import guarded_streams, write_over
+from vramscope.cli.verbs import list_verbs
 from vramscope.engine.cluster.keys import keys_folder
 from vramscope.engine.model import ProcessReading, RankSample
 from vramscope.exporters.table import TableStyle, render_table
 
-from .running import Outcome, environment, no_library, run
+from .running import REPOSITORY, Outcome, environment, no_library, run
 from .terminals import TerminalRun
 
 ESCAPE = "\x1b]52;c;QUFB\x07\x9b5m\u202e"
@@ -57,6 +62,124 @@ def test_a_report_of_a_hostile_file(verb: str, form: str, tmp_path: Path) -> Non
     _refuse_steering(outcome)
     if form == "json":
         json.loads(outcome.stdout)
+
+
+def _write_in_every_way() -> None:
+    """Write what steers a terminal to both streams, as text and as bytes, whole and byte by byte."""
+    data = PRINTED.encode()
+    for stream in (sys.stdout, sys.stderr):
+        print(PRINTED, file=stream)
+        stream.write(f"\r\x1b[K{PRINTED}\n")
+        stream.writelines([PRINTED, "\n"])
+        stream.flush()
+        stream.buffer.write(data)
+        stream.buffer.writelines(bytes([byte]) for byte in data)
+        stream.buffer.write(b"\x9b5m\x1b[5m\xff\n")
+        stream.buffer.flush()
+
+
+@pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
+def test_nothing_within_a_verb_writes_past_the_streams_that_are_guarded(
+    locale: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LC_ALL", locale)
+    written = io.BytesIO(), io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(written[0], "utf-8"))
+    monkeypatch.setattr("sys.stderr", io.TextIOWrapper(written[1], "utf-8"))
+    with guarded_streams():
+        _write_in_every_way()
+    for each in written:
+        text = each.getvalue().decode()
+        assert not list_forbidden(text.replace("\t", ""))
+        assert text.count("52;c;") == 5
+        assert r"\u202e" in text
+
+
+def test_bytes_that_need_nothing_are_written_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = '{"node":"größe","a":"\\u001b"}\n'.encode()
+    written = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(written, "utf-8"))
+    with guarded_streams():
+        for at in range(len(data)):  # also where a character is cut in two
+            sys.stdout.buffer.write(data[at : at + 1])
+        sys.stdout.buffer.flush()
+    assert written.getvalue() == data
+
+
+def test_a_line_of_progress_is_one_line_and_clears_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = io.StringIO()
+    monkeypatch.setattr("sys.stderr", written)
+    with guarded_streams():
+        write_over(f"\r\x1b[K{PRINTED}")
+    text = written.getvalue()
+    assert text.startswith("\r\x1b[K")
+    assert not list_forbidden(text.removeprefix("\r\x1b[K"))
+    assert "\n" not in text
+
+
+def test_the_report_of_an_internal_error_can_be_read_in_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr("sys.argv", ["vramscope", HOSTILE])
+
+    def fail() -> int:
+        raise ValueError(HOSTILE)
+
+    assert run_guarded(fail) == 1
+    (report,) = tmp_path.rglob("*.txt")
+    text = report.read_text(encoding="utf-8")
+    assert not list_forbidden(text.replace("\t", ""))
+    assert text.count(MARK) >= 2
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("estimate", "--factory", "made:make", "--input", "1x4"),
+        ("plan", "--factory", "made:make", "--input", "1x4", "--stages", "2"),
+        ("phases", "--factory", "made:make", "--device", "cpu", "--num-steps", "1"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_the_traceback_of_a_factory(words: tuple[str, ...], tmp_path: Path) -> None:
+    folder = tmp_path / f"e{ESCAPE}"
+    folder.mkdir()
+    raised = f"näh {ESCAPE}"
+    (folder / "made.py").write_text(f"def make():\n    raise ValueError({raised!a})\n")
+    outcome = run(*words, PYTHONPATH=f"{REPOSITORY}{os.pathsep}{folder}", LC_ALL="C")
+    assert "Traceback" in outcome.stderr
+    assert outcome.stderr.count(MARK) >= 3
+    _refuse_steering(outcome)
+    assert outcome.stderr.isascii()
+
+
+def test_a_batch_of_hostile_cases(tmp_path: Path) -> None:
+    line = PRINTED.replace("\n", "").replace("\r", "").replace("\u2028", "")
+    (tmp_path / "cases.csv").write_text(
+        f"case,{line},num_layers,hidden,heads,seq,mbs,gbs,tp,pp,world_size,bf16\n"
+        f"{line},{line},12,512,8,1024,1,8,1,1,8,True\n"
+        f"c2,-1,{line},512,8,1024,1,8,1,1,8,True\n"
+    )
+    outcome = run("estimate", "--batch", str(tmp_path / "cases.csv"), "-o", str(tmp_path / "made.csv"))
+    assert outcome.code == 0, outcome.stderr
+    written = (tmp_path / "made.csv").read_text(encoding="utf-8")
+    assert not list_forbidden(written)
+    assert written.count(MARK) >= 4
+    assert "c2,-1," in written
+
+
+def test_the_files_of_a_plan_of_hostile_layers(tmp_path: Path) -> None:
+    made = run("plan", "--model", "gpt-1.5b", "--stages", "2", "-o", f"{tmp_path}/first/")
+    assert made.code == 0, made.stderr
+    (graph,) = (tmp_path / "first").glob("*_model_graph.json")
+    graph.write_text(graph.read_text().replace("word_embeddings", json.dumps(f"w{PRINTED}")[1:-1]))
+    outcome = run("plan", "--model", str(graph), "--stages", "2", "--json", "-o", f"{tmp_path}/second/")
+    assert outcome.code == 0, outcome.stderr
+    _refuse_steering(outcome)
+    for path in (tmp_path / "second").iterdir():
+        assert not list_forbidden(path.read_text(encoding="utf-8")), path.name
+    assert MARK in (tmp_path / "second" / "pipeline_strategy_report.txt").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("has_color", [False, True])
@@ -144,6 +267,17 @@ def test_where_the_locale_has_only_ascii_all_that_is_printed_is(
     outcome = run(*words, **no_library(tmp_path), **variables, VRAMSCOPE_NODE="näh·…")
     assert "internal error" not in outcome.stderr
     assert (outcome.stdout + outcome.stderr).isascii()
+
+
+@pytest.mark.parametrize("verb", ["", *list_verbs()])
+def test_where_the_locale_has_only_ascii_help_is(
+    verb: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("LC_ALL", "C")
+    assert run_here([verb, "--help"] if verb else ["--help"]) == 0
+    shown = capfd.readouterr()
+    assert "usage: " in shown.out
+    assert shown.out.isascii()
 
 
 @pytest.mark.parametrize("variables", [{}, {"LC_ALL": "C"}, {"PYTHONIOENCODING": "ascii"}])

@@ -4,6 +4,8 @@ import ast
 import inspect
 import re
 
+import pytest
+
 import vramscope
 from tests.structure.tree import PRODUCT_FOLDERS, ROOT, parse, python_files, text_files
 from vramscope.engine import probe
@@ -87,6 +89,116 @@ def test_one_function_makes_the_command_line_of_a_module_of_ours() -> None:
         if isinstance(node, ast.Constant) and node.value == "-m"
     }
     assert found == {"engine/bus/processes.py"}
+
+
+GUARDED = {
+    "engine/bus/agent.py": "runs within the verb `agent`",
+    "exporters/prometheus/endpoint.py": "runs within the verb `exporter`",
+}
+"""Files below the verbs that write to the streams of a verb, which write printable text only."""
+ON_THEIR_OWN = {
+    "engine/alerts/deliverer.py": "to the agent, which makes it printable",
+    "engine/launch/in_code.py": "in a program of the user: `fit_to_reader`",
+    "engine/probe/module_memory/unattended.py": "in a program of the user: text of an OSError",
+    "engine/probe/shim/vramscope_shim.py": "in a program of the user: cannot import anything of ours",
+    "engine/readers/memory_snapshot/decoder.py": "bytes to the process that started it",
+    "engine/simulation/notices.py": "in a program of the user, in words of ours",
+    "engine/workloads/leaking_gpt.py": "numbers, into the log of the demo",
+    "engine/workloads/phases/__main__.py": "puts `OverheardErrors` in the place of stderr",
+    "engine/workloads/phases/failures.py": "in a child: `fit_to_reader`",
+    "engine/workloads/step_trace.py": "in a child: `fit_to_reader`",
+    "engine/workloads/trace_factory.py": "in a child: `fit_to_reader`",
+    "tui/shutdown.py": "sequences of ours, when the view ends",
+    "vramscope/memory/monitor.py": "in a program of the user: `fit_to_reader`",
+}
+"""Files that run where no verb guards the streams, and what makes their text safe."""
+UNGUARDED = {
+    "engine/workloads/phases/__main__.py": "in a child, to pass on what the user's own code writes",
+    "tui/shutdown.py": "sequences of ours, when the view ends",
+    "tui/terminal_driver.py": "screens, of which `PrintableFilter` makes every line printable",
+    "vramscope/cli/printing.py": "the guard itself",
+}
+"""The places that write past the guard, and what makes their text safe."""
+STYLED = {
+    "vramscope/cli/prometheus_view.py",
+    "vramscope/cli/remote_view.py",
+    "vramscope/cli/status.py",
+}
+"""What prints `render_table`, of which tests/cli/test_hostile_text.py looks at every byte."""
+
+
+def test_text_reaches_the_terminal_by_one_way() -> None:
+    """Within a verb the streams make text printable; what writes past them, or outside, is listed here."""
+    writing, past, styled = set(), set(), set()
+    for path in python_files(PRODUCT_FOLDERS):
+        name = str(path.relative_to(ROOT))
+        for node in ast.walk(parse(path)):
+            if not name.startswith("vramscope/cli/") and _writes_to_a_stream(node):
+                writing.add(name)
+            if _goes_past_a_stream(node):
+                past.add(name)
+            if isinstance(node, ast.keyword) and node.arg == "is_styled":
+                styled.add(name)
+    assert writing == {*GUARDED, *ON_THEIR_OWN}
+    assert past == {*UNGUARDED}
+    assert styled == STYLED
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "print(name)",
+        "sys.stdout.write(name)",
+        "sys.stderr.buffer.write(data)",
+        "traceback.print_exc()",
+        "stream = sys.stderr",
+        "from sys import stdout",
+    ],
+)
+def test_another_place_that_writes_to_a_stream_is_found(line: str) -> None:
+    assert any(map(_writes_to_a_stream, ast.walk(ast.parse(line))))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "sys.__stdout__.write(name)",
+        "sys.stdout.unguarded.write(name)",
+        "getattr(sys.stdout, 'unguarded')",
+        "sys.stderr = io.StringIO()",
+        "os.write(2, data)",
+        "os.fdopen(1, 'wb')",
+        "open('/dev/tty')",
+        "os.writev(1, [data])",
+    ],
+)
+def test_another_way_past_the_streams_is_found(line: str) -> None:
+    assert any(map(_goes_past_a_stream, ast.walk(ast.parse(line))))
+
+
+def _writes_to_a_stream(node: ast.AST) -> bool:
+    """Return whether this prints, or takes standard output or error in hand."""
+    if isinstance(node, ast.ImportFrom):
+        return node.module == "sys" and bool({it.name for it in node.names} & {"stdout", "stderr"})
+    if isinstance(node, ast.Call):
+        called = ast.unparse(node.func)
+        return called == "print" or called.startswith("traceback.print_")
+    return isinstance(node, ast.Attribute) and ast.unparse(node) in ("sys.stdout", "sys.stderr")
+
+
+def _goes_past_a_stream(node: ast.AST) -> bool:
+    """Return whether this writes to a stream below the guard, or puts another in its place."""
+    if isinstance(node, ast.Constant):
+        return node.value in ("/dev/tty", "/dev/stdout", "/dev/stderr", "unguarded")
+    if isinstance(node, ast.Attribute):
+        is_replaced = isinstance(node.ctx, ast.Store) and ast.unparse(node) in ("sys.stdout", "sys.stderr")
+        return is_replaced or node.attr in ("unguarded", "__stdout__", "__stderr__")
+    if not isinstance(node, ast.Call) or not node.args:
+        return False
+    first = node.args[0]
+    writes = ("os.write", "os.writev", "os.pwrite", "os.fdopen", "open", "io.open", "FileIO")
+    is_number = isinstance(first, ast.Constant) and type(first.value) is int and first.value in (1, 2)
+    return is_number and ast.unparse(node.func) in writes
 
 
 def _names_the_house(node: ast.Import | ast.ImportFrom) -> bool:

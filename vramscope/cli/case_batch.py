@@ -13,6 +13,7 @@ from vramscope.engine.errors import InputFileError, UsageError
 from vramscope.engine.output_file import write_whole
 from vramscope.engine.readers.case_table import MODEL_COLUMNS, CaseTable, read_case_table
 from vramscope.engine.readers.input_file import show_path
+from vramscope.engine.text import make_printable
 
 from .calibrating import read_calibration
 from .diagnostics import complain
@@ -78,8 +79,9 @@ def render_table(table: CaseTable, predictions: list[dict[str, str]]) -> str:
     """Return the rows with the added columns as CSV; columns of those names are replaced."""
     columns = [name for name in table.columns if name not in PREDICTED] + list(PREDICTED)
     stream = io.StringIO(newline="")
-    writer = csv.DictWriter(stream, columns, lineterminator="\n")
-    writer.writeheader()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(map(make_printable, columns))
     for row, predicted in zip(table.rows, predictions, strict=True):
-        writer.writerow({name: (row | predicted)[name] for name in columns})
+        cells = row | predicted
+        writer.writerow(make_printable(cells[name]) for name in columns)
     return stream.getvalue()

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from vramscope.engine.errors import VramscopeError
 from vramscope.engine.paths import state_folder
-from vramscope.engine.text import make_printable
+from vramscope.engine.text import make_printable, make_printable_lines
 
 EXIT_INTERNAL = 1
 EXIT_FINDINGS = 3
@@ -94,7 +94,8 @@ def _write_report(text: str) -> Path | None:
     path = folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_new(f"{' '.join(sys.argv)}\n{sys.version}\n\n{text}".encode(errors="backslashreplace"), path)
+        content = f"{make_printable(' '.join(sys.argv))}\n{sys.version}\n\n{make_printable_lines(text)}"
+        write_new(content.encode(), path)
         for old in sorted(folder.glob("*.txt"))[:-REPORTS_KEPT]:
             old.unlink(missing_ok=True)
     except OSError:

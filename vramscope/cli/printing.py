@@ -3,11 +3,20 @@
 import os
 import shutil
 import sys
+from codecs import getincrementaldecoder
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, TextIO, cast
+from contextlib import contextmanager, suppress
+from functools import cached_property
+from typing import TYPE_CHECKING, BinaryIO, TextIO, cast
 
-from vramscope.engine.text import make_ascii, make_printable_lines, names_utf8
+from vramscope.engine.text import (
+    escape_lines,
+    fit_to_reader,
+    make_ascii,
+    make_printable,
+    make_printable_lines,
+    shows_unicode,
+)
 
 if TYPE_CHECKING:
     from vramscope.engine.settings import Settings
@@ -16,6 +25,7 @@ if TYPE_CHECKING:
 LEAST_WIDTH = 20
 CLEAR_LINE = "\r\x1b[K"
 """What a line of progress begins with: it writes over the one before."""
+_PLAIN_BYTES = bytes([10, *range(32, 127)])
 _COLORLESS_TERMINALS = ("dumb", "unknown", "")
 
 
@@ -31,17 +41,45 @@ class PrintableStream:
 
     def __init__(self, stream: TextIO) -> None:
         self.unguarded = stream
-        self._is_ascii = not shows_unicode(stream)
+
+    @cached_property
+    def buffer(self) -> "PrintableBytes":
+        """The stream of bytes below, for JSON and other text that is encoded already."""
+        return PrintableBytes(self.unguarded.buffer)
 
     def write(self, text: str) -> int:
-        """Write text; at its beginning, `CLEAR_LINE` stays."""
-        head = CLEAR_LINE if text.startswith(CLEAR_LINE) else ""
-        shown = make_printable_lines(text.removeprefix(head))
-        self.unguarded.write(head + (make_ascii(shown) if self._is_ascii else shown))
+        """Write text."""
+        self.unguarded.write(fit_to_reader(text, self.unguarded))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
         """Write texts one after the other."""
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.unguarded, name)
+
+
+class PrintableBytes:
+    """A stream of UTF-8 in which what would steer a terminal is written as `\\uXXXX`, as JSON has it.
+
+    Args:
+        stream: Where the bytes go.
+    """
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self.unguarded = stream
+        self._decoder = getincrementaldecoder("utf-8")("replace")
+
+    def write(self, data: bytes) -> int:
+        """Write bytes; those of a character that is not whole yet wait for the next ones."""
+        is_plain = not self._decoder.getstate()[0] and not data.translate(None, _PLAIN_BYTES)
+        self.unguarded.write(data if is_plain else escape_lines(self._decoder.decode(data)).encode())
+        return len(data)
+
+    def writelines(self, lines: Iterable[bytes]) -> None:
+        """Write several, one after the other."""
         for line in lines:
             self.write(line)
 
@@ -60,13 +98,16 @@ def guarded_streams() -> Iterator[None]:
         sys.stdout, sys.stderr = streams
 
 
-def shows_unicode(stream: TextIO) -> bool:
-    """Return whether the reader of a stream has more than ASCII, as its encoding and the locale say."""
-    if (stream.encoding or "ascii").lower().replace("-", "") != "utf8":
-        return False
-    # Python writes UTF-8 in the locale C too (PEP 540): the locale says what the terminal shows.
-    is_chosen = bool(os.environ.get("PYTHONIOENCODING")) or os.environ.get("PYTHONUTF8") == "1"
-    return is_chosen or names_utf8(os.environ)
+def write_over(text: str) -> None:
+    """Write a line on standard error over the one that stands there, in a terminal; nobody may be reading it.
+
+    Args:
+        text: A line that is not ended, so that it can be written over; empty to take the old one away.
+    """
+    stream = getattr(sys.stderr, "unguarded", sys.stderr)
+    with suppress(OSError):
+        stream.write(CLEAR_LINE + fit_to_reader(make_printable(text), stream))
+        stream.flush()
 
 
 def emit(text: str, *, is_ascii: bool | None = None, is_styled: bool = False) -> None:

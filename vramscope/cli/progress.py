@@ -8,9 +8,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
 
+from vramscope.engine.text import make_printable
 from vramscope.engine.units import format_age
 
-from .printing import CLEAR_LINE
+from .printing import write_over
 
 QUIET_S = 1.0
 """What is over by then says nothing in a terminal."""
@@ -95,7 +96,7 @@ class ProgressLine:
         """Take the line away, so that something else can be said."""
         with self._lock:
             if self._is_shown:
-                _print(CLEAR_LINE)
+                write_over("")
                 self._is_shown = False
 
     def _tick(self) -> None:
@@ -107,13 +108,8 @@ class ProgressLine:
         with self._lock:
             if self._is_terminal:
                 columns = shutil.get_terminal_size().columns
-                _print(f"{CLEAR_LINE}{line[: max(1, columns - 1)]}")
+                write_over(line[: max(1, columns - 1)])
                 self._is_shown = True
             else:
-                _print(f"{line}\n")
-
-
-def _print(text: str) -> None:
-    with suppress(OSError):  # nobody reads it
-        sys.stderr.write(text)
-        sys.stderr.flush()
+                with suppress(OSError):  # nobody reads it
+                    print(make_printable(line), file=sys.stderr, flush=True)

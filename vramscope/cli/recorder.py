@@ -6,7 +6,6 @@ import shutil
 import signal
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,7 +28,7 @@ from vramscope.engine.units import format_age, format_bytes
 
 from .diagnostics import complain
 from .local_node import DRIVER_SILENT, EXIT_DRIVER_SILENT
-from .printing import CLEAR_LINE
+from .printing import write_over
 from .suite.interruption import Interruption
 
 if TYPE_CHECKING:
@@ -213,16 +212,11 @@ class Recorder:
             f"{format_bytes(self._series.size_bytes)}"
         )
         columns = shutil.get_terminal_size().columns
-        self._draw(f"{CLEAR_LINE}{line[: max(1, columns - 1)]}")
+        write_over(line[: max(1, columns - 1)])
 
     def _clear_progress(self) -> None:
         if self._is_terminal:
-            self._draw(CLEAR_LINE)
-
-    def _draw(self, text: str) -> None:
-        with suppress(OSError):  # a terminal that has hung up
-            sys.stderr.write(text)
-            sys.stderr.flush()
+            write_over("")
 
 
 def _identify(settings: "Settings") -> RecordingIdentity:

@@ -12,7 +12,7 @@ import msgspec
 from vramscope.engine.errors import UsageError
 from vramscope.engine.model import Analyzer, Finding
 from vramscope.engine.output_file import write_whole
-from vramscope.engine.text import make_printable
+from vramscope.engine.text import fit_to_reader, make_printable
 from vramscope.exporters.reports.device_log import DeviceLog
 from vramscope.exporters.reports.frame import Provenance
 from vramscope.exporters.reports.run_log import RunLog
@@ -176,7 +176,8 @@ class MemoryMonitor:
             return
         self._told.add(sentence)
         try:
-            print(f"vramscope: {make_printable(sentence)}", file=sys.stderr, flush=True)  # noqa: T201 - where a program looks
+            sys.stderr.write(fit_to_reader(f"vramscope: {make_printable(sentence)}\n", sys.stderr))
+            sys.stderr.flush()
         except (OSError, ValueError):
             return
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from types import TracebackType
 
 import torch
 
+from ...text import fit_to_reader
 from .meters import Meter
 from .models import UserError
 from .refusal import RefusedError
@@ -75,7 +77,8 @@ def read_asked_bytes(message: str) -> int | None:
 
 
 def _print_theirs(error: BaseException) -> None:
-    traceback.print_exception(type(error), error, _skip_ours(error.__traceback__), chain=False)
+    lines = traceback.format_exception(type(error), error, _skip_ours(error.__traceback__), chain=False)
+    sys.stderr.write(fit_to_reader("".join(lines), sys.stderr))
 
 
 def _skip_ours(trace: TracebackType | None) -> TracebackType | None:
