@@ -149,8 +149,13 @@ def _leave_out_ended(
 
 
 def find_assessments(device: DeviceSample, assessments: Sequence[Assessment]) -> list[Assessment]:
-    """Return what is assessed of the processes on a device, or of the device as a whole."""
-    return [assessment for assessment in assessments if assessment.device_uuid == device.uuid]
+    """Return what is assessed of the processes on a device, or of the device as a whole.
+
+    What was said of the whole device before a process there began to report is no longer true.
+    """
+    found = [assessment for assessment in assessments if assessment.device_uuid == device.uuid]
+    told_s = max((it.time_s for it in found if it.pid is not None), default=None)
+    return found if told_s is None else [it for it in found if it.pid is not None or it.time_s >= told_s]
 
 
 def doubt_silent(sample: Sample, assessments: Sequence[Assessment]) -> tuple[Assessment, ...]:

@@ -116,3 +116,11 @@ def test_a_device_whose_process_tells_of_its_allocator_is_not_said_to_have_no_da
     silent = RankSample(pid=8, device_uuid="GPU-0", allocator=AllocatorReading())
     assert assess_risk(device(), (), (), (told,)).reason == "no forecast from allocator data"
     assert assess_risk(device(), (), (), (silent,)).reason == "no allocator data"
+
+
+def test_what_was_said_of_a_device_before_its_process_reported_gives_way_to_that() -> None:
+    alone = msgspec.structs.replace(assessment("unknown", reason="no allocator data"), pid=None, time_s=10.0)
+    told = msgspec.structs.replace(assessment(reason="no growth found so far"), pid=8, time_s=11.0)
+    assert assess_risk(device(), (), (alone, told)) == Risk("low", "no growth found so far")
+    newer = msgspec.structs.replace(alone, time_s=12.0)
+    assert assess_risk(device(), (), (newer, told)).level == "unknown"
