@@ -1,7 +1,8 @@
 """Files that vramscope writes: there whole or not at all, and readable for their owner alone.
 
-A link is followed where this user or root made it. One that somebody else has put where we write, as anybody
-can in `/tmp`, is refused. A file that is replaced keeps its mode.
+Output never goes through a symbolic link: whoever may write in a folder, as anybody can in `/tmp`, could
+choose by one what is overwritten. `/dev/stdout` and other links to pipes, terminals and devices are written
+to. A file that is replaced keeps its mode.
 """
 
 import os
@@ -15,7 +16,6 @@ from .errors import OutputFileError
 from .readers.input_file import show_path
 
 PRIVATE_MODE = 0o600
-_MOST_LINKS = 40
 _OF_SQLITE = ("-wal", "-shm", "-journal")
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -26,7 +26,7 @@ def write_whole(data: bytes, path: Path) -> None:
     What is no regular file (a pipe, a terminal) is written to as it is.
 
     Raises:
-        OutputFileError: It cannot be written, or is a link of somebody else.
+        OutputFileError: It cannot be written, or is a link.
     """
     with open_output(path) as stream:
         stream.write(data)
@@ -39,10 +39,10 @@ def open_output(path: Path) -> Iterator[BinaryIO]:
     What is no regular file (a pipe, a terminal) is written to as it is.
 
     Raises:
-        OutputFileError: It cannot be written, or is a link of somebody else.
+        OutputFileError: It cannot be written, or is a link.
     """
     with _explaining(path):
-        place = _follow_links(path)
+        place = _refuse_link(path)
         if _is_special(place):
             with os.fdopen(os.open(place, os.O_WRONLY | os.O_CLOEXEC | os.O_NOCTTY), "wb") as stream:
                 yield stream
@@ -56,9 +56,9 @@ def place_output(path: Path) -> Iterator[Path]:
     """Give the path of an empty file, which becomes the output at the end unless something is raised.
 
     Raises:
-        OutputFileError: It cannot be written, or is a link of somebody else.
+        OutputFileError: It cannot be written, or is a link.
     """
-    with _explaining(path), _drafted(_follow_links(path)) as (draft, descriptor):
+    with _explaining(path), _drafted(_refuse_link(path)) as (draft, descriptor):
         os.close(descriptor)
         yield draft
 
@@ -118,10 +118,10 @@ def check_writable(path: Path) -> None:
     """Find out before a long watch that a file could not be written.
 
     Raises:
-        OutputFileError: Its folder is missing or closed to us; it is a folder, or a link of somebody else.
+        OutputFileError: Its folder is missing or closed to us; it is a folder, or a link.
     """
     with _explaining(path):
-        place = _follow_links(path)
+        place = _refuse_link(path)
         folder = place.parent
         if place.is_dir():
             raise OutputFileError(f"{show_path(path)}: is a folder; expected the name of a file to write")
@@ -141,31 +141,18 @@ def _explaining(path: Path) -> Iterator[None]:
         raise OutputFileError(f"{show_path(path)}: cannot be written: {error.strerror or error}") from error
 
 
-def _follow_links(path: Path) -> Path:
-    """Return where a path leads to.
+def _refuse_link(path: Path) -> Path:
+    """Return the path, unless it is a link to a file, to a folder or to nothing.
 
     Raises:
-        OutputFileError: By a link that is somebody else's.
-        OSError: In a circle.
+        OutputFileError: It is.
     """
-    place = path
-    for _ in range(_MOST_LINKS):
-        try:
-            found = place.lstat()
-        except FileNotFoundError:
-            return place
-        if not stat.S_ISLNK(found.st_mode):
-            return place
-        if found.st_uid not in (0, os.geteuid()):
-            raise OutputFileError(
-                f"{show_path(path)}: a link that belongs to user id {found.st_uid}, who could choose what is "
-                "overwritten; name the file itself"
-            )
-        if _is_special(place):  # /dev/stdout leads to a pipe, which has no path
-            return place
-        place = place.parent / place.readlink()
-    path.stat()  # says that there are too many links
-    return place
+    if path.is_symlink() and not _is_special(path):
+        raise OutputFileError(
+            f"{show_path(path)}: a symbolic link to {show_path(path.readlink())}, and output is not written "
+            "through links; name the file itself"
+        )
+    return path
 
 
 def _is_special(place: Path) -> bool:

@@ -84,21 +84,28 @@ WHOLE = set(WRITING) - {"import", "record"}
 """Verbs that replace a file; the others refuse one that is there, or go on with it."""
 
 
+def name_output(name: str, stem: str) -> str:
+    """Return the name of a file that a verb may write: a figure's is refused where text is written."""
+    return f"{stem}.{'png' if WRITING[name][-1] == '--figure' else 'out'}"
+
+
 @pytest.mark.parametrize("name", WRITING)
 def test_an_output_that_cannot_be_written_is_one_line(
     name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(folder)
-    (folder / "taken.png").mkdir()
-    (folder / "loop.png").symlink_to("loop.png")
-    (folder / "other.png").symlink_to("target.png")
-    os.lchown(folder / "other.png", 12345, 12345) if os.geteuid() == 0 else None
+    taken, loop, to_nothing, to_mine, out = (
+        name_output(name, stem) for stem in ("taken", "loop", "to-nothing", "to-mine", "out")
+    )
+    (folder / taken).mkdir()
+    (folder / loop).symlink_to(loop)
+    (folder / to_nothing).symlink_to("target")
+    (folder / to_mine).symlink_to("cases.csv")
     before = sorted(it.name for it in folder.iterdir())
-    outputs = ["loop.png", "missing/out.png", "cases.csv/out.png"]
+    content = (folder / "cases.csv").read_bytes()
+    outputs = [loop, to_nothing, to_mine, f"missing/{out}", f"cases.csv/{out}"]
     if name != "diff":  # figures go into folders too, and have names that end in pdf, png or svg
-        outputs += ["taken.png", "/dev/full"]
-    if os.geteuid() == 0:
-        outputs.append("other.png")
+        outputs += [taken, "/dev/full"]
     for output in outputs:
         code = run_here([*WRITING[name], output])
         err = capsys.readouterr().err
@@ -106,6 +113,7 @@ def test_an_output_that_cannot_be_written_is_one_line(
         assert "internal" not in err, output
         assert err.splitlines()[-1].startswith("vramscope: "), output
     assert sorted(it.name for it in folder.iterdir()) == before
+    assert (folder / "cases.csv").read_bytes() == content
 
 
 @pytest.mark.parametrize("name", WRITING)
@@ -113,7 +121,7 @@ def test_files_are_for_their_owner_and_a_mode_that_was_chosen_stays(
     name: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(folder)
-    path, umask = folder / "out.png", os.umask(0)
+    path, umask = folder / name_output(name, "out"), os.umask(0)
     try:
         run_here([*WRITING[name], str(path)])
         assert path.stat().st_mode & 0o777 == 0o600

@@ -58,6 +58,16 @@ def test_a_watch_that_was_ended_gives_3_for_what_it_found(
     assert [it["kind"] for it in json.loads(printed)["findings"]] == ["pressure"]
 
 
+def test_a_monitor_ends_with_the_duration_that_was_given(
+    pretend_driver: PretendDriver, pretend_environment: dict[str, str]
+) -> None:
+    pretend_driver.add_device(used_bytes=10 * GIB)
+    with start("oom", "--monitor", "--interval", "0.1", "--duration", "0.5") as process:
+        printed, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert json.loads(printed)["devices"]["0"]["device_id"] == 0
+
+
 def test_a_threshold_that_was_given_is_said_at_once_without_being_asked_to_monitor(
     pretend_driver: PretendDriver, pretend_environment: dict[str, str]
 ) -> None:

@@ -52,7 +52,9 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
         "--window", metavar="N", default="30", help="snapshots that growth is fitted to (default 30)"
     )
     parser.add_argument(
-        "--monitor", action="store_true", help="watch until Ctrl-C, and say findings as they come"
+        "--monitor",
+        action="store_true",
+        help="watch until Ctrl-C or for --duration, and say findings as they come",
     )
 
 
@@ -65,7 +67,8 @@ def run(arguments: Namespace) -> int:
     thresholds = _read_thresholds(arguments)
     options = read_watch_options(arguments, "oom", DEFAULTS)
     if arguments.monitor:
-        options = options._replace(duration_s=None, is_told=True)
+        duration_s = None if arguments.watch_duration is None else options.duration_s
+        options = options._replace(duration_s=duration_s, is_told=True)
 
     def build(watch: "Watch", log: "RunLog") -> "Report":
         return build_oom(log, watch.provenance, thresholds)
