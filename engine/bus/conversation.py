@@ -112,6 +112,10 @@ class HubConversation:
         self._devices = devices
         self._hub_id: str | None = None
         self._last_seq: int | None = None
+        self._batch_number: int | None = None
+        """Of the newest findings that are known with all before them; None where nobody counts."""
+        self._newest_number = 0
+        """The highest that came, in order or not."""
         self._pending: deque[Sample] = deque()
         self._asked: tuple[int, float] | None = None
         self._repeat_s = self._patience_s = 0.0
@@ -227,6 +231,7 @@ class HubConversation:
             batch = body_of(envelope, FindingBatch)
             found.extend(batch.findings)
             found.extend([] if batch.assessments is None else [Assessed(batch.assessments)])
+            self._count_batch(batch.number)
         elif envelope.kind == "segments":
             found.append(body_of(envelope, PackedSegments))
         elif envelope.kind == "alerts":
@@ -235,6 +240,17 @@ class HubConversation:
             status = body_of(envelope, HubStatus)
             self._compare(status)
             found.append(status)
+
+    def _count_batch(self, number: int | None) -> None:
+        """Ask for all findings where a batch of them was missed."""
+        if number is None:
+            return
+        self._newest_number = max(self._newest_number, number)
+        if self._asked is not None:
+            return  # the answer says what it has
+        known, self._batch_number = self._batch_number, number
+        if known is not None and number > known + 1:
+            self.ask()
 
     def _take_nodes(self, relay_id: str, nodes: KnownNodes, found: list[Event]) -> None:
         """Take the answer of a relay, or that it has changed."""
@@ -255,13 +271,14 @@ class HubConversation:
         if self._hub_id is not None or self._asked is None:
             self.ask()
         self._hub_id, self._last_seq, self._has_history = hub_id, None, False
+        self._batch_number, self._newest_number = None, 0
         self._pending.clear()
 
     def _join(self, hub_id: str, welcome: Welcome, found: list[Event]) -> None:
         if self._asked is None or welcome.request_id != self._asked[0]:
             return
         if hub_id != self._hub_id:  # its numbers begin anew, and what was held back is of the one before
-            self._last_seq = None
+            self._last_seq, self._newest_number = None, 0
             self._pending.clear()
         is_new_hub = self._last_seq is None
         self._asked, self._hub_id = None, hub_id
@@ -277,6 +294,9 @@ class HubConversation:
         held = tuple(sample for sample in self._pending if sample.seq <= known_seq)
         found.append(Joined(welcome, is_new_hub, held))
         self._release(found)
+        self._batch_number = welcome.findings_number
+        if self._batch_number is not None and self._batch_number < self._newest_number:
+            self.ask()  # findings that came meanwhile are newer than the answer, which took their place
 
     def _first_known_seq(self, welcome: Welcome) -> int:
         """Return from which sample on nothing is missing; 0 where there is none."""

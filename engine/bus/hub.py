@@ -59,6 +59,11 @@ MAX_REASON_CHARACTERS = 300
 MAX_WISH_S = 86_400.0
 """How long a training process may be asked to go on, or to wait for the end of a step."""
 
+NUMBER_REPEATS = 10
+"""Seconds for which the number of the newest findings is published again: who missed them asks for all.
+
+A subscription may take effect after the answer to who joins was made; what is published between is lost."""
+
 
 class Hub:
     """One hub; everything happens on the thread that calls `run`.
@@ -109,6 +114,8 @@ class Hub:
         self._findings, self._assessments = FindingStore(), AssessmentStore()
         self._rejections = Rejections()
         self._alerts = alerts or AlertDesk()
+        self._batch_number = 0
+        self._repeats_left = 0
         self._shown_alerts = self._alerts.state
         self._usage = OwnUsage()
         self._cpu_percent: float | None = None
@@ -204,7 +211,10 @@ class Hub:
     def _publish_findings(self, findings: list[Finding], *, has_assessed: bool) -> None:
         if findings or has_assessed:
             assessments = self._assessments.all() if has_assessed else None
-            self._sockets.publish(TOPIC_FINDING, FindingBatch(tuple(findings), assessments))
+            self._batch_number += 1
+            self._repeats_left = NUMBER_REPEATS
+            batch = FindingBatch(tuple(findings), assessments, self._batch_number)
+            self._sockets.publish(TOPIC_FINDING, batch)
 
     def _publish_alerts(self) -> None:
         """Tell what was decided about findings and what became of them, where that is news."""
@@ -224,6 +234,9 @@ class Hub:
         self._sockets.cut_off_revoked()
         self._publish_alerts()
         self._sockets.publish(TOPIC_HUB, self._status())
+        if self._repeats_left:
+            self._repeats_left -= 1
+            self._sockets.publish(TOPIC_FINDING, FindingBatch((), None, self._batch_number))
 
     def _keep_place(self) -> None:
         """Listen again where the file of a socket was removed.
@@ -402,6 +415,7 @@ class Hub:
             history_first_seq=self._history.first_seq,
             assessments=self._assessments.all(),
             alerts=self._alerts.state,
+            findings_number=self._batch_number,
         )
         return welcome if wanted is None else trim_welcome(welcome, wanted)
 

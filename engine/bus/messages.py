@@ -33,6 +33,8 @@ class FindingBatch(msgspec.Struct, frozen=True):
     findings: tuple[Finding, ...]
     assessments: tuple[Assessment, ...] | None = None
     """All that stand; None where none has changed."""
+    number: int | None = None
+    """How many batches the hub has published, this one included; None where some are left out."""
 
 
 class WorkerReport(msgspec.Struct, frozen=True):
@@ -109,6 +111,8 @@ class Welcome(msgspec.Struct, frozen=True):
     """First sample that `history` still holds; those before it are forgotten."""
     alerts: AlertState = AlertState()
     assessments: tuple[Assessment, ...] = ()
+    findings_number: int | None = None
+    """That of the newest batch of findings which is in here; None where nobody counts them."""
 
 
 class Done(msgspec.Struct, frozen=True):

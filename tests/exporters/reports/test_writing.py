@@ -76,9 +76,7 @@ def test_a_link_is_refused_and_what_it_leads_to_stays(tmp_path: Path) -> None:
     target.write_text("old")
     link.symlink_to(target)
     for write in (partial(write_report, build_profile(make_log([]), DRIVER)), check_writable):
-        with pytest.raises(
-            OutputFileError, match=r"latest\.json: a symbolic link to .*target\.json"
-        ):
+        with pytest.raises(OutputFileError, match=r"latest\.json: a symbolic link to .*target\.json"):
             write(link)
     assert link.is_symlink()
     assert target.read_text() == "old"
