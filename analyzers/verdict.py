@@ -1,26 +1,92 @@
 """The first line of the app: what is known about running out of memory, in one sentence of any width."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import msgspec
 
 from ..engine.model import SEVERITIES, Assessment, DeviceSample, Finding, RiskLevel, Sample
 from ..engine.model.finding import is_last_word
-from ..engine.units import format_age
-from .absence import describe_absence
+from ..engine.units import format_age, format_gib
 from .capacity import KIND as CAPACITY
 from .capacity import peak_bytes
 from .countdown import count_down
-from .device_names import name_devices
+from .device_names import name_device, name_devices
 from .error_words import describe_error
-from .fit import Peaks, describe_fit
 from .leak_words import describe_leak
-from .left_out import describe_left_out
+from .left_out import describe_left_out, describe_mismatch
 from .out_of_memory_track import KINDS, OOM_MET
 from .risk import DECISIVE, LEVELS, Risk, assess_risks, doubt_silent, is_of_ended_job
 from .sentence import Sentence
 from .state_words import describe_state
+
+Peaks = Callable[[str], tuple[int, float] | None]
+"""Most device-used bytes seen of a device by its UUID, and when (`History.peak`)."""
+
+
+class _Peak(NamedTuple):
+    """The most that one rank used so far."""
+
+    device: DeviceSample
+    used_bytes: int
+    time_s: float
+    total_bytes: int
+
+    @property
+    def share(self) -> str:
+        percent = round(100 * self.used_bytes / self.total_bytes)
+        is_all = self.used_bytes == self.total_bytes
+        return f"{percent} %" if percent < 100 or is_all else "over 99 %"
+
+
+def describe_fit(sample: Sample, peaks: Peaks) -> tuple[str, ...] | None:
+    """Return a clause that says how close a recorded run came to its capacity, the longest form first.
+
+    None where the question was not put, or cannot be answered with yes: the samples are not recorded, the
+    capacity or a rank's device used is unknown, or a rank used more.
+    """
+    if sample.clock != "trace":
+        return None
+    told = [device for device in sample.devices if _tells(device)]
+    known = [peak for peak in (_find_peak(device, sample, peaks) for device in told) if peak is not None]
+    if not known or len(known) < len(told):
+        return None
+    highest = max(known, key=lambda peak: peak.used_bytes / peak.total_bytes)
+    if highest.used_bytes > highest.total_bytes:
+        return None
+    return _word(highest, sample)
+
+
+def _tells(device: DeviceSample) -> bool:
+    """Return whether a rank has had any sample yet."""
+    return device.memory.used_bytes is not None or device.allocator is not None
+
+
+def _find_peak(device: DeviceSample, sample: Sample, peaks: Peaks) -> _Peak | None:
+    memory = device.memory
+    if memory.used_bytes is None or not memory.total_bytes:
+        return None
+    now_bytes = memory.used_max_bytes if memory.used_max_bytes is not None else memory.used_bytes
+    remembered = peaks(device.uuid)
+    used_bytes, time_s = (
+        remembered if remembered and remembered[0] >= now_bytes else (now_bytes, sample.time_s)
+    )
+    return _Peak(device, used_bytes, time_s, memory.total_bytes)
+
+
+def _word(highest: _Peak, sample: Sample) -> tuple[str, ...]:
+    head = f"fits {format_gib(highest.total_bytes)} GiB{'' if sample.is_last else ' so far'}"
+    name = name_device(highest.device)
+    figure = f"{format_gib(highest.used_bytes)} GiB"
+    lead = f"{head}: {name}" if len(sample.devices) == 1 else f"{head}: highest {name}"
+    return (
+        f"{lead} {figure} ({highest.share}) at {highest.time_s:,.1f} s",
+        f"{lead} {figure} ({highest.share})",
+        f"{head}: {name} {figure}",
+        head,
+    )
+
 
 Clause = tuple[str, ...]
 
@@ -220,3 +286,43 @@ def _describe_unsupported(unsupported: Sequence[DeviceSample]) -> Clause:
     reason = unsupported[0].reason if len(unsupported) == 1 else None
     short = f"{names} memory unreadable"
     return (f"{short}: {reason.rstrip('.')}", short, "") if reason else (short, "")
+
+
+_NONE = "No GPU"
+
+
+def describe_absence(sample: Sample, *, is_recorded: bool = False) -> Iterator[tuple[str, ...]]:
+    """Yield the clauses on a node without devices, each from its complete form to its shortest.
+
+    Args:
+        sample: Without devices.
+        is_recorded: Whether it comes from a file; `vramscope doctor` knows nothing about that machine.
+    """
+    if sample.devices_left_out:
+        yield describe_mismatch(sample)
+        return
+    if is_recorded and not sample.notes:
+        yield ("No device was recorded at this moment", "No device recorded")
+        return
+    yield _describe_cause(sample.notes[0] if sample.notes else "none was found on this node")
+    if is_recorded:
+        return
+    yield ("vramscope doctor says what was looked for", "see vramscope doctor", "")
+
+
+def _describe_cause(note: str) -> tuple[str, ...]:
+    """Word a note, then without its remedy, its parentheses and its explanation."""
+    reason = _join(note.strip().rstrip("."))
+    fact = re.split(r"(?:;|\.) ", reason, maxsplit=1)[0]
+    plain = re.sub(r"\s*\([^()]*\)", "", fact)
+    head = ": ".join(plain.split(": ")[:2])
+    return tuple(dict.fromkeys((reason, fact, plain, head)))
+
+
+def _join(note: str) -> str:
+    """Return a note as the cause of there being no GPU, with `no` said once."""
+    what, _, cause = note.partition(": ")
+    if what.startswith("No "):
+        return f"{_NONE}: {cause}" if cause else note
+    article = re.match(r"(?:The|A|An) ", note)
+    return f"{_NONE}: {note[0].lower() + note[1:]}" if article else f"{_NONE}: {note}"

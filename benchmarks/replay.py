@@ -25,8 +25,7 @@ from vramscope.engine.recording import RecordingIdentity, RecordingWriter
 from vramscope.engine.replay.marks import Marks
 from vramscope.engine.replay.node_player import NodePlayer
 from vramscope.engine.replay.player import ReplayCommand, ReplayOptions, ReplayPlayer
-from vramscope.engine.replay.recording_tape import RecordingTape
-from vramscope.engine.replay.tapes import open_tapes
+from vramscope.engine.replay.tapes import RecordingTape, open_tapes
 
 from .measure.tables import format_number, format_table
 

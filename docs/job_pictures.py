@@ -22,8 +22,7 @@ from vramscope.engine.launch.simulated_device import SimulatedDevice, describe_f
 from vramscope.engine.settings import Settings
 from vramscope.engine.units import GIB
 from vramscope.tui.app import VramscopeApp
-from vramscope.tui.inspect_app import InspectApp
-from vramscope.tui.inspect_reading import read_inspected
+from vramscope.tui.inspect_app import InspectApp, read_inspected
 from vramscope.tui.process_signals import SignalPolicy
 from vramscope.tui.terminal import TerminalAbilities
 

@@ -10,10 +10,11 @@ network: 3.4, 5.7 and 14 us (`hwLat` in src/graph/tuning.cc).
 
 import re
 from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import TypeVar
 
 from ...engine.errors import UsageError
 from .model import Link
-from .names import find_by_name
 
 NVLINK_LATENCY_S, PCIE_LATENCY_S, NETWORK_LATENCY_S = 3.4e-6, 5.7e-6, 14e-6
 MOST_BYTES_PER_S = 1e14
@@ -101,3 +102,27 @@ def parse_latency(text: str | float) -> float:
     if not seconds < 1:
         raise UsageError(f"latency {text[:60]!r}: expected less than a second, for example 5 us")
     return seconds
+
+
+Value = TypeVar("Value")
+
+
+def find_by_name(table: Mapping[str, Value], name: str, what: str, example: str) -> Value:
+    """Return what a name stands for, whatever its case; `_` and blanks count as `-`.
+
+    Args:
+        table: By name, in lower case.
+        name: As a person wrote it.
+        what: What the table holds, for the error.
+        example: What else could be written instead, for the error.
+
+    Raises:
+        UsageError: No such name; the text has the nearest ones.
+    """
+    plain = "-".join(name.strip().lower().replace("_", " ").split())
+    if plain in table:
+        return table[plain]
+    containing = [known for known in table if plain and plain in known]
+    near = containing[:3] or get_close_matches(plain, table, n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(table)}"
+    raise UsageError(f"{what} {name[:60]!r} is not known: {hint} {example}")

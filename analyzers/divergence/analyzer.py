@@ -4,17 +4,452 @@ Ranks of one pipeline stage do the same work on other data, so that their floors
 differ by nature and are not compared; where nobody tells the stages, growth is compared and levels are not.
 """
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
-from ...engine.model import Finding, Sample
-from ..finding_evidence import read_subject_key
+import msgspec
+
+from ...engine.model import SEVERITIES, Evidence, Finding, RankCoordinates, Sample, Severity, make_finding_id
+from ..closing import close_finding
+from ..crossing import Crossing
+from ..finding_evidence import JOB, PROCESS, STARTED, read_evidence, read_subject_key
 from ..sample_clock import Passage, SampleClock
-from ..subjects import SubjectKey
-from .group import ABSENT_S, GONE, Group
-from .member import Member
-from .model import RankGroup
-from .peers import GroupKey, find_peers, has_peers
-from .words import KIND
+from ..subjects import Subject, SubjectKey, subjects_of
+from .model import RankGroup, RankLevel
+from .scales import BAND_BYTES, BAND_SHARE, Rise, Row, Scales
+from .words import KIND, Words, word_growth, word_straggler
+
+SOON_SHARE, NOW_SHARE = 0.10, 0.05
+"""Share of the limit that is left above its peak, below which growth is `medium`, and `high`."""
+LIMITED_SHARE, EASED_SHARE = 0.92, 0.88
+"""Share of the limit that the peaks of a straggler reach, and below which it is none."""
+AHEAD_SHARE, NEAR_SHARE = 0.10, 0.07
+"""Share of the limit by which its peaks are above the middle one."""
+STRAGGLING_S = 600.0
+
+_ABOVE, _BEFORE, _BLOCKS = "above the middle", "above it before", "rose over"
+_PEAK, _MIDDLE, _LIMIT, _FLOOR = "peak", "middle peak", "limit", "floor"
+_WHAT = "what"
+_GROWTH, _STRAGGLER = "growth", "straggler"
+
+
+@dataclass(slots=True)
+class Standing:
+    """What a block of time says of one rank and its group."""
+
+    subject: Subject
+    time_s: float
+    """When the block was over."""
+    floor_bytes: int
+    peak_bytes: int
+    limit_bytes: int | None
+    above_bytes: int
+    """Its floor less the middle one of the group."""
+    middle_floor_bytes: int
+    middle_peak_bytes: int
+    """Of its peers."""
+    peers: int
+
+    @property
+    def band_bytes(self) -> float:
+        """What counts as apart."""
+        return max(BAND_SHARE * self.middle_floor_bytes, BAND_BYTES)
+
+    @property
+    def left_bytes(self) -> int | None:
+        """Room above its peak."""
+        return None if self.limit_bytes is None else max(0, self.limit_bytes - self.peak_bytes)
+
+
+class Member:
+    """One rank, block after block."""
+
+    def __init__(self) -> None:
+        self._growth: Finding | None = None
+        self._straggling: Finding | None = None
+        self._back = Crossing()
+        self._since_s: float | None = None
+        self._settled_until_s = float("-inf")
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a finding is open."""
+        return self._growth is not None or self._straggling is not None
+
+    @property
+    def is_growing(self) -> bool:
+        """Whether it is known to grow apart."""
+        return self._growth is not None
+
+    def adopt(self, finding: Finding) -> None:
+        """Go on with a finding that a predecessor opened."""
+        if read_evidence(finding, _WHAT) == _STRAGGLER:
+            self._straggling = finding
+        else:
+            self._growth = finding
+        self._settled_until_s = max(self._settled_until_s, finding.updated_s)
+
+    def start_anew(self) -> None:
+        """Forget everything but what is open."""
+        self._back.restart()
+        self._since_s = None
+
+    def observe_growth(self, now: Standing, rise: Rise | None, *, is_first: bool) -> Iterator[Finding]:
+        """Count one block; yield the finding on growth if it changed."""
+        finding = self._growth
+        if now.time_s <= self._settled_until_s:
+            return
+        if finding is None:
+            if rise is not None:
+                self._growth = self._tell_growth(_begin(now, _GROWTH), now, rise.start_bytes, is_first)
+                yield self._growth
+            return
+        before = _number(finding, _BEFORE)
+        grown = now.above_bytes - before
+        self._back.observe(now.time_s, is_beyond=grown < now.band_bytes / 2, is_back=False)
+        if self._back.is_due:
+            self._growth, self._back = None, Crossing()
+            yield close_finding(finding, now.time_s, "it is back among its peers")
+        elif grown >= 2 * (_number(finding, _ABOVE) - before) or _is_graver(_judge_growth(now), finding):
+            was_first = " first:" in finding.title
+            self._growth = self._tell_growth(finding, now, before, was_first)
+            yield self._growth
+
+    def observe_peak(self, now: Standing, *, is_comparable: bool) -> Iterator[Finding]:
+        """Count one block; yield the finding on a straggler if it changed."""
+        limit = now.limit_bytes
+        if not limit or not is_comparable or now.time_s <= self._settled_until_s:
+            return
+        ahead = now.peak_bytes - now.middle_peak_bytes
+        is_limited = now.peak_bytes >= LIMITED_SHARE * limit and ahead >= AHEAD_SHARE * limit
+        is_eased = now.peak_bytes < EASED_SHARE * limit or ahead < NEAR_SHARE * limit
+        if not (is_limited if self._straggling is None else is_eased):
+            self._since_s = None
+            return
+        if self._since_s is None:
+            self._since_s = now.time_s
+        if now.time_s - self._since_s < STRAGGLING_S:
+            return
+        self._since_s = None
+        if self._straggling is None:
+            self._straggling = _tell_straggler(_begin(now, _STRAGGLER), now)
+            yield self._straggling
+        else:
+            finding, self._straggling = self._straggling, None
+            yield close_finding(finding, now.time_s, "its peaks are among those of its peers")
+
+    def end(self, time_s: float, because: str) -> Iterator[Finding]:
+        """Yield what is open as closed: the rank or its group is gone."""
+        for finding in (self._growth, self._straggling):
+            if finding is not None:
+                yield close_finding(finding, time_s, because)
+        self._growth = self._straggling = None
+
+    def _tell_growth(self, finding: Finding, now: Standing, before: int, is_first: bool) -> Finding:
+        grown = max(0, now.above_bytes - before)
+        words = word_growth(now.subject.name, now.peers, grown, is_first=is_first)
+        evidence = (
+            Evidence(_ABOVE, now.above_bytes, "bytes"),
+            Evidence(_BEFORE, before, "bytes"),
+            Evidence(_FLOOR, now.floor_bytes, "bytes"),
+            Evidence(_LIMIT, now.limit_bytes, "bytes"),
+        )
+        return _state(finding, now, _GROWTH, words, _judge_growth(now), evidence)
+
+
+def _tell_straggler(finding: Finding, now: Standing) -> Finding:
+    limit = now.limit_bytes or 0
+    words = word_straggler(now.subject.name, now.peers, now.peak_bytes, now.middle_peak_bytes, limit)
+    evidence = (
+        Evidence(_PEAK, now.peak_bytes, "bytes"),
+        Evidence(_MIDDLE, now.middle_peak_bytes, "bytes"),
+        Evidence(_LIMIT, limit, "bytes"),
+    )
+    return _state(finding, now, _STRAGGLER, words, "low", evidence)
+
+
+def _judge_growth(now: Standing) -> Severity:
+    """Return the severity of growth: by the room that is left above the peak, where that is known."""
+    left, limit = now.left_bytes, now.limit_bytes
+    if left is None or not limit or left >= SOON_SHARE * limit:
+        return "low"
+    return "high" if left < NOW_SHARE * limit else "medium"
+
+
+def _is_graver(severity: Severity, finding: Finding) -> bool:
+    return SEVERITIES.index(severity) > SEVERITIES.index(finding.severity)
+
+
+def _begin(now: Standing, what: str) -> Finding:
+    subject = now.subject
+    pid = None if subject.rank is None else subject.rank.pid
+    about = f"{subject.device_uuid or ''}#{pid or ''}#{what}"
+    return Finding(
+        id=make_finding_id(KIND, subject.sample.node, about, now.time_s),
+        kind=KIND,
+        node=subject.sample.node,
+        device_uuid=subject.device_uuid,
+        device=None,
+        severity="low",
+        title="",
+        opened_s=now.time_s,
+        updated_s=now.time_s,
+    )
+
+
+def _state(
+    finding: Finding,
+    now: Standing,
+    what: str,
+    words: Words,
+    severity: Severity,
+    evidence: tuple[Evidence, ...],
+) -> Finding:
+    rank, device = now.subject.rank, now.subject.device
+    who: tuple[Evidence, ...] = ()
+    if rank is not None:
+        who = (Evidence(PROCESS, rank.pid), Evidence(STARTED, rank.started_s, "s"), Evidence(JOB, rank.job))
+    return msgspec.structs.replace(
+        finding,
+        device=None if device is None else device.label,
+        severity=severity,
+        title=words.title,
+        updated_s=max(now.time_s, finding.opened_s),
+        evidence=(*who, Evidence(_WHAT, what), *evidence),
+        method=words.method,
+        advice=words.advice,
+    )
+
+
+def _number(finding: Finding, name: str) -> int:
+    value = read_evidence(finding, name)
+    return value if isinstance(value, int) else 0
+
+
+GroupKey = tuple[str, str, int | None]
+"""Node, job, and pipeline stage where it is known."""
+
+
+class Told(NamedTuple):
+    """What one rank told in one sample."""
+
+    subject: Subject
+    number: int
+    """Its rank in the world."""
+    floor_bytes: int | None
+    """None in a sample in which none of its steps ended."""
+    peak_bytes: int | None
+
+
+def find_peers(sample: Sample) -> dict[GroupKey, list[Told]]:
+    """Return the groups of one sample with at least one rank each.
+
+    A process belongs to its job, or, where it was attached to, to those that tell the same size of the world.
+    Recorded ranks of one sample are one job. Devices of which nobody knows the rank have no peers; nor have
+    processes of which two say that they are the same rank, since those are of different jobs.
+    """
+    groups: dict[GroupKey, list[Told]] = {}
+    for subject in subjects_of(sample):
+        coordinates = _find_coordinates(subject)
+        job = None if coordinates is None else _find_job(subject, coordinates)
+        if coordinates is not None and job is not None:
+            groups.setdefault((sample.node, job, coordinates.pp), []).append(_read(subject, coordinates.rank))
+    return {key: told for key, told in groups.items() if len({one.number for one in told}) == len(told)}
+
+
+def has_peers(sample: Sample) -> bool:
+    """Return whether there can be a group of two at all."""
+    return len(sample.ranks) > 1 or (len(sample.devices) > 1 and sample.devices[0].rank is not None)
+
+
+def _find_coordinates(subject: Subject) -> RankCoordinates | None:
+    if subject.rank is not None:
+        return subject.rank.coordinates
+    return None if subject.device is None else subject.device.rank
+
+
+def _find_job(subject: Subject, coordinates: RankCoordinates) -> str | None:
+    if subject.rank is None:
+        return "trace"
+    if subject.rank.job is not None:
+        return subject.rank.job
+    world = coordinates.world_size
+    return None if world is None or world < 2 else f"world of {world}"
+
+
+def _read(subject: Subject, number: int) -> Told:
+    allocator, rank = subject.allocator, subject.rank
+    instant, most = allocator.allocated_bytes, allocator.allocated_max_bytes
+    if rank is not None and rank.step is not None:
+        floor, peak = rank.floor_min_bytes, rank.peak_max_bytes
+    else:
+        floor, peak = instant, None
+    known = [value for value in (peak, most, instant) if value is not None]
+    return Told(subject, number, _round(floor), max((_round(value) or 0 for value in known), default=None))
+
+
+def _round(value_bytes: int | None) -> int | None:
+    """Return bytes as the history ring keeps those of a process: rounded up to 512."""
+    return None if value_bytes is None else -(-value_bytes // 512) * 512
+
+
+BLOCK_S = 10.0
+MOST_BLOCK_S = 600.0
+"""Longest block: a rank that ended no step for so long has stopped."""
+ABSENT_S = 10.0
+"""Seconds that a rank, or all of them, may be missing."""
+APART_SHARE = 0.02
+"""By how much the highest peak must be above the middle one for a rank to be called a straggler."""
+GONE = "the rank is gone"
+
+
+class Group:
+    """The ranks of one job and stage.
+
+    Args:
+        key: Which they are.
+        adopted: Ranks on which something is open from before; each is taken from here by its group.
+    """
+
+    def __init__(self, key: GroupKey, adopted: dict[SubjectKey, Member]) -> None:
+        self.key = key
+        self._adopted = adopted
+        self.members: dict[SubjectKey, Member] = {}
+        self.seen_s = float("-inf")
+        self._missing_since_s: float | None = None
+        self._begun_s = 0.0
+        self._number: int | None = None
+        self._floors: dict[SubjectKey, int] = {}
+        self._peaks: dict[SubjectKey, int] = {}
+        self._newest: dict[SubjectKey, Told] = {}
+        self._scales = Scales()
+        self._standings: tuple[Standing, ...] = ()
+
+    def start_anew(self) -> None:
+        """Forget everything but what is open."""
+        self._scales.clear()
+        self._number = None
+        for member in self.members.values():
+            member.start_anew()
+
+    def observe(self, told: Sequence[Told], time_s: float) -> Iterator[Finding]:
+        """Count one sample; yield findings that opened, changed or closed."""
+        self.seen_s = time_s
+        yield from self._compare_members({one.subject.key for one in told}, time_s)
+        number = int(time_s // BLOCK_S)
+        if self._number is None:
+            self._begin_block(number, time_s)
+        elif number != self._number and len(self._floors) == len(self.members):
+            if len(self.members) > 1:
+                yield from self._conclude(self._number, time_s)
+            self._begin_block(number, time_s)
+        elif time_s - self._begun_s > MOST_BLOCK_S:
+            self.start_anew()
+            self._begin_block(number, time_s)
+        self._number = number
+        for one in told:
+            self._note(one)
+
+    def end(self, time_s: float) -> Iterator[Finding]:
+        """Yield what is open as closed: the whole group is gone."""
+        for member in self.members.values():
+            yield from member.end(time_s, "its job has ended")
+
+    def describe(self) -> RankGroup | None:
+        """Return the ranks side by side; None before the first block is over."""
+        if not self._standings:
+            return None
+        node, job, stage = self.key
+        middle = find_middle(one.peak_bytes for one in self._standings)
+        highest = max(self._standings, key=lambda one: one.peak_bytes)
+        is_apart = stage is not None and highest.peak_bytes > (1 + APART_SHARE) * middle > 0
+        return RankGroup(
+            node=node,
+            job=job,
+            stage=stage,
+            time_s=self._standings[0].time_s,
+            ranks=tuple(
+                RankLevel(one.subject.key, one.subject.name, one.floor_bytes, one.peak_bytes, one.above_bytes)
+                for one in self._standings
+            ),
+            straggler=highest.subject.name if is_apart else None,
+            spread=highest.peak_bytes / middle - 1 if stage is not None and middle else None,
+        )
+
+    def _compare_members(self, present: set[SubjectKey], time_s: float) -> Iterator[Finding]:
+        """Begin anew with others; of who is gone for long, close what was open."""
+        joined, missing = present - self.members.keys(), self.members.keys() - present
+        self._missing_since_s = (self._missing_since_s or time_s) if missing else None
+        is_over = self._missing_since_s is not None and time_s - self._missing_since_s >= ABSENT_S
+        if not joined and not is_over:
+            return
+        for key in sorted(missing, key=str) if is_over else ():
+            yield from self.members.pop(key).end(time_s, GONE)
+        for key in joined:
+            self.members[key] = self._adopted.pop(key) if key in self._adopted else Member()
+        self._missing_since_s = None
+        self.start_anew()
+
+    def _begin_block(self, number: int, time_s: float) -> None:
+        self._number, self._begun_s = number, time_s
+        self._floors, self._peaks = {}, {}
+
+    def _note(self, one: Told) -> None:
+        key, floor, peak = one.subject.key, one.floor_bytes, one.peak_bytes
+        self._newest[key] = one
+        if floor is not None and floor < self._floors.get(key, floor + 1):
+            self._floors[key] = floor
+        if peak is not None and peak > self._peaks.get(key, -1):
+            self._peaks[key] = peak
+
+    def _conclude(self, number: int, time_s: float) -> Iterator[Finding]:
+        """Hold the ranks of a block that is over against each other."""
+        standings = self._stand(time_s)
+        self._standings = tuple(standings.values())
+        middle = next(iter(standings.values())).middle_floor_bytes
+        row = Row(middle, {key: standing.above_bytes for key, standing in standings.items()})
+        moved = self._scales.add(number, row)
+        is_quiet = not any(member.is_growing for member in self.members.values())
+        for key, standing in standings.items():
+            member = self.members[key]
+            rises = (self._scales.find_rise(key, scale, standing.left_bytes) for scale in moved)
+            rise = None if member.is_growing else next((found for found in rises if found is not None), None)
+            yield from member.observe_growth(standing, rise, is_first=is_quiet)
+            yield from member.observe_peak(standing, is_comparable=self.key[2] is not None)
+
+    def _stand(self, time_s: float) -> dict[SubjectKey, Standing]:
+        """Return where every rank stands."""
+        floors = self._floors
+        peaks = {key: self._peaks.get(key, floor) for key, floor in floors.items()}
+        middle, ordered = find_middle(floors.values()), sorted(peaks.values())
+        return {
+            key: Standing(
+                subject=self._newest[key].subject,
+                time_s=time_s,
+                floor_bytes=floor,
+                peak_bytes=peaks[key],
+                limit_bytes=self._newest[key].subject.limit_bytes,
+                above_bytes=floor - middle,
+                middle_floor_bytes=middle,
+                middle_peak_bytes=_find_middle_without(ordered, peaks[key]),
+                peers=len(floors) - 1,
+            )
+            for key, floor in sorted(floors.items(), key=lambda item: str(item[0]))
+        }
+
+
+def find_middle(values: Iterable[int]) -> int:
+    """Return the median of one value or more, the lower of the two in the middle of an even number."""
+    ordered = sorted(values)
+    return ordered[(len(ordered) - 1) // 2]
+
+
+def _find_middle_without(ordered: Sequence[int], one: int) -> int:
+    """Return the middle of all but one of two sorted values or more: a group may have thousands."""
+    middle = (len(ordered) - 2) // 2
+    return ordered[middle + 1] if bisect_left(ordered, one) <= middle else ordered[middle]
 
 
 class DivergenceAnalyzer:

@@ -9,6 +9,7 @@ length.
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from statistics import NormalDist
 from typing import NamedTuple
 
 import msgspec
@@ -16,7 +17,6 @@ import msgspec
 from ...engine.model import HeadroomEstimate
 from ..robust_slope import find_slope, median_of_sorted
 from .points import StepSize, collect_needs
-from .spread import find_spread, find_t
 
 LEAST_SIZES = 3
 """Distinct sizes from which a line can be told from a bend."""
@@ -229,3 +229,47 @@ def _find_last(is_true: Callable[[int], bool], most: int) -> int:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if is_true(middle) else (low, middle - 1)
     return low
+
+
+TO_DEVIATION = 1.4826
+"""Standard deviation of a normal distribution over its median absolute deviation."""
+LEAST_BYTES = float(1 << 20)
+"""Least spread: below the granularity of what splits off a block, figures say nothing."""
+
+
+def find_spread(residuals: Sequence[float], sizes: int) -> float:
+    """Return the robust standard deviation of residuals in bytes.
+
+    Args:
+        residuals: In bytes.
+        sizes: Distinct sizes that the line was laid through, two of which it spent.
+    """
+    deviation = TO_DEVIATION * (median_of_sorted(sorted(abs(each) for each in residuals)) or 0.0)
+    # A tenth of the steps may lie far off and leave the median where it is; they count for what they are.
+    tail = sorted(abs(each) for each in residuals)[int(0.9 * (len(residuals) - 1))] / 1.645
+    # Few residuals hug their line; the share is that of a median of so few (found by simulation).
+    return max(deviation, tail, LEAST_BYTES) * sizes / max(1, sizes - 2)
+
+
+def find_t(probability: float, freedom: int) -> float:
+    """Return the quantile of Student's t distribution.
+
+    Exact for one and two degrees of freedom; else the expansion of Cornish and Fisher (Abramowitz and Stegun,
+    26.7.5), right to three digits from three degrees on.
+
+    Args:
+        probability: Above 0.5 and below 1.
+        freedom: Degrees of freedom, 1 or more.
+    """
+    if freedom <= 1:
+        return math.tan(math.pi * (probability - 0.5))
+    if freedom == 2:
+        share = 2 * probability - 1
+        return share * math.sqrt(2 / (1 - share * share))
+    z = NormalDist().inv_cdf(probability)
+    return (
+        z
+        + (z**3 + z) / (4 * freedom)
+        + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
+        + (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * freedom**3)
+    )

@@ -1,6 +1,7 @@
 """One candidate in full: the layers of its stages, its time, and where it runs."""
 
 from collections.abc import Sequence
+from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 import msgspec
@@ -8,12 +9,83 @@ import msgspec
 from ...engine.errors import UsageError
 from ..cluster_graph import Cluster
 from ..memory_theory import ModelShape, ParallelLayout, estimate_stages
+from ..memory_theory.estimate import estimate_pieces
+from ..memory_theory.layer_figures import RunFigures
+from ..memory_theory.schedule import count_in_flight
+from ..partition.exact import split_over
+from ..partition.stage import make_room, make_stage
 from ..stage_matching import StageDevice, match_stages
-from ..time_model import StepTime
-from .balance import TICKS_PER_S, balance_layers
+from ..time_model import LayerPrices, StepTime
 from .pricing import Order, Pricing
-from .room import StageRooms
 from .space import Candidate
+
+
+class StageRooms:
+    """Peaks of the stages of one candidate, by how many layers they hold.
+
+    A stage of layers that are alike holds the same wherever in the model they are. Where layers are of
+    several kinds, those with experts are taken, which hold more.
+
+    Args:
+        shape: The model.
+        candidate: Degrees and training.
+        capacities: Bytes of each stage's smallest device, as far as a plan fills them.
+    """
+
+    def __init__(self, shape: ModelShape, candidate: Candidate, capacities: tuple[int, ...]) -> None:
+        self._layers, self._layout, self._setup = shape.layers, candidate.layout, candidate.setup
+        self._capacities = capacities
+        self._run = RunFigures(shape, candidate.layout, candidate.setup)
+        self._peaks: dict[tuple[object, ...], int] = {}
+
+    def fits(self, counts: Sequence[int]) -> bool:
+        """Tell whether every stage has room for so many layers."""
+        return all(
+            self.find_peak(stage, count) <= self._capacities[stage] for stage, count in enumerate(counts)
+        )
+
+    def count_layers(self) -> tuple[int, ...] | None:
+        """Return the most layers of each stage; None where they are too few, or a stage holds none."""
+        stages = self._layout.pipeline
+        if stages > 2 and len({*self._capacities}) == 1 and not self._could_hold():
+            return None
+        counts: list[int] = []
+        for stage in range(stages):
+            counts.append(self._count(stage, counts[-1] if counts else 1))
+            if not counts[-1]:
+                return None
+        return tuple(counts) if sum(counts) >= self._layers else None
+
+    def _could_hold(self) -> bool:
+        """Tell whether all stages have room together, were they in flight like the last but one."""
+        stages = self._layout.pipeline
+        first, middle = self._count(0, 1), self._count(stages - 2, 1)
+        return first + (stages - 2) * middle + self._count(stages - 1, middle) >= self._layers
+
+    def _count(self, stage: int, guess: int) -> int:
+        """Return the most layers of a stage, near the guess; 0 where it has no room for one."""
+        most = self._layers - self._layout.pipeline + 1
+        count = min(max(1, guess), most)
+        while count and self.find_peak(stage, count) > self._capacities[stage]:
+            count -= 1
+        while 0 < count < most and self.find_peak(stage, count + 1) <= self._capacities[stage]:
+            count += 1
+        return count
+
+    def find_peak(self, stage: int, count: int) -> int:
+        """Return the bytes that a stage of so many layers holds at most."""
+        in_flight = count_in_flight(self._layout, self._setup, stage)
+        key = (stage == 0, stage == self._layout.pipeline - 1, in_flight, count)
+        if key not in self._peaks:
+            self._peaks[key] = estimate_pieces(self._run, stage, self._cut(count)).peak_bytes
+        return self._peaks[key]
+
+    def _cut(self, count: int) -> list[range]:
+        """Return as many of the last layers, in as many pieces as a rank has."""
+        pieces = self._layout.virtual_stages
+        share = count // pieces
+        ends = [self._layers - share * number for number in range(pieces)]
+        return [range(end - share, end) for end in reversed(ends)]
 
 
 class Evaluation(NamedTuple):
@@ -170,3 +242,56 @@ def _measure_layers(rooms: StageRooms, stages: int, micro_batches: int) -> tuple
     live = max(0, (first - last) // (in_flight - 1)) if in_flight > 1 else 0
     kept = max(0, last - live)
     return kept, live, max(0, rooms.find_peak(0, 1) - kept - in_flight * live)
+
+
+TICKS_PER_S = 1e12
+"""Unequal layers are split by whole picoseconds, so that ties are ties."""
+
+
+def balance_layers(prices: Sequence[LayerPrices], rooms: Sequence[int] | None) -> tuple[int, ...]:
+    """Return the layers of each stage, of at least one each: the least maximum of stage times.
+
+    Where all layers are alike, each goes to the stage that is cheapest with it; that is exact, as what a
+    stage pays only grows, and makes the sum of squares least as well. Else by the exact split of unlike
+    layers.
+
+    Args:
+        prices: Of layers on each stage.
+        rooms: Most layers of each stage, enough together; None for no limit.
+    """
+    layers = len(prices[0].layer_s)
+    most = tuple(rooms) if rooms is not None else (layers,) * len(prices)
+    if all(min(each.layer_s) == max(each.layer_s) for each in prices):
+        return _deal_out(prices, most)
+    return _split(prices, most)
+
+
+def _deal_out(prices: Sequence[LayerPrices], most: Sequence[int]) -> tuple[int, ...]:
+    last = len(prices) - 1
+    ends = [0.0] * len(prices)
+    ends[0] += prices[0].embedding_s
+    ends[last] += prices[last].head_s
+    counts = [1] * len(prices)
+    # Of stages that pay alike the later one takes the layer: it has fewer micro-batches in flight.
+    heap = [
+        (end + 2 * each.layer_s[0], -stage)
+        for stage, (end, each) in enumerate(zip(ends, prices, strict=True))
+    ]
+    heapify(heap)
+    for _ in range(len(prices[0].layer_s) - len(prices)):
+        while counts[-heap[0][1]] >= most[-heap[0][1]]:
+            heappop(heap)
+        stage = -heappop(heap)[1]
+        counts[stage] += 1
+        heappush(heap, (ends[stage] + (counts[stage] + 1) * prices[stage].layer_s[0], -stage))
+    return tuple(counts)
+
+
+def _split(prices: Sequence[LayerPrices], most: Sequence[int]) -> tuple[int, ...]:
+    stages, last = [], len(prices) - 1
+    for number, each in enumerate(prices):
+        costs = [round(seconds * TICKS_PER_S) for seconds in each.layer_s]
+        costs[0] += round(each.embedding_s * TICKS_PER_S) * (number == 0)
+        costs[-1] += round(each.head_s * TICKS_PER_S) * (number == last)
+        stages.append(make_stage(costs, make_room([1] * len(costs), most[number])))
+    return split_over(stages).counts

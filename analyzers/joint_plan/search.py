@@ -8,28 +8,22 @@ so that what did not fit is not tried with more.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NoReturn
 
+import msgspec
+
+from ...engine.errors import NothingFitsError, UsageError
+from ...engine.units import GIB
 from ..cluster_graph import Cluster
-from ..memory_theory import ModelShape, TrainingSetup
+from ..memory_theory import ModelShape, TrainingSetup, estimate_stages
 from ..memory_theory.shape import check_shape
-from ..time_model import TimeAssumptions, count_model_flops, settle_assumptions
+from ..time_model import StepTime, TimeAssumptions, count_model_flops, settle_assumptions
 from .evaluation import Evaluation, Evaluator
-from .explanation import explain
-from .least_memory import refuse_limits
-from .model import JOINT_PLAN_SCHEMA, JointAssumptions, JointConfiguration, JointPlan, PrunedCount
-from .options import JointOptions, check_options
-from .outcome import describe_configuration
+from .model import JOINT_PLAN_SCHEMA, JointAssumptions, JointConfiguration, JointPlan, JointStage, PrunedCount
+from .options import RECOMPUTES, ZERO_STAGES, JointOptions, check_options
 from .pricing import Pricing
-from .space import (
-    SAME_DEGREES,
-    SLOWER_THAN_LISTED,
-    TOO_LARGE,
-    Candidate,
-    Degrees,
-    SearchSpace,
-    name_gpu,
-)
+from .space import SAME_DEGREES, SLOWER_THAN_LISTED, TOO_LARGE, Candidate, Degrees, SearchSpace, name_gpu
 
 
 def plan_jointly(
@@ -203,3 +197,173 @@ def _describe_optimality(shape: ModelShape, cluster: Cluster, found: list[Evalua
         f"order of devices: heuristic, the slowest stage at most {max(known, default=0):.1%} above the best "
         f"where that is known{layers}"
     )
+
+
+def describe_configuration(
+    shape: ModelShape, found: Evaluation, evaluator: Evaluator, pricing: Pricing
+) -> JointConfiguration:
+    """Return a configuration in full."""
+    layout, setup = found.layout, found.candidate.setup
+    memory = estimate_stages(shape, layout, setup)
+    places = pricing.place(found.candidate.layout, found.order)
+    capacities = evaluator.list_capacities(found.candidate.layout, found.order)
+    stages = tuple(
+        JointStage(
+            stage=number,
+            layers=memory[number].layers,
+            devices=places[number],
+            capacity_bytes=capacities[number],
+            memory=memory[number],
+            compute_s=found.stage_s[number],
+        )
+        for number in range(layout.pipeline)
+    )
+    return JointConfiguration(layout=layout, setup=setup, stages=stages, time=found.time)
+
+
+PARTS = {
+    "compute_s": "kernels",
+    "tensor_s": "collectives of tensor ranks",
+    "pipeline_s": "transfers between stages",
+    "bubble_s": "bubble",
+    "data_s": "collectives of data ranks",
+    "optimizer_s": "optimizer",
+}
+LEAST_SHARE = 0.1
+"""Of the difference: parts below it are not named."""
+
+
+def explain(configurations: Sequence[JointConfiguration]) -> Iterator[JointConfiguration]:
+    """Yield configurations with their reasons: the first beside the second, each other beside the one
+    before."""
+    for number, configuration in enumerate(configurations):
+        if len(configurations) == 1:
+            yield configuration
+            return
+        other = configurations[number - 1 if number else 1]
+        reason = compare_times(configuration.time, other.time, "next" if number == 0 else "one before")
+        yield msgspec.structs.replace(configuration, reasons=(reason,))
+
+
+def compare_times(own: StepTime, other: StepTime, name: str) -> str:
+    """Return by how much a step is faster or slower than another, and in which parts."""
+    difference = own.total_s - other.total_s
+    parts = {words: getattr(own, part) - getattr(other, part) for part, words in PARTS.items()}
+    named = [each for each in parts.items() if abs(each[1]) > LEAST_SHARE * abs(difference)]
+    named.sort(key=lambda each: (each[1] * difference < 0, -abs(each[1])))
+    what = ", ".join(f"{words} {seconds:+.3g} s" for words, seconds in named if seconds)
+    share = abs(difference) / other.total_s
+    word = "faster" if difference < 0 else "slower"
+    return f"{share:.1%} {word} than the {name}" + (f": {what}" if what else "")
+
+
+MOST_TIMES = 64
+"""As many times the devices are tried."""
+
+
+def refuse_limits(
+    shape: ModelShape,
+    cluster: Cluster,
+    options: JointOptions,
+    candidates: Sequence[Candidate],
+    evaluator: Evaluator,
+    pruned: Counter[str],
+) -> NoReturn:
+    """Say what would fit where nothing does; `pruned` counts what is no candidate, by reason.
+
+    Raises:
+        UsageError: No degrees can use the devices.
+        NothingFitsError: Every configuration needs more memory than the devices have.
+    """
+    if not candidates:
+        raise UsageError(_explain_degrees(shape, cluster, options, pruned))
+    needed, candidate = min(
+        ((_find_peak(shape, each), each) for each in _list_smallest(candidates)),
+        key=lambda entry: entry[0],
+    )
+    most = min(evaluator.list_capacities(candidate.layout))
+    raise NothingFitsError(
+        f"no configuration fits into {most / GIB:.1f} GiB of each device ({options.memory_share:.0%} of its "
+        f"memory): the least that was found is {needed / GIB:.1f} GiB ({describe_candidate(candidate)}); "
+        + _suggest(shape, cluster, options, needed)
+    )
+
+
+def describe_candidate(candidate: Candidate) -> str:
+    """Return a configuration in a line."""
+    degrees, layout, setup = candidate.degrees, candidate.layout, candidate.setup
+    words = [f"TP {degrees.tensor}", f"PP {degrees.pipeline}", f"DP {degrees.data}"]
+    words += [f"EP {degrees.expert}"] if degrees.expert > 1 else []
+    words += ["SP"] if layout.is_sequence_parallel else []
+    return ", ".join(
+        [
+            *words,
+            f"ZeRO {setup.zero_stage}",
+            f"recompute {setup.recompute}",
+            f"micro-batch {setup.micro_batch_size}",
+        ]
+    )
+
+
+def _explain_degrees(shape: ModelShape, cluster: Cluster, options: JointOptions, pruned: Counter[str]) -> str:
+    devices = len(cluster.devices)
+    if devices % options.context:
+        return f"CP = {options.context} does not divide the {devices:,} devices; choose a divisor of them"
+    reasons = ", ".join(f"{reason} ({count:,})" for reason, count in pruned.most_common(3))
+    return (
+        f"no degrees use all {devices:,} devices for {shape.heads} heads, {shape.layers} layers and a global "
+        f"batch of {options.global_batch:,}: {reasons}; choose a global batch that more data ranks divide, "
+        "or another number of devices"
+    )
+
+
+def _list_smallest(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Return those that hold least: small micro-batches, one piece a rank, most sharded and recomputed."""
+    smallest: dict[Degrees, Candidate] = {}
+    for each in candidates:
+        if each.setup.micro_batch_size == 1 and each.layout.virtual_stages == 1:
+            best = smallest.setdefault(each.degrees, each)
+            smallest[each.degrees] = max(best, each, key=_count_savings)
+    return list(smallest.values())
+
+
+def _count_savings(candidate: Candidate) -> tuple[bool, int, int]:
+    setup = candidate.setup
+    return candidate.layout.is_sequence_parallel, RECOMPUTES.index(setup.recompute), setup.zero_stage
+
+
+def _find_peak(shape: ModelShape, candidate: Candidate) -> int:
+    """Return the bytes of the fullest rank where stages are as even as they can be."""
+    stages = candidate.degrees.pipeline
+    share, rest = divmod(shape.layers, stages)
+    sizes = tuple(share + (stage >= stages - rest) for stage in range(stages))
+    layout = msgspec.structs.replace(candidate.layout, stage_layers=sizes)
+    return max(rank.peak_bytes for rank in estimate_stages(shape, layout, candidate.setup))
+
+
+def _suggest(shape: ModelShape, cluster: Cluster, options: JointOptions, needed: int) -> str:
+    """Return what would fit: what was excluded, more devices, larger ones."""
+    ways = []
+    memory = min(device.memory_bytes for device in cluster.devices)
+    allowed = msgspec.structs.replace(options, zero_stages=ZERO_STAGES, recomputes=RECOMPUTES)
+    if allowed != options and _fits(shape, len(cluster.devices), cluster, allowed):
+        ways.append("allow every ZeRO stage and recomputation")
+    more = (2**power for power in range(1, MOST_TIMES.bit_length()))
+    enough = next(
+        (times for times in more if _fits(shape, times * len(cluster.devices), cluster, options)), None
+    )
+    if enough is not None:
+        ways.append(f"take {enough * len(cluster.devices):,} such devices")
+    ways.append(f"take devices of {needed / options.memory_share / GIB:.0f} GiB")
+    if needed <= memory:
+        ways.append(f"give a memory share of {needed / memory + 0.005:.2f}")
+    return "to make it fit, " + ", or ".join(ways)
+
+
+def _fits(shape: ModelShape, devices: int, cluster: Cluster, options: JointOptions) -> bool:
+    """Tell whether so many devices, as small as the smallest, have a configuration that fits."""
+    node = min(len(each.devices) for each in cluster.nodes)
+    most = min(device.memory_bytes for device in cluster.devices) * options.memory_share
+    gpu = name_gpu(cluster.devices[0].kind)
+    space = SearchSpace(shape, devices, max(node, 1), options, gpu)
+    return any(_find_peak(shape, each) <= most for each in _list_smallest(space.list_candidates()))

@@ -3,17 +3,15 @@
 from collections.abc import Iterator, Sequence
 
 from ...engine.errors import UsageError
+from .activations import STATISTIC_BYTES, count_tokens
 from .layer_figures import RunFigures
 from .layout import ParallelLayout, check_layout, split_layers
-from .loss import count_batch, count_logits, count_loss, list_head_activations
 from .rank_memory import MemoryPart, Moment, RankMemory, make_parts
-from .saved import count_checkpoint, count_recomputed, list_held_activations
 from .schedule import count_in_flight
 from .shape import ModelShape, check_shape
 from .states import StateBytes, count_states, sum_states
 from .training import TrainingSetup, check_setup
-from .unsharded import count_gathered, count_reduction, count_whole_gradients
-from .weights import count_elements, list_outside_weights
+from .weights import WeightTensor, count_elements, list_outside_weights
 from .workspaces import count_retained, count_shared_buffers, count_workspaces
 
 
@@ -195,3 +193,185 @@ def _name_states(states: StateBytes) -> list[MemoryPart]:
     sizes = {name.replace("_", " "): getattr(states, name) for name in states.__struct_fields__}
     rounding = {"rounding to 512 bytes": sizes.pop("rounding")}
     return [*make_parts("states", sizes), *make_parts("rounding", rounding)]
+
+
+# A unit is a layer; embedding and head are units of their own (torchtitan, models/llama3/parallelize.py;
+# Megatron-FSDP). DeepSpeed reduces buckets of 5e8 elements unless told otherwise (`reduce_bucket_size`),
+# which may be more than a layer.
+GATHERED_UNITS = 2
+"""Layers whose whole weights are there at once: the one that runs, and the next, which is being fetched."""
+
+
+def count_gathered(
+    outside: Sequence[WeightTensor], largest_layer: int, parameters: int, setup: TrainingSetup
+) -> int:
+    """Return bytes of whole weights under ZeRO-3: the larger of embedding or head, and two layers.
+
+    torchtitan gathers a pipeline stage once for all its micro-batches (models/llama3/parallelize.py,
+    reshard_after_forward).
+
+    Args:
+        outside: Tensors that belong to no layer.
+        largest_layer: Parameters of the largest layer.
+        parameters: All parameters of the rank.
+        setup: The run.
+    """
+    if setup.zero_stage < 3:
+        return 0
+    if setup.keeps_stage_whole:
+        return parameters * setup.numbers.compute_bytes
+    tables = (tensor.elements for tensor in outside if tensor.part in ("embedding", "head"))
+    return max(max(tables, default=0), GATHERED_UNITS * largest_layer) * setup.numbers.compute_bytes
+
+
+def count_whole_gradients(parameters: int, setup: TrainingSetup) -> int:
+    """Return bytes of whole gradients that wait for the last micro-batch of a pipeline to be reduced.
+
+    (PyTorch, torch/distributed/pipelining/stage.py, backward_maybe_with_nosync; FSDP adds them up in the
+    format of the reduction.)
+    """
+    if setup.zero_stage < 3 or not setup.keeps_stage_whole:
+        return 0
+    return parameters * setup.numbers.gradient_bytes
+
+
+def count_reduction(parameters: int, setup: TrainingSetup) -> int:
+    """Return bytes of gradients on their way to their shards: the input of a reduce-scatter.
+
+    It is in the format of gradients, and there until the next unit's begins (PyTorch,
+    torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py, foreach_reduce).
+
+    Args:
+        parameters: Of one unit.
+        setup: The run.
+    """
+    return parameters * setup.numbers.gradient_bytes if setup.zero_stage >= 2 else 0
+
+
+def list_held_activations(
+    run: RunFigures, pieces: Sequence[range], in_flight: int, *, is_first: bool
+) -> dict[str, int]:
+    """Return the bytes that wait for backward on one pipeline rank, by operation.
+
+    Full recompute keeps the input of every checkpoint, s b h elements (Chen et al., arXiv 1604.06174), split
+    over the tensor ranks where norms are, or on demand; layers beyond `recomputed_layers` are kept whole.
+
+    Args:
+        run: Model, degrees and setup.
+        pieces: Layers of each piece of the rank.
+        in_flight: Pieces of forward work held at once; they fill in the order of the interleaved schedule.
+        is_first: Whether the first piece begins with the embedding.
+    """
+    turns = share_turns(run.layout, run.setup, in_flight, len(pieces))
+    checkpoints, kept = 0, dict[int, int]()
+    for layers, times in zip(pieces, turns, strict=True):
+        recomputed = _count_recomputed_layers(run.setup, len(layers))
+        checkpoints += times * -(-recomputed // run.setup.recompute_unit_layers)
+        for layer, count in run.count_kinds(layers[recomputed:]).items():
+            kept[layer] = kept.get(layer, 0) + times * count
+    held: dict[str, int] = {}
+    if checkpoints:
+        held["checkpoints"] = checkpoints * count_checkpoint(run.shape, run.layout, run.setup)
+    for layer, times in kept.items():
+        for name, size in run.find_figures(layer).saved.items():
+            held[name] = held.get(name, 0) + times * size
+    if is_first:
+        for name, size in list_embedding_activations(run.shape, run.layout, run.setup).items():
+            held[name] = turns[0] * size
+    return held
+
+
+def share_turns(layout: ParallelLayout, setup: TrainingSetup, in_flight: int, pieces: int) -> list[int]:
+    """Return how much of the forward work in flight is of each piece of the rank.
+
+    A piece runs a group of micro-batches, then the next piece runs it; no piece runs more than there are.
+    """
+    most = setup.micro_batches if layout.pipeline > 1 else 1
+    group = min(setup.micro_batch_group or layout.pipeline, most)
+    rounds, rest = divmod(in_flight, group * pieces)
+    shares = [rounds * group + min(group, max(0, rest - piece * group)) for piece in range(pieces)]
+    turns = [min(share, most) for share in shares]
+    left = in_flight - sum(turns)
+    for piece, turn in enumerate(turns):
+        more = min(left, most - turn)
+        turns[piece] += more
+        left -= more
+    return turns
+
+
+def _count_recomputed_layers(setup: TrainingSetup, layers: int) -> int:
+    """Return how many of the layers of a piece are recomputed in full: the first ones, or every n-th."""
+    if setup.recompute != "full":
+        return 0
+    if setup.recompute_every > 1:
+        return layers // setup.recompute_every
+    return layers if setup.recomputed_layers is None else min(setup.recomputed_layers, layers)
+
+
+def count_checkpoint(shape: ModelShape, layout: ParallelLayout, setup: TrainingSetup) -> int:
+    """Return the bytes of the input of one checkpoint: s b h / CP elements, whole or split."""
+    shards = layout.tensor if setup.is_checkpoint_sharded else layout.norm_shards
+    return count_tokens(layout, setup) // shards * shape.hidden * setup.numbers.compute_bytes
+
+
+def count_recomputed(run: RunFigures, layers: Sequence[int]) -> int:
+    """Return the bytes that one checkpoint's layers save while their backward pass runs."""
+    recomputed = _count_recomputed_layers(run.setup, len(layers))
+    if not recomputed or (run.setup.recompute_every == 1 and recomputed < len(layers)):
+        return 0
+    unit = layers[-run.setup.recompute_unit_layers :]
+    kinds = run.count_kinds(unit)
+    return sum(run.find_figures(layer).saved_bytes * count for layer, count in kinds.items())
+
+
+def list_head_activations(shape: ModelShape, layout: ParallelLayout, setup: TrainingSetup) -> dict[str, int]:
+    """Return what norm and head of the last stage save: two tensors of T h elements, split as norms are."""
+    own = count_tokens(layout, setup) // layout.norm_shards
+    hidden = own * shape.hidden * setup.numbers.compute_bytes
+    return {
+        "final norm input": hidden,
+        "head input": hidden,
+        "final norm statistics": own * STATISTIC_BYTES * 2,
+    }
+
+
+def count_loss(shape: ModelShape, layout: ParallelLayout, setup: TrainingSetup) -> int:
+    """Return the bytes of logits and loss at their worst moment.
+
+    One of T V / t logits costs 2 bytes, and 4 for its softmax in fp32, which is kept for backward and turned
+    there into a gradient of 2 bytes beside it. Compiled: 4 more, for exponentials in a tensor of their own.
+    In place: 2, the gradient replaces the logit. Eager: 12, three tensors in fp32 when PyTorch's own cross
+    entropy runs backward: logarithms, their gradient and that of the logits. (Megatron-LM,
+    core/tensor_parallel/cross_entropy.py and core/fusions/; Transformer Engine, cross_entropy.)
+    """
+    logits = count_logits(shape, layout, setup)
+    size = setup.numbers.compute_bytes
+    plain = size + 4 if size < 4 else 8
+    per_logit = {"plain": plain, "compiled": plain + 4, "in_place": size, "eager": 12}[setup.loss]
+    kept = 4 if setup.loss != "in_place" else size
+    deferred = setup.deferred_gradients * size
+    return logits * (per_logit + shape.predicted_tokens * kept + deferred)
+
+
+def count_logits(shape: ModelShape, layout: ParallelLayout, setup: TrainingSetup) -> int:
+    """Return the logits of one micro-batch on one rank: T V / t elements, V padded."""
+    return count_tokens(layout, setup) * (shape.pad_vocab(layout.tensor) // layout.tensor)
+
+
+def list_embedding_activations(
+    shape: ModelShape, layout: ParallelLayout, setup: TrainingSetup
+) -> dict[str, int]:
+    """Return what the embedding of the first stage saves: token ids of 8 bytes, and the mask of dropout."""
+    tokens = count_tokens(layout, setup)
+    dropout = tokens // layout.norm_shards * shape.hidden if setup.has_hidden_dropout else 0
+    return {"token ids": 8 * tokens, "embedding dropout": dropout}
+
+
+def count_batch(layout: ParallelLayout, setup: TrainingSetup) -> int:
+    """Return the bytes of the batch on the device: ids, labels and positions of 8 bytes, a loss mask of 4.
+
+    A mask of attention, where the loader makes one, is b s^2 / CP bytes.
+    """
+    tokens = count_tokens(layout, setup)
+    mask = tokens * setup.seq_length if setup.has_attention_mask else 0
+    return tokens * (3 * 8 + 4) + mask

@@ -6,11 +6,237 @@ The forecast joins a robust line through the floors with the empirical amplitude
 
 from collections.abc import Iterator, Sequence
 
-from ...engine.model import Assessment, Finding, Sample
+from ...engine.model import Assessment, Finding, RiskLevel, Sample, Severity, make_finding_id
+from ...engine.model.finding import PROCESS_ENDED
+from ..closing import close_finding
 from ..finding_evidence import read_subject_key
 from ..subjects import Subject, SubjectKey, subjects_of
-from .track import OomTrack
-from .wording import KIND
+from ..time_grades import HIGH_S, grade_time_left
+from ..visible_change import is_visible
+from .forecast import HORIZON_S, STEPS_AHEAD, Forecast
+from .watch import Watch
+from .wording import KIND, is_news, read_episode, state_forecast
+
+CALM_S = 30.0
+"""For how long nothing must be foreseen before a finding closes while growth goes on."""
+
+
+class OomTrack:
+    """Watch, finding and assessment of one subject."""
+
+    def __init__(self) -> None:
+        self.finding: Finding | None = None
+        self.seen_s = 0.0
+        """Time of the newest sample that listed it."""
+        self._watch = Watch()
+        self._assessed: Assessment | None = None
+        """The newest assessment, until it is taken."""
+        self._told: Assessment | None = None
+        self._settled_until_s: float | None = None
+        self._foreseen_s: float | None = None
+
+    def adopt(self, finding: Finding) -> None:
+        """Go on with a finding that a predecessor opened."""
+        self.finding = finding
+        self.seen_s = self._settled_until_s = self._foreseen_s = finding.updated_s
+
+    def observe(self, subject: Subject) -> Iterator[Finding]:
+        """Take one sample; yield what opened, changed or closed."""
+        time_s, watch = subject.sample.time_s, self._watch
+        watch.observe(subject)
+        if not watch.has_allocator:
+            self._assessed = assess_device(subject)
+            return
+        if self._settled_until_s is not None:
+            if time_s <= self._settled_until_s:
+                return
+            self._settled_until_s = None
+            if self.finding is not None and watch.growth.episode is None:
+                watch.growth.episode = read_episode(self.finding)
+        if watch.is_fresh:
+            yield from self._conclude(subject)
+
+    def end(self, time_s: float) -> Iterator[Finding]:
+        """Yield the finding as closed: its subject has ended."""
+        yield from self._close(time_s, PROCESS_ENDED)
+
+    def take_assessment(self) -> Assessment | None:
+        """Return the newest assessment where it differs from the one taken before."""
+        newest, self._assessed = self._assessed, None
+        if newest is None or (self._told is not None and not is_other(self._told, newest)):
+            return None
+        self._told = newest
+        return newest
+
+    def _conclude(self, subject: Subject) -> Iterator[Finding]:
+        watch, time_s = self._watch, subject.sample.time_s
+        forecast = watch.forecast
+        if forecast is None:
+            return
+        self._assessed = assess_forecast(subject, watch, forecast)
+        severity = grade_finding(forecast)
+        if severity is not None:
+            self._foreseen_s = time_s
+            finding = self.finding or _open(subject)
+            stated = state_forecast(finding, subject, watch, forecast, severity)
+            if self.finding is None or is_news(self.finding, stated):
+                self.finding = stated
+                yield stated
+        elif watch.growth.ended_because is not None:
+            yield from self._close(time_s, watch.growth.ended_because)
+        elif self._foreseen_s is not None and time_s - self._foreseen_s >= CALM_S:
+            yield from self._close(time_s, "nothing is foreseen any more")
+
+    def _close(self, time_s: float, because: str) -> Iterator[Finding]:
+        finding, self.finding = self.finding, None
+        if finding is not None:
+            yield close_finding(finding, time_s, because)
+
+
+def _open(subject: Subject) -> Finding:
+    rank, uuid = subject.rank, subject.device_uuid
+    about = uuid if rank is None else f"{uuid or ''}#{rank.pid}"
+    node, time_s = subject.sample.node, subject.sample.time_s
+    return Finding(
+        id=make_finding_id(KIND, node, about, time_s),
+        kind=KIND,
+        node=node,
+        device_uuid=uuid,
+        device=None if subject.device is None else subject.device.label,
+        severity="low",
+        title="",
+        opened_s=time_s,
+        updated_s=time_s,
+    )
+
+
+SEEN_SHARE = 0.1
+"""Change of a figure, as a share, that a person would see."""
+SEEN_PROBABILITY = 0.05
+CONFIDENT_S = 600.0
+"""Seconds of watching after which half of what can be known of a subject's habits is known."""
+SETTLED_S = 180.0
+"""What has been watched for less may still turn out to grow."""
+
+
+def assess_device(subject: Subject) -> Assessment:
+    """Return the assessment of a device of which device used alone is known."""
+    device = subject.device
+    return Assessment(
+        node=subject.sample.node,
+        device_uuid=subject.device_uuid,
+        device=None if device is None else device.label,
+        time_s=subject.sample.time_s,
+        level="unknown",
+        reason="no allocator data",
+        memory_source="device",
+    )
+
+
+def assess_forecast(subject: Subject, watch: Watch, forecast: Forecast) -> Assessment:
+    """Return what a forecast says of its subject."""
+    floors, rank, device = watch.growth.floors, subject.rank, subject.device
+    line = watch.growth.line
+    rate = 0.0 if line is None else line.bytes_per_s
+    steps_per_s = floors.steps_per_s
+    watched_s = subject.sample.time_s - floors.since_s
+    level = grade_assessment(forecast)
+    # Without growth an error is not foreseen, but the next larger step has nowhere to go.
+    is_spent = level == "low" and _has_no_headroom(watch)
+    level = "medium" if is_spent else level
+    return Assessment(
+        node=subject.sample.node,
+        device_uuid=subject.device_uuid,
+        device=None if device is None else device.label,
+        time_s=subject.sample.time_s,
+        level=level,
+        reason="no headroom left at its peak" if is_spent else _explain(watch, forecast, watched_s),
+        pid=None if rank is None else rank.pid,
+        started_s=None if rank is None else rank.started_s,
+        rank=None if rank is None or rank.coordinates is None else rank.coordinates.rank,
+        confidence=_confide(forecast, watched_s),
+        horizon_s=HORIZON_S,
+        probability=forecast.probability,
+        steps_ahead=None if forecast.within_steps is None else STEPS_AHEAD,
+        probability_within_steps=forecast.within_steps,
+        oom_in_s=forecast.middle_s,
+        oom_in_low_s=forecast.low_s,
+        oom_in_high_s=forecast.high_s,
+        capacity_bytes=watch.limit_bytes,
+        floor_bytes=floors.floor_bytes,
+        peak_bytes=watch.peak_bytes,
+        growth_bytes_per_s=rate,
+        growth_bytes_per_step=None if not steps_per_s else rate / steps_per_s,
+        watched_s=watched_s,
+        watched_steps=floors.steps or None,
+    )
+
+
+def _has_no_headroom(watch: Watch) -> bool:
+    """Return whether steps take all that there is; while something grows, the limit is an estimate."""
+    limit_bytes, peak_bytes = watch.limit_bytes, watch.peak_bytes
+    if limit_bytes is None or peak_bytes is None or watch.growth.episode is not None:
+        return False
+    return peak_bytes >= limit_bytes
+
+
+def is_other(told: Assessment, newest: Assessment) -> bool:
+    """Return whether a person would see the difference between two assessments."""
+    if told.level != newest.level or told.reason != newest.reason:
+        return True
+    if abs((told.probability or 0.0) - (newest.probability or 0.0)) >= SEEN_PROBABILITY:
+        return True
+    pairs = (
+        (told.oom_in_s, newest.oom_in_s),
+        (told.floor_bytes, newest.floor_bytes),
+        (told.peak_bytes, newest.peak_bytes),
+        (told.capacity_bytes, newest.capacity_bytes),
+        (told.watched_s, newest.watched_s),
+    )
+    return any(is_visible(before, after, SEEN_SHARE) for before, after in pairs)
+
+
+def _explain(watch: Watch, forecast: Forecast, watched_s: float) -> str:
+    episode = watch.growth.episode
+    if forecast.middle_s is not None and episode is not None and episode.is_peak:
+        return "its peaks grow" if episode.is_believed else "its peaks grow, and may stop growing"
+    if forecast.middle_s is not None:
+        return "its floor grows"
+    if forecast.probability > SEEN_PROBABILITY:
+        return "its steps come near the limit"
+    return "steady below the limit" if watched_s >= SETTLED_S else "no growth found so far"
+
+
+def _confide(forecast: Forecast, watched_s: float) -> float:
+    """Return how likely the level is right: by the evidence on growth, or by how long all was well."""
+    if forecast.middle_s is not None:
+        return max(forecast.belief, 1.0 - forecast.belief)
+    return 1.0 - 0.5 / (1.0 + watched_s / CONFIDENT_S)
+
+
+POSSIBLE = 0.2
+"""Probability within the horizon from which on a subject without growth is at medium risk."""
+BELIEVED = 0.5
+"""Least probability that growth goes on for a forecast to be told."""
+
+
+def grade_finding(forecast: Forecast) -> Severity | None:
+    """Return the severity of a finding on a forecast; None where nothing is foreseen."""
+    middle_s = forecast.middle_s
+    if middle_s is not None and forecast.belief >= BELIEVED:
+        severity = grade_time_left(middle_s)
+        is_raised = severity is not None and forecast.is_pressed and middle_s >= HIGH_S
+        return "high" if is_raised else severity
+    return None
+
+
+def grade_assessment(forecast: Forecast) -> RiskLevel:
+    """Return the level of risk of a forecast: that of its finding, and medium where an error may well be."""
+    severity = grade_finding(forecast)
+    if severity is None:
+        return "medium" if forecast.probability >= POSSIBLE else "low"
+    return severity
+
 
 ABSENT_S = 10.0
 """Seconds for which a subject must not be listed before its finding closes; longer ticks allow more."""

@@ -1,17 +1,21 @@
 """`GraphAnalyzer`: partitions of a model graph, by every strategy, and the number of stages to use."""
 
-from collections.abc import Sequence
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from ...engine.errors import NothingFitsError, UsageError
-from ..model_graph import STATE_BYTES, ModelGraph
-from .analysis import analyze_graph
+from ..model_graph import STATE_BYTES, LayerNode, ModelGraph
 from .costs import list_activations, list_metric, list_states
 from .exact import split_exactly, split_in_flight
+from .least_maximum import find_least_maximum
 from .recommendation import Device, judge_stages, recommend, recommend_as_original
 from .result import (
     METRICS,
     STRATEGIES,
+    Bottleneck,
+    Distribution,
     GraphAnalysis,
     Metric,
     PartitionResult,
@@ -19,7 +23,7 @@ from .result import (
     StageSearch,
     Strategy,
 )
-from .rules import split_as_original, split_uniformly
+from .stage import add_up
 from .stage_memory import StageMemory, list_stage_memory
 from .stages_of_graph import describe_partition, make_in_flight
 
@@ -197,3 +201,113 @@ def _metric_of(strategy: Strategy, asked: Metric) -> Metric:
         "exact-1f1b": "training",
     }
     return own.get(strategy, asked)
+
+
+_Figure = Callable[[LayerNode], float]
+
+
+def analyze_graph(graph: ModelGraph) -> GraphAnalysis:
+    """Return how parameters, memory and compute are spread, and the layer that has most of each."""
+    layers = graph.layers
+    figures: tuple[_Figure, ...] = (
+        lambda layer: layer.parameter_count,
+        lambda layer: layer.memory_usage,
+        lambda layer: layer.compute_flops,
+    )
+    parameters, memory, compute = (_distribute(layers, figure) for figure in figures)
+    of_parameters, of_memory, of_compute = (_find_most(layers, figure) for figure in figures)
+    return GraphAnalysis(
+        total_layers=len(layers),
+        transformer_layers=sum(layer.layer_type == "transformer_block" for layer in layers),
+        parameters=parameters,
+        memory_mb=memory,
+        compute_gflops=compute,
+        max_memory_layer=of_memory,
+        max_compute_layer=of_compute,
+        max_parameter_layer=of_parameters,
+    )
+
+
+def _distribute(layers: Sequence[LayerNode], figure: _Figure) -> Distribution:
+    values = [figure(layer) for layer in layers]
+    types = dict.fromkeys(layer.layer_type for layer in layers)
+    total = math.fsum(values)
+    return Distribution(
+        total=total,
+        mean=total / len(values),
+        least=min(values),
+        most=max(values),
+        by_type={
+            type_: math.fsum(figure(layer) for layer in layers if layer.layer_type == type_)
+            for type_ in types
+        },
+    )
+
+
+def _find_most(layers: Sequence[LayerNode], figure: _Figure) -> Bottleneck:
+    layer = max(layers, key=figure)
+    total = math.fsum(map(figure, layers))
+    value = figure(layer)
+    return Bottleneck(
+        layer_id=layer.layer_id, name=layer.name, value=value, share=value / total if total else 0.0
+    )
+
+
+# Both cut among transformer blocks alone. What stands before the first block goes to the first stage and
+# what stands after the last to the last, whatever it weighs: that is what the exact split does better.
+def split_uniformly(layers: Sequence[LayerNode], stages: int) -> tuple[int, ...]:
+    """Return bounds with as many blocks in each stage, one more in the first ones where they do not divide.
+
+    Raises:
+        UsageError: There are fewer blocks than stages.
+    """
+    blocks = find_blocks(layers, stages)
+    share, rest = divmod(len(blocks), stages)
+    return _place([number * share + min(number, rest) for number in range(stages + 1)], blocks, len(layers))
+
+
+def split_as_original(layers: Sequence[LayerNode], costs: Sequence[int], stages: int) -> tuple[int, ...]:
+    """Return bounds by the rule of llm_parallel_strategy's `balanced_*` strategies.
+
+    The least maximum over sums of blocks; of several splits the one whose last stage is longest, then the one
+    before it, as its backtracking takes the smallest index that attains the optimum.
+
+    Raises:
+        UsageError: There are fewer blocks than stages.
+    """
+    blocks = find_blocks(layers, stages)
+    of_blocks = [costs[place] for place in blocks]
+    before = add_up(of_blocks)
+    most_of_one = 0
+    dearest = []
+    for cost in of_blocks:
+        most_of_one = max(most_of_one, cost)
+        dearest.append(most_of_one)
+    end, bounds = len(blocks), [len(blocks)]
+    for left in range(stages, 1, -1):
+        most = find_least_maximum(before[: end + 1], dearest[end - 1], left)
+        end = max(bisect_left(before, before[end] - most, 0, end), left - 1)
+        bounds.append(end)
+    return _place([0, *bounds[::-1]], blocks, len(layers))
+
+
+def find_blocks(layers: Sequence[LayerNode], stages: int) -> list[int]:
+    """Return the places of the transformer blocks.
+
+    Raises:
+        UsageError: There are fewer than stages, or no stage is asked for.
+    """
+    blocks = [place for place, layer in enumerate(layers) if layer.layer_type == "transformer_block"]
+    if stages < 1:
+        raise UsageError(f"{stages} stages: a pipeline has at least 1")
+    if stages > len(blocks):
+        raise UsageError(
+            f"Number of stages ({stages}) cannot exceed transformer layers ({len(blocks)}) "
+            "with this strategy; the exact one counts every layer"
+        )
+    return blocks
+
+
+def _place(block_bounds: Sequence[int], blocks: Sequence[int], layers: int) -> tuple[int, ...]:
+    """Return where stages begin among all layers, from where they begin among blocks."""
+    return (0, *(blocks[bound] for bound in block_bounds[1:-1]), layers)

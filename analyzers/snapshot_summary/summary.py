@@ -1,14 +1,31 @@
 """A snapshot summed up: levels, stacks, segments, fragmentation, what failed, and sentences."""
 
-from ...engine.model.memory_snapshot import MemorySnapshot, TraceColumns
-from .failures import describe_failures
-from .levels import band_segments, measure_levels, measure_pools
-from .model import DeviceSummary, FailedRequest, MemoryLevels, SnapshotSummary, TraceSpan
-from .requests import judge_requests
-from .sentences import describe_device
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from ...engine.model.memory_snapshot import UNMEASURED, BlockState, MemorySnapshot, TraceAction, TraceColumns
+from ...engine.model.trace_levels import round_up
+from ...engine.units import GIB, MIB, TIB, format_bytes, format_gib
+from .model import (
+    DeviceSummary,
+    FailedRequest,
+    FullnessBand,
+    MemoryLevels,
+    PoolFragmentation,
+    RequestFit,
+    SnapshotSummary,
+    StackGroup,
+    TraceSpan,
+)
 from .stack_groups import StackGrouper
 from .timeline import Timeline, build_timeline, find_trace, measure_span
 from .view import DeviceView, view_device
+
+if TYPE_CHECKING:
+    from .view import IntArray
+
 
 MOST_STACKS = 20
 
@@ -72,3 +89,367 @@ def trace_levels(snapshot: MemorySnapshot, device: int) -> Timeline | None:
         return None
     view = view_device(snapshot, device)
     return build_timeline(trace, view, measure_levels(view))
+
+
+MOST_SIZES = 8
+SMALL_BYTES = MIB
+"""Requests up to this are served from segments of the small pool (`kSmallSize`)."""
+_SMALL_SEGMENT_BYTES = 2 * MIB
+_LARGE_SEGMENT_BYTES = 20 * MIB
+_LEAST_OWN_SEGMENT_BYTES = 10 * MIB
+"""From this on a request gets a segment of its own size, rounded up to 2 MiB (`kMinLargeAlloc`)."""
+
+
+def judge_requests(view: DeviceView, trace: TraceColumns | None) -> tuple[RequestFit, ...]:
+    """Return the sizes that matter most by bytes times count, and how many more of each would fit.
+
+    A request is served only from its own stream and pool; private pools serve nobody else. Sizes are of the
+    trace, or, without one, of the live blocks.
+
+    Args:
+        view: Blocks of a device.
+        trace: Its events, if it has any.
+    """
+    import numpy as np
+
+    sizes, streams = _list_requests(view, trace)
+    if not len(sizes):
+        return ()
+    unique, counts = np.unique(np.stack([round_up(sizes), streams], axis=1), axis=0, return_counts=True)
+    order = np.argsort(-(unique[:, 0] * counts), kind="stable")[:MOST_SIZES]
+    return tuple(
+        _judge(view, size_bytes=size, stream=stream, count=int(counts[row]))
+        for row, (size, stream) in zip(order.tolist(), unique[order].tolist(), strict=True)
+    )
+
+
+def find_segment_size(size_bytes: int) -> int:
+    """Return the size of the segment that a request would need, rounded as the caching allocator does.
+
+    Segments that are expandable grow by pages instead.
+    """
+    if size_bytes <= SMALL_BYTES:
+        return _SMALL_SEGMENT_BYTES
+    if size_bytes < _LEAST_OWN_SEGMENT_BYTES:
+        return _LARGE_SEGMENT_BYTES
+    return -(-size_bytes // _SMALL_SEGMENT_BYTES) * _SMALL_SEGMENT_BYTES
+
+
+def _list_requests(view: DeviceView, trace: TraceColumns | None) -> tuple[IntArray, IntArray]:
+    """Return size and stream of every request that is known."""
+    import numpy as np
+
+    if trace is not None:
+        chosen = np.flatnonzero(np.asarray(trace.action) == int(TraceAction.ALLOC))
+        if len(chosen):
+            return np.asarray(trace.size_bytes)[chosen], np.asarray(trace.stream)[chosen]
+    is_known = view.is_live & (view.requested_bytes > 0)
+    return view.requested_bytes[is_known], view.stream[view.segment[is_known]]
+
+
+def _judge(view: DeviceView, *, size_bytes: int, stream: int, count: int) -> RequestFit:
+    import numpy as np
+
+    is_default = (view.pool_owner == 0) & (view.pool_number == 0)
+    of_pool = is_default & (view.stream == stream) & (view.is_large == (size_bytes > SMALL_BYTES))
+    is_free = np.equal(view.state, int(BlockState.INACTIVE)) & of_pool[view.segment]
+    return RequestFit(
+        size_bytes=size_bytes,
+        count=count,
+        stream=stream,
+        servable=int((view.size_bytes[is_free] // size_bytes).sum()),
+        new_segment_bytes=find_segment_size(size_bytes),
+    )
+
+
+MOST_FAILURES = 5
+MOST_LIVE_STACKS = 10
+
+
+def describe_failures(
+    trace: TraceColumns, timeline: Timeline, view: DeviceView, grouper: StackGrouper
+) -> tuple[tuple[FailedRequest, ...], int]:
+    """Return the newest out-of-memory events, newest first, and how many older ones there are.
+
+    Args:
+        trace: Events of a device.
+        timeline: Its levels after each event.
+        view: Its blocks at the end.
+        grouper: What puts blocks into groups by stack.
+    """
+    import numpy as np
+
+    events = np.flatnonzero(np.asarray(trace.action) == int(TraceAction.OOM)).tolist()
+    newest = events[: -MOST_FAILURES - 1 : -1]
+    failures = []
+    for event in newest:
+        stack, size_bytes = find_live(trace, event, view)
+        live, _ = grouper.group(stack, size_bytes, MOST_LIVE_STACKS)
+        failures.append(
+            FailedRequest(
+                time_s=None if timeline.times_s is None else float(timeline.times_s[event]),
+                size_bytes=trace.size_bytes[event],
+                device_free_bytes=trace.address[event],
+                allocated_bytes=int(timeline.allocated_bytes[event]),
+                reserved_bytes=int(timeline.reserved_bytes[event]),
+                stack=grouper.describe(trace.stack[event], trace.size_bytes[event]),
+                live=live,
+            )
+        )
+    return tuple(failures), len(events) - len(newest)
+
+
+def find_live(trace: TraceColumns, event: int, view: DeviceView) -> tuple[IntArray, IntArray]:
+    """Return stack and size in bytes of every block that was live at an event.
+
+    What lives at the end lived then, unless it was allocated since; and what was freed since lived then,
+    unless it was allocated since. So the first event at an address after the moment tells.
+
+    Args:
+        trace: Events of a device.
+        event: Row of the moment.
+        view: Blocks of the device at the end.
+    """
+    import numpy as np
+
+    action, address = np.asarray(trace.action), np.asarray(trace.address)
+    is_later = np.zeros(len(trace), dtype=bool)
+    is_later[event + 1 :] = True
+    is_free = action == int(TraceAction.FREE_REQUESTED)
+    is_alloc = action == int(TraceAction.ALLOC)
+    later = np.flatnonzero(is_later & (is_free | is_alloc))
+    changed, first = np.unique(address[later], return_index=True)
+    freed = later[first][is_free[later[first]]]
+    stack = np.asarray(trace.stack, dtype=np.int64)[freed]
+    stack = _complete_stacks(stack, address[freed], trace, np.flatnonzero(is_alloc & ~is_later))
+    remains = (view.state == int(BlockState.ALLOCATED)) & ~np.isin(view.address, changed)
+    sizes = round_up(np.asarray(trace.size_bytes)[freed])
+    return np.concatenate([view.stack[remains], stack]), np.concatenate([view.size_bytes[remains], sizes])
+
+
+def _complete_stacks(stack: IntArray, address: IntArray, trace: TraceColumns, allocs: IntArray) -> IntArray:
+    """Return the stacks of freed blocks; one that the free does not tell is that of its allocation."""
+    import numpy as np
+
+    missing = np.flatnonzero(stack == UNMEASURED)
+    if not len(missing) or not len(allocs):
+        return stack
+    newest = {int(at): row for at, row in zip(np.asarray(trace.address)[allocs], allocs, strict=True)}
+    for row in missing.tolist():
+        alloc = newest.get(int(address[row]))
+        if alloc is not None:
+            stack[row] = trace.stack[alloc]
+    return stack
+
+
+_BAND_LABELS = ("empty", "under 25 %", "25 to 50 %", "50 to 75 %", "75 % and more", "full")
+
+
+def measure_levels(view: DeviceView) -> MemoryLevels:
+    """Return the bytes of a device."""
+    import numpy as np
+
+    is_live = view.is_live
+    reserved_bytes, active_bytes = int(view.total_bytes.sum()), int(view.size_bytes[is_live].sum())
+    free = view.size_bytes[~is_live]
+    requested = view.requested_bytes[is_live]
+    requested_bytes = int(requested.sum()) if bool((requested >= 0).all()) else None
+    stranded_bytes = int(view.stranded_bytes.sum())
+    return MemoryLevels(
+        reserved_bytes=reserved_bytes,
+        allocated_bytes=int(view.size_bytes[view.state == BlockState.ALLOCATED].sum()),
+        active_bytes=active_bytes,
+        requested_bytes=requested_bytes,
+        internal_bytes=None if requested_bytes is None else active_bytes - requested_bytes,
+        free_bytes=int(free.sum()),
+        largest_free_bytes=int(free.max()) if len(free) else 0,
+        stranded_bytes=stranded_bytes,
+        stranded_segments=int(np.count_nonzero(view.stranded_bytes)),
+        releasable_bytes=int(free.sum()) - stranded_bytes,
+        segments=len(view.total_bytes),
+        expandable_segments=int(np.count_nonzero(view.is_expandable)),
+        blocks=len(view.size_bytes),
+        live_blocks=int(np.count_nonzero(is_live)),
+    )
+
+
+def band_segments(view: DeviceView) -> tuple[FullnessBand, ...]:
+    """Return how many segments are how full, from empty to full; bands without segments are left out."""
+    import numpy as np
+
+    live_bytes = view.sum_by_segment(np.where(view.is_live, view.size_bytes, 0))
+    total_bytes = view.total_bytes
+    quarter = 4 * live_bytes // np.maximum(total_bytes, 1)
+    band = np.clip(quarter, 0, 3) + 1
+    band[live_bytes == 0] = 0
+    band[(live_bytes >= total_bytes) & (live_bytes > 0)] = 5
+    return tuple(
+        FullnessBand(
+            label=label,
+            segments=int(np.count_nonzero(band == number)),
+            total_bytes=int(total_bytes[band == number].sum()),
+            free_bytes=int((total_bytes - live_bytes)[band == number].sum()),
+        )
+        for number, label in enumerate(_BAND_LABELS)
+        if bool((band == number).any())
+    )
+
+
+def measure_pools(view: DeviceView) -> tuple[PoolFragmentation, ...]:
+    """Return the fragmentation of every pool and stream, most free bytes first.
+
+    External fragmentation is 1 - largest free block / free bytes: 0 where all that is free is one block.
+    """
+    import numpy as np
+
+    keys = np.stack([view.pool_owner, view.pool_number, view.stream, view.is_large.astype(np.int64)], axis=1)
+    if not len(keys):
+        return ()
+    unique, group = np.unique(keys, axis=0, return_inverse=True)
+    group = group.reshape(-1)
+    is_free = ~view.is_live
+    of_block = group[view.segment]
+    largest = np.zeros(len(unique), dtype=np.int64)
+    np.maximum.at(largest, of_block[is_free], view.size_bytes[is_free])
+    pools = []
+    for number, (owner, pool, stream, is_large) in enumerate(unique.tolist()):
+        of_pool = group == number
+        free_bytes = int(view.size_bytes[is_free & (of_block == number)].sum())
+        pools.append(
+            PoolFragmentation(
+                pool_id=(owner, pool),
+                stream=stream,
+                kind="large" if is_large else "small",
+                reserved_bytes=int(view.total_bytes[of_pool].sum()),
+                free_bytes=free_bytes,
+                largest_free_bytes=int(largest[number]),
+                stranded_bytes=int(view.stranded_bytes[of_pool].sum()),
+                external_fragmentation=1 - int(largest[number]) / free_bytes if free_bytes else None,
+            )
+        )
+    return tuple(sorted(pools, key=lambda pool: (-pool.free_bytes, pool.pool_id, pool.stream, pool.kind)))
+
+
+_NOTABLE_PERCENT = 1
+
+
+def describe_device(
+    levels: MemoryLevels,
+    stacks: Sequence[StackGroup],
+    requests: Sequence[RequestFit],
+    failures: Sequence[FailedRequest],
+) -> tuple[str, ...]:
+    """Return the sentences of one device, the most important first.
+
+    Args:
+        levels: Its bytes.
+        stacks: Its largest groups of live blocks.
+        requests: Its frequent requests.
+        failures: Its out-of-memory events, the newest first.
+    """
+    return (
+        *(_describe_failure(failure) for failure in failures[:1]),
+        _describe_levels(levels),
+        *_describe_rest(levels),
+        *_describe_requests(requests),
+        *_describe_largest(stacks),
+    )
+
+
+def _describe_failure(failure: FailedRequest) -> str:
+    allocated, reserved = format_bytes(failure.allocated_bytes), format_bytes(failure.reserved_bytes)
+    return (
+        f"a request of {format_bytes(failure.size_bytes)} failed while {allocated} were allocated, "
+        f"{reserved} reserved, and the driver had {format_bytes(failure.device_free_bytes)} free"
+    )
+
+
+def _describe_levels(levels: MemoryLevels) -> str:
+    if not levels.reserved_bytes:
+        return "nothing was reserved"
+    parts = [f"{_pair(levels.active_bytes, levels.reserved_bytes)} reserved are live"]
+    if levels.stranded_bytes:
+        noun = "segment" if levels.stranded_segments == 1 else "segments"
+        verb = "is" if levels.stranded_bytes in (MIB, GIB) else "are"
+        parts.append(
+            f"{format_bytes(levels.stranded_bytes)} {verb} stranded in {levels.stranded_segments:,} {noun}"
+        )
+    if levels.free_bytes:
+        beyond = format_bytes(next_round_size(levels.largest_free_bytes))
+        need = "more pages from the driver" if levels.expandable_segments else "a new segment"
+        parts.append(
+            f"the largest free block is {format_bytes(levels.largest_free_bytes)}, so a request of {beyond} "
+            f"would need {need}"
+        )
+    return "; ".join(parts)
+
+
+def _pair(part_bytes: int, whole_bytes: int) -> str:
+    """Return `31.2 of 33.0 GiB`, both in the unit of the whole."""
+    if GIB <= whole_bytes < TIB:
+        return f"{format_gib(part_bytes)} of {format_gib(whole_bytes)} GiB"
+    return f"{format_bytes(part_bytes)} of {format_bytes(whole_bytes)}"
+
+
+def next_round_size(size_bytes: int) -> int:
+    """Return the least power of two that is larger than a size, and that reads so."""
+    larger = 1 << size_bytes.bit_length()
+    return larger if format_bytes(larger) != format_bytes(size_bytes) else 2 * larger
+
+
+def show_share(share: float) -> str:
+    """Return a part of 1 in percent, with as many places as a small one needs."""
+    return f"{share:.0%}" if share >= 0.1 else f"{share:.1%}"
+
+
+def _describe_rest(levels: MemoryLevels) -> Iterator[str]:
+    notable_bytes = levels.reserved_bytes * _NOTABLE_PERCENT // 100
+    if levels.releasable_bytes > notable_bytes:
+        yield (
+            f"{format_bytes(levels.releasable_bytes)} are cached in whole segments or pages that "
+            "torch.cuda.empty_cache() would give back"
+        )
+    if levels.internal_bytes is not None and levels.internal_bytes > notable_bytes:
+        yield (
+            f"{format_bytes(levels.internal_bytes)} of the live bytes were not asked for: rounding, and "
+            "remainders too small to split off"
+        )
+    waiting_bytes = levels.active_bytes - levels.allocated_bytes
+    if waiting_bytes > notable_bytes:
+        yield (
+            f"{format_bytes(waiting_bytes)} are freed but wait for another stream (record_stream); "
+            "they cannot be used before that stream has caught up"
+        )
+
+
+def _describe_requests(requests: Sequence[RequestFit]) -> Iterator[str]:
+    unservable = [request for request in requests if not request.servable]
+    if unservable:
+        largest = max(unservable, key=lambda request: request.size_bytes)
+        yield (
+            f"of the {len(requests)} sizes that the job asks for most, {len(unservable)} would need a new "
+            f"segment now; the largest of them is {format_bytes(largest.size_bytes)}"
+        )
+
+
+def _describe_largest(stacks: Sequence[StackGroup]) -> Iterator[str]:
+    named = next((group for group in stacks if group.headline is not None), None)
+    unnamed = next((group for group in stacks if group.headline is None), None)
+    if named is not None and named.headline is not None:
+        place = f"{named.headline.name} at {named.headline.filename}:{named.headline.line}"
+        yield f"{_count_share(named)} come from {place}"
+        if unnamed is not None and unnamed.size_bytes > named.size_bytes:
+            yield f"{_count_share(unnamed)} have no stack: they were allocated before history was recorded"
+    elif unnamed is not None:
+        yield (
+            "no stacks were recorded: call torch.cuda.memory._record_memory_history() at the start "
+            "of the program to see which lines hold the memory"
+        )
+
+
+def _count_share(group: StackGroup) -> str:
+    noun = "block" if group.count == 1 else "blocks"
+    return (
+        f"{show_share(group.share)} of the live bytes ({format_bytes(group.size_bytes)} in "
+        f"{group.count:,} {noun})"
+    )

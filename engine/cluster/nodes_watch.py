@@ -3,8 +3,9 @@
 import os
 import threading
 from collections import ChainMap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
+from typing import NamedTuple
 
 import zmq
 
@@ -17,10 +18,8 @@ from .hosts import NodeAddress
 from .link_times import LinkTimes
 from .name_lookup import NameLookup
 from .node_connection import NodeConnection
-from .node_ways import NodeWays, is_relayed
-from .recent_names import RecentNames
 from .relay_link import RelayLink
-from .relay_links import RelayLinks
+from .relayed_connection import RelayedConnection
 from .remote_connection import RemoteConnection, Sockets
 from .remote_node import RemoteNode
 from .ssh_connection import SshConnection
@@ -315,3 +314,233 @@ class NodesWatch:
             if not is_relayed(node.connection):
                 node.judge()
         self._choose_ways()
+
+
+class RecentNames:
+    """Names, the newest last.
+
+    Args:
+        most: How many there is room for; None for all.
+    """
+
+    def __init__(self, most: int | None) -> None:
+        self._most = most
+        self._names: dict[str, None] = {}
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one more name drives none out."""
+        return self._most is None or len(self._names) < self._most
+
+    def forget(self, name: str) -> None:
+        """Let a name make room."""
+        self._names.pop(name, None)
+
+    def note(self, name: str) -> tuple[str, ...]:
+        """Take a name as the newest; return those that it drives out."""
+        self._names.pop(name, None)
+        self._names[name] = None
+        gone = tuple(self._names)[: 0 if self._most is None else -self._most]
+        for it in gone:
+            del self._names[it]
+        return gone
+
+
+TAKES_OVER_S = 5.0
+"""A way that has been lost for so long is left for another."""
+
+
+class Change(NamedTuple):
+    """What follows from what is known of the ways."""
+
+    set_aside: list[str]
+    """Names of nodes that are followed by a better way."""
+    resumed: list[str]
+    """Names of nodes that were set aside, and are the best way now."""
+
+
+class NodeWays:
+    """Chooses among nodes that are one hub: one that is not lost, a direct one, the one that was known first.
+
+    Args:
+        nodes: Those that are followed, by their names.
+    """
+
+    def __init__(self, nodes: Mapping[str, RemoteNode]) -> None:
+        self._nodes = nodes
+        self.aside: dict[str, RemoteNode] = {}
+        """Nodes that are followed by a better way; of a direct one the connection is kept."""
+        self._hub_ids: dict[str, str] = {}
+        self._names: dict[str, list[str]] = {}
+        """Of the nodes of each hub, in the order in which they were known."""
+
+    def note(self, names: Iterable[str]) -> bool:
+        """Take note of the hubs of nodes that have changed; return whether there is something to choose."""
+        found = [
+            self._take(name, hub.hub_id)
+            for name in names
+            if name in self._nodes and (hub := self._nodes[name].picture.newest.hub) is not None
+        ]
+        return any(found)
+
+    def forget(self, name: str) -> RemoteNode | None:
+        """Forget a node; return it where it was set aside."""
+        self._leave(name)
+        return self.aside.pop(name, None)
+
+    @property
+    def doubles(self) -> dict[str, str]:
+        """Nodes that were named by two addresses, each with the name by which it is followed."""
+        direct = [name for name, node in self.aside.items() if not is_relayed(node.connection)]
+        return {
+            name: followed
+            for name in direct
+            for followed in self._names[self._hub_ids[name]]
+            if followed in self._nodes
+        }
+
+    def choose(self) -> Change:
+        """Return which nodes are to be followed otherwise than now."""
+        for name, node in list(self.aside.items()):
+            hub = node.picture.newest.hub
+            if hub is not None and not is_relayed(node.connection):
+                self._take(name, hub.hub_id)
+        set_aside, resumed = list[str](), list[str]()
+        for names in self._names.values():
+            if len(names) > 1 or names[0] in self.aside:
+                chosen = min(names, key=self._rank)
+                set_aside += [name for name in names if name != chosen and name in self._nodes]
+                resumed += [chosen] if chosen in self.aside else []
+        return Change(set_aside, resumed)
+
+    def _leave(self, name: str) -> None:
+        hub_id = self._hub_ids.pop(name, None)
+        if hub_id is not None:
+            self._names[hub_id].remove(name)
+            if not self._names[hub_id]:
+                del self._names[hub_id]
+
+    def _take(self, name: str, hub_id: str) -> bool:
+        """Take note of the hub of a node; return whether it is another, and others are or were the same."""
+        before = self._hub_ids.get(name)
+        if before == hub_id:
+            return False
+        self._leave(name)
+        self._hub_ids[name] = hub_id
+        names = self._names.setdefault(hub_id, [])
+        names.append(name)
+        return before in self._names or len(names) > 1
+
+    def _rank(self, name: str) -> tuple[bool, bool]:
+        node = self.aside.get(name) or self._nodes[name]
+        newest, connection = node.picture.newest, node.connection
+        if name in self.aside and is_relayed(connection):  # nothing comes of it, but its relay knows
+            return not connection.is_connected, True
+        is_long = newest.silent_s is None or newest.silent_s >= TAKES_OVER_S
+        return newest.connection == "lost" and is_long, is_relayed(connection)
+
+
+def is_relayed(connection: NodeConnection) -> bool:
+    """Return whether a node is reached through a relay."""
+    return isinstance(connection, RelayedConnection)
+
+
+class RelayLinks:
+    """Takes what relays tell, and keeps the nodes behind them among those that are followed.
+
+    Args:
+        names: All names that are taken.
+        follow: Begins to follow a node by its name.
+        forget: Ends that.
+    """
+
+    def __init__(
+        self,
+        names: Container[str],
+        follow: Callable[[str, NodeConnection], None],
+        forget: Callable[[str], None],
+    ) -> None:
+        self._taken, self._follow, self._forget = names, follow, forget
+        self._links: dict[str, RelayLink] = {}
+        self._names: dict[tuple[str, str], str] = {}
+        """What a node is called here, by the label of its relay and its name there."""
+        self._was_connected: dict[str, bool] = {}
+
+    @property
+    def links(self) -> Mapping[str, RelayLink]:
+        """The relays, by the labels of their addresses."""
+        return self._links
+
+    @property
+    def relay_ids(self) -> tuple[str, ...]:
+        """Ids of all relays that are reached."""
+        return tuple(dict.fromkeys(each for link in self._links.values() for each in link.relay_ids))
+
+    @property
+    def left_out(self) -> list[str]:
+        """Names of the nodes behind relays that are not followed."""
+        return [name for link in self._links.values() for name in link.left_out]
+
+    def count_nodes(self) -> int:
+        """Return how many nodes behind relays are followed, beyond one for each relay itself."""
+        return sum(max(0, link.told_count - 1) for link in self._links.values())
+
+    def count_left_out(self) -> int:
+        """Return how many nodes behind relays are not followed."""
+        return sum(len(link.left_out) for link in self._links.values())
+
+    def adopt(self, link: RelayLink) -> list[str]:
+        """Follow the nodes behind a relay that was found; return their names."""
+        self._links[link.label] = link
+        return self._tend(link)
+
+    def receive(self, ready: Mapping[object, int]) -> list[str]:
+        """Take what has come; return the names of the nodes that should look what it is."""
+        heard: list[str] = []
+        for link in self._links.values():
+            if not ready.keys().isdisjoint(link.connection.sources):
+                link.node.receive()
+                heard += self._tend(link)
+        return heard
+
+    def judge(self) -> list[str]:
+        """Look at every relay; return the names of the nodes that should look what became of it."""
+        for link in self._links.values():
+            link.node.judge()
+        return [name for link in self._links.values() for name in self._tend(link)]
+
+    def close(self) -> None:
+        """Disconnect from all."""
+        for link in self._links.values():
+            link.node.close()
+
+    def _tend(self, link: RelayLink) -> list[str]:
+        """Take what a relay told and hand on what came; return the names of the nodes that it is news for."""
+        has_news = link.take_news()
+        if has_news:
+            self._renew(link)
+        heard = dict.fromkeys(link.deal())
+        was_connected = self._was_connected.get(link.label)
+        self._was_connected[link.label] = link.is_connected
+        has_news = has_news or was_connected != link.is_connected
+        return [self._names[link.label, name] for name in (link.connections if has_news else heard)]
+
+    def _renew(self, link: RelayLink) -> None:
+        """Follow the nodes that the relay has told of, and no others."""
+        told = {known.name: known for known in link.list_nodes()}
+        for name in [name for name in link.connections if name not in told]:
+            self._forget(self._names.pop((link.label, name)))
+            del link.connections[name]
+        for name, known in told.items():
+            if name in link.connections:
+                link.connections[name].known = known
+            else:
+                connection = link.connections[name] = RelayedConnection(link, known)
+                chosen = self._names[link.label, name] = self._choose_name(link.label, name)
+                self._follow(chosen, connection)
+
+    def _choose_name(self, label: str, name: str) -> str:
+        """Return a name that no other node has: its own, or with that of the relay before it."""
+        while name in self._taken:
+            name = f"{label}/{name}"
+        return name

@@ -1,6 +1,9 @@
 """A connection over tcp to the hub of another node: one socket, and what became of its handshakes."""
 
 import errno
+import os
+import socket
+import struct
 from collections import deque
 from contextlib import suppress
 from typing import Final, Literal, NamedTuple
@@ -12,7 +15,6 @@ from .keys import KeyPair
 from .link_times import LinkTimes
 from .pieces import join
 from .tcp_address import TcpAddress
-from .tcp_silence import read_silence_s
 
 MAX_INCOMING_BYTES = 64 * 1024**2
 """Largest message of a hub: the history of some hundred devices over a week."""
@@ -145,8 +147,8 @@ class RemoteLink:
 
     def close(self) -> None:
         """Disconnect."""
-        for socket in self.sockets:
-            self._poller.unregister(socket)
+        for each in self.sockets:
+            self._poller.unregister(each)
         if self._socket is not None:
             self._socket.disable_monitor()
             self._socket.close(linger=0)
@@ -189,3 +191,24 @@ def _set_options(
         }
     for option, value in options.items():
         socket.setsockopt(option, value)
+
+
+_DATA_RECEIVED_MS = struct.Struct("=52xI")
+"""`tcpi_last_data_recv` in the kernel's `struct tcp_info`."""
+
+
+def read_silence_s(fd: int) -> float | None:
+    """Return the seconds since the last byte came, be it of a message that is not complete yet.
+
+    Args:
+        fd: Of a connection that ZeroMQ may close at any time.
+
+    Returns:
+        None where it is no connection over tcp any more, or the kernel does not say.
+    """
+    try:
+        with socket.socket(fileno=os.dup(fd)) as connection:
+            told = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _DATA_RECEIVED_MS.size)
+        return float(_DATA_RECEIVED_MS.unpack(told)[0]) / 1000.0
+    except (OSError, struct.error):
+        return None

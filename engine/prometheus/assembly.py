@@ -1,18 +1,32 @@
 """Samples made of what a Prometheus server scraped: one a node at each moment at which it was scraped."""
 
 import math
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import groupby
 from operator import attrgetter
 from types import MappingProxyType
+from typing import cast
 
-from ..model import Assessment, DeviceSample, Finding, HostSample, Sample
+from ..model import (
+    AllocatorReading,
+    Assessment,
+    Backend,
+    DeviceKind,
+    DeviceSample,
+    Finding,
+    HostSample,
+    MemoryReading,
+    RankCoordinates,
+    RankSample,
+    Sample,
+    StepReading,
+)
+from ..model.device import DeviceState
 from ..soundness import LATEST_S
-from .devices import read_device
 from .findings import read_finding
 from .metrics import LOOKED_FOR, MEMORY_FIELDS
-from .ranks import read_rank
-from .readings import NodeReadings, Point, Room, meaning_of, name_node
+from .readings import NodeReadings, Point, Room, Subject, meaning_of, name_node, parse_whole
 from .risks import read_assessment
 from .server import Series
 
@@ -222,3 +236,159 @@ def _list_notes(readings: NodeReadings, since_s: float) -> tuple[str, ...]:
                 "and does not say when it was"
             )
     return tuple(notes)
+
+
+_BACKENDS = ("cuda", "rocm", "xpu", "mps", "cpu")
+
+
+def read_rank(pid: str, subject: Subject, time_s: float, since_s: float) -> RankSample | None:
+    """Return a process at a moment; None where it is gone, or its id is none.
+
+    Args:
+        pid: Its process id.
+        subject: Its figures.
+        time_s: The moment.
+        since_s: A figure that is older than this is not of the present.
+    """
+    up = subject.read("up", since_s)
+    number = parse_whole(pid)
+    if up is None or number is None:
+        return None
+    backend = subject.info.get("backend")
+    return RankSample(
+        pid=number,
+        job=subject.info.get("run") or None,
+        device_uuid=subject.label("uuid"),
+        backend=cast(Backend, backend) if backend in _BACKENDS else None,
+        is_simulated=subject.info.get("simulated") == "true",
+        coordinates=_read_coordinates(subject),
+        state="ok" if up else "stale",
+        reason=None if up else "its agent has not heard of it for a while",
+        age_s=max(0.0, time_s - (subject.newest_s(("allocated",)) or time_s)),
+        allocator=read_allocator(subject, since_s),
+        capacity_bytes=subject.read_bytes("capacity", since_s),
+        step=_read_step(subject, time_s, since_s),
+    )
+
+
+def _read_coordinates(subject: Subject) -> RankCoordinates | None:
+    rank = parse_whole(subject.label("rank"))
+    if rank is None:
+        return None
+    names = ("world_size", "tp", "pp", "dp")
+    world_size, tp, pp, dp = (parse_whole(subject.info.get(name)) for name in names)
+    cp, ep = parse_whole(subject.info.get("cp")), parse_whole(subject.info.get("ep"))
+    return RankCoordinates(rank, world_size, tp=tp, pp=pp, dp=dp, cp=cp, ep=ep)
+
+
+def _read_step(subject: Subject, time_s: float, since_s: float) -> StepReading | None:
+    """Return the newest step; when it ended within the scrape is not known, so its scrape stands for it."""
+    index = subject.read_bytes("step", since_s)
+    if index is None:
+        return None
+    floor, peak = (subject.read_bytes(name, since_s) for name in ("floor", "peak"))
+    return StepReading(index, time_s, subject.read("duration", since_s), floor, peak)
+
+
+_NUMBER = re.compile(r"(\d{1,9})(?::(\d{1,9}))?$", re.ASCII)
+_KINDS: dict[str, DeviceKind] = {
+    kind: kind for kind in ("gpu", "mig", "unified", "vgpu", "trace", "simulated", "cpu")
+}
+_EVER = -1.0
+
+
+def read_device(key: str, subject: Subject, time_s: float, since_s: float) -> DeviceSample | None:
+    """Return a device at a moment; None where nothing but its name is known.
+
+    Args:
+        key: By what it is known.
+        subject: Its figures.
+        time_s: The moment.
+        since_s: A figure that is older than this is not of the present.
+    """
+    newest_s = subject.newest_s(MEMORY_FIELDS)
+    up = subject.read("up", since_s)
+    if newest_s is None and up is None:
+        return None
+    age_s = None if newest_s is None else max(0.0, time_s - newest_s)
+    state, reason = _judge(newest_s, up, since_s, age_s)
+    # Of a device that does not answer the last figures are kept, with their age.
+    memory_since_s = since_s if state == "ok" else _EVER
+    index, mig_index = _read_place(subject)
+    return DeviceSample(
+        uuid=key,
+        index=index,
+        name=subject.info.get("name") or subject.label("modelName", "model"),
+        kind=_read_kind(subject),
+        parent_uuid=subject.info.get("parent_uuid") or (key.rpartition("/")[0] or None),
+        mig_index=mig_index,
+        state=state,
+        reason=reason,
+        age_s=age_s,
+        memory=_read_memory(subject, memory_since_s),
+        allocator=read_allocator(subject, since_s),
+        utilization_percent=subject.read("utilization", since_s),
+        temperature_c=subject.read("temperature", since_s),
+        power_w=subject.read("power", since_s),
+        step=subject.read_bytes("step", since_s),
+    )
+
+
+def read_allocator(subject: Subject, since_s: float) -> AllocatorReading | None:
+    """Return what an allocator says of itself; None where nothing is told."""
+    names = (
+        "allocated",
+        "allocated_max",
+        "reserved",
+        "requested",
+        "active",
+        "inactive_split",
+        "retries",
+        "ooms",
+    )
+    values = [subject.read_bytes(name, since_s) for name in names]
+    return None if all(value is None for value in values) else AllocatorReading(*values)
+
+
+def _judge(
+    newest_s: float | None, up: float | None, since_s: float, age_s: float | None
+) -> tuple[DeviceState, str | None]:
+    if up == 0:
+        return "lost", "its agent says that it does not answer"
+    if newest_s is None:
+        return "unsupported", "its memory is not told"
+    if newest_s < since_s:
+        return "stale", f"its exporter has not told of it for {age_s or 0:.0f} s, and tells of others"
+    return "ok", None
+
+
+def _read_memory(subject: Subject, since_s: float) -> MemoryReading:
+    """Return memory; of what the driver reserved for itself neither used nor free is part."""
+    used, free = (subject.read_bytes(name, since_s) for name in ("used", "free"))
+    total = subject.read_bytes("total", since_s)
+    if total is None and used is not None and free is not None:
+        total = used + free + (subject.read_bytes("reserved_by_driver", since_s) or 0)
+    least, most = (subject.read_bytes(name, since_s) for name in ("used_min", "used_max"))
+    return MemoryReading(
+        total_bytes=total,
+        used_bytes=used,
+        free_bytes=free,
+        used_min_bytes=used if least is None else least,
+        used_max_bytes=used if most is None else most,
+    )
+
+
+def _read_place(subject: Subject) -> tuple[int, int | None]:
+    """Return the number of a device, and that of its MIG instance."""
+    told = _NUMBER.search(subject.label("gpu", "device", "minor_number") or "")
+    index = subject.read_bytes("index", _EVER)
+    if index is None:
+        index = int(told[1]) if told else 0
+    mig = subject.label("GPU_I_ID") or (told[2] if told else None)
+    return index, parse_whole(mig)
+
+
+def _read_kind(subject: Subject) -> DeviceKind:
+    if subject.label("GPU_I_ID"):
+        return "mig"
+    return _KINDS.get(subject.info.get("kind", ""), "gpu")

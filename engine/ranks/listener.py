@@ -10,9 +10,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
+from ..decoders import make_json_decoder
 from ..errors import RuntimeFolderError, WireError
-from .messages import MAX_PACKET_BYTES, PROBE_SOCKET_NAME, Demand, ProbeMessage
-from .packets import decode_packet, encode_packet
+from ..soundness import check_numbers
+from ..text import clean_texts
+from .messages import MAX_PACKET_BYTES, PROBE_PROTOCOL, PROBE_SOCKET_NAME, Demand, ProbeMessage
 
 MAX_CONNECTIONS = 1024
 """Fewer where this process may not open twice as many files: the hub needs some for itself."""
@@ -162,3 +166,56 @@ class Listener:
             if uid in (self._uid, 0):
                 return Connection(peer, pid, uid)
         return None
+
+
+class _VersionOnly(msgspec.Struct):
+    v: int
+
+
+_MESSAGE: "msgspec.json.Decoder[ProbeMessage]" = make_json_decoder(ProbeMessage)  # type: ignore[arg-type]
+_VERSION = msgspec.json.Decoder(_VersionOnly)
+_MALFORMED = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
+"""What decoding or encoding hostile content may raise."""
+
+
+def decode_packet(data: bytes | memoryview) -> ProbeMessage:
+    """Return the message of one packet, with every text in it made printable.
+
+    Raises:
+        WireError: The packet is too large, malformed, of a newer version, or cannot travel on in a sample.
+    """
+    if len(data) > MAX_PACKET_BYTES:
+        raise WireError(f"sent a packet of more than {MAX_PACKET_BYTES} bytes")
+    try:
+        message = _MESSAGE.decode(data)
+        if message.v <= PROBE_PROTOCOL:
+            check_numbers(message)
+            msgspec.msgpack.encode(message)  # JSON knows numbers that no stream of ours can carry
+            return clean_texts(message)
+    except WireError as error:
+        raise WireError(f"sent a malformed message: {error}") from None
+    except _MALFORMED as error:
+        _refuse_newer(data)
+        raise WireError(f"sent a malformed message: {error}") from error
+    raise _too_new(message.v)
+
+
+def encode_packet(message: msgspec.Struct) -> bytes:
+    """Return one message as a packet."""
+    return msgspec.json.encode(message)
+
+
+def _refuse_newer(data: bytes | memoryview) -> None:
+    try:
+        version = _VERSION.decode(data).v
+    except _MALFORMED:
+        return
+    if version > PROBE_PROTOCOL:
+        raise _too_new(version)
+
+
+def _too_new(version: int) -> WireError:
+    return WireError(
+        f"speaks probe protocol {version}, this agent understands up to {PROBE_PROTOCOL}: "
+        "start the agent from the newer vramscope"
+    )

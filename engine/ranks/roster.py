@@ -1,21 +1,20 @@
 """The training processes of a node: who reports, what they told, and what the next sample says of them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from ..clock import Clock, SystemClock
 from ..errors import WireError
-from ..model import DeviceSample, HostSample, RankSample
+from ..model import AllocatorReading, DeviceSample, HostSample, RankSample
 from ..sources.processes import find_user_name
 from .demands import Answer, Demands, Wish
-from .lingering import keep_ended
 from .listener import Connection, Listener, Received
-from .messages import AdviceTaken, DemandRefused, Goodbye, Hello, ModulesPart, SegmentsPart
+from .messages import AdviceTaken, DemandRefused, Goodbye, Hello, ModulesPart, ProbedDevice, SegmentsPart
 from .modelled import ModelledDevices, Placed
-from .placing import Placing, cpu_uuid
 from .segments import PackedSegments
-from .sharing import order, share
 from .track import Moment, ProcessKey, RankTrack
 
 DRAIN_INTERVAL_S = 1.0
@@ -302,3 +301,221 @@ def _explain_no_segments(track: RankTrack) -> str | None:
     if backend in ("cpu", "mps"):
         return f"process {track.pid} trains on {backend.upper()}, whose allocator tells of no segments"
     return None
+
+
+ENDED_SHOWN_S = 10.0
+"""On a device that a driver knows, and that stays when its processes go."""
+MODELLED_SHOWN_S = 600.0
+"""On a device that goes with its processes: whoever was away meanwhile finds both."""
+
+
+def keep_ended(ended: Sequence[RankTrack], living: Iterable[RankTrack], now_s: float) -> list[RankTrack]:
+    """Return the processes that have ended and are still to be shown.
+
+    One on a modelled device gives way to the next process that is met on such a device.
+
+    Args:
+        ended: Processes that have ended, the oldest first.
+        living: Those that have not.
+        now_s: Monotonic seconds.
+    """
+    if not ended:
+        return []
+    newest_s = max((track.met_s for track in (*living, *ended) if track.is_modelled), default=None)
+    return [track for track in ended if _is_shown(track, newest_s, now_s)]
+
+
+def _is_shown(track: RankTrack, newest_s: float | None, now_s: float) -> bool:
+    ended_s = track.ended_s or 0.0
+    if now_s - ended_s < ENDED_SHOWN_S:
+        return True
+    is_followed = newest_s is not None and newest_s >= ended_s
+    return track.is_modelled and not is_followed and now_s - ended_s < MODELLED_SHOWN_S
+
+
+NO_RANK = 1 << 62
+"""Where a process without a rank stands in the order."""
+
+
+def share(devices: Sequence[DeviceSample], ranks: Sequence[RankSample]) -> list[DeviceSample]:
+    """Return the devices, those with live ranks on them with their allocator data; others as they are.
+
+    Args:
+        devices: Devices of one tick.
+        ranks: Ranks of the same tick, each with the UUID of its device.
+    """
+    living: dict[str | None, list[RankSample]] = {}
+    for rank in ranks:
+        if rank.state != "ended":
+            living.setdefault(rank.device_uuid, []).append(rank)
+    return [_dress(device, living.get(device.uuid, ())) for device in devices]
+
+
+def order(ranks: Sequence[RankSample], devices: Sequence[DeviceSample]) -> tuple[RankSample, ...]:
+    """Return ranks by device, rank and pid; those without a device last."""
+    places = {device.uuid: place for place, device in enumerate(devices)}
+    return tuple(
+        sorted(ranks, key=lambda r: (places.get(r.device_uuid or "", len(places)), _rank_of(r), r.pid))
+    )
+
+
+def _dress(device: DeviceSample, ranks: Sequence[RankSample]) -> DeviceSample:
+    if not ranks:
+        return device
+    first = min(ranks, key=lambda rank: (_rank_of(rank), rank.pid))
+    return msgspec.structs.replace(
+        device,
+        allocator=add_allocators([rank.allocator for rank in ranks if rank.allocator is not None]),
+        rank=first.coordinates,
+        step=first.step.index if first.step is not None else None,
+    )
+
+
+def add_allocators(readings: Sequence[AllocatorReading]) -> AllocatorReading | None:
+    """Return several allocators as one; a figure that one of them lacks is unknown for all.
+
+    The most allocated within the tick is known of a single one only: several need not peak at one moment.
+    """
+    if len(readings) < 2:
+        return readings[0] if readings else None
+    return AllocatorReading(
+        allocated_bytes=_add(readings, lambda r: r.allocated_bytes),
+        reserved_bytes=_add(readings, lambda r: r.reserved_bytes),
+        requested_bytes=_add(readings, lambda r: r.requested_bytes),
+        active_bytes=_add(readings, lambda r: r.active_bytes),
+        inactive_split_bytes=_add(readings, lambda r: r.inactive_split_bytes),
+        retries=_add(readings, lambda r: r.retries),
+        ooms=_add(readings, lambda r: r.ooms),
+    )
+
+
+def _add(readings: Sequence[AllocatorReading], read: Callable[[AllocatorReading], int | None]) -> int | None:
+    known = [value for reading in readings if (value := read(reading)) is not None]
+    return sum(known) if len(known) == len(readings) else None
+
+
+def _rank_of(rank: RankSample) -> int:
+    return rank.coordinates.rank if rank.coordinates is not None else NO_RANK
+
+
+_REAL_KINDS = ("gpu", "mig", "unified", "vgpu")
+_DRIVER = "driver/nvidia/gpus"
+_UUID_FIELD = "GPU UUID:"
+
+
+def simulated_uuid(hello: Hello) -> str:
+    """Return the key of the simulated device that a process says it is on."""
+    device = hello.device or ProbedDevice(index=0)
+    return device.uuid or f"sim-{hello.job or 'job'}-{device.index}"
+
+
+def cpu_uuid(node: str) -> str:
+    """Return the key of the device that stands for the processors of a node."""
+    return f"cpu-{node}"
+
+
+class Placing:
+    """Matches ranks to devices.
+
+    Args:
+        node: Name of the node.
+        proc: Where the proc file system is mounted.
+    """
+
+    def __init__(self, node: str, proc: Path = Path("/proc")) -> None:
+        self._node = node
+        self._proc = proc
+        self._by_address: dict[str, str | None] = {}
+        self._visible: dict[ProcessKey, list[str] | None] = {}
+
+    def find(self, track: RankTrack, devices: Sequence[DeviceSample]) -> str | None:
+        """Return the UUID of the device that a rank lives on; None where nothing names it for certain."""
+        hello = track.hello
+        if hello.is_simulated:
+            return simulated_uuid(hello)
+        if hello.backend == "cpu":
+            return cpu_uuid(self._node)
+        if hello.device is None:
+            return None
+        real = [device for device in devices if device.kind in _REAL_KINDS]
+        named = self._find_named(hello.device, real)
+        holding = _find_holding(track.pid, real) if track.is_visible else []
+        if named is not None:
+            instances = [d.uuid for d in real if d.parent_uuid == named and d.uuid in holding]
+            return instances[0] if len(instances) == 1 else named
+        if len(holding) == 1:
+            return holding[0]
+        return self._find_visible(track, hello.device.index, real)
+
+    def forget(self, tracks: Sequence[RankTrack]) -> None:
+        """Drop what is remembered of processes that are not among these."""
+        kept = {track.key for track in tracks}
+        self._visible = {key: value for key, value in self._visible.items() if key in kept}
+
+    def _find_named(self, probed: ProbedDevice, devices: Sequence[DeviceSample]) -> str | None:
+        uuids = {_plain(device.uuid): device.uuid for device in devices}
+        names = [probed.uuid, self._uuid_at(probed.pci_bus_id) if probed.pci_bus_id else None]
+        found = (uuids.get(_plain(name)) for name in names if name)
+        return next((uuid for uuid in found if uuid is not None), None)
+
+    def _uuid_at(self, address: str) -> str | None:
+        """Return the UUID that the driver tells of the device at a PCI address, read once."""
+        if address not in self._by_address:
+            self._by_address[address] = self._read_uuid(address)
+        return self._by_address[address]
+
+    def _read_uuid(self, address: str) -> str | None:
+        wanted = _plain_address(address)
+        try:
+            folders = [f for f in (self._proc / _DRIVER).iterdir() if _plain_address(f.name) == wanted]
+            lines = (folders[0] / "information").read_text().splitlines() if folders else []
+        except OSError:
+            return None
+        told = [line.partition(_UUID_FIELD)[2].strip() for line in lines if line.startswith(_UUID_FIELD)]
+        return told[0] if told else None
+
+    def _find_visible(self, track: RankTrack, ordinal: int, devices: Sequence[DeviceSample]) -> str | None:
+        """Count as CUDA does, where its order and the driver's are sure to be the same."""
+        whole = [device for device in devices if device.mig_index is None]
+        key = track.key
+        if key not in self._visible:
+            self._visible[key] = self._read_visible(track.pid) if track.is_visible else None
+        visible = self._visible[key]
+        if not whole or visible is None or len({(d.name, d.memory.total_bytes) for d in whole}) > 1:
+            return None
+        words = visible or [str(device.index) for device in whole]
+        word = words[ordinal] if ordinal < len(words) else ""
+        if word.isdigit():
+            return next((device.uuid for device in whole if device.index == int(word)), None)
+        starting = [device.uuid for device in devices if word and device.uuid.startswith(word)]
+        return starting[0] if len(starting) == 1 else None
+
+    def _read_visible(self, pid: int) -> list[str] | None:
+        """Return the words of a process's CUDA_VISIBLE_DEVICES: empty where unset, None where unreadable."""
+        try:
+            entries = (self._proc / str(pid) / "environ").read_bytes().split(b"\0")
+        except OSError:
+            return None
+        name = b"CUDA_VISIBLE_DEVICES="
+        values = [entry[len(name) :].decode(errors="replace") for entry in entries if entry.startswith(name)]
+        return [word.strip() for word in values[0].split(",")] if values else []
+
+
+def _find_holding(pid: int, devices: Sequence[DeviceSample]) -> list[str]:
+    """Return the devices in whose process lists a pid of this namespace stands."""
+    return [
+        device.uuid
+        for device in devices
+        if any(p.pid == pid and p.location in ("here", "container") for p in device.processes or ())
+    ]
+
+
+def _plain(uuid: str) -> str:
+    """Return a UUID without the prefix that NVML has and PyTorch leaves out."""
+    return uuid.lower().removeprefix("gpu-").removeprefix("mig-")
+
+
+def _plain_address(address: str) -> str:
+    """Return a PCI address with a domain of four digits; drivers write four or eight."""
+    domain, _, rest = address.lower().partition(":")
+    return f"{domain[-4:].rjust(4, '0')}:{rest}" if rest.count(":") else f"0000:{address.lower()}"

@@ -9,15 +9,76 @@ from collections.abc import Iterator
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
-from .framework_facts import FrameworkFacts
-from .framework_lines import MemoryLine, parse_memory_line
+from ..units import GIB, MIB, format_bytes
+from .framework_lines import COLOUR, MemoryLine, find_rank, parse_memory_line
 from .input_file import show_path
-from .log_ooms import LogOom, LogOoms
-from .oom_text import MARK, OomText
+from .oom_notes import OomNotes
+from .oom_text import MARK, OomText, parse_oom_text
 from .series_devices import SeriesDevices
-from .series_record import LeftOut, RecordError, SeriesDevice, SeriesFormat, SeriesRecord
+from .series_record import MOST_BYTES, LeftOut, RecordError, SeriesDevice, SeriesFormat, SeriesRecord
 from .text_lines import LineFile
+
+_MOST_KNOWN = 1 << 12
+
+
+class LogOom(NamedTuple):
+    """One error."""
+
+    rank: int | None
+    """As its line tells it."""
+    said: OomText
+
+    @property
+    def subject(self) -> str:
+        """Who ran out of memory; the number of a GPU is the process's own."""
+        if self.rank is not None:
+            return f"rank {self.rank}"
+        return "a device" if self.said.device is None else f"GPU {self.said.device}"
+
+
+class LogOoms:
+    """Finds the errors."""
+
+    def __init__(self) -> None:
+        self.first_line = 0
+        self._notes = OomNotes()
+        self._known: set[LogOom] = set()
+
+    @property
+    def count(self) -> int:
+        """Errors so far."""
+        return self._notes.count
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences about the first errors, and how many there are."""
+        count = self.count
+        which = "1 out-of-memory error is" if count == 1 else f"{count:,} out-of-memory errors are"
+        head = f"{which} in the text, the first at line {self.first_line}"
+        return (head, *self._notes.notes) if count else ()
+
+    def observe(self, number: int, line: str) -> LogOom | None:
+        """Take a line; return the error in it, None where there is none or one that was printed before.
+
+        Args:
+            number: Of the line.
+            line: As it stands in the log.
+        """
+        said = parse_oom_text(line)
+        if said is None:
+            return None
+        error = LogOom(find_rank(line), said)
+        # A launcher prints the error of a process again when it ends.
+        if error in self._known:
+            return None
+        if len(self._known) < _MOST_KNOWN:
+            self._known.add(error)
+        self.first_line = self.first_line or number
+        self._notes.add(f"line {number:,}: {error.subject} ran out of memory, {said.sentence}")
+        return error
+
 
 HEAD_LINES = 1 << 15
 """Lines at the beginning, within the first quarter of a mebibyte, of which one must be of memory."""
@@ -193,3 +254,72 @@ def _read_date(date: tuple[str | None, ...]) -> float | None:
         return datetime(year, month, day, hour, minute, second, micros).timestamp()
     except (ValueError, OverflowError):
         return None
+
+
+_CAPACITY = re.compile(r"\bCUDA capacity: (.{1,80}?) with (\d[\d.]{0,20})GiB memory")
+_COUNT = re.compile(r"\b(\d{1,15}) CUDA (memory allocation retries|OOM errors thrown)\b")
+_THEORY = re.compile(
+    r"Theoretical memory footprints(?: \(estimated\))?: weight and optimizer=\s*(\d[\d.]{0,20}) MB"
+    r"(?:, activation=(\d[\d.]{0,20}) MB, total=(\d[\d.]{0,20}) MB)?"
+)
+
+
+class FrameworkFacts:
+    """Keeps what was told of each rank."""
+
+    def __init__(self) -> None:
+        self.totals: dict[int | None, int] = {}
+        """Capacity in bytes, by rank."""
+        self.names: dict[int | None, str] = {}
+        """Name of the device, by rank."""
+        self.retries: dict[int | None, int] = {}
+        self.ooms: dict[int | None, int] = {}
+        """Errors so far, by rank, as the program counts them."""
+        self._theory: dict[str, int] = {}
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences about figures that were computed."""
+        return tuple(
+            f"line {line:,} tells a theoretical figure, which is left out: {text}"
+            for text, line in list(self._theory.items())[:2]
+        )
+
+    def observe(self, number: int, line: str) -> None:
+        """Take a line; most are none of these."""
+        if "CUDA" in line:
+            self._observe_device(COLOUR.sub("", line))
+        elif "Theoretical" in line:
+            match = _THEORY.search(line)
+            if match is not None and len(self._theory) < 2:
+                self._theory.setdefault(_word_theory(match), number)
+
+    def _observe_device(self, text: str) -> None:
+        capacity, count = _CAPACITY.search(text), _COUNT.search(text)
+        if capacity is not None:
+            size = _read_size(capacity[2], GIB)
+            if size is not None:
+                self.totals[find_rank(text)] = size
+                if capacity[1].isprintable():
+                    self.names[find_rank(text)] = capacity[1].strip()
+        if count is not None:
+            counts = self.retries if count[2].startswith("memory") else self.ooms
+            counts[find_rank(text)] = int(count[1])
+
+
+def _word_theory(match: re.Match[str]) -> str:
+    state, activations, total = (_show(match[number]) for number in (1, 2, 3))
+    parts = f"{state} of weights and optimizer"
+    return parts if match[3] is None else f"{parts}, {activations} of activations, {total} in all"
+
+
+def _show(text: str | None) -> str:
+    return format_bytes(None if text is None else _read_size(text, MIB))
+
+
+def _read_size(text: str, unit: int) -> int | None:
+    try:
+        size = round(float(text) * unit)
+    except ValueError:
+        return None
+    return size if 0 < size < MOST_BYTES else None

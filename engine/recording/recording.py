@@ -5,20 +5,24 @@ was set leaves a jump in them. Nothing in a file is trusted: what cannot be read
 """
 
 import heapq
+import sqlite3
 import sys
 from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from operator import attrgetter
 from pathlib import Path
+from typing import Any, TypeVar
 
 import msgspec
 
+from ..decoders import make_msgpack_decoder
 from ..errors import InputFileError
 from ..model import Finding, Sample
 from ..readers.input_file import show_path
 from ..text import clean_texts, make_printable
-from .block import DAMAGES
+from .block import DAMAGES, TickedSample
 from .block_reader import BlockReader, DamageCount
-from .connection import open_for_reading
+from .connection import SQLITE_ERRORS, explain_read_error, open_for_reading
 from .contents import (
     Damage,
     EventKind,
@@ -30,8 +34,141 @@ from .contents import (
 )
 from .events import FREQUENT, EventFinder
 from .overview import MINUTE_S, Minute, OverviewBuilder, merge_minutes, minute_of, unpack_minute
-from .row_reader import RowReader
-from .sample_reader import SampleReader
+
+PAGE = 256
+"""Rows that are held at once."""
+PAGE_BYTES = 32 << 20
+"""Bytes of rows that are held at once, but for the last."""
+MOST_ROW_BYTES = 1 << 20
+"""No finding, event, device or minute is longer."""
+MOST_HELD_BYTES = 256 << 20
+"""All of what is read as a whole, such as the findings of a recording."""
+_T = TypeVar("_T")
+
+
+class RowReader:
+    """Runs queries on one connection.
+
+    Args:
+        connection: To the recording.
+        path: Of the recording, for what is said.
+        damage: Counts what is left out.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, path: Path, damage: DamageCount) -> None:
+        self._connection = connection
+        self._path = path
+        self._damage = damage
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """See one state of the file within the block, whatever its writer does meanwhile.
+
+        Raises:
+            InputFileError: The file is damaged there, or its writer holds it for too long.
+        """
+        with self._explaining():
+            self._connection.execute("BEGIN")
+            try:
+                yield
+            finally:
+                self._connection.execute("COMMIT")
+
+    def one(self, query: str, *values: object) -> tuple[Any, ...]:
+        """Return the row of a query that has exactly one.
+
+        Raises:
+            InputFileError: The file is damaged there.
+        """
+        with self._explaining():
+            row: tuple[Any, ...] = self._connection.execute(query, values).fetchone()
+        return row
+
+    def all(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+        """Return all rows of a query that limits them.
+
+        Raises:
+            InputFileError: The file is damaged there.
+        """
+        with self._explaining():
+            return self._connection.execute(query, values).fetchall()
+
+    def page(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+        """Return the first rows of a query whose last column is a blob, as many as may be held at once.
+
+        Raises:
+            InputFileError: The file is damaged there.
+        """
+        rows: list[tuple[Any, ...]] = []
+        held_bytes = 0
+        with self._explaining():
+            for row in self._connection.execute(query, values):
+                rows.append(row)
+                held_bytes += len(row[-1]) if isinstance(row[-1], bytes) else 0
+                if len(rows) >= PAGE or held_bytes >= PAGE_BYTES:
+                    break
+        return rows
+
+    def structs(
+        self, table: str, kind: type[_T], query: str, *values: object, is_held: bool = True
+    ) -> Iterator[_T]:
+        """Yield what the second columns of a query hold; the first ones are keys, by which damage is counted.
+
+        Args:
+            table: Whose rows they are.
+            kind: What they hold.
+            query: The query.
+            values: Of its parameters.
+            is_held: Whether they are held all at once, and therefore bounded.
+
+        Raises:
+            InputFileError: The file is damaged so that what follows cannot be found, or holds too much.
+        """
+        decoder = make_msgpack_decoder(kind)
+        for key, data in self.blobs(query, *values, is_held=is_held):
+            try:
+                if len(data) > MOST_ROW_BYTES:
+                    raise ValueError(f"{len(data)} bytes")
+                yield clean_texts(decoder.decode(data))
+            except DAMAGES:
+                self._damage.add_row(table, key)
+
+    def blobs(self, query: str, *values: object, is_held: bool = True) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of a query, of which the last column is a blob.
+
+        Args:
+            query: The query.
+            values: Of its parameters.
+            is_held: Whether they are held all at once, and therefore bounded.
+
+        Raises:
+            InputFileError: The file is damaged there, or holds too much.
+        """
+        with self._explaining():
+            cursor = self._connection.execute(query, values)
+        held_bytes = 0
+        while True:
+            with self._explaining():
+                row = cursor.fetchone()
+            if row is None:
+                return
+            held_bytes += len(row[-1]) if isinstance(row[-1], bytes) else 0
+            if is_held and held_bytes > MOST_HELD_BYTES:
+                raise InputFileError(
+                    f"{show_path(self._path)}: {MOST_HELD_BYTES >> 20} MiB and more would have to be held at "
+                    "once; ask for a shorter span"
+                )
+            yield row
+
+    @contextmanager
+    def _explaining(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.ProgrammingError as error:
+            raise InputFileError(f"{show_path(self._path)}: is closed") from error
+        except SQLITE_ERRORS as error:
+            raise explain_read_error(self._path, error) from error
+
 
 MOST_NODES = 4096
 MOST_DEVICES = 1 << 16
@@ -328,3 +465,94 @@ def _any_time() -> tuple[float, float]:
 
 def _span_of(start_s: float | None, end_s: float | None) -> tuple[float, float]:
     return _LEAST_S if start_s is None else start_s, _MOST_S if end_s is None else end_s
+
+
+_OVERLAPS = 4
+"""Blocks that may hold one time, where the clock was set back again and again."""
+_SPAN = "FROM blocks INDEXED BY blocks_by_time WHERE node = ? AND end_s >= ? AND start_s <= ?"
+_AROUND = f"SELECT id {_SPAN} ORDER BY first_tick DESC"
+_BEFORE = "SELECT id FROM blocks INDEXED BY blocks_by_time WHERE node = ? AND end_s < ? ORDER BY end_s DESC"
+_NEWEST_ROW = "SELECT tick, sample FROM ticks WHERE node = ? AND time_s <= ? ORDER BY time_s DESC, tick DESC"
+_SAMPLE = make_msgpack_decoder(Sample)
+
+
+class SampleReader:
+    """Reads the samples of one recording, node by node."""
+
+    def __init__(self, rows: RowReader, blocks: BlockReader, damage: DamageCount) -> None:
+        self._rows = rows
+        self._blocks = blocks
+        self._damage = damage
+
+    def walk(self, node: int, start_s: float, end_s: float) -> Iterator[TickedSample]:
+        """Yield the samples of a node whose time is within a span, in the order of recording.
+
+        Raises:
+            InputFileError: The file is damaged so that what follows cannot be found.
+        """
+        block, tick = 0, 0
+        while True:
+            # One state of the file: rows that are not there any more are in a block that is.
+            with self._rows.reading():
+                blocks = self.list_blocks(node, start_s, end_s, after=block)
+                found = [] if blocks else self.list_rows(node, after=tick)
+            if not blocks and not found:
+                return
+            for block in blocks:
+                for it in self._blocks.samples(block):
+                    if it.tick > tick:
+                        tick = it.tick
+                        if start_s <= it.sample.time_s <= end_s:
+                            yield it
+            for number, data in found:
+                tick = number
+                sample = self._decode(number, data)
+                if sample is not None and start_s <= sample.time_s <= end_s:
+                    yield TickedSample(number, sample)
+
+    def find(self, node: int, time_s: float) -> Sample | None:
+        """Return the newest sample of a node that is not after a time; of equal times the later.
+
+        Raises:
+            InputFileError: The file is damaged so that its index cannot be read.
+        """
+        with self._rows.reading():
+            around = self._rows.all(f"{_AROUND} LIMIT ?", node, time_s, time_s, _OVERLAPS)
+            before = self._rows.all(f"{_BEFORE} LIMIT 1", node, time_s)
+            rows = self._rows.all(f"{_NEWEST_ROW} LIMIT 1", node, time_s)
+        found = self._list_past(around, time_s) or self._list_past(before, time_s)
+        for number, data in rows:
+            sample = self._decode(number, data)
+            found += [] if sample is None else [TickedSample(number, sample)]
+        best = max(found, key=lambda it: (it.sample.time_s, it.tick), default=None)
+        return None if best is None else best.sample
+
+    def _list_past(self, blocks: list[tuple[int]], time_s: float) -> list[TickedSample]:
+        """Return the samples of blocks that are not after a time."""
+        return [it for (block,) in blocks for it in self._blocks.samples(block) if it.sample.time_s <= time_s]
+
+    def walk_rows(self, node: int) -> Iterator[Sample]:
+        """Yield the samples of a node that stand as rows, in no block yet."""
+        tick = 0
+        while rows := self.list_rows(node, after=tick):
+            for tick, data in rows:
+                sample = self._decode(tick, data)
+                if sample is not None:
+                    yield sample
+
+    def list_blocks(self, node: int, start_s: float, end_s: float, *, after: int) -> list[int]:
+        """Return the numbers of the next blocks that hold a time of a span."""
+        query = f"SELECT id {_SPAN} AND id > ? ORDER BY id LIMIT ?"
+        return [number for (number,) in self._rows.all(query, node, start_s, end_s, after, PAGE)]
+
+    def list_rows(self, node: int, *, after: int) -> list[tuple[int, bytes]]:
+        """Return the next ticks that stand as rows, with their samples."""
+        query = "SELECT tick, sample FROM ticks WHERE node = ? AND tick > ? ORDER BY tick"
+        return [(tick, data) for tick, data in self._rows.page(query, node, after)]
+
+    def _decode(self, tick: int, data: bytes) -> Sample | None:
+        try:
+            return clean_texts(_SAMPLE.decode(data))
+        except DAMAGES:
+            self._damage.add_row("ticks", tick)
+            return None

@@ -1,19 +1,19 @@
 """Turns the records of a series into samples, as fast as they can be read and in constant memory."""
 
 import math
-from collections.abc import Iterator
+from bisect import insort
+from collections import deque
+from collections.abc import Iterable, Iterator
 from itertools import chain, islice, pairwise
 from pathlib import Path
 from statistics import median
 from typing import Literal
 
 from ..errors import InputFileError
-from ..model import Sample
+from ..model import AllocatorReading, DeviceSample, MemoryReading, Sample
 from ..readers.input_file import show_name
-from ..readers.series_record import WALL_CLOCK_FROM_S, SeriesReader, SeriesRecord
-from .series_order import RecordOrder
-from .series_tick import SeriesTick
-from .series_track import SeriesTrack
+from ..readers.series_record import WALL_CLOCK_FROM_S, SeriesDevice, SeriesReader, SeriesRecord
+from ..units import format_bytes
 
 HEAD_RECORDS = 4096
 """Records at the beginning from which the length of a tick is told."""
@@ -126,3 +126,278 @@ def _tell_interval(head: list[SeriesRecord]) -> float | None:
 def _is_other_pace(pace_s: float, interval_s: float) -> bool:
     """Tell a new pace from the unsteadiness of one."""
     return not interval_s / 1.5 <= pace_s <= interval_s * 1.5
+
+
+WINDOW_RECORDS = 256
+"""Records that are held back, so that one that comes late can still be put in its place."""
+
+
+class RecordOrder:
+    """Yields records in order of time; counts those that it moved, and those that came too late for it."""
+
+    def __init__(self) -> None:
+        self.moved_count = 0
+        self.late_count = 0
+        self._first_late: tuple[int, float] | None = None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences about the records that were not in order."""
+        notes = []
+        if self.moved_count:
+            notes.append(f"{_count(self.moved_count)} not in order of time and put in place")
+        if self._first_late is not None:
+            line, back_s = self._first_late
+            notes.append(
+                f"{_count(self.late_count)} too far out of order and left out: from line {line} on the clock "
+                f"goes back by {back_s:,.6g} s; what follows is read again once it has caught up, so split "
+                "the file there to see all of it"
+            )
+        return tuple(notes)
+
+    def sort(self, records: Iterable[SeriesRecord]) -> Iterator[SeriesRecord]:
+        """Yield records in order of time, each a window later than it came."""
+        window: deque[SeriesRecord] = deque()
+        newest_s = released_s = float("-inf")
+        for record in records:
+            time_s = record.time_s
+            if time_s >= newest_s:
+                newest_s = time_s
+                window.append(record)
+            elif time_s >= released_s:
+                self.moved_count += 1
+                insort(window, record, key=_time_of)
+            else:
+                self._leave_out(record, released_s - time_s)
+                continue
+            if len(window) > WINDOW_RECORDS:
+                oldest = window.popleft()
+                released_s = oldest.time_s
+                yield oldest
+        yield from window
+
+    def _leave_out(self, record: SeriesRecord, back_s: float) -> None:
+        self.late_count += 1
+        if self._first_late is None:
+            self._first_late = (record.line, back_s)
+
+
+def _time_of(record: SeriesRecord) -> float:
+    return record.time_s
+
+
+def _count(count: int) -> str:
+    return "1 record was" if count == 1 else f"{count:,} records were"
+
+
+RECENT_RECORDS = 64
+"""Records whose distances tell the pace anew, so that a logger that changes it is followed."""
+GAP_TICKS = 3.5
+"""A silence of a device that is longer than so many ticks is a gap."""
+
+
+class SeriesTrack:
+    """Follows the records of one series.
+
+    Args:
+        capacity_bytes: Capacity of devices whose input does not tell it.
+    """
+
+    def __init__(self, capacity_bytes: int | None) -> None:
+        self.devices: dict[str, SeriesDevice] = {}
+        self.tick_count = 0
+        self._capacity_bytes = capacity_bytes
+        self._recent_s: deque[float] = deque(maxlen=RECENT_RECORDS)
+        self._since_pace = 0
+        self._last: dict[str, SeriesRecord] = {}
+        self._totals: dict[str, int] = {}
+        self._repeated_count = 0
+        self._gap_count = 0
+        self._longest_gap = (0.0, 0.0)
+        self._resized: list[str] = []
+        self._resized_count = 0
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences about repeated times, gaps and capacities."""
+        return (*self._describe_repeated(), *self._describe_gaps(), *self._describe_capacity())
+
+    def observe(self, record: SeriesRecord, interval_s: float) -> None:
+        """Take a record, in order of time."""
+        uuid, last = record.device.uuid, self._last.get(record.device.uuid)
+        if last is None:
+            self.devices[uuid] = record.device
+        else:
+            between_s = record.time_s - last.time_s
+            if between_s > 0:
+                self._recent_s.append(between_s)
+                self._since_pace += 1
+                if between_s > GAP_TICKS * interval_s:
+                    self._gap_count += 1
+                    self._longest_gap = max(self._longest_gap, (between_s, last.time_s))
+            else:
+                self._repeated_count += 1
+        self._last[uuid] = record
+        if record.total_bytes is not None and record.total_bytes != self._totals.get(uuid):
+            self._resize(record, record.total_bytes)
+
+    def end_tick(self) -> float | None:
+        """Count a tick; return the pace of late in seconds now and then, else None."""
+        self.tick_count += 1
+        if self._since_pace < RECENT_RECORDS:
+            return None
+        self._since_pace = 0
+        return median(self._recent_s)
+
+    def _resize(self, record: SeriesRecord, total_bytes: int) -> None:
+        before = self._totals.get(record.device.uuid)
+        self._totals[record.device.uuid] = total_bytes
+        if before is None:
+            return
+        self._resized_count += 1
+        if len(self._resized) < 3:
+            self._resized.append(
+                f"the capacity of device {ascii(record.device.label)[1:-1]} changed from "
+                f"{format_bytes(before)} to {format_bytes(total_bytes)} at {record.time_s:.10g} s"
+            )
+
+    def _describe_repeated(self) -> tuple[str, ...]:
+        count = self._repeated_count
+        if not count:
+            return ()
+        which = "1 record repeats" if count == 1 else f"{count:,} records repeat"
+        return (f"{which} a time of the same device: the last one counts, least and most are those of all",)
+
+    def _describe_gaps(self) -> tuple[str, ...]:
+        if not self._gap_count:
+            return ()
+        length_s, from_s = self._longest_gap
+        which = "1 gap" if self._gap_count == 1 else f"{self._gap_count:,} gaps"
+        return (
+            f"{which} of more than {GAP_TICKS:g} ticks, the longest of {length_s:,.6g} s "
+            f"from {from_s:.10g} s on",
+        )
+
+    def _describe_capacity(self) -> tuple[str, ...]:
+        more = self._resized_count - len(self._resized)
+        changes = (*self._resized, *((f"capacity changed {more:,} times more",) if more else ()))
+        if len(self._totals) == len(self.devices):
+            return changes
+        if self._capacity_bytes is None:
+            return (*changes, "capacity was not recorded")
+        return (*changes, f"capacity {format_bytes(self._capacity_bytes)} is as given, not recorded")
+
+
+class SeriesTick:
+    """Gathers the records of one tick, at most one a device, or several of exactly one time.
+
+    Args:
+        capacity_bytes: Capacity of devices whose input does not tell it.
+        has_allocator: Whether the input has figures of the allocator.
+    """
+
+    def __init__(self, capacity_bytes: int | None, *, has_allocator: bool) -> None:
+        self._capacity_bytes = capacity_bytes
+        self._has_allocator = has_allocator
+        self._records: dict[str, SeriesRecord] = {}
+        self._repeated: dict[str, list[SeriesRecord]] = {}
+        self._start_s = 0.0
+        self._end_s = 0.0
+
+    def take(self, record: SeriesRecord, most_s: float) -> bool:
+        """Take a record; tell whether it is of this tick, which is left as it was where it is of a later one.
+
+        Args:
+            record: At the time of those before it, or later.
+            most_s: Seconds within which records of different devices are of one tick.
+        """
+        records, uuid, time_s = self._records, record.device.uuid, record.time_s
+        same = records.get(uuid)
+        if not records:
+            self._start_s = time_s
+        elif same is None:
+            if time_s - self._start_s > most_s:
+                return False
+        elif time_s > same.time_s:
+            return False
+        else:
+            # Of several of one device and time the last counts; least and most are those of all.
+            self._repeated.setdefault(uuid, [same]).append(record)
+        records[uuid] = record
+        self._end_s = time_s
+        return True
+
+    def read(self, until_s: float = math.inf) -> tuple[float, tuple[DeviceSample, ...]]:
+        """Return the end of the tick and its devices in order of index, and begin the next one.
+
+        Records at `until_s` belong to the next one: two ticks must not end at the same time.
+        """
+        taken, end_s = list(self._records.values()), self._end_s
+        rest = []
+        if until_s <= end_s:
+            rest = [record for record in taken if record.time_s >= until_s]
+            taken = [record for record in taken if record.time_s < until_s]
+            end_s = max(record.time_s for record in taken)
+        taken.sort(key=_index_of)
+        devices = tuple([self._convert(record, end_s) for record in taken])
+        self._records = {record.device.uuid: record for record in rest}
+        self._repeated = {uuid: within for uuid, within in self._repeated.items() if uuid in self._records}
+        self._start_s = until_s
+        return end_s, devices
+
+    def _convert(self, record: SeriesRecord, end_s: float) -> DeviceSample:
+        device = record.device
+        within = self._repeated.get(device.uuid)
+        return DeviceSample(
+            uuid=device.uuid,
+            index=device.index,
+            name=device.name,
+            kind=device.kind,
+            state=record.state,
+            reason=record.reason,
+            age_s=end_s - record.time_s,
+            memory=self._read_memory(record, within),
+            allocator=self._read_allocator(record, within) if self._has_allocator else None,
+            utilization_percent=record.utilization_percent,
+            temperature_c=record.temperature_c,
+            power_w=record.power_w,
+            rank=record.rank,
+            step=record.step,
+        )
+
+    def _read_memory(self, record: SeriesRecord, within: list[SeriesRecord] | None) -> MemoryReading:
+        used = least = record.used_bytes
+        most = _most_used(record)
+        total = self._capacity_bytes if record.total_bytes is None else record.total_bytes
+        free = record.free_bytes
+        if free is None and total is not None and used is not None:
+            free = max(0, total - used)
+        if within is not None:
+            least = min((each.used_bytes for each in within if each.used_bytes is not None), default=None)
+            most = max((size for each in within if (size := _most_used(each)) is not None), default=None)
+        return MemoryReading(total, used, free, least, most)
+
+    def _read_allocator(self, record: SeriesRecord, within: list[SeriesRecord] | None) -> AllocatorReading:
+        most = _most_allocated(record)
+        if within is not None:
+            most = max((size for each in within if (size := _most_allocated(each)) is not None), default=None)
+        return AllocatorReading(
+            record.allocated_bytes,
+            most,
+            record.reserved_bytes,
+            active_bytes=record.active_bytes,
+            retries=record.retries,
+            ooms=record.ooms,
+        )
+
+
+def _most_allocated(record: SeriesRecord) -> int | None:
+    return record.allocated_bytes if record.allocated_max_bytes is None else record.allocated_max_bytes
+
+
+def _most_used(record: SeriesRecord) -> int | None:
+    return record.used_bytes if record.used_max_bytes is None else record.used_max_bytes
+
+
+def _index_of(record: SeriesRecord) -> int:
+    return record.device.index

@@ -1,15 +1,17 @@
 """Who a pid is: user, command line, start time and container, read from /proc and kept while it lives."""
 
 import os
+import re
+import select
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 from typing import Literal, NamedTuple
 
 from ..model import ProcessReading
 from ..text import make_printable
-from .containers import find_container
-from .exits import ExitWatch
 from .pid_namespace import has_own_pids
 
 MOST_COMMAND_BYTES = 2048
@@ -285,3 +287,83 @@ def _read_link(path: Path) -> str | None:
         return os.readlink(path)  # noqa: PTH115 - links in /proc are names, not paths
     except OSError:
         return None
+
+
+_ID = r"([0-9a-f]{12})[0-9a-f]{20,52}"
+_PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(rf"(?:docker|cri-containerd|containerd|crio|libpod|nerdctl)[-/:]{_ID}(?:\.scope)?"), "{}"),
+    (re.compile(rf"kubepods.*[/:-]{_ID}(?:\.scope)?(?:/|$)"), "{}"),
+    (re.compile(r"/lxc(?:\.payload)?[./]([^/]+)"), "lxc {}"),
+    (re.compile(r"/machine\.slice/(?:systemd-nspawn@|machine-)([^/]+?)\.(?:service|scope)"), "machine {}"),
+    (re.compile(r"/slurm(?:stepd)?[^/]*(?:/[^/]+)*?/job_(\d+)"), "slurm job {}"),
+)
+"""Paths that Docker, containerd, CRI-O, Podman, Kubernetes, LXC, systemd-nspawn and Slurm make."""
+
+
+def find_container(cgroups: str) -> str | None:
+    """Return the short id or the name of a container; None where the paths name none.
+
+    Args:
+        cgroups: Text of /proc/PID/cgroup: lines of `hierarchy:controllers:path`.
+    """
+    for line in cgroups.splitlines():
+        path = line.split(":", 2)[-1]
+        for pattern, form in _PATTERNS:
+            found = pattern.search(path)
+            if found is not None:
+                return form.format(found.group(1))
+    return None
+
+
+MOST_PROCESSES = 128
+"""Each takes a file descriptor; of more processes than this it is not known."""
+
+
+class ExitWatch:
+    """Knows of processes of this pid namespace whether they still live; safe to use from several threads.
+
+    It needs Linux 5.3 (pidfd_open(2)), and elsewhere knows of none.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._poll = select.poll()
+        self._descriptors: dict[int, int] = {}
+        self._pids: dict[int, int] = {}
+
+    def __contains__(self, pid: int) -> bool:
+        return pid in self._descriptors
+
+    def add(self, pid: int) -> None:
+        """Watch a process from now on, where that is possible; look at it only afterwards.
+
+        What is seen of the pid later is then this process, unless `take_ended` names it.
+        """
+        # No Linux, an older one, a sandbox, no process any more, a number that is none.
+        with self._lock, suppress(AttributeError, OSError, OverflowError):
+            if pid in self._descriptors or len(self._descriptors) >= MOST_PROCESSES:
+                return
+            descriptor = os.pidfd_open(pid)
+            self._descriptors[pid], self._pids[descriptor] = descriptor, pid
+            self._poll.register(descriptor, select.POLLIN)
+
+    def take_ended(self) -> list[int]:
+        """Return the processes that have ended since the last call; they are watched no longer."""
+        with self._lock:
+            ended = [self._pids[descriptor] for descriptor, _ in self._poll.poll(0)] if self._pids else []
+        for pid in ended:
+            self.remove(pid)
+        return ended
+
+    def remove(self, pid: int) -> None:
+        """Watch a process no longer."""
+        with self._lock:
+            descriptor = self._descriptors.pop(pid, None)
+            if descriptor is not None:
+                del self._pids[descriptor]
+                self._poll.unregister(descriptor)
+                os.close(descriptor)
+
+    def __del__(self) -> None:
+        for descriptor in self._pids:
+            os.close(descriptor)

@@ -1,22 +1,27 @@
 """Memory by length of sequences: a panel a phase, its points, the law they follow, where memory ran out."""
 
+import re
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ...analyzers.length_law import PANELS, LengthSeries, make_series
+from ...analyzers.length_law import PANELS, LengthSeries, make_series, say_law, say_residual
 from ...engine.model.length_memory import LengthStudy
+from ...engine.model.phase_memory import PrivacyMode
+from ...engine.units import MIB
 from ..length_words import describe_devices, describe_training, name_memory
 from .canvas import show_text
-from .length_marks import draw_key, draw_series, mark_out_of_memory
-from .length_style import DPI, LengthLook
-from .length_words import describe_laws, name_panels, write_laws
-from .style import FAINT, UNMEASURED_INK
+from .length_style import ALGORITHMS, DPI, LengthLook
+from .style import FAINT, INK, PAPER, UNMEASURED_INK
 from .sweep import settle
 from .sweep_page import SweepPage, hold_settings, open_sweep_page
 from .sweep_style import TEXT_IN
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.lines import Line2D
+    from matplotlib.text import Annotation
+
 
 _ACROSS, _DOWN = 3, 2
 _PANEL_IN, _LINE_IN, _FRAME_IN = 1.55, 0.1, 0.75
@@ -120,3 +125,185 @@ def _frame_height(axes: "Axes", drawn: Sequence[LengthSeries]) -> None:
     low, high = min([0, *values]) / _MIB, max([0, *values]) / _MIB
     room = (high - low) * _MARGIN or 0.5
     axes.set_ylim(low - room, high + room)
+
+
+_MOST_LETTERS = {"usenix": 56, "original": 90}
+"""Of a line over a panel."""
+_LAW_PT = {"usenix": 6.0, "original": 8.5}
+_POINTS_PER_INCH = 72
+_FOOT_PT = 2.5
+"""From a panel to the text over it."""
+
+
+def describe_laws(drawn: Sequence[LengthSeries], look: LengthLook) -> list[str]:
+    """Return the laws of a panel as lines; algorithms of one law share it.
+
+    Args:
+        drawn: An algorithm each.
+        look: Style of the figure.
+    """
+    named: dict[str, list[str]] = {}
+    for series in drawn:
+        if series.is_measured:
+            named.setdefault(_describe_law(series), []).append(series.privacy)
+    most = _MOST_LETTERS[look.style]
+    told = (f"{', '.join(modes)}: {law}" if len(drawn) > 1 else law for law, modes in named.items())
+    return [line for each in told for line in _wrap(each, most)]
+
+
+def write_laws(axes: "Axes", lines: Sequence[str], look: LengthLook) -> "Annotation":
+    """Write lines over a panel and return the text."""
+    text = axes.annotate(
+        "\n".join(lines),
+        (0, 1),
+        xytext=(0, _FOOT_PT),
+        xycoords="axes fraction",
+        textcoords="offset points",
+        fontsize=_LAW_PT[look.style],
+        linespacing=1.0,
+        color=INK,
+        va="bottom",
+        annotation_clip=False,
+    )
+    text.set_in_layout(False)
+    return text
+
+
+def name_panels(axes: Sequence["Axes"], names: Sequence[str], texts: Sequence["Annotation"]) -> None:
+    """Write names over the panels of a row, and the texts over them right below."""
+    heights_pt = [
+        _POINTS_PER_INCH * text.get_window_extent().height / panel.figure.dpi
+        for text, panel in zip(texts, axes, strict=True)
+    ]
+    for panel, name, text, height_pt in zip(axes, names, texts, heights_pt, strict=False):
+        text.xyann = (0, _FOOT_PT + max(heights_pt) - height_pt)
+        panel.set_title(name, pad=_FOOT_PT + max(heights_pt) + 1.5, fontweight="bold")
+
+
+def _describe_law(series: LengthSeries) -> str:
+    """Return the law of an algorithm; a number stays on one line with its unit."""
+    law = say_law(series.law, series.points).replace("^2", "²")
+    law = re.sub(r"(?<=\d) (?=[KMG]?i?B)", "\N{NO-BREAK SPACE}", law)
+    return law if series.law is None else f"{law}, {say_residual(series.residual_bytes)}"
+
+
+def _wrap(text: str, most: int) -> list[str]:
+    """Return a law in lines, what it leaves over on one of its own where both do not fit."""
+    law, comma, residual = text.rpartition(", residual")
+    if len(text) <= most or len(law) >= most or not comma:
+        return textwrap.wrap(text, most)
+    return [*textwrap.wrap(f"{law},", most), f"residual{residual}"]
+
+
+_LAW_STEPS = 96
+_CROSS_FOOT, _CROSS_STEP = 0.05, 0.09
+"""Height of the lowest cross, and from one algorithm's to the next, as shares of the panel."""
+OUT_OF_MEMORY, PREDICTED = "out of memory", "as the law predicts"
+
+
+def draw_series(axes: "Axes", series: LengthSeries, look: LengthLook) -> None:
+    """Draw the points of one algorithm and its law, hollow where only the law speaks."""
+    style = look.choose_algorithm(series.privacy, series.name)
+    known = {
+        length: value / MIB
+        for length, value in zip(series.lengths, series.values_bytes, strict=True)
+        if value is not None
+    }
+    if series.law is not None:
+        lengths = _spread(series.lengths[0], series.lengths[-1])
+        law = [series.law.predict(length) / MIB for length in lengths]
+        axes.plot(lengths, law, color=style.colour, linestyle=style.dashes, linewidth=0.9, zorder=2)
+    axes.plot(
+        list(known),
+        list(known.values()),
+        color=style.colour,
+        marker=style.shape,
+        markersize=3.2,
+        linestyle="none",
+        zorder=3,
+        label=series.privacy,
+    )
+    missing = {length: value / MIB for length, value in series.predicted_bytes.items()}
+    axes.plot(
+        list(missing),
+        list(missing.values()),
+        color=style.colour,
+        marker=style.shape,
+        markersize=3.6,
+        markerfacecolor=PAPER,
+        linestyle="none",
+        zorder=3,
+    )
+    if look.style == "original":
+        _write_values(axes, known)
+
+
+def mark_out_of_memory(
+    axes: "Axes", study: LengthStudy, drawn: Sequence[LengthSeries], look: LengthLook
+) -> None:
+    """Put a cross on the axis at each length whose run ran out of memory, a row an algorithm."""
+    for row, series in enumerate(drawn):
+        points = (study.find_point(series.privacy, length) for length in series.lengths)
+        lengths = [
+            point.seq_length
+            for point in points
+            if point is not None and point.run is not None and point.run.end == "out_of_memory"
+        ]
+        axes.plot(
+            lengths,
+            [_CROSS_FOOT + row * _CROSS_STEP] * len(lengths),
+            color=look.choose_algorithm(series.privacy, series.name).colour,
+            marker="x",
+            markersize=4.5,
+            markeredgewidth=1.2,
+            linestyle="none",
+            transform=axes.get_xaxis_transform(),
+            zorder=4,
+        )
+
+
+def draw_key(page: "SweepPage", study: LengthStudy, look: LengthLook) -> None:
+    """Say below the panels what lines and crosses are, where there are several or any."""
+    handles = (
+        [_make_handle(look, mode) for mode in study.privacy_modes] if len(study.privacy_modes) > 1 else []
+    )
+    if any(run.end == "out_of_memory" for run in study.runs):
+        handles += [_make_mark("x", OUT_OF_MEMORY), _make_mark("o", PREDICTED)]
+    if handles:
+        page.legend(handles=handles, loc="outside lower center", ncols=len(handles), handlelength=2.8)
+
+
+def _make_handle(look: LengthLook, mode: PrivacyMode) -> "Line2D":
+    from matplotlib.lines import Line2D
+
+    style = ALGORITHMS[mode]
+    colour = style.colour if look.style == "usenix" else INK
+    handle = Line2D([], [], color=colour, marker=style.shape, markersize=3.2, linewidth=0.9, label=mode)
+    handle.set_linestyle(style.dashes)
+    return handle
+
+
+def _make_mark(shape: str, label: str) -> "Line2D":
+    from matplotlib.lines import Line2D
+
+    return Line2D(
+        [], [], color=INK, marker=shape, markerfacecolor=PAPER, linestyle="none", markersize=4, label=label
+    )
+
+
+def _write_values(axes: "Axes", known: dict[int, float]) -> None:
+    for length, value in known.items():
+        axes.annotate(
+            f"{value:,.1f}",
+            (length, value),
+            xytext=(0, 6),
+            textcoords="offset points",
+            ha="center",
+            fontsize=7,
+            color=INK,
+        )
+
+
+def _spread(first: int, last: int) -> list[float]:
+    """Return lengths from the first to the last, evenly on an axis of logarithms."""
+    return [first * (last / first) ** (step / _LAW_STEPS) for step in range(_LAW_STEPS + 1)]

@@ -9,8 +9,8 @@ import pytest
 
 from tests.alerts.findings import NOON_S, HandClock, make_finding
 from tests.waiting import wait_until
-from vramscope.engine.alerts import keeping
-from vramscope.engine.alerts.book import AlertBook
+from vramscope.engine.alerts import desk as keeping
+from vramscope.engine.alerts.desk import AlertBook
 from vramscope.engine.alerts.kept import decisions_file, load_decisions
 from vramscope.engine.model import Finding
 from vramscope.engine.output_file import replacing

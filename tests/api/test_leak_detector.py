@@ -9,7 +9,7 @@ import pytest
 
 import vramscope
 from vramscope.engine.errors import UsageError
-from vramscope.memory.references import ReferenceTracker
+from vramscope.memory.leak_detector import ReferenceTracker
 
 from ..exporters.reports.shapes import check_shape
 from ..pretend_nvml.driver import PretendDriver

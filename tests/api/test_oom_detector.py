@@ -9,7 +9,7 @@ import pytest
 
 import vramscope
 from vramscope.engine.errors import UsageError
-from vramscope.memory.prediction import OOMPrediction, OOMRiskLevel
+from vramscope.memory.oom_detector import OOMPrediction, OOMRiskLevel
 
 from ..exporters.reports.shapes import check_shape
 from ..pretend_nvml.driver import PretendDriver

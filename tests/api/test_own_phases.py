@@ -8,7 +8,7 @@ import pytest
 
 import vramscope
 from vramscope.engine.probe.backends import Reading
-from vramscope.memory.own_phases import MOST_NAMES, OwnPhases
+from vramscope.memory.profiler import MOST_NAMES, OwnPhases
 
 
 class Allocator:

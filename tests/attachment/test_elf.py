@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vramscope.engine.attachment.elf import ElfFile
-from vramscope.engine.attachment.interpreter import find_interpreter
+from vramscope.engine.attachment.interpreter import ElfFile, find_interpreter
 from vramscope.engine.attachment.process import list_mapped_files, read_status
 
 NAMES = ("mmap", "Py_Version")

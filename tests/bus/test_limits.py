@@ -55,7 +55,7 @@ from vramscope.engine.model import (
     Sample,
 )
 from vramscope.engine.ranks import messages as probe_messages
-from vramscope.engine.ranks.packets import decode_packet
+from vramscope.engine.ranks.listener import decode_packet
 from vramscope.engine.soundness import check_numbers, mend_numbers
 
 from ..clocks import HandClock

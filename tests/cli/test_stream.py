@@ -17,7 +17,7 @@ import zmq
 
 from vramscope.analyzers.pressure import PressureAnalyzer
 from vramscope.cli.local_node import LocalNode
-from vramscope.cli.observation import Observer
+from vramscope.cli.status import Observer
 from vramscope.engine.bus.attach import HubFeed
 from vramscope.engine.bus.client import connect
 from vramscope.engine.bus.endpoints import endpoints_of

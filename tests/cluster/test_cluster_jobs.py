@@ -11,8 +11,7 @@ from vramscope.engine.units import GIB
 from vramscope.exporters.reports.frame import Provenance
 from vramscope.exporters.reports.run_log import RunLog
 from vramscope.exporters.reports.text import describe_report
-from vramscope.memory.cluster_jobs import ClusterJobs
-from vramscope.memory.node_exchange import DistributedRole, Meeting, NodeExchange
+from vramscope.memory.node_exchange import ClusterJobs, DistributedRole, Meeting, NodeExchange
 from vramscope.memory.node_view import describe_own_node
 
 from ..clocks import HandClock

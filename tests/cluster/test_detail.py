@@ -7,7 +7,7 @@ from tests.analyzers.cluster_state.clusters import Word
 from tests.analyzers.cluster_state.clusters import make_node as make_rank_node
 from tests.fleet.nodes import make_node
 from vramscope.analyzers.cluster_state import ClusterState
-from vramscope.analyzers.fleet.reading import read_devices
+from vramscope.analyzers.fleet.fleet import read_devices
 from vramscope.engine.bus.cells import take_cells, trim_to_cells
 from vramscope.engine.bus.picture import NodePicture
 from vramscope.engine.bus.snapshot import Snapshot

@@ -11,8 +11,7 @@ from vramscope.exporters.reports.distributed import analyze_nodes, judge_sync
 from vramscope.exporters.reports.frame import Provenance
 from vramscope.exporters.reports.run_log import RunLog
 from vramscope.exporters.reports.text import describe_report
-from vramscope.memory.cluster_events import ClusterEvents
-from vramscope.memory.node_exchange import DistributedRole, Meeting, NodeExchange
+from vramscope.memory.node_exchange import ClusterEvents, DistributedRole, Meeting, NodeExchange
 
 from ..clocks import HandClock
 

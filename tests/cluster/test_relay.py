@@ -46,7 +46,7 @@ def test_nodes_behind_a_relay_are_followed_as_if_it_were_not_there() -> None:
 
 
 def test_nobody_is_followed_in_full_whom_nobody_looks_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vramscope.engine.relay.relayed_node.UNWATCHED_S", 0.0)
+    monkeypatch.setattr("vramscope.engine.relay.relay.UNWATCHED_S", 0.0)
     with ListeningHub(None, keys_folder()) as hub, RunningRelay(hub.address) as relay:
         hub.producer.push([make_full(1)])
         name = hub.address.label
@@ -131,7 +131,7 @@ def test_roles_are_those_at_the_relay_and_its_key_decides_at_the_node() -> None:
 def test_a_node_that_is_reached_twice_is_one_and_the_other_way_takes_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("vramscope.engine.cluster.node_ways.TAKES_OVER_S", 0.0)
+    monkeypatch.setattr("vramscope.engine.cluster.nodes_watch.TAKES_OVER_S", 0.0)
     with (
         ListeningHub(None, keys_folder()) as hub,
         FaultyPath(hub.address) as path,

@@ -8,7 +8,7 @@ from vramscope.engine.cluster.gate import Trim
 from vramscope.engine.cluster.remote_node import RemoteNode
 from vramscope.engine.history import History
 from vramscope.engine.model import HubStatus
-from vramscope.engine.relay.relayed_node import RelayedNode
+from vramscope.engine.relay.relay import RelayedNode
 
 from ..bus.hubs import make_sample
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from vramscope.analyzers.partition.exact import split_over
 from vramscope.analyzers.partition.reachable import ends_at, reach_forward
 from vramscope.analyzers.stage_matching import StageDevice, match_stages
-from vramscope.analyzers.stage_matching.devices import Workload
+from vramscope.analyzers.stage_matching.matching import Workload
 from vramscope.engine.errors import UsageError
 
 LAYER = st.tuples(st.integers(0, 30), st.integers(0, 20), st.integers(0, 6))

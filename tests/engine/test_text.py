@@ -13,7 +13,7 @@ from tests.bus.hubs import make_sample
 from tests.hostile import HOSTILE, PRINTED, list_forbidden, poison
 from vramscope.engine.bus.wire import body_of, decode, encode
 from vramscope.engine.model import Sample
-from vramscope.engine.ranks.packets import decode_packet
+from vramscope.engine.ranks.listener import decode_packet
 from vramscope.engine.text import (
     clean_texts,
     escape_json,

@@ -6,10 +6,9 @@ from hypothesis import strategies as st
 
 from tests.fleet.nodes import make_node
 from vramscope.analyzers.fleet.census import Census, add_up, count_devices
-from vramscope.analyzers.fleet.fleet import Fleet
+from vramscope.analyzers.fleet.fleet import Fleet, read_devices, read_node
 from vramscope.analyzers.fleet.grouping import group_fleet
 from vramscope.analyzers.fleet.order import SORTS, group_devices
-from vramscope.analyzers.fleet.reading import read_devices, read_node
 from vramscope.engine.bus.snapshot import Snapshot
 from vramscope.engine.model import DeviceSample, MemoryReading, RankSample, Sample
 

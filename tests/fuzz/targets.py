@@ -38,10 +38,11 @@ from vramscope.engine.recording.block import (
     list_columns,
     pack_samples,
     pack_told,
+    pack_values,
     unpack_samples,
     unpack_told,
+    unpack_values,
 )
-from vramscope.engine.recording.columns import pack_values, unpack_values
 from vramscope.engine.recording.contents import Told
 from vramscope.engine.sampling.series_source import open_series
 from vramscope.exporters.json_lines import encode_line

@@ -7,7 +7,7 @@ import pytest
 from vramscope.analyzers.memory_theory import TrainingSetup, count_parameters, estimate_stage
 from vramscope.analyzers.memory_theory.configs import Flags, TrainingRun, read_megatron_run
 from vramscope.analyzers.memory_theory.configs.cases import read_case
-from vramscope.analyzers.memory_theory.configs.torchtitan import flag_torchtitan
+from vramscope.analyzers.memory_theory.configs.document import flag_torchtitan
 from vramscope.analyzers.memory_theory.training import Gpu
 from vramscope.engine.errors import UsageError
 

@@ -16,7 +16,7 @@ from vramscope.analyzers.memory_theory import (
     estimate_stages,
 )
 from vramscope.analyzers.memory_theory.activations import list_layer_activations
-from vramscope.analyzers.memory_theory.saved import share_turns
+from vramscope.analyzers.memory_theory.estimate import share_turns
 from vramscope.analyzers.memory_theory.schedule import count_in_flight
 from vramscope.analyzers.memory_theory.weights import list_layer_weights
 

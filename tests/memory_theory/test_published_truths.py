@@ -13,9 +13,9 @@ from vramscope.analyzers.memory_theory import (
     share_states,
     split_layers,
 )
+from vramscope.analyzers.memory_theory.estimate import list_held_activations
 from vramscope.analyzers.memory_theory.layer_figures import RunFigures
 from vramscope.analyzers.memory_theory.presets import PRESETS
-from vramscope.analyzers.memory_theory.saved import list_held_activations
 from vramscope.analyzers.memory_theory.schedule import count_in_flight
 from vramscope.analyzers.memory_theory.weights import list_layer_weights
 

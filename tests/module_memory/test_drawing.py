@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from vramscope.analyzers.breakdown import BreakdownNode, lay_out_icicle, make_breakdown
 from vramscope.cli.modules import read_named, write_charts
 from vramscope.engine.readers.module_memory import read_module_memory
-from vramscope.exporters.pages.sunburst import render_sunburst
-from vramscope.exporters.pages.sunburst_files import write_sunbursts
+from vramscope.exporters.pages.sunburst_files import render_sunburst, write_sunbursts
 
 from .profiles import make_large_tree, write_profile
 

@@ -9,9 +9,8 @@ from vramscope.analyzers.phase_advice import PhaseAdvice, PhaseChange, advise_ph
 from vramscope.cli.phase_trials import refuse_ranks
 from vramscope.engine.errors import UsageError
 from vramscope.engine.model.phase_memory import PhaseMemory, PhaseRun, PhaseTraining, TrainingState
-from vramscope.exporters.phase_advice_text import describe_advice
 from vramscope.exporters.phase_report import report_phases
-from vramscope.exporters.phase_text import describe_phases
+from vramscope.exporters.phase_text import describe_advice, describe_phases
 from vramscope.phases.trials import try_advice
 
 from .runs import MIB, SETUP, STATE, levels, make_run, phase, take_step

@@ -13,7 +13,7 @@ from vramscope import GraphAnalyzer, create_gpt_model_graph
 from vramscope.analyzers.joint_plan import JointConfiguration, JointStage, StepTime
 from vramscope.analyzers.memory_theory import ParallelLayout, RankMemory, TrainingSetup, split_layers
 from vramscope.analyzers.memory_theory.configs.flags import Flags
-from vramscope.analyzers.memory_theory.configs.megatron_layout import read_layout
+from vramscope.analyzers.memory_theory.configs.megatron import read_layout
 from vramscope.analyzers.memory_theory.presets import PRESETS
 from vramscope.analyzers.model_graph import LayerType
 from vramscope.cli.plan_outputs import encode_outputs

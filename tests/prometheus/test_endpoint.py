@@ -22,10 +22,9 @@ from vramscope.engine.cluster.address import describe_holder
 from vramscope.engine.errors import InputFileError, UsageError
 from vramscope.exporters.prometheus import server as server_module
 from vramscope.exporters.prometheus.address import ListenAddress, parse_listen_address
-from vramscope.exporters.prometheus.endpoint import read_endpoint_options
+from vramscope.exporters.prometheus.endpoint import make_tls_context, read_endpoint_options, read_web_config
 from vramscope.exporters.prometheus.passwords import Passwords
 from vramscope.exporters.prometheus.server import MOST_CONNECTIONS, MetricsServer
-from vramscope.exporters.prometheus.web_config import make_tls_context, read_web_config
 
 ANYWHERE = ListenAddress("127.0.0.1", 0)
 

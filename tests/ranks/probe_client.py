@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from vramscope.engine.model import Backend, RankCoordinates
+from vramscope.engine.ranks.listener import encode_packet
 from vramscope.engine.ranks.messages import (
     MAX_PACKET_BYTES,
     PROBE_SOCKET_NAME,
@@ -24,7 +25,6 @@ from vramscope.engine.ranks.messages import (
     StepRow,
     Steps,
 )
-from vramscope.engine.ranks.packets import encode_packet
 
 from ..waiting import wait_until
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from vramscope.engine.errors import RuntimeFolderError, WireError
 from vramscope.engine.ranks import listener, roster
+from vramscope.engine.ranks.listener import decode_packet, encode_packet
 from vramscope.engine.ranks.messages import (
     MAX_PACKET_BYTES,
     PROBE_PROTOCOL,
@@ -20,7 +21,6 @@ from vramscope.engine.ranks.messages import (
     Hello,
     Readings,
 )
-from vramscope.engine.ranks.packets import decode_packet, encode_packet
 
 from .probe_client import GIB, ProbeClient, encode_json, make_hello, make_readings
 from .rosters import open_roster

@@ -17,10 +17,9 @@ from vramscope.engine.model import (
     RankSample,
     StepReading,
 )
-from vramscope.engine.ranks.lingering import ENDED_SHOWN_S, MODELLED_SHOWN_S
 from vramscope.engine.ranks.messages import ProbedDevice
 from vramscope.engine.ranks.modelled import ModelledDevices, Placed
-from vramscope.engine.ranks.sharing import share
+from vramscope.engine.ranks.roster import ENDED_SHOWN_S, MODELLED_SHOWN_S, share
 from vramscope.engine.ranks.track import STALE_AFTER_S, RankReport
 
 from .probe_client import GIB, MIB, ProbeClient, make_hello, make_readings

@@ -6,7 +6,7 @@ import pytest
 
 from vramscope.engine.model import DeviceSample, MemoryReading, ProcessReading
 from vramscope.engine.ranks.messages import Hello, ProbedDevice
-from vramscope.engine.ranks.placing import Placing
+from vramscope.engine.ranks.roster import Placing
 from vramscope.engine.ranks.track import RankTrack
 
 from .probe_client import GIB, make_hello

@@ -5,9 +5,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from vramscope.engine.model import AllocatorReading, ModelStateReading
-from vramscope.engine.ranks.lingering import ENDED_SHOWN_S
 from vramscope.engine.ranks.messages import ModelState, OutOfMemoryMet, ProbedDevice
-from vramscope.engine.ranks.roster import HELLO_WITHIN_S
+from vramscope.engine.ranks.roster import ENDED_SHOWN_S, HELLO_WITHIN_S
 from vramscope.engine.ranks.track import STALE_AFTER_S
 
 from .probe_client import GIB, MIB, ProbeClient, make_hello, make_readings

@@ -24,7 +24,7 @@ from vramscope.engine.readers.run_config import read_run_config
 from vramscope.engine.readers.series import SeriesFile
 from vramscope.engine.readers.sweep.configuration_log import read_configuration_log
 from vramscope.engine.sampling.series_source import open_series
-from vramscope.exporters.prometheus.web_config import read_web_config
+from vramscope.exporters.prometheus.endpoint import read_web_config
 
 MOST_S = 2.0
 """CPU of one refusal."""

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vramscope.engine.errors import InputFileError
-from vramscope.engine.readers.memory_file import read_memory_file, recognize_memory_file
-from vramscope.engine.readers.oom_file import read_oom_file
+from vramscope.engine.readers.memory_file import read_memory_file, read_oom_file, recognize_memory_file
 from vramscope.engine.readers.oom_text import MOST_CHARACTERS, OomText, parse_oom_text
 from vramscope.engine.readers.packed_file import CHUNK_BYTES
 from vramscope.engine.readers.series_record import MOST_BYTES

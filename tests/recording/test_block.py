@@ -11,14 +11,16 @@ from vramscope.engine.model import Sample
 from vramscope.engine.recording.block import (
     BlockError,
     Body,
+    ColumnError,
     TickedSample,
     list_columns,
     pack_samples,
     pack_told,
+    pack_values,
     unpack_samples,
     unpack_told,
+    unpack_values,
 )
-from vramscope.engine.recording.columns import ColumnError, pack_values, unpack_values
 from vramscope.engine.recording.contents import Told
 from vramscope.engine.text import clean_texts
 

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from vramscope.engine.errors import InputFileError, OutputFileError
 from vramscope.engine.model import Sample
 from vramscope.engine.recording import OverviewMinute, Recording, RecordingWriter, connection
-from vramscope.engine.recording.pending import TARGET_DEVICE_SAMPLES
+from vramscope.engine.recording.content_writer import TARGET_DEVICE_SAMPLES
 from vramscope.engine.text import clean_texts
 
 from .samples import IDENTITY, START_S, arbitrary_samples, make_assessment, make_finding, make_sample, write

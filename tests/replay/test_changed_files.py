@@ -12,7 +12,7 @@ from tests.waiting import wait_until
 from vramscope.engine.bus.snapshot import Snapshot
 from vramscope.engine.replay.feed import ReplayFeed
 from vramscope.engine.replay.player import ReplayCommand, ReplayOptions
-from vramscope.engine.replay.recording_tape import RecordingTape
+from vramscope.engine.replay.tapes import RecordingTape
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from vramscope.engine.model import Finding
 from vramscope.engine.replay.player import ReplayOptions
-from vramscope.engine.replay.recording_tape import RecordingTape
+from vramscope.engine.replay.tapes import RecordingTape
 
 from .recordings import START_S, TICKS, Played, grow, record
 

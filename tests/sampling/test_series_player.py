@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from tests.readers.series_files import HEADER, allocated, play, used, write_lines
 from vramscope.engine.errors import InputFileError
-from vramscope.engine.sampling.series_order import WINDOW_RECORDS
-from vramscope.engine.sampling.series_player import HEAD_RECORDS
+from vramscope.engine.sampling.series_player import HEAD_RECORDS, WINDOW_RECORDS
 from vramscope.engine.sampling.series_source import open_series
 from vramscope.engine.units import GIB
 

@@ -16,7 +16,7 @@ from vramscope.engine.sampling import sampler
 from vramscope.engine.sampling.live import LiveProducer
 from vramscope.engine.sources.abandonment import AbandonableCall
 from vramscope.engine.sources.nvml import NvmlSource
-from vramscope.engine.sources.nvml.enumeration import DEVICE_DEADLINE_S
+from vramscope.engine.sources.nvml.source import DEVICE_DEADLINE_S
 
 UNANSWERED = "a driver call has not returned for"
 

@@ -12,8 +12,7 @@ import pytest
 from tests.sources.conftest import SteppedClock
 from tests.sources.machine import BOOT_S, FakeMachine
 from vramscope.engine.model import ProcessReading
-from vramscope.engine.sources.containers import find_container
-from vramscope.engine.sources.processes import CHECK_INTERVAL_S, FORGET_AFTER_S, ProcessTable
+from vramscope.engine.sources.processes import CHECK_INTERVAL_S, FORGET_AFTER_S, ProcessTable, find_container
 
 ID = "3f4e" + "0123456789ab" * 5
 SHORT = ID[:12]

@@ -21,9 +21,8 @@ from vramscope.analyzers.time_model import (
     place_stages,
 )
 from vramscope.analyzers.time_model.collectives import Ring
-from vramscope.analyzers.time_model.data_time import Parameters, time_gradients
-from vramscope.analyzers.time_model.kernels import KernelTimes
-from vramscope.analyzers.time_model.layer_time import LayerTime, PassTime
+from vramscope.analyzers.time_model.layer_time import KernelTimes, LayerTime, PassTime
+from vramscope.analyzers.time_model.prices import Parameters, time_gradients
 from vramscope.analyzers.time_model.products import Product
 
 A100 = DeviceSpeed(flops_per_s=312e12, memory_bytes_per_s=2.039e12, multiprocessors=108)

@@ -10,8 +10,8 @@ from tests.replay.recordings import fresh_analyzers
 from tests.tui.canned import NODE, UNICODE_COLOR, StillClock
 from vramscope.engine.replay.feed import ReplayFeed
 from vramscope.engine.replay.player import ReplayOptions
-from vramscope.engine.replay.recording_tape import RecordingTape
 from vramscope.engine.replay.state import ReplayState
+from vramscope.engine.replay.tapes import RecordingTape
 from vramscope.engine.settings import Settings
 from vramscope.tui.process_signals import SignalPolicy
 from vramscope.tui.replay_app import ReplayApp

@@ -11,7 +11,7 @@ from vramscope.engine.alerts.state import Acknowledgement, AlertState, Mute
 from vramscope.engine.bus.snapshot import Snapshot
 from vramscope.engine.model import Finding, Severity
 from vramscope.engine.settings import AlertSettings, Settings
-from vramscope.tui.alert_notices import AlertNotices, Notices
+from vramscope.tui.app import AlertNotices, Notices
 from vramscope.tui.drawing.glyphs import ASCII, UNICODE
 from vramscope.tui.terminal import TerminalAbilities
 

@@ -14,11 +14,11 @@ from tests.tui.looks import notices, shown_screen, shown_text
 from vramscope.engine.alerts.state import AlertState
 from vramscope.engine.model import WorkerStatus
 from vramscope.tui.app import VramscopeApp
-from vramscope.tui.commands import PaletteCommands
 from vramscope.tui.screens.alerts import NOTHING_FOUND, AlertsScreen
 from vramscope.tui.screens.device import DeviceScreen
 from vramscope.tui.screens.live import LiveScreen
 from vramscope.tui.terminal import TerminalAbilities
+from vramscope.tui.terminal_app import PaletteCommands
 from vramscope.tui.widgets.alert_heading import AlertHeading
 from vramscope.tui.widgets.alert_line import AlertLine
 

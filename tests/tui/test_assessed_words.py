@@ -14,9 +14,9 @@ from vramscope.engine.model import Evidence, Finding, ModelStateReading
 from vramscope.engine.units import GIB, MIB
 from vramscope.tui.drawing.glyphs import ASCII, UNICODE
 from vramscope.tui.drawing.spans import line_text
+from vramscope.tui.widgets.device_page import draw_model
 from vramscope.tui.widgets.device_picture import DevicePicture
 from vramscope.tui.widgets.forecast_section import choose_assessment, draw_forecast
-from vramscope.tui.widgets.model_section import draw_model
 from vramscope.tui.widgets.process_table import ProcessTable
 
 

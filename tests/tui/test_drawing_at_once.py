@@ -4,7 +4,7 @@ from textual.geometry import Region
 from textual.strip import Strip
 
 from tests.tui.canned import NOON_S, FakeFeed, make_app, make_finding, make_hub, make_snapshot
-from vramscope.tui.mailbox import is_same_picture
+from vramscope.tui.app import is_same_picture
 from vramscope.tui.widgets.alert_line import AlertLine
 from vramscope.tui.widgets.title_line import TitleLine
 

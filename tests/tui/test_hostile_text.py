@@ -21,7 +21,7 @@ from tests.tui.canned import (
 from tests.tui.canned_ranks import make_job
 from vramscope.engine.bus.snapshot import Snapshot
 from vramscope.tui.app import VramscopeApp
-from vramscope.tui.drawing.pens import PLAIN, change_pen, pen_of
+from vramscope.tui.drawing.picture import PLAIN, change_pen, pen_of
 from vramscope.tui.terminal import TerminalAbilities
 
 SIZES = [(80, 24), (200, 50)]

@@ -11,8 +11,7 @@ from textual.pilot import Pilot
 
 from vramscope.engine.errors import InputFileError
 from vramscope.engine.settings import Settings
-from vramscope.tui.inspect_app import InspectApp
-from vramscope.tui.inspect_reading import read_inspected
+from vramscope.tui.inspect_app import InspectApp, read_inspected
 from vramscope.tui.inspected import Inspected
 from vramscope.tui.screens.inspect_text import TextScreen
 from vramscope.tui.terminal import TerminalAbilities

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from vramscope.tui.inspect_app import InspectApp
-from vramscope.tui.inspect_reading import read_inspected
+from vramscope.tui.inspect_app import InspectApp, read_inspected
 from vramscope.tui.inspected import Inspected, InspectedAdvice
 from vramscope.tui.terminal import TerminalAbilities
 

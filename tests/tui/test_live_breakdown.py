@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from textual.pilot import Pilot
 
-from vramscope.cli.overlays import read_by_words
+from vramscope.cli.live import read_by_words
 from vramscope.engine.bus.snapshot import RankModules, Snapshot
 from vramscope.engine.model import RankSample
 from vramscope.engine.model.module_memory import ModuleMemory

@@ -15,11 +15,11 @@ from tests.tui.canned import (
     make_snapshot,
 )
 from tests.tui.looks import notices, shown_screen, shown_text, title
-from vramscope.tui.commands import PaletteCommands
 from vramscope.tui.screens.help import HelpScreen
 from vramscope.tui.screens.live import LiveScreen
 from vramscope.tui.screens.node_screen import NO_LIST_RECORDED, NO_LIST_WITHOUT_GPU
 from vramscope.tui.screens.notes import NotesScreen
+from vramscope.tui.terminal_app import PaletteCommands
 from vramscope.tui.widgets.alert_line import AlertLine
 from vramscope.tui.widgets.host_line import HostLine
 from vramscope.tui.widgets.key_line import KeyLine

@@ -12,7 +12,7 @@ from textual.pilot import Pilot
 
 from vramscope.analyzers.sweep import CellState, SweepCell
 from vramscope.analyzers.sweep.index import SweepIndex
-from vramscope.cli.overlays import find_by_words
+from vramscope.cli.live import find_by_words
 from vramscope.engine.settings import Settings
 from vramscope.exporters.figures.contrast import measure_contrast
 from vramscope.sweeps.indexing import index_sweeps

@@ -9,7 +9,7 @@ import msgspec
 
 from tests.tui.canned import FakeFeed, make_app, make_snapshot
 from vramscope.engine.bus.snapshot import Snapshot
-from vramscope.tui.mailbox import SnapshotMailbox
+from vramscope.tui.app import SnapshotMailbox
 
 
 class ThreadFeed(FakeFeed):

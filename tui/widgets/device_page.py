@@ -1,34 +1,40 @@
 """Everything about one device on one page: figures, history, the gap, findings, steps, segments."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
 from textual.binding import Binding
 
 from ...analyzers.countdown import count_down
+from ...analyzers.error_words import EXPLAINED, explain_error
+from ...analyzers.gap import MemoryGap, PartKind, find_activations, find_kept
+from ...analyzers.out_of_memory_track import OOM_MET
 from ...analyzers.risk import doubt_silent
 from ...engine.bus.snapshot import Snapshot
 from ...engine.history import History
-from ...engine.model import DeviceSample, Finding, RankSample, StepReading
+from ...engine.model import AllocatorReading, DeviceSample, Evidence, Finding, RankSample, StepReading
+from ...engine.model.finding import is_last_word
+from ...engine.units import MIB, format_bytes
 from ..drawing.glyphs import Glyphs
 from ..drawing.numbers import moment_text
-from ..drawing.spans import Line, Span, fit_line
+from ..drawing.spans import Line, Role, Span, fit_line
+from ..drawing.stacked_bar import Part, describe_sum, draw_stacked_bar
 from . import device_fields as fields
+from .device_fields import wrap_words
 from .device_graphs import Span as TimeSpan
 from .device_graphs import choose_window
 from .device_history import AXIS_ROWS, DeviceHistory
 from .device_large import identity_line
 from .device_view import DeviceView, SharedWidths, build_views, measure_widths
-from .finding_section import draw_findings
 from .forecast_section import choose_assessment, draw_forecast
-from .gap_section import draw_gap, gap_parts
 from .line_page import LinePage
-from .model_section import draw_model
 from .part_words import draw_part
+from .rank_facts import SHORT_NAMES
 from .rank_words import name_rank
 from .segment_section import SegmentQuestion, SegmentSection, draw_stacks
 from .step_table import draw_phases, draw_steps
+from .title_line import format_time
 
 LEAST_GRAPH_ROWS, LEAST_GRAPH_SHARE, MOST_GRAPH_SHARE = 5, 0.34, 0.45
 LEAST_MAP_ROWS = 6
@@ -286,3 +292,214 @@ def _stack(sections: Sequence[list[Line]], blank: int) -> list[Line]:
             lines += [[Span("")]] * (blank if lines else 0)
             lines += section
     return lines
+
+
+LEAST_KEPT_BYTES = MIB
+"""Less than this, kept at the end of a step, is losses and counters of every program."""
+
+
+def draw_model(rank: RankSample, width: int, glyphs: Glyphs) -> list[Line]:
+    """Return the peak of the newest step cut into what the optimizers know and the rest; nothing if unknown.
+
+    A peak that was only sampled is the least that it can have been, and so are the activations.
+
+    Args:
+        rank: The training process.
+        width: Cells across.
+        glyphs: Characters to draw with.
+    """
+    parts = model_parts(rank, glyphs)
+    if all(part.value_bytes is None for part in parts):
+        return []
+    step = rank.step
+    peak_bytes = step.peak_bytes if step is not None else None
+    known = sum(part.value_bytes or 0 for part in parts)
+    name = f"peak of step {step.index:,}" if step is not None and peak_bytes is not None else "model state"
+    whole_bytes = known if peak_bytes is None else max(peak_bytes, known)
+    is_exact = step is None or peak_bytes is None or step.is_peak_exact
+    whole = Part(name, whole_bytes, "", "strong", is_exact)
+    text = describe_sum(whole, parts, width - 2, glyphs)
+    bar = draw_stacked_bar(parts, whole_bytes, width - 3, glyphs)
+    return [*([Span(" "), *line] for line in text), [Span("  "), *bar]]
+
+
+def model_parts(rank: RankSample, glyphs: Glyphs) -> Sequence[Part]:
+    """Return the parts of a step's peak; activations are what is neither the optimizers' nor kept.
+
+    On the processors there is no allocator that could tell a peak, and so nothing is said of activations.
+    """
+    state = rank.model_state
+    if state is None:
+        return ()
+    parts = [
+        Part("parameters", state.parameters_bytes, glyphs.full, "fill"),
+        Part("gradients", state.gradients_bytes, glyphs.cached, "fill"),
+        Part("optimizer", state.optimizer_bytes, glyphs.band, "fill"),
+    ]
+    if state.grad_sample_bytes is not None:
+        parts.append(Part("per-sample gradients", state.grad_sample_bytes, glyphs.hatched, "accent"))
+    kept = find_kept(rank)
+    if kept is not None and kept >= LEAST_KEPT_BYTES:
+        parts.append(Part("kept from step to step", kept, glyphs.others, "medium"))
+    if rank.backend == "cpu" and (rank.step is None or rank.step.peak_bytes is None):
+        return parts
+    rest = find_activations(rank)
+    if rest is None:
+        return [*parts, Part("activations", None, glyphs.rest, "band")]
+    return [*parts, Part("activations", rest.size_bytes, glyphs.rest, "band", rest.is_exact)]
+
+
+INDENT = "   "
+LATEST_SPAN_S = 1e9
+"""Seconds beyond this are a moment, not a span."""
+
+PROCESS_NAMES = ("process", "pid")
+"""Evidence that is the number of a process: a name of digits, and no quantity."""
+
+
+def draw_findings(findings: Sequence[Finding], clock: str, width: int, glyphs: Glyphs) -> list[Line]:
+    """Return the findings that are open, and errors that ended the last process, in the order given.
+
+    Args:
+        findings: Findings of one device.
+        clock: Clock of the samples that they are about.
+        width: Cells across.
+        glyphs: Characters to draw with.
+    """
+    lines: list[Line] = []
+    for finding in findings:
+        if finding.is_open or is_last_word(finding):
+            lines += _draw(finding, clock, width, glyphs)
+    return lines
+
+
+def _draw(finding: Finding, clock: str, width: int, glyphs: Glyphs) -> Iterator[Line]:
+    mark = f" {glyphs.risk(finding.severity)} "
+    since = f" (since {format_time(finding.opened_s, clock)})"
+    room = width - len(INDENT) - 1
+    for number, text in enumerate(wrap_words(finding.title + since, room)):
+        yield [Span(mark if number == 0 else INDENT, finding.severity), Span(text, "strong")]
+    is_error = finding.kind == OOM_MET
+    explained = explain_error(finding, lambda time_s: format_time(time_s, clock)) if is_error else ""
+    left = [found for found in finding.evidence if not _is_told(found, finding)]
+    left = [found for found in left if found.name not in EXPLAINED] if is_error else left
+    evidence = ", ".join(_tell(found, clock) for found in left if found.value is not None or not is_error)
+    told: tuple[tuple[str, Role], ...] = (
+        (explained, "text"),
+        (evidence, "text"),
+        (finding.method, "muted"),
+        (f"To do: {finding.advice}" if finding.advice else "", "text"),
+    )
+    for sentence, role in told:
+        for text in wrap_words(sentence, room) if sentence else ():
+            yield [Span(INDENT), Span(text, role)]
+
+
+def _is_told(evidence: Evidence, finding: Finding) -> bool:
+    """Tell a path that stands in the sentence or in the advice already."""
+    value = evidence.value
+    return isinstance(value, str) and "/" in value and value in f"{finding.title} {finding.advice}"
+
+
+def _tell(evidence: Evidence, clock: str) -> str:
+    """Return one number with its name; bytes in the unit that suits them, moments as the time of day."""
+    value = evidence.value
+    if evidence.unit == "s" and isinstance(value, int | float) and value > LATEST_SPAN_S:
+        return f"{evidence.name} {format_time(value, clock)}"
+    if value is None:
+        return f"{evidence.name} —"
+    if evidence.unit.startswith("bytes") and isinstance(value, int | float):
+        return f"{evidence.name} {format_bytes(int(value))}{evidence.unit.removeprefix('bytes')}"
+    if evidence.name in PROCESS_NAMES:
+        return f"{evidence.name} {value}"
+    number = f"{value:,}" if isinstance(value, int) else f"{value:.4g}" if isinstance(value, float) else value
+    unit = f" {evidence.unit}" if evidence.unit else ""
+    return f"{evidence.name} {number}{unit}"
+
+
+WORDY_FROM_CELLS = 64
+"""Width from which parts have their full names."""
+NARROW_NAMES: dict[PartKind, str] = {
+    **SHORT_NAMES,
+    "awaiting_free": "awaiting",
+    "stranded": "stranded",
+}
+"""Names of parts that stand by themselves where there is little room."""
+LEAST_INTERNAL_BYTES = MIB
+"""Less than this lost to rounding matters to nobody."""
+NOT_OF_ONE_INSTANT = "(driver and allocator were not read at one instant)"
+
+
+def draw_gap(view: DeviceView, widths: SharedWidths, width: int, glyphs: Glyphs) -> list[Line]:
+    """Return what is used as one bar on the device's scale, and below it as a sum of named parts.
+
+    Without allocator data it is the plain gauge.
+
+    Args:
+        view: The device.
+        widths: Widths of its figures.
+        width: Cells across.
+        glyphs: Characters to draw with.
+    """
+    cells = max(0, width - 5 - fields.memory_figures_width(widths))
+    figures = fields.memory_figures(view, widths, glyphs)
+    parts = gap_parts(view, glyphs, is_wordy=width >= WORDY_FROM_CELLS)
+    if not parts or not view.scale_bytes:
+        return [[Span("  "), *fields.gauge(view, cells, glyphs), Span("  "), *figures]]
+    bar = draw_stacked_bar(parts, view.scale_bytes, cells, glyphs)
+    text = describe_sum(_whole(view), parts, width - 3, glyphs)
+    lines = [[Span("  "), *bar, Span("  "), *figures], *([Span("  "), *line] for line in text)]
+    is_wordy = width >= WORDY_FROM_CELLS
+    remarks = list(_remark(view.gap, glyphs)) if view.gap is not None and is_wordy else []
+    if remarks:
+        lines.append([Span("  "), Span("   ".join(remarks), "muted")])
+    return lines
+
+
+def gap_parts(view: DeviceView, glyphs: Glyphs, *, is_wordy: bool = True) -> list[Part]:
+    """Return the parts of what is used, as far as they can be told apart; none where nobody tells."""
+    if view.gap is not None:
+        return list(_name_parts(view.gap, view, glyphs, is_wordy=is_wordy))
+    allocator = AllocatorReading() if view.ranks else view.device.allocator or AllocatorReading()
+    allocated, reserved = allocator.allocated_bytes, allocator.reserved_bytes
+    if allocated is None or reserved is None or reserved < allocated:
+        return []
+    return [
+        Part("live tensors", allocated, glyphs.full, view.fill_role),
+        Part("cached", reserved - allocated, glyphs.cached, "band"),
+    ]
+
+
+def _whole(view: DeviceView) -> Part:
+    """Return what the parts add up to: all that is used, or what a recorded allocator held."""
+    if view.gap is not None:
+        return Part("used", view.gap.used_bytes, "", "strong")
+    allocator = view.device.allocator
+    return Part("reserved", allocator.reserved_bytes if allocator else None, "", "strong")
+
+
+def _name_parts(gap: MemoryGap, view: DeviceView, glyphs: Glyphs, *, is_wordy: bool) -> Iterator[Part]:
+    """Yield the parts that are there, each in the look of the first kind in it."""
+    looks: dict[PartKind, tuple[str, Role]] = {
+        "allocated": (glyphs.full, view.fill_role),
+        "awaiting_free": (glyphs.band, view.fill_role),
+        "stranded": (glyphs.hatched, "medium"),
+        "cached": (glyphs.cached, "band"),
+        "context": (glyphs.rest, "muted"),
+        "other_processes": (glyphs.others, "muted"),
+        "unattributed": (glyphs.unattributed, "muted"),
+    }
+    for part in gap.parts:
+        if part.size_bytes:
+            short = "+".join(dict.fromkeys(NARROW_NAMES[kind] for kind in part.kinds))
+            yield Part(part.name if is_wordy else short, part.size_bytes, *looks[part.kinds[0]])
+
+
+def _remark(gap: MemoryGap, glyphs: Glyphs) -> Iterator[str]:
+    """Yield what is to be known besides the parts."""
+    if gap.capacity_bytes is not None:
+        yield f"capacity for tensors {format_bytes(gap.capacity_bytes)}"
+    if gap.internal_bytes is not None and gap.internal_bytes >= LEAST_INTERNAL_BYTES:
+        yield f"lost to rounding {format_bytes(gap.internal_bytes)}"
+    if not gap.is_consistent:
+        yield NOT_OF_ONE_INSTANT

@@ -1,20 +1,26 @@
 """The live view: from settings to the screens, with the agent started beside them where none runs."""
 
+import shlex
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vramscope.engine.errors import UsageError
 from vramscope.engine.settings import Settings, save_settings
 
 from .configuration import read_settings
 from .diagnostics import complain
-from .overlays import list_overlays
 
 if TYPE_CHECKING:
+    from vramscope.analyzers.sweep.index import SweepIndex
     from vramscope.engine.bus.feed import Feed
     from vramscope.engine.launch.viewer_recording import ViewerRecording
+    from vramscope.tui.launch import Overlays
+    from vramscope.tui.planned import Planned
+    from vramscope.tui.planning_app import JobDefaults
+    from vramscope.tui.profiled import Profiled
 
 
 def show_live(arguments: Namespace) -> int:
@@ -110,3 +116,57 @@ def _leave_recording(recording: "ViewerRecording | None") -> None:
     told = None if recording is None else recording.leave()
     if told is not None:
         complain(told)
+
+
+def list_overlays() -> "Overlays":
+    """Return what can be shown over a view."""
+    from vramscope.tui.launch import Overlays
+
+    return Overlays(plan_words, find_by_words, read_by_words)
+
+
+def plan_words(words: str, defaults: "JobDefaults") -> "Planned":
+    """Make the plan that words ask for: a model, then flags of `vramscope plan`.
+
+    Raises:
+        VramscopeError: The words mean nothing, or no plan can be made of them.
+    """
+    from .plan_screen import present_words
+
+    return present_words(words, defaults)
+
+
+def find_by_words(words: str) -> "SweepIndex":
+    """Read the sweeps that words ask for: folders, then flags of `vramscope sweep`.
+
+    Raises:
+        UsageError: The words mean nothing.
+        InputFileError: A folder cannot be read, or there is no sweep in any.
+    """
+    from .parser import parse
+    from .sweeps import find_wanted
+    from .verbs.sweep import read_job
+
+    try:
+        given = shlex.split(words)
+    except ValueError as error:
+        raise UsageError(f"{words}: expected folders, then flags of vramscope sweep") from error
+    if not {"-h", "--help"}.isdisjoint(given):
+        raise UsageError("run `vramscope sweep --help` in a shell to read about its flags")
+    return find_wanted(read_job(parse(["sweep", *given]))).chosen
+
+
+def read_by_words(words: str) -> "Sequence[Profiled]":
+    """Read the profiles by module below the paths in a line.
+
+    Raises:
+        UsageError: The words mean nothing.
+        InputFileError: A profile cannot be read or understood, or there is none.
+    """
+    from .modules import read_profiled
+
+    try:
+        given = shlex.split(words)
+    except ValueError as error:
+        raise UsageError(f"{words}: expected files of profiles, or folders with some") from error
+    return read_profiled([Path(word).expanduser() for word in given])

@@ -3,20 +3,27 @@
 import math
 import socket
 import time
+from collections import deque
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
 from uuid import uuid4
 
 import msgspec
 
+from vramscope.analyzers.balance.node_balance import judge_scope
+from vramscope.analyzers.cluster_state import ClusterState
+from vramscope.analyzers.cluster_state.reports import read_report
 from vramscope.engine.clock import Clock, SystemClock
 from vramscope.engine.cluster.collector import Collector
 from vramscope.engine.cluster.gathering import prepare_gathering
-from vramscope.engine.cluster.node_report import MAX_NAME_LENGTH, NodeReport
+from vramscope.engine.cluster.node_report import MAX_NAME_LENGTH, NodeReport, NodeThreat
 from vramscope.engine.cluster.reporter import Reporter, open_reporter
 from vramscope.engine.cluster.roll import NodeRoll
 from vramscope.engine.errors import UsageError
+from vramscope.exporters.job_over_nodes import JobOverNodes, describe_job
 from vramscope.exporters.reports.distributed import (
+    ClusterOomEvent,
     DistributedReport,
     MasterInfo,
     MemoryAnalysis,
@@ -28,11 +35,9 @@ from vramscope.exporters.reports.distributed import (
     judge_sync,
     recommend,
 )
-from vramscope.exporters.reports.frame import KINDS, Provenance, describe_evidence, describe_findings
+from vramscope.exporters.reports.frame import KINDS, Provenance, describe_evidence, describe_findings, stamp
 from vramscope.exporters.reports.run_log import RunLog
 
-from .cluster_events import ClusterEvents
-from .cluster_jobs import ClusterJobs
 from .node_view import describe_own_node
 
 DEFAULT_PORT = 29500
@@ -257,3 +262,71 @@ class NodeExchange:
             total_nodes=None if receipt is None else receipt.total_nodes,
             trouble=trouble,
         )
+
+
+class ClusterJobs:
+    """Takes the roll again and again.
+
+    Args:
+        clock: Where time is read.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock, self._state = clock, ClusterState()
+        self._taken: dict[str, tuple[float, bool]] = {}
+
+    def note(self, roll: NodeRoll) -> None:
+        """Take what is new on the roll."""
+        silent = {*roll.find("silent", "left")}
+        for node, known in roll.nodes.items():
+            stamp = (known.heard_s, node in silent)
+            if self._taken.get(node) != stamp:
+                self._taken[node] = stamp
+                snapshot = read_report(known.report, is_silent=node in silent)
+                self._state.observe(snapshot, self._clock.monotonic_s())
+
+    def describe(self) -> tuple[JobOverNodes, ...]:
+        """Return the jobs as they stand, by name."""
+        self._state.conclude(self._clock.monotonic_s())
+        return tuple(describe_job(job) for job in self._state.picture.jobs)
+
+
+KEPT_EVENTS = 10
+_MOST_KNOWN = 10_000
+
+
+class ClusterEvents:
+    """The newest events; bounded."""
+
+    def __init__(self) -> None:
+        self.newest: deque[ClusterOomEvent] = deque(maxlen=KEPT_EVENTS)
+        self._known: dict[tuple[str, str], None] = {}
+
+    def note(self, reports: Sequence[NodeReport]) -> None:
+        """Take the nodes as they are, and keep the threats that were not known."""
+        threatened = [(it.node_id, threat) for it in reports for threat in it.threats]
+        for node_id, threat in threatened:
+            if (node_id, threat.id) not in self._known:
+                self._remember((node_id, threat.id))
+                self.newest.append(_describe(node_id, threat, threatened))
+
+    def _remember(self, key: tuple[str, str]) -> None:
+        self._known[key] = None
+        if len(self._known) > _MOST_KNOWN:
+            del self._known[next(iter(self._known))]
+
+
+def _describe(
+    node_id: str, threat: NodeThreat, threatened: Sequence[tuple[str, NodeThreat]]
+) -> ClusterOomEvent:
+    return ClusterOomEvent(
+        timestamp=stamp(threat.opened_s, "wall") or "",
+        node_id=node_id,
+        device_id=threat.device,
+        oom_type=judge_scope([(node, it.device) for node, it in threatened]),
+        affected_nodes=list(dict.fromkeys(node for node, _ in threatened)),
+        recovery_actions=[threat.advice] if threat.advice else [],
+        kind=threat.kind,
+        severity=threat.severity,
+        title=threat.title,
+    )

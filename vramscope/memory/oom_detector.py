@@ -2,8 +2,10 @@
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from enum import Enum
 from pathlib import Path
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -11,16 +13,98 @@ from vramscope.analyzers.out_of_memory_track import OOM_MET, SIZE
 from vramscope.analyzers.usage_threshold import KIND as THRESHOLD
 from vramscope.analyzers.usage_threshold import UsageThresholdAnalyzer
 from vramscope.engine.errors import UsageError
-from vramscope.engine.model import Finding
+from vramscope.engine.model import AllocatorReading, DeviceSample, Finding, MemoryReading, RiskLevel, Sample
+from vramscope.engine.units import MIB
+from vramscope.exporters.reports.device_log import DeviceLog, Snapshot
 from vramscope.exporters.reports.oom import build_oom, describe_trend
-from vramscope.exporters.reports.oom_risk import judge_device
+from vramscope.exporters.reports.oom_risk import DeviceRisk, judge_device
 from vramscope.exporters.reports.risk_rule import Thresholds
+from vramscope.exporters.reports.run_log import RunLog
 
+from .conclusions import Conclusions
 from .monitor import MemoryMonitor, publish
 from .own_process import OwnError
-from .prediction import LEVELS, OOMEvent, OOMPrediction, OOMRiskLevel, make_prediction
 from .process_stream import ProcessStream
-from .scenario import play_scenario
+
+
+class OOMRiskLevel(Enum):
+    """Risk of running out of memory; `unknown` where nobody can say."""
+
+    UNKNOWN = "unknown"
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+    CRITICAL = "critical"
+
+
+class OOMPrediction(msgspec.Struct, frozen=True, kw_only=True):
+    """The risk of one device; None is unknown."""
+
+    device_id: int
+    risk_level: OOMRiskLevel
+    predicted_oom_time: float | None
+    """Median seconds to the error, from now; None where none is foreseen."""
+    confidence: float | None
+    current_usage: float | None
+    """Share of the device's memory that is taken, 0 to 1."""
+    growth_rate: float | None
+    """MiB a second."""
+    recommendation: str
+    basis: Literal["forecast", "threshold"]
+    """A forecast from the allocator's figures, or the rule on usage alone."""
+    reason: str
+    predicted_oom_time_low: float | None = None
+    """Lower end of the 80 % interval."""
+    predicted_oom_time_high: float | None = None
+    probability: float | None = None
+    """Probability of an error within `horizon` seconds."""
+    horizon: float | None = None
+    is_simulated: bool = False
+    """Whether it is of a scenario that never happened."""
+
+
+class OOMEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """An out-of-memory error that a process met; None is unknown."""
+
+    timestamp: float
+    device_id: int
+    requested_memory: int | None
+    available_memory: int | None
+    total_memory: int | None
+    stack_trace: str | None = None
+    context_info: dict[str, object] | None = None
+
+
+LEVELS: dict[RiskLevel, OOMRiskLevel] = {
+    "unknown": OOMRiskLevel.UNKNOWN,
+    "low": OOMRiskLevel.LOW,
+    "medium": OOMRiskLevel.MEDIUM,
+    "high": OOMRiskLevel.HIGH,
+    "critical": OOMRiskLevel.CRITICAL,
+}
+
+
+def make_prediction(device: DeviceLog, risk: DeviceRisk, *, is_simulated: bool = False) -> OOMPrediction:
+    """Return the risk of a device as callbacks see it."""
+    usage = None if device.last is None else device.last.utilization_percent
+    forecast = None if risk.forecast == "unknown" else risk.assessment
+    return OOMPrediction(
+        device_id=device.index,
+        risk_level=LEVELS[risk.level],
+        predicted_oom_time=None if forecast is None else forecast.oom_in_s,
+        confidence=risk.confidence,
+        current_usage=None if usage is None else usage / 100.0,
+        growth_rate=risk.growth_mib_per_s,
+        recommendation=risk.recommendation,
+        basis=risk.basis,
+        reason=risk.reason,
+        predicted_oom_time_low=None if forecast is None else forecast.oom_in_low_s,
+        predicted_oom_time_high=None if forecast is None else forecast.oom_in_high_s,
+        probability=None if forecast is None else forecast.probability,
+        horizon=None if forecast is None else forecast.horizon_s,
+        is_simulated=is_simulated,
+    )
+
 
 WarningCallback = Callable[[int, OOMPrediction], object]
 OOMCallback = Callable[[OOMEvent], object]
@@ -275,3 +359,72 @@ def _read_thresholds(warning: float | None, critical: float | None, window: int)
         )
     is_given = warning is not None or critical is not None
     return Thresholds(100 * low, 100 * high, window, is_given)
+
+
+MOST_SNAPSHOTS = 1000
+"""Newest of what was seen that the scenario begins with."""
+NODE = "scenario"
+
+
+class PlayedScenario(NamedTuple):
+    """What is known after the scenario."""
+
+    log: RunLog
+    device: DeviceLog
+
+
+def play_scenario(device: DeviceLog, interval_s: float, *, increase_mib: float, steps: int) -> PlayedScenario:
+    """Feed fresh analyzers with what was seen of a device and then with growth that did not happen.
+
+    Args:
+        device: What was seen.
+        interval_s: Seconds from one made-up sample to the next.
+        increase_mib: MiB by which each of them holds more than the one before.
+        steps: How many of them.
+    """
+    conclusions, log = Conclusions(), RunLog()
+    for number, snapshot in enumerate(_continue(device, interval_s, increase_mib, steps)):
+        sample = Sample(NODE, number, snapshot.time_s, interval_s, (_make_device(device, snapshot),))
+        log.observe(sample)
+        log.take(conclusions.observe(sample))
+    log.take((), conclusions.assess())
+    return PlayedScenario(log, log.devices[device.uuid])
+
+
+def _continue(device: DeviceLog, interval_s: float, increase_mib: float, steps: int) -> Iterator[Snapshot]:
+    seen = list(device.snapshots)[-MOST_SNAPSHOTS:]
+    yield from seen
+    last = seen[-1]
+    for step in range(1, steps + 1):
+        more = round(step * increase_mib * MIB)
+        used = _add(last.used_bytes, more)
+        if used is not None and last.total_bytes is not None:
+            used = min(used, last.total_bytes)
+        yield last._replace(
+            time_s=last.time_s + step * interval_s,
+            used_bytes=used,
+            free_bytes=None if last.free_bytes is None else max(0, last.free_bytes - more),
+            allocated_bytes=_add(last.allocated_bytes, more),
+            reserved_bytes=_add(last.reserved_bytes, more),
+        )
+
+
+def _add(figure: int | None, more: int) -> int | None:
+    return None if figure is None else max(0, figure + more)
+
+
+def _make_device(device: DeviceLog, snapshot: Snapshot) -> DeviceSample:
+    allocator = None
+    if snapshot.allocated_bytes is not None:
+        allocator = AllocatorReading(
+            allocated_bytes=snapshot.allocated_bytes, reserved_bytes=snapshot.reserved_bytes
+        )
+    used = snapshot.used_bytes
+    return DeviceSample(
+        uuid=device.uuid,
+        index=device.index,
+        name=device.name,
+        kind=device.kind,
+        memory=MemoryReading(snapshot.total_bytes, used, snapshot.free_bytes, used, used),
+        allocator=allocator,
+    )

@@ -1,6 +1,7 @@
 """One NVIDIA device: its memory ten times a second, its other fields now and then."""
 
 import ctypes
+import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -11,13 +12,23 @@ from msgspec.structs import replace
 
 from ...errors import DeviceLostError, NotSupportedError
 from ...model import MemoryReading, ProcessReading
+from ..meminfo import read_meminfo
 from ..processes import ProcessTable
 from ..source import DeviceDetails, DeviceIdentity, PreparedMemory, make_reading
 from .codes import GONE_CODES, Code, make_device_error, make_lost_error
 from .library import NvmlLibrary
 from .running import ListBuffer, ListRefusedError, ProcessLists
-from .structs import MEMORY_LAYOUTS, MEMORY_V2, TEMPERATURE_V1, MemoryV1, MemoryV2, TemperatureV1, Utilization
-from .unified import is_unified, read_host_memory
+from .structs import (
+    ADDRESSING_MODE_V1,
+    MEMORY_LAYOUTS,
+    MEMORY_V2,
+    TEMPERATURE_V1,
+    AddressingModeV1,
+    MemoryV1,
+    MemoryV2,
+    TemperatureV1,
+    Utilization,
+)
 
 PROCESS_INTERVAL_S = 2.0
 """How often process lists are read: they change seldom, and cost more than all other fields together."""
@@ -222,3 +233,30 @@ def _find_nothing() -> int:
 
 def _within(value: float, least: float, most: float) -> float | None:
     return value if least <= value <= most else None
+
+
+UNIFIED_NAMES = re.compile(r"\b(GB10|DGX Spark|N1X|Orin|Xavier|Thor|Tegra|Jetson)\b", re.IGNORECASE)
+"""Names of systems on a chip whose GPU has no memory of its own."""
+ADDRESSING_MODE_ATS = 2
+"""The GPU translates addresses through the processor's page tables (`NVML_DEVICE_ADDRESSING_MODE_ATS`)."""
+
+
+def is_unified(library: NvmlLibrary, handle: ctypes.c_void_p, name: str | None) -> bool:
+    """Tell whether a device whose memory call is refused shares the host's memory.
+
+    An ordinary card may refuse the call too, with an old driver or without permission; the host's memory
+    would be a false answer then. So the name or the addressing mode must say it.
+    """
+    if name is not None and UNIFIED_NAMES.search(name):
+        return True
+    mode = AddressingModeV1(version=ADDRESSING_MODE_V1)
+    code = library.call("nvmlDeviceGetAddressingMode", handle, ctypes.byref(mode))
+    return code == Code.SUCCESS and mode.value == ADDRESSING_MODE_ATS
+
+
+def read_host_memory(proc: Path) -> MemoryReading:
+    """Return the host's memory as that of a device which shares it: used is MemTotal − MemAvailable."""
+    meminfo = read_meminfo(proc)
+    total, available = meminfo.total_bytes, meminfo.available_bytes
+    used = None if total is None or available is None else total - available
+    return MemoryReading(total_bytes=total, used_bytes=used, free_bytes=available, source="host")

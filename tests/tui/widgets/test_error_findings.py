@@ -6,7 +6,7 @@ from vramscope.engine.model import Evidence, Finding
 from vramscope.engine.model.finding import CLOSED_BECAUSE, FOLLOWED_BY, PROCESS_ENDED
 from vramscope.engine.units import MIB
 from vramscope.tui.drawing.glyphs import UNICODE
-from vramscope.tui.widgets.finding_section import draw_findings
+from vramscope.tui.widgets.device_page import draw_findings
 
 MET = Finding(
     id="1",

@@ -3,7 +3,7 @@
 from vramscope.engine.model import Evidence, Finding
 from vramscope.tui.drawing.glyphs import UNICODE
 from vramscope.tui.drawing.spans import line_text
-from vramscope.tui.widgets.finding_section import draw_findings
+from vramscope.tui.widgets.device_page import draw_findings
 
 PATH = "/home/someone/.local/state/vramscope/flight/oom-20251009T085500Z-1234567-1.json.gz"
 

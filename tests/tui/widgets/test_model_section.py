@@ -3,7 +3,7 @@
 from vramscope.engine.model import ModelStateReading, RankSample, StepReading
 from vramscope.engine.units import GIB
 from vramscope.tui.drawing.glyphs import UNICODE
-from vramscope.tui.widgets.model_section import draw_model
+from vramscope.tui.widgets.device_page import draw_model
 
 STATE = ModelStateReading(4 * GIB, 4 * GIB, 8 * GIB)
 
