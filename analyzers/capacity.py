@@ -15,8 +15,11 @@ from .device_names import name_device
 
 KIND = "capacity"
 
-_CAPACITY, _PEAK_TIME, _ALLOCATED = "capacity asked about", "time of the peak", "allocated at the peak"
-_USED_PEAK, _ALLOCATED_PEAK = "peak device used", "peak allocated"
+_CAPACITY = "capacity asked about"
+_PEAK_TIME = "time of the peak"
+_ALLOCATED = "allocated at the peak"
+_USED_PEAK = "peak device used"
+_ALLOCATED_PEAK = "peak allocated"
 
 
 class CapacityAnalyzer:
@@ -80,11 +83,13 @@ def _number(finding: Finding, name: str) -> int:
 
 
 def _read_most(device: DeviceSample) -> _Most | None:
-    memory, allocator = device.memory, device.allocator
+    memory = device.memory
+    allocator = device.allocator
     used_bytes = memory.used_max_bytes if memory.used_max_bytes is not None else memory.used_bytes
     allocated_bytes = None
     if allocator is not None:
-        last_bytes, most_bytes = allocator.allocated_bytes, allocator.allocated_max_bytes
+        last_bytes = allocator.allocated_bytes
+        most_bytes = allocator.allocated_max_bytes
         allocated_bytes = most_bytes if most_bytes is not None else last_bytes
     if used_bytes is not None:
         return _Most(used_bytes, is_allocated=False, allocated_bytes=allocated_bytes)
@@ -128,7 +133,8 @@ def _state(finding: Finding, device: DeviceSample, most: _Most, time_s: float) -
 
 
 def _entitle(device: DeviceSample, most: _Most, capacity_bytes: int, time_s: float) -> str:
-    capacity, peak = format_gib(capacity_bytes), f"{format_gib(most.value_bytes)} GiB"
+    capacity = format_gib(capacity_bytes)
+    peak = f"{format_gib(most.value_bytes)} GiB"
     if peak == f"{capacity} GiB":
         peak = f"{format_bytes(most.value_bytes - capacity_bytes)} more"
     verb = "allocated" if most.is_allocated else "used"

@@ -30,10 +30,12 @@ def count_down(finding: Finding, assessments: Sequence[Assessment], now_s: float
     words = [found for found in assessments if _is_about(found, finding)]
     word = min(words, key=lambda found: (found.oom_in_s or 0.0) + found.time_s, default=None)
     if word is None or word.oom_in_s is None:
-        left_s, past_s = _read(match[2]), now_s - finding.updated_s
+        left_s = _read(match[2])
+        past_s = now_s - finding.updated_s
         return _tell(finding.title, left_s - past_s, _read_range(finding.title, past_s))
     past_s = now_s - word.time_s
-    low_s, high_s = word.oom_in_low_s, word.oom_in_high_s
+    low_s = word.oom_in_low_s
+    high_s = word.oom_in_high_s
     known = None if low_s is None or high_s is None else (low_s - past_s, high_s - past_s)
     return _tell(finding.title, word.oom_in_s - past_s, known)
 

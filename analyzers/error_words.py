@@ -47,8 +47,10 @@ def explain_error(finding: Finding, format_time: Callable[[float], str]) -> str:
         finding: An error that was met.
         format_time: Words a moment as people read it.
     """
-    pid, job = read_evidence(finding, PROCESS), read_evidence(finding, JOB)
-    step, size = read_evidence(finding, STEP), read_evidence(finding, SIZE)
+    pid = read_evidence(finding, PROCESS)
+    job = read_evidence(finding, JOB)
+    step = read_evidence(finding, STEP)
+    size = read_evidence(finding, SIZE)
     last_s = read_evidence(finding, LAST)
     when = format_time(last_s if isinstance(last_s, int | float) else finding.opened_s)
     who = f"Process {pid}" if job is None else f"Process {pid} of job {job}"
@@ -61,5 +63,6 @@ def _format_moment(time_s: float, sample: Sample) -> str:
     """Return a moment as people say it: the time of day, with the date where that is another than now."""
     if sample.clock == "trace":
         return f" at t {time_s:,.1f} s"
-    then, now = datetime.fromtimestamp(time_s), datetime.fromtimestamp(sample.time_s)
+    then = datetime.fromtimestamp(time_s)
+    now = datetime.fromtimestamp(sample.time_s)
     return f" at {then:%H:%M:%S}" if then.date() == now.date() else f" on {then:%Y-%m-%d at %H:%M}"

@@ -3,7 +3,9 @@
 from ..engine.model import Finding
 from .subjects import SubjectKey
 
-PROCESS, STARTED, JOB = "process", "started", "job"
+PROCESS = "process"
+STARTED = "started"
+JOB = "job"
 """Evidence that tells which process a finding is about: pid, start time, name of its `vramscope run`."""
 
 
@@ -20,7 +22,8 @@ def read_number(finding: Finding, name: str) -> float:
 
 def read_process(finding: Finding) -> tuple[int | None, float | None]:
     """Return pid and start time of the process that a finding is about; None where it names none."""
-    pid, started_s = read_evidence(finding, PROCESS), read_evidence(finding, STARTED)
+    pid = read_evidence(finding, PROCESS)
+    started_s = read_evidence(finding, STARTED)
     return (
         pid if isinstance(pid, int) else None,
         float(started_s) if isinstance(started_s, int | float) else None,

@@ -75,7 +75,9 @@ def explain_gap(device: DeviceSample, ranks: Sequence[RankSample]) -> MemoryGap:
         ranks: Training processes of the same tick; those of other devices, or that have ended, are left out.
     """
     living = [rank for rank in ranks if rank.device_uuid == device.uuid and rank.state != "ended"]
-    used, parts, is_consistent = device.memory.used_bytes, tuple[GapPart, ...](), True
+    used = device.memory.used_bytes
+    parts = tuple[GapPart, ...]()
+    is_consistent = True
     if used is not None:
         names = HOST_NAMES if device.kind == "cpu" else NAMES
         parts, is_consistent = _fit(tuple(_split(device, living)), used, names)
@@ -97,7 +99,8 @@ def find_activations(rank: RankSample) -> Activations | None:
     Returns:
         None where one part is unknown, or more is held than the peak that was seen.
     """
-    step, held = rank.step, _sum_held(rank)
+    step = rank.step
+    held = _sum_held(rank)
     if step is None or step.peak_bytes is None or held is None:
         return None
     rest = step.peak_bytes - held - (find_kept(rank) or 0)
@@ -196,7 +199,8 @@ def _split_host(ranks: Sequence[RankSample]) -> Iterator[_Part]:
 
 def _split_allocators(ranks: Sequence[RankSample]) -> Iterator[_Part]:
     """Yield what the allocators hold; where they do not tell how much, the last part takes all the rest."""
-    allocated, reserved = _add(ranks, _read_allocated), _add(ranks, _read_reserved)
+    allocated = _add(ranks, _read_allocated)
+    reserved = _add(ranks, _read_reserved)
     if allocated is None:
         yield _Part(_ALL[: _ALL.index("context")] if reserved is not None else _ALL, reserved)
         return
@@ -204,7 +208,8 @@ def _split_allocators(ranks: Sequence[RankSample]) -> Iterator[_Part]:
     if reserved is None:
         yield _Part(_ALL[1:], None)
         return
-    rest, together = reserved - allocated, list[PartKind]()
+    rest = reserved - allocated
+    together = list[PartKind]()
     active = _add(ranks, lambda reading: reading.active_bytes)
     awaiting = None if active is None else active - allocated
     stranded = _add(ranks, lambda reading: reading.inactive_split_bytes)
@@ -220,7 +225,8 @@ def _split_allocators(ranks: Sequence[RankSample]) -> Iterator[_Part]:
 
 def _split_outside(device: DeviceSample, ranks: Sequence[RankSample]) -> Iterator[_Part]:
     """Yield what lies outside of the allocators."""
-    context, others = _find_context(device, ranks), _find_others(device, ranks)
+    context = _find_context(device, ranks)
+    others = _find_others(device, ranks)
     if context is None:
         yield _Part(("context", "other_processes", "unattributed"), None)
         return
@@ -240,7 +246,8 @@ def _find_context(device: DeviceSample, ranks: Sequence[RankSample]) -> int | No
     held = {process.pid: process.used_bytes for process in device.processes or ()}
     contexts = []
     for rank in ranks:
-        used, reserved = held.get(rank.pid), (rank.allocator or AllocatorReading()).reserved_bytes
+        used = held.get(rank.pid)
+        reserved = (rank.allocator or AllocatorReading()).reserved_bytes
         if used is None or reserved is None:
             return None
         contexts.append(max(0, used - reserved))
@@ -261,7 +268,9 @@ def _find_others(device: DeviceSample, ranks: Sequence[RankSample]) -> int | Non
 
 def _fit(parts: Sequence[_Part], used: int, names: dict[PartKind, str]) -> tuple[tuple[GapPart, ...], bool]:
     """Return the parts cut to what is used, and whether nothing had to be cut."""
-    fitted, left, is_consistent = [], used, True
+    fitted = []
+    left = used
+    is_consistent = True
     for kinds, size in parts:
         taken = left if size is None else min(max(0, size), left)
         is_consistent = is_consistent and size in (None, taken)
@@ -275,7 +284,8 @@ def _join(names: Sequence[str]) -> str:
 
 
 def _find_internal(ranks: Sequence[RankSample]) -> int | None:
-    allocated, requested = _add(ranks, _read_allocated), _add(ranks, lambda reading: reading.requested_bytes)
+    allocated = _add(ranks, _read_allocated)
+    requested = _add(ranks, lambda reading: reading.requested_bytes)
     return None if allocated is None or requested is None else max(0, allocated - requested)
 
 

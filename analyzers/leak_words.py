@@ -11,8 +11,11 @@ from ..engine.units import format_bytes
 KIND = "leak"
 TIME_LEFT = "time to out of memory"
 """Evidence of a leak: seconds at its pace, where the capacity is known."""
-_RATE, _RATE_PER_STEP, _GROWN = "growth a second", "growth a step", "grown since onset"
-_ONSET_STEP, _FILE = "step at onset", "source file"
+_RATE = "growth a second"
+_RATE_PER_STEP = "growth a step"
+_GROWN = "grown since onset"
+_ONSET_STEP = "step at onset"
+_FILE = "source file"
 
 Known = dict[str, float | int | str | None]
 """Evidence by its name."""
@@ -42,7 +45,8 @@ def describe_leak(findings: Sequence[Finding], device_uuid: str | None) -> LeakW
     if leak is None:
         return None
     known = {evidence.name: evidence.value for evidence in leak.evidence}
-    rate, past = _word_rate(known), _word_past(known)
+    rate = _word_rate(known)
+    past = _word_past(known)
     return LeakWords(leak.severity, f"{rate}{past}", rate, _find_place(known))
 
 
@@ -51,14 +55,16 @@ def _is_of(finding: Finding, device_uuid: str | None) -> bool:
 
 
 def _word_rate(known: Known) -> str:
-    per_step, rate = _number(known, _RATE_PER_STEP), _number(known, _RATE)
+    per_step = _number(known, _RATE_PER_STEP)
+    rate = _number(known, _RATE)
     if per_step is not None:
         return f"leak +{format_bytes(round(per_step))}/step"
     return "leak" if rate is None else f"leak +{format_bytes(round(60 * rate))}/min"
 
 
 def _word_past(known: Known) -> str:
-    grown, step = _number(known, _GROWN), _number(known, _ONSET_STEP)
+    grown = _number(known, _GROWN)
+    step = _number(known, _ONSET_STEP)
     since = "" if step is None else f" since step {int(step):,}"
     return since if grown is None else f"{since} ({format_bytes(int(grown))})"
 

@@ -5,7 +5,8 @@ from ..engine.model import Sample
 
 def describe_left_out(sample: Sample) -> tuple[str, str]:
     """Return how many devices of a node are followed, in full and in few words: never in none."""
-    followed, total = len(sample.devices), len(sample.devices) + sample.devices_left_out
+    followed = len(sample.devices)
+    total = len(sample.devices) + sample.devices_left_out
     return f"{followed:,} of {total:,} devices followed", f"{followed:,}/{total:,} followed"
 
 

@@ -92,14 +92,16 @@ def cut_columns(history: LevelHistory, count: int) -> list[LevelColumn]:
     for begin, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
         # A level lasts until the next moment.
         part = slice(max(0, begin - 1), max(end, 1))
-        allocated, reserved = history.allocated_bytes[part], history.reserved_bytes[part]
+        allocated = history.allocated_bytes[part]
+        reserved = history.reserved_bytes[part]
         columns.append(LevelColumn(int(allocated.min()), int(allocated.max()), int(reserved.max())))
     return columns
 
 
 def locate_moment(history: LevelHistory, moment: float, count: int) -> int | None:
     """Return in which of `count` equal parts a moment lies, None where it is outside of them."""
-    first, last = float(history.moments[0]), float(history.moments[-1])
+    first = float(history.moments[0])
+    last = float(history.moments[-1])
     if not first <= moment <= last:
         return None
     return 0 if last == first else min(count - 1, int((moment - first) / (last - first) * count))

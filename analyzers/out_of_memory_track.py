@@ -12,7 +12,8 @@ from .closing import close_finding
 from .finding_evidence import JOB, PROCESS, STARTED, read_evidence
 from .rank_names import name_rank
 
-OOM_MET, RETRIES = "oom_met", "retries"
+OOM_MET = "oom_met"
+RETRIES = "retries"
 KINDS = (OOM_MET, RETRIES)
 
 CLEAN_S = 60.0
@@ -24,8 +25,10 @@ HIGH_RETRIES = 3
 FRESH_S = 5.0
 """An error that is older than this when a process is first seen is not news."""
 
-LAST, RECORD = "last", "flight record"
-STEP, SIZE = "step", "request that failed"
+LAST = "last"
+RECORD = "flight record"
+STEP = "step"
+SIZE = "request that failed"
 COUNTS = _COUNT, _BEFORE = "count", "count before"
 
 
@@ -190,7 +193,8 @@ class _Words(NamedTuple):
 
 
 def _word_error(rank: RankSample, times: int) -> _Words:
-    size, record = rank.oom_size_bytes, rank.flight_record
+    size = rank.oom_size_bytes
+    record = rank.flight_record
     again = "" if times == 1 else f" {times} times, at last"
     asking = "" if size is None else f" asking for {format_bytes(size)}"
     told = f" ({rank.notes[-1]})" if record is None and rank.notes else ""

@@ -24,7 +24,10 @@ SCARCE_END_FACTOR = 1.5
 UPDATE_SHARE = 0.01
 """Share of the capacity by which the peak must rise, or else what is free must halve, to publish again."""
 
-_PEAK, _CAPACITY, _FREE, _SINCE = "peak device used", "capacity", "least free", "nearly full since"
+_PEAK = "peak device used"
+_CAPACITY = "capacity"
+_FREE = "least free"
+_SINCE = "nearly full since"
 _LIVE = "live tensors"
 
 
@@ -172,7 +175,8 @@ class PressureTrack:
 
         So it is where a probe begins or ceases to tell what fills the device.
         """
-        finding, peak = self.finding, self._peak
+        finding = self.finding
+        peak = self._peak
         if finding is None:
             return None
         free_bytes = _evidence(finding, _FREE)
@@ -189,8 +193,11 @@ class PressureTrack:
         return self.finding
 
     def _close(self, time_s: float, because: str) -> Finding | None:
-        finding, self.finding = self.finding, None
-        self._full, self._scarce, self._absence = Crossing(), Crossing(), Crossing()
+        finding = self.finding
+        self.finding = None
+        self._full = Crossing()
+        self._scarce = Crossing()
+        self._absence = Crossing()
         self._settled_until_s = None
         if finding is None:
             return None
@@ -201,7 +208,8 @@ class PressureTrack:
         return "medium" if self._scarce.is_active else "low"
 
     def _restate(self, finding: Finding, sample: Sample, device: DeviceSample) -> Finding:
-        peak, holdings = self._peak, measure_holdings(sample, device)
+        peak = self._peak
+        holdings = measure_holdings(sample, device)
         known = () if holdings is None else (Evidence(_LIVE, holdings.live_bytes, "bytes"),)
         return msgspec.structs.replace(
             finding,

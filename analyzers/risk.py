@@ -112,7 +112,8 @@ def _assess_by_words(
     ranks: Sequence[RankSample],
 ) -> Risk:
     """Return the risk by forecasts and by what was met."""
-    fact, word = _gravest_finding(device, findings), _gravest_assessment(device, assessments)
+    fact = _gravest_finding(device, findings)
+    word = _gravest_assessment(device, assessments)
     oom_s = None if word is None or word.oom_in_s is None else word.time_s + word.oom_in_s
     if fact is not None and (word is None or _weigh(fact.severity) >= _weigh(word.level)):
         return Risk(fact.severity, fact.title, oom_s)

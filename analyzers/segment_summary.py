@@ -65,7 +65,8 @@ def find_stranded(segment: Segment) -> int:
     if all(state == FREE for _, state in segment.blocks):
         return 0
     page_bytes = PAGE_BYTES[segment.pool] if segment.is_expandable else None
-    stranded, offset = 0, 0
+    stranded = 0
+    offset = 0
     for size_bytes, state in segment.blocks:
         if state == FREE:
             stranded += size_bytes - (_whole_pages(offset, size_bytes, page_bytes) if page_bytes else 0)
@@ -75,7 +76,8 @@ def find_stranded(segment: Segment) -> int:
 
 def _whole_pages(offset: int, size_bytes: int, page_bytes: int) -> int:
     """Return the bytes of a block that are whole pages; pages are counted from the start of the segment."""
-    first, end = -(-offset // page_bytes), (offset + size_bytes) // page_bytes
+    first = -(-offset // page_bytes)
+    end = (offset + size_bytes) // page_bytes
     return max(0, end - first) * page_bytes
 
 

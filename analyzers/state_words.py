@@ -60,7 +60,9 @@ def _describe_calm(
     device: DeviceSample, findings: Sequence[Finding], headroom_bytes: int, *, is_only: bool
 ) -> Clause:
     """Say that the risk is low, and by how much, where that is known."""
-    name, used, total = name_device(device), device.memory.used_bytes, device.memory.total_bytes
+    name = name_device(device)
+    used = device.memory.used_bytes
+    total = device.memory.total_bytes
     left = f"{format_bytes(headroom_bytes)} headroom"
     figure = f"{name} {format_gib(used)}/{format_gib(total)} GiB" if used is not None and total else name
     lead = "nearly full " if _is_pressed(device, findings) else "" if is_only else "fullest "
@@ -95,13 +97,15 @@ def _held(device: DeviceSample) -> int | None:
 
 
 def _fullness(device: DeviceSample) -> tuple[float, int]:
-    held, total = _held(device) or 0, device.memory.total_bytes
+    held = _held(device) or 0
+    total = device.memory.total_bytes
     return (held / total if total else 0.0, held)
 
 
 def _describe_fullest(device: DeviceSample, findings: Sequence[Finding], *, is_only: bool) -> Clause:
     name = name_device(device)
-    total, used = device.memory.total_bytes, device.memory.used_bytes
+    total = device.memory.total_bytes
+    used = device.memory.used_bytes
     if not total or used is None:
         return _describe_unbounded(device, is_only=is_only)
     figure = f"{name} {format_gib(used)}/{format_gib(total)} GiB"
@@ -134,7 +138,9 @@ def _is_pressed(device: DeviceSample, findings: Sequence[Finding]) -> bool:
 
 def _describe_unbounded(device: DeviceSample, *, is_only: bool) -> Clause:
     """Describe a device whose capacity, or whose device used, nobody measured."""
-    name, used, allocated = name_device(device), device.memory.used_bytes, _allocated(device)
+    name = name_device(device)
+    used = device.memory.used_bytes
+    allocated = _allocated(device)
     lead = "" if is_only else "fullest "
     known = [f"{format_gib(used)} GiB used"] if used is not None else []
     known += [f"{format_gib(allocated)} GiB allocated"] if allocated is not None else []

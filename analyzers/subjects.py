@@ -31,7 +31,9 @@ class Subject:
     __slots__ = ("_key", "_limit_bytes", "allocator", "device", "rank", "sample")
 
     def __init__(self, sample: Sample, device: DeviceSample | None, rank: RankSample | None) -> None:
-        self.sample, self.device, self.rank = sample, device, rank
+        self.sample = sample
+        self.device = device
+        self.rank = rank
         owner = device if rank is None else rank
         self.allocator: AllocatorReading = (None if owner is None else owner.allocator) or _NOTHING
         """What its allocator says; all None where nobody tells."""
@@ -46,7 +48,8 @@ class Subject:
         return self._key
 
     def _make_key(self) -> SubjectKey:
-        rank, uuid = self.rank, self.device_uuid or ""
+        rank = self.rank
+        uuid = self.device_uuid or ""
         if rank is None:
             return self.sample.node, uuid, None, None
         return self.sample.node, uuid, rank.pid, rank.started_s
@@ -92,7 +95,8 @@ class Subject:
     def _reachable_bytes(self) -> int | None:
         if self.device is None:
             return None
-        memory, reserved = self.device.memory, self.allocator.reserved_bytes
+        memory = self.device.memory
+        reserved = self.allocator.reserved_bytes
         if reserved is None or memory.free_bytes is None:
             return memory.total_bytes
         return reserved + memory.free_bytes

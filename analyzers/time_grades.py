@@ -2,7 +2,10 @@
 
 from ..engine.model import Severity
 
-CRITICAL_S, HIGH_S, MEDIUM_S, LOW_S = 120.0, 600.0, 3600.0, 21600.0
+CRITICAL_S = 120.0
+HIGH_S = 600.0
+MEDIUM_S = 3600.0
+LOW_S = 21600.0
 """Seconds to the error below which it is so grave; beyond the last nothing is told."""
 
 _LIMITS: tuple[tuple[float, Severity], ...] = (

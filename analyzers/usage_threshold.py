@@ -92,7 +92,9 @@ class _Track:
         return None
 
     def _close(self, time_s: float, because: str) -> Finding | None:
-        finding, self._finding, self._peak = self._finding, None, None
+        finding = self._finding
+        self._finding = None
+        self._peak = None
         return None if finding is None else close_finding(finding, time_s, because)
 
     def _state(self, sample: Sample, device: DeviceSample, peak: _Level) -> Finding:
@@ -136,7 +138,8 @@ def _follow(crossing: Crossing, time_s: float, percent: float, threshold: float)
 
 def _read_level(device: DeviceSample) -> _Level | None:
     """Return what is set against the total: device used, else reserved, else live bytes."""
-    memory, allocator = device.memory, device.allocator
+    memory = device.memory
+    allocator = device.allocator
     if device.state != "ok" or not memory.total_bytes:
         return None
     taken: list[int | None] = [memory.used_max_bytes, memory.used_bytes]

@@ -141,7 +141,8 @@ def summarize(
     risks = assess_risks(sample.devices, findings, known, sample.ranks)
     lead, past = _find_lead(sample, findings)
     fit = describe_fit(sample, peaks) if lead is None else None
-    troubled, answer = [*_describe_troubled(sample.devices)], [*_describe_lead(lead, sample, findings, known)]
+    troubled = [*_describe_troubled(sample.devices)]
+    answer = [*_describe_lead(lead, sample, findings, known)]
     if lead is None:
         answer = [fit] if fit is not None else [*describe_state(sample, findings, risks, known)]
     answer += [] if past is None else [(*describe_error(past, sample)[-2:], "")]
@@ -238,7 +239,8 @@ def _shorten_title(title: str, suspected: str | None = None) -> Clause:
     plain = re.sub(r"\s*\([^()]*\d[^()]*%[^()]*\)", "", title)
     without_tail = plain.rsplit(", ", 1)[0] if ": " in plain.rsplit(", ", 1)[0] else plain
     head, _, cause = plain.partition(": ")
-    brief, place = _abbreviate(head), _PLACE.search(cause)
+    brief = _abbreviate(head)
+    place = _PLACE.search(cause)
     if place:
         without_tail = f"{head}: {next(part for part in cause.split(', ') if _PLACE.search(part))}"
     tail = (f"{brief}: {place[0].rstrip(',;.')}", brief) if place else (head, brief)

@@ -44,7 +44,8 @@ class _DeadlineReader(io.RawIOBase):
     """Reads from a socket until a moment; a timeout of the socket would begin again with every byte."""
 
     def __init__(self, connection: socket.socket, ends_s: float) -> None:
-        self._socket, self._ends_s = connection, ends_s
+        self._socket = connection
+        self._ends_s = ends_s
         self._patience_s = connection.gettimeout() or 0.0
         # The socket stays open for as long as one of its files does: the connection itself is closed early.
         self._file = connection.makefile("rb", buffering=0)

@@ -17,7 +17,8 @@ import msgspec
 
 from .errors import WireError
 
-EARLIEST_S, LATEST_S = -62_000_000_000.0, 253_402_000_000.0
+EARLIEST_S = -62_000_000_000.0
+LATEST_S = 253_402_000_000.0
 """Within the years 5 and 9999: no other dates can be written, whatever the time zone."""
 LARGEST = float(2**63 - 1)
 """No column of a history or recording holds a larger number."""
@@ -121,7 +122,8 @@ def _make_check(hint: object) -> _Check | None:
     members = [it for it in _members(hint) if it not in _WITHOUT_NUMBERS and get_origin(it) is not Literal]
     if len(members) != 1:
         return _are_all_sound if members else None
-    member, origin = members[0], get_origin(members[0])
+    member = members[0]
+    origin = get_origin(members[0])
     if isinstance(member, type) and issubclass(member, msgspec.Struct):
         return lambda structs: _checker_of(member).are_sound(structs)
     inner = [it for it in get_args(member)[origin is dict :] if it is not Ellipsis]

@@ -74,7 +74,8 @@ def build_estimate(
 ) -> EstimateReport:
     """Return an estimate as an object, shifted where a calibration is given."""
     fullest = max(stages, key=lambda memory: memory.peak_bytes)
-    allocated, peak = fullest.allocated_bytes, fullest.peak_bytes
+    allocated = fullest.allocated_bytes
+    peak = fullest.peak_bytes
     if calibration is not None:
         allocated, peak = calibration.shift(allocated, peak)
     fits = None if capacity_bytes is None else peak <= FIT_SHARE * capacity_bytes

@@ -65,7 +65,8 @@ def _describe_changes(report: EstimateReport) -> str:
 
 
 def _describe_run(report: EstimateReport) -> str:
-    layout, setup = report.run.layout, report.run.setup
+    layout = report.run.layout
+    setup = report.run.setup
     degrees = f"TP {layout.tensor} PP {layout.pipeline} DP {layout.data}"
     degrees += f" CP {layout.context}" if layout.context > 1 else ""
     degrees += f" EP {layout.expert}" if layout.expert > 1 else ""

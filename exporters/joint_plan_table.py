@@ -54,8 +54,10 @@ def describe_joint_plan(report: JointPlanReport, width: int) -> str:
 
 
 def _describe_best(report: JointPlanReport) -> str:
-    best, given = report.configurations[0], report.assumptions
-    layout, setup = best.layout, best.setup
+    best = report.configurations[0]
+    given = report.assumptions
+    layout = best.layout
+    setup = best.setup
     devices = "1 device" if report.devices == 1 else f"{report.devices:,} devices"
     return (
         f"{report.model} on {report.cluster} ({devices}): TP {layout.tensor} PP "
@@ -92,7 +94,8 @@ def list_configurations(
 
 
 def _list_cells(own: JointConfigurationReport) -> tuple[str, ...]:
-    layout, setup = own.layout, own.setup
+    layout = own.layout
+    setup = own.setup
     return (
         str(own.rank),
         str(layout.tensor),
@@ -135,7 +138,8 @@ def _list_stages(own: JointConfigurationReport) -> Iterator[tuple[str, ...]]:
     """Yield a row a stage; neighbours that differ in their place alone are one row."""
     for _, group in groupby(own.stages, key=_describe_stage):
         run = list(group)
-        first, last = run[0], run[-1]
+        first = run[0]
+        last = run[-1]
         yield (
             str(first.stage) if len(run) == 1 else f"{first.stage}-{last.stage}",
             f"{len(run)}x{len(first.layers)}" if len(run) > 1 else str(len(first.layers)),
@@ -153,7 +157,8 @@ def _describe_stage(stage: JointStageReport) -> tuple[object, ...]:
 
 
 def _describe_devices(first: JointStageReport, last: JointStageReport) -> str:
-    low, high = min(first.devices[0], last.devices[0]), max(first.devices[-1], last.devices[-1])
+    low = min(first.devices[0], last.devices[0])
+    high = max(first.devices[-1], last.devices[-1])
     return str(low) if low == high else f"{low}-{high}"
 
 

@@ -54,7 +54,8 @@ def _describe_sizes(search: FitSearch) -> str:
 
 
 def _list_cells(search: FitSearch) -> list[str]:
-    largest, refused = search.largest, search.refused
+    largest = search.largest
+    refused = search.refused
     reserved = "—" if largest is None else format_bytes(largest.peak_reserved_bytes)
     return [
         search.privacy,

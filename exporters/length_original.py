@@ -8,7 +8,9 @@ from ..engine.model.phase_memory import PrivacyMode
 from ..engine.units import MIB
 from .length_words import name_memory
 
-_WIDTH, _STAGE, _CELL = 80, 20, 10
+_WIDTH = 80
+_STAGE = 20
+_CELL = 10
 
 
 def describe_study_as_original(study: LengthStudy) -> str:

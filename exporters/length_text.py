@@ -128,7 +128,8 @@ def _format_columns(lengths: Sequence[int], rows: Sequence[Sequence[str]], width
     first = max(count_cells(row[0]) for row in table) + len(INDENT)
     start = 1
     while start <= len(lengths):
-        used, end = first, start
+        used = first
+        end = start
         while end <= len(lengths) and (end == start or used + _widen(table, end) <= width):
             used += _widen(table, end)
             end += 1

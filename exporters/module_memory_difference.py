@@ -88,7 +88,8 @@ def say_difference(tree: ComparedNode, basis: Basis) -> str:
     difference = tree.difference_bytes
     if difference is None:
         return f"Not every kind was {basis} in both"
-    one, other = format_bytes(tree.first_bytes), format_bytes(tree.second_bytes)
+    one = format_bytes(tree.first_bytes)
+    other = format_bytes(tree.second_bytes)
     sizes = f"{one} in the first, {other} in the second"
     parts = [kind for kind in tree.children if kind.difference_bytes]
     most = max(parts, key=lambda kind: abs(kind.difference_bytes or 0), default=None)

@@ -84,7 +84,8 @@ def _find_most(first: int | None, second: int | None) -> int | None:
 
 
 def _describe_head(run: PhaseRun) -> Iterator[str]:
-    training, sizes = run.training, run.model
+    training = run.training
+    sizes = run.model
     if run.device.kind == "simulated":
         yield f"模拟设备: {make_printable(run.device.name)} (以下数值为模拟值，非实测)"
     yield f"使用设备: {'cuda' if _has_figures(run) else 'cpu'}"
@@ -102,7 +103,8 @@ def _describe_head(run: PhaseRun) -> Iterator[str]:
 
 
 def _describe_steps(run: PhaseRun, stages: Sequence[PhaseMemory]) -> Iterator[str]:
-    steps, step = run.training.num_steps, None
+    steps = run.training.num_steps
+    step = None
     for stage in stages:
         if stage.step != step:
             yield from _describe_loss(run, step)

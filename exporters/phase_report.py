@@ -68,7 +68,8 @@ def report_phases(runs: Sequence[PhaseRun], trials: Sequence[AdviceTrial] = ()) 
 
 
 def _summarize(run: PhaseRun) -> RankSummary:
-    peak, total = run.peak, run.device.total_bytes
+    peak = run.peak
+    total = run.device.total_bytes
     at = None
     if peak.allocated_bytes is not None:
         at = next(each for each in run.phases if each.peak.allocated_bytes == peak.allocated_bytes)

@@ -121,7 +121,8 @@ def describe_peak(run: PhaseRun) -> str:
         run: One rank.
     """
     whose = f" on rank {run.rank}" if run.world_size > 1 else ""
-    allocated, reserved = run.peak.allocated_bytes, run.peak.reserved_bytes
+    allocated = run.peak.allocated_bytes
+    reserved = run.peak.reserved_bytes
     at = next((each for each in run.phases if each.peak.allocated_bytes == allocated), None)
     if allocated is None or at is None:
         return f"No phase was measured{whose}."

@@ -63,7 +63,8 @@ def _word_factors(feedback: PlanFeedback) -> str:
 
 
 def _word_change(feedback: PlanFeedback) -> Iterator[str]:
-    present, replanned = feedback.present, feedback.replanned
+    present = feedback.present
+    replanned = feedback.replanned
     if not feedback.would_change:
         yield f"The split stays: under these factors none needs less than {_name_fullest(present)}."
     else:

@@ -22,7 +22,8 @@ def write_csv(rows: Iterable[DeviceRow], stream: TextIO) -> None:
 
 
 def _to_cells(row: DeviceRow) -> tuple[float | int | str | None, ...]:
-    memory, allocator = row.memory, row.allocator
+    memory = row.memory
+    allocator = row.allocator
     return (
         row.time_s,
         make_csv_cell(row.device),

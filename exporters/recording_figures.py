@@ -48,7 +48,9 @@ class _Device:
 
     def add(self, row: DeviceRow) -> None:
         """Take one reading."""
-        memory, allocator, time_s = row.memory, row.allocator, row.time_s
+        memory = row.memory
+        allocator = row.allocator
+        time_s = row.time_s
         self.used.add(time_s, memory.used_bytes, memory.used_min_bytes, memory.used_max_bytes)
         self.allocated.add(time_s, allocator.allocated_bytes, None, allocator.allocated_max_bytes)
         self.reserved.add(time_s, allocator.reserved_bytes)
@@ -72,7 +74,8 @@ class FigureRecorder:
     """
 
     def __init__(self, clock: _Clock, gap_s: float) -> None:
-        self._clock, self._gap_s = clock, gap_s
+        self._clock = clock
+        self._gap_s = gap_s
         self._devices: dict[_Key, _Device] = {}
         self.left_out = 0
         """Readings of devices beyond the most that are drawn."""
@@ -199,7 +202,8 @@ def _find_most(curve: Curve) -> int | None:
 
 def _find_load(row: DeviceRow) -> _Peak | None:
     """Return the most that is known of the device's memory: device used, else reserved, else allocated."""
-    memory, allocator = row.memory, row.allocator
+    memory = row.memory
+    allocator = row.allocator
     figures = (
         ("used", memory.used_max_bytes if memory.used_max_bytes is not None else memory.used_bytes),
         ("reserved", allocator.reserved_bytes),

@@ -143,7 +143,8 @@ class _Spool:
     """Lines by series, in memory as far as it goes."""
 
     def __init__(self, folder: Path, most_bytes: int) -> None:
-        self._folder, self._most_bytes = folder, most_bytes
+        self._folder = folder
+        self._most_bytes = most_bytes
         self._held: dict[_SeriesKey, list[bytes]] = {}
         self._files: dict[_SeriesKey, Path] = {}
         self._size_bytes = 0

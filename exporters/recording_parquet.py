@@ -69,7 +69,8 @@ def _split(rows: Iterable[DeviceRow]) -> Iterator[list[DeviceRow]]:
 
 
 def _to_values(row: DeviceRow) -> tuple[float | int | str | None, ...]:
-    memory, allocator = row.memory, row.allocator
+    memory = row.memory
+    allocator = row.allocator
     return (
         *(row.time_s, row.device),
         *(allocator.allocated_bytes, allocator.reserved_bytes, memory.used_bytes, memory.total_bytes or None),

@@ -9,9 +9,11 @@ from ..engine.text import make_printable
 
 _PLACES = 6
 """Decimals of a time: microseconds, which a time since the epoch can still hold."""
-_NAMED, _NUMBERED = "name-", "index-"
+_NAMED = "name-"
+_NUMBERED = "index-"
 """How readers of series begin the made-up UUID of a device that their input names or numbers."""
-_NO_ALLOCATOR, _NO_MEMORY = AllocatorReading(), MemoryReading()
+_NO_ALLOCATOR = AllocatorReading()
+_NO_MEMORY = MemoryReading()
 
 
 class DeviceRow(NamedTuple):

@@ -74,7 +74,8 @@ def cut_middle(path: str, width: int) -> str:
         return path
     name_cells = count_cells(path.rpartition("/")[2])
     end = cut_start(path, min(width, max(width * 2 // 3, name_cells + 2)))
-    head, room = "", width - count_cells(end)
+    head = ""
+    room = width - count_cells(end)
     for character in path:
         if count_cells(head + character) > room:
             break

@@ -89,7 +89,8 @@ def _describe_capacity(check: CapacityCheck, estimate: StepEstimate) -> str:
     context = format_bytes(check.context_bytes)
     card = f"{format_bytes(check.capacity_bytes)}, {context} of it for the CUDA context"
     if check.does_fit is None:
-        least, enough = estimate.allocated_peak_bytes, check.enough_bytes
+        least = estimate.allocated_peak_bytes
+        enough = check.enough_bytes
         return (
             f"Whether it fits into {card}, is too close to tell from shallow models: beside the context it "
             f"needs at least {format_bytes(least)}, and {format_bytes(enough)} would do. --full tells."

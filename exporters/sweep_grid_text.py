@@ -24,7 +24,8 @@ def describe_grid(grid: SweepGrid, width: int) -> list[str]:
         grid: The cells.
         width: Cells of a line.
     """
-    drawn, best = choose_cells(grid), find_best(grid)
+    drawn = choose_cells(grid)
+    best = find_best(grid)
     label = max(len(f"TP {tp}") for tp in drawn.rows) + 2
     if label + _CELL * len(drawn.columns) > width or len(drawn.rows) > _MOST_ROWS:
         return []

@@ -81,7 +81,8 @@ def report_index(
 
 
 def _report_sweep(sweep: IndexedSweep) -> SweepReport:
-    best, errors = sweep.best, sweep.errors
+    best = sweep.best
+    errors = sweep.errors
     return SweepReport(
         name=sweep.name,
         model=sweep.model,

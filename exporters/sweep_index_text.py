@@ -17,7 +17,9 @@ HEADINGS = (
 ALIGNMENT = "llrlrrrrrrrl"
 _UNKNOWN = "—"
 _COUNTED: tuple[CellState, ...] = ("ok", "oom", "failed")
-_LONGEST_NAME, _LEAST_NAME, _OTHERS = 40, 12, 68
+_LONGEST_NAME = 40
+_LEAST_NAME = 12
+_OTHERS = 68
 """Cells of a name, and of what stands beside it."""
 UNCUT = 1 << 16
 """Cells into which every sentence fits."""
@@ -48,7 +50,8 @@ def describe_index(index: SweepIndex, width: int, *, found: int) -> str:
 
 def row_of(sweep: IndexedSweep) -> tuple[str, ...]:
     """Return what stands in the line of a sweep after its name, under `HEADINGS`."""
-    grid, best = sweep.grid, sweep.best
+    grid = sweep.grid
+    best = sweep.best
     return (
         sweep.model or _UNKNOWN,
         _UNKNOWN if grid.world_size is None else f"{grid.world_size:,}",
@@ -77,7 +80,8 @@ def describe_errors(sweep: IndexedSweep) -> str:
     errors = sweep.errors
     if errors is None:
         return _UNKNOWN
-    least, most = f"{errors.least:+.0f}", f"{errors.most:+.0f}"
+    least = f"{errors.least:+.0f}"
+    most = f"{errors.most:+.0f}"
     return least if least == most else f"{least} … {most}"
 
 

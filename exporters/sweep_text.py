@@ -25,7 +25,8 @@ _MOST_SKIPPED = 10
 
 def describe_figure(grid: SweepGrid, findings: Sequence[SweepFinding]) -> str:
     """Return the text that stands for the figure: what it shows, what it says, and every cell."""
-    rows, columns = _span(grid.tps), _span(grid.pps)
+    rows = _span(grid.tps)
+    columns = _span(grid.pps)
     lines = [
         f"Heat map of peak GPU memory{name_sweep(grid)}: tensor parallel size {rows} in rows, pipeline "
         f"parallel size {columns} in columns. Of {count(len(grid.cells), 'layout')}: {_count_states(grid)}; "

@@ -56,7 +56,8 @@ def wrap(text: str, width: int, indent: str = "") -> list[str]:
             if blank and count_cells(f"{line} {part}") > width:
                 lines.append(line)
                 is_wide = count_cells(indent + INDENT + part) > width
-                line, blank = indent if is_wide else indent + INDENT, ""
+                line = indent if is_wide else indent + INDENT
+                blank = ""
             line += blank + part
     return [*lines, line] if line.strip() else lines
 

@@ -37,7 +37,8 @@ def format_comparison(comparison: TraceComparison, width: int) -> str:
 
 
 def _describe_rank(compared: RankComparison) -> tuple[str, ...]:
-    simulated, errors = compared.simulated, compared.errors
+    simulated = compared.simulated
+    errors = compared.errors
     return (
         str(compared.rank),
         _mebibytes(compared.real_peak_bytes),
@@ -52,7 +53,8 @@ def _describe_rank(compared: RankComparison) -> tuple[str, ...]:
 
 
 def _conclude(comparison: TraceComparison) -> Iterator[str]:
-    worst, missing = comparison.worst, len(comparison.ranks) - comparison.compared
+    worst = comparison.worst
+    missing = len(comparison.ranks) - comparison.compared
     if worst is None or worst.error is None:
         yield "No rank has a peak in both runs."
         return

@@ -30,7 +30,8 @@ def _describe_span(span: TraceSpan, width: int) -> Iterator[str]:
     over = "" if span.duration_s is None else f" over {span.duration_s:,.1f} s"
     dropped = {True: "; older ones were dropped", False: "", None: ""}[span.is_overflowed]
     after = "" if span.peak_after_s is None else f" after {span.peak_after_s:,.1f} s"
-    before, most = format_bytes(span.start_allocated_bytes), format_bytes(span.peak_allocated_bytes)
+    before = format_bytes(span.start_allocated_bytes)
+    most = format_bytes(span.peak_allocated_bytes)
     yield from wrap(
         f"trace: {span.events:,} events{over}{dropped}; allocated was {before} before them and {most} at "
         f"most{after}; reserved at most {format_bytes(span.peak_reserved_bytes)}",

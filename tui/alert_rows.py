@@ -58,7 +58,8 @@ _KEYS: dict[AlertColumn, Callable[[AlertRow], SortKey]] = {
 
 def collect_rows(snapshot: Snapshot) -> list[AlertRow]:
     """Return every finding that a snapshot tells of, in its order."""
-    sample, alerts = snapshot.sample, snapshot.alerts
+    sample = snapshot.sample
+    alerts = snapshot.alerts
     ranks = {rank.pid: rank for rank in sample.ranks} if sample else {}
     return [_make_row(finding, alerts, sample, ranks) for finding in snapshot.findings]
 

@@ -83,8 +83,11 @@ class VramscopeApp(SweepingApp, PlanningApp, BreakdownOverlayApp, inherit_bindin
             abilities, theme=settings.theme, on_exit_asked=on_exit_asked, driver_class=driver_class
         )
         self._signal_policy = signal_policy
-        self._feed, self._settings, self._clock = feed, settings, clock
-        self._save_settings, self._export_folder = save_settings, export_folder
+        self._feed = feed
+        self._settings = settings
+        self._clock = clock
+        self._save_settings = save_settings
+        self._export_folder = export_folder
         self._mailbox = SnapshotMailbox()
         self._newest = self._shown = Snapshot()
         self._received: dict[str, Snapshot] = {}
@@ -93,7 +96,9 @@ class VramscopeApp(SweepingApp, PlanningApp, BreakdownOverlayApp, inherit_bindin
         self._device: DeviceScreen | None = None
         self._alerts: AlertsScreen | None = None
         self._notices: dict[str, AlertNotices] = {}
-        self._refused_number, self._skipped_at_start, self._is_paused = 0, 0, False
+        self._refused_number = 0
+        self._skipped_at_start = 0
+        self._is_paused = False
 
     def get_default_screen(self) -> Screen[None]:
         """Return the live screen."""
@@ -237,7 +242,8 @@ class VramscopeApp(SweepingApp, PlanningApp, BreakdownOverlayApp, inherit_bindin
         while self.screen is not self.live:
             self.pop_screen()
         self._alerts = None
-        left, self._device = self._device, None
+        left = self._device
+        self._device = None
         if left is not None:
             self.live.devices.selected = left.uuid
             self.live.processes.order = left.processes.order
@@ -386,7 +392,8 @@ class SnapshotMailbox:
     def take(self) -> tuple[Snapshot, ...]:
         """Return the newest snapshot of each node that has one, and empty the box."""
         with self._lock:
-            newest, self._newest = self._newest, {}
+            newest = self._newest
+            self._newest = {}
             return tuple(newest.values())
 
 
@@ -401,7 +408,8 @@ def is_same_picture(before: Snapshot, after: Snapshot) -> bool:
 
 MOST_TOASTS = 2
 """Crossings that arrive together and are told one by one; more are told as a number."""
-ROOMY_CELLS, ROOMY_ROWS = 60, 16
+ROOMY_CELLS = 60
+ROOMY_ROWS = 16
 """Size of a screen from which a toast has the whole sentence."""
 
 
@@ -432,7 +440,8 @@ class AlertNotices:
     """
 
     def __init__(self, settings: AlertSettings, glyphs: Glyphs) -> None:
-        self._settings, self._glyphs = settings, glyphs
+        self._settings = settings
+        self._glyphs = glyphs
         self._log = CrossingLog()
         self._has_begun = False
         self._taken: tuple[Finding, ...] | None = None

@@ -30,7 +30,9 @@ def do_beside(
         then: Takes what it returned.
         otherwise: Takes the error that a person can do something about; any other ends the application.
     """
-    app, loop, context = screen.app, asyncio.get_running_loop(), copy_context()
+    app = screen.app
+    loop = asyncio.get_running_loop()
+    context = copy_context()
 
     def take(call: Callable[[], object]) -> None:
         if not app._exit:

@@ -14,7 +14,8 @@ from .profiled import ALL_KINDS, KIND_CHOICES, Place
 from .widgets.one_line import Piece
 
 PATH_MARK = " / "
-NAMES_FROM_CELLS, FIGURES_FROM_CELLS = 70, 110
+NAMES_FROM_CELLS = 70
+FIGURES_FROM_CELLS = 110
 """Widths from which every kind is named, and from which each has its figure."""
 
 
@@ -54,7 +55,8 @@ def say_most(
     most = max(tree.children, key=lambda part: size_of(part, basis), default=None)
     if most is None:
         return f"{format_bytes(whole)} of {tree.name} {basis}{when}; modules were not written then"
-    size, share = size_of(most, basis), share_percent(size_of(most, basis), whole)
+    size = size_of(most, basis)
+    share = share_percent(size_of(most, basis), whole)
     of = "" if place.kind == ALL_KINDS else f" of {place.kind}"
     out_of = "" if is_short else f" of {format_bytes(whole)}"
     figures = f"{format_bytes(size)}{out_of} ({share:.0f} %) {basis}"
@@ -96,7 +98,8 @@ def say_path(block: Block, tree: BreakdownNode) -> str:
 
 def say_figures(block: Block, tree: BreakdownNode) -> str:
     """Return the bytes of a block, measured beside computed, and its share of the tree."""
-    measured, computed = block.node.measured_bytes, block.node.computed_bytes
+    measured = block.node.measured_bytes
+    computed = block.node.computed_bytes
     told = f"measured {format_bytes(measured)}, computed {format_bytes(computed)}"
     if measured is not None and computed is not None and measured != computed:
         word = "more" if measured > computed else "less"

@@ -11,8 +11,11 @@ from .drawing.spans import Line, Role, Span, fit_text, right_text
 from .widgets.device_fields import wrap_words
 
 _INDENT = "  "
-_SIZE_CELLS, _RANKS_CELLS, _STAGE_CELLS = 10, 6, 6
-PLAN_FROM_CELLS, BAR_FROM_CELLS = 56, 90
+_SIZE_CELLS = 10
+_RANKS_CELLS = 6
+_STAGE_CELLS = 6
+PLAN_FROM_CELLS = 56
+BAR_FROM_CELLS = 90
 """Widths from which the figures of the plan, and a bar, stand beside each stage."""
 _BAR_CELLS = 24
 _GAP = "   "
@@ -43,7 +46,8 @@ def describe_gravest(findings: Sequence[Finding], glyphs: Glyphs) -> Line:
     """Return the gravest finding across nodes in one line, or nothing."""
     if not findings:
         return []
-    first, more = findings[0], len(findings) - 1
+    first = findings[0]
+    more = len(findings) - 1
     others = f" · {more} more across nodes" if more else ""
     return [Span(f"{glyphs.risk(first.severity)} {first.title}{others}", first.severity)]
 
@@ -93,7 +97,8 @@ def _list_facts(job: JobState) -> list[str]:
 
 
 def _describe_stage(stage: StageLoad, job: JobState, scale: int, width: int, glyphs: Glyphs) -> Line:
-    planned, difference = stage.planned_bytes, stage.difference_bytes
+    planned = stage.planned_bytes
+    difference = stage.difference_bytes
     cells = (
         str(stage.stage),
         f"{stage.ranks:,}",

@@ -8,7 +8,8 @@ from ..analyzers.cluster_state import ClusterPicture, ClusterState
 from ..engine.bus.snapshot import Snapshot
 from ..engine.model import Finding
 
-GATHER_S, MOST_GATHERED = 2.0, 128
+GATHER_S = 2.0
+MOST_GATHERED = 128
 """What nodes tell within this time is looked at together, but no more than so many snapshots wait for that:
 of a node of eight devices each holds 20 KiB."""
 
@@ -63,6 +64,7 @@ class ClusterWatch:
             while self._untold:
                 self._state.observe(*self._untold.popleft())
                 if self._state.picture is not self.picture:
-                    self.picture, self.findings = self._state.picture, self._state.findings
+                    self.picture = self._state.picture
+                    self.findings = self._state.findings
         except Exception as error:  # noqa: BLE001 - it is raised where a person sees it
             self._failure = error

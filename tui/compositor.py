@@ -87,7 +87,8 @@ class ThriftyPartialUpdate(CompositorUpdate):
         shown: ShownPicture,
         size: Size,
     ) -> None:
-        self._spans, self._layers = spans, layers
+        self._spans = spans
+        self._layers = layers
         self._shown = shown
         self._size = size
 
@@ -177,7 +178,8 @@ class ThriftyCompositor(Compositor):
             rows = [y for y, (x1, x2) in open_spans.items() if top <= y < bottom and x1 < right and left < x2]
             if not rows:
                 continue
-            first, last = min(rows), max(rows)
+            first = min(rows)
+            last = max(rows)
             crop = Region(left - region.x, first - region.y, width, last - first + 1)
             strips = widget.render_lines(crop)
             for y in rows:

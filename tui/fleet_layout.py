@@ -59,7 +59,8 @@ def arrange_groups(names: Sequence[str], sizes: Sequence[int], width: int) -> Fl
     """
     label = min(max(map(len, names), default=0), MOST_LABEL_CELLS, max(0, width // 2 - 1))
     label += 1 if label else 0
-    most, room = max(sizes, default=0), max(1, width - label)
+    most = max(sizes, default=0)
+    room = max(1, width - label)
     cells = min(room, max(most, LEAST_BLOCK_CELLS if label else 1))
     columns = max(1, (width + GAP_CELLS) // (label + cells + GAP_CELLS))
     rows: list[tuple[FleetBlock, ...]] = []

@@ -52,7 +52,8 @@ def draw_row(
         cells: What draws them, and knows what it drew before.
     """
     line: Line = []
-    x, glyphs = 0, cells.glyphs
+    x = 0
+    glyphs = cells.glyphs
     for block in blocks:
         group = groups[block.group]
         if block.x > x:
@@ -125,7 +126,8 @@ class DrawnCells:
             if role != look and run:
                 line.append(Span(run, look))
                 run = ""
-            run, look = run + glyph, role
+            run = run + glyph
+            look = role
         if run:
             line.append(Span(run, look))
         return line

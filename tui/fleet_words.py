@@ -30,7 +30,8 @@ def describe_fleet(
         pieces = [Piece(f"{glyphs.risk('medium')} {coverage.text}", "medium")]
     else:
         pieces = [Piece(coverage.followed_text or coverage.text, "strong")]
-    total, counts = f"{census.total:,}", census.levels
+    total = f"{census.total:,}"
+    counts = census.levels
     if coverage.is_partial and coverage.nodes_left_out:
         pieces += [_GAP, Piece(coverage.followed_text, "muted")]
     pieces += [_GAP, Piece(f"devices {total if wanted == census.total else f'{wanted:,} of {total}'}")]
@@ -67,7 +68,8 @@ def _describe_memory(device: FleetDevice, glyphs: Glyphs) -> str:
     share = device.used_share
     percent = "" if share is None else f" ({share:.0%})"
     label = " simulated" if device.is_simulated else ""
-    used, total = gib_text(device.used_bytes, glyphs), gib_text(device.total_bytes, glyphs)
+    used = gib_text(device.used_bytes, glyphs)
+    total = gib_text(device.total_bytes, glyphs)
     return f"{used} / {total} GiB{percent}{label}"
 
 

@@ -102,7 +102,8 @@ def _describe_failure(failure: FailedRequest) -> str:
     when = "" if failure.time_s is None else f"{moment_text(failure.time_s, 'wall')}  "
     where = failure.stack.headline
     at = "" if where is None else f" at {where.name} ({where.filename}:{where.line})"
-    free, live = format_bytes(failure.device_free_bytes), format_bytes(failure.allocated_bytes)
+    free = format_bytes(failure.device_free_bytes)
+    live = format_bytes(failure.allocated_bytes)
     return (
         f"{when}{format_bytes(failure.size_bytes)} asked for{at}: {free} free on the device, "
         f"{live} of {format_bytes(failure.reserved_bytes)} reserved were live"

@@ -66,10 +66,12 @@ class KnownNodes:
         names = self.names
         if len(names) < 2:
             return None
-        graver, rank = None, max(_gravity(self._newest[self.shown]), _NOT_NAMED)
+        graver = None
+        rank = max(_gravity(self._newest[self.shown]), _NOT_NAMED)
         for name in names:
             if (other := _gravity(self._newest[name])) > rank:
-                graver, rank = name, other
+                graver = name
+                rank = other
         severity = SEVERITIES[rank] if graver is not None else "low"
         return NodePlace(names.index(self.shown) + 1, len(names), graver, severity, self._count_lost())
 

@@ -28,7 +28,8 @@ class LiveProfiles:
     """
 
     def __init__(self, feed: Feed, clock: Clock, ranks: Sequence[RankSample]) -> None:
-        self._feed, self._clock = feed, clock
+        self._feed = feed
+        self._clock = clock
         self._ranks = {rank.pid: rank for rank in ranks}
         self._pids = [rank.pid for rank in ranks]
         self._answers: dict[int, RankModules] = {}
@@ -59,7 +60,8 @@ class LiveProfiles:
 
     def ask(self, place: int) -> None:
         """Ask a process for its next step, unless it has ended or an answer is waited for."""
-        pid, now_s = self._pids[place], self._clock.monotonic_s()
+        pid = self._pids[place]
+        now_s = self._clock.monotonic_s()
         asked_s = self._asked_s.get(pid)
         answer = self._answers.get(pid)
         patience_s = ASK_AGAIN_S if answer is not None and answer.refusal is not None else 10 * ASK_AGAIN_S
@@ -72,7 +74,8 @@ class LiveProfiles:
     def say_waiting(self, place: int) -> str:
         """Return what is waited for, or why nothing comes."""
         pid = self._pids[place]
-        answer, rank = self._answers.get(pid), self._ranks[pid]
+        answer = self._answers.get(pid)
+        rank = self._ranks[pid]
         if answer is not None and answer.refusal is not None and rank.state != "ended":
             return f"{name_process(rank)}: {answer.refusal}; it is asked again every {ASK_AGAIN_S:.0f} s"
         return say_waiting(rank, self._clock.monotonic_s() - self._first_asked_s.get(pid, 0.0))

@@ -10,7 +10,8 @@ from .drawing.numbers import brief_span_text
 
 NAMED = 3
 """Nodes of one reason that are named where room is short; of more, two are, and the others are counted."""
-MOST_NAMED, MOST_REASONS = 40, 8
+MOST_NAMED = 40
+MOST_REASONS = 8
 """Nodes of one reason that are ever named, and reasons that are: of a thousand nodes no screen has room."""
 SLACK_CELLS = 12
 """What words that do not fit leave empty at the end of a row."""

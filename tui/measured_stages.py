@@ -79,7 +79,8 @@ def _describe(candidate: Candidate, job: JobStages, stages: tuple[MeasuredStage,
 
 def say_measured(stage: PlannedStage, measured: MeasuredStage) -> tuple[str, str, str]:
     """Return what was measured beside what was planned: at length, in brief, as briefly as can be."""
-    allocated, reserved = measured.allocated_bytes, measured.reserved_bytes
+    allocated = measured.allocated_bytes
+    reserved = measured.reserved_bytes
     text = f"{measured.word} {format_bytes(allocated)}"
     more = "" if reserved is None else f", reserved {format_bytes(reserved)}"
     if not stage.peak_bytes:

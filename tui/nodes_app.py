@@ -41,7 +41,8 @@ class NodesApp(AdvisingApp, inherit_bindings=False):
 
     def __init__(self, feed: SeveralNodesFeed, **rest: Any) -> None:  # noqa: ANN401
         super().__init__(feed, **rest)
-        self._fleet, self._fleet_view = Fleet(), FleetView()
+        self._fleet = Fleet()
+        self._fleet_view = FleetView()
         self._choosing = feed if isinstance(feed, ChoosingFeed) else None
         self.cluster = ClusterWatch()
         """What is concluded across nodes."""
@@ -84,7 +85,8 @@ class NodesApp(AdvisingApp, inherit_bindings=False):
 
     def _draw_gathered(self) -> None:
         self._waiting = None
-        began_s, before_s = self._event_loop.time(), time.thread_time()
+        began_s = self._event_loop.time()
+        before_s = time.thread_time()
         super()._wake()
         took_s = time.thread_time() - before_s
         self._next_draw_s = began_s + max(GATHER_S, took_s / MOST_SHARE)
@@ -191,7 +193,8 @@ class NodesApp(AdvisingApp, inherit_bindings=False):
         from .export import export_and_tell
 
         fleet = self._fleet_screen.describe()
-        picture, table = self.export_screenshot().encode(), write_fleet_table(fleet.devices)
+        picture = self.export_screenshot().encode()
+        table = write_fleet_table(fleet.devices)
         contents = {".svg": picture, ".csv": table, ".json": encode_line(fleet)}
         export_and_tell(self, contents, self._export_folder, self._clock.wall_s())
 

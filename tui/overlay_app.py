@@ -32,7 +32,8 @@ class OverlayApp(TerminalApp, inherit_bindings=False):
 
     def step_back(self) -> None:
         """Take away the foremost screen that lies there, and what lies over it."""
-        overlay, self._overlays = self.overlay, self._overlays[:-1]
+        overlay = self.overlay
+        self._overlays = self._overlays[:-1]
         while overlay is not None and overlay in self.screen_stack:
             self.pop_screen()
 

@@ -6,7 +6,8 @@ from pathlib import Path
 from ..engine.output_file import write_files
 from .planned import Planned
 
-PICTURE, REPORT = "plan.svg", "plan.txt"
+PICTURE = "plan.svg"
+REPORT = "plan.txt"
 
 
 def export_plan(plan: Planned, svg: str, folder: Path, now_s: float) -> Path:

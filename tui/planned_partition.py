@@ -97,7 +97,8 @@ def _judge(plan: Plan, best: Candidate) -> Sentence:
     use = f"Use {best.name}"
     reason = plan.reason.partition("; the fullest")[0]
     short = reason.partition(";")[0]
-    peak, capacity = best.peak_bytes, best.stages[0].capacity_bytes
+    peak = best.peak_bytes
+    capacity = best.stages[0].capacity_bytes
     told = "" if peak is None else f"fullest stage {format_bytes(peak)}"
     warning = ""
     if told and capacity is not None and peak is not None:
@@ -224,7 +225,9 @@ def _fill_columns(
 
 def _split_step(count: StageCount) -> tuple[StepPart, ...]:
     """Return the parts of the estimated time of a step; none where it is not known."""
-    step_s, bubble, sent = count.step_s, count.bubble_share, count.communication_share
+    step_s = count.step_s
+    bubble = count.bubble_share
+    sent = count.communication_share
     if step_s is None or bubble is None or sent is None:
         return ()
     busy_s = step_s * (1 - bubble)

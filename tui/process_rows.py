@@ -35,7 +35,8 @@ class ProcessRow(NamedTuple):
     @property
     def share_percent(self) -> float | None:
         """Memory of the process in percent of the device's total."""
-        used_bytes, total_bytes = self.process.used_bytes, self.device.memory.total_bytes
+        used_bytes = self.process.used_bytes
+        total_bytes = self.device.memory.total_bytes
         return None if used_bytes is None or not total_bytes else 100 * used_bytes / total_bytes
 
     @property
@@ -187,7 +188,8 @@ def find_terms(rows: Sequence[ProcessRow], text: str) -> tuple[str, ...]:
 
 def _contains(row: ProcessRow, term: str) -> bool:
     """Return whether one field of a row contains a term in lower case."""
-    process, device = row.process, row.device
+    process = row.process
+    device = row.device
     command = row.command if process.command else None
     place = f"gpu{device.label}"
     fields = (process.user, str(process.pid), row.rank_name, command, row.note, place, device.name)

@@ -68,7 +68,9 @@ class ReadingApp(TerminalApp, Generic[FoundT], inherit_bindings=False):
         super().__init__(
             abilities, theme=settings.theme, on_exit_asked=on_exit_asked, driver_class=driver_class
         )
-        self._read, self._clock, self._export_folder = read, clock, export_folder
+        self._read = read
+        self._clock = clock
+        self._export_folder = export_folder
         self.refusal: Exception | None = None
         """Why nothing can be shown."""
 

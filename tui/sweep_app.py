@@ -42,7 +42,8 @@ class SweepApp(ReadingApp[SweepIndex]):
         **options: Unpack[ReadingOptions],
     ) -> None:
         super().__init__(lambda: read(self._note_progress), **options)
-        self._begin, self._notice = begin, notice
+        self._begin = begin
+        self._notice = notice
         self._told = "looking for sweeps; q leaves"
         self._export = SweepExport(self._clock, self._export_folder)
         self.asked: SweepScreen.ReplayAsked | None = None

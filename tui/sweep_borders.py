@@ -40,8 +40,10 @@ def draw_edge(is_known: bool | None, glyphs: Glyphs, *, is_upright: bool) -> str
 
 def draw_joint(borders: Borders, row: int, column: int, glyphs: Glyphs) -> str:
     """Return the character where the edges around the upper left corner of a cell meet."""
-    up, down = (row - 1, column) in borders.before, (row, column) in borders.before
-    left, right = (row, column - 1) in borders.above, (row, column) in borders.above
+    up = (row - 1, column) in borders.before
+    down = (row, column) in borders.before
+    left = (row, column - 1) in borders.above
+    right = (row, column) in borders.above
     if not (up or down or left or right):
         return " "
     if glyphs.name == "ascii":

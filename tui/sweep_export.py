@@ -25,7 +25,8 @@ class SweepExport:
     """
 
     def __init__(self, clock: Clock, folder: Path | None = None) -> None:
-        self._clock, self._folder = clock, folder
+        self._clock = clock
+        self._folder = folder
 
     def write_one(self, screen: Screen[None], sweep: IndexedSweep) -> None:
         """Write the heat map of a sweep: PDF, SVG, PNG, CSV and the text that stands for it."""

@@ -107,7 +107,8 @@ class TerminalApp(App[None], inherit_bindings=False):
         on_exit_asked: Callable[[], object] = lambda: None,
         driver_class: "type[Driver] | None" = TerminalDriver,
     ) -> None:
-        self.abilities, self._on_exit_asked = abilities, on_exit_asked
+        self.abilities = abilities
+        self._on_exit_asked = on_exit_asked
         super().__init__(driver_class=driver_class)
         self.animation_level = "none"
         self.console = _make_console(abilities)

@@ -41,7 +41,8 @@ class TerminalOutput:
         """
         self.encoding = encoding
         self._descriptor = descriptor
-        self._on_drained, self._on_gone = on_drained, on_gone
+        self._on_drained = on_drained
+        self._on_gone = on_gone
         self._pending = bytearray()
         self._has_lost = self._is_gone = self._is_closing = False
         self._changed = threading.Condition()

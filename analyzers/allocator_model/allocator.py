@@ -184,13 +184,15 @@ class CachingAllocator:
     @property
     def allocated_bytes(self) -> int:
         """Bytes in live blocks."""
-        small, large = self._heap.small_tally, self._heap.large_tally
+        small = self._heap.small_tally
+        large = self._heap.large_tally
         return small.up_bytes - small.down_bytes + large.up_bytes - large.down_bytes
 
     @property
     def active_bytes(self) -> int:
         """Bytes in live blocks and in those that wait for other streams."""
-        small, large = self._heap.small_tally, self._heap.large_tally
+        small = self._heap.small_tally
+        large = self._heap.large_tally
         return self.allocated_bytes + small.awaiting_bytes + large.awaiting_bytes
 
     @property

@@ -120,10 +120,12 @@ class ExpandableRegions:
 
     def _cut_ends(self, arena: Arena, block: Block, start: int, end: int) -> None:
         """Narrow a block to a range, and keep what lies before and behind as free blocks."""
-        before, behind = start - block.address, block.address + block.size - end
+        before = start - block.address
+        behind = block.address + block.size - end
         if before:
             head = Block(arena, block.address, before)
-            head.region, head.segment_frames = block.region, block.segment_frames
+            head.region = block.region
+            head.segment_frames = block.segment_frames
             link_before(block, head)
             arena.put(head)
         if behind:
@@ -132,7 +134,8 @@ class ExpandableRegions:
             link_behind(block, tail)
             arena.put(tail)
         block.segment_frames = None
-        block.address, block.size = start, end - start
+        block.address = start
+        block.size = end - start
 
     def _close_region(self, arena: Arena, block: Block, region: ExpandableRegion) -> None:
         arena.remove_unmapped(block)
@@ -153,7 +156,8 @@ def _measure_run(block: Block | None, enough: int) -> int:
 
 def link_behind(block: Block, added: Block) -> None:
     """Put a new block behind another in their segment."""
-    added.prev, added.next = block, block.next
+    added.prev = block
+    added.next = block.next
     if block.next is not None:
         block.next.prev = added
     block.next = added
@@ -161,7 +165,8 @@ def link_behind(block: Block, added: Block) -> None:
 
 def link_before(block: Block, added: Block) -> None:
     """Put a new block before another in their segment."""
-    added.prev, added.next = block.prev, block
+    added.prev = block.prev
+    added.next = block
     if block.prev is not None:
         block.prev.next = added
     block.prev = added

@@ -128,7 +128,8 @@ class Heap(ABC):
             self._note_allocated()
         arena = block.arena
         size = block.size
-        prev, following = block.prev, block.next
+        prev = block.prev
+        following = block.next
         block.is_allocated = False
         if prev is not None and prev.is_free:
             if following is not None and following.is_free:
@@ -224,7 +225,8 @@ class Heap(ABC):
     def _note_allocated(self) -> None:
         """Look at the peaks before allocated memory falls, unless none can have been passed."""
         self._is_rising = False
-        small, large = self.small_tally, self.large_tally
+        small = self.small_tally
+        large = self.large_tally
         if (
             small.up_bytes > small.up_limit
             or large.up_bytes > large.up_limit
@@ -236,7 +238,8 @@ class Heap(ABC):
     def _note_inactive(self) -> None:
         """Look at the peaks before inactive memory falls, unless none can have been passed."""
         self._is_sinking = False
-        small, large = self.small_tally, self.large_tally
+        small = self.small_tally
+        large = self.large_tally
         if (
             small.down_bytes > small.down_limit
             or large.down_bytes > large.down_limit

@@ -79,7 +79,8 @@ def replay(
 
 def _run(heap: RuledHeap, events: Iterable[tuple[int, int]]) -> tuple[int, bool, int]:
     """Return how many events ran, whether the next one found no room, and how many frees matched nothing."""
-    take, give = heap.take, heap.give
+    take = heap.take
+    give = heap.give
     live: dict[int, Block] = {}
     pop = live.pop
     unmatched = 0

@@ -175,7 +175,8 @@ class RuledHeap(Heap):
         is_counted = block.region is None
         if self._may_split(arena, block, size):
             was_whole = block.is_whole
-            rest, block = block, self._cut_front(arena, block, size)
+            rest = block
+            block = self._cut_front(arena, block, size)
             arena.put(rest)
             if not is_counted:
                 tally.whole_up += size
@@ -212,7 +213,8 @@ class RuledHeap(Heap):
         """Return a new block of the first bytes; the rest of the old one is behind it."""
         block = Block(arena, rest.address, size)
         block.region = rest.region
-        block.segment_frames, rest.segment_frames = rest.segment_frames, None
+        block.segment_frames = rest.segment_frames
+        rest.segment_frames = None
         link_before(rest, block)
         rest.address += size
         rest.size -= size
@@ -259,7 +261,8 @@ class RuledHeap(Heap):
         """Merge a freed block with free neighbours and keep it for the next request."""
         self._record("free_completed", block)
         block.frames = None
-        arena, size = block.arena, block.size
+        arena = block.arena
+        size = block.size
         merges = 0
         for neighbour in (block.prev, block.next):
             if neighbour is not None and neighbour.is_free:

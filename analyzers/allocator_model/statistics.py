@@ -54,7 +54,8 @@ class Statistics:
 
     def _describe_counted(self) -> dict[str, dict[str, dict[str, int]]]:
         described = {}
-        small, large = self._small.read_totals(), self._large.read_totals()
+        small = self._small.read_totals()
+        large = self._large.read_totals()
         for at, name in enumerate(COUNTED):
             pools = (
                 ("small_pool", small[at], self._small_base[at], self._peaks.values[at][1]),

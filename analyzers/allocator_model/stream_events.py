@@ -48,7 +48,8 @@ class StreamEvents:
             self._insert(block)
 
     def _insert(self, block: Block) -> None:
-        uses, block.stream_uses = block.stream_uses or set(), None
+        uses = block.stream_uses or set()
+        block.stream_uses = None
         for stream in sorted(uses):
             block.event_count += 1
             self._queues.setdefault(stream, deque()).append(block)
@@ -87,7 +88,8 @@ class StreamEvents:
 
     def _insert_deferred(self) -> None:
         """Put in the events that waited for the end of a capture; uses within the capture need none."""
-        deferred, self._deferred = self._deferred, []
+        deferred = self._deferred
+        self._deferred = []
         for block in deferred:
             captured = self._captured_uses.pop(block, None)
             if captured and block.stream_uses:

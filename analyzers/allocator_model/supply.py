@@ -125,7 +125,8 @@ class Supply:
         free = self.memory.free_bytes()
         self.record("oom", free, size, arena)
         self.counters.num_ooms += 1
-        small, large = self._small.tally, self._large.tally
+        small = self._small.tally
+        large = self._large.tally
         return AllocatorOutOfMemoryError(
             requested,
             size,
@@ -204,7 +205,8 @@ class Supply:
         now = self._large.search_count
         cached = [block for block in self._large.free_blocks() if block.is_whole and block.region is None]
         ages = {block: now - block.age_base for block in cached}
-        reclaimed, has_freed = 0, True
+        reclaimed = 0
+        has_freed = True
         while reclaimed < target and has_freed and ages:
             mean = sum(ages.values()) / len(ages)
             old = [block for block, age in ages.items() if age >= mean]

@@ -96,17 +96,22 @@ class Peaks:
 
     def note_allocated(self) -> None:
         """Take what is allocated into the peaks, and compute until when no further look is needed."""
-        small, large = self._small, self._large
+        small = self._small
+        large = self._large
         count, active_count, _, size, active_size, _, requested = self.values
-        blocks, bytes_ = small.up_count - small.down_count, small.up_bytes - small.down_bytes
-        large_blocks, large_bytes = large.up_count - large.down_count, large.up_bytes - large.down_bytes
+        blocks = small.up_count - small.down_count
+        bytes_ = small.up_bytes - small.down_bytes
+        large_blocks = large.up_count - large.down_count
+        large_bytes = large.up_bytes - large.down_bytes
         small_more, large_more = _raise(count, blocks, large_blocks)
         small_room, large_room = _raise(size, bytes_, large_bytes)
         asked = small.up_requested - small.down_requested + small.awaiting_requested
         large_asked = large.up_requested - large.down_requested + large.awaiting_requested
         rooms = [_raise(requested, asked, large_asked)]
-        blocks, bytes_ = blocks + small.awaiting_count, bytes_ + small.awaiting_bytes
-        large_blocks, large_bytes = large_blocks + large.awaiting_count, large_bytes + large.awaiting_bytes
+        blocks = blocks + small.awaiting_count
+        bytes_ = bytes_ + small.awaiting_bytes
+        large_blocks = large_blocks + large.awaiting_count
+        large_bytes = large_bytes + large.awaiting_bytes
         rooms.append(_raise(active_size, bytes_, large_bytes))
         more = _raise(active_count, blocks, large_blocks)
         small.up_limit = small.up_bytes + min(small_room, rooms[0][0], rooms[1][0])
@@ -116,7 +121,8 @@ class Peaks:
 
     def note_inactive(self) -> None:
         """Take what is stranded in split segments into the peaks, and compute until when that will do."""
-        small, large = self._small, self._large
+        small = self._small
+        large = self._large
         small_more, large_more = _raise(
             self.values[2], small.pieces_up - small.pieces_down, large.pieces_up - large.pieces_down
         )
@@ -140,7 +146,8 @@ def _raise(peaks: list[int], small: int, large: int) -> tuple[int, int]:
     peaks[1] = max(peaks[1], small)
     peaks[2] = max(peaks[2], large)
     half = (peaks[0] - both) // 2
-    own, own_large = peaks[1] - small, peaks[2] - large
+    own = peaks[1] - small
+    own_large = peaks[2] - large
     return own if own < half else half, own_large if own_large < half else half
 
 
@@ -185,7 +192,9 @@ class PoolCounter:
     __slots__ = ("all", "large", "small")
 
     def __init__(self) -> None:
-        self.all, self.large, self.small = Counter(), Counter(), Counter()
+        self.all = Counter()
+        self.large = Counter()
+        self.small = Counter()
 
     def rise(self, amount: int, *, is_small: bool) -> None:
         """Add to the value of a pool."""

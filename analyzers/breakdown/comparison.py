@@ -149,7 +149,8 @@ def _pair(
     first: BreakdownNode | None, second: BreakdownNode | None
 ) -> Iterator[tuple[str, BreakdownNode | None, BreakdownNode | None]]:
     """Yield children of both by name, in the order of the first; of the second alone at the end."""
-    ones, others = _key_children(first), _key_children(second)
+    ones = _key_children(first)
+    others = _key_children(second)
     for name in dict.fromkeys([*ones, *others]):
         yield name, ones.get(name), others.get(name)
 

@@ -14,7 +14,8 @@ def explain_differences(breakdown: Breakdown) -> tuple[str, ...]:
 
 
 def _explain(kind: KindBreakdown) -> str:
-    measured, computed = kind.measured_bytes, kind.computed_bytes
+    measured = kind.measured_bytes
+    computed = kind.computed_bytes
     if (
         measured is None
         or computed is None
@@ -41,7 +42,8 @@ def _name_cause(kind: KindBreakdown, is_less: bool) -> str:
 
 
 def _explain_remainder(breakdown: Breakdown) -> tuple[str, ...]:
-    allocated, rest = breakdown.allocated_bytes, breakdown.unattributed_bytes
+    allocated = breakdown.allocated_bytes
+    rest = breakdown.unattributed_bytes
     if allocated is None or rest is None:
         return ()
     return (

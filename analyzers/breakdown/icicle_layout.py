@@ -58,4 +58,5 @@ def _lay_out(
     for child in node.children:
         yield from _lay_out(child, basis, (*path, child.name), first, (total_bytes, left_bytes), most_depth)
         taken = min(size_of(child, basis), left_bytes)
-        first, left_bytes = first + taken, left_bytes - taken
+        first = first + taken
+        left_bytes = left_bytes - taken

@@ -16,7 +16,9 @@ from typing import TypeVar
 from ...engine.errors import UsageError
 from .model import Link
 
-NVLINK_LATENCY_S, PCIE_LATENCY_S, NETWORK_LATENCY_S = 3.4e-6, 5.7e-6, 14e-6
+NVLINK_LATENCY_S = 3.4e-6
+PCIE_LATENCY_S = 5.7e-6
+NETWORK_LATENCY_S = 14e-6
 MOST_BYTES_PER_S = 1e14
 """A hundred times the fastest link there is: beyond, a unit was mistaken."""
 

@@ -92,10 +92,12 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         Raises:
             KeyError: There is none; a cluster that was read has one between any two (`read_cluster`).
         """
-        low, high = min(first, second), max(first, second)
+        low = min(first, second)
+        high = max(first, second)
         if (own := self.links.get((low, high))) is not None:
             return own
-        source, target = self.devices[low].node, self.devices[high].node
+        source = self.devices[low].node
+        target = self.devices[high].node
         if source == target:
             return self._nodes_by_name[source].link
         between = self.node_links.get((source, target), self.network)

@@ -17,7 +17,8 @@ SOON_S = 600.0
 """What is foreseen later than this is left to people."""
 AGAIN_S = 600.0
 """A process is asked the same thing at most once in so long."""
-WORTH_SHARE, WORTH_BYTES = 0.02, 256 * MIB
+WORTH_SHARE = 0.02
+WORTH_BYTES = 256 * MIB
 """Cache that is worth giving back: share of the device's memory, and at least."""
 FULL_SHARE = 0.05
 """Free share of a device below which libraries besides the allocator find no room."""
@@ -81,7 +82,8 @@ def _help(rank: ClusterRank, job: str, picture: ClusterPicture) -> Iterator[Advi
         if cache is not None and cache >= _worth(neighbour):
             told = f"{rank.name} on the same device is foreseen to run out of memory in {left}"
             yield Advice(neighbour, job, "empty_cache", f"{told}; {format_bytes(cache)} here are not needed")
-    cache, free = find_cache(rank), rank.device_free_bytes
+    cache = find_cache(rank)
+    free = rank.device_free_bytes
     is_full = free is not None and free < FULL_SHARE * (rank.device_total_bytes or 0)
     if cache is not None and cache >= _worth(rank) and is_full:
         told = f"the device is full and {format_bytes(cache)} of the cache are not needed"

@@ -44,7 +44,8 @@ class _RankExtremes:
 
     def add(self, rank: RankSample) -> None:
         """Take a newer sample of it."""
-        floor, peak = rank.floor_min_bytes, rank.peak_max_bytes
+        floor = rank.floor_min_bytes
+        peak = rank.peak_max_bytes
         if floor is not None:
             self.newest_floor_bytes = floor
             if self.floor_min_bytes is None or floor < self.floor_min_bytes:
@@ -94,7 +95,8 @@ class SampleMerger:
             node: What the node is called.
             sample: The sample.
         """
-        ranks, before = _choose_ranks(sample), self._nodes.get(node)
+        ranks = _choose_ranks(sample)
+        before = self._nodes.get(node)
         processes = [] if before is None else before.processes
         if [(it.pid, it.started_s) for it in ranks] != [it.key[1:] for it in processes]:
             known = {it.key: it for it in processes}

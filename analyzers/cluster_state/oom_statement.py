@@ -49,7 +49,8 @@ def state_oom(job: JobState, picture: ClusterPicture) -> Statement:
 
 
 def _word_title(job: JobState, picture: ClusterPicture, threatened: list[ClusterRank]) -> str:
-    first, others = threatened[0], threatened[1:]
+    first = threatened[0]
+    others = threatened[1:]
     told = f"{job.label[0].upper()}{job.label[1:]}"
     when = "may run out of memory" if first.oom_s is None else f"out of memory in {_left(first, picture)}"
     old = ", by its last word" if first.is_old else ""

@@ -34,7 +34,8 @@ def read_node(snapshot: Snapshot, arrived_s: float) -> NodeReading:
         snapshot: Its newest; a lost node's is read as of its last sample.
         arrived_s: When that sample came, by our own clock.
     """
-    sample, is_lost = snapshot.sample, snapshot.connection == "lost"
+    sample = snapshot.sample
+    is_lost = snapshot.connection == "lost"
     if sample is None:
         return NodeReading(NodeLoad(snapshot.node, is_lost, 0, None), {}, {})
     shares = {it.uuid: share for it in sample.devices if (share := _find_share(it)) is not None}
@@ -61,7 +62,8 @@ def _read_ranks(snapshot: Snapshot, sample: Sample, arrived_s: float) -> dict[Ra
     for rank in sample.ranks:
         if rank.state != "ended":
             key = RankKey(snapshot.node, rank.pid, rank.started_s)
-            word, device = words.get((rank.pid, rank.started_s)), devices.get(rank.device_uuid or "")
+            word = words.get((rank.pid, rank.started_s))
+            device = devices.get(rank.device_uuid or "")
             is_old = snapshot.connection == "lost" or rank.state == "stale"
             found[key] = _read_rank(key, rank, device, word, is_old, sample.time_s, arrived_s)
     return found
@@ -76,7 +78,8 @@ def _read_rank(
     time_s: float,
     arrived_s: float,
 ) -> ClusterRank:
-    allocator, place = rank.allocator or _NOTHING, rank.coordinates
+    allocator = rank.allocator or _NOTHING
+    place = rank.coordinates
     memory = None if device is None else device.memory
     return ClusterRank(
         key=key,

@@ -22,7 +22,8 @@ from .uneven_statements import state_imbalance, state_skew
 
 PERIOD_S = 2.0
 """How often conclusions are drawn; within a period the order in which nodes tell does not matter."""
-NODES_A_PERIOD, LONGEST_PERIOD_S = 256, 8.0
+NODES_A_PERIOD = 256
+LONGEST_PERIOD_S = 8.0
 """Of more nodes than so many conclusions take longer, and are drawn more seldom, down to one in so long."""
 COMPARED_EVERY_S = 5.0
 """How often ranks are compared with one another: half a block of time of that comparison. What they told in
@@ -76,7 +77,8 @@ class ClusterState:
     def __init__(self, planned: Sequence[int] = ()) -> None:
         self._planned = tuple(planned)
         self._nodes: dict[str, _Node] = {}
-        self._merger, self._book = SampleMerger(), FindingBook()
+        self._merger = SampleMerger()
+        self._book = FindingBook()
         self._watches: dict[str, JobWatch] = {}
         self._jobs: tuple[JobMembers, ...] = ()
         self._grouped: dict[str, Signature] = {}
@@ -114,7 +116,8 @@ class ClusterState:
         found: list[Finding] = []
         if self._ends_s is not None and not 0.0 < self._ends_s - received_s <= LONGEST_PERIOD_S:
             # It is over, or our clock was set back: until it is there again nothing would be concluded.
-            found, self._ends_s = self._conclude(self._ends_s), None
+            found = self._conclude(self._ends_s)
+            self._ends_s = None
         if self._ends_s is None:
             self._ends_s = (math.floor(received_s / self.period_s) + 1) * self.period_s
         self._take(snapshot, received_s)
@@ -144,7 +147,8 @@ class ClusterState:
             self._nodes.pop(snapshot.node, None)
             self._merger.forget(snapshot.node)
             return
-        known, node = self._nodes.get(snapshot.node), _Node(snapshot, received_s)
+        known = self._nodes.get(snapshot.node)
+        node = _Node(snapshot, received_s)
         self._nodes[snapshot.node] = node
         if known is not None and known.stamp == node.stamp:
             node.arrived_s = known.arrived_s
@@ -214,7 +218,8 @@ class ClusterState:
                 yield state(job, self.picture)
 
 
-NEWS_S, NEWS_SHARE = 5.0, 0.1
+NEWS_S = 5.0
+NEWS_SHARE = 0.1
 """Change of the time that is left that a person would see."""
 MOST_OUTCOMES = 16
 """Answers of advised processes that a finding keeps, the newest."""

@@ -7,7 +7,8 @@ from ...engine.model import SEVERITIES, Severity
 from ..risk import LEVELS
 from .model import ClusterRank, JobState
 
-_HIGH, _MEDIUM = LEVELS.index("high"), LEVELS.index("medium")
+_HIGH = LEVELS.index("high")
+_MEDIUM = LEVELS.index("medium")
 
 
 def list_threatened(job: JobState) -> list[ClusterRank]:

@@ -9,7 +9,8 @@ from .model import ClusterPicture, JobState, StageLoad
 from .statement import Statement
 from .threats import find_severity, is_grave, list_threatened
 
-STAGE_SKEW, CLUSTER_IMBALANCE = "stage_skew", "cluster_imbalance"
+STAGE_SKEW = "stage_skew"
+CLUSTER_IMBALANCE = "cluster_imbalance"
 _HIGH = LEVELS.index("high")
 _MEDIUM = LEVELS.index("medium")
 

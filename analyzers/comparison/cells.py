@@ -74,8 +74,10 @@ class Bins:
         """Make the bins as wide as a multiple of their width."""
         if width <= self.width:
             return
-        cells, factor = self.cells, width // self.width
-        self.width, self.cells = width, {}
+        cells = self.cells
+        factor = width // self.width
+        self.width = width
+        self.cells = {}
         for number in sorted(cells):
             known = self.cells.setdefault(number // factor, cells[number])
             if known is not cells[number]:
@@ -127,7 +129,8 @@ class StepLine:
         return self._join()
 
     def _join(self) -> Bins:
-        settled, living = self._settled, self._living
+        settled = self._settled
+        living = self._living
         if settled is None or settled is living:
             return living
         more, fewer = (living, settled) if _span_of(living) > _span_of(settled) else (settled, living)

@@ -47,7 +47,8 @@ def _conclude(
     because: str | None,
 ) -> Comparison:
     subjects = tuple(each.difference for each in compared)
-    first, most = _find_first(subjects, alignment), _find_most(subjects)
+    first = _find_first(subjects, alignment)
+    most = _find_most(subjects)
     told = first or most
     verdict = word_verdict(subjects, told, most, *once, told.aligned_by if told is not None else alignment)
     difference = RunDifference(

@@ -30,13 +30,16 @@ def match_tracks(a: Sequence[Track], b: Sequence[Track]) -> Matching:
     The place is the number of the node, in the order of names, and that of the device on it. Two different
     ranks are never taken for one.
     """
-    left_a, left_b = list(a), list(b)
+    left_a = list(a)
+    left_b = list(b)
     found: list[tuple[Track, Track]] = []
     taken: set[int] = set()
     for name_key in (_by_rank, _by_uuid, _by_place(a, b)):
-        keys_a, keys_b = _unique(left_a, name_key), _unique(left_b, name_key)
+        keys_a = _unique(left_a, name_key)
+        keys_b = _unique(left_b, name_key)
         for key in keys_a.keys() & keys_b.keys():
-            one, other = keys_a[key], keys_b[key]
+            one = keys_a[key]
+            other = keys_b[key]
             if None not in (one.rank, other.rank) and one.rank != other.rank:
                 continue
             found.append((one, other))

@@ -47,7 +47,8 @@ class _Series(NamedTuple):
 
 def has_common_steps(pair: Pair) -> bool:
     """Return whether some steps are in both runs."""
-    one, other = pair.a.steps.bins(), pair.b.steps.bins()
+    one = pair.a.steps.bins()
+    other = pair.b.steps.bins()
     width = max(one.width, other.width)
     return any(first and second for _, first, second in walk(one, other, width))
 
@@ -97,13 +98,15 @@ def _find_times(common: Sequence[_Row], width: float) -> tuple[float | None, flo
 
 def _choose_width(one: Bins, other: Bins) -> int:
     """Return the width at which most bins have readings of both: rates and phases of two runs differ."""
-    best_width, best = max(one.width, other.width), 0
+    best_width = max(one.width, other.width)
+    best = 0
     width = best_width
     while True:
         keys = [{number * bins.width // width for number in bins.cells} for bins in (one, other)]
         common = len(keys[0] & keys[1])
         if common > best:
-            best_width, best = width, common
+            best_width = width
+            best = common
         if min(map(len, keys)) <= max(1, best):
             return best_width
         width *= 2
@@ -126,7 +129,8 @@ def _choose_figures(pair: Pair, common: Sequence[_Row]) -> list[Figure]:
 
 
 def _pick(common: Sequence[_Row], figure: Figure) -> _Series:
-    read, series = _GETTERS[figure], _Series([], [], [])
+    read = _GETTERS[figure]
+    series = _Series([], [], [])
     for number, one, other in common:
         a, b = (None if cell is None else read(cell) for cell in (one, other))
         if a is not None and b is not None:
@@ -186,7 +190,8 @@ def _measure_step(cells: Sequence[Cell | None], width: int) -> float | None:
     first, last = _first_and_last(cells)
     if first is None or last is None or last == first:
         return None
-    start, end = cells[first], cells[last]
+    start = cells[first]
+    end = cells[last]
     length_s = end.start_s - start.start_s if start is not None and end is not None else 0.0
     return length_s / ((last - first) * width) if length_s > 0 else None
 

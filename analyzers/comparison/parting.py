@@ -20,21 +20,25 @@ from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
 
-MOST_WINDOW, MOST_WIDE_WINDOW = 64, 256
+MOST_WINDOW = 64
+MOST_WIDE_WINDOW = 256
 LEAST_WINDOW = 8
 """Of the level that an odd step is held against."""
 WINDOWS = 10
 """A window is this part of the series at most."""
 LEAST_TAIL = 3
 """Steps that must differ at least, where the runs agree before."""
-CHANGES, BENDS = (0.8, 1.2816), (0.6, 0.8416)
+CHANGES = (0.8, 1.2816)
+BENDS = (0.6, 0.8416)
 """Quantile of absolute changes, and that of the absolute standard normal distribution: of changes, and of
 changes of changes. A jump is one of the former and three of the latter."""
 MEDIAN_ERROR = 1.2533
 """Standard error of a median over that of a mean, for normal noise: the root of pi/2."""
-ERRORS, FEW_STEPS_ERRORS = 4.0, 24.0
+ERRORS = 4.0
+FEW_STEPS_ERRORS = 24.0
 """Standard errors that the band is wide; and what is added for short series, divided by their length."""
-LEAST_SHARE, LEAST_BYTES = 0.001, 2 * 1024**2
+LEAST_SHARE = 0.001
+LEAST_BYTES = 2 * 1024**2
 """Least difference that counts: share of the level (logs round to as much), and at least."""
 JUMPS = 2.0
 """Jumps of its own, of the run that has the smaller ones, that are noise of a figure that only rises."""
@@ -79,7 +83,9 @@ def find_parting(
     least = max(LEAST_SHARE * max(abs(median(a)), abs(median(b))), LEAST_BYTES, tolerance)
     if is_ratchet:
         least = max(least, JUMPS * _measure_jumps(a, b))
-    start, band, window = None, least, _choose_window(len(differences))
+    start = None
+    band = least
+    window = _choose_window(len(differences))
     for wider in _widen(window, len(differences)):
         start, band = _place(differences, wider, least, is_ratchet=is_ratchet)
         if start is not None:
@@ -200,7 +206,8 @@ def _find_tail(levels: Sequence[float], band: float, window: int) -> int | None:
 def _measure_return(levels: Sequence[float]) -> float:
     """Return the farthest that the levels went back: against the side of the last one."""
     side = 1 if levels[-1] > 0 else -1
-    highest, back = 0.0, 0.0
+    highest = 0.0
+    back = 0.0
     for level in levels:
         highest = max(highest, level * side)
         back = max(back, highest - level * side)
@@ -221,14 +228,17 @@ def _find_jump(one: Sequence[float], other: Sequence[float]) -> float:
 
 def _refine(differences: Sequence[float], start: int, window: int, band: float) -> int:
     """Return the place near the start of the tail at which one level best becomes another."""
-    low, high = max(0, start - window), min(len(differences), start + 2 * window)
+    low = max(0, start - window)
+    high = min(len(differences), start + 2 * window)
     near = differences[low:high]
     whole = _deviation(near)
-    best, place = whole, None
+    best = whole
+    place = None
     for at in range(1, len(near), 1 + len(near) // MOST_SPLITS):
         cost = _deviation(near[:at]) + _deviation(near[at:])
         if cost < best:
-            best, place = cost, at
+            best = cost
+            place = at
     is_clear = place is not None and whole - best > LEAST_GAIN * whole
     if place is None or not is_clear or abs(median(near[:place])) > band:
         return start

@@ -9,7 +9,8 @@ from .cells import Bins, Cell, StepLine
 
 MOST_CELLS = 1 << 16
 """Of all subjects of a run together, by step, and as many by time."""
-MOST_BINS, LEAST_BINS = 2048, 64
+MOST_BINS = 2048
+LEAST_BINS = 64
 """Of one subject."""
 MOST_SUBJECTS = 4096
 TIME_UNIT_S = 0.001
@@ -141,8 +142,10 @@ class RunSummarizer:
                 track.first_oom_s = since_s
 
     def _find_track(self, subject: Subject, places: dict[tuple[str, str], int]) -> Track | None:
-        node, uuid = subject.sample.node, subject.device_uuid or ""
-        number, place = _rank_of(subject), -1
+        node = subject.sample.node
+        uuid = subject.device_uuid or ""
+        number = _rank_of(subject)
+        place = -1
         if number is None and subject.rank is not None:
             place = places[node, uuid] = places.get((node, uuid), -1) + 1
         key = (node, uuid, number, place)
@@ -185,7 +188,8 @@ def _name(subject: Subject) -> str:
 
 def _is_allocated_sampled(subject: Subject) -> bool:
     """Return whether allocated bytes were read anew, without the most since the reading before."""
-    reading, owner = subject.allocator, subject.rank or subject.device
+    reading = subject.allocator
+    owner = subject.rank or subject.device
     age_s = None if owner is None else owner.age_s
     is_held = age_s is not None and age_s > subject.sample.interval_s
     is_told = reading.allocated_max_bytes is not None
@@ -202,12 +206,15 @@ def _read(subject: Subject, since_s: float) -> Cell:
     cell = Cell(since_s, 1, reserved_bytes=reading.reserved_bytes)
     if subject.rank is not None:
         peak, floor = _read_steps(subject.rank, peak, floor, cell)
-    cell.peak_bytes, cell.floor_bytes = peak, floor
+    cell.peak_bytes = peak
+    cell.floor_bytes = floor
     if reading.allocated_bytes is not None:
-        cell.allocated_sum, cell.allocated_count = reading.allocated_bytes, 1
+        cell.allocated_sum = reading.allocated_bytes
+        cell.allocated_count = 1
     if memory is not None and memory.used_bytes is not None:
         cell.used_bytes = _max(memory.used_max_bytes, memory.used_bytes)
-        cell.used_sum, cell.used_count = memory.used_bytes, 1
+        cell.used_sum = memory.used_bytes
+        cell.used_count = 1
     return cell
 
 
@@ -218,7 +225,8 @@ def _read_steps(
     if not rank.steps_within or rank.step is None:
         return peak, None if rank.step is not None and rank.step.floor_bytes is not None else floor
     if rank.step.duration_s is not None:
-        cell.duration_sum_s, cell.duration_count = rank.step.duration_s, 1
+        cell.duration_sum_s = rank.step.duration_s
+        cell.duration_count = 1
     return _max(peak, rank.peak_max_bytes), floor if rank.floor_min_bytes is None else rank.floor_min_bytes
 
 

@@ -35,7 +35,8 @@ def say_difference(subject: SubjectDifference) -> str:
     shown = subject.shown
     if shown is None:
         return "not measured in both"
-    size, side = shown.difference_bytes, "higher" if shown.difference_bytes > 0 else "lower"
+    size = shown.difference_bytes
+    side = "higher" if shown.difference_bytes > 0 else "lower"
     share = "" if shown.difference_percent is None else f" ({abs(shown.difference_percent):.1f} %)"
     return f"{format_bytes(abs(size))}{share} {side} in B"
 
@@ -72,7 +73,8 @@ def _word_parting(
     if first is None or shown is None:
         return _word_likeness(subjects, alignment)
     where = "from the start" if shown.is_from_start else f"at {say_position(shown.parts_at, alignment)}"
-    told, words = say_difference(first), FIGURE_WORDS[shown.figure]
+    told = say_difference(first)
+    words = FIGURE_WORDS[shown.figure]
     return (
         f"They part {where}: {first.name}'s {words} is {told}",
         f"They part {where}: {first.name}, {told}",

@@ -21,18 +21,27 @@ from .model import RankGroup, RankLevel
 from .scales import BAND_BYTES, BAND_SHARE, Rise, Row, Scales
 from .words import KIND, Words, word_growth, word_straggler
 
-SOON_SHARE, NOW_SHARE = 0.10, 0.05
+SOON_SHARE = 0.10
+NOW_SHARE = 0.05
 """Share of the limit that is left above its peak, below which growth is `medium`, and `high`."""
-LIMITED_SHARE, EASED_SHARE = 0.92, 0.88
+LIMITED_SHARE = 0.92
+EASED_SHARE = 0.88
 """Share of the limit that the peaks of a straggler reach, and below which it is none."""
-AHEAD_SHARE, NEAR_SHARE = 0.10, 0.07
+AHEAD_SHARE = 0.10
+NEAR_SHARE = 0.07
 """Share of the limit by which its peaks are above the middle one."""
 STRAGGLING_S = 600.0
 
-_ABOVE, _BEFORE, _BLOCKS = "above the middle", "above it before", "rose over"
-_PEAK, _MIDDLE, _LIMIT, _FLOOR = "peak", "middle peak", "limit", "floor"
+_ABOVE = "above the middle"
+_BEFORE = "above it before"
+_BLOCKS = "rose over"
+_PEAK = "peak"
+_MIDDLE = "middle peak"
+_LIMIT = "limit"
+_FLOOR = "floor"
 _WHAT = "what"
-_GROWTH, _STRAGGLER = "growth", "straggler"
+_GROWTH = "growth"
+_STRAGGLER = "straggler"
 
 
 @dataclass(slots=True)
@@ -110,7 +119,8 @@ class Member:
         grown = now.above_bytes - before
         self._back.observe(now.time_s, is_beyond=grown < now.band_bytes / 2, is_back=False)
         if self._back.is_due:
-            self._growth, self._back = None, Crossing()
+            self._growth = None
+            self._back = Crossing()
             yield close_finding(finding, now.time_s, "it is back among its peers")
         elif grown >= 2 * (_number(finding, _ABOVE) - before) or _is_graver(_judge_growth(now), finding):
             was_first = " first:" in finding.title
@@ -137,7 +147,8 @@ class Member:
             self._straggling = _tell_straggler(_begin(now, _STRAGGLER), now)
             yield self._straggling
         else:
-            finding, self._straggling = self._straggling, None
+            finding = self._straggling
+            self._straggling = None
             yield close_finding(finding, now.time_s, "its peaks are among those of its peers")
 
     def end(self, time_s: float, because: str) -> Iterator[Finding]:
@@ -172,7 +183,8 @@ def _tell_straggler(finding: Finding, now: Standing) -> Finding:
 
 def _judge_growth(now: Standing) -> Severity:
     """Return the severity of growth: by the room that is left above the peak, where that is known."""
-    left, limit = now.left_bytes, now.limit_bytes
+    left = now.left_bytes
+    limit = now.limit_bytes
     if left is None or not limit or left >= SOON_SHARE * limit:
         return "low"
     return "high" if left < NOW_SHARE * limit else "medium"
@@ -207,7 +219,8 @@ def _state(
     severity: Severity,
     evidence: tuple[Evidence, ...],
 ) -> Finding:
-    rank, device = now.subject.rank, now.subject.device
+    rank = now.subject.rank
+    device = now.subject.device
     who: tuple[Evidence, ...] = ()
     if rank is not None:
         who = (Evidence(PROCESS, rank.pid), Evidence(STARTED, rank.started_s, "s"), Evidence(JOB, rank.job))
@@ -280,12 +293,16 @@ def _find_job(subject: Subject, coordinates: RankCoordinates) -> str | None:
 
 
 def _read(subject: Subject, number: int) -> Told:
-    allocator, rank = subject.allocator, subject.rank
-    instant, most = allocator.allocated_bytes, allocator.allocated_max_bytes
+    allocator = subject.allocator
+    rank = subject.rank
+    instant = allocator.allocated_bytes
+    most = allocator.allocated_max_bytes
     if rank is not None and rank.step is not None:
-        floor, peak = rank.floor_min_bytes, rank.peak_max_bytes
+        floor = rank.floor_min_bytes
+        peak = rank.peak_max_bytes
     else:
-        floor, peak = instant, None
+        floor = instant
+        peak = None
     known = [value for value in (peak, most, instant) if value is not None]
     return Told(subject, number, _round(floor), max((_round(value) or 0 for value in known), default=None))
 
@@ -380,7 +397,8 @@ class Group:
 
     def _compare_members(self, present: set[SubjectKey], time_s: float) -> Iterator[Finding]:
         """Begin anew with others; of who is gone for long, close what was open."""
-        joined, missing = present - self.members.keys(), self.members.keys() - present
+        joined = present - self.members.keys()
+        missing = self.members.keys() - present
         self._missing_since_s = (self._missing_since_s or time_s) if missing else None
         is_over = self._missing_since_s is not None and time_s - self._missing_since_s >= ABSENT_S
         if not joined and not is_over:
@@ -393,11 +411,15 @@ class Group:
         self.start_anew()
 
     def _begin_block(self, number: int, time_s: float) -> None:
-        self._number, self._begun_s = number, time_s
-        self._floors, self._peaks = {}, {}
+        self._number = number
+        self._begun_s = time_s
+        self._floors = {}
+        self._peaks = {}
 
     def _note(self, one: Told) -> None:
-        key, floor, peak = one.subject.key, one.floor_bytes, one.peak_bytes
+        key = one.subject.key
+        floor = one.floor_bytes
+        peak = one.peak_bytes
         self._newest[key] = one
         if floor is not None and floor < self._floors.get(key, floor + 1):
             self._floors[key] = floor
@@ -423,7 +445,8 @@ class Group:
         """Return where every rank stands."""
         floors = self._floors
         peaks = {key: self._peaks.get(key, floor) for key, floor in floors.items()}
-        middle, ordered = find_middle(floors.values()), sorted(peaks.values())
+        middle = find_middle(floors.values())
+        ordered = sorted(peaks.values())
         return {
             key: Standing(
                 subject=self._newest[key].subject,
@@ -503,7 +526,8 @@ class DivergenceAnalyzer:
         return group
 
     def _forget_absent(self, sample: Sample) -> list[Finding]:
-        now_s, found = sample.time_s, list[Finding]()
+        now_s = sample.time_s
+        found = list[Finding]()
         for key in [key for key in self._groups if key[0] == sample.node]:
             if now_s - self._groups[key].seen_s >= max(ABSENT_S, 3 * sample.interval_s):
                 found.extend(self._groups.pop(key).end(now_s))

@@ -14,7 +14,8 @@ from typing import NamedTuple
 from ...engine.units import MIB
 from ..subjects import SubjectKey
 
-LEAST_SCALE, SCALES = 2, 7
+LEAST_SCALE = 2
+SCALES = 7
 """Spans of 4, 8 … 64 blocks."""
 SPANS = 6
 LEAST_RISES = 3
@@ -25,11 +26,13 @@ HORIZON_SHARE = 0.10
 """How long the growth must have been seen, as a share of the time in which it would fill the room."""
 UNKNOWN_SHARE = 0.10
 """Share of the middle floor that it must have risen where the room is unknown."""
-BAND_SHARE, BAND_BYTES = 0.02, 64 * MIB
+BAND_SHARE = 0.02
+BAND_BYTES = 64 * MIB
 """Least rise that counts: share of the middle floor, and at least."""
 APART = 3.0
 """How many times further than its peers moved among themselves the rank must have moved."""
-NOISE_SHARE, NOISE_BYTES = 0.0005, MIB
+NOISE_SHARE = 0.0005
+NOISE_BYTES = MIB
 """What is no rise and no fall."""
 
 
@@ -72,7 +75,8 @@ class Scales:
         """
         moved = []
         for scale in range(LEAST_SCALE, SCALES):
-            span, running = number >> scale, self._running[scale]
+            span = number >> scale
+            running = self._running[scale]
             if running is not None and running[0] == span:
                 self._running[scale] = (span, _join(running[1], row))
                 continue

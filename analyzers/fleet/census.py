@@ -52,7 +52,8 @@ def count_devices(devices: Sequence[FleetDevice]) -> Census:
         if device.used_bytes is not None and device.total_bytes:
             share = device.used_bytes / device.total_bytes
             fullest = share if share > fullest else fullest
-    present, gravest = len(devices) - lost, find_gravest(devices)
+    present = len(devices) - lost
+    gravest = find_gravest(devices)
     return Census(len(devices), levels, present, unknown, tuple(grave), gravest, fullest, find_need(levels))
 
 
@@ -64,7 +65,9 @@ def add_up(parts: Iterable[Census]) -> Census:
     total = present = unknown = 0
     fullest = 0.0
     for part in parts:
-        total, present, unknown = total + part.total, present + part.present, unknown + part.unknown
+        total = total + part.total
+        present = present + part.present
+        unknown = unknown + part.unknown
         fullest = max(fullest, part.fullest_share)
         for level, count in part.levels.items():
             levels[level] = levels.get(level, 0) + count
@@ -72,5 +75,6 @@ def add_up(parts: Iterable[Census]) -> Census:
             grave += part.grave
         if part.gravest is not None:
             gravest.append(part.gravest)
-    lead, need = find_gravest(gravest), find_need(levels)
+    lead = find_gravest(gravest)
+    need = find_need(levels)
     return Census(total, levels, present, unknown, tuple(grave), lead, fullest, need)

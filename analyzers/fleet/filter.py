@@ -70,7 +70,9 @@ def _read_term(term: str) -> Check:
     if match is None:
         word = term.casefold()
         return lambda device: word in _text_of(device)
-    key, sign, value = match["key"].lower(), match["sign"], match["value"]
+    key = match["key"].lower()
+    sign = match["sign"]
+    value = match["value"]
     if not value:
         raise UsageError(f"filter {term}: expected a value after {sign}")
     if key in _TEXTS:

@@ -159,7 +159,8 @@ class Fleet:
 
     def node(self, name: str) -> FleetNode:
         """Return what is known of a node."""
-        snapshot, offset = self._snapshots[name], self._offsets.get(name)
+        snapshot = self._snapshots[name]
+        offset = self._offsets.get(name)
         is_live = snapshot.connection == "live"
         return FleetNode(
             name=name,
@@ -202,7 +203,8 @@ class ClockOffset:
         """Take a sample and when it arrived by our wall clock; the same sample twice counts once."""
         if sample.clock != "wall" or sample.time_s == self._last_s:
             return
-        self._last_s, self._interval_s = sample.time_s, sample.interval_s
+        self._last_s = sample.time_s
+        self._interval_s = sample.interval_s
         self._differences.append(sample.time_s - received_s)
 
     @property

@@ -42,7 +42,8 @@ def _count_others(others: Sequence[FleetDevice]) -> tuple[tuple[str, ...], ...]:
 def _count_followed(census: Census, coverage: Coverage) -> Iterator[tuple[str, ...]]:
     """Yield how many devices and nodes are followed, where others are known."""
     if coverage.devices_left_out:
-        followed, known = f"{census.total:,}", f"{census.total + coverage.devices_left_out:,}"
+        followed = f"{census.total:,}"
+        known = f"{census.total + coverage.devices_left_out:,}"
         yield f"{followed} of {known} devices followed", f"{followed}/{known} devices"
     if coverage.nodes_left_out:
         yield coverage.followed_text, coverage.followed_text.replace(" of ", "/").removesuffix(" followed")
@@ -50,7 +51,8 @@ def _count_followed(census: Census, coverage: Coverage) -> Iterator[tuple[str, .
 
 def _judge_calm(census: Census, coverage: Coverage, seen: tuple[tuple[str, ...], ...]) -> Verdict:
     """Return the verdict where nothing is grave, on the devices whose nodes are there."""
-    known, unknown = census.present, census.unknown
+    known = census.present
+    unknown = census.unknown
     if not known:
         text = "No figures are of now" if census.total else "No device is known yet"
         if not census.total and coverage.devices_left_out:
@@ -70,7 +72,8 @@ def _judge_calm(census: Census, coverage: Coverage, seen: tuple[tuple[str, ...],
 
 def _describe_lead(lead: FleetDevice) -> tuple[str, ...]:
     """Return which device it is and what threatens it, from the complete form to the shortest."""
-    whose, short = f"{lead.name} of {lead.node}", f"{lead.node}/{lead.label}"
+    whose = f"{lead.name} of {lead.node}"
+    short = f"{lead.node}/{lead.label}"
     old, was = (" (last word)", " (last)") if lead.is_old else ("", "")
     if lead.oom_in_s is not None:
         left = format_age(lead.oom_in_s)

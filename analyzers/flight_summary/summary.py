@@ -88,7 +88,8 @@ def _word_peaks(peaks: FloorTrend | None, floors: FloorTrend) -> Iterator[str]:
     """Say that each step asks for more, as growing batches do, where none leaves more behind."""
     if peaks is None or not peaks.is_rising or floors.is_rising:
         return
-    first, last = format_bytes(peaks.first_bytes), format_bytes(peaks.last_bytes)
+    first = format_bytes(peaks.first_bytes)
+    last = format_bytes(peaks.last_bytes)
     if first != last:
         yield (
             f"the most allocated in a step rose from {first} to {last} over {peaks.steps} steps, though each "
@@ -97,7 +98,8 @@ def _word_peaks(peaks: FloorTrend | None, floors: FloorTrend) -> Iterator[str]:
 
 
 def _word_trend(trend: FloorTrend) -> str:
-    first, last = format_bytes(trend.first_bytes), format_bytes(trend.last_bytes)
+    first = format_bytes(trend.first_bytes)
+    last = format_bytes(trend.last_bytes)
     if trend.is_rising:
         growth = format_bytes(round(trend.growth_bytes_per_step))
         return (
@@ -160,7 +162,8 @@ def share_device(record: FlightRecord) -> DeviceShares:
     active = _read(record, "active_bytes", lambda sample: sample.active_bytes)
     reserved = _read(record, "reserved_bytes", lambda sample: sample.reserved_bytes)
     stranded = find_all_stranded(record)
-    total, free = record.device.total_bytes, record.failure.device_free_bytes
+    total = record.device.total_bytes
+    free = record.failure.device_free_bytes
     used = record.failure.device_used_bytes
     if used is None:
         used = subtract(total, free)
@@ -223,7 +226,8 @@ def word_failure(record: FlightRecord, shares: DeviceShares) -> str:
         record: What the probe wrote.
         shares: Who held the device.
     """
-    size, needed = record.failure.size_bytes, find_needed(record)
+    size = record.failure.size_bytes
+    needed = find_needed(record)
     what = "a request of unknown size" if size is None else f"a request of {format_bytes(size)}"
     device = "" if shares.total_bytes is None else f" on a device of {format_bytes(shares.total_bytes)}"
     free = None if shares.free_bytes is None else format_bytes(shares.free_bytes)
@@ -254,7 +258,9 @@ def explain_request(record: FlightRecord, shares: DeviceShares) -> Iterator[str]
     if largest is not None:
         found = f"the largest free one has {format_bytes(largest)}" if largest else "none was free"
         yield f"no cached block was large enough: {found}"
-    needed, free, total = find_needed(record), shares.free_bytes, shares.total_bytes
+    needed = find_needed(record)
+    free = shares.free_bytes
+    total = shares.total_bytes
     if needed is None or free is None:
         return
     if total is not None and needed > total:
@@ -330,7 +336,8 @@ def advise(record: FlightRecord, shares: DeviceShares, kept: KeptMemory | None) 
 def _advise_on_kept(kept: KeptMemory | None) -> Iterator[str]:
     if kept is None:
         return
-    growth, size = format_bytes(round(kept.growth_bytes_per_step)), format_bytes(kept.size_bytes)
+    growth = format_bytes(round(kept.growth_bytes_per_step))
+    size = format_bytes(kept.size_bytes)
     where = ""
     if kept.holder is not None and kept.holder.headline is not None:
         line = kept.holder.headline
@@ -345,7 +352,8 @@ def _advise_on_kept(kept: KeptMemory | None) -> Iterator[str]:
 
 
 def _advise_on_fragmentation(record: FlightRecord, shares: DeviceShares) -> Iterator[str]:
-    stranded, size = shares.stranded_bytes, record.failure.size_bytes
+    stranded = shares.stranded_bytes
+    size = record.failure.size_bytes
     is_enough = stranded is not None and size is not None and stranded >= size
     if not stranded or (not is_enough and stranded < max(_NOTABLE * (shares.reserved_bytes or 0), MIB)):
         return
@@ -361,7 +369,8 @@ def _advise_on_fragmentation(record: FlightRecord, shares: DeviceShares) -> Iter
 
 def _advise_on_unallocated(record: FlightRecord, shares: DeviceShares) -> Iterator[str]:
     """Advise on what is reserved and holds no tensor, where no more is told of it."""
-    left, size = shares.unallocated_bytes, record.failure.size_bytes
+    left = shares.unallocated_bytes
+    size = record.failure.size_bytes
     if not left or size is None:
         return
     if left >= size:
@@ -377,7 +386,8 @@ def _advise_on_unallocated(record: FlightRecord, shares: DeviceShares) -> Iterat
 
 
 def _advise_on_streams(record: FlightRecord, shares: DeviceShares) -> Iterator[str]:
-    awaiting, size = shares.awaiting_bytes, record.failure.size_bytes
+    awaiting = shares.awaiting_bytes
+    size = record.failure.size_bytes
     if awaiting and awaiting >= (size or 0):
         yield (
             f"{format_bytes(awaiting)} are freed and wait for another stream: let the side stream catch up "
@@ -397,7 +407,8 @@ def _advise_on_others(shares: DeviceShares) -> Iterator[str]:
 
 
 def _advise_on_model(record: FlightRecord, shares: DeviceShares) -> Iterator[str]:
-    model, total = record.model_state, shares.total_bytes
+    model = record.model_state
+    total = shares.total_bytes
     if model is None or not total:
         return
     if (model.grad_sample_bytes or 0) >= _NOTABLE * total:

@@ -122,7 +122,8 @@ class BlockPyramid:
         return found
 
     def _close_beats(self) -> Block:
-        beats, self._beats = self._beats, []
+        beats = self._beats
+        self._beats = []
         lows = sorted([(beat.low_bytes, beat.time_s) for beat in beats])
         highs = sorted([(beat.high_bytes, beat.time_s) for beat in beats])
         start_s = beats[0].time_s if self._start_s is None else self._start_s

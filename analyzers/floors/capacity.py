@@ -18,18 +18,24 @@ LEAST_DOUBT = 0.008
 UNSEEN_DOUBT = 0.02
 """The same where reserved bytes have not grown since the onset."""
 FALLS_KEPT = 9
-OFTEN_WITHIN, OFTEN_LOST = 150, 0.06
+OFTEN_WITHIN = 150
+OFTEN_LOST = 0.06
 """Readings within which the cache is given back so often when every step is new to it, and the share of the
 limit that such steps cannot use beside what they hold."""
 PEAK_DOUBT = 0.04
 """Standard error of how high growing peaks can go, as a share of the limit."""
-LEAST_POINTS, MOST_POINTS, CLEAR, MOST_SLOPE = 6, 24, 3.0, 1.5
+LEAST_POINTS = 6
+MOST_POINTS = 24
+CLEAR = 3.0
+MOST_SLOPE = 1.5
 """Moments on which a trend of what is lost rests, standard errors by which it must be clear, and its most."""
 SLOPE_DOUBT = 0.8
 """Standard error of what will be lost more until then, as a share."""
 SMOOTHED = 5
 """Newest moments whose median counts: what grows in stairs stands now above, now below its line."""
-LOST_DOUBT, SPLIT_DOUBT, GUESSED_DOUBT = 0.06, 0.35, 0.45
+LOST_DOUBT = 0.06
+SPLIT_DOUBT = 0.35
+GUESSED_DOUBT = 0.45
 """Standard errors, as shares of what is lost by alike steps, of free blocks that are counted, and of what is
 held above the peak where it has to be guessed."""
 KEPT_DOUBT = 0.25
@@ -142,7 +148,8 @@ class UsableLimit:
             excess: What was held above the peak where it was not enough, and at last what is held so now.
             uniformity: How far steps are alike.
         """
-        present, least = excess[-1], min(excess)
+        present = excess[-1]
+        least = min(excess)
         alike = min(excess[-2:]) if len(excess) > 1 else 0.0
         unlike = least if self._falls else present - least
         lost = uniformity * alike + (1 - uniformity) * unlike

@@ -30,7 +30,8 @@ MOST_FALL = 0.1
 """Share of the growth that floors may fall back in between (garbage collection)."""
 MOST_BEND = 0.2
 """Share of the growth by which blocks may lie off the line through both ends."""
-LEAST_CLARITY, LENIENT_CLARITY = 12.0, 6.0
+LEAST_CLARITY = 12.0
+LENIENT_CLARITY = 6.0
 """How many times its own blur the growth must be, and where less clear growth will do."""
 
 LEAST_FACTOR = 0.6
@@ -102,7 +103,8 @@ def _is_steady(blocks: Sequence[Block], grown: int, clarity: float) -> bool:
         return False
     if -sum([diff for diff in diffs if diff < 0]) > MOST_FALL * grown:
         return False
-    start_s, span_s = blocks[0].mid_s, blocks[-1].mid_s - blocks[0].mid_s
+    start_s = blocks[0].mid_s
+    span_s = blocks[-1].mid_s - blocks[0].mid_s
     bend = max([abs(b.low - lows[0] - grown * (b.mid_s - start_s) / span_s) for b in blocks])
     return bend <= MOST_BEND * grown
 
@@ -157,7 +159,8 @@ def _compare_halves(blocks: Sequence[Block]) -> _Pace | None:
     rates = [(b.low - a.low) / (b.mid_s - a.mid_s) for a, b in pairwise(blocks)]
     count = len(rates)
     part = count * 3 // 7
-    first, last = sum(rates[:part]) / part, sum(rates[-part:]) / part
+    first = sum(rates[:part]) / part
+    last = sum(rates[-part:]) / part
     if first <= 0 or last <= 0:
         return None
     span_s = blocks[-1].mid_s - blocks[0].mid_s
@@ -170,7 +173,8 @@ def _compare_halves(blocks: Sequence[Block]) -> _Pace | None:
 def _scatter_of(rates: Sequence[float]) -> float:
     """Return the standard deviation of rates about a straight line through them."""
     count = len(rates)
-    middle, mean = (count - 1) / 2, sum(rates) / count
+    middle = (count - 1) / 2
+    mean = sum(rates) / count
     weight = sum([(place - middle) ** 2 for place in range(count)])
     slope = sum([(place - middle) * rate for place, rate in enumerate(rates)]) / weight
     squares = [(rate - mean - slope * (place - middle)) ** 2 for place, rate in enumerate(rates)]
@@ -187,7 +191,9 @@ PLATEAU_PAST = 0.25
 
 FRESHNESS = 1
 """Scales below that of the evidence whose blocks make the rate anew."""
-PEAK_SHARE, PEAK_S, PEAK_LEAST_S = 1.5, 660.0, 120.0
+PEAK_SHARE = 1.5
+PEAK_S = 660.0
+PEAK_LEAST_S = 120.0
 """Longer sequences end somewhere: peaks must have taken much of the room, and the rest must be near."""
 PRESSED_SHARE = 0.5
 """The same where the device refuses memory already."""
@@ -328,7 +334,9 @@ class GrowthTrack:
 
     def _end(self, because: str) -> None:
         if self.episode is not None:
-            self.episode, self.line, self.ended_because = None, None, because
+            self.episode = None
+            self.line = None
+            self.ended_because = because
 
 
 def _is_near(growth: Growth, *, is_pressed: bool) -> bool:
@@ -355,7 +363,8 @@ AMPLITUDE_LEVEL = 2
 UNPHASED_S = 1200.0
 UNPHASED_SHARE = 1.0
 """Evidence, in seconds or as a share of the headroom, that no drift of samples over a step explains."""
-LEAST_POINTS, MOST_POINTS = 4, 24
+LEAST_POINTS = 4
+MOST_POINTS = 24
 """Blocks on which a rate rests at most."""
 
 
@@ -383,7 +392,8 @@ class FloorTrack:
             return 0
         if self.last is not None and beat.time_s < self.last.time_s:
             self._begin(beat)
-            self.last, self.has_restarted = beat, True
+            self.last = beat
+            self.has_restarted = True
             return 0
         if limit_bytes is not None:
             self._limits.append(limit_bytes)
@@ -537,7 +547,8 @@ class FloorTrack:
         blocks = self.pyramid.latest(AMPLITUDE_LEVEL, WINDOW)
         if len(blocks) < 2 or blocks[0].last_step is None or blocks[-1].last_step is None:
             return None
-        span_s, steps = blocks[-1].end_s - blocks[0].end_s, blocks[-1].last_step - blocks[0].last_step
+        span_s = blocks[-1].end_s - blocks[0].end_s
+        steps = blocks[-1].last_step - blocks[0].last_step
         return steps / span_s if steps > 0 and span_s > 0 else None
 
     def _begin(self, beat: Beat | None) -> None:

@@ -13,7 +13,8 @@ CLEAR = 5.0
 """Standard errors by which a line must be curved."""
 LEAST_EVEN = 0.15
 """Of how much the slope rises from third to third: the smaller of both as a share of the larger, at least."""
-LEAST_REMEMBERED, MOST_MEMORY = 8, 0.8
+LEAST_REMEMBERED = 8
+MOST_MEMORY = 0.8
 """Points from which a correlation is told, and the most that is believed."""
 BEND_DOUBT = 0.3
 """Standard error of a bend, as a share, beside what the scatter says: growth seldom is a parabola."""
@@ -55,7 +56,10 @@ class Line(NamedTuple):
             levels: Seconds and bytes of each.
             since_s: Before this it stands as it does then.
         """
-        at_s, at_bytes, slope, half = self.at_s, self.at_bytes, self.bytes_per_s, self.bend / 2
+        at_s = self.at_s
+        at_bytes = self.at_bytes
+        slope = self.bytes_per_s
+        half = self.bend / 2
         passed = [((since_s if time_s < since_s else time_s) - at_s, level) for time_s, level in levels]
         if not half:
             return [level - (at_bytes + slope * passed_s) for passed_s, level in passed]
@@ -81,7 +85,8 @@ def fit_line(points: Sequence[tuple[float, float]]) -> Line:
     at_bytes = median(rests)
     scatter = 1.4826 * median([abs(rest - at_bytes) for rest in rests])
     spread = math.sqrt(sum([(time_s - middle_s) ** 2 for time_s, _ in points]))
-    error, memory = scatter / spread / 0.95, _remember([rest - at_bytes for rest in rests])
+    error = scatter / spread / 0.95
+    memory = _remember([rest - at_bytes for rest in rests])
     return Line(slope, error, middle_s, at_bytes, scatter=scatter, memory=memory)
 
 

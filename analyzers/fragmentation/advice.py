@@ -76,7 +76,9 @@ def record_trace(snapshot: MemorySnapshot, trace: TraceColumns, *, most_events: 
     before: dict[int, ReplayEvent] = {}
     live: set[int] = set()
     for row in chosen:
-        address, size, stream = trace.address[row], trace.size_bytes[row], trace.stream[row]
+        address = trace.address[row]
+        size = trace.size_bytes[row]
+        stream = trace.stream[row]
         if trace.action[row] == TraceAction.ALLOC:
             live.add(address)
             events.append(ReplayEvent(address, max(1, size), stream))
@@ -99,7 +101,8 @@ def record_trace(snapshot: MemorySnapshot, trace: TraceColumns, *, most_events: 
 
 def list_live(snapshot: MemorySnapshot, device: int) -> Iterator[LiveBlock]:
     """Yield the live blocks of a device outside private pools."""
-    segments, blocks = snapshot.segments, snapshot.blocks
+    segments = snapshot.segments
+    blocks = snapshot.blocks
     for segment in range(len(segments)):
         if segments.device[segment] != device or is_private(snapshot, segment):
             continue
@@ -203,7 +206,8 @@ class SettingsAdvice(msgspec.Struct, frozen=True):
             if self.before_bytes
             else ""
         )
-        own, recorded = format_bytes(self.peak_reserved_bytes), format_bytes(self.recorded_peak_bytes)
+        own = format_bytes(self.peak_reserved_bytes)
+        recorded = format_bytes(self.recorded_peak_bytes)
         return (
             f"{self.events:,} allocations and frees replayed{older}{before}; with its own settings the model "
             f"reserves {own}, recorded were {recorded}"
@@ -313,7 +317,9 @@ def _replay(recorded: RecordedTrace, settings: AllocatorSettings) -> int:
 
 
 def _run(heap: RuledHeap, live: dict[int, Block], events: Sequence[ReplayEvent]) -> None:
-    take, give, pop = heap.take, heap.give, live.pop
+    take = heap.take
+    give = heap.give
+    pop = live.pop
     for address, size_bytes, stream in events:
         if size_bytes:
             live[address] = take(size_bytes, stream)

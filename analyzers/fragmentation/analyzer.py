@@ -93,7 +93,8 @@ class FragmentationAnalyzer:
         return None if trend is None else trend.describe()
 
     def _forget_absent(self, sample: Sample) -> list[Finding]:
-        now_s, found = sample.time_s, []
+        now_s = sample.time_s
+        found = []
         gone = [
             key
             for key, seen_s in self._seen_s.items()
@@ -137,10 +138,14 @@ def read_track(key: SubjectKey, track: FragmentationTrack) -> FragmentationReadi
     if subject is None:
         return None
     extremes = track.extremes or track.window.newest
-    allocator, found = subject.allocator, track.map
+    allocator = subject.allocator
+    found = track.map
     stranded, source = _find_stranded(allocator.inactive_split_bytes, found)
-    reserved, allocated = allocator.reserved_bytes, allocator.allocated_bytes
-    limit, rank, device = subject.limit_bytes, subject.rank, subject.device
+    reserved = allocator.reserved_bytes
+    allocated = allocator.allocated_bytes
+    limit = subject.limit_bytes
+    rank = subject.rank
+    device = subject.device
     ratio, measure = _find_ratio(found, stranded, reserved, allocated)
     reading = FragmentationReading(
         key=key,

@@ -35,7 +35,8 @@ FLUSH_SHARE = 0.02
 """Share of the limit by which reserved memory falls when the cache is flushed."""
 AT_PEAK_SHARE = 0.90
 """Share of the recent peak that is allocated where the flush was not the program's own between steps."""
-FLUSHES, FLUSHES_S = 5, 900.0
+FLUSHES = 5
+FLUSHES_S = 900.0
 """So many flushes within so many seconds: the cache may have grown again by the time of a sample, so only the
 least that several of them left says anything."""
 FLUSH_TICK_S = 2.0
@@ -112,7 +113,8 @@ class Refusals:
             limit_bytes: Most that the allocator can reserve at it.
             peak_bytes: Most that was lately allocated.
         """
-        count, before = tick.retries, self._count
+        count = tick.retries
+        before = self._count
         if count is not None:
             # A count that fell was reset by the program.
             self._retries.extend([tick.time_s] * min(count - before, 16) if before is not None else ())
@@ -121,7 +123,8 @@ class Refusals:
             waste = (tick.reserved_bytes or 0) - (tick.allocated_bytes or 0)
             if self._limit is not None and waste >= STRANDED_SHARE * self._limit:
                 self._flushes.append((tick.time_s, waste))
-        self._reserved, self._limit = tick.reserved_bytes, limit_bytes
+        self._reserved = tick.reserved_bytes
+        self._limit = limit_bytes
 
     def is_quiet(self, time_s: float) -> bool:
         """Return whether nothing was refused for long."""
@@ -147,12 +150,10 @@ class Refusals:
         return min((waste for _, waste in self._flushes), default=None)
 
     def _is_flush(self, tick: Tick, peak_bytes: int | None) -> bool:
-        before, limit, reserved, allocated = (
-            self._reserved,
-            self._limit,
-            tick.reserved_bytes,
-            tick.allocated_bytes,
-        )
+        before = self._reserved
+        limit = self._limit
+        reserved = tick.reserved_bytes
+        allocated = tick.allocated_bytes
         if not limit or before is None or reserved is None or allocated is None or peak_bytes is None:
             return False
         if tick.interval_s > FLUSH_TICK_S:
@@ -170,7 +171,8 @@ def weigh(extremes: Extremes, refusals: Refusals, limit_bytes: int | None, time_
         limit_bytes: Most that the allocator can reserve; None where that is unknown.
         time_s: Time of the newest sample.
     """
-    peak, flushes = extremes.peak_bytes, refusals.count_flushes(time_s)
+    peak = extremes.peak_bytes
+    flushes = refusals.count_flushes(time_s)
     stranded = extremes.stranded_bytes
     if stranded is None and flushes:
         stranded = refusals.left_bytes

@@ -47,7 +47,9 @@ def describe_pattern(segment_map: SegmentMap) -> AllocationPattern:
 
 def describe_trace_pattern(trace: TraceColumns) -> AllocationPattern:
     """Return sizes and rates of the allocations of a recorded trace."""
-    sizes, times_us, frees = [], [], 0
+    sizes = []
+    times_us = []
+    frees = 0
     for action, size_bytes, time_us in zip(trace.action, trace.size_bytes, trace.time_us, strict=True):
         if action == TraceAction.ALLOC:
             sizes.append(size_bytes)
@@ -90,7 +92,8 @@ def find_pattern(counts: Sequence[tuple[float, int]]) -> TemporalPattern | None:
     total = sum(count for _, count in counts)
     if len(counts) < 2 * _PARTS or not total:
         return None
-    first, last = min(time for time, _ in counts), max(time for time, _ in counts)
+    first = min(time for time, _ in counts)
+    last = max(time for time, _ in counts)
     if last == first:
         return None
     parts: Counter[int] = Counter()

@@ -82,7 +82,8 @@ def list_free(segments: Iterable[Segment]) -> list[int]:
 
 def _measure_pool(key: PoolKey, segments: list[Segment]) -> PoolFree:
     free = list_free(segments)
-    total, largest = sum(free), max(free, default=0)
+    total = sum(free)
+    largest = max(free, default=0)
     return PoolFree(
         pool=key[1],
         stream=key[2],

@@ -21,8 +21,12 @@ UPDATE_SHARE = 0.05
 LEAST_MAPS = 3
 """Segment maps from which their trend says more than that of the counters."""
 _BEST_FIRST: tuple[Measure, ...] = ("external", "stranded", "unused")
-_STRANDED, _PEAK, _LIMIT, _REST = "stranded", "peak allocated", "limit", "room left beside"
-_RETRIES, _FLUSHES = "refusals in 5 min", "flushes in 15 min"
+_STRANDED = "stranded"
+_PEAK = "peak allocated"
+_LIMIT = "limit"
+_REST = "room left beside"
+_RETRIES = "refusals in 5 min"
+_FLUSHES = "flushes in 15 min"
 
 
 class FragmentationTrack:
@@ -92,7 +96,8 @@ class FragmentationTrack:
 
     def end(self, time_s: float, because: str) -> Finding | None:
         """Return the finding as closed, because its subject is gone."""
-        finding, self.finding = self.finding, None
+        finding = self.finding
+        self.finding = None
         return None if finding is None else close_finding(finding, time_s, because)
 
     def _note_levels(self, tick: Tick) -> None:
@@ -127,7 +132,8 @@ class FragmentationTrack:
         return self._update(subject, cost, time_s)
 
     def _open(self, subject: Subject, cost: Cost, time_s: float) -> Finding:
-        rank, uuid = subject.rank, subject.device_uuid
+        rank = subject.rank
+        uuid = subject.device_uuid
         about = uuid if rank is None else f"{uuid or ''}#{rank.pid}"
         opened = Finding(
             id=make_finding_id(KIND, subject.sample.node, about, time_s),
@@ -161,8 +167,10 @@ class FragmentationTrack:
 
 def read_tick(subject: Subject) -> Tick:
     """Return what decides in one sample, in the units in which the history ring keeps it."""
-    allocator, rank = subject.allocator, subject.rank
-    allocated, most = allocator.allocated_bytes, allocator.allocated_max_bytes
+    allocator = subject.allocator
+    rank = subject.rank
+    allocated = allocator.allocated_bytes
+    most = allocator.allocated_max_bytes
     of_steps = None if rank is None else rank.peak_max_bytes
     return Tick(
         time_s=subject.sample.time_s,
@@ -185,7 +193,8 @@ def _round(value_bytes: int | None) -> int | None:
 
 def _state(finding: Finding, subject: Subject, cost: Cost, time_s: float) -> Finding:
     """Return a finding with what is known of it at a sample."""
-    rank, device = subject.rank, subject.device
+    rank = subject.rank
+    device = subject.device
     words = word_finding(subject.name, cost)
     who = () if rank is None else (Evidence(PROCESS, rank.pid), Evidence(STARTED, rank.started_s, "s"))
     return msgspec.structs.replace(

@@ -37,7 +37,8 @@ class TrendHistory:
             time_s: Time of the sample; later than that of the one before.
             value: The measure, 0 to 1.
         """
-        self._newest_s, self._current = time_s, value
+        self._newest_s = time_s
+        self._current = value
         points = self._points
         if self._filled % self._stride == 0:
             if len(points) == MOST_POINTS:

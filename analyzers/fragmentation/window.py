@@ -69,7 +69,9 @@ class Window:
     def clear(self) -> None:
         """Forget everything: nobody knows what happened since."""
         self._blocks.clear()
-        self._number, self._running, self._step = None, NOTHING, None
+        self._number = None
+        self._running = NOTHING
+        self._step = None
 
     def add(self, tick: Tick) -> bool:
         """Count one sample; return whether it began a new block, so that the window has moved."""
@@ -117,7 +119,9 @@ class Window:
 def _widen(running: Extremes, tick: Tick) -> Extremes:
     """Return the extremes of a stretch with one sample more."""
     peak = tick.peak_bytes if tick.peak_bytes is not None else tick.allocated_bytes
-    reserved, allocated, stranded = tick.reserved_bytes, tick.allocated_bytes, tick.stranded_bytes
+    reserved = tick.reserved_bytes
+    allocated = tick.allocated_bytes
+    stranded = tick.stranded_bytes
     unused = None if reserved is None or peak is None else max(0, reserved - peak)
     is_known = allocated is not None and stranded is not None
     fullest = running.fullest_bytes
@@ -138,7 +142,8 @@ def _join(parts: list[Extremes]) -> Extremes:
     for part in parts:
         if fullest is not None and (part.fullest_bytes or 0) >= FULL_SHARE * fullest:
             stranded = _least(stranded, part.stranded_bytes)
-        peak, reserved = _most(peak, part.peak_bytes), _most(reserved, part.reserved_bytes)
+        peak = _most(peak, part.peak_bytes)
+        reserved = _most(reserved, part.reserved_bytes)
         unused = _least(unused, part.unused_bytes)
     return Extremes(stranded, fullest, peak, reserved, unused)
 

@@ -38,7 +38,8 @@ def word_finding(name: str, cost: Cost) -> Words:
         name: What the allocator's owner is called.
         cost: What fragmentation costs it.
     """
-    stranded, rest = format_bytes(cost.stranded_bytes), format_bytes(cost.rest_bytes)
+    stranded = format_bytes(cost.stranded_bytes)
+    rest = format_bytes(cost.rest_bytes)
     if cost.retries:
         times = "once" if cost.retries == 1 else f"{cost.retries} times"
         title = f"{name} was refused memory {times} while {stranded} of its own lay stranded in segments"

@@ -150,7 +150,8 @@ class HeadroomTrack:
         is_early = 0.0 <= self.seen_s - self._estimated_s < EVERY_S
         if known is None or not self._is_due or is_early or not self._limits:
             return False
-        self._is_due, self._estimated_s = False, self.seen_s
+        self._is_due = False
+        self._estimated_s = self.seen_s
         ceiling_bytes = min(self._limits)
         limit_bytes = min(ceiling_bytes, known.capacity_bytes or ceiling_bytes)
         found = tuple(

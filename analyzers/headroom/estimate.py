@@ -40,7 +40,8 @@ class _Line:
     """A robust line through the peaks, and how far they lie from it."""
 
     def __init__(self, sizes: Sequence[float], needs: Sequence[float]) -> None:
-        self.sizes, self.needs = sizes, needs
+        self.sizes = sizes
+        self.needs = needs
         self.slope = find_slope(sizes, needs) or 0.0
         offsets = sorted(need - self.slope * size for size, need in zip(sizes, needs, strict=True))
         self.offset = median_of_sorted(offsets) or 0.0
@@ -59,7 +60,8 @@ class _Prediction:
     """The interval in which the need of one more step lies, by a line and how far steps lie from it."""
 
     def __init__(self, line: _Line, spread: float, confidence: float) -> None:
-        self.line, self._spread = line, spread
+        self.line = line
+        self._spread = spread
         self._count = len(line.sizes)
         self._mean = sum(line.sizes) / self._count
         self._squares = _sum_squares(line.sizes)
@@ -141,7 +143,8 @@ def _leave_flat(by_size: dict[float, list[float]]) -> dict[float, list[float]]:
     Where the optimizer's step takes more than a small batch does, its peak stands in for that of the batch.
     """
     middles = {size: median_of_sorted(sorted(needs)) or 0.0 for size, needs in by_size.items()}
-    least, most = min(middles.values(), default=0.0), max(middles.values(), default=0.0)
+    least = min(middles.values(), default=0.0)
+    most = max(middles.values(), default=0.0)
     flat = [size for size, need in middles.items() if need <= least + FLAT_SHARE * (most - least)]
     rising = {size: needs for size, needs in by_size.items() if size not in flat}
     is_unlike = bool(flat) and max(flat) - min(flat) >= LEAST_RANGE * max(flat)
@@ -224,7 +227,8 @@ def _answer(
 
 def _find_last(is_true: Callable[[int], bool], most: int) -> int:
     """Return the last number up to `most` of which something is true that holds for all below."""
-    low, high = 0, most
+    low = 0
+    high = most
     while low < high:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if is_true(middle) else (low, middle - 1)

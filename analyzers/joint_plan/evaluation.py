@@ -33,7 +33,9 @@ class StageRooms:
     """
 
     def __init__(self, shape: ModelShape, candidate: Candidate, capacities: tuple[int, ...]) -> None:
-        self._layers, self._layout, self._setup = shape.layers, candidate.layout, candidate.setup
+        self._layers = shape.layers
+        self._layout = candidate.layout
+        self._setup = candidate.setup
         self._capacities = capacities
         self._run = RunFigures(shape, candidate.layout, candidate.setup)
         self._peaks: dict[tuple[object, ...], int] = {}
@@ -59,7 +61,8 @@ class StageRooms:
     def _could_hold(self) -> bool:
         """Tell whether all stages have room together, were they in flight like the last but one."""
         stages = self._layout.pipeline
-        first, middle = self._count(0, 1), self._count(stages - 2, 1)
+        first = self._count(0, 1)
+        middle = self._count(stages - 2, 1)
         return first + (stages - 2) * middle + self._count(stages - 1, middle) >= self._layers
 
     def _count(self, stage: int, guess: int) -> int:
@@ -117,7 +120,9 @@ class Evaluator:
     """
 
     def __init__(self, shape: ModelShape, cluster: Cluster, pricing: Pricing, memory_share: float) -> None:
-        self._shape, self._cluster, self._pricing = shape, cluster, pricing
+        self._shape = shape
+        self._cluster = cluster
+        self._pricing = pricing
         self._memory = [int(device.memory_bytes * memory_share) for device in cluster.devices]
 
     def evaluate(self, candidate: Candidate) -> Evaluation | None:
@@ -206,7 +211,8 @@ class Evaluator:
 
         What a stage holds beside its layers is taken off every device, as of the first stage.
         """
-        layout, setup = candidate.layout, candidate.setup
+        layout = candidate.layout
+        setup = candidate.setup
         capacities = self.list_capacities(layout)
         rooms = StageRooms(self._shape, candidate, capacities)
         kept, live, beside = _measure_layers(rooms, layout.pipeline, setup.micro_batches)
@@ -288,7 +294,8 @@ def _deal_out(prices: Sequence[LayerPrices], most: Sequence[int]) -> tuple[int, 
 
 
 def _split(prices: Sequence[LayerPrices], most: Sequence[int]) -> tuple[int, ...]:
-    stages, last = [], len(prices) - 1
+    stages = []
+    last = len(prices) - 1
     for number, each in enumerate(prices):
         costs = [round(seconds * TICKS_PER_S) for seconds in each.layer_s]
         costs[0] += round(each.embedding_s * TICKS_PER_S) * (number == 0)

@@ -32,7 +32,9 @@ class Pricing:
     """
 
     def __init__(self, shape: ModelShape, cluster: Cluster, assumptions: TimeAssumptions) -> None:
-        self._shape, self._cluster, self._assumptions = shape, cluster, assumptions
+        self._shape = shape
+        self._cluster = cluster
+        self._assumptions = assumptions
         self._places: dict[tuple[int, Order], list[tuple[int, ...]]] = {}
         self._speeds: dict[tuple[int, Order], list[DeviceSpeed]] = {}
         self._groups: dict[tuple[Degrees, Order], tuple[StageGroups, ...]] = {}
@@ -63,12 +65,14 @@ class Pricing:
 
     def list_prices(self, candidate: Candidate, order: Order = ()) -> list[LayerPrices]:
         """Return the prices of layers on each stage; stages that are alike share theirs."""
-        layout, setup = candidate.layout, candidate.setup
+        layout = candidate.layout
+        setup = candidate.setup
         work = (
             (layout.tensor, layout.context, layout.expert, layout.is_sequence_parallel),
             (setup.micro_batch_size, setup.recompute),
         )
-        rings, speeds = self.find_rings(candidate, order), self.find_speeds(layout, order)
+        rings = self.find_rings(candidate, order)
+        speeds = self.find_speeds(layout, order)
         return [
             self._price(work, layout, setup, speed, groups)
             for speed, groups in zip(speeds, rings, strict=True)
@@ -94,7 +98,8 @@ class Pricing:
         are left out. What it waits for grows less, as it grows, than it works itself. Transfers between
         stages are what they are.
         """
-        layout, setup = candidate.layout, candidate.setup
+        layout = candidate.layout
+        setup = candidate.setup
         prices = self.list_prices(candidate, order)
         whole = [each.model_s for each in prices]
         ends = min(each.embedding_s for each in prices) + min(each.head_s for each in prices)

@@ -75,7 +75,9 @@ class _Search:
         self.pricing = Pricing(shape, cluster, assumptions)
         self.evaluator = Evaluator(shape, cluster, self.pricing, options.memory_share)
         self.pruned: Counter[str] = Counter()
-        self._shape, self._cluster, self._options = shape, cluster, options
+        self._shape = shape
+        self._cluster = cluster
+        self._options = options
         self._best: dict[Degrees, Evaluation] = {}
         self._too_large: dict[tuple[object, ...], int] = {}
 
@@ -153,13 +155,15 @@ class _Search:
         return least is not None and candidate.setup.micro_batch_size >= least
 
     def _remember(self, candidate: Candidate) -> None:
-        family, size = _describe_family(candidate), candidate.setup.micro_batch_size
+        family = _describe_family(candidate)
+        size = candidate.setup.micro_batch_size
         self._too_large[family] = min(size, self._too_large.get(family, size))
 
 
 def _describe_family(candidate: Candidate) -> tuple[object, ...]:
     """Return what candidates share that differ in their micro-batch alone."""
-    layout, setup = candidate.layout, candidate.setup
+    layout = candidate.layout
+    setup = candidate.setup
     return (
         candidate.degrees,
         layout.virtual_stages,
@@ -203,7 +207,8 @@ def describe_configuration(
     shape: ModelShape, found: Evaluation, evaluator: Evaluator, pricing: Pricing
 ) -> JointConfiguration:
     """Return a configuration in full."""
-    layout, setup = found.layout, found.candidate.setup
+    layout = found.layout
+    setup = found.candidate.setup
     memory = estimate_stages(shape, layout, setup)
     places = pricing.place(found.candidate.layout, found.order)
     capacities = evaluator.list_capacities(found.candidate.layout, found.order)
@@ -291,7 +296,9 @@ def refuse_limits(
 
 def describe_candidate(candidate: Candidate) -> str:
     """Return a configuration in a line."""
-    degrees, layout, setup = candidate.degrees, candidate.layout, candidate.setup
+    degrees = candidate.degrees
+    layout = candidate.layout
+    setup = candidate.setup
     words = [f"TP {degrees.tensor}", f"PP {degrees.pipeline}", f"DP {degrees.data}"]
     words += [f"EP {degrees.expert}"] if degrees.expert > 1 else []
     words += ["SP"] if layout.is_sequence_parallel else []

@@ -61,7 +61,10 @@ class SearchSpace:
     def __init__(
         self, shape: ModelShape, devices: int, node_devices: int, options: JointOptions, gpu: Gpu = "h100"
     ) -> None:
-        self._shape, self._devices, self._options, self._gpu = shape, devices, options, gpu
+        self._shape = shape
+        self._devices = devices
+        self._options = options
+        self._gpu = gpu
         self._most_tensor = options.max_tensor or node_devices
         self.considered = 0
         """How many configurations were looked at, whatever became of them."""
@@ -96,7 +99,8 @@ class SearchSpace:
                 yield self._make_candidate(degrees, variant)
 
     def _list_choices(self, degrees: Degrees) -> list[Variant]:
-        options, layers = self._options, self._shape.layers
+        options = self._options
+        layers = self._shape.layers
         own = options.global_batch // degrees.data
         sizes = [size for size in list_divisors(own) if size <= options.max_micro_batch] if own else [1]
         pieces = [1]
@@ -113,7 +117,8 @@ class SearchSpace:
 
     def _refuse_degrees(self, degrees: Degrees) -> str | None:
         """Return why degrees are none, whatever is trained with them; None where they are."""
-        shape, tensor = self._shape, degrees.tensor
+        shape = self._shape
+        tensor = degrees.tensor
         if tensor > self._most_tensor:
             return BEYOND_NODE
         groups = shape.kv_groups if shape.latent is None and shape.kv_groups >= tensor else tensor
@@ -132,7 +137,8 @@ class SearchSpace:
         return bool(degrees.data * self._options.context % degrees.expert or experts.ffn % degrees.tensor)
 
     def _refuse(self, degrees: Degrees, variant: Variant) -> str | None:
-        context, tokens = self._options.context, self._options.seq_length
+        context = self._options.context
+        tokens = self._options.seq_length
         if context > 1 and tokens % (2 * context):
             return SEQUENCE
         if variant.is_sequence_parallel and tokens % (degrees.tensor * context):

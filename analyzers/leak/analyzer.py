@@ -74,7 +74,8 @@ class LeakTrack:
         )
 
     def _close(self, time_s: float, because: str) -> Iterator[Finding]:
-        finding, self.finding = self.finding, None
+        finding = self.finding
+        self.finding = None
         if finding is not None:
             yield close_finding(finding, time_s, because)
 

@@ -17,5 +17,6 @@ def word_title(bytes_per_s: float, grown_bytes: int) -> str:
         bytes_per_s: How fast it grows.
         grown_bytes: What it grew since its onset.
     """
-    pace, grown = format_bytes(round(bytes_per_s * 60)), format_bytes(grown_bytes)
+    pace = format_bytes(round(bytes_per_s * 60))
+    grown = format_bytes(grown_bytes)
     return f"host memory fills by {pace} a minute, in no process that reports ({grown})"

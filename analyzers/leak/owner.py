@@ -9,7 +9,8 @@ from ..floors.beat import Beat, read_beat, round_sector
 from ..rank_names import name_rank
 from ..subjects import subjects_of
 
-LEAK, HOST_LEAK = "leak", "host_leak"
+LEAK = "leak"
+HOST_LEAK = "host_leak"
 KINDS = (LEAK, HOST_LEAK)
 
 HOST_HEADROOM_BYTES = 8 * GIB
@@ -45,7 +46,8 @@ class Owner(NamedTuple):
 def owners_of(sample: Sample) -> Iterator[tuple[Owner, Beat | None, int | None]]:
     """Yield who is there, with the beat, if there is one, and the most that it can reach in bytes."""
     for subject in subjects_of(sample):
-        rank, device = subject.rank, subject.device
+        rank = subject.rank
+        device = subject.device
         yield (
             Owner(
                 LEAK,

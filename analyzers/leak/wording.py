@@ -12,9 +12,16 @@ from ..floors.episode import Episode
 from . import host_words
 from .owner import HOST_LEAK, Owner, OwnerKey
 
-ONSET, ONSET_STEP, FLOOR_AT_ONSET = "onset", "step at onset", "floor at onset"
-WINDOW, RATE, RATE_PER_STEP = "window", "growth a second", "growth a step"
-GROWN, FLOOR, LIMIT, TIME_LEFT = "grown since onset", "floor", "capacity", "time to out of memory"
+ONSET = "onset"
+ONSET_STEP = "step at onset"
+FLOOR_AT_ONSET = "floor at onset"
+WINDOW = "window"
+RATE = "growth a second"
+RATE_PER_STEP = "growth a step"
+GROWN = "grown since onset"
+FLOOR = "floor"
+LIMIT = "capacity"
+TIME_LEFT = "time to out of memory"
 MEASURE = "memory"
 
 SEVERITY_S: tuple[tuple[float, Severity], ...] = ((600.0, "critical"), (3600.0, "high"), (86400.0, "medium"))
@@ -79,7 +86,8 @@ def state_leak(finding: Finding, leak: Leak) -> Finding:
 
 def is_news(finding: Finding, leak: Leak) -> bool:
     """Return whether a person would see what has changed since a finding was last stated."""
-    grown, rate = read_number(finding, GROWN), read_number(finding, RATE)
+    grown = read_number(finding, GROWN)
+    rate = read_number(finding, RATE)
     is_grown = abs(leak.grown_bytes - grown) > NEWS_SHARE * max(grown, 1.0)
     return (
         finding.severity != leak.severity
@@ -124,7 +132,9 @@ def _word_title(leak: Leak) -> str:
 
 
 def _list_evidence(leak: Leak) -> tuple[Evidence, ...]:
-    owner, per_step, left_s = leak.owner, _per_step(leak), leak.time_left_s
+    owner = leak.owner
+    per_step = _per_step(leak)
+    left_s = leak.time_left_s
     return (
         Evidence(PROCESS, owner.pid),
         Evidence(STARTED, owner.started_s, "s"),

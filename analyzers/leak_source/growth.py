@@ -135,7 +135,8 @@ def _by_bytes(item: tuple[Place, _Growth]) -> int:
 
 def _rank(grown: list[tuple[Frame | None, _Growth]], maps: Sequence[Holdings]) -> tuple[LeakSource, ...]:
     """Return the steady ones that make up much of all that has grown, whether its place is known or not."""
-    first_bytes, last_bytes = maps[0].live_bytes, maps[-1].live_bytes
+    first_bytes = maps[0].live_bytes
+    last_bytes = maps[-1].live_bytes
     live_bytes = 0 if first_bytes is None or last_bytes is None else last_bytes - first_bytes
     total_bytes = max(live_bytes, sum(growth.whole.size_bytes for _, growth in grown))
     ordered = sorted(grown, key=lambda item: -item[1].whole.size_bytes)

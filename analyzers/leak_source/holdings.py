@@ -64,7 +64,8 @@ def _by_place(segment_map: SegmentMap) -> dict[Place, Held]:
     found: dict[Place, Held] = {}
     for live in segment_map.live_stacks:
         frames = keep_python(tuple(Frame(*entry) for entry in live.stack))
-        caller, innermost = find_caller(frames), find_headline(frames)
+        caller = find_caller(frames)
+        innermost = find_headline(frames)
         if caller is not None and innermost is not None:
             place = Place(caller, innermost)
             found[place] = found.get(place, NOTHING).plus(Held(live.size_bytes, live.count))

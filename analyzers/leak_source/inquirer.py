@@ -12,10 +12,13 @@ from .search import SourceSearch
 
 SOURCE = "source"
 """Evidence of a leak: the place that keeps memory, or the size of the blocks that are kept."""
-_FILE, _LINE = "source file", "allocated at"
-_KEPT, _SHARE = "kept while watched", "share of the growth"
+_FILE = "source file"
+_LINE = "allocated at"
+_KEPT = "kept while watched"
+_SHARE = "share of the growth"
 _OURS = (SOURCE, _FILE, _LINE, _KEPT, _SHARE)
-_LEAK, _OOM = "leak", "oom"
+_LEAK = "leak"
+_OOM = "oom"
 
 _Process = tuple[str, int]
 """Node and process id."""
@@ -46,7 +49,8 @@ class LeakSourceInquirer:
         self._time_s = sample.time_s
         for finding in findings:
             self._note(finding)
-        abandoned, self._abandoned = self._abandoned, []
+        abandoned = self._abandoned
+        self._abandoned = []
         stops = [Inquiry("history", pid, is_on=False) for _, pid in abandoned]
         if not self._searches:
             return stops
@@ -109,7 +113,8 @@ def _process_of(finding: Finding) -> _Process | None:
 
 def _list_evidence(sources: Sequence[LeakSource]) -> Iterator[Evidence]:
     yield Evidence(SOURCE, " and ".join(source.words for source in sources[:2]))
-    frame, line = sources[0].frame, sources[0].allocated_at
+    frame = sources[0].frame
+    line = sources[0].allocated_at
     if frame is not None:
         yield Evidence(_FILE, f"{frame.filename}:{frame.line}")
     if line is not None and line != frame:

@@ -10,7 +10,8 @@ from .holdings import Holdings, measure_holdings
 
 INTERVAL_STEPS = 4
 """From one map to the next: a leak of every step then shows as so many blocks."""
-SHORTEST_S, LONGEST_S = 3.0, 10.0
+SHORTEST_S = 3.0
+LONGEST_S = 10.0
 """Length of an interval."""
 INTERVALS = 4
 """In one attempt. It ends with the first map by which a source is known, after two at least."""
@@ -21,7 +22,8 @@ SHORTEST_REST_S = 10.0
 ATTEMPTS = 6
 ANSWER_S = 15.0
 """For a map to come, beside what the process may wait for the end of a step."""
-LEAST_WAIT_S, LONGEST_WAIT_S = 5.0, 60.0
+LEAST_WAIT_S = 5.0
+LONGEST_WAIT_S = 60.0
 """For the end of a step."""
 DURATIONS = 2.5
 """How many steps a process may wait for the end of one: steps differ."""
@@ -93,7 +95,8 @@ class SourceSearch:
             self._enter("over", time_s)
             return
         self._attempts += 1
-        self._held, self._began_s = [], time_s
+        self._held = []
+        self._began_s = time_s
         yield from self._ask(rank, time_s)
 
     def _ask(self, rank: RankSample, time_s: float) -> Iterator[Inquiry]:
@@ -103,7 +106,8 @@ class SourceSearch:
         self._map_within_s = ANSWER_S + wait_s
         self._enter("map", time_s)
         yield Inquiry("segments", rank.pid, wait_s if self._has_ends else None)
-        is_first, is_last = not self._held, len(self._held) == INTERVALS
+        is_first = not self._held
+        is_last = len(self._held) == INTERVALS
         if rank.memory_history != "user" and (is_first or (rank.memory_history == "off" and not is_last)):
             interval_s = max(self._interval_s(rank), INTERVAL_STEPS * _duration_s(rank))
             left_s = (INTERVALS - len(self._held)) * interval_s
@@ -127,7 +131,9 @@ class SourceSearch:
         return waited_s >= self._interval_s(rank) and (is_stepping or waited_s >= LONGEST_WAIT_S)
 
     def _enter(self, stage: Stage, time_s: float) -> None:
-        self._stage, self._since_s, self._steps = stage, time_s, 0
+        self._stage = stage
+        self._since_s = time_s
+        self._steps = 0
 
 
 def _duration_s(rank: RankSample) -> float:

@@ -24,7 +24,9 @@ PANELS: dict[str, tuple[str, ...]] = {
 PHASES: dict[str, tuple[str, ...]] = {name: (name,) for name in (*SETUP_PHASES, *STEP_PHASES)}
 """Every phase by itself."""
 _KINDS: tuple[PeakKind, ...] = ("allocated", "reserved")
-PEAK_ALLOCATED, PEAK_RESERVED, MORE_THAN_NONE = "peak allocated", "peak reserved", "more than none"
+PEAK_ALLOCATED = "peak allocated"
+PEAK_RESERVED = "peak reserved"
+MORE_THAN_NONE = "more than none"
 
 
 class LengthSeries(msgspec.Struct, frozen=True, kw_only=True):

@@ -82,7 +82,8 @@ def _list_attention(
     shape: ModelShape, layout: ParallelLayout, setup: TrainingSetup, tokens: int
 ) -> dict[str, int]:
     """Return what attention saves: q, k, v, what its kernel keeps, and the input of the last projection."""
-    tensor, size = layout.tensor, setup.numbers.compute_bytes
+    tensor = layout.tensor
+    size = setup.numbers.compute_bytes
     keys = max(shape.key_size // tensor, min(shape.key_size, shape.head_channels))
     values = max(shape.value_size // tensor, min(shape.value_size, shape.head_channels))
     attended = tokens * shape.attended_size // tensor
@@ -111,7 +112,8 @@ def _list_core(
     kernels keep the logarithm of each row's sum instead (Dao et al., arXiv 2205.14135, algorithm 2). Flash
     attention works on [b, s, a, d], so that a layout of [s, b, h] keeps its output twice.
     """
-    heads, size = shape.heads // layout.tensor, setup.numbers.compute_bytes
+    heads = shape.heads // layout.tensor
+    size = setup.numbers.compute_bytes
     rows = tokens * heads
     if setup.attention == "unfused":
         scores = rows * setup.seq_length
@@ -199,7 +201,8 @@ def list_kept_operations(
     Returns:
         What backward reads as it is, and what it only starts from again.
     """
-    size, tensor = setup.numbers.compute_bytes, layout.tensor
+    size = setup.numbers.compute_bytes
+    tensor = layout.tensor
     hidden = tokens * shape.hidden * size
     own = hidden // layout.norm_shards
     kept = {

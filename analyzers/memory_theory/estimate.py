@@ -24,7 +24,8 @@ def estimate_stages(
         UsageError: Degrees, sizes or numbers that cannot be; one line says which and why.
     """
     check_all(shape, layout, setup)
-    run, pieces = RunFigures(shape, layout, setup), split_layers(shape.layers, layout)
+    run = RunFigures(shape, layout, setup)
+    pieces = split_layers(shape.layers, layout)
     return tuple(_Stage(run, stage, pieces[stage]).estimate() for stage in range(layout.pipeline))
 
 
@@ -67,10 +68,15 @@ class _Stage:
     """One pipeline rank, and what its moments have in common."""
 
     def __init__(self, run: RunFigures, stage: int, pieces: Sequence[range]) -> None:
-        self.run, self.stage, self.pieces = run, stage, pieces
-        self.shape, self.layout, self.setup = run.shape, run.layout, run.setup
+        self.run = run
+        self.stage = stage
+        self.pieces = pieces
+        self.shape = run.shape
+        self.layout = run.layout
+        self.setup = run.setup
         self.layers = [layer for piece in pieces for layer in piece]
-        self.is_first, self.is_last = stage == 0, stage == run.layout.pipeline - 1
+        self.is_first = stage == 0
+        self.is_last = stage == run.layout.pipeline - 1
         self.kinds = [
             (run.find_figures(layer), count) for layer, count in run.count_kinds(self.layers).items()
         ]
@@ -92,7 +98,9 @@ class _Stage:
         )
 
     def _list_moments(self) -> Iterator[Moment]:
-        states, libraries, gathered = self._list_states(), self._list_libraries(), self._list_gathered()
+        states = self._list_states()
+        libraries = self._list_libraries()
+        gathered = self._list_gathered()
         kept = gathered if self.setup.keeps_gathered_weights else []
         rest = [*states, *libraries, *kept, *self._list_retained(len(self.pieces))]
         yield Moment("between steps", tuple(rest))
@@ -141,7 +149,9 @@ class _Stage:
         return [*make_parts("activations", left), *make_parts("communication", reduced)]
 
     def _list_loss(self) -> list[MemoryPart]:
-        shape, layout, setup = self.shape, self.layout, self.setup
+        shape = self.shape
+        layout = self.layout
+        setup = self.setup
         head = list_head_activations(shape, layout, setup)
         sizes = {"logits and softmax": count_loss(shape, layout, setup)}
         if setup.is_gpipe:
@@ -263,7 +273,8 @@ def list_held_activations(
         is_first: Whether the first piece begins with the embedding.
     """
     turns = share_turns(run.layout, run.setup, in_flight, len(pieces))
-    checkpoints, kept = 0, dict[int, int]()
+    checkpoints = 0
+    kept = dict[int, int]()
     for layers, times in zip(pieces, turns, strict=True):
         recomputed = _count_recomputed_layers(run.setup, len(layers))
         checkpoints += times * -(-recomputed // run.setup.recompute_unit_layers)

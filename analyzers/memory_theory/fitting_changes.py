@@ -107,7 +107,8 @@ def _order_choices(run: TrainingRun) -> list[tuple[_Choice, tuple[str, ...]]]:
 
 
 def _read_choice(run: TrainingRun) -> _Choice:
-    layout, setup = run.layout, run.setup
+    layout = run.layout
+    setup = run.setup
     return _Choice(
         setup.zero_stage,
         layout.is_sequence_parallel,
@@ -137,7 +138,8 @@ def _list_choices(run: TrainingRun, now: _Choice) -> Iterator[_Choice]:
 
 def _apply(run: TrainingRun, choice: _Choice) -> TrainingRun:
     """Return the run with a choice: data ranks make room for TP and PP, and micro-batches for both."""
-    layout, setup = run.layout, run.setup
+    layout = run.layout
+    setup = run.setup
     ranks = layout.data * layout.tensor * layout.pipeline
     data, rest = divmod(ranks, choice.tensor * choice.pipeline)
     data = data if data and not rest else 1

@@ -33,7 +33,9 @@ class RunFigures:
     """
 
     def __init__(self, shape: ModelShape, layout: ParallelLayout, setup: TrainingSetup) -> None:
-        self.shape, self.layout, self.setup = shape, layout, setup
+        self.shape = shape
+        self.layout = layout
+        self.setup = setup
         self._firsts: dict[bool, int] = {}
         self._figures: dict[int, LayerFigures] = {}
 
@@ -103,7 +105,8 @@ def count_backward(
         saved: What it saves, by operation.
         weights: Its parameters on one rank.
     """
-    tokens, size = count_tokens(layout, setup), setup.numbers.compute_bytes
+    tokens = count_tokens(layout, setup)
+    size = setup.numbers.compute_bytes
     gathered = tokens * shape.hidden * size if layout.is_sequence_parallel and layout.tensor > 1 else 0
     output = tokens // layout.norm_shards * shape.hidden * size + gathered
     inner = _count_inner(shape, layout, setup, layer) * size

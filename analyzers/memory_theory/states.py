@@ -65,7 +65,8 @@ class _Sum:
 
     def add(self, tensor: WeightTensor, setup: TrainingSetup, ranks: int) -> None:
         """Add the states of tensors of one size."""
-        numbers, stage = setup.numbers, setup.zero_stage
+        numbers = setup.numbers
+        stage = setup.zero_stage
         weight = 1 if setup.has_fp8_weights and tensor.is_matrix else numbers.weight_bytes
         self._add("weights", tensor, weight, ranks if stage >= 3 else 1)
         self._add("gradients", tensor, numbers.gradient_bytes, ranks if stage >= 2 else 1, is_one_buffer=True)

@@ -90,7 +90,8 @@ def _list_t5_blocks(model: Architecture, batch: Batch) -> Iterator[_Part]:
 
 
 def _build_layer(model: Architecture, recipe: Recipe, place: int, part: _Part) -> LayerNode:
-    size, is_block = part.size, part.type == "transformer_block"
+    size = part.size
+    is_block = part.type == "transformer_block"
     has_vocabulary = part.type == "embedding" or part.name == "lm_head"
     weights = (size.parameters + part.shared) * BYTES_OF[recipe.data_type]
     is_legacy = recipe.figures == "legacy"
@@ -118,7 +119,8 @@ def _build_layer(model: Architecture, recipe: Recipe, place: int, part: _Part) -
 
 def _count_as_original(model: Architecture, sequence: int, type_: LayerType) -> float:
     """Return the figure of the original: too much of a block, and FLOP, not GFLOP, of the embedding."""
-    hidden, width = model.hidden, model.width
+    hidden = model.hidden
+    width = model.width
     if type_ == "embedding":
         return 2 * sequence * hidden
     if type_ == "transformer_block":

@@ -62,7 +62,8 @@ def size_block(
 
 
 def _size_attention(model: Architecture, batch: Batch) -> Size:
-    queries, keys = model.heads * model.head_width, model.groups * model.head_width
+    queries = model.heads * model.head_width
+    keys = model.groups * model.head_width
     matrices = model.hidden * (2 * queries + 2 * keys)
     biases = queries + 2 * keys if model.has_biases or model.has_qkv_biases else 0
     biases += model.hidden if model.has_biases else 0
@@ -80,10 +81,12 @@ def _size_latent(model: Architecture, batch: Batch) -> Size:
     DeepSeek-V2, arXiv 2405.04434, section 2.1. Kept are its input, the compressed rows before and after their
     norms, queries, keys, values, and what attention gives.
     """
-    latent, heads = model.latent, model.heads
+    latent = model.latent
+    heads = model.heads
     assert latent is not None  # noqa: S101 - the caller looked
     query = heads * (latent.head_channels + latent.rope_channels)
-    value, rank = heads * latent.value_channels, latent.query_rank or 0
+    value = heads * latent.value_channels
+    rank = latent.query_rank or 0
     compressed = latent.key_value_rank + latent.rope_channels
     matrices = (rank or model.hidden) * query + model.hidden * (rank + compressed + value)
     matrices += latent.key_value_rank * (heads * latent.head_channels + value)

@@ -42,7 +42,8 @@ class OomTrack:
 
     def observe(self, subject: Subject) -> Iterator[Finding]:
         """Take one sample; yield what opened, changed or closed."""
-        time_s, watch = subject.sample.time_s, self._watch
+        time_s = subject.sample.time_s
+        watch = self._watch
         watch.observe(subject)
         if not watch.has_allocator:
             self._assessed = assess_device(subject)
@@ -62,14 +63,16 @@ class OomTrack:
 
     def take_assessment(self) -> Assessment | None:
         """Return the newest assessment where it differs from the one taken before."""
-        newest, self._assessed = self._assessed, None
+        newest = self._assessed
+        self._assessed = None
         if newest is None or (self._told is not None and not is_other(self._told, newest)):
             return None
         self._told = newest
         return newest
 
     def _conclude(self, subject: Subject) -> Iterator[Finding]:
-        watch, time_s = self._watch, subject.sample.time_s
+        watch = self._watch
+        time_s = subject.sample.time_s
         forecast = watch.forecast
         if forecast is None:
             return
@@ -88,15 +91,18 @@ class OomTrack:
             yield from self._close(time_s, "nothing is foreseen any more")
 
     def _close(self, time_s: float, because: str) -> Iterator[Finding]:
-        finding, self.finding = self.finding, None
+        finding = self.finding
+        self.finding = None
         if finding is not None:
             yield close_finding(finding, time_s, because)
 
 
 def _open(subject: Subject) -> Finding:
-    rank, uuid = subject.rank, subject.device_uuid
+    rank = subject.rank
+    uuid = subject.device_uuid
     about = uuid if rank is None else f"{uuid or ''}#{rank.pid}"
-    node, time_s = subject.sample.node, subject.sample.time_s
+    node = subject.sample.node
+    time_s = subject.sample.time_s
     return Finding(
         id=make_finding_id(KIND, node, about, time_s),
         kind=KIND,
@@ -135,7 +141,9 @@ def assess_device(subject: Subject) -> Assessment:
 
 def assess_forecast(subject: Subject, watch: Watch, forecast: Forecast) -> Assessment:
     """Return what a forecast says of its subject."""
-    floors, rank, device = watch.growth.floors, subject.rank, subject.device
+    floors = watch.growth.floors
+    rank = subject.rank
+    device = subject.device
     line = watch.growth.line
     rate = 0.0 if line is None else line.bytes_per_s
     steps_per_s = floors.steps_per_s
@@ -174,7 +182,8 @@ def assess_forecast(subject: Subject, watch: Watch, forecast: Forecast) -> Asses
 
 def _has_no_headroom(watch: Watch) -> bool:
     """Return whether steps take all that there is; while something grows, the limit is an estimate."""
-    limit_bytes, peak_bytes = watch.limit_bytes, watch.peak_bytes
+    limit_bytes = watch.limit_bytes
+    peak_bytes = watch.peak_bytes
     if limit_bytes is None or peak_bytes is None or watch.growth.episode is not None:
         return False
     return peak_bytes >= limit_bytes

@@ -14,7 +14,8 @@ LEAST_ERROR = 0.03
 """Relative error of a rate that is always allowed for."""
 Z80 = 1.2816
 """Standard errors to either side that hold 80 % of a normal distribution."""
-RETRIED, PRESSED = 0.1, 0.6
+RETRIED = 0.1
+PRESSED = 0.6
 """Least probability where the device refused memory of late, and where it does so while peaks grow."""
 PEAK_BELIEF = 0.25
 """Probability that peaks go on growing where nothing but their growth says so."""
@@ -72,7 +73,8 @@ def make_forecast(now: Situation) -> Forecast:
     if line is None or line.slope_at(now.time_s) <= 0:
         return _forecast_tail(now, room)
     rate = line.slope_at(now.time_s)
-    rise, error = rate * now.round_s, math.hypot(line.whole_error / rate, LEAST_ERROR)
+    rise = rate * now.round_s
+    error = math.hypot(line.whole_error / rate, LEAST_ERROR)
     passage = find_passage(now.amplitudes, room, rise)
     doubt = math.hypot(now.limit_doubt_bytes, line.scatter)
     belief = now.share / (now.share + STANDING_DOUBT) if now.is_believed else PEAK_BELIEF
@@ -99,8 +101,10 @@ def make_forecast(now: Situation) -> Forecast:
 def _find_times(now: Situation, line: Line, error_s: float, passage: Passage) -> tuple[float, float, float]:
     """Return the 10 %, 50 % and 90 % quantiles of the time to the error, in seconds."""
     low, middle, high = [max(0.0, rounds) * now.round_s for rounds in passage]
-    spread, rate = Z80 * error_s, line.slope_at(now.time_s)
-    low, high = middle - math.hypot(middle - low, spread), middle + math.hypot(high - middle, spread)
+    spread = Z80 * error_s
+    rate = line.slope_at(now.time_s)
+    low = middle - math.hypot(middle - low, spread)
+    high = middle + math.hypot(high - middle, spread)
     bends = [line.bend + z * line.bend_error for z in (Z80, 0.0, -Z80)] if line.bend else [0.0, 0.0, 0.0]
     times = [_shorten(bend, rate, max(0.0, at)) for bend, at in zip(bends, (low, middle, high), strict=True)]
     return times[0], times[1], times[2]
@@ -140,9 +144,11 @@ def _forecast_tail(now: Situation, room: float) -> Forecast:
 TAIL_SHARE = 0.1
 """Share of the amplitudes that are taken for the tail."""
 LEAST_TAIL = 10
-BOUND_TIES, BOUND_SHARE = 4, 0.002
+BOUND_TIES = 4
+BOUND_SHARE = 0.002
 """Amplitudes that reach the largest to such a share of it, where something bounds them."""
-PRIOR_COUNT, PRIOR_SHAPE = 20, 0.1
+PRIOR_COUNT = 20
+PRIOR_SHAPE = 0.1
 """Exceedances that the belief counts for that lengths have a tail like that of a log-normal distribution."""
 SHAPE_BOUNDS = (-0.5, 0.3)
 """Shapes that are believed; few exceedances tell it badly."""

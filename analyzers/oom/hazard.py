@@ -63,7 +63,8 @@ def _walk(amplitudes: Sequence[Amplitude], total: float, room: float, rise: floa
 
 def sum_hazard(amplitudes: Sequence[Amplitude], room: float, rise: float, rounds: float) -> float:
     """Return the probability of a passage within so many rounds."""
-    total, end = sum([amplitude.rounds for amplitude in amplitudes]), room - rise * rounds
+    total = sum([amplitude.rounds for amplitude in amplitudes])
+    end = room - rise * rounds
     gathered = seen = 0.0
     for at, amplitude in enumerate(amplitudes, 1):
         seen += amplitude.rounds

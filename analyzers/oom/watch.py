@@ -21,7 +21,8 @@ RETRY_S = 60.0
 """For how long a refusal of the device counts."""
 EVERY_BEATS = {"step": 8, "sample": 8, "device": 8, "host": 8}
 """Beats between two forecasts of the same subject, unless its end is near."""
-NEAR_S, NEAR_SHARE = 300.0, 0.04
+NEAR_S = 300.0
+NEAR_SHARE = 0.04
 """Nearer than this, a forecast is renewed when this share of the time left has passed."""
 
 
@@ -58,13 +59,15 @@ class Watch:
             return
         self.growth.observe(beat, subject.limit_bytes, is_pressed=self.pressed.is_often(beat.time_s))
         if self.growth.floors.beats <= 1:
-            self.amplitudes, self.usable = Amplitudes(), UsableLimit()
+            self.amplitudes = Amplitudes()
+            self.usable = UsableLimit()
         self.amplitudes.add(beat)
         if beat.reserved_bytes:
             self.usable.observe(beat.time_s, beat.reserved_bytes, beat.split_bytes)
         self._beats_ago += 1
         if self._is_due(beat):
-            self._beats_ago, self._renewed_s = 0, beat.time_s
+            self._beats_ago = 0
+            self._renewed_s = beat.time_s
             self._renew(beat)
         elif self._has_begun():
             self._renew(beat)
@@ -90,7 +93,9 @@ class Watch:
         What an allocator cannot fill is pinned by the live blocks of floors that grow; what stands between
         floors and peaks is free at the end of a step, so that all of it can be given back.
         """
-        limit, episode, line = self.growth.floors.limit_bytes, self.growth.episode, self.growth.line
+        limit = self.growth.floors.limit_bytes
+        episode = self.growth.episode
+        line = self.growth.line
         if limit is None:
             return None
         if episode is None or line is None:
@@ -118,7 +123,8 @@ class Watch:
         return not is_known
 
     def _renew(self, beat: Beat) -> None:
-        floors, round_s = self.growth.floors, self.amplitudes.round_s
+        floors = self.growth.floors
+        round_s = self.amplitudes.round_s
         floor = floors.floor_bytes
         if floor is None or round_s is None or len(self.amplitudes) < LEAST_ROUNDS:
             return
@@ -126,10 +132,12 @@ class Watch:
         self.reach = reach = self._find_usable(beat.time_s, above)
         if reach is None:
             return
-        self.is_fresh, episode = True, self.growth.episode
+        self.is_fresh = True
+        episode = self.growth.episode
         self._onset_s = None if episode is None else episode.onset_s
         self.growth.lost_bytes = self._find_lost(reach)
-        line, steps_per_s = self.growth.line, floors.steps_per_s
+        line = self.growth.line
+        steps_per_s = floors.steps_per_s
         self.forecast = make_forecast(
             Situation(
                 time_s=beat.time_s,
@@ -150,7 +158,8 @@ class Watch:
 
     def _find_lost(self, reach: Usable) -> int:
         """Return what growing peaks cannot use of the limit."""
-        episode, limit = self.growth.episode, self.growth.floors.limit_bytes
+        episode = self.growth.episode
+        limit = self.growth.floors.limit_bytes
         if limit is None or episode is None or not episode.is_peak:
             return 0
         return limit - reach.limit_bytes
@@ -161,13 +170,16 @@ class Watch:
 
     def _find_amplitudes(self) -> list[Amplitude]:
         """Return how far rounds reached above floors that grow, falling; nothing where they do not."""
-        line, episode = self.growth.line, self.growth.episode
+        line = self.growth.line
+        episode = self.growth.episode
         if line is None or episode is None:
             return []
         return self.amplitudes.above_line(line, episode.onset_s)
 
     def _share(self, floor: int) -> float:
-        episode, line, limit = self.growth.episode, self.growth.line, self.limit_bytes
+        episode = self.growth.episode
+        line = self.growth.line
+        limit = self.limit_bytes
         if episode is None or line is None or limit is None:
             return 0.0
         grown = line.level_at(line.at_s) - line.level_at(episode.onset_s)
@@ -203,7 +215,8 @@ class Pressed:
                 self._times.append(time_s)
             self._retries = allocator.retries
             return
-        reserved, before = allocator.reserved_bytes, self._reserved
+        reserved = allocator.reserved_bytes
+        before = self._reserved
         if reserved is None:
             return
         if limit_bytes is not None and FULL_SHARE * limit_bytes < before and reserved < FALLEN_SHARE * before:
@@ -220,9 +233,11 @@ class Pressed:
 
 
 KEPT = 192
-OLDER_ROUNDS, OLDER_KEPT = (8, 64), 24
+OLDER_ROUNDS = (8, 64)
+OLDER_KEPT = 24
 """Of rounds before these the most of so many is kept, and so many of each: what is rare is forgotten late."""
-EXACT, TOGETHER = 24, 8
+EXACT = 24
+TOGETHER = 8
 """Largest amplitudes that are told one by one, and how many of the others are told as one."""
 SPANS_KEPT = 64
 SAMPLES = 16
@@ -230,9 +245,11 @@ SAMPLES = 16
 LEVELS_KEPT = 192
 TOP = 0.8
 """From which share of the usual peak on a sample is near it."""
-FEW_NEAR, MANY_NEAR = 0.06, 0.11
+FEW_NEAR = 0.06
+MANY_NEAR = 0.11
 """Shares of samples near the top: of steps that differ, and of steps that are alike."""
-ALIKE, UNLIKE = 0.04, 0.12
+ALIKE = 0.04
+UNLIKE = 0.12
 """Spread of what steps take, as a share, up to which they are alike, and from which on they are not."""
 
 
@@ -265,7 +282,8 @@ class Amplitudes:
         self._highs.append((time_s, high, high - highs[-2][0] if len(highs) > 1 else 0))
         if self._last_s is not None:
             self._spans.append(beat.time_s - self._last_s)
-        self._last_s, self._beats = beat.time_s, []
+        self._last_s = beat.time_s
+        self._beats = []
 
     def above_floor(self, floor: int) -> list[float]:
         """Return how far recent rounds reached above a floor that stands, in bytes, falling."""
@@ -314,7 +332,8 @@ class Amplitudes:
         if self._is_sampled:
             near = sum([share >= TOP for share in reached]) / len(reached)
             return min(1.0, max(0.0, (near - FEW_NEAR) / (MANY_NEAR - FEW_NEAR)))
-        high, low = reached[-1 - len(reached) // 10], reached[len(reached) // 10]
+        high = reached[-1 - len(reached) // 10]
+        low = reached[len(reached) // 10]
         return min(1.0, max(0.0, (UNLIKE - (high - low) / max(high, 1e-9)) / (UNLIKE - ALIKE)))
 
     @property
@@ -370,5 +389,6 @@ class _Maxima:
             return None
         gone = self.kept[0] if len(self.kept) == OLDER_KEPT else None
         self.kept.append(self._most)
-        self._most, self._count = None, 0
+        self._most = None
+        self._count = 0
         return gone

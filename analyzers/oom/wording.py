@@ -12,11 +12,22 @@ from .watch import Watch
 
 KIND = "oom"
 
-IN, IN_LOW, IN_HIGH = "time to out of memory", "time at least", "time at most"
-PROBABILITY, WITHIN, BELIEF = "probability", "within", "probability that growth goes on"
-ONSET, ONSET_STEP, FLOOR_AT_ONSET, WINDOW = "onset", "step at onset", "floor at onset", "window"
-RATE, RATE_PER_STEP, GROWN = "growth a second", "growth a step", "grown since onset"
-FLOOR, PEAK, LIMIT = "floor", "peak above floor", "capacity"
+IN = "time to out of memory"
+IN_LOW = "time at least"
+IN_HIGH = "time at most"
+PROBABILITY = "probability"
+WITHIN = "within"
+BELIEF = "probability that growth goes on"
+ONSET = "onset"
+ONSET_STEP = "step at onset"
+FLOOR_AT_ONSET = "floor at onset"
+WINDOW = "window"
+RATE = "growth a second"
+RATE_PER_STEP = "growth a step"
+GROWN = "grown since onset"
+FLOOR = "floor"
+PEAK = "peak above floor"
+LIMIT = "capacity"
 
 NEWS_SHARE = 0.1
 """Change of the time left, as a share, that a person would see."""
@@ -43,7 +54,8 @@ def is_news(before: Finding, after: Finding) -> bool:
     """Return whether a person would see the difference."""
     if before.severity != after.severity:
         return True
-    told, seen = read_number(before, IN), read_number(after, IN)
+    told = read_number(before, IN)
+    seen = read_number(after, IN)
     left = told - (after.updated_s - before.updated_s)
     return abs(seen - told) > max(1.0, NEWS_SHARE * told) or abs(seen - left) > max(5.0, NEWS_SHARE * told)
 
@@ -91,7 +103,8 @@ def _format_left(seconds: float) -> str:
 
 
 def _word_pace(watch: Watch) -> str:
-    line, steps_per_s = watch.growth.line, watch.growth.floors.steps_per_s
+    line = watch.growth.line
+    steps_per_s = watch.growth.floors.steps_per_s
     rate = 0.0 if line is None else line.bytes_per_s
     if steps_per_s:
         return f"{format_bytes(round(rate / steps_per_s))} a step"
@@ -99,7 +112,9 @@ def _word_pace(watch: Watch) -> str:
 
 
 def _list_evidence(subject: Subject, watch: Watch, forecast: Forecast) -> tuple[Evidence, ...]:
-    rank, floors, line = subject.rank, watch.growth.floors, watch.growth.line
+    rank = subject.rank
+    floors = watch.growth.floors
+    line = watch.growth.line
     rate = None if line is None else line.bytes_per_s
     per_step = None if rate is None or not floors.steps_per_s else round(rate / floors.steps_per_s)
     return (
@@ -121,7 +136,8 @@ def _list_evidence(subject: Subject, watch: Watch, forecast: Forecast) -> tuple[
 
 
 def _list_growth(watch: Watch) -> tuple[Evidence, ...]:
-    episode, floor = watch.growth.episode, watch.growth.floors.floor_bytes
+    episode = watch.growth.episode
+    floor = watch.growth.floors.floor_bytes
     if episode is None:
         return ()
     return (

@@ -137,7 +137,8 @@ def split_over_devices(
 def split_over(stages: Sequence[Stage]) -> Split:
     """Split layers over stages of any costs, in their order; some split must keep to their rooms."""
     most = _find_least_maximum(stages)
-    forward, backward = reach_forward(stages, most), reach_backward(stages, most)
+    forward = reach_forward(stages, most)
+    backward = reach_backward(stages, most)
     windows = [
         range(max(ahead[0].start, behind[0].start), min(ahead[-1].stop, behind[-1].stop))
         for ahead, behind in zip(forward, backward, strict=True)
@@ -154,7 +155,8 @@ def split_over(stages: Sequence[Stage]) -> Split:
 
 def _find_least_maximum(stages: Sequence[Stage]) -> int:
     layers = len(stages[0].before) - 1
-    low, high = 0, max(stage.before[-1] for stage in stages)
+    low = 0
+    high = max(stage.before[-1] for stage in stages)
     while low < high:
         middle = (low + high) // 2
         if ends_at(reach_forward(stages, middle)[-1], layers):
@@ -222,9 +224,12 @@ def _choose(
     choices: list[list[int]] = []
     hops = list(pairwise(stops))
     for first, after in reversed(hops):
-        starts, ends, stage = windows[first], windows[after], stages[first]
+        starts = windows[first]
+        ends = windows[after]
+        stage = stages[first]
         if after > first + 1:
-            known, cost = cast("Sequence[int]", values), stage.costs[starts.start]
+            known = cast("Sequence[int]", values)
+            cost = stage.costs[starts.start]
             values, chosen = choose_even_ends(after - first, cost, starts, ends, known, most)
         elif len(starts) == 1 or len(starts) * len(ends) <= _FEW:
             values, chosen = _try_ends(stage, starts, ends, values, most)
@@ -244,18 +249,23 @@ def _try_ends(
     stage: Stage, starts: range, ends: range, values: _Values, most: int
 ) -> tuple[_Values, list[int]]:
     """Return what `_choose_ends` does, by trying all."""
-    before, first, last = stage.before, ends.start, ends[-1]
+    before = stage.before
+    first = ends.start
+    last = ends[-1]
     best_values: list[int | None] = []
     best_ends: list[int] = []
     for start in starts:
-        best, chosen, at = None, first, before[start]
+        best = None
+        chosen = first
+        at = before[start]
         for end in range(max(first, start + 1), min(last, stage.reach(start, most)) + 1):
             value = values[end - first]
             if value is not None:
                 cost = before[end] - at
                 total = value + cost * cost
                 if best is None or total < best:
-                    best, chosen = total, end
+                    best = total
+                    chosen = end
         best_values.append(best)
         best_ends.append(chosen)
     return best_values, best_ends
@@ -265,10 +275,14 @@ def _choose_ends(
     stage: Stage, starts: range, ends: range, values: _Values, most: int
 ) -> tuple[_Values, list[int]]:
     """Return for each start the least sum of squares from there on, and the first end that attains it."""
-    before, first, end = stage.before, ends.start, ends.stop - 1
+    before = stage.before
+    first = ends.start
+    end = ends.stop - 1
     lost = [stage.lose(each, most, starts) for each in ends]
     queue = _Queue(before, starts)
-    queued, since, add = queue.ends, queue.since, queue.add
+    queued = queue.ends
+    since = queue.since
+    add = queue.add
     best_values: list[int | None] = []
     best_ends: list[int] = []
     head = 0
@@ -295,7 +309,9 @@ class _Queue:
     """Ends of a stage in the order in which they become best while its start moves back."""
 
     def __init__(self, before: Sequence[int], starts: range) -> None:
-        self._before, self._low, self._high = before, starts.start, starts.stop
+        self._before = before
+        self._low = starts.start
+        self._high = starts.stop
         self.ends: list[int] = []
         self.since: list[int] = []
         """Largest start at which each end is as good as the one ahead of it."""
@@ -313,12 +329,18 @@ class _Queue:
             lost: Largest start from which it is too far.
             head: Place of the end that is best; those ahead of it are not looked at again.
         """
-        before, ends, since, totals = self._before, self.ends, self.since, self._totals
-        low, high = self._low, self._high
-        overtakes, at = high, before[end]
+        before = self._before
+        ends = self.ends
+        since = self.since
+        totals = self._totals
+        low = self._low
+        high = self._high
+        overtakes = high
+        at = before[end]
         total = value + at * at
         while len(ends) > head:
-            width, ahead = before[ends[-1]] - at, totals[-1] - total
+            width = before[ends[-1]] - at
+            ahead = totals[-1] - total
             if width:
                 overtakes = bisect_right(before, ahead // (2 * width), low, high) - 1
             else:
@@ -354,7 +376,8 @@ def find_stops(costs: Sequence[int], windows: Sequence[range]) -> list[int]:
 
 def _end_stretch(costs: Sequence[int], windows: Sequence[range], first: int) -> int:
     """Return the last stage with nothing but layers of one cost between its window and that of the first."""
-    position, last = windows[first].start, first
+    position = windows[first].start
+    last = first
     cost = costs[position]
     if not cost or len(windows[first]) == len(windows[first + 1]) == 1:
         return first + 1  # of layers without cost any split is as good: even ones are not the earliest
@@ -362,7 +385,8 @@ def _end_stretch(costs: Sequence[int], windows: Sequence[range], first: int) -> 
         end = windows[last + 1].stop - 1
         if costs[position:end].count(cost) < end - position:
             break
-        position, last = end, last + 1
+        position = end
+        last = last + 1
     return max(last, first + 1)
 
 
@@ -382,7 +406,9 @@ def choose_even_ends(
     shortest = max(count, ends.start - starts[-1])
     longest = min(ends[-1] - starts.start, count * (most // cost))
     weights = [cost * cost * _square_shares(layers, count) for layers in range(shortest, longest + 1)]
-    best_values, best_ends, first = [], [], ends.start
+    best_values = []
+    best_ends = []
+    first = ends.start
     for start in starts:
         first = max(first, start + shortest)
         within = values[first - ends.start : start + longest + 1 - ends.start]

@@ -283,7 +283,8 @@ def split_as_original(layers: Sequence[LayerNode], costs: Sequence[int], stages:
     for cost in of_blocks:
         most_of_one = max(most_of_one, cost)
         dearest.append(most_of_one)
-    end, bounds = len(blocks), [len(blocks)]
+    end = len(blocks)
+    bounds = [len(blocks)]
     for left in range(stages, 1, -1):
         most = find_least_maximum(before[: end + 1], dearest[end - 1], left)
         end = max(bisect_left(before, before[end] - most, 0, end), left - 1)

@@ -40,8 +40,12 @@ def _probe(before: Sequence[int], stages: int, most: int) -> tuple[bool, int]:
     Where they do, that is the dearest stage they used; where they do not, the least cost of any stage and the
     layer after it: below that every stage ends where it ended here.
     """
-    layers, total, position, at = len(before) - 1, before[-1], 0, 0
-    starts, beyond = [0], []
+    layers = len(before) - 1
+    total = before[-1]
+    position = 0
+    at = 0
+    starts = [0]
+    beyond = []
     for _ in range(stages):
         position = bisect_right(before, at + most, position) - 1
         if position >= layers:
@@ -59,7 +63,8 @@ def find_windows(before: Sequence[int], stages: int, most: int) -> list[range]:
     to cover the rest, each with a layer at least.
     """
     layers = len(before) - 1
-    first, last = _fill_from_end(before, stages, most), [0]
+    first = _fill_from_end(before, stages, most)
+    last = [0]
     for number in range(1, stages):
         position = last[-1]
         reached = bisect_right(before, before[position] + most, position) - 1
@@ -70,7 +75,8 @@ def find_windows(before: Sequence[int], stages: int, most: int) -> list[range]:
 
 def _fill_from_end(before: Sequence[int], stages: int, most: int) -> list[int]:
     """Return the first start of each stage from which it and those after it can cover the rest."""
-    position, starts = len(before) - 1, []
+    position = len(before) - 1
+    starts = []
     for number in range(stages - 1, -1, -1):
         position = max(bisect_left(before, before[position] - most, 0, position), number)
         starts.append(position)

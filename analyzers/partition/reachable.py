@@ -55,7 +55,8 @@ def ends_at(runs: Runs, position: int) -> bool:
 
 def _split_at_blockers(stage: Stage, run: range, most: int) -> Iterator[range]:
     """Yield the parts of a run of layers between those that the stage cannot hold alone."""
-    costs, room = stage.costs, stage.room
+    costs = stage.costs
+    room = stage.room
     layers = range(max(run.start, 0), min(run.stop, len(costs)))
     blockers: list[int] = []
     if stage.most_of_one > most:

@@ -35,7 +35,8 @@ class Stage(NamedTuple):
         end = bisect_right(self.before, self.before[start] + most, start) - 1
         if self.room is None:
             return end
-        before, limit = self.room.before, self.room.most
+        before = self.room.before
+        limit = self.room.most
         return min(end, bisect_right(before, before[start] + limit, start) - 1)
 
     def reach_back(self, end: int, most: int) -> int:
@@ -43,7 +44,8 @@ class Stage(NamedTuple):
         start = bisect_left(self.before, self.before[end] - most, 0, end)
         if self.room is None:
             return start
-        before, limit = self.room.before, self.room.most
+        before = self.room.before
+        limit = self.room.most
         return max(start, bisect_left(before, before[end] - limit, 0, end))
 
     def lose(self, end: int, most: int, starts: range) -> int:
@@ -51,7 +53,8 @@ class Stage(NamedTuple):
         lost = bisect_left(self.before, self.before[end] - most, starts.start, starts.stop) - 1
         if self.room is None:
             return lost
-        before, limit = self.room.before, self.room.most
+        before = self.room.before
+        limit = self.room.most
         return max(lost, bisect_left(before, before[end] - limit, starts.start, starts.stop) - 1)
 
 

@@ -69,11 +69,13 @@ def are_gradients_kept(run: PhaseRun, parts: Parts) -> bool:
         run: A run of two steps at least, else nothing can be said.
         parts: Of its steps.
     """
-    gradients, state = parts.get("gradients"), parts.get("optimizer state")
+    gradients = parts.get("gradients")
+    state = parts.get("optimizer state")
     later = [each for each in run.phases if each.phase == "Forward" and _is_later(run, each)]
     if gradients is None or not later:
         return False
-    begun, setup_bytes = later[-1].before.allocated_bytes, _find_setup(run)
+    begun = later[-1].before.allocated_bytes
+    setup_bytes = _find_setup(run)
     if begun is None or setup_bytes is None:
         return False
     held_bytes = begun - setup_bytes - (0 if state is None else state.size_bytes)
@@ -404,10 +406,12 @@ def _size_checkpoints(run: PhaseRun, activation_bytes: int) -> tuple[int | None,
     Kept are the inputs of the blocks, and what does not lie in blocks: the final norm's input and output, and
     the logarithms of the loss. None where the sizes of the model are not known.
     """
-    sizes, training = run.model, run.training
+    sizes = run.model
+    training = run.training
     if not {"num_layers", "hidden_size", "vocab_size"} <= sizes.keys():
         return None, 0
-    tokens, layers = training.batch_size * training.seq_length, sizes["num_layers"]
+    tokens = training.batch_size * training.seq_length
+    layers = sizes["num_layers"]
     hidden_bytes = tokens * sizes["hidden_size"] * _BYTES[training.precision]
     logarithms = tokens * sizes["vocab_size"] * (2 if training.precision == "bf16" else 4)
     outside = 2 * hidden_bytes + logarithms
@@ -443,7 +447,8 @@ def _advise(run: PhaseRun) -> PhaseAdvice | None:
         return None
     attacked = _choose_attacked(run, levels)
     rest = [level for level in levels if level is not attacked]
-    needed, room = find_needed(run), _find_room(run)
+    needed = find_needed(run)
+    room = _find_room(run)
     missing = None if needed is None or room is None else max(0, attacked.peak_bytes - room)
     # What did not fit shows that less than all of the device can be had.
     limit = room if needed is None or room is None else min(needed, room)

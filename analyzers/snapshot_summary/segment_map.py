@@ -52,7 +52,8 @@ def map_segments(
 
 
 def _make_row(view: DeviceView, row: int, address: int, blocks: slice) -> SegmentRow:
-    size_bytes, state = view.size_bytes[blocks], view.state[blocks]
+    size_bytes = view.size_bytes[blocks]
+    state = view.state[blocks]
     is_free = state == int(BlockState.INACTIVE)
     pool_id = int(view.pool_owner[row]), int(view.pool_number[row])
     return SegmentRow(

@@ -212,7 +212,8 @@ def find_live(trace: TraceColumns, event: int, view: DeviceView) -> tuple[IntArr
     """
     import numpy as np
 
-    action, address = np.asarray(trace.action), np.asarray(trace.address)
+    action = np.asarray(trace.action)
+    address = np.asarray(trace.address)
     is_later = np.zeros(len(trace), dtype=bool)
     is_later[event + 1 :] = True
     is_free = action == int(TraceAction.FREE_REQUESTED)
@@ -250,7 +251,8 @@ def measure_levels(view: DeviceView) -> MemoryLevels:
     import numpy as np
 
     is_live = view.is_live
-    reserved_bytes, active_bytes = int(view.total_bytes.sum()), int(view.size_bytes[is_live].sum())
+    reserved_bytes = int(view.total_bytes.sum())
+    active_bytes = int(view.size_bytes[is_live].sum())
     free = view.size_bytes[~is_live]
     requested = view.requested_bytes[is_live]
     requested_bytes = int(requested.sum()) if bool((requested >= 0).all()) else None
@@ -357,7 +359,8 @@ def describe_device(
 
 
 def _describe_failure(failure: FailedRequest) -> str:
-    allocated, reserved = format_bytes(failure.allocated_bytes), format_bytes(failure.reserved_bytes)
+    allocated = format_bytes(failure.allocated_bytes)
+    reserved = format_bytes(failure.reserved_bytes)
     return (
         f"a request of {format_bytes(failure.size_bytes)} failed while {allocated} were allocated, "
         f"{reserved} reserved, and the driver had {format_bytes(failure.device_free_bytes)} free"

@@ -100,7 +100,8 @@ def thin(timeline: Timeline, points: int) -> tuple[int, ...]:
     edges = np.linspace(axis[0], axis[-1], points + 1)
     bounds = np.searchsorted(axis, edges, side="left")
     bounds[-1] = count
-    level, curve = timeline.start_allocated_bytes, []
+    level = timeline.start_allocated_bytes
+    curve = []
     for begin, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
         # What was allocated at the begin of a part was so within it.
         part = timeline.allocated_bytes[begin:end]

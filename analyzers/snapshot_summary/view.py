@@ -64,7 +64,8 @@ def view_device(snapshot: MemorySnapshot, device: int) -> DeviceView:
     """Return the view of one device."""
     import numpy as np
 
-    segments, blocks = snapshot.segments, snapshot.blocks
+    segments = snapshot.segments
+    blocks = snapshot.blocks
     segment_rows = np.flatnonzero(np.asarray(segments.device) == device)
     counts = np.diff(np.asarray(segments.first_block))
     owners = np.repeat(np.arange(len(segments)), counts)

@@ -39,11 +39,13 @@ class Workload:
         micro_batches: int,
         groups: Sequence[StageDevice],
     ) -> None:
-        self.layers, self.stages = len(costs), len(groups)
+        self.layers = len(costs)
+        self.stages = len(groups)
         self.kinds = tuple(dict.fromkeys(groups))
         self.counts = tuple(groups.count(kind) for kind in self.kinds)
         self.micro_batches = micro_batches
-        self._memory, self._activations = memory, activations
+        self._memory = memory
+        self._activations = activations
         unit = gcd(*(kind.speed for kind in self.kinds))
         common = lcm(*(kind.speed // unit for kind in self.kinds))
         factors = [common * unit // kind.speed for kind in self.kinds]
@@ -242,7 +244,8 @@ def search_order(workload: Workload, most: int) -> SearchResult:
         workload: The layers and kinds.
         most: Limit on the cost of a stage.
     """
-    each, total = count_most(workload, most), count_total(workload)
+    each = count_most(workload, most)
+    total = count_total(workload)
     levels: list[dict[Used, Runs]] = [{(0,) * len(workload.kinds): [range(1)]}]
     is_proven = True
     width = min(MOST_STATES, max(1, MOST_STEPS // (workload.stages * len(workload.kinds))))
@@ -287,7 +290,8 @@ def _score(
 
 def _trace_back(workload: Workload, levels: list[dict[Used, Runs]], most: int) -> tuple[int, ...]:
     order: list[int] = []
-    used, end = workload.counts, workload.layers
+    used = workload.counts
+    end = workload.layers
     for number in range(workload.stages - 1, -1, -1):
         used, end, kind = next(_list_sources(workload, levels[number], (used, end), number, most))
         order.append(kind)
@@ -332,7 +336,8 @@ def find_least_bound(workload: Workload, found: int) -> int:
         found: Cost of the dearest stage of some matching.
     """
     together = sum(count * share for count, share in zip(workload.counts, workload.shares, strict=True))
-    low, high = min(-(-count_total(workload) // together), found), found
+    low = min(-(-count_total(workload) // together), found)
+    high = found
     if low < high and not _could_cover(workload, high - 1):
         return high
     while high - low > found // PRECISION:
@@ -362,7 +367,8 @@ def count_total(workload: Workload) -> int:
 def _find_largest(workload: Workload, kind: int, most: int) -> int:
     """Return the cost of the dearest run that a stage can hold, in the last place, where most fits."""
     stage = workload.stage(kind, workload.stages - 1)
-    before, largest = stage.before, 0
+    before = stage.before
+    largest = 0
     for start in range(workload.layers):
         largest = max(largest, before[stage.reach(start, most)] - before[start])
     return largest

@@ -46,7 +46,8 @@ class DeepPeaks:
 
     def __init__(self, first: StepPeaks, second: StepPeaks, layers: int) -> None:
         self.line = Line(first=_depth(first), second=_depth(second), asked=layers)
-        self._first, self._second = first, second
+        self._first = first
+        self._second = second
         shared = first.by_place.keys() & second.by_place.keys()
         self.by_place: dict[Place, Peak] = {place: self._extend(place) for place in sorted(shared)}
 
@@ -66,7 +67,8 @@ class DeepPeaks:
         )
 
     def _extend(self, place: Place) -> Peak:
-        first, second = self._first.by_place[place], self._second.by_place[place]
+        first = self._first.by_place[place]
+        second = self._second.by_place[place]
         module = deepen_name(first.module, second.module, self.line.asked - self.line.second)
         return Peak(
             event=-1,

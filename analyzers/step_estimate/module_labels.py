@@ -53,7 +53,8 @@ def deepen_name(shallow: str, deep: str, added: int) -> str:
         deep: Its name in a deeper one, as `blocks.7.mlp`: a number that grew moves with the end of its list.
         added: Layers more than in that one.
     """
-    first, second = shallow.split("."), deep.split(".")
+    first = shallow.split(".")
+    second = deep.split(".")
     if len(first) != len(second):
         return deep
     pairs = zip(first, second, strict=True)

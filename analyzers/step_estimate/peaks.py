@@ -51,7 +51,8 @@ class StepPeaks:
     def describe(self, event: int) -> Live:
         """Return what is live after an event."""
         trace = self.trace
-        kinds, modules = settle_kinds(trace), settle_modules(trace)
+        kinds = settle_kinds(trace)
+        modules = settle_modules(trace)
         live = Live(kinds=Counter(), modules=Counter(), stacks=Counter())
         for block in _list_live(trace.events[: event + 1]):
             size = self._rounded[block]
@@ -66,7 +67,8 @@ class StepPeaks:
 
     def _find_peaks(self) -> dict[Place, Peak]:
         """Return the peak of each place of the last step."""
-        trace, rounded = self.trace, self._rounded
+        trace = self.trace
+        rounded = self._rounded
         most: defaultdict[tuple[int, int], tuple[int, int]] = defaultdict(lambda: (-1, -1))
         live = 0
         for place, event in enumerate(trace.events):

@@ -76,7 +76,9 @@ class _Player:
 
     def play(self, begin: int, end: int) -> int | None:
         """Run some events; return the block that found no room."""
-        allocator, addresses, sizes = self.allocator, self._addresses, self._trace.sizes
+        allocator = self.allocator
+        addresses = self._addresses
+        sizes = self._trace.sizes
         for event in self._trace.events[begin:end]:
             if event > 0:
                 self.asking = event - 1

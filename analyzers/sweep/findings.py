@@ -44,10 +44,8 @@ class Trend(NamedTuple):
     @property
     def direction(self) -> str:
         """Which way it goes, in a word; `mixed` where neighbours disagree."""
-        down, up = (
-            all(factor < 1 - _FLAT for factor in self.factors),
-            all(factor > 1 + _FLAT for factor in self.factors),
-        )
+        down = all(factor < 1 - _FLAT for factor in self.factors)
+        up = all(factor > 1 + _FLAT for factor in self.factors)
         if all(abs(factor - 1) <= _FLAT for factor in self.factors):
             return "flat"
         return "down" if down else "up" if up else "mixed"
@@ -84,7 +82,8 @@ def describe_trends(grid: SweepGrid) -> Iterator[SweepFinding]:
         trend = measure_trend(cells, is_along_pp=is_along_pp)
         if trend is None:
             continue
-        low, high = min(trend.factors), max(trend.factors)
+        low = min(trend.factors)
+        high = max(trend.factors)
         span = "" if len(trend.factors) == 1 else f" ({low:.2f} to {high:.2f}"
         span += f", {count(len(trend.factors), 'pair')} of neighbours)" if span else ""
         text = (
@@ -212,10 +211,12 @@ def _find_threshold(grid: SweepGrid, failed: list[SweepCell]) -> Iterator[SweepF
 
 def _find_low_pp(grid: SweepGrid) -> Iterator[SweepFinding]:
     """Yield from which PP on each TP runs, where all that failed in the row stand below."""
-    told, below = [], []
+    told = []
+    below = []
     for tp in grid.tps:
         row = [cell for cell in grid.cells if cell.tp == tp]
-        ran, failed = [it.pp for it in row if it.has_run], [it for it in row if it.has_failed]
+        ran = [it.pp for it in row if it.has_run]
+        failed = [it for it in row if it.has_failed]
         if not ran or not failed:
             continue
         if max(cell.pp for cell in failed) >= min(ran):

@@ -38,12 +38,15 @@ def make_grid(sweep: Sweep, capacity_bytes: int) -> SweepGrid:
 def _make_cell(
     configuration: SweepConfiguration, sweep: Sweep, capacity_bytes: int, *, has_twin: bool
 ) -> SweepCell:
-    trace, log = configuration.trace, configuration.log
+    trace = configuration.trace
+    log = configuration.log
     state, cause = judge_state(configuration, sweep)
     actual = theory = states = activations = None
     if log is not None:
-        states, activations = log.states_bytes, log.activations_bytes
-        actual, theory = log.peak_allocated_bytes, log.theoretical_bytes
+        states = log.states_bytes
+        activations = log.activations_bytes
+        actual = log.peak_allocated_bytes
+        theory = log.theoretical_bytes
         if theory is None and states is not None and activations is not None:
             theory = states + activations
     if trace is not None:

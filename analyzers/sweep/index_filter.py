@@ -33,7 +33,9 @@ def _read_condition(token: str) -> Check:
     if match is None:
         word = token.casefold()
         return lambda sweep: word in _text_of(sweep)
-    key, sign, value = match["key"].lower(), match["sign"], match["value"]
+    key = match["key"].lower()
+    sign = match["sign"]
+    value = match["value"]
     if key == "gpus":
         return _read_gpus(token, sign, value)
     if sign == "=" and key == "model":
@@ -47,7 +49,8 @@ def _read_gpus(token: str, sign: str, value: str) -> Check:
     number = value.replace(",", "")
     if not number.isdecimal():
         raise UsageError(f"filter {token}: expected a number of GPUs")
-    compare, wanted = _SIGNS[sign], int(number)
+    compare = _SIGNS[sign]
+    wanted = int(number)
     return lambda sweep: sweep.grid.world_size is not None and compare(sweep.grid.world_size, wanted)
 
 

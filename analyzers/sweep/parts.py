@@ -54,8 +54,11 @@ def solve_two(
     first: Sequence[float], second: Sequence[float], values: Sequence[float]
 ) -> tuple[float, float]:
     """Return the two weights, neither below zero, with which two columns come nearest to some values."""
-    aa, bb = _dot(first, first), _dot(second, second)
-    ab, ay, by = _dot(first, second), _dot(first, values), _dot(second, values)
+    aa = _dot(first, first)
+    bb = _dot(second, second)
+    ab = _dot(first, second)
+    ay = _dot(first, values)
+    by = _dot(second, values)
     determinant = aa * bb - ab * ab
     alone = max(0.0, ay / aa if aa else 0.0), max(0.0, by / bb if bb else 0.0)
     if determinant > 1e-12 * aa * bb:

@@ -112,7 +112,8 @@ def _blame(cells: list[SweepCell]) -> Iterator[SweepFinding]:
         return
     parts, origin = split
     actual = [float(cell.actual_bytes or 0) for cell in cells]
-    states, activations = [part[0] for part in parts], [part[1] for part in parts]
+    states = [part[0] for part in parts]
+    activations = [part[1] for part in parts]
     whole = sum((a + b - y) ** 2 for a, b, y in zip(states, activations, actual, strict=True))
     if not whole:
         return

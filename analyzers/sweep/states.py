@@ -30,7 +30,8 @@ class Limits(Protocol):
 
 def judge_state(configuration: SweepConfiguration, sweep: Sweep) -> tuple[CellState, str | None]:
     """Return the state of a layout that was tried, and why it is not `ok`."""
-    log, outcome = configuration.log, configuration.outcome
+    log = configuration.log
+    outcome = configuration.outcome
     if configuration.trace is not None or outcome == "success":
         return "ok", None
     cause = None if log is None else log.cause
@@ -53,7 +54,9 @@ def explain_impossibility(tp: int, pp: int, limits: Limits, *, dp: int | None = 
         limits: World size, layers and heads.
         dp: Data parallel size; None for whatever is left.
     """
-    world_size, layers, heads = limits.world_size, limits.layers, limits.heads
+    world_size = limits.world_size
+    layers = limits.layers
+    heads = limits.heads
     if heads is not None and heads % tp:
         return f"{heads:,} attention heads are not divisible by TP {tp:,}"
     if layers is not None and layers % pp:

@@ -21,7 +21,8 @@ def _say_best(grid: SweepGrid) -> tuple[str, ...]:
             "nothing measured",
         )
     share = 100 * (best.actual_bytes or 0) / grid.capacity_bytes
-    where, used = f"TP {best.tp} PP {best.pp}", show_gib(best.actual_bytes)
+    where = f"TP {best.tp} PP {best.pp}"
+    used = show_gib(best.actual_bytes)
     return (
         f"best {where} with {used}, {share:.0f} % of {show_gib(grid.capacity_bytes)}",
         f"best {where} with {used}",
@@ -49,7 +50,8 @@ def _say_theory(grid: SweepGrid) -> tuple[str, ...]:
     if errors.least > 0 or errors.most < 0:
         small, large = sorted((abs(errors.least), abs(errors.most)))
         way = "high" if errors.least > 0 else "low"
-        low, high = f"{small:.0f}", f"{large:.0f}"
+        low = f"{small:.0f}"
+        high = f"{large:.0f}"
         span = f"{high} %" if low == high else f"{low} to {high} %"
         told = f"theory {span} too {way}"
     else:

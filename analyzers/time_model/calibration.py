@@ -88,7 +88,8 @@ def fit_layer_profile(
         clock = StageClock(shape, ParallelLayout(), setup, device, StageGroups(), assumed)
         return clock.time_layer(0).forward.total_s
 
-    low, high = 0.01, 1.0
+    low = 0.01
+    high = 1.0
     for _ in range(40):
         middle = (low + high) / 2
         low, high = (middle, high) if estimate(middle) > layer_s else (low, middle)

@@ -81,7 +81,8 @@ def find_neighbours(
 
 def _find_measured(cluster: Cluster, positions: Sequence[int], assumptions: TimeAssumptions) -> Ring | None:
     """Return the ring as it was measured: its bandwidth, and what a small all-reduce took beyond that."""
-    ranks, table = len(positions), cluster.measured
+    ranks = len(positions)
+    table = cluster.measured
     is_consecutive = positions[-1] - positions[0] == ranks - 1
     speed = None if table is None else table.allreduce_bytes_per_s.get((ranks, is_consecutive))
     if table is None or speed is None:

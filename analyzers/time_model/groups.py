@@ -58,7 +58,8 @@ def _find_stage(
     assumptions: TimeAssumptions,
 ) -> StageGroups:
     own = stages[number]
-    tensor, shards = layout.tensor, layout.expert_shards
+    tensor = layout.tensor
+    shards = layout.expert_shards
 
     def find(stride: int, count: int) -> Ring:
         return _find_slowest(cluster, own, stride, count, assumptions)

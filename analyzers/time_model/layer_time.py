@@ -58,8 +58,11 @@ class StageClock:
         groups: StageGroups,
         assumptions: TimeAssumptions,
     ) -> None:
-        self._shape, self._layout, self._setup = shape, layout, setup
-        self._groups, self._assumptions = groups, assumptions
+        self._shape = shape
+        self._layout = layout
+        self._setup = setup
+        self._groups = groups
+        self._assumptions = assumptions
         self._kernels = KernelTimes(device, assumptions)
         self._hidden_bytes = count_tokens(layout, setup) * shape.hidden * setup.numbers.compute_bytes
 
@@ -146,7 +149,8 @@ class StageClock:
         return 2 * self._groups.expert.time_all_to_all(self._hidden_bytes * experts.top_k * share)
 
     def _time_ring(self) -> float:
-        ring, size = self._groups.context, self._setup.numbers.compute_bytes
+        ring = self._groups.context
+        size = self._setup.numbers.compute_bytes
         pair = (self._shape.key_size + self._shape.value_size) / self._layout.tensor
         sent = count_tokens(self._layout, self._setup) * pair * size
         return (ring.ranks - 1) * ring.time_send(sent)
@@ -189,7 +193,8 @@ class KernelTimes:
 
     def count_busy_share(self, product: Product) -> float:
         """Return the share of the multiprocessors' work on a product that is of use."""
-        across, down = ceil(product.rows / TILE), ceil(product.columns / TILE)
+        across = ceil(product.rows / TILE)
+        down = ceil(product.columns / TILE)
         share = product.rows * product.columns / (across * down * TILE * TILE)
         if self._device.multiprocessors is None:
             return share
@@ -223,7 +228,8 @@ def count_passed_bytes(shape: ModelShape, layout: ParallelLayout, setup: Trainin
     Two norms (one pass in, one out, each), two additions to the residual (two in, one out), rotary
     positions (queries and keys in and out), the activation function; routed tokens are moved twice.
     """
-    size, tokens = setup.numbers.compute_bytes, count_tokens(layout, setup)
+    size = setup.numbers.compute_bytes
+    tokens = count_tokens(layout, setup)
     own = tokens / layout.norm_shards
     passed = 10 * own * shape.hidden * size + (2 * own * shape.hidden if setup.has_hidden_dropout else 0)
     if not shape.learned_positions:

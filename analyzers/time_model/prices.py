@@ -86,7 +86,8 @@ def time_optimizer(
     Adam computes little for what it reads: memory bandwidth bounds it. ZeRO from stage 1 divides it by the
     data ranks, but for the gradients of stage 1, which are whole.
     """
-    numbers, ranks = setup.numbers, layout.data * layout.context
+    numbers = setup.numbers
+    ranks = layout.data * layout.context
     shards = ranks if setup.zero_stage >= 1 else 1
     states = 2 * (numbers.master_bytes + numbers.moment_bytes) + numbers.weight_bytes + numbers.gradient_bytes
     cleared = 2 * numbers.gradient_bytes / (ranks if setup.zero_stage >= 2 else 1)
@@ -96,7 +97,8 @@ def time_optimizer(
 def _time_sharing(elements: int, setup: TrainingSetup, ring: Ring, parts: int) -> float:
     if not elements:
         return 0.0
-    gradients, weights = elements * setup.numbers.gradient_bytes, elements * GATHERED_BYTES
+    gradients = elements * setup.numbers.gradient_bytes
+    weights = elements * GATHERED_BYTES
     if setup.zero_stage == 0:
         return ring.time_all_reduce(gradients)
     often = setup.micro_batches if setup.zero_stage >= 2 else 1
@@ -125,7 +127,8 @@ class LayerPrices:
         groups: StageGroups,
         assumptions: TimeAssumptions,
     ) -> None:
-        self._shape, self._layout = shape, layout
+        self._shape = shape
+        self._layout = layout
         self._clock = StageClock(shape, layout, setup, device, groups, assumptions)
         self.bytes_per_s = device.memory_bytes_per_s * assumptions.bandwidth_share
         """Of the device's memory, as far as kernels reach it."""
@@ -142,7 +145,8 @@ class LayerPrices:
         self.model_s = sum(self.layer_s)
         """Of all layers."""
         self._embedding, self._head = self._clock.time_embedding(), self._clock.time_head()
-        self.embedding_s, self.head_s = self._embedding.both.total_s, self._head.both.total_s
+        self.embedding_s = self._embedding.both.total_s
+        self.head_s = self._head.both.total_s
         """Both passes of one micro-batch."""
 
     def time_work(self, layers: Sequence[range], *, is_first: bool, is_last: bool) -> LayerTime:
@@ -183,7 +187,8 @@ def time_stage(
     layers: Sequence[range],
 ) -> StageTime:
     """Return the seconds of a stage, from 0, that holds some runs of layers."""
-    is_first, is_last = stage == 0, stage == layout.pipeline - 1
+    is_first = stage == 0
+    is_last = stage == layout.pipeline - 1
     work = prices.time_work(layers, is_first=is_first, is_last=is_last)
     parameters = prices.count_parameters(layers, is_first=is_first, is_last=is_last)
     return StageTime(

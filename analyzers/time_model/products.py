@@ -47,7 +47,8 @@ def list_core_products(
     """Return the products of queries and keys, and of scores and values, of one layer, nothing masked."""
     own = setup.seq_length / layout.context
     count = setup.micro_batch_size * shape.heads / layout.tensor
-    keys, values = shape.query_size / shape.heads, shape.attended_size / shape.heads
+    keys = shape.query_size / shape.heads
+    values = shape.attended_size / shape.heads
     return (
         Product(own, setup.seq_length, keys, count),
         Product(own, values, setup.seq_length, count),

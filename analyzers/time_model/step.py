@@ -65,7 +65,8 @@ def add_up_step(
         setup: Its micro-batches are m.
         factor: All seconds are multiplied by it.
     """
-    pieces, often = layout.virtual_stages, setup.micro_batches
+    pieces = layout.virtual_stages
+    often = setup.micro_batches
     slowest = max(stages, key=lambda stage: stage.both_s)
     waiting = sum(stage.both_s for stage in stages) - slowest.both_s
     handover = max(stage.handover_s for stage in stages)

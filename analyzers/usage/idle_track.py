@@ -21,7 +21,10 @@ RELIEVED_SHARE = 0.08
 UPDATE_SHARE = 0.05
 """Share of the capacity by which the held bytes must change to publish again."""
 
-_HELD, _CAPACITY, _SINCE, _IDLE = "least held", "capacity", "idle since", "idle for"
+_HELD = "least held"
+_CAPACITY = "capacity"
+_SINCE = "idle since"
+_IDLE = "idle for"
 _OF_THE_HOST = ("unified", "cpu")
 """Kinds of devices whose memory is the host's, which others hold for other purposes."""
 _METHOD = (
@@ -50,7 +53,8 @@ class IdleTrack:
     def adopt(cls, finding: Finding) -> "IdleTrack":
         """Return a track that goes on with a finding that a predecessor opened."""
         track = cls()
-        since_s, held = read_evidence(finding, _SINCE), read_evidence(finding, _HELD)
+        since_s = read_evidence(finding, _SINCE)
+        held = read_evidence(finding, _HELD)
         track.finding = finding
         track._since_s = since_s if isinstance(since_s, float) else finding.opened_s
         track._least_bytes = held if isinstance(held, int) else 0
@@ -68,7 +72,8 @@ class IdleTrack:
     def observe(self, node: str, device: DeviceSample, time_s: float, gap_s: float) -> Finding | None:
         """Count one sample in which the device is listed; return its finding if that changed."""
         self._absence.restart()
-        used, total = device.memory.used_bytes, device.memory.total_bytes
+        used = device.memory.used_bytes
+        total = device.memory.total_bytes
         busy = device.utilization_percent
         is_told = busy is not None and math.isfinite(busy) and device.kind not in _OF_THE_HOST
         if used is None or not total or busy is None or not is_told:
@@ -107,7 +112,8 @@ class IdleTrack:
             self._since_s = None
             return None
         if self._since_s is None:
-            self._since_s, self._least_bytes = time_s, used
+            self._since_s = time_s
+            self._least_bytes = used
         self._least_bytes = min(self._least_bytes, used)
         if time_s - self._since_s < IDLE_S:
             return None
@@ -133,10 +139,13 @@ class IdleTrack:
 
     def _update(self, device: DeviceSample, used: int, total: int, time_s: float) -> Finding | None:
         """Return the finding anew where the idle time doubled, or what is held changed by a whole step."""
-        finding, idle_s, since_s = self.finding, 0.0, self._since_s
+        finding = self.finding
+        idle_s = 0.0
+        since_s = self._since_s
         if finding is None or since_s is None:
             return None
-        told_s, told = read_evidence(finding, _IDLE), read_evidence(finding, _HELD)
+        told_s = read_evidence(finding, _IDLE)
+        told = read_evidence(finding, _HELD)
         idle_s = time_s - since_s
         is_longer = isinstance(told_s, float) and idle_s >= 2 * told_s
         is_other = isinstance(told, int) and abs(used - told) >= UPDATE_SHARE * total
@@ -149,7 +158,8 @@ class IdleTrack:
     def _restate(self, finding: Finding, device: DeviceSample, time_s: float) -> Finding:
         since_s = self._since_s if self._since_s is not None else finding.opened_s
         idle_s = time_s - since_s
-        held, name = format_bytes(self._least_bytes), name_device(device)
+        held = format_bytes(self._least_bytes)
+        name = name_device(device)
         return msgspec.structs.replace(
             finding,
             device=device.label,
@@ -164,7 +174,9 @@ class IdleTrack:
         )
 
     def _close(self, time_s: float, because: str) -> Finding | None:
-        finding, self.finding = self.finding, None
+        finding = self.finding
+        self.finding = None
         self._since_s = None
-        self._relief, self._absence = Crossing(), Crossing()
+        self._relief = Crossing()
+        self._absence = Crossing()
         return None if finding is None else close_finding(finding, time_s, because)

@@ -57,7 +57,8 @@ class DeviceUsage:
         self._newest = device
         self._first_s = self._last_s = time_s
         self._count = 0
-        self._live, self._used = _Level(), _Level()
+        self._live = _Level()
+        self._used = _Level()
         self._share = _Level()
         self._busy = _Level()
 
@@ -68,10 +69,13 @@ class DeviceUsage:
             device: The device.
             time_s: Time of the sample; later than that of the one before.
         """
-        self._newest, self._last_s = device, time_s
+        self._newest = device
+        self._last_s = time_s
         self._count += 1
-        memory, allocator = device.memory, device.allocator or _NOTHING
-        live_bytes, used_bytes = allocator.allocated_bytes, memory.used_bytes
+        memory = device.memory
+        allocator = device.allocator or _NOTHING
+        live_bytes = allocator.allocated_bytes
+        used_bytes = memory.used_bytes
         if live_bytes is not None:
             most_bytes = allocator.allocated_max_bytes
             self._live.add(live_bytes, live_bytes if most_bytes is None else most_bytes, time_s)
@@ -88,7 +92,8 @@ class DeviceUsage:
 
     def summarize(self) -> UsageSummary:
         """Return what the samples so far come to."""
-        device, memory = self._newest, self._newest.memory
+        device = self._newest
+        memory = self._newest.memory
         is_live_known = self._live.count > 0
         level = self._live if is_live_known else self._used
         allocated = (device.allocator or _NOTHING).allocated_bytes if is_live_known else memory.used_bytes
@@ -139,7 +144,8 @@ class _Level:
         self._sum += value
         self.newest = value
         if self.most is None or most > self.most:
-            self.most, self.most_s = most, time_s
+            self.most = most
+            self.most_s = time_s
 
     @property
     def average(self) -> float | None:

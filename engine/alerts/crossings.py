@@ -45,7 +45,8 @@ class CrossingLog:
         if finding.id in self._closed:
             return []
         found: list[AlertEvent] = []
-        before, rank = self._gravest.get(finding.id), SEVERITIES.index(finding.severity)
+        before = self._gravest.get(finding.id)
+        rank = SEVERITIES.index(finding.severity)
         if before is None:
             found.append("opened")
         elif rank > before:

@@ -86,7 +86,8 @@ def _run_command(job: DeliveryJob, command: tuple[str, ...]) -> None:
 
 def _post(job: DeliveryJob) -> None:
     """Post to a webhook; what may pass by itself is tried once more."""
-    hook, body = job.hook, msgspec.json.encode(job.alert)
+    hook = job.hook
+    body = msgspec.json.encode(job.alert)
     for is_last in (False, True):
         try:
             with _at_most(hook.timeout_s):

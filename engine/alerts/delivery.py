@@ -20,7 +20,8 @@ from .payload import Alert, make_alert
 
 MAX_WAITING = 64
 """Alerts that may wait for one hook; the oldest make room."""
-BURST, PER_MINUTE = 20, 20.0
+BURST = 20
+PER_MINUTE = 20.0
 """So many may go out at once, and so many a minute from then on."""
 MAX_REASON_CHARS = 300
 POLL_S = 0.02
@@ -33,7 +34,8 @@ Start = Callable[[bytes], tuple[Process, int]]
 
 def start_deliverer(job: bytes) -> tuple[Process, int]:
     """Start the process that delivers one job; it is given by a file in memory, so that no pipe can block."""
-    given, said = os.memfd_create("vramscope-job"), os.memfd_create("vramscope-said")
+    given = os.memfd_create("vramscope-job")
+    said = os.memfd_create("vramscope-said")
     try:
         os.write(given, job)
         os.lseek(given, 0, os.SEEK_SET)
@@ -63,12 +65,15 @@ class HookLane:
     """
 
     def __init__(self, hook: Hook, clock: Clock, start: Start = start_deliverer) -> None:
-        self._hook, self._clock, self._start = hook, clock, start
+        self._hook = hook
+        self._clock = clock
+        self._start = start
         self._waiting: deque[Alert] = deque()
         self._process: Process | None = None
         self._said = -1
         self._ends_s = 0.0
-        self._tokens, self._refilled_s = float(BURST), clock.monotonic_s()
+        self._tokens = float(BURST)
+        self._refilled_s = clock.monotonic_s()
         self._delivered = self._failed = self._dropped = 0
         self._reason: str | None = None
 
@@ -123,19 +128,23 @@ class HookLane:
             code = process.returncode
         if code is None:
             return
-        said, self._process = _read_all(self._said), None
+        said = _read_all(self._said)
+        self._process = None
         if code == 0:
-            self._delivered, self._reason = self._delivered + 1, None
+            self._delivered = self._delivered + 1
+            self._reason = None
         else:
             self._note_failure(said or f"telling {self._hook.target} ended with status {code}")
 
     def _note_failure(self, reason: str) -> None:
-        self._failed, self._reason = self._failed + 1, f"{self._hook.name}: {reason}"
+        self._failed = self._failed + 1
+        self._reason = f"{self._hook.name}: {reason}"
 
     def _take_token(self) -> bool:
         now_s = self._clock.monotonic_s()
         gained = (now_s - self._refilled_s) * PER_MINUTE / 60
-        self._tokens, self._refilled_s = min(float(BURST), self._tokens + gained), now_s
+        self._tokens = min(float(BURST), self._tokens + gained)
+        self._refilled_s = now_s
         if self._tokens < 1:
             return False
         self._tokens -= 1
@@ -160,7 +169,8 @@ class Delivery:
         clock: Clock | None = None,
         start: Start = start_deliverer,
     ) -> None:
-        self._settings, self._version = settings, version
+        self._settings = settings
+        self._version = version
         clock = clock or SystemClock()
         self._lanes = [HookLane(hook, clock, start) for hook in list_hooks(settings)]
 

@@ -115,7 +115,8 @@ class AlertBook:
 
     def __init__(self, path: Path | None = None, clock: Clock | None = None) -> None:
         self._unread: str | None = None
-        self._path, self._clock = path, clock or SystemClock()
+        self._path = path
+        self._clock = clock or SystemClock()
         self._keeper = None if path is None else Keeper(path)
         self._crossings = CrossingLog()
         self._acknowledged: list[Acknowledgement] = []
@@ -363,7 +364,8 @@ class Keeper:
 
     def _take(self) -> KeptDecisions | None:
         with self._lock:
-            kept, self._waiting = self._waiting, None
+            kept = self._waiting
+            self._waiting = None
             if kept is None:
                 self._is_done.set()
             return kept

@@ -39,7 +39,8 @@ class Alert(msgspec.Struct, frozen=True):
 
 def make_alert(crossing: Crossing, version: str, *, is_test: bool = False) -> Alert:
     """Return what a hook is told of a crossing, with every text printable: chats and pagers show them too."""
-    event, gravest = crossing.event, crossing.gravest
+    event = crossing.event
+    gravest = crossing.gravest
     finding = clean_texts(crossing.finding)
     # A raise is told once for each severity, all else once for a finding.
     rank = f"-{finding.severity}" if event == "raised" else ""

@@ -61,7 +61,8 @@ def attach(pid: int, runtime_dir: Path, *, timeout_s: float = REPORTS_WITHIN_S) 
         if interpreter.version < remote_exec.SINCE:
             check_untraced(status)
         sweep(runtime_dir)
-        handover, is_pending = Handover(runtime_dir, pid), False
+        handover = Handover(runtime_dir, pid)
+        is_pending = False
         try:
             handover.write()
             stopped_s = _inject(interpreter, handover.payload)

@@ -29,8 +29,10 @@ from .interpreter import ADD_CALL, MAP_MEMORY, RUN_STRING, Interpreter
 
 ANSWERS_WITHIN_S = 10.0
 _GIVES_UP_WITHIN_S = 3.0
-_STOPPING, _STOPPED = "vramscope: stopping", "vramscope: stopped"
-_QUEUED, _RELEASED = "vramscope: queued", "vramscope: released"
+_STOPPING = "vramscope: stopping"
+_STOPPED = "vramscope: stopped"
+_QUEUED = "vramscope: queued"
+_RELEASED = "vramscope: released"
 _COMMANDS = """\
 set pagination off
 set confirm off

@@ -19,7 +19,8 @@ class Handover:
     """
 
     def __init__(self, folder: Path, pid: int) -> None:
-        self._pid, self._started = pid, read_start_ticks(pid)
+        self._pid = pid
+        self._started = read_start_ticks(pid)
         self._folder = folder
         self.payload = folder / f"attach-{os.getpid()}-{pid}-{self._started or 0}.py"
         self._report = self.payload.with_suffix(".txt")

@@ -10,7 +10,9 @@ from typing import NamedTuple
 from ..errors import UsageError
 from .process import PROC, MappedFile, ProcessStatus, list_mapped_files
 
-ADD_CALL, RUN_STRING, MAP_MEMORY = "Py_AddPendingCall", "PyRun_SimpleString", "mmap"
+ADD_CALL = "Py_AddPendingCall"
+RUN_STRING = "PyRun_SimpleString"
+MAP_MEMORY = "mmap"
 OLDEST = (3, 9)
 _VERSION = "Py_Version"
 """A constant that holds the version since Python 3.11 (docs.python.org, C API, API and ABI Versioning)."""
@@ -144,8 +146,10 @@ class ElfFile:
             if self._data[:6] != _MAGIC_64_LITTLE:
                 raise ValueError(f"{path}: not a 64-bit little-endian ELF file")
             header = _HEADER.unpack_from(self._data)
-            self._segments_at, self._sections_at = header[5], header[6]
-            self._segment_count, self._section_count = header[10], header[12]
+            self._segments_at = header[5]
+            self._sections_at = header[6]
+            self._segment_count = header[10]
+            self._section_count = header[12]
             self.segments = tuple(self._list_segments())
         except (ValueError, struct.error) as error:
             self._data.close()

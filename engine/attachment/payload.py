@@ -4,7 +4,9 @@ from pathlib import Path
 
 from ..launch.parts import PROBE, SHIM
 
-STARTED, WITHOUT_TORCH, FAILED = "started", "without torch", "failed"
+STARTED = "started"
+WITHOUT_TORCH = "without torch"
+FAILED = "failed"
 """First words of the report that a payload leaves; after `failed` it says why."""
 
 _BODY = """\

@@ -238,7 +238,8 @@ class ExporterProcess:
 
     def __init__(self, runtime_dir: Path, arguments: Sequence[str], *, tell: Callable[[str], None]) -> None:
         self._command = command_of("exporter", *arguments, "--runtime-dir", str(runtime_dir))
-        self._log, self._tell = runtime_dir / EXPORTER_LOG_NAME, tell
+        self._log = runtime_dir / EXPORTER_LOG_NAME
+        self._tell = tell
         self._stop = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
         self._thread = threading.Thread(target=self._keep, name="exporter", daemon=True)

@@ -57,10 +57,12 @@ class AssessmentStore:
 
     def begin_anew(self, source: int) -> bool:
         """Forget all if what comes is of another worker than before; return whether anything was."""
-        is_new, self._source = source != self._source, source
+        is_new = source != self._source
+        self._source = source
         had_any = bool(self._newest)
         if is_new:
-            self._newest, self._seen_s = {}, {}
+            self._newest = {}
+            self._seen_s = {}
         return is_new and had_any
 
     def observe(self, sample: Sample) -> bool:

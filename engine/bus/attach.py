@@ -152,7 +152,8 @@ class HubFeed:
             )
             if is_old_news and shown is not None and snapshot.connection == shown.connection:
                 continue
-            shown, told_s = snapshot, now_s
+            shown = snapshot
+            told_s = now_s
             if self._on_snapshot is not None:
                 self._on_snapshot(snapshot)
         client.close()

@@ -129,7 +129,8 @@ def _fields_of(part: type[msgspec.Struct]) -> Callable[[object], tuple[Any, ...]
 
 
 _read_memory, _read_allocator, _read_step = (_fields_of(it) for it in (CellMemory, CellAllocator, CellStep))
-_read_device, _read_rank = _fields_of(CellDevice), _fields_of(CellRank)
+_read_device = _fields_of(CellDevice)
+_read_rank = _fields_of(CellRank)
 
 
 def _take_allocator(allocator: AllocatorReading | None) -> CellAllocator | None:
@@ -138,7 +139,8 @@ def _take_allocator(allocator: AllocatorReading | None) -> CellAllocator | None:
 
 def _take_device(device: DeviceSample) -> CellDevice:
     cell = CellDevice(*_read_device(device))
-    memory, allocator = CellMemory(*_read_memory(device.memory)), _take_allocator(device.allocator)
+    memory = CellMemory(*_read_memory(device.memory))
+    allocator = _take_allocator(device.allocator)
     return replace(cell, memory=memory, allocator=allocator)
 
 

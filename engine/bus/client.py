@@ -160,7 +160,8 @@ class Client(NodePicture):
         self.close()
 
     def _explain_silence(self, pid: int, timeout_s: float) -> str:
-        sample, hub = self.newest.sample, self.newest.hub
+        sample = self.newest.sample
+        hub = self.newest.hub
         if sample is not None and any(rank.pid == pid and rank.state != "ended" for rank in sample.ranks):
             return (
                 f"process {pid} has not answered within {timeout_s:g} s: it is stopped, or in a long call "
@@ -208,7 +209,8 @@ def connect(runtime_dir: Path | None = None, *, timeout_s: float = 2.0) -> Clien
         )
     client = Client(folder)
     clock = SystemClock()
-    deadline_s, repeat_s = clock.monotonic_s() + timeout_s, clock.monotonic_s() + REPEAT_S
+    deadline_s = clock.monotonic_s() + timeout_s
+    repeat_s = clock.monotonic_s() + REPEAT_S
     while client.snapshot(timeout_s=0.05).hub is None:
         now_s = clock.monotonic_s()
         if now_s > deadline_s:

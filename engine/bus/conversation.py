@@ -26,7 +26,8 @@ from .messages import (
 )
 from .wire import MAX_HISTORY_BYTES, Envelope, body_of, decode, encode
 
-ANSWER_WITHIN_S, MOST_PATIENCE_S = 3.0, 24.0
+ANSWER_WITHIN_S = 3.0
+MOST_PATIENCE_S = 24.0
 """An answer that stays out is asked for again after so long, then after twice as long, and so on up to the
 most: on a slow line it is on its way, and so is what was asked."""
 HOLD_BACK_S = 30.0
@@ -108,7 +109,10 @@ class HubConversation:
         """When the hub was last heard, in monotonic seconds."""
         self.detail: Detail = detail
         """How much is followed; of `cells` nothing is asked for that was missed: the newest sample is all."""
-        self._send, self._clock, self._topics, self._node = send, clock, topics, node
+        self._send = send
+        self._clock = clock
+        self._topics = topics
+        self._node = node
         self._devices = devices
         self._hub_id: str | None = None
         self._last_seq: int | None = None
@@ -124,8 +128,10 @@ class HubConversation:
 
     def ask(self) -> None:
         """Ask the hub for everything it knows."""
-        request_id, now_s = next(self._request_ids), self._clock.monotonic_s()
-        self._asked, self._patience_s = (request_id, now_s), ANSWER_WITHIN_S
+        request_id = next(self._request_ids)
+        now_s = self._clock.monotonic_s()
+        self._asked = (request_id, now_s)
+        self._patience_s = ANSWER_WITHIN_S
         self._repeat_s = now_s + self._patience_s
         self._send(self._join_request(request_id))
 
@@ -135,7 +141,9 @@ class HubConversation:
 
     def follow(self, detail: Detail, topics: tuple[str, ...]) -> None:
         """Ask for everything, and from the answer on for other topics."""
-        self.detail, self._topics, self._has_history = detail, topics, False
+        self.detail = detail
+        self._topics = topics
+        self._has_history = False
         self.ask()
 
     def repeat(self) -> None:
@@ -248,13 +256,16 @@ class HubConversation:
         self._newest_number = max(self._newest_number, number)
         if self._asked is not None:
             return  # the answer says what it has
-        known, self._batch_number = self._batch_number, number
+        known = self._batch_number
+        self._batch_number = number
         if known is not None and number > known + 1:
             self.ask()
 
     def _take_nodes(self, relay_id: str, nodes: KnownNodes, found: list[Event]) -> None:
         """Take the answer of a relay, or that it has changed."""
-        self._asked, self._hub_id, self._last_seq = None, relay_id, None
+        self._asked = None
+        self._hub_id = relay_id
+        self._last_seq = None
         if self.turned_away is not None:
             self.refused = self.turned_away = None
         found.append(nodes)
@@ -270,18 +281,23 @@ class HubConversation:
         """Begin anew: the hub was restarted, so its sequence is another one."""
         if self._hub_id is not None or self._asked is None:
             self.ask()
-        self._hub_id, self._last_seq, self._has_history = hub_id, None, False
-        self._batch_number, self._newest_number = None, 0
+        self._hub_id = hub_id
+        self._last_seq = None
+        self._has_history = False
+        self._batch_number = None
+        self._newest_number = 0
         self._pending.clear()
 
     def _join(self, hub_id: str, welcome: Welcome, found: list[Event]) -> None:
         if self._asked is None or welcome.request_id != self._asked[0]:
             return
         if hub_id != self._hub_id:  # its numbers begin anew, and what was held back is of the one before
-            self._last_seq, self._newest_number = None, 0
+            self._last_seq = None
+            self._newest_number = 0
             self._pending.clear()
         is_new_hub = self._last_seq is None
-        self._asked, self._hub_id = None, hub_id
+        self._asked = None
+        self._hub_id = hub_id
         self._has_history = self.detail == "full"
         if self.turned_away is not None:
             self.refused = self.turned_away = None
@@ -324,7 +340,8 @@ class HubConversation:
         if newest is None or self._asked is not None or newest == self._last_seq:
             return
         if self._last_seq is not None and newest < self._last_seq:
-            self._last_seq, self._has_history = None, False
+            self._last_seq = None
+            self._has_history = False
         self.ask()
 
     def _pend(self, sample: Sample) -> None:

@@ -8,7 +8,8 @@ from functools import lru_cache
 
 from ..errors import UsageError
 
-MAX_WORDS, MAX_WORD_CHARACTERS = 64, 80
+MAX_WORDS = 64
+MAX_WORD_CHARACTERS = 80
 MAX_SHOWN_LABELS = 16
 MAX_REMEMBERED = 4096
 LEAST_OF_UUID = 4

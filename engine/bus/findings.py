@@ -16,7 +16,9 @@ MAX_BYTES = 4 * 1024**2
 """All findings together, as they are sent."""
 MAX_FINDING_BYTES = 16 * 1024
 """A larger one has its texts cut and its last evidence left out."""
-MAX_NAME_CHARACTERS, MAX_TEXT_CHARACTERS, MAX_EVIDENCE = 200, 1000, 32
+MAX_NAME_CHARACTERS = 200
+MAX_TEXT_CHARACTERS = 1000
+MAX_EVIDENCE = 32
 RECENT_S = 3600.0
 """A closed finding that makes room so soon is counted as dropped; later it is past."""
 
@@ -127,7 +129,8 @@ class FindingStore:
 
     def _remove(self, finding_id: str) -> str:
         """Remove a finding; return the analyzer that it comes of, empty where that was not told."""
-        finding, name = self._findings.pop(finding_id), self._found_by.pop(finding_id, "")
+        finding = self._findings.pop(finding_id)
+        name = self._found_by.pop(finding_id, "")
         self._bytes -= self._sizes.pop(finding_id)
         if finding.is_open:
             self._open_of[name] -= 1

@@ -101,7 +101,9 @@ class Hub:
     ) -> None:
         self.hub_id = os.urandom(8).hex()
         self._clock = clock or SystemClock()
-        self._producer, self._supervisor, self._roster = producer, supervisor, roster
+        self._producer = producer
+        self._supervisor = supervisor
+        self._roster = roster
         self._version = version
         self._started_wall_s = self._clock.wall_s()
         self._attendance = Attendance(
@@ -111,7 +113,8 @@ class Hub:
         )
         self._seat = WorkerSeat(is_open=supervisor is None, clock=self._clock)
         self._history = History()
-        self._findings, self._assessments = FindingStore(), AssessmentStore()
+        self._findings = FindingStore()
+        self._assessments = AssessmentStore()
         self._rejections = Rejections()
         self._alerts = alerts or AlertDesk()
         self._batch_number = 0
@@ -172,7 +175,8 @@ class Hub:
         return self._is_stopping or not self._is_attended()
 
     def _is_attended(self) -> bool:
-        now_s, roster = self._clock.monotonic_s(), self._roster
+        now_s = self._clock.monotonic_s()
+        roster = self._roster
         if roster is None:
             return not self._attendance.is_over(now_s, has_ranks=False)
         if not self._attendance.is_over(now_s, has_ranks=roster.is_attended):
@@ -402,7 +406,8 @@ class Hub:
 
     def _welcome(self, request: Request, known_hub_id: str) -> Welcome:
         """Return everything of the devices asked for; as cells neither past nor the rest of a sample."""
-        is_full, sample = request.detail == "full", self._sample
+        is_full = request.detail == "full"
+        sample = self._sample
         since_seq = request.since_seq if known_hub_id == self.hub_id else None
         wanted = select_devices(request.devices)
         welcome = Welcome(

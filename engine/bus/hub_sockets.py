@@ -64,12 +64,14 @@ class HubSockets:
     ) -> None:
         self._context = zmq.Context()
         self._folder = runtime_dir
-        self._node, self._hub_id = node.encode(), hub_id
+        self._node = node.encode()
+        self._hub_id = hub_id
         self._sample: Sample | None = None
         self._stream_path = endpoints_of(runtime_dir).stream
         self._stream = self._bind_stream()
         self._topics: Counter[bytes] = Counter()
-        self._restarts, self._flooder = 0, ""
+        self._restarts = 0
+        self._flooder = ""
         self.is_stream_new = False
         """Whether viewers were cut off, and come again within a second or so; reset by who reads it."""
         self._reports = self._bind(
@@ -110,11 +112,13 @@ class HubSockets:
 
         ZeroMQ neither refuses a subscription nor cuts off one peer.
         """
-        self._restarts, self._flooder = self._restarts + 1, flooder
+        self._restarts = self._restarts + 1
+        self._flooder = flooder
         self._poller.unregister(self._stream)
         with suppress(zmq.ZMQError):
             self._stream.unbind(self._stream_path)
-        path, end_s = Path(self._stream_path.removeprefix("ipc://")), time.monotonic() + UNBINDS_WITHIN_S
+        path = Path(self._stream_path.removeprefix("ipc://"))
+        end_s = time.monotonic() + UNBINDS_WITHIN_S
         while path.exists() and time.monotonic() < end_s:
             time.sleep(0.001)  # its thread removes the file, and must not remove that of the next
         self._stream.close(linger=0)
@@ -233,7 +237,8 @@ class HubSockets:
             event = frame.bytes
             if event[:1] not in (b"\0", b"\1"):
                 continue  # XPUB hands on whatever a peer writes
-            topic, has_come = event[1:], event[0] == 1
+            topic = event[1:]
+            has_come = event[0] == 1
             self._topics[topic] += 1 if has_come else -1
             if self._topics[topic] <= 0:
                 del self._topics[topic]

@@ -34,7 +34,8 @@ class NodePicture:
         self.history = history or History()
         self.newest = Snapshot(node=node)
         """The newest picture."""
-        self._conversation, self._clock = conversation, clock
+        self._conversation = conversation
+        self._clock = clock
         self._questions = Questions(conversation)
         self._findings = FindingStore()
 

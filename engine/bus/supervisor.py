@@ -121,7 +121,9 @@ class WorkerSupervisor:
             self._failures = 0
         if self._report is not None:
             self._dropped_before += self._report.samples_dropped
-        self._report, self._process, self._reason = None, None, reason
+        self._report = None
+        self._process = None
+        self._reason = reason
         self._start_due_s = now_s + BACKOFF_S[min(self._failures, len(BACKOFF_S) - 1)]
         self._failures += 1
         self.restarts += 1

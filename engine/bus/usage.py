@@ -19,8 +19,10 @@ class OwnUsage:
         """Return percent of one core since the last call; None at the first, or where it cannot be read."""
         own = resource.getrusage(resource.RUSAGE_SELF)
         cpu_s = own.ru_utime + own.ru_stime + sum(_cpu_s_of(pid) for pid in other_pids)
-        before_s, self._at_s = self._at_s, now_s
-        used_s, self._cpu_s = cpu_s - self._cpu_s, cpu_s
+        before_s = self._at_s
+        self._at_s = now_s
+        used_s = cpu_s - self._cpu_s
+        self._cpu_s = cpu_s
         if before_s is None or now_s <= before_s or used_s < 0:
             return None
         return round(100.0 * used_s / (now_s - before_s), 2)

@@ -120,7 +120,8 @@ class Rejections:
 
     def __init__(self) -> None:
         self.count = 0
-        self._newest, self._newest_s = "", 0.0
+        self._newest = ""
+        self._newest_s = 0.0
 
     def add(self, source: str, reason: object, now_s: float) -> None:
         """Count one message.
@@ -132,7 +133,8 @@ class Rejections:
         """
         self.count += 1
         text = f"{source}: {str(reason)[:MAX_REASON_CHARACTERS]}"
-        self._newest, self._newest_s = make_printable(text), now_s
+        self._newest = make_printable(text)
+        self._newest_s = now_s
 
     def list_notes(self, now_s: float) -> tuple[str, ...]:
         """Return how many there were, and the newest of them; nothing long after it."""

@@ -91,7 +91,8 @@ class Worker:
 
     def _catch_up(self, event: Joined) -> None:
         """Go through the ring: the findings come out as if this worker had always run."""
-        welcome, history = event.welcome, History()
+        welcome = event.welcome
+        history = History()
         history.extend(welcome.history)
         if event.is_new_hub:
             self._missed += max(0, (welcome.history_first_seq or 0) - (welcome.first_seq or 0))
@@ -144,7 +145,9 @@ class Worker:
         )
         if not self._link.report(encode("report", "", report)):
             return  # the hub is behind, or away: the findings go with the next report
-        self._unsent, self._unsent_assessments, self._caught_up = [], {}, None
+        self._unsent = []
+        self._unsent_assessments = {}
+        self._caught_up = None
         self._host.forget_closed()
         self._report_due_s = now_s + REPORT_INTERVAL_S
 
@@ -161,7 +164,8 @@ def run_worker(
     """
     from ..plugins import make_analyzers, make_inquirers
 
-    plugins, inquirers = make_analyzers(chosen), make_inquirers()
+    plugins = make_analyzers(chosen)
+    inquirers = make_inquirers()
     reason = "; ".join([*plugins.notes, *inquirers.notes]) or None
     worker = Worker(
         link,
@@ -213,7 +217,8 @@ class CloserLook:
 
     def take_inquiries(self) -> list[Inquiry]:
         """Return what should be asked, each once."""
-        inquiries, self._inquiries = self._inquiries, []
+        inquiries = self._inquiries
+        self._inquiries = []
         return inquiries
 
     def awaits_map(self, node: str, pid: int) -> bool:

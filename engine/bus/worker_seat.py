@@ -5,7 +5,9 @@ from ..model import WorkerStatus
 from .messages import WorkerReport
 from .supervisor import SILENT_S
 
-MAX_ANALYZERS, MAX_NAME_CHARACTERS, MAX_REASON_CHARACTERS = 64, 100, 1000
+MAX_ANALYZERS = 64
+MAX_NAME_CHARACTERS = 100
+MAX_REASON_CHARACTERS = 1000
 
 
 def shorten_report(report: WorkerReport) -> WorkerReport:
@@ -29,7 +31,8 @@ class WorkerSeat:
     """
 
     def __init__(self, *, is_open: bool, clock: Clock) -> None:
-        self._is_open, self._clock = is_open, clock
+        self._is_open = is_open
+        self._clock = clock
         self._holder: tuple[str, int] | None = None
         self._report: WorkerReport | None = None
         self._heard_s = 0.0

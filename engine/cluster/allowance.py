@@ -3,13 +3,15 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-BURST, PER_SECOND = 60.0, 20.0
+BURST = 60.0
+PER_SECOND = 20.0
 """What a peer may ask at once, and per second."""
 JOIN_COSTS = 20.0
 """A join is answered with the whole history, and costs as much as this many other requests."""
 MAX_PEERS_OF_KEY = 64
 """Of one key: whoever may only read cannot take the places of all others."""
-KEY_BURST, KEY_PER_SECOND = MAX_PEERS_OF_KEY * (JOIN_COSTS + 1.0), 8.0 * PER_SECOND
+KEY_BURST = MAX_PEERS_OF_KEY * (JOIN_COSTS + 1.0)
+KEY_PER_SECOND = 8.0 * PER_SECOND
 """The same for a key: at once so much that all its viewers may join after a restart of the agent."""
 
 

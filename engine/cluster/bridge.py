@@ -105,7 +105,9 @@ class Bridge:
     """
 
     def __init__(self, agent: ViewersAgent, *, input_fd: int = 0, output_fd: int = 1) -> None:
-        self._agent, self._input_fd, self._output_fd = agent, input_fd, output_fd
+        self._agent = agent
+        self._input_fd = input_fd
+        self._output_fd = output_fd
         self._reader = FrameReader(MAX_MESSAGE_BYTES)
         self._context = zmq.Context()
         self._subscriber = self._context.socket(zmq.SUB)

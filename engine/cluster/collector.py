@@ -47,7 +47,9 @@ class Collector:
     """
 
     def __init__(self, listening: Listening, node_id: str, roll: NodeRoll) -> None:
-        self.listening, self._node_id, self._roll = listening, node_id, roll
+        self.listening = listening
+        self._node_id = node_id
+        self._roll = roll
         """Where, and for whom."""
         self.rejected = 0
         """Messages that were no reports, or of keys that may not report."""
@@ -71,7 +73,8 @@ class Collector:
         """Take the reports that have come, without waiting; return how many."""
         self.listening.doorkeeper.has_changed()
         self._let_in()
-        taken, end_s = 0, time.monotonic() + MOST_AT_ONCE_S
+        taken = 0
+        end_s = time.monotonic() + MOST_AT_ONCE_S
         for _ in range(MOST_AT_ONCE):
             if time.monotonic() > end_s:
                 break

@@ -9,7 +9,8 @@ from .keys import KEY_BYTES, KeyPair
 VISITOR = "visitor"
 """What a peer is called that shows no key."""
 _FRAMES_BEFORE_CREDENTIALS = 6
-_ALLOWED, _REFUSED = b"200", b"400"
+_ALLOWED = b"200"
+_REFUSED = b"400"
 
 
 class Doorkeeper:
@@ -23,7 +24,8 @@ class Doorkeeper:
     def __init__(self, pair: KeyPair | None, folder: Path) -> None:
         self.note: str | None = None
         """Why the list cannot be read, in one sentence: nobody on it is let in."""
-        self._pair, self._path = pair, folder / ALLOW_LIST_NAME
+        self._pair = pair
+        self._path = folder / ALLOW_LIST_NAME
         self._allowed, self._stamp = AllowList(), self._look()
         self._read()
 
@@ -62,7 +64,8 @@ class Doorkeeper:
     def _name_user(self, question: list[bytes]) -> str | None:
         if len(question) < _FRAMES_BEFORE_CREDENTIALS:
             return None
-        mechanism, credentials = question[5], question[_FRAMES_BEFORE_CREDENTIALS:]
+        mechanism = question[5]
+        credentials = question[_FRAMES_BEFORE_CREDENTIALS:]
         if self._pair is None:
             return VISITOR if mechanism == b"NULL" else None
         is_key = mechanism == b"CURVE" and len(credentials) == 1 and len(credentials[0]) == KEY_BYTES
@@ -80,6 +83,8 @@ class Doorkeeper:
         if self._pair is None:
             return
         try:
-            self._allowed, self.note = read_allow_list(self._path.parent), None
+            self._allowed = read_allow_list(self._path.parent)
+            self.note = None
         except InputFileError as error:
-            self._allowed, self.note = AllowList(), f"nobody but you is let in: {error}"
+            self._allowed = AllowList()
+            self.note = f"nobody but you is let in: {error}"

@@ -39,7 +39,8 @@ class FrameReader:
         self._left += data
         if not (self.has_greeted or self._find_hello()):
             return []
-        found, at = [], 0
+        found = []
+        at = 0
         while len(self._left) - at >= _LENGTH.size:
             length = self._read_length(at)
             end = at + _LENGTH.size + length

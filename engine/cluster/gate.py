@@ -26,7 +26,8 @@ from .tcp_options import ZAP_ENDPOINT, set_listening_options
 MAX_INCOMING_BYTES = 1024**2
 """Largest message that is taken from the network; ZeroMQ cuts off who sends a larger one."""
 MAX_PEERS = 256
-MAX_TOPICS, MAX_TOPIC_CHARACTERS = 32, 64
+MAX_TOPICS = 32
+MAX_TOPIC_CHARACTERS = 64
 SEND_QUEUE_MESSAGES = 64
 """Messages a stalled viewer may fall behind before new ones are dropped for it; the ring fills the gap."""
 MAX_WAITING = 4
@@ -75,8 +76,10 @@ class Gate:
         *,
         most_waiting: int = SEND_QUEUE_MESSAGES,
     ) -> None:
-        self._doorkeeper, self._node = listening.doorkeeper, node
-        self._hub_id, self._clock = hub_id, clock
+        self._doorkeeper = listening.doorkeeper
+        self._node = node
+        self._hub_id = hub_id
+        self._clock = clock
         self._peers: dict[bytes, PeerState] = {}
         self._keys = KeyAllowances()
         self._nodes = frozenset({""})
@@ -105,7 +108,8 @@ class Gate:
     @property
     def notes(self) -> tuple[str, ...]:
         """What went wrong here, in sentences."""
-        note, ignored = self._doorkeeper.note, self._ignored
+        note = self._doorkeeper.note
+        ignored = self._ignored
         told = (
             f"{ignored} messages over tcp came too fast, or were none, and were left out" if ignored else None
         )
@@ -249,7 +253,8 @@ class Gate:
 
     def _spend(self, peer: RemotePeer, cost: float) -> bool:
         """Return whether a peer and its key may ask now; one that is one too many is not remembered."""
-        now_s, cost = self._clock.monotonic_s(), cost / max(1.0, len(self._nodes) / NODES_A_SHARE)
+        now_s = self._clock.monotonic_s()
+        cost = cost / max(1.0, len(self._nodes) / NODES_A_SHARE)
         state = self._peers.get(peer)
         if state is None or state.user != peer.user:  # peers choose identities: this was another's
             self._peers.pop(peer, None)

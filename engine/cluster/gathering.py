@@ -54,7 +54,8 @@ def prepare_gathering(
         UsageError: It is no address, or it is beyond loopback and there is no key.
         InputFileError: The keys cannot be used.
     """
-    address, folder = find_host(host, port), folder or keys_folder()
+    address = find_host(host, port)
+    folder = folder or keys_folder()
     pair = None if is_insecure else read_key_pair(folder)
     if pair is None and not is_insecure and not address.is_loopback:
         raise UsageError(

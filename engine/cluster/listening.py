@@ -45,7 +45,8 @@ def prepare_listening(text: str, *, is_insecure: bool) -> Listening:
         UsageError: It is no address, its name is unknown, or it is beyond loopback and there is no key.
         InputFileError: The keys cannot be used.
     """
-    address, folder = resolve(parse_listen_address(text)), keys_folder()
+    address = resolve(parse_listen_address(text))
+    folder = keys_folder()
     pair = None if is_insecure else read_key_pair(folder)
     if pair is None and not is_insecure and not address.is_loopback:
         raise UsageError(

@@ -7,14 +7,17 @@ import msgspec
 from ..errors import WireError
 from ..model import Severity
 
-REPORT, RECEIPT = "node_report", "node_receipt"
+REPORT = "node_report"
+RECEIPT = "node_receipt"
 """Kinds of messages in the envelope of the bus."""
 MOST_NODES = 1024
 """Nodes that one gathers at most; further ones are counted and left out."""
 MAX_REPORT_BYTES = 1024**2
 MAX_NAME_LENGTH: Final = 200
 MAX_TEXT_LENGTH: Final = 2000
-MOST_DEVICES, MOST_THREATS, MOST_RANKS = 1024, 64, 1024
+MOST_DEVICES = 1024
+MOST_THREATS = 64
+MOST_RANKS = 1024
 
 
 class NodeDevice(msgspec.Struct, frozen=True):

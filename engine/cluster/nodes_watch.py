@@ -28,7 +28,8 @@ from .trust import Trust
 
 JUDGE_S = 0.25
 """How often connections are looked at."""
-JUDGED_AT_ONCE, JUDGED_IN_TURNS = 64, 4
+JUDGED_AT_ONCE = 64
+JUDGED_IN_TURNS = 4
 """Of more nodes than so many each is looked at every so many times, once a second."""
 AGE_INTERVAL_S = 1.0
 """How often the age of a lost node is told anew."""
@@ -63,8 +64,10 @@ class NodesWatch:
         times: LinkTimes | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self._clock, self._times = clock or SystemClock(), times or LinkTimes()
-        self._relay_id, self._told_mismatch = relay_id, ""
+        self._clock = clock or SystemClock()
+        self._times = times or LinkTimes()
+        self._relay_id = relay_id
+        self._told_mismatch = ""
         self.choice = choice
         """Which nodes are followed, and which devices of each."""
         self.on_added: Callable[[str, RemoteNode], None] = lambda _name, _node: None
@@ -72,21 +75,25 @@ class NodesWatch:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(IO_THREADS)
         self._context.set(zmq.MAX_SOCKETS, 4 * len(addresses) + 64)
         self._poller = zmq.Poller()
-        self._wake_lock, self._is_closed = threading.Lock(), False
+        self._wake_lock = threading.Lock()
+        self._is_closed = False
         self._read_fd, self._write_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._poller.register(self._read_fd, zmq.POLLIN)
         self._lookup = NameLookup(self.wake)
         self._over_tcp: dict[str, RemoteConnection] = {}
-        self._in_full, self._most_in_full = RecentNames(most_in_full), most_in_full
+        self._in_full = RecentNames(most_in_full)
+        self._most_in_full = most_in_full
         self.nodes: dict[str, RemoteNode] = {}
         """By what they are called; those behind relays come and go. One agent is one, by whatever ways."""
         self._ways = NodeWays(self.nodes)
         self._direct: dict[str, RemoteNode] = {}
         self._relays = RelayLinks(ChainMap(self.nodes, self._ways.aside), self._add, self._forget)
-        self._gone, self._left_out = list[str](), list[str]()
+        self._gone = list[str]()
+        self._left_out = list[str]()
         self.nodes_left_out = 0
         """Nodes that are known and not followed, because nobody asked for them; read from any thread."""
-        self._judge_s, self._turn_number = 0.0, 0
+        self._judge_s = 0.0
+        self._turn_number = 0
         self._told_s: dict[str, float] = {}
         self._addresses = len(addresses)
         self._begin(addresses, trust)
@@ -114,7 +121,8 @@ class NodesWatch:
             changed += self._judge()
         if self._ways.note(changed):
             self._choose_ways()
-        gone, self._gone = self._gone, []
+        gone = self._gone
+        self._gone = []
         told = [self.nodes[name].picture.newest for name in dict.fromkeys(changed) if name in self.nodes]
         told += self._tell_mismatch()
         return [Snapshot(node=name, is_gone=True) for name in gone if name not in self.nodes] + told
@@ -285,7 +293,8 @@ class NodesWatch:
         self._judge_s = now_s + JUDGE_S
         changed = self._receive(self._relays.judge())
         for name, node in self._take_turns():
-            is_news, is_lost = node.judge(), node.picture.newest.connection == "lost"
+            is_news = node.judge()
+            is_lost = node.picture.newest.connection == "lost"
             if is_news or (is_lost and now_s - self._told_s.get(name, 0.0) >= AGE_INTERVAL_S):
                 changed.append(name)
                 self._told_s[name] = now_s
@@ -405,7 +414,8 @@ class NodeWays:
             hub = node.picture.newest.hub
             if hub is not None and not is_relayed(node.connection):
                 self._take(name, hub.hub_id)
-        set_aside, resumed = list[str](), list[str]()
+        set_aside = list[str]()
+        resumed = list[str]()
         for names in self._names.values():
             if len(names) > 1 or names[0] in self.aside:
                 chosen = min(names, key=self._rank)
@@ -433,7 +443,8 @@ class NodeWays:
 
     def _rank(self, name: str) -> tuple[bool, bool]:
         node = self.aside.get(name) or self._nodes[name]
-        newest, connection = node.picture.newest, node.connection
+        newest = node.picture.newest
+        connection = node.connection
         if name in self.aside and is_relayed(connection):  # nothing comes of it, but its relay knows
             return not connection.is_connected, True
         is_long = newest.silent_s is None or newest.silent_s >= TAKES_OVER_S
@@ -460,7 +471,9 @@ class RelayLinks:
         follow: Callable[[str, NodeConnection], None],
         forget: Callable[[str], None],
     ) -> None:
-        self._taken, self._follow, self._forget = names, follow, forget
+        self._taken = names
+        self._follow = follow
+        self._forget = forget
         self._links: dict[str, RelayLink] = {}
         self._names: dict[tuple[str, str], str] = {}
         """What a node is called here, by the label of its relay and its name there."""

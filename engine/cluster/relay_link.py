@@ -31,7 +31,9 @@ class RelayLink:
     def __init__(
         self, node: RemoteNode, connection: RemoteConnection, own_id: str | None, choice: Choice = ALL
     ) -> None:
-        self.node, self.connection, self._choice = node, connection, choice
+        self.node = node
+        self.connection = connection
+        self._choice = choice
         self.label = connection.address.label
         self.connections: dict[str, RelayedConnection] = {}
         """By what the relay calls the node."""

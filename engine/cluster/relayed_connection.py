@@ -101,7 +101,8 @@ class RelayedConnection:
 
     def note_events(self) -> bool:
         """Return whether the connection was made since the last call."""
-        was_connected, self._was_connected = self._was_connected, self.is_connected
+        was_connected = self._was_connected
+        self._was_connected = self.is_connected
         return self._was_connected and not was_connected
 
     def mend(self, now_s: float, *, is_silent: bool = False) -> None:

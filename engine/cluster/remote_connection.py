@@ -17,7 +17,8 @@ CUT_TOLD_S = 20.0
 """A handshake that was cut says nothing any more of one that has not even begun for so long."""
 RETRY_S = 3.0
 """From a handshake that failed to the next attempt; a key that was allowed meanwhile is let in by it."""
-LEAST_RENEWAL_S, MOST_RENEWAL_S = 3.0, 48.0
+LEAST_RENEWAL_S = 3.0
+MOST_RENEWAL_S = 48.0
 """From a fresh socket that was taken because of silence to the next; doubled until the other end is heard."""
 
 
@@ -42,7 +43,8 @@ class RemoteConnection:
     node = ""
 
     def __init__(self, address: TcpAddress, trust: Trust, sockets: Sockets) -> None:
-        self.address, self._trust = address, trust
+        self.address = address
+        self._trust = trust
         self.link = RemoteLink(sockets.context, sockets.poller, sockets.times)
         self.trouble: str | None = None
         """Why the hub cannot be reached, in one sentence; None where nothing speaks against it."""
@@ -51,7 +53,8 @@ class RemoteConnection:
         self._why_refused: str | None = None
         self._failures = 0
         self._retry_s: float | None = None
-        self._renew_s, self._renewal_pause_s = -math.inf, LEAST_RENEWAL_S
+        self._renew_s = -math.inf
+        self._renewal_pause_s = LEAST_RENEWAL_S
         self._cut_until_s = math.inf
 
     @property
@@ -128,7 +131,8 @@ class RemoteConnection:
         elif self.link.failure is not None and self._retry_s is None:
             self._retry_s = now_s + self._note_failure(self.link.failure)
         elif now_s >= self._cut_until_s:
-            self.trouble, self._cut_until_s = None, math.inf
+            self.trouble = None
+            self._cut_until_s = math.inf
         if self._retry_s is not None and now_s >= self._retry_s:
             self._retry_s = None
             self._open()
@@ -154,7 +158,8 @@ class RemoteConnection:
 
     def _note_cut(self, now_s: float) -> None:
         """Tell of a handshake that was cut for as long as the next ones may be cut too."""
-        self.link.failure, self._cut_until_s = None, now_s + CUT_TOLD_S
+        self.link.failure = None
+        self._cut_until_s = now_s + CUT_TOLD_S
         self.trouble = (
             f"{self.address.text} was reached and did not go on: the network between is cut or too slow, or "
             "who listens there hangs"

@@ -69,7 +69,9 @@ class RemoteLink:
         self.is_connected = False
         self.failure: Failure | None = None
         """Why the newest handshake failed; None where it did not, or there was none."""
-        self._context, self._poller, self._times = context, poller, times or LinkTimes()
+        self._context = context
+        self._poller = poller
+        self._times = times or LinkTimes()
         self.from_relay: deque[tuple[bytes, bytes]] = deque(maxlen=MOST_FROM_RELAY)
         """Messages of nodes behind a relay: the name of the node, and the message."""
         self._socket: zmq.Socket[bytes] | None = None
@@ -133,14 +135,16 @@ class RemoteLink:
                 told = recv_monitor_message(self._monitor, zmq.NOBLOCK)
             except zmq.Again:
                 break
-            event, value = int(told["event"]), int(told["value"])
+            event = int(told["event"])
+            value = int(told["value"])
             if event == zmq.Event.CONNECTED:
                 self._fd = value
             elif event == zmq.Event.HANDSHAKE_SUCCEEDED:
                 self.is_connected = was_made = True
                 self.failure = None
             elif event == zmq.Event.DISCONNECTED:
-                self.is_connected, self._fd = False, None
+                self.is_connected = False
+                self._fd = None
             else:
                 self.failure = _name_failure(event, value)
         return was_made
@@ -156,7 +160,9 @@ class RemoteLink:
             self._monitor.close(linger=0)
         self._socket = self._monitor = None
         self.sockets = ()
-        self.is_connected, self.failure, self._fd = False, None, None
+        self.is_connected = False
+        self.failure = None
+        self._fd = None
 
 
 def _name_failure(event: int, value: int) -> Failure:

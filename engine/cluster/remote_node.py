@@ -24,7 +24,8 @@ from .node_connection import NodeConnection
 
 FIRST_ANSWER_WITHIN_S = 2.0
 """A hub that is reached and has not answered by then is called silent."""
-SILENT_INTERVALS, LEAST_SILENCE_S = 2.5, 2.5
+SILENT_INTERVALS = 2.5
+LEAST_SILENCE_S = 2.5
 """A hub that has missed this many ticks, and at least this many seconds, is called silent."""
 ASK_AGAIN_S = 3.0
 LOOK_UP_AGAIN_S = 30.0
@@ -61,7 +62,8 @@ class RemoteNode:
         detail: Detail = "full",
         devices: tuple[str, ...] = (),
     ) -> None:
-        self.connection, self._clock = connection, clock
+        self.connection = connection
+        self._clock = clock
         self.conversation = HubConversation(
             connection.send,
             clock,
@@ -151,7 +153,8 @@ class RemoteNode:
         """Leave out devices that were not asked for: older agents, and those behind ssh, tell of all."""
         if self._wanted is None:
             return events
-        sample, trimmed = self.picture.newest.sample, list[Event | None]()
+        sample = self.picture.newest.sample
+        trimmed = list[Event | None]()
         for event in events:  # what one message says of UUIDs is known by the sample before it
             told = event.welcome.sample if isinstance(event, Joined) else event
             sample = told if isinstance(told, Sample) else sample

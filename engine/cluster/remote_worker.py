@@ -44,7 +44,8 @@ class RemoteWorkerLink(HubConversation):
         self._poller = zmq.Poller()
         self._connection = RemoteConnection(address, trust, Sockets(self._context, self._poller))
         super().__init__(self._connection.link.send, clock or SystemClock(), topics=TOPICS)
-        self._tell, self._told = tell, ""
+        self._tell = tell
+        self._told = ""
         self._asked_s = self._connected_s = self._clock.monotonic_s()
         self._connection.find(FoundAddress(address, resolve(address)))
 
@@ -122,7 +123,8 @@ class RemoteWorkerLink(HubConversation):
         if self._connection.link.is_connected and not self.is_asking:
             return f"analyzing for {self._connection.address.label}; Ctrl-C ends it"
         if now_s - self._connected_s > AWAY_S:
-            name, is_known = self._connection.address.label, self.heard_s is not None
+            name = self._connection.address.label
+            is_known = self.heard_s is not None
             return (
                 f"{name}: {'the connection is lost; trying again' if is_known else self._connection.silence}"
             )

@@ -33,7 +33,8 @@ class NodeRoll:
     """
 
     def __init__(self, timeout_s: float, clock: Clock | None = None) -> None:
-        self._timeout_s, self._clock = timeout_s, clock or SystemClock()
+        self._timeout_s = timeout_s
+        self._clock = clock or SystemClock()
         self._nodes: dict[str, KnownNode] = {}
         self.refused = 0
         """Reports of nodes beyond the most that are kept."""
@@ -58,7 +59,8 @@ class NodeRoll:
 
     def take(self, report: NodeReport, key: str = "") -> None:
         """Take a report in place of the one before of its node, with the key that was shown for it."""
-        now_s, wall_s = self._clock.monotonic_s(), self._clock.wall_s()
+        now_s = self._clock.monotonic_s()
+        wall_s = self._clock.wall_s()
         self._nodes[report.node_id] = KnownNode(report, now_s, wall_s, key)
 
     def refuse(self, report: NodeReport, key: str = "") -> str | None:
@@ -94,7 +96,8 @@ class NodeRoll:
         return tuple(self._select(presences))
 
     def _select(self, presences: Iterable[Presence]) -> Iterable[str]:
-        wanted, now_s = frozenset(presences), self._clock.monotonic_s()
+        wanted = frozenset(presences)
+        now_s = self._clock.monotonic_s()
         return (it for it, known in self._nodes.items() if self._judge(known, now_s) in wanted)
 
     def _judge(self, known: KnownNode, now_s: float) -> Presence:

@@ -13,7 +13,8 @@ from .frames import FrameReader, frame
 from .remote_link import MAX_INCOMING_BYTES
 from .ssh_host import SshHost
 
-LEAST_PAUSE_S, MOST_PAUSE_S = 1.0, 30.0
+LEAST_PAUSE_S = 1.0
+MOST_PAUSE_S = 30.0
 """From an ssh that ended to the next; doubled each time until one comes through."""
 SIGN_OF_LIFE_S = 5.0
 CLOSED_WITHIN_S = 2.0
@@ -37,11 +38,14 @@ class SshConnection:
         self.warning: str | None = None
         """Nothing: ssh knows who answers."""
         self.is_connected = False
-        self._host, self._poller = host, poller
+        self._host = host
+        self._poller = poller
         self._process: SshProcess | None = None
         self._polled_fd: int | None = None
         self._received: list[bytes] = []
-        self._pause_s, self._start_s, self._life_s = LEAST_PAUSE_S, 0.0, 0.0
+        self._pause_s = LEAST_PAUSE_S
+        self._start_s = 0.0
+        self._life_s = 0.0
         self._closed_s: float | None = None
 
     @property
@@ -65,7 +69,8 @@ class SshConnection:
 
     def receive(self) -> list[bytes]:
         """Return the messages that have come, without waiting."""
-        received, self._received = self._received, []
+        received = self._received
+        self._received = []
         return received
 
     def note_events(self) -> bool:
@@ -77,7 +82,9 @@ class SshConnection:
             self._stop_polling()
         was_made = self._process.has_greeted and not self.is_connected
         if was_made:
-            self.is_connected, self.trouble, self._pause_s = True, None, LEAST_PAUSE_S
+            self.is_connected = True
+            self.trouble = None
+            self._pause_s = LEAST_PAUSE_S
         return was_made
 
     def mend(self, now_s: float, *, is_silent: bool = False) -> None:
@@ -99,7 +106,9 @@ class SshConnection:
         self._stop_polling()
         if self._process is not None:
             self._process.close()
-        self._process, self._closed_s, self.is_connected = None, None, False
+        self._process = None
+        self._closed_s = None
+        self.is_connected = False
 
     def _start(self, now_s: float) -> None:
         try:
@@ -174,7 +183,8 @@ class SshProcess:
         for pipe in self._pipes:
             os.set_blocking(pipe.fileno(), False)
         self._reader = FrameReader(MAX_INCOMING_BYTES, awaits_hello=True)
-        self._unsent, self._told = bytearray(), bytearray()
+        self._unsent = bytearray()
+        self._told = bytearray()
         self._fault: str | None = None
         self.is_closed_there = False
         """Whether nothing more will come."""
@@ -199,7 +209,8 @@ class SshProcess:
             try:
                 found = self._reader.take(data)
             except WireError as error:
-                self._fault, self.is_closed_there = f"no bridge of vramscope answers there: {error}", True
+                self._fault = f"no bridge of vramscope answers there: {error}"
+                self.is_closed_there = True
         return [message for message in found if message]
 
     def send(self, data: bytes) -> None:
@@ -236,7 +247,8 @@ class SshProcess:
             pipe.close()
 
     def _explain(self, code: int, line: str) -> str:
-        where, command = self._host.typed_words, self._host.bridge_command
+        where = self._host.typed_words
+        command = self._host.bridge_command
         if code < 0:
             return f"ssh was ended by signal {-code}"
         if code in EXITS_NOT_FOUND:

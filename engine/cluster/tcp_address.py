@@ -47,7 +47,8 @@ def parse_address(text: str) -> TcpAddress:
     """
     bracketed = re.fullmatch(r"\[([^\[\]]*)\](?::(.*))?", text)
     if bracketed:
-        host, port = bracketed[1], bracketed[2]
+        host = bracketed[1]
+        port = bracketed[2]
     elif text.count(":") > 1:
         host, port = text, None  # an address of IPv6 alone
     else:

@@ -58,7 +58,8 @@ def header_of(device: DeviceSample) -> DeviceHeader:
 
 def values_of(device: DeviceSample) -> dict[str, int]:
     """Return the columns of one device in one tick; figures that are not of this tick are left out."""
-    memory, allocator = device.memory, device.allocator
+    memory = device.memory
+    allocator = device.allocator
     measured = {"state": STATES.index(device.state), "total": memory.total_bytes}
     if device.state == "ok":
         utilization = None if device.details_age_s is not None else device.utilization_percent

@@ -44,7 +44,8 @@ _UNITS = {
     "step_peak": SECTOR_BYTES,
 }
 """Columns of four bytes in this unit, or of eight in units of one."""
-_NARROW, _WIDE = "I", "q"
+_NARROW = "I"
+_WIDE = "q"
 _BLOCK = 256
 """Cells that are kept together."""
 _NOTHING = {_NARROW: 2**32 - 1}
@@ -109,7 +110,8 @@ class Column:
 
     def unroll(self, start: int) -> "array[int]":
         """Return all figures from a position on, round to it again, `UNMEASURED` where there is none."""
-        nothing, unit = self._nothing, self._unit
+        nothing = self._nothing
+        unit = self._unit
         cells = unroll(self._join(), start)
         if cells.typecode == _WIDE:
             return cells
@@ -160,12 +162,14 @@ class Column:
         return cells
 
     def _set_type(self, typecode: str, unit: int) -> None:
-        self._typecode, self._unit = typecode, unit
+        self._typecode = typecode
+        self._unit = unit
         self._is_narrow = typecode == _NARROW
         self._nothing = _NOTHING.get(typecode, UNMEASURED)
 
     def _widen(self) -> None:
-        nothing, unit = self._nothing, self._unit
+        nothing = self._nothing
+        unit = self._unit
         self._set_type(_WIDE, 1)
         for number, block in self._blocks.items():
             wide = [UNMEASURED if cell == nothing else cell * unit for cell in block]

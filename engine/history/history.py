@@ -61,7 +61,8 @@ class History:
         self._headers: dict[str, DeviceHeader] = {}
         self._ranks: dict[str, RankHeader] = {}
         self._modelled: dict[str, None] = {}
-        self._node, self._clock = "", "wall"
+        self._node = ""
+        self._clock = "wall"
         self._views: dict[tuple[str, str], dict[float, BucketView]] = {}
         self._peaks: dict[str, tuple[int, float]] = {}
 
@@ -80,7 +81,8 @@ class History:
     def add(self, sample: Sample) -> None:
         """Remember one sample."""
         with self._lock:
-            self._node, self._clock = sample.node, sample.clock
+            self._node = sample.node
+            self._clock = sample.clock
             devices: dict[str, dict[str, int]] = {}
             for device in sample.devices:
                 self._headers[device.uuid] = header_of(device)
@@ -104,7 +106,8 @@ class History:
         Raises:
             WireError: The block's columns do not fit together.
         """
-        fine, coarse = ColumnRing(self._fine.capacity), ColumnRing(self._coarse.capacity)
+        fine = ColumnRing(self._fine.capacity)
+        coarse = ColumnRing(self._coarse.capacity)
         try:
             fine.load(block.fine_ticks, block.fine)
             coarse.load(block.coarse_ticks, block.coarse)
@@ -113,11 +116,13 @@ class History:
         if not (fine.has_times and coarse.has_times):
             raise WireError("the hub's history cannot be read: it has times that cannot be")
         with self._lock:
-            self._node, self._clock = block.node, block.clock
+            self._node = block.node
+            self._clock = block.clock
             self._headers.update(block.devices)
             self._ranks.update(block.ranks)
             if self._fine.last is None:
-                self._fine, self._coarse = fine, coarse
+                self._fine = fine
+                self._coarse = coarse
                 self._recount_peaks()
                 self._take_peaks(block)
                 self._views.clear()
@@ -133,9 +138,11 @@ class History:
     def take_over(self, other: "History") -> None:
         """Become what another history is, which is not to be used any more; for who goes back in time."""
         with self._lock, other._lock:
-            own, generation = self._lock, self.generation + 1
+            own = self._lock
+            generation = self.generation + 1
             self.__dict__.update(other.__dict__)
-            self._lock, self.generation = own, generation
+            self._lock = own
+            self.generation = generation
 
     def copy(self) -> "History":
         """Return another history that remembers the same; what is kept for drawing is made anew."""
@@ -255,7 +262,8 @@ class History:
             last = values.get(field)
             if not views or last is None:
                 continue
-            low, high = values.get(low_name, last), values.get(high_name, last)
+            low = values.get(low_name, last)
+            high = values.get(high_name, last)
             for view in views.values():
                 view.add(time_s, low, high, last)
 
@@ -272,7 +280,8 @@ class History:
             used = values.get("used")
             if used is None:
                 continue
-            low, high = values.get("used_min", used), values.get("used_max", used)
+            low = values.get("used_min", used)
+            high = values.get("used_max", used)
             minute = self._minute.setdefault(uuid, {"state": 0, "used_min": low, "used_max": high})
             minute["used_min"] = min(minute["used_min"], low)
             minute["used_max"] = max(minute["used_max"], high)
@@ -291,11 +300,13 @@ class History:
         fine_from_s = self._fine.first.time_s if self._fine.first else 0.0
         low_name, high_name = _BOUNDS[field]
         for ring, is_fine in ((self._coarse, False), (self._fine, True)):
-            lows, highs = ring.column(uuid, low_name), ring.column(uuid, high_name)
+            lows = ring.column(uuid, low_name)
+            highs = ring.column(uuid, high_name)
             lasts = ring.column(uuid, field) if is_fine else highs
             if lasts is None:
                 continue
-            lows, highs = lows if lows is not None else lasts, highs if highs is not None else lasts
+            lows = lows if lows is not None else lasts
+            highs = highs if highs is not None else lasts
             for time_s, low, high, last in zip(ring.times(), lows, highs, lasts, strict=True):
                 if last != UNMEASURED and (is_fine or time_s + COARSE_S <= fine_from_s):
                     known_low, known_high = (v if v != UNMEASURED else last for v in (low, high))

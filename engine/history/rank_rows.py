@@ -14,7 +14,8 @@ MAX_RANKS = 64
 """Processes that a ring holds, or as many as run at once; the one not seen for the longest goes first."""
 _MAX_CELL = 2**32 - 2
 _LIMITS = {"retries": 2**31 - 1, "ooms": 2**15 - 1, "steps_within": 2**15 - 1}
-_MS_PER_S, _DURATIONS_PER_S = 1000, 10_000
+_MS_PER_S = 1000
+_DURATIONS_PER_S = 10_000
 """A step's age is kept in milliseconds, its duration in tenths of them."""
 _NO_STEPS = 0
 

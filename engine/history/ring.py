@@ -145,7 +145,9 @@ class ColumnRing:
         Raises:
             ValueError: Columns are of different lengths.
         """
-        seqs, times, intervals = array("q"), array("d"), array("f")
+        seqs = array("q")
+        times = array("d")
+        intervals = array("f")
         seqs.frombytes(ticks["seq"])
         times.frombytes(ticks["time"])
         intervals.frombytes(ticks["interval"])
@@ -156,8 +158,11 @@ class ColumnRing:
         lengths = {len(c) for named in columns.values() for c in named.values()}
         if not lengths | {len(seqs), len(intervals)} <= {len(times)} or len(times) > self.capacity:
             raise ValueError(f"columns of unequal or too great length: {sorted(lengths)}, {len(times)} ticks")
-        self._seqs, self._times, self._intervals = seqs, times, intervals
-        self._columns, self._start = columns, 0
+        self._seqs = seqs
+        self._times = times
+        self._intervals = intervals
+        self._columns = columns
+        self._start = 0
 
     def _row(self, position: int) -> Row:
         return Row(self._seqs[position], self._times[position], self._intervals[position])

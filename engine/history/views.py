@@ -60,7 +60,8 @@ class BucketView:
     def _make_room(self, index: int) -> None:
         """Let a bucket begin; the oldest go where there are too many."""
         count = len(self._cells[0])
-        before, after = self._first - index, index - self._first - count + 1
+        before = self._first - index
+        after = index - self._first - count + 1
         if not count or max(before + count, after) > self._capacity:
             # Nothing yet, or the clock was set so far that nothing of what is here can stay.
             self._newest_dropped = self._first + count - 1 if count and after > 0 else None
@@ -81,6 +82,7 @@ class BucketView:
 
 def _read(cells: "array[float]", start: int, count: int) -> list[float | None]:
     """Return cells from a position on, None for those that are not there or hold nothing."""
-    head, tail = min(max(0, -start), count), max(0, start)
+    head = min(max(0, -start), count)
+    tail = max(0, start)
     found = [None if isnan(value) else value for value in cells[tail : max(0, start + count)]]
     return [*[None] * head, *found, *[None] * (count - head - len(found))]

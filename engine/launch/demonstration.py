@@ -158,7 +158,8 @@ def check_size(size_bytes: int, *, host_available_bytes: int | None) -> None:
 
 def make_companion() -> Callable[[], None]:
     """Return what a child process does before it runs its program, so that it ends with this one."""
-    library, parent = ctypes.CDLL(None), os.getpid()
+    library = ctypes.CDLL(None)
+    parent = os.getpid()
 
     def follow_parent() -> None:
         library.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -86,7 +86,8 @@ def name_recording(folder: Path, stem: str, now_s: float) -> Path:
     """
     plain = _STRANGE.sub("-", stem).strip("-.")[:_MOST_STEM] or "node"
     name = f"{plain}-{datetime.fromtimestamp(now_s):%Y%m%d-%H%M%S}"
-    number, path = 1, folder / f"{name}{SUFFIX}"
+    number = 1
+    path = folder / f"{name}{SUFFIX}"
     while path.exists() or path.is_symlink():
         number += 1
         path = folder / f"{name}-{number}{SUFFIX}"

@@ -48,8 +48,10 @@ class ViewerRecording:
     def __init__(
         self, folder: Path, output: Path, *, is_private: bool = False, now_s: Callable[[], float] = time.time
     ) -> None:
-        self._folder, self._output = folder, output
-        self._is_private, self._now_s = is_private, now_s
+        self._folder = folder
+        self._output = output
+        self._is_private = is_private
+        self._now_s = now_s
         self._process: subprocess.Popen[bytes] | None = None
         self._note: RecorderNote | None = None
         self._is_ending = False
@@ -77,7 +79,8 @@ class ViewerRecording:
 
     def look(self) -> RecordingState | None:
         """Return the recording that goes on, whoever began it; None where none does."""
-        before, self._note = self._note, read_announced(self._folder)
+        before = self._note
+        self._note = read_announced(self._folder)
         if self._note is None:
             self._judge_end(before)
             return None
@@ -91,7 +94,8 @@ class ViewerRecording:
 
     def take_news(self) -> list[RecordingNews]:
         """Return what has become of recordings since the last call."""
-        news, self._news = self._news, []
+        news = self._news
+        self._news = []
         return news
 
     def leave(self) -> str | None:
@@ -137,7 +141,8 @@ class ViewerRecording:
             self._tell(f"Recorded {length}, {format_bytes(_measure(path))}: vramscope replay {name}")
         elif self._process is not None:
             self._fail(complaint or "the recorder ended at once")
-        self._process, self._is_ending = None, False
+        self._process = None
+        self._is_ending = False
 
     def _tell(self, text: str) -> None:
         self._news.append(RecordingNews(text))

@@ -47,7 +47,8 @@ class Finding(msgspec.Struct, frozen=True):
         return self.closed_s is None
 
 
-CLOSED_BECAUSE, FOLLOWED_BY = "closed because", "followed by process"
+CLOSED_BECAUSE = "closed because"
+FOLLOWED_BY = "followed by process"
 """Evidence that a closed finding has."""
 PROCESS_ENDED = "the process has ended"
 

@@ -100,7 +100,8 @@ class FitSearch(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_settled(self) -> bool:
         """Whether the largest that ran and the smallest that did not are neighbours, or the limit ran."""
-        largest, refused = self.largest, self.refused
+        largest = self.largest
+        refused = self.refused
         if largest is not None and largest.size == self.limit:
             return True
         below = 0 if largest is None else largest.size

@@ -78,7 +78,8 @@ def _size_blocks(trace: TraceColumns, final: FinalState) -> IntArray:
     import numpy as np
 
     rounded = round_up(np.asarray(trace.size_bytes))
-    action, address = np.asarray(trace.action), np.asarray(trace.address)
+    action = np.asarray(trace.action)
+    address = np.asarray(trace.address)
     allocs = np.flatnonzero(action == int(TraceAction.ALLOC))[::-1]
     # Seen backwards, the first allocation at the address of a live block is the one that made it.
     addresses, first = np.unique(address[allocs], return_index=True)

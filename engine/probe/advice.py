@@ -97,7 +97,8 @@ class Advice:
 
     def _follow(self, wanted: _Wanted) -> _Outcome:
         """Ask the callback of the program, and do without it what needs none."""
-        callback, answer = current.on_advice, None
+        callback = current.on_advice
+        answer = None
         try:
             if callback is not None:
                 answer = callback(wanted.action, wanted.reason)

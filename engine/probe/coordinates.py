@@ -84,7 +84,8 @@ def _from_distributed(modules: Mapping[str, Any]) -> Coordinates:
     distributed = modules.get("torch.distributed")
     if distributed is None or not _ask(lambda: distributed.is_available() and distributed.is_initialized()):
         return {}
-    rank, world_size = _ask(distributed.get_rank), _ask(distributed.get_world_size)
+    rank = _ask(distributed.get_rank)
+    world_size = _ask(distributed.get_world_size)
     if not _is_rank(rank):
         return {}
     return {"rank": rank, "world_size": world_size, "source": "torch.distributed"}

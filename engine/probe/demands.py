@@ -74,7 +74,8 @@ class Demands:
     @property
     def needs_steps(self) -> bool:
         """Whether the end of a step is waited for."""
-        modules, advice = self._modules, self._advice
+        modules = self._modules
+        advice = self._advice
         return (
             (modules is not None and modules.needs_steps)
             or (advice is not None and advice.needs_steps)
@@ -163,7 +164,8 @@ class Demands:
 
     def _take(self, *, is_at_step_end: bool) -> None:
         """Take one map for all who want one."""
-        requests, module = self._take_requests(), self._device.module
+        requests = self._take_requests()
+        module = self._device.module
         if can_snapshot(module, is_history_on=is_recording(self._device.torch)):
             self._newest_s = self._clock.monotonic_s()
             segments = take_snapshot(module, self._device.index)

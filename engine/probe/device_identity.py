@@ -75,7 +75,8 @@ def _named_device(index: int) -> str:
 
 
 def _spell_bus(properties: Properties) -> str | None:
-    bus, device = getattr(properties, "pci_bus_id", None), getattr(properties, "pci_device_id", None)
+    bus = getattr(properties, "pci_bus_id", None)
+    device = getattr(properties, "pci_device_id", None)
     if not isinstance(bus, int) or not isinstance(device, int):
         return None
     domain = getattr(properties, "pci_domain_id", 0)

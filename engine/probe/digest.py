@@ -57,7 +57,8 @@ class Digest:
             slow: Bytes pinned and resident, which are read less often.
             capacity: Bytes that the allocator may reserve, or the device's total.
         """
-        samples, ends = self._samples, self._ends
+        samples = self._samples
+        ends = self._ends
         reading = None
         while samples:
             sampled_s, wall_s, reading = samples.popleft()
@@ -79,11 +80,13 @@ class Digest:
         """Return how many ends were read since the last call, and whether the peak rose within a step."""
         steps = self.steps
         course = (steps.ends_read, steps.has_peak_risen)
-        steps.ends_read, steps.has_peak_risen = 0, False
+        steps.ends_read = 0
+        steps.has_peak_risen = False
         return course
 
     def _take(self, note: EndNote | PhaseMark) -> None:
-        reading, about = note[2], note[3]
+        reading = note[2]
+        about = note[3]
         if isinstance(about, Call):
             self.steps.note_sample(reading)
             row = self.phases.take((note[0], note[1], reading, about, note[4]))

@@ -152,7 +152,8 @@ def name_record(wall_s: float, pid: int, number: int) -> str:
 
 def _write_whole(packed: bytes, folder: str, name: str) -> str:
     """Write beside and rename, so that whoever looks finds all of it or nothing."""
-    partial, path = f"{folder}/.{name}.partial", f"{folder}/{name}"
+    partial = f"{folder}/.{name}.partial"
+    path = f"{folder}/{name}"
     handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         try:

@@ -94,7 +94,8 @@ class MemoryHistory:
                 self._switch_off(torch)
         elif self._wanted_until_s is not None:
             self._switch_on(torch, self._wanted_until_s, self._steps_wanted)
-        self._is_end_wanted, self._wanted_until_s = False, None
+        self._is_end_wanted = False
+        self._wanted_until_s = None
 
     def end_overdue(self, torch: Module) -> None:
         """Switch off what no end of a step has; called by our own thread, each time it sends.
@@ -122,7 +123,8 @@ class MemoryHistory:
             self.note = "this build of PyTorch cannot record the stacks of live blocks"
             return
         if is_recording(torch):
-            self.mode, self.note = "user", None
+            self.mode = "user"
+            self.note = None
             return
         # Before the mode is `on`, because our own thread looks at both.
         self._ends_s = ends_s
@@ -132,7 +134,8 @@ class MemoryHistory:
         except RuntimeError as error:
             self.note = f"the allocator refused to record the stacks of live blocks: {error}"[:300]
             return
-        self.mode, self.note = "on", None
+        self.mode = "on"
+        self.note = None
 
     def _switch_off(self, torch: Module) -> None:
         self.mode = "off"
@@ -177,7 +180,8 @@ class Suspicion:
         if allocations is None:
             return
         if self._counted is not None and self._steps > self._counted[1]:
-            made, steps = allocations - self._counted[0], self._steps - self._counted[1]
+            made = allocations - self._counted[0]
+            steps = self._steps - self._counted[1]
             self.allocations_per_step = max(0, -(-made // steps))
         elif self._counted is not None:
             return

@@ -70,7 +70,8 @@ def _keep_from(dynamo: Module) -> Callable[[Optimizer], None]:
 def _leave_or_begin() -> Session | None:
     """Do what an ended session left to this thread; in a forked child that trains, begin a new one."""
     if current.leftover is not None:
-        leftover, current.leftover = current.leftover, None
+        leftover = current.leftover
+        current.leftover = None
         leftover(sys.modules.get("torch"))
     if current.dormant is not None:
         current.dormant()

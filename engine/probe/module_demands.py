@@ -79,7 +79,8 @@ class ModuleDemands:
         """Return the packets of what can be answered now."""
         if not self._wanted:
             return []
-        refusal, news = self._profile.refusal, self._profile.news
+        refusal = self._profile.refusal
+        news = self._profile.news
         if refusal is not None:
             return [wire.encode_refused(it.request, refusal) for it in self._take_all()]
         if news != self._news_told:

@@ -106,7 +106,8 @@ class Outbox:
     def _packets(self) -> Iterator[bytes]:
         """Yield packets; one that was yielded is no longer waiting."""
         if self._pending is not None:
-            packet, self._pending = self._pending, None
+            packet = self._pending
+            self._pending = None
             yield packet
         while self._errors:
             yield self._errors.popleft()
@@ -116,7 +117,8 @@ class Outbox:
         while self._steps:
             yield wire.encode_steps(_take(self._steps))
         if self._phases_due:
-            phases, self._phases_due = self._phases_due, {}
+            phases = self._phases_due
+            self._phases_due = {}
             yield wire.encode_phases(list(phases.values()))
         while self._readings:
             rows = _take(self._readings)

@@ -48,7 +48,8 @@ class Pace:
         """
         is_first = self._close_until_s == float("inf") and ends_read > 0
         if is_first or (has_peak_risen and now_s >= self._rest_until_s):
-            self._close_until_s, self._rest_until_s = now_s + _CLOSE_FOR_S, now_s + _REST_S
+            self._close_until_s = now_s + _CLOSE_FOR_S
+            self._rest_until_s = now_s + _REST_S
         is_close = now_s < self._close_until_s
         is_shared = not is_close and ends_read > _MANY_A_SECOND * (now_s - self._judged_s)
         self.between_ends_s = _CLOSE_S if is_close else _APART_S

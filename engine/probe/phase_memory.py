@@ -32,7 +32,10 @@ class Call:
     def __init__(
         self, name: str, count: int, began_s: float, before: Reading, place: tuple[Any, ...] | None
     ) -> None:
-        self.name, self.count, self.began_s, self.before = name, count, began_s, before
+        self.name = name
+        self.count = count
+        self.began_s = began_s
+        self.before = before
         self.place = place
         """Backend and ordinal of the device that was read; None before the process used one."""
         self.most = before.allocated_bytes
@@ -62,13 +65,17 @@ class PhaseCalls:
         note: Callable[[PhaseMark], None],
         explain: Callable[[str], None],
     ) -> None:
-        self._device, self._clock, self._note, self._explain = device, clock, note, explain
+        self._device = device
+        self._clock = clock
+        self._note = note
+        self._explain = explain
         self._has_left_out = False
         self._names: dict[str, phases.Counted] = {}
         self._open: dict[int, list[tuple[phases.phase, Call | None]]] = {}
         """Parts in progress by thread, as far as they are measured."""
         self._turn = 0
-        phases.counted, phases.read = self._names, self._open
+        phases.counted = self._names
+        phases.read = self._open
 
     def pick(self) -> None:
         """Let the next call of the next name be measured; called as often as notes are made sense of."""
@@ -80,7 +87,8 @@ class PhaseCalls:
     def end_all(self) -> None:
         """Measure and count nothing any more."""
         if phases.counted is self._names:
-            phases.counted, phases.read = {}, {}
+            phases.counted = {}
+            phases.read = {}
 
     def begin(self, part: phases.phase, *, is_training: bool) -> None:
         """Count a part that begins, and read where that is due.
@@ -125,7 +133,8 @@ class PhaseCalls:
         if not mine:
             del self._open[get_ident()]
         if call is not None:
-            now_s, reading = self._clock.monotonic_s(), self._read()
+            now_s = self._clock.monotonic_s()
+            reading = self._read()
             if call.place is not None and call.place != self._place():
                 reading = NOTHING
             self._note((now_s, self._clock.wall_s(), reading, call, False))
@@ -138,7 +147,8 @@ class PhaseCalls:
             )
 
     def _measure(self, known: phases.Counted, now_s: float) -> Call | None:
-        reading, place = self._read(), self._place()
+        reading = self._read()
+        place = self._place()
         if place is None:
             reading = read_before_use(self._device.torch)
         elif reading.allocated_bytes is None:
@@ -182,7 +192,8 @@ class PhaseWatch:
 
     def note_reading(self, reading: Reading) -> None:
         """Take what was read at any moment."""
-        peak, allocated = reading.peak_bytes, reading.allocated_bytes
+        peak = reading.peak_bytes
+        allocated = reading.allocated_bytes
         was_reset = peak is not None and self._peak is not None and peak < self._peak
         if peak is not None:
             self._peak = peak
@@ -206,10 +217,12 @@ class PhaseWatch:
             self._open.append(call)
             return None
         self._open = [it for it in self._open if it is not call]
-        before, most = call.before, call.most
+        before = call.before
+        most = call.most
         if reading.allocated_bytes is None or most is None:
             return None
-        peak, base = reading.peak_bytes, before.peak_bytes
+        peak = reading.peak_bytes
+        base = before.peak_bytes
         is_exact = not call.was_reset and peak is not None and base is not None and peak > base
         newest = max(most, peak) if is_exact and peak is not None else most
         usage = self._known.get(call.name)

@@ -33,7 +33,8 @@ class Counted:
     __slots__ = ("calls", "is_due", "name")
 
     def __init__(self, name: str) -> None:
-        self.name, self.calls = name, 0
+        self.name = name
+        self.calls = 0
         self.is_due = True
         """Whether the next call is to be read at its begin and its end."""
 

@@ -59,6 +59,7 @@ class ResidentMemory:
 
     def close(self) -> None:
         """Close the file, where it still is ours."""
-        file, self._file = self._file, None
+        file = self._file
+        self._file = None
         if file is not None and is_still(file, self._identity):
             os.close(file)

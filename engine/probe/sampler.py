@@ -150,7 +150,8 @@ class Sampler:
 
     def _work(self) -> None:
         """Work through the notes; look closer where they give grounds."""
-        announced, digest = self.announcement, self.digest
+        announced = self.announcement
+        digest = self.digest
         digest.work(self._slow, announced.capacity_bytes or announced.total_bytes)
         if digest.suspicion.has_grounds:
             digest.suspicion.has_grounds = False

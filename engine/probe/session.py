@@ -75,7 +75,8 @@ class Session:
         self._demands = Demands(
             self._device, self._sampler.outbox, self._history, self._model, self, self._clock
         )
-        self._sampler.serve, self._sampler.answer = self._demands.serve, self._demands.answer
+        self._sampler.serve = self._demands.serve
+        self._sampler.answer = self._demands.answer
         self._recorder = OutOfMemoryRecorder(self._device, self._sampler, self._clock, runtime_dir)
         self._phases = PhaseCalls(
             self._device, self._clock, self._sampler.digest.note_phase, announcement.notes.append
@@ -99,7 +100,8 @@ class Session:
 
     def start(self) -> None:
         """Start the thread; where the system has none left, a later step of the training tries again."""
-        lacked, self._lacks_thread = self._lacks_thread, False
+        lacked = self._lacks_thread
+        self._lacks_thread = False
         try:
             self._thread.start()
         except RuntimeError as error:
@@ -131,7 +133,8 @@ class Session:
         if self._step_guard.is_shut:
             return
         try:
-            self._boundaries.is_explicit, self._ends_alone = True, None
+            self._boundaries.is_explicit = True
+            self._ends_alone = None
             sizes = None
             if tokens is not None or batch is not None:
                 sizes = self._boundaries.sizes.read(tokens, batch)
@@ -201,7 +204,9 @@ class Session:
 
     def fall_silent(self) -> None:
         """In a forked child: let go of what is the parent's, and wait whether this child trains itself."""
-        torch, runtime_dir, job = self.torch, self.runtime_dir, self.job
+        torch = self.torch
+        runtime_dir = self.runtime_dir
+        job = self.job
 
         def begin_anew() -> None:
             if not is_loader_worker():
@@ -239,7 +244,8 @@ class Session:
 
     def _take_care(self, now_s: float) -> None:
         """Do what only the thread that trains may do, and not at every step."""
-        leftover, current.leftover = current.leftover, None
+        leftover = current.leftover
+        current.leftover = None
         if leftover is not None:
             leftover(self.torch)
         state = self._model.measure()
@@ -309,7 +315,8 @@ def start_session(torch: Module, runtime_dir: str, job: str | None, is_explicit:
         atexit.unregister(_end_at_exit)
         atexit.register(_end_at_exit)
     if session.torch is not torch:
-        session.torch, session._is_observer_settled = torch, False
+        session.torch = torch
+        session._is_observer_settled = False
     session.is_explicit = session.is_explicit or is_explicit
     session.start()
 

@@ -89,7 +89,8 @@ class StepWatch:
 
     def end(self, ended: StepEnd) -> StepRow:
         """Return the step that ended, and begin the next."""
-        reading, allocated = ended.reading, ended.reading.allocated_bytes
+        reading = ended.reading
+        allocated = ended.reading.allocated_bytes
         self.note_sample(reading)
         self.index += 1
         duration_s = None if self._began_s is None else ended.monotonic_s - self._began_s
@@ -97,8 +98,12 @@ class StepWatch:
         peak = reading.peak_bytes if is_exact else self._sampled
         row = (self.index, ended.wall_s, duration_s, _lesser(self._floor, allocated), peak, is_exact)
         self.ends_read += allocated is not None
-        self._began_s, self._floor, self._sampled = ended.monotonic_s, allocated, allocated
-        self._first_peak, self._was_reset, self._has_risen_unread = reading.peak_bytes, False, False
+        self._began_s = ended.monotonic_s
+        self._floor = allocated
+        self._sampled = allocated
+        self._first_peak = reading.peak_bytes
+        self._was_reset = False
+        self._has_risen_unread = False
         return row
 
     def _note_peak(self, peak: int) -> None:

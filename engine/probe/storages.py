@@ -38,7 +38,8 @@ class StorageBytes:
         """Count a tensor, or None for none; a sum with one that has no storage is unmeasured from then on."""
         if tensor is None:
             return
-        counted, before = self._count(tensor), self._bytes.get(name, 0)
+        counted = self._count(tensor)
+        before = self._bytes.get(name, 0)
         self._bytes[name] = None if counted is None or before is None else before + counted
 
     def find(self, name: str, default: int | None) -> int | None:

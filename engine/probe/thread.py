@@ -43,7 +43,8 @@ class SamplerThread:
 
     def stop(self) -> None:
         """Let the thread end, and wait for it for a moment: it may be inside a call of the driver."""
-        thread, self._thread = self._thread, None
+        thread = self._thread
+        self._thread = None
         self._is_wanted = False
         if thread is None or thread is threading.current_thread():
             return

@@ -152,10 +152,12 @@ def decode_demand(packet: bytes) -> Demand | None:
         return None
     if not isinstance(content, dict) or content.get("v") != PROTOCOL:
         return None
-    kind, request = content.get("kind"), content.get("request", 0)
+    kind = content.get("kind")
+    request = content.get("request", 0)
     if kind not in DEMANDS or type(request) is not int:
         return None
-    seconds, is_on = _seconds(content.get("seconds")), content.get("is_on") is not False
+    seconds = _seconds(content.get("seconds"))
+    is_on = content.get("is_on") is not False
     return Demand(kind, request, is_on, seconds, _text(content.get("action")), _text(content.get("reason")))
 
 

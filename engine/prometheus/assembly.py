@@ -37,7 +37,9 @@ LIMIT = 2.0**62
 """No figure of a device is as large, or below zero; what says so is left out."""
 FORGOTTEN_S = 600.0
 """A device that has not been told of for so long is not there any more."""
-MOST_NODES, MOST_DEVICES, MOST_OTHERS = 1024, 8192, 65_536
+MOST_NODES = 1024
+MOST_DEVICES = 8192
+MOST_OTHERS = 65_536
 """Nodes, devices, and processes, risks and findings that are followed; more are counted and left out."""
 MOST_DEVICES_A_POINT = 2
 """Devices that are shown for each figure that came; where every figure has a moment of its own, as no scrape
@@ -78,7 +80,8 @@ class Assembler:
     @property
     def notes(self) -> tuple[str, ...]:
         """What was left out of what a server told, in sentences."""
-        devices, nodes = len(self._room.left_out), len(self._nodes_left_out)
+        devices = len(self._room.left_out)
+        nodes = len(self._nodes_left_out)
         counts = (
             (nodes, f"nodes beyond {MOST_NODES:,}"),
             (devices, f"devices beyond {MOST_DEVICES:,}"),
@@ -92,7 +95,8 @@ class Assembler:
         """Return what agents say of the risk at the newest sample of a node; nothing of older ones."""
         if self._told_s.get(sample.node) != sample.time_s:
             return ()
-        since_s, risks = self._find_since(sample.time_s), self._nodes[sample.node].risks
+        since_s = self._find_since(sample.time_s)
+        risks = self._nodes[sample.node].risks
         found = (
             read_assessment(sample.node, key, risk, sample.time_s, since_s) for key, risk in risks.items()
         )
@@ -174,7 +178,8 @@ class Assembler:
                 continue
             node = name_node(meaning.exporter, each.metric)
             for time_s, text in each.values or ([each.value] if each.value else []):
-                value, self.figures = _read_number(text), self.figures + 1
+                value = _read_number(text)
+                self.figures = self.figures + 1
                 is_figure = value is not None and 0 <= value * meaning.factor < LIMIT
                 if value is not None and is_figure and 0 <= time_s <= latest_s:
                     yield Point(node, time_s, meaning, each.metric, value * meaning.factor)
@@ -277,7 +282,8 @@ def _read_coordinates(subject: Subject) -> RankCoordinates | None:
         return None
     names = ("world_size", "tp", "pp", "dp")
     world_size, tp, pp, dp = (parse_whole(subject.info.get(name)) for name in names)
-    cp, ep = parse_whole(subject.info.get("cp")), parse_whole(subject.info.get("ep"))
+    cp = parse_whole(subject.info.get("cp"))
+    ep = parse_whole(subject.info.get("ep"))
     return RankCoordinates(rank, world_size, tp=tp, pp=pp, dp=dp, cp=cp, ep=ep)
 
 

@@ -18,7 +18,8 @@ from .findings import join_findings
 from .follower import PrometheusFollower
 from .risks import prefer_told
 
-LEAST_POLL_S, MOST_POLL_S = 0.25, 60.0
+LEAST_POLL_S = 0.25
+MOST_POLL_S = 60.0
 RETRY_S = 5.0
 MOST_SHARE = 0.25
 """Share of a core that reading answers may take; where it takes more, the server is asked less often."""
@@ -32,7 +33,8 @@ class _Node:
     """One node: its graphs, its analyzers and its newest sample."""
 
     def __init__(self, history: History, analyzers: Sequence[Analyzer]) -> None:
-        self.history, self._verdicts = history, FoundVerdicts(analyzers)
+        self.history = history
+        self._verdicts = FoundVerdicts(analyzers)
         self.sample: Sample | None = None
         self._told: Sequence[Assessment] = ()
         self._counted: Sequence[Finding] = ()
@@ -40,7 +42,9 @@ class _Node:
     def add(self, sample: Sample, told: Sequence[Assessment], counted: Sequence[Finding]) -> None:
         self.history.add(sample)
         self._verdicts.observe(sample)
-        self.sample, self._told, self._counted = sample, told, counted
+        self.sample = sample
+        self._told = told
+        self._counted = counted
 
     def tell(self, reason: str | None, silent_s: float | None, notes: tuple[str, ...]) -> Snapshot:
         sample = self.sample
@@ -113,7 +117,9 @@ class PrometheusFeed:
     ) -> None:
         self.history = History()
         """What was seen so far of the node that is told of first; safe to read from any thread."""
-        self._follower, self._first, self._make_analyzers = follower, first, make_analyzers
+        self._follower = follower
+        self._first = first
+        self._make_analyzers = make_analyzers
         self._nodes: dict[str, _Node] = {}
         self._called = threading.Condition()
         self._is_stopped = self._has_asked = self._is_empty_told = False
@@ -188,7 +194,8 @@ class PrometheusFeed:
         """Take what was scraped and tell of it; return why there is no answer, or None."""
         failed = None
         try:
-            first, self._first = self._first, None
+            first = self._first
+            self._first = None
             for sample in self._follower.poll() if first is None else first.take():
                 if self._is_stopped:
                     return None
@@ -200,7 +207,8 @@ class PrometheusFeed:
 
     def _take(self, sample: Sample) -> None:
         follower = self._follower
-        told, counted = follower.list_assessments(sample), follower.list_findings(sample)
+        told = follower.list_assessments(sample)
+        counted = follower.list_findings(sample)
         self._node_of(sample.node).add(sample, told, counted)
 
     def _node_of(self, name: str) -> _Node:

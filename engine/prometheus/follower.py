@@ -16,13 +16,16 @@ PAST_S = 1800.0
 """How much of the past a view begins with."""
 MOST_POINTS = 500_000
 """Figures that are asked for at once; of many devices a shorter past is shown."""
-LEAST_INTERVAL_S, MOST_INTERVAL_S = 0.1, 300.0
+LEAST_INTERVAL_S = 0.1
+MOST_INTERVAL_S = 300.0
 UNKNOWN_INTERVAL_S = 5.0
 """Until something was scraped twice."""
 MOST_WINDOW_S = 900.0
-SILENT_INTERVALS, LEAST_SILENT_S = 3.0, 5.0
+SILENT_INTERVALS = 3.0
+LEAST_SILENT_S = 5.0
 """A node that was not scraped for so many intervals, and so long, is silent."""
-LATEST_AHEAD_S, UNKNOWN_AHEAD_S = 300.0, 86_400.0
+LATEST_AHEAD_S = 300.0
+UNKNOWN_AHEAD_S = 86_400.0
 """How far a scrape may be ahead of the date of the answer, and of our clock where there is no date."""
 TRUSTED_SKEW_S = 2.0
 """A clock that differs by less is taken for ours: the date of an answer has whole seconds."""
@@ -40,7 +43,9 @@ class PrometheusFollower:
     def __init__(
         self, server: PrometheusServer, *, has_past: bool = True, clock: Clock | None = None
     ) -> None:
-        self._server, self._has_past, self._clock = server, has_past, clock or SystemClock()
+        self._server = server
+        self._has_past = has_past
+        self._clock = clock or SystemClock()
         self._assembler: Assembler | None = None
         self._is_measured = False
         self._asked_s = 0.0
@@ -70,7 +75,8 @@ class PrometheusFollower:
         series = self._ask(window_s if self._is_measured else FIRST_WINDOWS_S[0])
         self._asked_s = now_s
         if not self._is_measured and (measured_s := measure_interval(series)) is not None:
-            self._is_measured, self._assembler.interval_s = True, measured_s
+            self._is_measured = True
+            self._assembler.interval_s = measured_s
         return list(self._assembler.add(series, latest_s=self._latest_s))
 
     @property
@@ -121,7 +127,8 @@ class PrometheusFollower:
             series = self._ask(past_s)
         samples = list(self._assembler.add(series, latest_s=self._latest_s))
         if not samples:
-            count, self._assembler = self._assembler.figures, None
+            count = self._assembler.figures
+            self._assembler = None
             raise ServerUnreachableError(
                 f"{self._server.url} answered with {len(series):,} series and {count:,} values, and none of "
                 "them is a number of a device at a time that can be"

@@ -31,7 +31,9 @@ class PastRange:
     def __init__(
         self, server: PrometheusServer, start_s: float, end_s: float, *, interval_s: float | None = None
     ) -> None:
-        self._server, self._start_s, self._end_s = server, start_s, end_s
+        self._server = server
+        self._start_s = start_s
+        self._end_s = end_s
         scrape_s = self._measure()
         least_s = (end_s - start_s) / MOST_MOMENTS
         usual_s = scrape_s or UNKNOWN_INTERVAL_S
@@ -55,8 +57,10 @@ class PastRange:
             ServerUnreachableError: The server did not answer, or not as Prometheus does.
             SourceUnavailableError: It has no figure of a device in the span.
         """
-        assembler, moments = Assembler(self.interval_s), FIRST_MOMENTS
-        at_s, is_empty = self._start_s, True
+        assembler = Assembler(self.interval_s)
+        moments = FIRST_MOMENTS
+        at_s = self._start_s
+        is_empty = True
         while at_s <= self._end_s:
             last_s = min(self._end_s, at_s + (moments - 1) * self.interval_s)
             series = self._server.query_range(SELECTOR, at_s, last_s, self.interval_s)

@@ -89,7 +89,8 @@ class Room:
     """
 
     def __init__(self, devices: int, others: int) -> None:
-        self._devices, self._others = devices, others
+        self._devices = devices
+        self._others = others
         self.left_out: set[tuple[str, str]] = set()
         """Node and UUID of devices for which there was no room."""
 
@@ -118,7 +119,8 @@ class Room:
 
     def give_back(self, devices: int = 0, others: int = 0) -> None:
         """Make room for others in place of subjects that are forgotten."""
-        self._devices, self._others = self._devices + devices, self._others + others
+        self._devices = self._devices + devices
+        self._others = self._others + others
 
 
 class NodeReadings:

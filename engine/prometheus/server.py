@@ -18,7 +18,8 @@ from ..errors import ServerUnreachableError, UsageError
 from ..http_opener import DeadlineError, make_opener
 from ..text import clean_texts, make_printable
 
-ANSWERS_WITHIN_S, ENDS_WITHIN_S = 10.0, 30.0
+ANSWERS_WITHIN_S = 10.0
+ENDS_WITHIN_S = 30.0
 MAX_ANSWER_BYTES = 64 << 20
 MAX_SHOWN = 80
 """Characters that are repeated of what a server says of itself."""
@@ -117,7 +118,8 @@ class PrometheusServer:
         ends_within_s: float = ENDS_WITHIN_S,
     ) -> None:
         self._ends_within_s = ends_within_s
-        self.url, self._timeout_s = address.url, timeout_s
+        self.url = address.url
+        self._timeout_s = timeout_s
         self.answered_wall_s: float | None = None
         """Time of its newest answer by the clock of the server, to the second; None where it does not say."""
         self.series_left_out = 0

@@ -141,7 +141,8 @@ class Demands:
         """Pass a wish on; the answer comes with `take_answers`."""
         if wish.kind in _OF_STEP_END and wish.seconds is None:
             wish = wish._replace(seconds=_OF_STEP_END[wish.kind])
-        kind, key = wish.kind, _Key(connection, wish.kind, wish.is_of_step_end, wish.action)
+        kind = wish.kind
+        key = _Key(connection, wish.kind, wish.is_of_step_end, wish.action)
         last = self._last.get(connection) if kind == "segments" and not wish.is_of_step_end else None
         if last is not None and now_s - last[0] < SEGMENTS_INTERVAL_S:
             if last[1] not in self._maps:
@@ -244,12 +245,14 @@ class Demands:
 
     def take_answers(self) -> list[Answer]:
         """Return what was decided since the last call."""
-        answers, self._answers = self._answers, []
+        answers = self._answers
+        self._answers = []
         return answers
 
     def take_maps(self) -> Iterator[PackedSegments]:
         """Yield the maps that became whole since the last call."""
-        maps, self._maps = self._maps, []
+        maps = self._maps
+        self._maps = []
         yield from maps
 
     def _conclude(

@@ -86,12 +86,14 @@ class ModelledDevices:
         live = {uuid: ranks for uuid, ranks in groups.items() if any(rank.is_live for rank in ranks)}
         jobs = {_job_of(ranks) for ranks in groups.values()}
         self._shifts = {job: shift for job, shift in self._shifts.items() if job in jobs}
-        before, self._indices = self._indices, {}
+        before = self._indices
+        self._indices = {}
         self._indices.update((uuid, before[uuid]) for uuid in live if uuid in before)
         for uuid in sorted(live, key=lambda uuid: _wished_index(live[uuid])):
             self._assign_index(uuid, live[uuid])
         for uuid in sorted(groups.keys() - live.keys(), key=lambda uuid: _wished_index(groups[uuid])):
-            wished, taken = before.get(uuid, _wished_index(groups[uuid])), set(self._indices.values())
+            wished = before.get(uuid, _wished_index(groups[uuid]))
+            taken = set(self._indices.values())
             self._indices[uuid] = wished if wished not in taken else 1 + max(taken)
 
     def _assign_index(self, uuid: str, ranks: Sequence[Placed]) -> None:
@@ -101,7 +103,8 @@ class ModelledDevices:
         """
         if uuid in self._indices:
             return
-        taken, job = set(self._indices.values()), _job_of(ranks)
+        taken = set(self._indices.values())
+        job = _job_of(ranks)
         wished = _wished_index(ranks)
         if job not in self._shifts:
             self._shifts[job] = 1 + max(taken) if wished in taken else 0
@@ -183,7 +186,8 @@ def _sum_memory(total: int | None, live: Sequence[Placed]) -> MemoryReading:
     if live and not held:
         return MemoryReading(total_bytes=total)
     used = sum(rank.now for rank in held)
-    least, most = sum(rank.least for rank in held), sum(rank.most for rank in held)
+    least = sum(rank.least for rank in held)
+    most = sum(rank.most for rank in held)
     return MemoryReading(
         total_bytes=total,
         used_bytes=used,
@@ -199,7 +203,8 @@ def _hold(rank: Placed) -> _Held | None:
     if reserved is None:
         return None
     context = report.sample.context_bytes or 0
-    least, most = report.reserved_min_bytes, report.reserved_max_bytes
+    least = report.reserved_min_bytes
+    most = report.reserved_max_bytes
     return _Held(
         reserved + context,
         (reserved if least is None else least) + context,

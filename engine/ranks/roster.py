@@ -71,7 +71,8 @@ class Roster:
         self._drained_s = self._clock.monotonic_s()
         self._refusal: tuple[float, str] | None = None
         self._advised: list[tuple[float, str]] = []
-        self._turned_away, self._turned_away_s = 0, 0.0
+        self._turned_away = 0
+        self._turned_away_s = 0.0
 
     @property
     def wait_s(self) -> float:
@@ -185,7 +186,8 @@ class Roster:
         self._living.clear()
 
     def _take(self, received: Received, moment: Moment) -> None:
-        connection, message = received.connection, received.message
+        connection = received.connection
+        message = received.message
         if received.is_over:
             self._met_s.pop(connection, None)
             self._end(connection, moment.monotonic_s)
@@ -271,7 +273,8 @@ class Roster:
         yield from (told for _, told in self._advised)
         count = self._listener.turned_away
         if count > self._turned_away:
-            self._turned_away, self._turned_away_s = count, now_s
+            self._turned_away = count
+            self._turned_away_s = now_s
         if count and now_s - self._turned_away_s < REFUSAL_TOLD_S:
             yield f"connections of training processes turned away, of another user or too many: {count:,}"
 

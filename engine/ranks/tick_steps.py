@@ -33,7 +33,8 @@ class TickSteps:
 
     def __init__(self) -> None:
         self.count = 0
-        self.floors, self.peaks = Extremes(), Extremes()
+        self.floors = Extremes()
+        self.peaks = Extremes()
         self.newest: StepReading | None = None
         """The newest step of this tick or of one before."""
         self._sized: dict[_Size, StepReading] = {}
@@ -53,7 +54,8 @@ class TickSteps:
             self._retold_s = now_s
         told = self._sized
         if self._exact and now_s - self._retold_s >= RETOLD_AFTER_S:
-            self._retold_s, told = now_s, {**self._sized, **self._exact}
+            self._retold_s = now_s
+            told = {**self._sized, **self._exact}
         return tuple(sorted(told.values(), key=lambda step: step.index))
 
     def fold(self, rows: Iterable[StepRow], sizes: Iterable[SizeRow] = ()) -> None:
@@ -76,7 +78,9 @@ class TickSteps:
     def begin_next(self) -> "TickSteps":
         """Return what folds the next tick; the newest step stays."""
         following = TickSteps()
-        following.newest, following._exact, following._retold_s = self.newest, self._exact, self._retold_s
+        following.newest = self.newest
+        following._exact = self._exact
+        following._retold_s = self._retold_s
         return following
 
     def _keep(self, size: _Size, step: StepReading) -> None:

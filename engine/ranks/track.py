@@ -22,10 +22,13 @@ from .tick_steps import Extremes, TickSteps
 
 STALE_AFTER_S = 3.0
 """A probe sends every 0.8 s; one that has missed three turns is held up."""
-MAX_TEXT_CHARS, MAX_NOTE_CHARS, MAX_NAME_CHARS = 1024, 300, 200
+MAX_TEXT_CHARS = 1024
+MAX_NOTE_CHARS = 300
+MAX_NAME_CHARS = 200
 """A thousand processes at their bounds still fit into one message."""
 MAX_NOTES = 8
-MAX_PHASES, MAX_PHASE_CHARS = 16, 40
+MAX_PHASES = 16
+MAX_PHASE_CHARS = 40
 
 
 ProcessKey = tuple[int, float | None]
@@ -124,7 +127,8 @@ class RankTrack:
                 message.grad_sample_bytes,
             )
         elif isinstance(message, OutOfMemoryMet):
-            self._out_of_memory, self._ooms = message, self._ooms + 1
+            self._out_of_memory = message
+            self._ooms = self._ooms + 1
         elif isinstance(message, Goodbye):
             told = message.reason == "detached"
             self.end(moment.monotonic_s, "its probe was detached" if told else "the process has ended")
@@ -136,13 +140,18 @@ class RankTrack:
 
     def resume(self, hello: Hello) -> None:
         """Go on with a process that has connected again."""
-        self.hello, self.ended_s, self._reason = _shorten(hello), None, None
+        self.hello = _shorten(hello)
+        self.ended_s = None
+        self._reason = None
 
     def take(self, now_s: float, device_uuid: str | None) -> RankReport:
         """Return the rank as the tick publishes it, and begin the next tick."""
         state, reason = self._judge(now_s)
-        hello, row, steps = self.hello, self._row, self._steps
-        oom, readings = self._out_of_memory, self._readings
+        hello = self.hello
+        row = self._row
+        steps = self._steps
+        oom = self._out_of_memory
+        readings = self._readings
         sample = RankSample(
             pid=self.pid,
             started_s=hello.started_s,
@@ -181,7 +190,8 @@ class RankTrack:
         return report
 
     def _begin_tick(self) -> None:
-        self._allocated, self._reserved = Extremes(), Extremes()
+        self._allocated = Extremes()
+        self._reserved = Extremes()
         self._steps = self._steps.begin_next()
 
     def _fold_readings(self, readings: Readings, moment: Moment) -> None:
@@ -242,7 +252,8 @@ class RankTrack:
 
 def _shorten(hello: Hello) -> Hello:
     """Return what a process said of itself with long names cut, and no more notes than fit."""
-    device, coordinates = hello.device, hello.coordinates
+    device = hello.device
+    coordinates = hello.coordinates
     if device is not None:
         names = {name: _cut(getattr(device, name), MAX_NAME_CHARS) for name in ("uuid", "name", "pci_bus_id")}
         device = msgspec.structs.replace(device, **names)

@@ -105,7 +105,8 @@ def read_cluster_file(path: Path) -> tuple[ClusterEntry, KeyLines]:
 
 
 def _parse(path: Path, text: str) -> tuple[object, KeyLines]:
-    suffix, shown = path.suffix.lower(), show_path(path)
+    suffix = path.suffix.lower()
+    shown = show_path(path)
     try:
         if suffix == ".json" or (suffix != ".toml" and text.lstrip().startswith("{")):
             return msgspec.json.decode(text), KeyLines(shown)

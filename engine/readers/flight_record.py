@@ -133,7 +133,8 @@ def read_flight_record(path: Path) -> FlightRecord:
 
 
 def _read_content(path: Path) -> bytearray:
-    file, content = PackedFile(path, limit_bytes=SIZE_LIMIT_BYTES), bytearray()
+    file = PackedFile(path, limit_bytes=SIZE_LIMIT_BYTES)
+    content = bytearray()
     for data in file.chunks():
         content += data
         if len(content) > CONTENT_LIMIT_BYTES:

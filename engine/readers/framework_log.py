@@ -174,7 +174,9 @@ class FrameworkLog:
             self._left_out.add(error.kind, f"line {number}", str(error))
 
     def _convert(self, number: int, said: MemoryLine) -> SeriesRecord:
-        time_s, facts, rank = self._require_time(), self._facts, said.rank
+        time_s = self._require_time()
+        facts = self._facts
+        rank = said.rank
         label = "log" if rank is None else f"rank {rank}"
         device = self._devices.identify(None, rank, label, facts.names.get(rank))
         told = (self._oom_counts.get(device.uuid), facts.ooms.get(rank))
@@ -295,7 +297,8 @@ class FrameworkFacts:
                 self._theory.setdefault(_word_theory(match), number)
 
     def _observe_device(self, text: str) -> None:
-        capacity, count = _CAPACITY.search(text), _COUNT.search(text)
+        capacity = _CAPACITY.search(text)
+        count = _COUNT.search(text)
         if capacity is not None:
             size = _read_size(capacity[2], GIB)
             if size is not None:

@@ -107,11 +107,13 @@ class InternlmLog:
             self._state.take(line)
 
     def _end_state(self) -> Iterator[SeriesRecord]:
-        state, self._state = self._state, None
+        state = self._state
+        self._state = None
         if state is None:
             return
         try:
-            time_s, total_bytes = state.read_time(), state.read_total()
+            time_s = state.read_time()
+            total_bytes = state.read_total()
         except RecordError as error:
             self._left_out.seen = state.line
             self._left_out.add(error.kind, f"line {state.line}", str(error))

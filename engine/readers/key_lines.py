@@ -61,17 +61,22 @@ def locate_yaml_keys(text: str) -> dict[str, int]:
 
 
 def _list_yaml_keys(text: str) -> Iterator[tuple[int, str]]:
-    top, count, indent = "", -1, -1
+    top = ""
+    count = -1
+    indent = -1
     for number, line in enumerate(text.splitlines(), 1):
         item = _ITEM.match(line)
         if item is not None and top and (indent < 0 or len(item.group(1)) == indent):
-            count, indent = count + 1, len(item.group(1))
+            count = count + 1
+            indent = len(item.group(1))
             yield number, f"{top}[{count}]"
         key = _YAML_KEY.match(line if item is None else line[item.end() :])
         if key is None:
             continue
         if item is None and not key.group(1):
-            top, count, indent = key.group(2), -1, -1
+            top = key.group(2)
+            count = -1
+            indent = -1
             yield number, top
         elif count >= 0:
             yield number, f"{top}[{count}].{key.group(2)}"

@@ -85,7 +85,8 @@ class LevelTicks:
         reserved: int | None = None
         ooms = 0
         for place, number in enumerate(range(self._first, self._last + 1), 1):
-            tick, most = self._ticks.get(number), allocated
+            tick = self._ticks.get(number)
+            most = allocated
             if tick is not None:
                 known = [it for it in (allocated, tick.allocated_max_bytes) if it is not None]
                 most = max(known, default=None)
@@ -121,7 +122,8 @@ class LevelTicks:
             if into is not self._ticks[number]:
                 into.join(self._ticks[number])
         self._ticks = joined
-        self._first, self._last = self._first // 2, self._last // 2
+        self._first = self._first // 2
+        self._last = self._last // 2
         self._joins += 1
 
 

@@ -136,16 +136,23 @@ class _Found(NamedTuple):
 
 
 def _find_texts(path: Path) -> _Found:
-    file, kept, from_at, line, count = PackedFile(path), b"", 0, 1, 0
-    prefix, text = b"", b""
+    file = PackedFile(path)
+    kept = b""
+    from_at = 0
+    line = 1
+    count = 0
+    prefix = b""
+    text = b""
     for data in file.chunks():
         text = text if len(text) >= _LONGEST or not count else text + data[:_LONGEST]
         searched = kept + data
         for match in _MARK.finditer(searched, from_at):
             if not count:
-                before, at = searched[: match.start()], match.start()
+                before = searched[: match.start()]
+                at = match.start()
                 line += before.count(b"\n") - kept.count(b"\n")
-                prefix, text = before[before.rfind(b"\n") + 1 :][-_BEFORE:], searched[at : at + _LONGEST]
+                prefix = before[before.rfind(b"\n") + 1 :][-_BEFORE:]
+                text = searched[at : at + _LONGEST]
             count += 1
         line += 0 if count else data.count(b"\n")
         kept = searched[-_BEFORE - _MARK_BYTES :]

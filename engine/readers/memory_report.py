@@ -125,7 +125,8 @@ class MemoryReport:
         yield from self._records
 
     def _read(self) -> Iterator[SeriesRecord]:
-        details, devices = self._report.node_details, self._report.devices
+        details = self._report.node_details
+        devices = self._report.devices
         place = "$.devices" if details is None or devices else "$.node_details.devices"
         listed = devices or ({} if details is None else details.devices)
         for number, (label, raw) in enumerate(listed.items(), 1):

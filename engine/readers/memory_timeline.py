@@ -109,7 +109,8 @@ class MemoryTimeline:
         """
         lists = read_inner_lists(self._file, self._path, _EXPECTATION)
         with closing(self):
-            first, second = next(lists, None), next(lists, None)
+            first = next(lists, None)
+            second = next(lists, None)
             rows = chain(() if second is None else (second,), lists)
             if first is not None and second is not None and second.opened == 2:
                 self._read_sizes(array("q", first.numbers), rows)

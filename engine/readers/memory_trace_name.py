@@ -59,7 +59,9 @@ class TraceName(msgspec.Struct, frozen=True):
     @property
     def coordinates(self) -> RankCoordinates:
         """Where the rank stands, in Megatron's default order: tensor fastest, then data, then pipeline."""
-        world_size, tp, pp = self.number("wd"), self.number("tp"), self.number("pp")
+        world_size = self.number("wd")
+        tp = self.number("tp")
+        pp = self.number("pp")
         dp = self.number("dp")
         if dp is None and world_size and tp and pp and world_size % (tp * pp) == 0:
             dp = world_size // (tp * pp)

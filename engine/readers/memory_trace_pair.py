@@ -100,7 +100,8 @@ def is_simulated_run(path: Path, name: TraceName | None) -> bool | None:
 
 def _explain_difference(real: TraceName | None, simulated: TraceName | None) -> str | None:
     """Return what two runs do not have in common; None where it is nothing."""
-    here, there = (real.layout if real else {}), (simulated.layout if simulated else {})
+    here = real.layout if real else {}
+    there = simulated.layout if simulated else {}
     if not here or not there:
         return None
     differing = [key for key in here if key in there and here[key] != there[key]]

@@ -140,7 +140,8 @@ def _check_presence(path: Path) -> None:
 
 
 def _find_candidates(folder: Path) -> tuple[list[_Candidate], list[str]]:
-    candidates, notes = [], []
+    candidates = []
+    notes = []
     try:
         for path in sorted(folder.glob(FILE_PATTERN)):
             name = parse_trace_name(path.name)
@@ -175,7 +176,8 @@ def _check_one_run(folder: Path, candidates: list[_Candidate]) -> None:
 
 
 def _explain_difference(first: TraceName, other: TraceName) -> str:
-    here, there = dict(first.run), dict(other.run)
+    here = dict(first.run)
+    there = dict(other.run)
     keys = [key for key in sorted(here | there) if here.get(key) != there.get(key)]
     return ", ".join(f"{key} {here.get(key, 'absent')} and {there.get(key, 'absent')}" for key in keys)
 
@@ -185,7 +187,8 @@ def _choose_newest(candidates: list[_Candidate]) -> tuple[dict[int, _Candidate],
     by_rank: dict[int, list[_Candidate]] = {}
     for candidate in candidates:
         by_rank.setdefault(candidate.name.rank, []).append(candidate)
-    newest, notes = {}, []
+    newest = {}
+    notes = []
     for rank, files in by_rank.items():
         newest[rank] = max(files, key=lambda file: (file.modified_ns, file.path.name))
         if len(files) > 1:

@@ -32,7 +32,8 @@ class TraceSpans:
     """
 
     def __init__(self, path: Path, batches: Iterable[TraceBatch]) -> None:
-        self._path, self._batches = path, batches
+        self._path = path
+        self._batches = batches
         self._clock = TraceClock()
 
     def __iter__(self) -> Iterator[TraceSpan]:

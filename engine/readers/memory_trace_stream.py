@@ -71,7 +71,8 @@ def stream_trace(
 
 def _read_iteration(window: "_Window", key: str, before: bytes) -> Iterator[TraceBatch]:
     """Yield the batches of one iteration, from the beginning of its list of samples."""
-    position, index = 0, int(key)
+    position = 0
+    index = int(key)
     while (stop := window.find_end_of_samples()) is None:
         samples = window.take_samples(key, position, window.find_last_sample())
         yield TraceBatch(key, index, position, samples, None)
@@ -92,7 +93,10 @@ class _Window:
     def __init__(
         self, path: Path, file: BinaryIO, piece_bytes: int, on_read: Callable[[int], None] | None
     ) -> None:
-        self._path, self._file, self._piece_bytes, self._on_read = path, file, piece_bytes, on_read
+        self._path = path
+        self._file = file
+        self._piece_bytes = piece_bytes
+        self._on_read = on_read
         self._data = b""
         self._at = 0
         self._offset = 0
@@ -166,13 +170,16 @@ class _Window:
     def _refuse_end(self, expectation: str) -> NoReturn:
         """Raise for what cannot be understood up to the end; only a whole file ends with a bracket."""
         if not self._data.rstrip(_BLANK).endswith((b"}", b"]")):
-            self._at, expectation = len(self._data), "the file ends in the middle"
+            self._at = len(self._data)
+            expectation = "the file ends in the middle"
         self.refuse(expectation)
 
     def _locate(self, offset: int) -> tuple[int, int]:
         """Return the line and column of a byte; the file is read once more up to there."""
         self._file.seek(0)
-        lines, at, begin = 0, 0, 0
+        lines = 0
+        at = 0
+        begin = 0
         while at < offset and (piece := self._file.read(min(MIB, offset - at))):
             lines += piece.count(b"\n")
             newest = piece.rfind(b"\n")
@@ -198,7 +205,8 @@ class _Window:
             self.refuse(f"expected a sample within {MOST_PENDING_BYTES:,} bytes")
         piece = self._file.read(self._piece_bytes)
         self._offset += self._at
-        self._data, self._at = self._data[self._at :] + piece, 0
+        self._data = self._data[self._at :] + piece
+        self._at = 0
         if self._on_read is not None and piece:
             self._on_read(len(piece))
         return bool(piece)

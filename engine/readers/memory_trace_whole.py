@@ -60,7 +60,8 @@ class _WholeFile:
             position = locate_byte(data, offset + int(byte.group(1)))
             message = message.replace(byte.group(0), "")
         elif "truncated" in message:
-            position, message = locate_byte(data, len(data)), "the file ends in the middle"
+            position = locate_byte(data, len(data))
+            message = "the file ends in the middle"
         else:
             position = f"at {prefix}{place.rstrip('`')}"
         raise InputFileError(

@@ -85,7 +85,8 @@ def parse_oom_text(text: str) -> OomText | None:
     following = MARK.search(said, len(mark[1]))
     said = said if following is None else said[: following.start()]
     device = _DEVICE.search(said)
-    allocated, unallocated = _find(_ALLOCATED, said), _find(_UNALLOCATED, said)
+    allocated = _find(_ALLOCATED, said)
+    unallocated = _find(_UNALLOCATED, said)
     reserved = _find(_RESERVED, said)
     if reserved is None and allocated is not None and unallocated is not None:
         reserved = allocated + unallocated

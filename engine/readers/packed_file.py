@@ -22,8 +22,10 @@ _SIZE_LIMIT_BYTES = 64 * TIB
 _GZIP_MARK = b"\x1f\x8b"
 _GZIP_BITS = 31
 _PACKED_BYTES = 1 << 16
-_CHECKED_MEMBERS, _LEAST_MEMBER_BYTES = 1000, 256
-_CHECKED_BYTES, _MOST_RATIO = 64 << 20, 250
+_CHECKED_MEMBERS = 1000
+_LEAST_MEMBER_BYTES = 256
+_CHECKED_BYTES = 64 << 20
+_MOST_RATIO = 250
 
 
 class _Readable(Protocol):
@@ -90,7 +92,8 @@ class GzipStream(io.RawIOBase):
         was_empty = not self._packed
         data = member.decompress(self._packed, max(0, size))
         if member.eof:
-            self._packed, self._member = member.unused_data, None
+            self._packed = member.unused_data
+            self._member = None
         else:
             self._packed = member.unconsumed_tail
             if was_empty and not data:
@@ -182,7 +185,9 @@ def read_packed_file(path: Path, limit_bytes: int) -> bytes:
     Raises:
         InputFileError: It cannot be read, or holds more than the limit.
     """
-    file, parts, size_bytes = PackedFile(path), [], 0
+    file = PackedFile(path)
+    parts = []
+    size_bytes = 0
     for data in file.chunks():
         size_bytes += len(data)
         if size_bytes > limit_bytes:

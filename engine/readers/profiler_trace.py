@@ -69,7 +69,8 @@ class TraceHead:
             match = _START.search(self._tail + data)
             self._tail = data[-_START_BYTES:]
             if match is not None and int(match[1]) < MOST_SECONDS * 1e9 / 2:
-                self._start_s, self._has_start = int(match[1]) / 1e9, True
+                self._start_s = int(match[1]) / 1e9
+                self._has_start = True
 
     def records(self, device: SeriesDevice, ticks: LevelTicks) -> Iterator[SeriesRecord]:
         """Yield the records of a device, complete with what the head tells of it."""
@@ -200,7 +201,8 @@ class ProfilerTrace:
         if fields.get("Device Type") == _PROCESSOR:
             self._of_processor += 1
             return
-        allocated, reserved = _read_size(fields, "Total Allocated"), _read_size(fields, "Total Reserved")
+        allocated = _read_size(fields, "Total Allocated")
+        reserved = _read_size(fields, "Total Reserved")
         is_oom = event.get("name") == "[OutOfMemory]"
         if allocated is None and reserved is None and not is_oom:
             raise RecordError("totals", "Total Allocated is missing, expected bytes")
@@ -246,7 +248,9 @@ def _read_size(fields: dict[str, object], key: str) -> int | None:
 
 def _find_events(file: PackedFile, head: TraceHead) -> Iterator[tuple[int, dict[str, object] | None]]:
     """Yield place in bytes and event of each name that is looked for; tell the head all that is read."""
-    kept, from_at, offset = b"", 0, 0
+    kept = b""
+    from_at = 0
+    offset = 0
     for data in file.chunks():
         head.observe(data)
         text = kept + data
@@ -254,7 +258,9 @@ def _find_events(file: PackedFile, head: TraceHead) -> Iterator[tuple[int, dict[
         until = len(text) - _LONGEST_EVENT
         yield from _parse_events(text, from_at, until, offset)
         cut = max(0, max(until, from_at) - _LONGEST_EVENT)
-        kept, from_at, offset = text[cut:], max(until, from_at) - cut, offset + cut
+        kept = text[cut:]
+        from_at = max(until, from_at) - cut
+        offset = offset + cut
     yield from _parse_events(kept, from_at, len(kept), offset)
 
 
@@ -273,7 +279,8 @@ def _parse_events(
 
 def _parse_around(text: bytes, at: int) -> tuple[dict[str, object] | None, int]:
     """Return the event that has its name at a place, and where it ends; None where none is around it."""
-    first, begin = max(0, at - _LONGEST_EVENT), at
+    first = max(0, at - _LONGEST_EVENT)
+    begin = at
     for _ in range(_MOST_BRACES):
         begin = text.rfind(b"{", first, begin)
         if begin < 0:

@@ -114,8 +114,10 @@ class SeriesFile:
 
     def _parse_run(self, numbered: Iterator[tuple[int, str]]) -> Iterator[SeriesRecord]:
         """Yield records up to a line that changes the header; as little work a line as Python permits."""
-        header, known = self._header, self._known
-        separator, width = header.separator, header.width
+        header = self._header
+        known = self._known
+        separator = header.separator
+        width = header.width
         at_time, at_device, at_allocated, at_reserved, at_used, at_total, at_step, *at_peaks = (
             header.positions
         )

@@ -90,7 +90,8 @@ def is_cut_off(line: str, before: str, separator: str, width: int) -> bool:
         separator: What stands between cells.
         width: Number of cells of a whole record.
     """
-    last, last_before = line.rpartition(separator)[2], before.rpartition(separator)[2]
+    last = line.rpartition(separator)[2]
+    last_before = before.rpartition(separator)[2]
     return line.count(separator) + 1 < width or len(last.strip()) < len(last_before.strip())
 
 

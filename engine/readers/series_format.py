@@ -53,7 +53,8 @@ def recognize_series(path: Path) -> SeriesFormat:
         return "recording"
     file = LineFile(path)
     try:
-        head, lines = file.head, file.head_lines(HEAD_LINES)
+        head = file.head
+        lines = file.head_lines(HEAD_LINES)
     finally:
         file.close()
     if head.startswith(_PICKLE_MARKS):

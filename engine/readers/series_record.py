@@ -158,7 +158,8 @@ class LeftOut:
 
     def explain_absence(self, path: Path) -> str:
         """Return one line that says why a file has no record at all, and what was expected."""
-        name, first = show_path(path), self.first
+        name = show_path(path)
+        first = self.first
         if first is None:
             return f"{name}: no record after the header; expected at least one line of figures"
         return f"{name}: none of its {self.count:,} records can be used; the first at {first}"

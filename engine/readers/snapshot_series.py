@@ -113,7 +113,8 @@ class SnapshotSeries:
             return
         levels = compute_levels(trace, final)
         times_s = self._find_times(trace)
-        allocated, reserved = levels.allocated_bytes, levels.reserved_bytes
+        allocated = levels.allocated_bytes
+        reserved = levels.reserved_bytes
         if not self._is_sound(trace.device, max(int(allocated.max()), int(reserved.max()))):
             return
         ticks = LevelTicks(self._interval_s)
@@ -155,7 +156,8 @@ class SnapshotSeries:
         return False
 
     def _note_oom(self, trace: TraceColumns, row: int) -> None:
-        size, free = format_bytes(trace.size_bytes[row]), format_bytes(trace.address[row])
+        size = format_bytes(trace.size_bytes[row])
+        free = format_bytes(trace.address[row])
         self._ooms.add(f"device {trace.device} ran out of memory: {size} were asked for, {free} free on it")
 
     def _note_start(self, trace: TraceColumns, start_s: float) -> None:
@@ -172,7 +174,8 @@ def _find_final(snapshot: MemorySnapshot, number: int) -> FinalState:
     """Return a device as it was when the snapshot was taken."""
     import numpy as np
 
-    segments, blocks = snapshot.segments, snapshot.blocks
+    segments = snapshot.segments
+    blocks = snapshot.blocks
     is_own = np.asarray(segments.device) == number
     of_block = np.repeat(is_own, np.diff(np.asarray(segments.first_block)))
     is_live = of_block & (np.asarray(blocks.state) == int(BlockState.ALLOCATED))

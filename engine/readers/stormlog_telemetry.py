@@ -141,7 +141,8 @@ class StormlogTelemetry:
                 if line.strip():
                     yield number, f"line {number}", line
         if self._lines.unfinished is not None:
-            number, line = self._lines.unfinished_number, self._lines.unfinished
+            number = self._lines.unfinished_number
+            line = self._lines.unfinished
             if line.rstrip().endswith("}"):
                 yield number, f"line {number}", line
             else:

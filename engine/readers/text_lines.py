@@ -69,7 +69,8 @@ class LineFile:
         Raises:
             InputFileError: A line is too long to be a record, or the compression is damaged.
         """
-        number, rest = 1, ""
+        number = 1
+        rest = ""
         try:
             while data := self._head or self._file.read():
                 self._head = b""
@@ -82,7 +83,8 @@ class LineFile:
         finally:
             self.close()
         if rest.strip():
-            self.unfinished, self.unfinished_number = rest, number
+            self.unfinished = rest
+            self.unfinished_number = number
 
     def numbered_lines(self) -> Iterator[tuple[int, str]]:
         """Yield every line with its number, counted from 1; the last one also where it has no line end.

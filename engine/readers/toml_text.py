@@ -53,7 +53,9 @@ def _check_nesting(text: str, path: Path) -> None:
     Raises:
         InputFileError: There are more than files have that a person writes.
     """
-    line, depth, parts = 1, 0, 1
+    line = 1
+    depth = 0
+    parts = 1
     for found in _TOKEN.finditer(text):
         mark = found.group()
         if mark == ".":
@@ -64,7 +66,8 @@ def _check_nesting(text: str, path: Path) -> None:
                     "expected a name, or a few that dots join"
                 )
         elif mark in ("[", "{"):
-            depth, parts = depth + 1, 1
+            depth = depth + 1
+            parts = 1
             if depth > MOST_DEPTH:
                 raise InputFileError(f"{show_path(path)}:{line}: nested deeper than {MOST_DEPTH} levels")
         elif mark in ("]", "}"):

@@ -149,7 +149,8 @@ class TuplePlan:
         """Append the lengths and the rows."""
         self._lengths.write(list(map(len, values)), out)
         rows: list[Any] = []
-        slot, left = 0, [value for value in values if value]
+        slot = 0
+        left = [value for value in values if value]
         while left:
             rows += [value[slot] for value in left]
             slot += 1
@@ -167,7 +168,9 @@ class TuplePlan:
             slots = (rows[start : start + count] for start in range(0, total, count))
             return list(zip(*slots, strict=True)) or repeat((), count)
         made: list[list[Any]] = [[] for _ in lengths]
-        taken, slot, left = iter(rows), 0, [place for place, length in enumerate(lengths) if length]
+        taken = iter(rows)
+        slot = 0
+        left = [place for place, length in enumerate(lengths) if length]
         while left:
             for place in left:
                 made[place].append(next(taken))
@@ -335,7 +338,8 @@ def _split(raw: bytes, names: Sequence[str]) -> dict[str, bytes]:
     if count != len(names):
         raise ColumnError(f"{count} columns, {len(names)} expected")
     lengths = struct.unpack_from(f"<{count}I", raw, 4)
-    at, columns = 4 + 4 * count, {}
+    at = 4 + 4 * count
+    columns = {}
     for name, length in zip(names, lengths, strict=True):
         columns[name] = raw[at : at + length]
         at += length
@@ -352,9 +356,11 @@ MOST_ROWS = 1 << 18
 _ABSENT, _CONSTANT, _INTS, _DECIMALS, _DOUBLES, _CHOICES, _SPARSE, _LIST = range(8)
 _WIDTHS = ((1 << 8, "B"), (1 << 16, "H"), (1 << 32, "I"), (1 << 64, "Q"))
 _ITEM_BYTES = {code: array(code).itemsize for _, code in _WIDTHS} | {"d": 8}
-_ARRAY_16, _ARRAY_32 = 0xDC, 0xDD
+_ARRAY_16 = 0xDC
+_ARRAY_32 = 0xDD
 """First bytes of longer lists in MessagePack; of up to 15 values it is 0x90 and their number."""
-_LEAST_INT, _MOST_INT = -(1 << 63), (1 << 64) - 1
+_LEAST_INT = -(1 << 63)
+_MOST_INT = (1 << 64) - 1
 """Integers that MessagePack can hold."""
 _POWERS = (1, 10, 100, 1000, 1_000_000, 1 << 22)
 """Floats that are whole numbers of one over one of these are kept as integers; a file has its place here. The
@@ -442,7 +448,8 @@ def _pack_dense(values: Sequence[Any], kind: str) -> bytes:
 def _unpack_dense(
     data: bytes, kind: str, count: int, choices: "msgspec.msgpack.Decoder[list[Any]]"
 ) -> "repeat[Any] | list[Any]":
-    how, body = data[0], data[1:]
+    how = data[0]
+    body = data[1:]
     if how == _CONSTANT:
         return repeat(_decode_list(choices, body, 1)[0], count)
     if how == _LIST:
@@ -500,7 +507,8 @@ def _pack_ints(values: Sequence[int]) -> bytes:
     """Return integers as differences from one to the next, or from the least, whichever is shorter."""
     scale = math.gcd(*values) or 1
     dense = [value // scale for value in values] if scale > 1 else values
-    low, first = min(dense), dense[0]
+    low = min(dense)
+    first = dense[0]
     steps = list(map(sub, dense[1:], dense))
     above = [value - low for value in dense]
     is_stepwise = sum(map(int.bit_length, steps)) < sum(map(int.bit_length, above))
@@ -570,7 +578,8 @@ def _scatter(values: "array[Any]") -> bytes:
     """Return the bytes of numbers in planes, lowest first."""
     if _IS_SWAPPED:
         values.byteswap()
-    data, size = values.tobytes(), values.itemsize
+    data = values.tobytes()
+    size = values.itemsize
     return b"".join(data[place::size] for place in range(size))
 
 

@@ -16,7 +16,8 @@ from .schema import MOST_VALUE_BYTES, check_schema, create_schema
 BUSY_S = 5.0
 """How long a reader or the writer waits while the other has the file, where there is no write-ahead log."""
 _WAL_KEPT_BYTES = 4 << 20
-WRITTEN_PAGE_BYTES, KEPT_PAGE_BYTES = 4096, 1024
+WRITTEN_PAGE_BYTES = 4096
+KEPT_PAGE_BYTES = 1024
 """While it is written, and in a small file that has ended: each of the tables takes a page at least, of the
 former 56 KiB in all; but small pages cost three times the CPU of writing."""
 _SUPER_JOURNAL_MARK = bytes.fromhex("d9d505f920a163d7")
@@ -50,7 +51,8 @@ def open_for_writing(lock: FileLock, identity: bytes, *, is_shared: bool) -> sql
         OutputFileError: It cannot be written.
         InputFileError: It is there and is no recording that could be continued.
     """
-    path, is_empty = lock.path, lock.is_empty
+    path = lock.path
+    is_empty = lock.is_empty
     connection = _connect(path, "rw")
     try:
         if not lock.is_opened_elsewhere():

@@ -161,13 +161,15 @@ class ContentWriter:
             return
         node.pending = PendingRows()
         self._keep_blocks(node, pending.samples, pending.told)
-        first, last = pending.samples[0].tick, pending.samples[-1].tick
+        first = pending.samples[0].tick
+        last = pending.samples[-1].tick
         self._run("DELETE FROM ticks WHERE node = ? AND tick BETWEEN ? AND ?", (node.number, first, last))
         self._run("DELETE FROM told WHERE node = ?", (node.number,))
 
     def _keep_blocks(self, node: _Node, rows: Sequence[TickedSample], said: Sequence[Told]) -> None:
         """Add a block, or two halves where it would be larger than any reader takes."""
-        samples, told = pack_samples(rows), pack_told(said)
+        samples = pack_samples(rows)
+        told = pack_told(said)
         if samples.raw_bytes > MOST_RAW_BYTES and len(rows) > 1:
             middle = len(rows) // 2
             self._keep_blocks(node, rows[:middle], ())

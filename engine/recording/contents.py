@@ -128,7 +128,8 @@ class Damage(msgspec.Struct, frozen=True):
     @property
     def sentence(self) -> str | None:
         """What is missing, in one sentence; None where nothing is."""
-        blocks, rows = _count(self.blocks, "damaged block"), _count(self.rows, "damaged row")
+        blocks = _count(self.blocks, "damaged block")
+        rows = _count(self.rows, "damaged row")
         parts = [f"{blocks} with {_count(self.samples, 'sample')}"] if self.blocks else []
         parts += [rows] if self.rows else []
         parts += ["the newest seconds, whose file (-wal) cannot be opened"] if self.tail_lost else []

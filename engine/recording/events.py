@@ -31,7 +31,8 @@ class EventFinder:
         for key, rank in self._ranks.items():
             if key not in ranks and rank.state != "ended":
                 found.append(_of_rank("rank_ended", sample, rank, "is no longer reported"))
-        self._before, self._ranks = sample, ranks
+        self._before = sample
+        self._ranks = ranks
         self._devices = {device.uuid: device for device in sample.devices}
         return found
 
@@ -67,7 +68,8 @@ class EventFinder:
             why = "" if device.reason is None else f": {device.reason}"
             text = f"device {device.label} is {device.state}{why}"
             yield RecordingEvent("device_state", sample.time_s, sample.node, text, device_uuid=device.uuid)
-        ooms, ooms_before = _count_ooms(device), 0 if before is None else _count_ooms(before)
+        ooms = _count_ooms(device)
+        ooms_before = 0 if before is None else _count_ooms(before)
         if ooms > ooms_before and not sample.ranks:
             text = f"device {device.label} ran out of memory"
             count = ooms - ooms_before

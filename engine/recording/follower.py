@@ -88,7 +88,8 @@ class NodeFollower:
         self._since_s = since_s
         self.remembered = self.missed = 0
         """Samples that were told as an agent remembers them, and those that never arrived."""
-        self._interval_s, self._memory_interval_s = interval_s, memory_interval_s
+        self._interval_s = interval_s
+        self._memory_interval_s = memory_interval_s
         self.sentences: list[str] = []
         """What changed about the source, for stderr."""
         self.has_devices = False

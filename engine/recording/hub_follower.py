@@ -35,7 +35,8 @@ class HubFollower:
     """
 
     def __init__(self, folder: Path, *, since_s: float = math.inf, clock: Clock | None = None) -> None:
-        self._folder, self._since_s = folder, since_s
+        self._folder = folder
+        self._since_s = since_s
         self._clock = clock or SystemClock()
         self._began_s = self._clock.monotonic_s()
         self._stream = HubStream(folder, is_viewer=True, clock=clock)
@@ -118,7 +119,8 @@ class HubFollower:
         if newest is not None and sample.seq <= newest:
             return
         missed = 0 if newest is None else sample.seq - newest - 1
-        self._newest_seq, self.has_answered = sample.seq, True
+        self._newest_seq = sample.seq
+        self.has_answered = True
         if missed:
             self.missed += missed
             self.sentences.append(f"samples that never arrived, and that the agent has forgotten: {missed:,}")

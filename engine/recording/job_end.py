@@ -23,7 +23,8 @@ class JobEnd:
     """
 
     def __init__(self, pid: int, job: str | None = None, *, clock: Clock | None = None) -> None:
-        self.pid, self.job = pid, job
+        self.pid = pid
+        self.job = job
         self._clock = clock or SystemClock()
         self._start_ticks = read_start_ticks(pid)
         if not is_running(pid, self._start_ticks):

@@ -33,7 +33,8 @@ class OverviewBuilder:
 
     def take(self) -> dict[int, Minute]:
         """Return what was folded since this was last asked, by minute."""
-        minutes, self._minutes = self._minutes, {}
+        minutes = self._minutes
+        self._minutes = {}
         return minutes
 
 
@@ -80,7 +81,8 @@ def unpack_minute(data: bytes) -> Minute:
 
 
 def _read(device: DeviceSample) -> Figures:
-    memory, allocator = device.memory, device.allocator
+    memory = device.memory
+    allocator = device.allocator
     low = memory.used_bytes if memory.used_min_bytes is None else memory.used_min_bytes
     high = memory.used_bytes if memory.used_max_bytes is None else memory.used_max_bytes
     allocated = None

@@ -175,7 +175,8 @@ MOST_DEVICES = 1 << 16
 MOST_FINDINGS = 1 << 17
 MOST_FIGURES = 1 << 22
 """Minutes times devices that are held at once: six weeks of 64 devices."""
-_LEAST_S, _MOST_S = -sys.float_info.max, sys.float_info.max
+_LEAST_S = -sys.float_info.max
+_MOST_S = sys.float_info.max
 """Any time; what a damaged file may have beyond is none."""
 _MinuteKey = tuple[int, int]
 """Minute and node."""
@@ -490,7 +491,8 @@ class SampleReader:
         Raises:
             InputFileError: The file is damaged so that what follows cannot be found.
         """
-        block, tick = 0, 0
+        block = 0
+        tick = 0
         while True:
             # One state of the file: rows that are not there any more are in a block that is.
             with self._rows.reading():

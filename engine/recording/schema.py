@@ -10,7 +10,8 @@ from ..readers.input_file import show_path
 SUFFIX: Final = ".vscope"
 APPLICATION_ID: Final = 0x56534350
 """`VSCP`; at byte 68 of the file, as the file format of SQLite says."""
-SCHEMA_MAJOR, SCHEMA_MINOR = 1, 0
+SCHEMA_MAJOR = 1
+SCHEMA_MINOR = 0
 """Files of a newer major version are refused; a newer minor one has more that can be passed over."""
 _MINORS = 1000
 

@@ -51,7 +51,8 @@ class RecordingSeries:
         clock: Clock | None = None,
     ) -> None:
         self._path = path
-        self._rotate_bytes, self._keep_s = rotate_bytes, keep_s
+        self._rotate_bytes = rotate_bytes
+        self._keep_s = keep_s
         self._clock = clock or SystemClock()
         self._open_findings: dict[str, Finding] = {}
         self._assessments: tuple[Assessment, ...] = ()
@@ -244,7 +245,8 @@ class RecordingSeries:
             return False
         try:
             with Recording(path) as recording:
-                span, series = recording.span, recording.identity.series
+                span = recording.span
+                series = recording.identity.series
         except InputFileError:
             return False  # none of ours, or damaged: a person shall look at it
         return series == self._writer.identity.series != "" and span is not None and span[1] < oldest_s

@@ -52,16 +52,19 @@ def find_file_system(path: Path, mounts: str | None = None) -> str | None:
         except OSError:
             return None
     place = Path(os.path.realpath(path))  # `resolve` raises where links lead in a circle
-    found, depth = None, -1
+    found = None
+    depth = -1
     for line in mounts.splitlines():
         fields, _, rest = line.partition(" - ")
-        words, kinds = fields.split(), rest.split()
+        words = fields.split()
+        kinds = rest.split()
         if len(words) < 5 or not kinds:
             continue
         mount = Path(_unescape(words[4]))
         # Of two mounts in one place the later one hides the other.
         if len(mount.parts) >= depth and place.is_relative_to(mount):
-            found, depth = kinds[0], len(mount.parts)
+            found = kinds[0]
+            depth = len(mount.parts)
     return found
 
 

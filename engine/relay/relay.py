@@ -83,8 +83,11 @@ class Relay:
         clock: Clock | None = None,
     ) -> None:
         self.relay_id = os.urandom(8).hex()
-        self._clock, self._name, self._version = clock or SystemClock(), name, version
-        self._started_wall_s, self._usage = self._clock.wall_s(), OwnUsage()
+        self._clock = clock or SystemClock()
+        self._name = name
+        self._version = version
+        self._started_wall_s = self._clock.wall_s()
+        self._usage = OwnUsage()
         self._nodes: dict[str, RelayedNode] = {}
         self._told: KnownNodes | None = None
         self._tell_s = 0.0
@@ -263,8 +266,11 @@ class RelayedNode:
     """
 
     def __init__(self, name: str, node: RemoteNode, gate: Gate, clock: Clock) -> None:
-        self.name, self.node = name, node
-        self._gate, self._clock, self._label = gate, clock, name.encode()
+        self.name = name
+        self.node = node
+        self._gate = gate
+        self._clock = clock
+        self._label = name.encode()
         self._questions = PassedRequests(node.conversation, self._answer)
         self._waiting: dict[bytes, tuple[Request, str]] = {}
         self._is_full = False
@@ -304,7 +310,8 @@ class RelayedNode:
 
     def answer_waiting(self) -> None:
         """Tell everything to those who wait for it, where it is known."""
-        newest, hub_id = self.node.picture.newest, self.node.conversation.hub_id
+        newest = self.node.picture.newest
+        hub_id = self.node.conversation.hub_id
         if not self._waiting or newest.connection != "live" or newest.hub is None:
             return
         if self._joined_hub_id != hub_id:
@@ -393,13 +400,15 @@ class RelayedNode:
 
     def _pass_joined(self, event: Joined) -> None:
         """Pass on what this end was told anew: who follows has missed the same."""
-        welcome, hub_id = event.welcome, self.node.conversation.hub_id
+        welcome = event.welcome
+        hub_id = self.node.conversation.hub_id
         if event.is_new_hub:
             if self._told_seq is not None:
                 self.node.picture.forget_history()
             self._told_seq = None
         self._is_full = self.node.conversation.detail == "full"
-        self._first_seq, self._joined_hub_id = welcome.first_seq, hub_id
+        self._first_seq = welcome.first_seq
+        self._joined_hub_id = hub_id
         for sample in (*event.held, *(() if welcome.sample is None else (welcome.sample,))):
             if self._told_seq is None or sample.seq > self._told_seq:
                 self._told_seq = sample.seq
@@ -410,8 +419,10 @@ class RelayedNode:
         self._tell(TOPIC_HUB, welcome.hub)
 
     def _welcome(self, request: Request, known_hub_id: str, hub: HubStatus) -> Welcome:
-        newest, history = self.node.picture.newest, self.node.picture.history
-        is_full, sample = request.detail == "full", newest.sample
+        newest = self.node.picture.newest
+        history = self.node.picture.history
+        is_full = request.detail == "full"
+        sample = newest.sample
         since_seq = request.since_seq if known_hub_id == self.node.conversation.hub_id else None
         wanted = select_devices(request.devices)
         welcome = Welcome(
@@ -441,7 +452,8 @@ class PassedRequests:
     """
 
     def __init__(self, conversation: HubConversation, answer: Callable[[bytes, bytes], None]) -> None:
-        self._conversation, self._answer = conversation, answer
+        self._conversation = conversation
+        self._answer = answer
         self._open: dict[int, tuple[bytes, int]] = {}
 
     def pass_on(self, peer: bytes, request: Request) -> None:

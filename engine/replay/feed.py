@@ -41,8 +41,10 @@ class ReplayFeed:
         self.history = History()
         """What was played so far of the node that is told of first; safe to read from any thread."""
         self._histories: dict[str, History] = {}
-        self._open_tapes, self._make_analyzers = open_tapes, make_analyzers
-        self._options, self._clock = options, clock or SystemClock()
+        self._open_tapes = open_tapes
+        self._make_analyzers = make_analyzers
+        self._options = options
+        self._clock = clock or SystemClock()
         self._called = threading.Condition()
         self._commands: deque[ReplayCommand] = deque(maxlen=MOST_COMMANDS)
         self._is_stopped = False

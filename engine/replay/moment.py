@@ -59,7 +59,9 @@ def _read_wall(written: str, replay: ReplayState) -> float | None:
     try:
         if of_day is None:
             return datetime.fromisoformat(written).timestamp()
-        hour, minute, second = int(of_day[1]), int(of_day[2]), float(of_day[3] or 0)
+        hour = int(of_day[1])
+        minute = int(of_day[2])
+        second = float(of_day[3] or 0)
         first = datetime.fromtimestamp(math.floor(replay.start_s))
         named = first.replace(hour=hour, minute=minute, second=0) + timedelta(seconds=second)
         return (named if named >= first else named + timedelta(days=1)).timestamp()

@@ -63,7 +63,8 @@ class CatchUp:
         self.checkpoints: list[Checkpoint] = []
         """States on the way, oldest first."""
         start_s = begun.start_s if begun.time_s is None else math.nextafter(begun.time_s, math.inf)
-        self._samples, self._node = tape.samples(start_s, target_s), tape.node
+        self._samples = tape.samples(start_s, target_s)
+        self._node = tape.node
         due_s = [target_s - ticks * tape.interval_s for ticks in KEPT_BEFORE_TICKS[: max(0, most_kept)]]
         self._due_s = [it for it in due_s if it > begun.key[1]]
 
@@ -136,8 +137,12 @@ class NodePlayer:
         is_as_recorded: bool = False,
         checkpoints: int = 8,
     ) -> None:
-        self.tape, self._make_analyzers, self._history, self._marks = tape, make_analyzers, history, marks
-        self._is_as_recorded, self._most_kept = is_as_recorded, checkpoints
+        self.tape = tape
+        self._make_analyzers = make_analyzers
+        self._history = history
+        self._marks = marks
+        self._is_as_recorded = is_as_recorded
+        self._most_kept = checkpoints
         self._told: list[Told] = tape.told()
         self._kept: OrderedDict[tuple[float, float], Checkpoint] = OrderedDict()
         self._refused: dict[int, SegmentsRefused] = {}
@@ -201,7 +206,8 @@ class NodePlayer:
 
     def wait(self) -> None:
         """Play nothing until `jump` tells which moment to show."""
-        self.is_waiting, self.next = True, None
+        self.is_waiting = True
+        self.next = None
 
     def jump(self, time_s: float) -> None:
         """Show the newest sample that is not after a moment; what is found there is left to `catch_up`."""
@@ -211,7 +217,9 @@ class NodePlayer:
             self._begin_anew()
         elif self.shown is None or self._target is not None or found[0].time_s != self.shown.time_s:
             self.shown = self._target = found[0]
-            self._work, self.next, self._upcoming = None, None, iter(())
+            self._work = None
+            self.next = None
+            self._upcoming = iter(())
         else:
             self._look_ahead(math.nextafter(self.shown.time_s, math.inf))
 
@@ -241,11 +249,14 @@ class NodePlayer:
             self._keep(checkpoint)
         reached = work.reached
         self._history.take_over(reached.history)
-        self._verdicts, self._work, self._target = reached.verdicts, None, None
+        self._verdicts = reached.verdicts
+        self._work = None
+        self._target = None
         self.shown = msgspec.structs.replace(target, seq=reached.seq)
         self._look_ahead(math.nextafter(target.time_s, math.inf))
         if not self._has_overview:
-            self._overview, self._has_overview = self.tape.overview(), True
+            self._overview = self.tape.overview()
+            self._has_overview = True
         return True
 
     def _begin_anew(self) -> None:

@@ -37,7 +37,8 @@ def fold_minutes(
     if not peak_bytes:
         return None
     is_of_capacity = all(totals.get(minute.device_uuid) for minute, most in used if most is not None)
-    start_s, end_s = min(it.start_s for it in minutes), max(it.start_s for it in minutes)
+    start_s = min(it.start_s for it in minutes)
+    end_s = max(it.start_s for it in minutes)
     step_s = MINUTE_S * max(1, math.ceil((end_s - start_s + MINUTE_S) / MINUTE_S / MOST_SPANS))
     shares: list[float | None] = [None] * (math.floor((end_s - start_s) / step_s) + 1)
     for minute, most in used:

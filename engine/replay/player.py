@@ -24,7 +24,8 @@ NEAR_TICKS = 300
 """A moment that is no further ahead is played up to, without a new beginning."""
 TAKE_LIMIT = 64
 """Most samples that are played between two pictures."""
-MOST_CHECKPOINTS, CHECKPOINT_DEVICES = 8, 256
+MOST_CHECKPOINTS = 8
+CHECKPOINT_DEVICES = 256
 """Moments of a node whose state is kept, and devices of all of them together: about 0.2 MiB each."""
 NO_MAP = "a recording holds no segment maps"
 NO_DECISION = "Not kept: a replay has no agent that could keep what you decide about a finding."
@@ -82,7 +83,8 @@ class ReplayPlayer:
         clock: Clock,
         options: ReplayOptions | None = None,
     ) -> None:
-        self._options, self._clock = options or ReplayOptions(), clock
+        self._options = options or ReplayOptions()
+        self._clock = clock
         self._head = Playhead(self._options.speed)
         self._head.is_paused = self._options.is_paused
         self._is_looping = self._options.is_looping
@@ -298,7 +300,9 @@ class ReplayPlayer:
             self.say(f"{error}.")
 
     def _go_to_mark(self, direction: int) -> None:
-        at_s, has_marks, tape = self._at_s, bool(self._marks.all), self._seen.tape
+        at_s = self._at_s
+        has_marks = bool(self._marks.all)
+        tape = self._seen.tape
         found = self._marks.next(at_s, direction, tape.node)
         mark = found if has_marks else find_step(tape, at_s, direction)
         if mark is None:

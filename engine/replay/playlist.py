@@ -56,7 +56,8 @@ class Playlist:
     """
 
     def __init__(self, entries: Sequence[PlaylistEntry], open_entry: OpenEntry) -> None:
-        self._entries, self._open_entry = entries, open_entry
+        self._entries = entries
+        self._open_entry = open_entry
         self._playable = [at for at, entry in enumerate(entries) if entry.path is not None]
         self._number_of = {at: number for number, at in enumerate(self._playable, 1)}
         self._refused: dict[int, str] = {}
@@ -99,7 +100,8 @@ class Playlist:
             places: Entries that can be played; negative for back.
         """
         direction = 1 if places > 0 else -1
-        at, found = index, None
+        at = index
+        found = None
         for _ in range(min(abs(places), len(self._entries))):
             further = self.find(at + direction, direction)
             if further is None:

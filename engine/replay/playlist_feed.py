@@ -36,7 +36,8 @@ class PlaylistFeed(ReplayFeed):
         clock: Clock | None = None,
     ) -> None:
         super().__init__(lambda: first.tapes, make_analyzers=make_analyzers, options=options, clock=clock)
-        self._playlist, self._opened = playlist, first
+        self._playlist = playlist
+        self._opened = first
         self._next: OpenedEntry | None = None
         self._next_options = options or ReplayOptions()
         self._ended_s: float | None = None
@@ -50,7 +51,9 @@ class PlaylistFeed(ReplayFeed):
     def _play_all(self) -> None:
         upcoming: OpenedEntry | None = self._opened
         while upcoming is not None and not self._is_stopped:
-            self._opened, self._next, self._ended_s = upcoming, None, None
+            self._opened = upcoming
+            self._next = None
+            self._ended_s = None
             part = self._playlist.part(upcoming.place)
             self._play(upcoming.tapes, replace(self._next_options, part=part))
             upcoming = self._next
@@ -112,7 +115,8 @@ class PlaylistFeed(ReplayFeed):
             except ReadingLeft:
                 if self._is_stopped:
                     return
-                at, places = aim, self._take_turn()
+                at = aim
+                places = self._take_turn()
                 continue
             if opened is not None:
                 self._leave(player, opened)
@@ -133,7 +137,8 @@ class PlaylistFeed(ReplayFeed):
         """Have another run played next, at the pace of this one."""
         state = player.state
         between = range(min(self.index, opened.place) + 1, max(self.index, opened.place))
-        passed, word = self._playlist.describe_passed(between), state.word
+        passed = self._playlist.describe_passed(between)
+        word = state.word
         if passed:
             word = ReplayWord(1 if word is None else word.number + 1, passed)
         self._next_options = ReplayOptions(
@@ -143,7 +148,8 @@ class PlaylistFeed(ReplayFeed):
 
     def _follow_reading(self, player: ReplayPlayer, aim: int) -> Callable[[float], None]:
         """Return what follows the reading of a run: says that it takes long, leaves it for another one."""
-        begun_s, is_told = self._clock.monotonic_s(), False
+        begun_s = self._clock.monotonic_s()
+        is_told = False
 
         def follow(share: float) -> None:
             nonlocal is_told

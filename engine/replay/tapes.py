@@ -89,7 +89,8 @@ class RecordingTape:
 
     def samples(self, start_s: float, end_s: float = math.inf) -> Iterator[Sample]:
         """Yield the samples of a span, ends included, in order of time; the last of all has `is_last`."""
-        start_s, newest_s = max(start_s, self.start_s), -math.inf
+        start_s = max(start_s, self.start_s)
+        newest_s = -math.inf
         end_s = min(end_s, self.end_s)
         for recording in self._recordings:
             for sample in recording.samples(start_s, end_s, node=self._recorded_node):

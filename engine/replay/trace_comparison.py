@@ -98,7 +98,8 @@ class RankComparison(msgspec.Struct, frozen=True, eq=False):
 
     def _read_ticks(self, index: int, start_s: float) -> Curve:
         """Return the highest of each tick of an iteration."""
-        ticks, rows = self.ticks, self.rows
+        ticks = self.ticks
+        rows = self.rows
         numbers = range(ticks.start, ticks.stop)
         at = ticks.start + bisect_left(numbers, tick_of(start_s, self.interval_s), key=rows.tick)
         offsets_s: list[float] = []
@@ -146,7 +147,8 @@ def compare_runs(player: TracePlayer, simulated: Path) -> TraceComparison:
     Raises:
         InputFileError: The simulated run cannot be read.
     """
-    run, uuids = player.run, player.uuids
+    run = player.run
+    uuids = player.uuids
     partners = {it.name.rank: _read_simulated(it) for it in read_memory_trace_run(simulated).ranks}
     is_small = sum(rank.path.stat().st_size for rank in run.ranks) <= MOST_WHOLE_BYTES
     return TraceComparison(

@@ -42,7 +42,8 @@ class FoundVerdicts:
 
     def __init__(self, analyzers: Sequence[Analyzer], before: Sequence[Finding] = ()) -> None:
         self._host = AnalyzerHost(analyzers)
-        self._findings, self._assessments = FindingStore(), AssessmentStore()
+        self._findings = FindingStore()
+        self._assessments = AssessmentStore()
         if before:
             self._host.restore(before)
             self._findings.merge(before)

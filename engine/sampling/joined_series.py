@@ -88,8 +88,11 @@ class _JoinedTick:
         clock: Literal["wall", "trace"],
         interval_s: float,
     ) -> None:
-        self._sources, self._names = sources, names
-        self._node, self._clock, self._interval_s = node, clock, interval_s
+        self._sources = sources
+        self._names = names
+        self._node = node
+        self._clock = clock
+        self._interval_s = interval_s
         self._taken: dict[int, Sample] = {}
         self._start_s = 0.0
         self._seq = 0
@@ -103,7 +106,8 @@ class _JoinedTick:
         """Sentences about which device is which."""
         if not self._renamed:
             return ()
-        shown, count = ", ".join(self._renamed[:_SHOWN_NAMES]), len(self._renamed)
+        shown = ", ".join(self._renamed[:_SHOWN_NAMES])
+        count = len(self._renamed)
         more = f" and {count - _SHOWN_NAMES:,} more" if count > _SHOWN_NAMES else ""
         return (f"devices of several files were told apart by their files: {shown}{more}",)
 

@@ -74,7 +74,8 @@ class RecordingPlayer:
     @property
     def notes(self) -> tuple[str, ...]:
         """Sentences about what was left out; complete after the last sample."""
-        others, late = self._others, self._late
+        others = self._others
+        late = self._late
         nodes = "1 other node" if others == 1 else f"{others:,} other nodes"
         damage = self.recording.damage.sentence
         return (
@@ -153,7 +154,8 @@ class RecordingPlayer:
             damage = self.recording.damage.sentence
             why = "expected at least one to play" if damage is None else damage
             raise InputFileError(f"{show_path(self.path)}: no samples in it; {why}")
-        self._start_s, self._end_s = self._next.time_s, span[1]
+        self._start_s = self._next.time_s
+        self._end_s = span[1]
         self.clock: Literal["wall", "trace"] = "wall" if self._start_s >= WALL_CLOCK_FROM_S else "trace"
         recorded_s = self._next.interval_s
         self._given_interval_s = interval_s

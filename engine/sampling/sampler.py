@@ -78,14 +78,17 @@ class DeviceReadings:
         """Go on with a fresh handle of the same device."""
         if reader is not self.reader:
             self._parse()
-            self.reader, self.prepared = reader, None
+            self.reader = reader
+            self.prepared = None
         if self.is_lost:
-            self._state, self._reason = "stale", "it came back and has not been read yet"
+            self._state = "stale"
+            self._reason = "it came back and has not been read yet"
             self.memory_due_s = self.details_due_s = 0.0
 
     def mark_lost(self, reason: str) -> None:
         """Say that the device is gone, and why."""
-        self._state, self._reason = "lost", reason
+        self._state = "lost"
+        self._reason = reason
         self._parse()
         self.prepared = None
 
@@ -96,7 +99,8 @@ class DeviceReadings:
         if self._read_at_s is not None and at_s < self._read_at_s:
             return  # of a round that hung elsewhere, while others went on
         self._read_at_s = at_s
-        self._state, self._reason = "ok", None
+        self._state = "ok"
+        self._reason = None
         if isinstance(taken, bytes):
             self._unparsed.append(taken)
             return
@@ -114,7 +118,9 @@ class DeviceReadings:
 
     def _fold(self, memory: MemoryReading) -> None:
         self._memory = memory
-        used, least, most = memory.used_bytes, self._min_bytes, self._max_bytes
+        used = memory.used_bytes
+        least = self._min_bytes
+        most = self._max_bytes
         if used is None:
             return
         if least is None or used < least:
@@ -124,7 +130,9 @@ class DeviceReadings:
 
     def fold_details(self, details: DeviceDetails, at_s: float, failure: str | None = None) -> None:
         """Take one reading of the slower fields, of some time; `failure` is a plug-in's bug in it."""
-        self._details, self._details_at_s, self.details_failure = details, at_s, failure
+        self._details = details
+        self._details_at_s = at_s
+        self.details_failure = failure
 
     def fold_failure(self, error: DeviceError, now_s: float) -> None:
         """Take a failed memory call: what it means for the state, and when to try again."""
@@ -158,7 +166,8 @@ class DeviceReadings:
         self._parse()
         age_s = None if self._read_at_s is None else max(0.0, now_s - self._read_at_s)
         state, reason = self._judge(now_s, age_s, stale_after_s, held_since_s)
-        identity, details = self.reader.identity, self._details if state != "lost" else DeviceDetails()
+        identity = self.reader.identity
+        details = self._details if state != "lost" else DeviceDetails()
         details_age_s = self._find_stale_details_age_s(now_s, details_stale_after_s)
         if state == "lost":
             details_age_s = None
@@ -375,7 +384,8 @@ class SourceSampler:
         now_s = self._clock.monotonic_s()
         with self._lock:
             self._fold_rounds()
-            held, details_stale_after_s = self._find_held(), stale_after_s + self.details_interval_s
+            held = self._find_held()
+            details_stale_after_s = stale_after_s + self.details_interval_s
             samples = [
                 device.take(now_s, stale_after_s, details_stale_after_s, held_since_s=held.get(device))
                 for device in self._devices.values()
@@ -407,7 +417,8 @@ class SourceSampler:
         This runs ten times a second on a cold cache, where every function and page that it touches costs
         more than what it does there: a turn with nothing due but memory stays within very few of them.
         """
-        clock_s, has_read = self._clock.monotonic_s, False
+        clock_s = self._clock.monotonic_s
+        has_read = False
         due_s = clock_s()
         while not (self._is_stopping or lane.is_abandoned):
             started_s = clock_s()
@@ -495,7 +506,8 @@ class SourceSampler:
             lane: The lane that this runs on.
             memory_took_s: How long memory has taken in this round.
         """
-        clock_s, devices = self._clock.monotonic_s, self._readable
+        clock_s = self._clock.monotonic_s
+        devices = self._readable
         budget_s = DETAILS_SHARE * max(self.memory_interval_s, memory_took_s)
         if not self.first_round.is_set():
             budget_s = max(budget_s, FIRST_DETAILS_S)
@@ -565,7 +577,8 @@ class SourceSampler:
         device.details_due_s = max(
             device.details_due_s + self.details_interval_s, now_s + self.memory_interval_s
         )
-        details, failure = DeviceDetails(), None
+        details = DeviceDetails()
+        failure = None
         lost: DeviceLostError | None = None
         try:
             details = device.reader.read_details()

@@ -90,8 +90,11 @@ class SeriesPlayer:
         Raises:
             InputFileError: The file is damaged so that it cannot be read on.
         """
-        tick, track, held = self._tick, self._track, None
-        head, self._head = self._head, []
+        tick = self._tick
+        track = self._track
+        held = None
+        head = self._head
+        self._head = []
         for record in chain(head, self._records):
             if not tick.take(record, self.interval_s / 2):
                 if held is not None:
@@ -224,7 +227,8 @@ class SeriesTrack:
 
     def observe(self, record: SeriesRecord, interval_s: float) -> None:
         """Take a record, in order of time."""
-        uuid, last = record.device.uuid, self._last.get(record.device.uuid)
+        uuid = record.device.uuid
+        last = self._last.get(record.device.uuid)
         if last is None:
             self.devices[uuid] = record.device
         else:
@@ -311,7 +315,9 @@ class SeriesTick:
             record: At the time of those before it, or later.
             most_s: Seconds within which records of different devices are of one tick.
         """
-        records, uuid, time_s = self._records, record.device.uuid, record.time_s
+        records = self._records
+        uuid = record.device.uuid
+        time_s = record.time_s
         same = records.get(uuid)
         if not records:
             self._start_s = time_s
@@ -332,7 +338,8 @@ class SeriesTick:
 
         Records at `until_s` belong to the next one: two ticks must not end at the same time.
         """
-        taken, end_s = list(self._records.values()), self._end_s
+        taken = list(self._records.values())
+        end_s = self._end_s
         rest = []
         if until_s <= end_s:
             rest = [record for record in taken if record.time_s >= until_s]

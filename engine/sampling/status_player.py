@@ -55,7 +55,8 @@ class StatusPlayer:
     @property
     def notes(self) -> tuple[str, ...]:
         """Sentences about what was left out; complete after the last sample."""
-        late, other = self._late_count, self._other_count
+        late = self._late_count
+        other = self._other_count
         return (
             *((f"statuses not newer than the one before were left out: {late:,}",) if late else ()),
             *((f"statuses of other nodes than {self.node} were left out: {other:,}",) if other else ()),
@@ -86,7 +87,8 @@ class StatusPlayer:
         Raises:
             InputFileError: The file is damaged so that it cannot be read on, or of a newer version.
         """
-        head, self._head = self._head, []
+        head = self._head
+        self._head = []
         held: Sample | None = None
         for status in self._in_order(chain(head, self._statuses)):
             if held is not None:

@@ -124,7 +124,8 @@ def _read_allocator(row: TickRow, is_within: bool) -> AllocatorReading:
 
 TAKE_LIMIT = 64
 """Most samples that one `take` returns; a player that is late catches up over several."""
-LEAST_TICK_S, MOST_TICK_S = 0.001, 3600.0
+LEAST_TICK_S = 0.001
+MOST_TICK_S = 3600.0
 IDLE_S = 1.0
 """What `wait_s` says once nothing more will come."""
 
@@ -176,7 +177,8 @@ class TracePlayer:
         self.is_simulated = bool(is_simulated_run(folder, run.ranks[0].name))
         """Whether one GPU played each rank in a simulation, as names tell."""
         self._notes = (*run.notes, *self._describe(capacity_bytes))
-        self._identity, self._capacity_bytes = _identify(run), capacity_bytes
+        self._identity = _identify(run)
+        self._capacity_bytes = capacity_bytes
         self._ranks = self._begin_ranks()
 
     @property
@@ -247,7 +249,9 @@ class TracePlayer:
         return tick_of(time_s, self._tick_s)
 
     def _begin_ranks(self, after_tick: int | None = None) -> list[TraceRank]:
-        run, identity, capacity_bytes = self.run, self._identity, self._capacity_bytes
+        run = self.run
+        identity = self._identity
+        capacity_bytes = self._capacity_bytes
         is_simulated = self.is_simulated
         return [
             TraceRank(rank, run.rows, identity, capacity_bytes, after_tick, is_simulated=is_simulated)
@@ -271,7 +275,8 @@ class TracePlayer:
     def _make_sample(self) -> Sample:
         end_s = round(self._tick * self._tick_s, 6)
         devices = tuple(rank.read(self._tick, end_s) for rank in self._ranks)
-        notes, is_last = self._notes, self._tick == self._last_tick
+        notes = self._notes
+        is_last = self._tick == self._last_tick
         if is_last:
             notes = (f"trace ended at {self.run.end_s:.1f} s", *notes)
         sample = Sample(
@@ -346,7 +351,8 @@ class _Progress:
     """Says how much of all files was read."""
 
     def __init__(self, paths: tuple[Path, ...], on_read: Callable[[float], None] | None) -> None:
-        self._on_read, self._read_bytes = on_read, 0
+        self._on_read = on_read
+        self._read_bytes = 0
         self._all_bytes = sum(map(_size_of, paths))
 
     def note(self, count: int) -> None:
@@ -358,7 +364,8 @@ class _Progress:
 
 def _read_rank(path: Path, rows: TraceRows, interval_s: float, progress: _Progress) -> RankTicks:
     """Fold one file, piece by piece; one of another shape whole, which also finds better words for it."""
-    name, start = read_trace_name(path), rows.count
+    name = read_trace_name(path)
+    start = rows.count
     try:
         return _Fold(path, name, rows, interval_s).run(
             TraceSpans(path, stream_trace(path, on_read=progress.note))
@@ -381,7 +388,10 @@ class _Fold:
     """Makes the rows of one rank."""
 
     def __init__(self, path: Path, name: TraceName, rows: TraceRows, interval_s: float) -> None:
-        self._path, self._name, self._rows, self._interval_s = path, name, rows, interval_s
+        self._path = path
+        self._name = name
+        self._rows = rows
+        self._interval_s = interval_s
         self._start = rows.count
         self._pending: TickRow | None = None
         """Of the newest tick, which may go on; figures are bytes already."""
@@ -391,7 +401,8 @@ class _Fold:
         self._start_s = 0.0
         self._least_gap_s = math.inf
         self._highest_used = self._highest_allocated = 0.0
-        self._times_digest, self._allocated_digest = hashlib.sha256(), hashlib.sha256()
+        self._times_digest = hashlib.sha256()
+        self._allocated_digest = hashlib.sha256()
 
     def run(self, spans: TraceSpans) -> RankTicks:
         for span in spans:
@@ -426,11 +437,14 @@ class _Fold:
         self._samples += len(times_s)
         self._times_digest.update(array("d", times_s))
         self._allocated_digest.update(array("d", span.allocated_mib))
-        used, allocated = max(span.device_used_mib), max(span.allocated_mib)
+        used = max(span.device_used_mib)
+        allocated = max(span.allocated_mib)
         self._highest_used = max(self._highest_used, used)
         self._highest_allocated = max(self._highest_allocated, allocated)
         self._newest_s = times_s[-1]
-        at, count, interval_s = 0, len(times_s), self._interval_s
+        at = 0
+        count = len(times_s)
+        interval_s = self._interval_s
         while at < count:
             tick = tick_of(times_s[at], interval_s)
             stop = max(at + 1, bisect_right(times_s, (tick + ROUNDING) * interval_s, at))
@@ -453,7 +467,8 @@ class _Fold:
 
 def _fold_tick(tick: int, span: TraceSpan, start: int, stop: int) -> TickRow:
     """Return the row of the samples of one tick that stand in one span."""
-    used, allocated = span.device_used_mib[start:stop], span.allocated_mib[start:stop]
+    used = span.device_used_mib[start:stop]
+    allocated = span.allocated_mib[start:stop]
     return TickRow(
         tick,
         span.times_s[stop - 1],

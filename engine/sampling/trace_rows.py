@@ -75,7 +75,8 @@ class TraceRows:
             yield from map(TickRow._make, _PACKED.iter_unpack(self._read(at, count)))
 
     def _read(self, start: int, count: int) -> bytes:
-        at, size = start * _PACKED.size, count * _PACKED.size
+        at = start * _PACKED.size
+        size = count * _PACKED.size
         if self._descriptor is None or at >= self._file_bytes:
             at -= self._file_bytes
             return bytes(self._buffer[at : at + size])

@@ -22,7 +22,8 @@ class TraceIterations:
     """The iterations of one rank, in columns and in order."""
 
     def __init__(self) -> None:
-        self._indices, self._starts_s = array("q"), array("d")
+        self._indices = array("q")
+        self._starts_s = array("d")
         self._logged = (array("q"), array("q"), array("q"))
         self._is_open = False
 

@@ -10,7 +10,8 @@ AlertLevel = Literal["low", "medium", "high", "critical"]
 AlertEvent = Literal["opened", "raised", "closed"]
 """What of a finding can be told of."""
 
-COMMAND_KEY, WEBHOOK_KEY = "alerts.command", "alerts.webhook_url"
+COMMAND_KEY = "alerts.command"
+WEBHOOK_KEY = "alerts.webhook_url"
 OWN_FILE_KEYS = frozenset({COMMAND_KEY, WEBHOOK_KEY})
 """Settings that are not taken from `./vramscope.toml`: whoever wrote that file is not who runs vramscope."""
 

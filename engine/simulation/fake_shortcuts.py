@@ -19,7 +19,8 @@ UNKNOWN = object()
 
 _aten = torch.ops.aten
 _ask_device = torch.ops.prim.device.default
-_HOST, _META = torch.device("cpu"), torch.device("meta")
+_HOST = torch.device("cpu")
+_META = torch.device("meta")
 
 _VIEWS = (
     "_unsafe_view alias as_strided detach diagonal expand permute select.int slice.Tensor split.Tensor "
@@ -106,7 +107,8 @@ class Shortcuts:
         return self._make(_aten.empty.memory_format, (shape,), {"dtype": first.dtype, "device": _META})
 
     def _make(self, function: Any, args: Any, kwargs: Any) -> Any:
-        before, state.is_inside = state.is_inside, True
+        before = state.is_inside
+        state.is_inside = True
         try:
             made = self._run_on_meta(function, args, kwargs)
             if isinstance(made, (list, tuple)):

@@ -76,7 +76,8 @@ class FakeAccountingMode(AccountingMode):
 
 def install(registry: StorageRegistry) -> None:
     """Let fake tensors answer for their simulated devices, and stop who would read them."""
-    real_device, names = FakeTensor.device.fget, torch.Tensor.device.fget
+    real_device = FakeTensor.device.fget
+    names = torch.Tensor.device.fget
 
     def device(tensor: Any) -> Any:
         return real_device(tensor) if registry.where_is(tensor) is None else names(tensor)

@@ -18,7 +18,8 @@ RESERVED_SHARE = 0.04
 
 _REFUSED_BY_HOST = re.compile(r"can't allocate memory: you tried to allocate (\d+) bytes")
 _MEMINFO = Path("/proc/meminfo")
-_CGROUP_LIMIT, _CGROUP_USED = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
+_CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
+_CGROUP_USED = Path("/sys/fs/cgroup/memory.current")
 
 
 class HostMemory:

@@ -32,7 +32,9 @@ def install(content: Mapping[str, Any], allocator_module: AllocatorModule) -> Si
     host = watch_nothing() if config.is_fake else watch_host(config.host_reserve_bytes)
     host.check_capacity(config.total_bytes * config.devices)
     simulation = Simulation(config, allocator_module, lambda number: _make_memory(config, number), host)
-    devices, registry, transfers = simulation.devices, simulation.registry, simulation.transfers
+    devices = simulation.devices
+    registry = simulation.registry
+    transfers = simulation.transfers
     cuda_surface.install(simulation)
     TensorMethods(devices, registry, transfers, simulation.pinned).install()
     StorageMethods(devices, registry).install()

@@ -98,7 +98,8 @@ def _make_function(kernels: FusedKernels, attend: Any) -> Any:
                 inner = [_cut_off(it, needed) for it, needed in zip(tensors, context.needs_input_grad)]
                 output = attend(*inner, dropout_p, is_causal, **options)
             kernels.charge(output)
-            context.inner, context.output = inner, output
+            context.inner = inner
+            context.output = output
             query = tensors[0]
             place = kernels._registry.where_is(query)
             with targeting(place if place is not None else state.device):
@@ -119,7 +120,8 @@ def _make_function(kernels: FusedKernels, attend: Any) -> Any:
             given = [next(gradients) if it is not None and it.requires_grad else None for it in context.inner]
             if not keeps_graph:
                 # As autograd does with what it saved: the node itself lives as long as the loss.
-                context.inner, context.output = [], None
+                context.inner = []
+                context.output = None
             return (*given, None, None, None)
 
     return FusedAttention

@@ -151,7 +151,8 @@ class CardLedger:
         slot = next((slot for slot in range(SLOTS) if slot not in taken), None)
         if slot is None:
             refuse(f"{self._path} has no room: {SLOTS} processes are on this card")
-        self._pid, self._slot = pid, slot
+        self._pid = pid
+        self._slot = slot
         self._write(slot, pid, read_start_time(pid) or 0, 0)
 
     def _drop_dead(self) -> None:

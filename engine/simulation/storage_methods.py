@@ -23,7 +23,8 @@ class StorageMethods:
 
     def install(self) -> None:
         """Put the answers in place."""
-        records, names = self._registry.records, self._devices.names
+        records = self._registry.records
+        names = self._devices.names
         real_device = torch.UntypedStorage.device.__get__
 
         def device(storage: Any) -> Any:

@@ -59,7 +59,9 @@ class StorageRegistry:
         known = self.records.get(key)
         if known is None:
             record = StorageRecord(storage, self._forget)
-            record.key, record.device, record.card = key, device, None
+            record.key = key
+            record.device = device
+            record.card = None
             record.address = record.size_bytes = 0
             if device != UNDECIDED:
                 self._charge(record, self._cost(storage))
@@ -88,7 +90,8 @@ class StorageRegistry:
         record = self.records.get(storage._cdata)
         if record is None or record.device == UNDECIDED or record.size_bytes == storage.nbytes():
             return
-        card, address = record.card, record.address
+        card = record.card
+        address = record.address
         self._charge(record, storage.nbytes())
         if card is not None:
             card.free(address)
@@ -115,12 +118,15 @@ class StorageRegistry:
     def _charge(self, record: StorageRecord, size_bytes: int, device: int | None = None) -> None:
         """Take a block for a storage, unless it costs nothing."""
         if size_bytes == 0:
-            record.card, record.address, record.size_bytes = None, 0, 0
+            record.card = None
+            record.address = 0
+            record.size_bytes = 0
             return
         device = record.device if device is None else device
         card = self._cards[device]
         record.address = card.allocate(size_bytes, state.streams.get(device, 0))
-        record.card, record.size_bytes = card, size_bytes
+        record.card = card
+        record.size_bytes = size_bytes
         self._note_growth(size_bytes)
 
     @staticmethod
@@ -128,7 +134,8 @@ class StorageRegistry:
         if state.uncharged:
             return 0
         if state.next_cost_bytes is not None:
-            cost, state.next_cost_bytes = state.next_cost_bytes, None
+            cost = state.next_cost_bytes
+            state.next_cost_bytes = None
             return cost
         return int(storage.nbytes())
 

@@ -45,7 +45,9 @@ class TensorMethods:
         replace(torch.Tensor, "record_stream", self._make_record_stream)
 
     def _install_properties(self) -> None:
-        records, names, where_is = self._registry.records, self._devices.names, self._registry.where_is
+        records = self._registry.records
+        names = self._devices.names
+        where_is = self._registry.where_is
         real_device = _base.device.__get__
         real_is_cpu = _base.is_cpu.__get__
 
@@ -66,7 +68,8 @@ class TensorMethods:
             device, dtype, rest, options = _read_to(args, kwargs)
             if device is None:
                 return original(tensor, *args, **kwargs)
-            target, source = self._devices.resolve(device), self._transfers.where_is(tensor)
+            target = self._devices.resolve(device)
+            source = self._transfers.where_is(tensor)
             if target == ELSEWHERE:
                 with targeting(HOST):  # what is made, on `meta`, is on no card
                     return original(tensor, *args, **kwargs)
@@ -162,16 +165,23 @@ class TensorMethods:
 def _read_to(args: Any, kwargs: Any) -> tuple[Any, Any, tuple[Any, ...], dict[str, Any]]:
     """Return device, dtype, further positional and named arguments of a call of `Tensor.to`."""
     options = dict(kwargs)
-    device, dtype, other = options.pop("device", None), options.pop("dtype", None), options.pop("other", None)
+    device = options.pop("device", None)
+    dtype = options.pop("dtype", None)
+    other = options.pop("other", None)
     rest = tuple(args)
     if rest and isinstance(rest[0], torch.Tensor):
-        other, rest = rest[0], rest[1:]
+        other = rest[0]
+        rest = rest[1:]
     elif rest and isinstance(rest[0], torch.dtype):
-        dtype, rest = rest[0], rest[1:]
+        dtype = rest[0]
+        rest = rest[1:]
     elif rest:
-        device, rest = rest[0], rest[1:]
+        device = rest[0]
+        rest = rest[1:]
         if rest and (rest[0] is None or isinstance(rest[0], torch.dtype)):
-            dtype, rest = rest[0], rest[1:]
+            dtype = rest[0]
+            rest = rest[1:]
     if other is not None:
-        device, dtype = other.device, other.dtype
+        device = other.device
+        dtype = other.dtype
     return device, dtype, rest, options

@@ -36,7 +36,8 @@ state = ThreadState()
 @contextmanager
 def targeting(target: int) -> Iterator[None]:
     """Let new storages of this thread be on a device (an ordinal, or HOST) for a while."""
-    before, state.target = state.target, target
+    before = state.target
+    state.target = target
     try:
         yield
     finally:
@@ -46,7 +47,8 @@ def targeting(target: int) -> Iterator[None]:
 @contextmanager
 def inside() -> Iterator[None]:
     """Let tensors answer as those of the host that they are, for code of PyTorch that computes shapes."""
-    before, state.is_inside = state.is_inside, True
+    before = state.is_inside
+    state.is_inside = True
     try:
         yield
     finally:

@@ -75,7 +75,8 @@ def _make_function(transfers: Transfers) -> Any:
         @staticmethod
         def setup_context(context: Any, inputs: Any, output: Any) -> None:
             """Keep where gradients go."""
-            context.source, context.dtype = transfers.where_is(inputs[0]), inputs[0].dtype
+            context.source = transfers.where_is(inputs[0])
+            context.dtype = inputs[0].dtype
 
         @staticmethod
         def backward(context: Any, gradient: Any) -> Any:

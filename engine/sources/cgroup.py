@@ -147,7 +147,8 @@ def parse_cgroup_mounts(text: str) -> list[tuple[bool, str, str]]:
     mounts: list[tuple[bool, str, str]] = []
     for line in text.splitlines():
         left, separator, right = line.partition(" - ")
-        fields, kinds = left.split(" "), right.split(" ")
+        fields = left.split(" ")
+        kinds = right.split(" ")
         if not separator or len(fields) < 5:
             continue
         is_v1_memory = kinds[0] == "cgroup" and "memory" in kinds[-1].split(",")

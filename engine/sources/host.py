@@ -42,8 +42,10 @@ class HostReader:
         limit, and what the group uses less the page cache that is dropped first.
         """
         meminfo = parse_meminfo(self._meminfo.read() or b"") if self._has_proc else _read_meminfo_elsewhere()
-        total, available = meminfo.total_bytes, meminfo.available_bytes
-        swap_total, swap_free = meminfo.swap_total_bytes, meminfo.swap_free_bytes
+        total = meminfo.total_bytes
+        available = meminfo.available_bytes
+        swap_total = meminfo.swap_total_bytes
+        swap_free = meminfo.swap_free_bytes
         host = HostSample(
             total_bytes=total,
             used_bytes=_subtract(total, available),
@@ -75,7 +77,8 @@ class HostReader:
             self._groups = CgroupReader(hierarchies)
 
     def _read_cpu_percent(self) -> float | None:
-        former, self._former_times = self._former_times, self._read_times()
+        former = self._former_times
+        self._former_times = self._read_times()
         if former is None or self._former_times is None:
             return None
         busy_s, total_s = (now - then for now, then in zip(self._former_times, former, strict=True))
@@ -107,13 +110,16 @@ def parse_cpu_times(text: bytes) -> tuple[float, float] | None:
 
 def _narrow(host: HostSample, group: CgroupMemory) -> HostSample:
     """Return the sample of a host of which only a control group's share may be used."""
-    limit, used = group.limit_bytes, group.used_bytes
+    limit = group.limit_bytes
+    used = group.used_bytes
     left = None if used is None else max(0, limit - used)
     available = left if host.available_bytes is None or left is None else min(left, host.available_bytes)
-    swap_total, swap_used = host.swap_total_bytes, host.swap_used_bytes
+    swap_total = host.swap_total_bytes
+    swap_used = host.swap_used_bytes
     swap_limit = group.swap_limit_bytes
     if swap_limit is not None and (swap_total is None or swap_limit < swap_total):
-        swap_total, swap_used = swap_limit, group.swap_used_bytes
+        swap_total = swap_limit
+        swap_used = group.swap_used_bytes
     return HostSample(
         total_bytes=limit,
         used_bytes=used,
@@ -133,7 +139,8 @@ def _read_meminfo_elsewhere() -> Meminfo:
     """Read memory where there is no /proc."""
     import psutil
 
-    memory, swap = psutil.virtual_memory(), psutil.swap_memory()
+    memory = psutil.virtual_memory()
+    swap = psutil.swap_memory()
     return Meminfo(
         total_bytes=memory.total,
         available_bytes=memory.available,

@@ -35,7 +35,8 @@ class KeptFile:
 
     def close(self) -> None:
         """Give the descriptor back; the next reading opens the file again."""
-        descriptor, self._descriptor = self._descriptor, None
+        descriptor = self._descriptor
+        self._descriptor = None
         if descriptor is not None:
             os.close(descriptor)
 

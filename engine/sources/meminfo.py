@@ -35,7 +35,8 @@ def parse_meminfo(text: bytes) -> Meminfo:
 
     Kernels before 3.14 have no MemAvailable; what is free or can be dropped stands in for it.
     """
-    total, available = _find_bytes(text, b"MemTotal"), _find_bytes(text, b"MemAvailable")
+    total = _find_bytes(text, b"MemTotal")
+    available = _find_bytes(text, b"MemAvailable")
     if available is None:
         available = _estimate_available(text)
     if total is not None and available is not None:

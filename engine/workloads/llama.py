@@ -49,15 +49,20 @@ class Attention(nn.Module):
 
     def __init__(self, sizes: LlamaSizes) -> None:
         super().__init__()
-        hidden, shared = sizes.hidden_size, sizes.num_kv_heads * sizes.head_size
-        self.head_size, self.group = sizes.head_size, sizes.num_heads // sizes.num_kv_heads
-        self.query, self.output = nn.Linear(hidden, hidden, bias=False), nn.Linear(hidden, hidden, bias=False)
-        self.key, self.value = nn.Linear(hidden, shared, bias=False), nn.Linear(hidden, shared, bias=False)
+        hidden = sizes.hidden_size
+        shared = sizes.num_kv_heads * sizes.head_size
+        self.head_size = sizes.head_size
+        self.group = sizes.num_heads // sizes.num_kv_heads
+        self.query = nn.Linear(hidden, hidden, bias=False)
+        self.output = nn.Linear(hidden, hidden, bias=False)
+        self.key = nn.Linear(hidden, shared, bias=False)
+        self.value = nn.Linear(hidden, shared, bias=False)
 
     def forward(self, hidden: torch.Tensor, turns: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
         """Return what is attended to, of shape (batch, tokens, hidden) as it came in."""
         query, key = (_rotate(self._split(layer(hidden)), turns) for layer in (self.query, self.key))
-        key, value = self._share(key), self._share(self._split(self.value(hidden)))
+        key = self._share(key)
+        value = self._share(self._split(self.value(hidden)))
         attended = F.scaled_dot_product_attention(query, key, value, is_causal=True)
         merged: torch.Tensor = self.output(attended.transpose(1, 2).reshape(hidden.shape))
         return merged
@@ -80,8 +85,10 @@ class FeedForward(nn.Module):
 
     def __init__(self, sizes: LlamaSizes) -> None:
         super().__init__()
-        hidden, inner = sizes.hidden_size, sizes.intermediate_size
-        self.gate, self.up = nn.Linear(hidden, inner, bias=False), nn.Linear(hidden, inner, bias=False)
+        hidden = sizes.hidden_size
+        inner = sizes.intermediate_size
+        self.gate = nn.Linear(hidden, inner, bias=False)
+        self.up = nn.Linear(hidden, inner, bias=False)
         self.down = nn.Linear(inner, hidden, bias=False)
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
@@ -99,8 +106,10 @@ class Block(nn.Module):
 
     def __init__(self, sizes: LlamaSizes) -> None:
         super().__init__()
-        self.attention_norm, self.feed_norm = RMSNorm(sizes.hidden_size), RMSNorm(sizes.hidden_size)
-        self.attention, self.feed_forward = Attention(sizes), FeedForward(sizes)
+        self.attention_norm = RMSNorm(sizes.hidden_size)
+        self.feed_norm = RMSNorm(sizes.hidden_size)
+        self.attention = Attention(sizes)
+        self.feed_forward = FeedForward(sizes)
 
     def forward(self, hidden: torch.Tensor, turns: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
         """Return the next hidden state, of shape (batch, tokens, hidden) as it came in."""
@@ -119,7 +128,8 @@ class Llama(nn.Module):
 
     def __init__(self, sizes: LlamaSizes, *, is_checkpointed: bool = False) -> None:
         super().__init__()
-        self.sizes, self.is_checkpointed = sizes, is_checkpointed
+        self.sizes = sizes
+        self.is_checkpointed = is_checkpointed
         self.embedding = nn.Embedding(sizes.vocab_size, sizes.hidden_size)
         self.blocks = nn.ModuleList(Block(sizes) for _ in range(sizes.num_layers))
         self.norm = RMSNorm(sizes.hidden_size)

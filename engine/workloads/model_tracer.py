@@ -112,10 +112,13 @@ def _fuse_attention() -> Iterator[None]:
 
     def attend(*args: Any, **kwargs: Any) -> Any:
         told = dict(zip(_ATTENTION, args, strict=False)) | kwargs
-        query, key, value = told["query"], told["key"], told["value"]
+        query = told["query"]
+        key = told["key"]
+        value = told["value"]
         if told.get("attn_mask") is not None or told.get("enable_gqa") or query.dim() != 4:
             return plain(*args, **kwargs)
-        dropout, is_causal = told.get("dropout_p", 0.0), told.get("is_causal", False)
+        dropout = told.get("dropout_p", 0.0)
+        is_causal = told.get("is_causal", False)
         kernel = torch.ops.aten._scaled_dot_product_efficient_attention
         return kernel(query, key, value, None, True, dropout, is_causal, scale=told.get("scale"))[0]
 
@@ -130,7 +133,8 @@ class _Span:
     """One call of one layer, and what follows it up to the next call."""
 
     def __init__(self, name: str, layer: nn.Module, sequence: int) -> None:
-        self.name, self.layer = name, layer
+        self.name = name
+        self.layer = layer
         self.sequence = sequence
         """Sequence number of autograd at its beginning."""
         self.forward_flops = 0

@@ -18,9 +18,12 @@ class Block(nn.Module):
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         self.heads = heads
-        self.norm_1, self.norm_2 = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.qkv, self.project = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.expand, self.contract = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.norm_1 = nn.LayerNorm(width)
+        self.norm_2 = nn.LayerNorm(width)
+        self.qkv = nn.Linear(width, 3 * width)
+        self.project = nn.Linear(width, width)
+        self.expand = nn.Linear(width, 4 * width)
+        self.contract = nn.Linear(4 * width, width)
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
         """Return the next hidden state; both of shape (batch, tokens, width)."""
@@ -48,7 +51,8 @@ class SmallGPT(nn.Module):
 
     def __init__(self, vocabulary: int, width: int, layers: int, heads: int, longest: int) -> None:
         super().__init__()
-        self.tokens, self.positions = nn.Embedding(vocabulary, width), nn.Embedding(longest, width)
+        self.tokens = nn.Embedding(vocabulary, width)
+        self.positions = nn.Embedding(longest, width)
         self.blocks = nn.ModuleList(Block(width, heads) for _ in range(layers))
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, vocabulary, bias=False)

@@ -54,7 +54,8 @@ class StepTracer:
         self._log = BlockLog()
         self._kinds = KindMarks(self._log, simulation.registry)
         self._kinds.install()
-        self._log.locator, self._card.observer = self._kinds.place, self._log
+        self._log.locator = self._kinds.place
+        self._card.observer = self._log
 
     def trace(self, request: dict[str, Any], layers: int | None) -> dict[str, Any]:
         """Return what a training allocated, and where.
@@ -92,7 +93,9 @@ class StepTracer:
         return [*begins, len(self._log.events)]
 
     def _describe(self) -> dict[str, Any]:
-        log, place, marks = self._log, self._kinds.place, self._kinds.marks
+        log = self._log
+        place = self._kinds.place
+        marks = self._kinds.marks
         stats = self._card.allocator.memory_stats()
         return {
             "sizes": log.sizes,

@@ -24,7 +24,8 @@ class KindMarks:
     """Marks blocks of one trace: by place of the block, its kind and the module it belongs to."""
 
     def __init__(self, log: BlockLog, registry: StorageRegistry) -> None:
-        self._log, self._registry = log, registry
+        self._log = log
+        self._registry = registry
         self.place = StepPlace(self.note_model, self._note_input)
         self.marks: dict[int, tuple[int, int]] = {}
         self._owners: dict[int, int] = {}
@@ -42,7 +43,10 @@ class KindMarks:
 
     def begin_trace(self) -> None:
         """Forget what was marked."""
-        self.marks, self._owners, self._models, self._hooks = {}, {}, [], []
+        self.marks = {}
+        self._owners = {}
+        self._models = []
+        self._hooks = []
         self.place.begin_trace(self._log.events)
 
     def end_trace(self) -> None:
@@ -51,7 +55,8 @@ class KindMarks:
             self._mark_model(model)
         for hook in self._hooks:
             hook.remove()
-        self._models, self._hooks = [], []
+        self._models = []
+        self._hooks = []
 
     def note_model(self, model: nn.Module) -> None:
         """Mark what a model holds, and its gradients as they come."""

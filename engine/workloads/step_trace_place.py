@@ -26,7 +26,8 @@ class StepPlace:
     """Follows a step; `names` and `types` are those of the modules by their numbers."""
 
     def __init__(self, note_root: Callable[[nn.Module], None], note_input: Callable[[Any], None]) -> None:
-        self._note_root, self._note_input = note_root, note_input
+        self._note_root = note_root
+        self._note_input = note_input
         self.names = [""]
         self.types = [""]
         self.events: list[int] = []
@@ -46,15 +47,20 @@ class StepPlace:
 
     def begin_trace(self, events: list[int]) -> None:
         """Follow another model from its making on."""
-        self.names, self.types = [""], [""]
-        self.events, self.backward_begins, self.recompute_ends = events, [], []
+        self.names = [""]
+        self.types = [""]
+        self.events = events
+        self.backward_begins = []
+        self.recompute_ends = []
         self._numbers = WeakKeyDictionary()
-        self._phase, self._running = MAKING, []
+        self._phase = MAKING
+        self._running = []
 
     def begin_step(self) -> None:
         """Begin with a forward pass."""
         self._phase = FORWARD
-        self._sequences, self._sequence_modules = [], []
+        self._sequences = []
+        self._sequence_modules = []
 
     def locate(self) -> tuple[int, int]:
         """Return the phase and the number of the running module."""

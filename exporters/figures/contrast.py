@@ -21,5 +21,6 @@ def measure_contrast(first: Colour, second: Colour) -> float:
 
 def choose_ink(background: Colour) -> str:
     """Return black or white, whichever stands out more; the contrast is 4.5 at least on any background."""
-    black, white = measure_contrast(background, (0, 0, 0)), measure_contrast(background, (1, 1, 1))
+    black = measure_contrast(background, (0, 0, 0))
+    white = measure_contrast(background, (1, 1, 1))
     return _BLACK if black >= white else _WHITE

@@ -87,7 +87,10 @@ class CurveRecorder:
 
     def curve(self) -> Curve:
         """Return what was recorded so far."""
-        times_s, last, low, high = array("d"), array("d"), array("d"), array("d")
+        times_s = array("d")
+        last = array("d")
+        low = array("d")
+        high = array("d")
         before: _Column | None = None
         for column in self._columns:
             if before is not None and (column.is_broken or column.start_s - before.end_s > self._gap_s):

@@ -37,7 +37,8 @@ def draw_legend(axes: "Axes", curves: Mapping[str, Curve]) -> None:
 def _draw_curve(axes: "Axes", curve: Curve, name: str, scale: float) -> None:
     import numpy as np
 
-    style, times_s = LINES[name], np.asarray(curve.times_s)
+    style = LINES[name]
+    times_s = np.asarray(curve.times_s)
     low, high = (np.asarray(values) / scale for values in (curve.low, curve.high))
     if curve.has_band:
         axes.fill_between(times_s, low, high, color=style.colour, alpha=0.22, linewidth=0, zorder=2)

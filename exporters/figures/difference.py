@@ -51,7 +51,8 @@ def draw_difference(comparison: Comparison, path: Path) -> None:
 
 
 def _draw(above: "Axes", below: "Axes", subject: SubjectDifference, curves: Curves, figure: Figure) -> None:
-    a, b = curves.a[figure], curves.b[figure]
+    a = curves.a[figure]
+    b = curves.b[figure]
     apart = [None if one is None or other is None else other - one for one, other in zip(a, b, strict=True)]
     most = max((value for value in (*a, *b) if value is not None), default=0.0)
     scale, unit = (GIB, "GiB") if most >= GIB else (MIB, "MiB")
@@ -95,7 +96,8 @@ def _mark_parting(above: "Axes", below: "Axes", subject: SubjectDifference) -> N
 
 
 def _frame(axes: "Axes", subject: SubjectDifference, curves: Curves) -> None:
-    start, end = curves.positions[0], curves.positions[-1]
+    start = curves.positions[0]
+    end = curves.positions[-1]
     if subject.aligned_by == "time":
         frame_time(axes, start, end, "trace")
         axes.set_xlabel(axes.get_xlabel().replace("time,", "time since the start,"))

@@ -14,7 +14,9 @@ from .style import INK, LINES, PAPER
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_BAR_IN, _FRAME_IN, _MOST_IN = 0.34, 1.35, 9.0
+_BAR_IN = 0.34
+_FRAME_IN = 1.35
+_MOST_IN = 9.0
 
 
 class Share(NamedTuple):

@@ -32,7 +32,8 @@ def title_axes(axes: "Axes", title: str, subtitle: str) -> None:
 def frame_time(axes: "Axes", start_s: float, end_s: float, clock: FigureClock) -> None:
     """Set limits, ticks and title of the axis of time."""
     if end_s <= start_s:
-        start_s, end_s = start_s - 0.5, end_s + 0.5
+        start_s = start_s - 0.5
+        end_s = end_s + 0.5
     axes.set_xlim(start_s, end_s)
     axis = make_time_axis(start_s, end_s, clock)
     axes.set_xticks(axis.ticks_s, axis.labels)

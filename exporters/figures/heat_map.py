@@ -25,7 +25,8 @@ _MOST_ANNOTATED_COLUMNS = 16
 _MOST_ROW_LABELS = 32
 _ROW_IN = 0.24
 _FRAME_IN = 1.4
-_LEAST_HEIGHT_IN, _MOST_HEIGHT_IN = 2.0, 9.0
+_LEAST_HEIGHT_IN = 2.0
+_MOST_HEIGHT_IN = 9.0
 
 
 def plot_heatmap(
@@ -60,7 +61,8 @@ def plot_heatmap(
 def _draw(axes: "Axes", heat_map: HeatMap) -> None:
     import numpy as np
 
-    rows, columns = len(heat_map.devices), len(heat_map.edges_s) - 1
+    rows = len(heat_map.devices)
+    columns = len(heat_map.edges_s) - 1
     values = np.array(
         [[np.nan if value is None else value for value in row] for row in heat_map.values], dtype=float
     )

@@ -31,7 +31,8 @@ def make_heat_map(
     """
     start_s, end_s = find_span([curve.times_s for curve in shares.values()]) or (0.0, 0.0)
     if end_s <= start_s:
-        start_s, end_s = start_s - 0.5, end_s + 0.5
+        start_s = start_s - 0.5
+        end_s = end_s + 0.5
     count = max(1, min(columns, max((len(curve) for curve in shares.values()), default=1)))
     edges_s = tuple(start_s + (end_s - start_s) * number / count for number in range(count + 1))
     return HeatMap(

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MOST_DEPTH = 8
-_ROW_IN, _FRAME_IN = 0.34, 1.1
+_ROW_IN = 0.34
+_FRAME_IN = 1.1
 _SHADES = ("#56b4e9", "#e69f00", "#009e73", "#f0e442", "#cc79a7", "#d55e00", "#80b8d8", "#b3b3b3")
 """Of Okabe and Ito (Color Universal Design, 2008); only neighbours are told apart by them."""
 _LINE_PER_WIDTH = 60.0
@@ -88,7 +89,8 @@ def _draw_cells(axes: "Axes", cells: Sequence[IcicleCell]) -> None:
 
 def outline(cell: IcicleCell) -> list[tuple[float, float]]:
     """Return the corners of a cell."""
-    top, bottom = cell.depth, cell.depth + 1
+    top = cell.depth
+    bottom = cell.depth + 1
     return [(cell.start, top), (cell.end, top), (cell.end, bottom), (cell.start, bottom)]
 
 

@@ -23,8 +23,11 @@ if TYPE_CHECKING:
     from matplotlib.text import Annotation
 
 
-_ACROSS, _DOWN = 3, 2
-_PANEL_IN, _LINE_IN, _FRAME_IN = 1.55, 0.1, 0.75
+_ACROSS = 3
+_DOWN = 2
+_PANEL_IN = 1.55
+_LINE_IN = 0.1
+_FRAME_IN = 0.75
 """Inches: of a panel with its frame, of a line of text over it, of what stands above and below all."""
 _HEAD_PT = {"usenix": 6.5, "original": 9.0}
 _ORIGINAL_IN = (14.0, 8.5)
@@ -122,7 +125,8 @@ def _frame_height(axes: "Axes", drawn: Sequence[LengthSeries]) -> None:
     """Let the axis begin at nothing, so that what hardly changes looks as if it hardly changed."""
     values = [value for each in drawn for value in each.values_bytes if value is not None]
     values += [round(value) for each in drawn for value in each.predicted_bytes.values()]
-    low, high = min([0, *values]) / _MIB, max([0, *values]) / _MIB
+    low = min([0, *values]) / _MIB
+    high = max([0, *values]) / _MIB
     room = (high - low) * _MARGIN or 0.5
     axes.set_ylim(low - room, high + room)
 
@@ -196,9 +200,11 @@ def _wrap(text: str, most: int) -> list[str]:
 
 
 _LAW_STEPS = 96
-_CROSS_FOOT, _CROSS_STEP = 0.05, 0.09
+_CROSS_FOOT = 0.05
+_CROSS_STEP = 0.09
 """Height of the lowest cross, and from one algorithm's to the next, as shares of the panel."""
-OUT_OF_MEMORY, PREDICTED = "out of memory", "as the law predicts"
+OUT_OF_MEMORY = "out of memory"
+PREDICTED = "as the law predicts"
 
 
 def draw_series(axes: "Axes", series: LengthSeries, look: LengthLook) -> None:

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 _MOST_LINES = 40
 """Findings past this many have their mark, and no line through the figure."""
 _MOST_IN_LEGEND = 6
-_EDGE, _ROW = 0.035, 0.05
+_EDGE = 0.035
+_ROW = 0.05
 """Of the height of the axes: above the first row of marks, and each row; a mark stays inside the axes."""
 _SIDE = 0.015
 """Of the width of the axes, left at either side so that a mark at the end stays inside."""
@@ -94,11 +95,13 @@ def draw_markers(
     for marker in markers[:_MOST_LINES]:
         axes.axvline(places[marker], color=_find_style(marker).colour, linewidth=0.7, alpha=0.8, zorder=1.5)
     for marker, heights in raised.items():
-        colour, at = _find_style(marker).colour, places[marker]
+        colour = _find_style(marker).colour
+        at = places[marker]
         axes.plot([at, at], heights, color=colour, linestyle=(0, (1, 1)), linewidth=2.6, zorder=4)
     for number, group in enumerate(groups.values()):
         first = group[0]
-        style, row = _find_style(first), rows.get(_find_kind(first), 0)
+        style = _find_style(first)
+        row = rows.get(_find_kind(first), 0)
         at = top * (1 - _EDGE - _ROW * row)
         axes.scatter(
             [places[marker] for marker in group],
@@ -122,7 +125,8 @@ def _find_style(marker: Marker) -> MarkStyle:
 
 
 def _name_group(group: Sequence[Marker]) -> str:
-    first, times = group[0], "" if len(group) == 1 else f" ×{len(group)}"
+    first = group[0]
+    times = "" if len(group) == 1 else f" ×{len(group)}"
     name = _NAMES.get(first.label, first.label.replace("_", " "))
     asked = [marker.request_bytes for marker in group if marker.request_bytes is not None]
     refused = f"\n{format_bytes(max(asked))} refused: the mark\nis the peak that failed" if asked else ""

@@ -16,14 +16,17 @@ if TYPE_CHECKING:
 NAME = "memory_peaks"
 _BARS = ("allocated", "reserved", "used")
 _HATCHES = {"allocated": "", "reserved": "////", "used": "...."}
-_BAR, _GROUP = 0.27, 0.81
+_BAR = 0.27
+_GROUP = 0.81
 """Heights of a bar and of a device's bars, where the next device is 1 further down."""
 _MOST_LABELS = 32
 """Devices past this many have every so many named."""
 _MOST_TOLD = 16
 """Devices past this many have no figure at the end of their bars."""
-_ROW_IN, _FRAME_IN = 0.5, 1.1
-_LEAST_HEIGHT_IN, _MOST_HEIGHT_IN = 2.0, 9.0
+_ROW_IN = 0.5
+_FRAME_IN = 1.1
+_LEAST_HEIGHT_IN = 2.0
+_MOST_HEIGHT_IN = 9.0
 _HEADROOM = 1.12
 
 

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 MOST_BOXES = 60
 _COLUMNS = 5
-_BOX, _GAP, _TALL, _ROW = 1.05, 0.38, 0.62, 1.02
+_BOX = 1.05
+_GAP = 0.38
+_TALL = 0.62
+_ROW = 1.02
 """Inches: width of a box, from box to box, its height, from row to row."""
 _HEAD_IN = 0.34
 _MOST_LETTERS = 18
@@ -113,7 +116,8 @@ def _draw_box(axes: "Axes", box: FoldedLayers, left: float, top: float) -> None:
     from matplotlib.colors import to_rgb
     from matplotlib.patches import Rectangle
 
-    layer, colour = box.first, _COLOURS[box.first.layer_type]
+    layer = box.first
+    colour = _COLOURS[box.first.layer_type]
     if len(box.layers) > 1:  # a second sheet behind it
         axes.add_patch(
             Rectangle((left + 0.04, top - 0.04), _BOX, _TALL, facecolor=PAPER, edgecolor=INK, lw=0.5)
@@ -169,7 +173,8 @@ def _draw_arrow(axes: "Axes", source: int, cost: float) -> None:
     """Draw what a box hands to the next one; onto the next row out on the right and in from the left."""
     left, top = _locate(source)
     end, end_top = _locate(source + 1)
-    right, middle = left + _BOX, _TALL / 2
+    right = left + _BOX
+    middle = _TALL / 2
     if (source + 1) % _COLUMNS:
         axes.annotate("", (end, end_top + middle), (right, top + middle), arrowprops=_ARROW)
     else:

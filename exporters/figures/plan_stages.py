@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 MOST_STAGES = 256
 _SHARES = SHARES[:4]
 """Weights, gradients, optimizer, activations."""
-_PANEL_IN, _KEY_IN, _MOST_COLUMNS = 1.35, 0.62, 3
+_PANEL_IN = 1.35
+_KEY_IN = 0.62
+_MOST_COLUMNS = 3
 _KEY_ROW_IN = 0.16
 """Of the second row of the key, which a column of the page needs."""
 _PAD_IN = 0.04

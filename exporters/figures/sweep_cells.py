@@ -97,13 +97,15 @@ def find_colour(mesh: "QuadMesh", value: float) -> Colour:
 
 def frame_grid(axes: "Axes", drawn: DrawnGrid, *, has_columns_named: bool) -> None:
     """Set limits, lines between the cells and names of rows and columns."""
-    rows, columns = len(drawn.rows), len(drawn.columns)
+    rows = len(drawn.rows)
+    columns = len(drawn.columns)
     axes.set_xlim(0, columns)
     axes.set_ylim(rows, 0)
     if rows * columns <= 400:
         axes.hlines(range(1, rows), 0, columns, color=LINE, linewidth=0.4)
         axes.vlines(range(1, columns), 0, rows, color=LINE, linewidth=0.4)
-    row_step, column_step = -(-rows // _MOST_TICKS), -(-columns // _MOST_TICKS)
+    row_step = -(-rows // _MOST_TICKS)
+    column_step = -(-columns // _MOST_TICKS)
     axes.set_yticks(*_name_ticks(drawn.rows, row_step))
     axes.set_xticks(*(_name_ticks(drawn.columns, column_step) if has_columns_named else ([], [])))
     axes.set_ylabel("TP size")
@@ -188,7 +190,8 @@ def find_borders(drawn: DrawnGrid, *, is_known: bool) -> list[list[tuple[int, in
     row_of = {tp: row for row, tp in enumerate(drawn.rows)}
     column_of = {pp: column for column, pp in enumerate(drawn.columns)}
     for cell in drawn.in_state("ok"):
-        row, column = row_of[cell.tp], column_of[cell.pp]
+        row = row_of[cell.tp]
+        column = column_of[cell.pp]
         for near_row, near_column, line in (
             (row - 1, column, [(column, row), (column + 1, row)]),
             (row + 1, column, [(column, row + 1), (column + 1, row + 1)]),

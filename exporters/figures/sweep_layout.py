@@ -7,9 +7,13 @@ from .sweep_style import COLUMN_IN, ORIGINAL_RATIO, TEXT_IN, SweepLook
 
 MOST_COLUMNS_IN_A_COLUMN = 8
 """More columns than these take the whole width of the text."""
-_ROW_IN, _LEAST_PANEL_IN, _MOST_PANEL_IN = 0.29, 0.7, 2.4
-_PANEL_FRAME_IN, _KEY_ROW_IN = 0.42, 0.16
-_TITLE_IN, _AXIS_IN = 0.22, 0.25
+_ROW_IN = 0.29
+_LEAST_PANEL_IN = 0.7
+_MOST_PANEL_IN = 2.4
+_PANEL_FRAME_IN = 0.42
+_KEY_ROW_IN = 0.16
+_TITLE_IN = 0.22
+_AXIS_IN = 0.25
 _SIDES_IN = 0.75
 _LEAST_CELL_IN = 0.3
 _LEAST_LINES_IN = (0.13, 0.25)

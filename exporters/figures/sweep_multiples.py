@@ -31,8 +31,13 @@ MOST_PANELS = 48
 _MOST_IN_A_ROW = 3
 _LEAST_CELL_IN = 0.26
 """Width of a cell in which its value can be read; more panels stand in a row while cells keep it."""
-_ROW_IN, _LEAST_PANEL_IN, _MOST_PANEL_IN = 0.2, 0.7, 2.0
-_PANEL_FRAME_IN, _PANEL_SIDE_IN, _BAR_IN, _KEY_ROW_IN = 0.5, 0.35, 0.45, 0.16
+_ROW_IN = 0.2
+_LEAST_PANEL_IN = 0.7
+_MOST_PANEL_IN = 2.0
+_PANEL_FRAME_IN = 0.5
+_PANEL_SIDE_IN = 0.35
+_BAR_IN = 0.45
+_KEY_ROW_IN = 0.16
 _KEY_COLUMNS = 4
 _LONGEST_NAME = 30
 """Letters of a sweep's name over a panel."""

@@ -51,7 +51,8 @@ def draw_original(grid: SweepGrid, look: SweepLook) -> SweepPage:
 
 
 def _frame(axes: "Axes", drawn: DrawnGrid) -> None:
-    rows, columns = len(drawn.rows), len(drawn.columns)
+    rows = len(drawn.rows)
+    columns = len(drawn.columns)
     axes.set_xlim(0, columns)
     axes.set_ylim(rows, 0)
     axes.set_xticks([at + 0.5 for at in range(columns)], [str(pp) for pp in drawn.columns])

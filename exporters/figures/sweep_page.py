@@ -75,7 +75,8 @@ class SweepPage(Figure):
         """Return a file; `savefig` would draw it twice, for it cannot know that the layout is settled."""
         from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-        buffer, shown_dpi = BytesIO(), self.dpi
+        buffer = BytesIO()
+        shown_dpi = self.dpi
         with hold_settings(self._style):
             self.dpi = dpi
             try:

@@ -18,10 +18,12 @@ if TYPE_CHECKING:
 
 SweepStyle = Literal["usenix", "original"]
 SWEEP_STYLES: tuple[SweepStyle, ...] = ("usenix", "original")
-COLUMN_IN, TEXT_IN = 3.335, 7.0
+COLUMN_IN = 3.335
+TEXT_IN = 7.0
 DPI = 600
 LEAST_TEXT_PT = 6.0
-MEMORY_MAP, ERROR_MAP = "Blues", "PuOr_r"
+MEMORY_MAP = "Blues"
+ERROR_MAP = "PuOr_r"
 FRAME_INK = "#000000"
 LINE = "#bdbdbd"
 

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.collections import QuadMesh
 
-_VALUE_PT, _ALONE_PT = 7.5, 8.0
+_VALUE_PT = 7.5
+_ALONE_PT = 8.0
 _KEY_COLUMNS = {True: 2, False: 4}
 """In a column of the page, and in the width of the text."""
 _ERROR_LIMITS_PERCENT = (20.0, 100.0)
@@ -33,7 +34,8 @@ _ERROR_LIMITS_PERCENT = (20.0, 100.0)
 
 def draw_usenix(grid: SweepGrid, look: SweepLook) -> SweepPage:
     """Return the figure; settings of the style have to be in place."""
-    drawn, best = choose_cells(grid), find_best(grid)
+    drawn = choose_cells(grid)
+    best = find_best(grid)
     has_theory = any(cell.error_percent is not None for cell in drawn.cells.values())
     panels = 2 if has_theory else 1
     key = list_key(drawn, grid, best)

@@ -64,7 +64,8 @@ def _show_time(time: datetime, form: str, step_s: float) -> str:
 
 
 def _round_times(start_s: float, end_s: float, step_s: float) -> list[float]:
-    first, last = math.ceil(start_s / step_s - 1e-9), math.floor(end_s / step_s + 1e-9)
+    first = math.ceil(start_s / step_s - 1e-9)
+    last = math.floor(end_s / step_s + 1e-9)
     return [round(number * step_s, 6) for number in range(first, last + 1)]
 
 

@@ -69,7 +69,8 @@ _HEADING = (
     *("TFLOP/s a GPU", "s an iteration", "cause"),
 )
 _TEXT_COLUMNS = ("what became of it", "cause")
-_LIGHT, _DARK = (222, 235, 247), (8, 48, 107)
+_LIGHT = (222, 235, 247)
+_DARK = (8, 48, 107)
 """Ends of the colour scale, from an empty device to a full one (ColorBrewer's Blues)."""
 
 

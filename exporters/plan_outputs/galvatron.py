@@ -34,7 +34,8 @@ def encode_galvatron_3(split: PipelineSplit) -> bytes:
     Raises:
         UsageError: It knows no interleaved stages, and none without a transformer block.
     """
-    layout, layers = split.layout, sum(split.blocks)
+    layout = split.layout
+    layers = sum(split.blocks)
     shards = layout.expert_shards if layout.expert > 1 else 1
     added = {
         "cp_sizes_enc": join_words([layout.context] * layers),
@@ -47,7 +48,9 @@ def encode_galvatron_3(split: PipelineSplit) -> bytes:
 
 
 def _describe(split: PipelineSplit) -> dict[str, object]:
-    layout, setup, layers = split.layout, split.setup, sum(split.blocks)
+    layout = split.layout
+    setup = split.setup
+    layers = sum(split.blocks)
     if layout.virtual_stages > 1:
         raise UsageError("Galvatron gives each device one stage, and the plan gives it several pieces")
     if not all(split.blocks):

@@ -48,7 +48,8 @@ def write_layout(split: PipelineSplit) -> str:
 
 def write_uneven_flags(split: PipelineSplit) -> tuple[str, ...] | None:
     """Return the flags that make this split without a layout, none where it is even; None where none can."""
-    blocks, pieces = split.blocks, split.layout.virtual_stages
+    blocks = split.blocks
+    pieces = split.layout.virtual_stages
     if split.stages[0][0] != "embedding" or split.stages[-1][-2:] != ("layer_norm", "output_head"):
         return None
     interleaved = (f"--num-virtual-stages-per-pipeline-rank {pieces}",) if pieces > 1 else ()
@@ -84,7 +85,8 @@ def _list_batch(split: PipelineSplit) -> Iterator[str]:
 
 def _list_degrees(split: PipelineSplit) -> Iterator[str]:
     """Yield the degrees that are not 1, sharding and recomputation."""
-    layout, setup = split.layout, split.setup
+    layout = split.layout
+    setup = split.setup
     degrees = {"tensor": layout.tensor, "expert": layout.expert}
     yield from (f"--{name}-model-parallel-size {degree}" for name, degree in degrees.items() if degree > 1)
     if layout.context > 1:

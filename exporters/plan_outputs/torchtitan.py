@@ -52,7 +52,8 @@ def _list_parts(split: PipelineSplit) -> Iterator[str]:
 
 
 def _list_degrees(split: PipelineSplit) -> Iterator[str]:
-    layout, zero_stage = split.layout, split.setup.zero_stage
+    layout = split.layout
+    zero_stage = split.setup.zero_stage
     yield f"pipeline_parallel_degree = {layout.pipeline}"
     if not split.has_degrees:
         return

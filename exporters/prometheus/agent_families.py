@@ -72,4 +72,5 @@ HOST_FAMILIES = (
         lambda it: it.used_bytes,
     ),
 )
-INFO_NAME, INFO_HELP = "vramscope_agent", "The agent: its version."
+INFO_NAME = "vramscope_agent"
+INFO_HELP = "The agent: its version."

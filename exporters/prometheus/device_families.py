@@ -10,8 +10,10 @@ ROW_FAMILIES = tuple(Family[DeviceRow](it.name, it.kind, it.unit, it.help, it.re
 FREE = Family[DeviceSample](
     "vramscope_device_free_bytes", "gauge", "bytes", "Device free.", lambda it: it.memory.free_bytes
 )
-UP_NAME, UP_HELP = "vramscope_device_up", "Whether the device answers: 0 is lost or stale."
-AGE_NAME, AGE_HELP = "vramscope_device_age_seconds", "Seconds since the memory of the device was last read."
+UP_NAME = "vramscope_device_up"
+UP_HELP = "Whether the device answers: 0 is lost or stale."
+AGE_NAME = "vramscope_device_age_seconds"
+AGE_HELP = "Seconds since the memory of the device was last read."
 INFO_NAME = "vramscope_device"
 INFO_HELP = "The device: its name, its kind (`simulated` is a modelled card), its parent where it is MIG."
 INFO_LABELS = ("name", "kind", "parent_uuid")

@@ -63,7 +63,8 @@ def read_web_config(path: Path) -> WebConfig:
         config = msgspec.convert(read_yaml(text) or {}, WebConfig)
     except (YamlError, msgspec.ValidationError) as error:
         raise InputFileError(f"{show_path(path)}: {error}; {_SUPPORTED}") from error
-    tls, users = config.tls_server_config, config.basic_auth_users
+    tls = config.tls_server_config
+    users = config.basic_auth_users
     if tls is None and not users:
         raise InputFileError(f"{show_path(path)}: no tls_server_config and no basic_auth_users; {_SUPPORTED}")
     if users:
@@ -160,7 +161,8 @@ def serve_metrics(runtime_dir: Path, options: EndpointOptions, *, parent_fd: int
     from .follower import HubFollower
     from .server import MetricsServer
 
-    config, users = options.protection.tls_server_config, options.protection.basic_auth_users
+    config = options.protection.tls_server_config
+    users = options.protection.basic_auth_users
     tls = None if config is None else make_tls_context(config)
     follower = HubFollower(runtime_dir, node=node_name())
     server = MetricsServer(

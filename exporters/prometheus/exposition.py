@@ -46,9 +46,11 @@ def collect(picture: Picture) -> "Iterator[Metric]":
 def _collect_agent(picture: Picture) -> "Iterator[Metric]":
     node = (label_text(picture.node),)
     yield from _read_all(agent_families.AGENT_GAUGES, NODE_LABELS, [(node, picture)])
-    hub, sample = picture.snapshot.hub, picture.sample
+    hub = picture.snapshot.hub
+    sample = picture.sample
     if hub is not None and picture.is_fresh:
-        name, text = agent_families.INFO_NAME, agent_families.INFO_HELP
+        name = agent_families.INFO_NAME
+        text = agent_families.INFO_HELP
         yield from _info(name, text, (*NODE_LABELS, "version"), [(*node, label_text(hub.version))])
         yield from _read_all(agent_families.HUB_FAMILIES, NODE_LABELS, [(node, hub)])
     if sample is not None and sample.host is not None and picture.is_fresh:
@@ -93,7 +95,8 @@ def _collect_risks(picture: Picture) -> "Iterator[Metric]":
         for labels, it in labelled
         for level in risk_families.LEVELS
     ]
-    name, text = risk_families.LEVEL_NAME, risk_families.LEVEL_HELP
+    name = risk_families.LEVEL_NAME
+    text = risk_families.LEVEL_HELP
     yield from _rows(name, "gauge", "", text, (*RANK_LABELS, "level"), levels)
     yield from _read_all(risk_families.GAUGES, RANK_LABELS, labelled)
     for family in risk_families.TIMES:
@@ -103,7 +106,8 @@ def _collect_risks(picture: Picture) -> "Iterator[Metric]":
             if (seconds := family.read(it)) is not None
         ]
         yield from _rows(family.name, family.kind, family.unit, family.help, RANK_LABELS, times)
-    name, text = risk_families.FINDINGS_NAME, risk_families.FINDINGS_HELP
+    name = risk_families.FINDINGS_NAME
+    text = risk_families.FINDINGS_HELP
     counted: list[Row] = list(risk_families.count_findings(picture).items())
     yield from _rows(name, "gauge", "", text, (*DEVICE_LABELS, *risk_families.FINDINGS_LABELS), counted)
 

@@ -21,9 +21,12 @@ class HubFollower:
     """
 
     def __init__(self, runtime_dir: Path, *, node: str, clock: Clock | None = None) -> None:
-        self._folder, self._node, self._clock = runtime_dir, node, clock or SystemClock()
+        self._folder = runtime_dir
+        self._node = node
+        self._clock = clock or SystemClock()
         self._lock = threading.Lock()
-        self._snapshot, self._came_s = Snapshot(), 0.0
+        self._snapshot = Snapshot()
+        self._came_s = 0.0
         self._stop = threading.Event()
         self._closing_fd, self._open_fd = os.pipe()
         self._thread = threading.Thread(target=self._follow, name="hub-follower", daemon=True)
@@ -41,7 +44,8 @@ class HubFollower:
     def look(self) -> Picture:
         """Return what is known now, from any thread."""
         with self._lock:
-            snapshot, came_s = self._snapshot, self._came_s
+            snapshot = self._snapshot
+            came_s = self._came_s
         node = self._node if snapshot.sample is None else snapshot.sample.node
         return Picture(node, snapshot, self._clock.monotonic_s() - came_s)
 

@@ -16,7 +16,8 @@ MOST_COST = 16
 """Above this a single scrape would take a core for seconds."""
 MOST_BYTES = 72
 """Of a password bcrypt takes so many; what follows is left out, as Prometheus's exporters do."""
-MOST_CHECKS, CHECKED_WITHIN_S = 2, 2.0
+MOST_CHECKS = 2
+CHECKED_WITHIN_S = 2.0
 """Passwords that are checked at a time, and how long others wait before they are refused."""
 _HASH = re.compile(r"\$2[abxy]\$(\d\d)\$[./A-Za-z0-9]{53}")
 
@@ -58,7 +59,8 @@ class Passwords:
     def __init__(self, users: Mapping[str, str]) -> None:
         self._hashes = {name.encode(): hashed.encode() for name, hashed in users.items()}
         self._stranger = next(iter(self._hashes.values()), b"")
-        self._secret, self._known = secrets.token_bytes(32), dict[bytes, bytes]()
+        self._secret = secrets.token_bytes(32)
+        self._known = dict[bytes, bytes]()
         self._places = threading.BoundedSemaphore(MOST_CHECKS)
 
     def knows(self, authorization: str | None) -> bool:

@@ -5,7 +5,9 @@ from collections.abc import Callable
 from ...engine.model import AllocatorReading, ModelStateReading, RankSample, StepReading
 from .family import Family
 
-_NO_ALLOCATOR, _NO_STATE, _NO_STEP = AllocatorReading(), ModelStateReading(), StepReading(0, 0.0)
+_NO_ALLOCATOR = AllocatorReading()
+_NO_STATE = ModelStateReading()
+_NO_STEP = StepReading(0, 0.0)
 
 
 def _of_allocator(read: Callable[[AllocatorReading], float | None]) -> Callable[[RankSample], float | None]:

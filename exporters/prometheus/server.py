@@ -38,7 +38,8 @@ SAME_WITHIN_S = 0.1
 """Who scrapes within this time of another, for the same format, is sent the same text."""
 MOST_KINDS = 8
 INDEX = b"<!DOCTYPE html><title>vramscope</title><a href=/metrics>Metrics</a>\n"
-HTML, PLAIN = "text/html; charset=utf-8", "text/plain; charset=utf-8"
+HTML = "text/html; charset=utf-8"
+PLAIN = "text/plain; charset=utf-8"
 
 CHALLENGE = 'Basic realm="vramscope"'
 """Tells a peer without a password to give one."""
@@ -57,7 +58,8 @@ class _Peer:
     """
 
     def __init__(self, connection: socket.socket, ends_s: float, *, is_tls: bool) -> None:
-        self.socket, self.ends_s = connection, ends_s
+        self.socket = connection
+        self.ends_s = ends_s
         self.state: Literal["handshake", "request", "check", "answer"] = "handshake" if is_tls else "request"
         self.received = bytearray()
         self.unsent: list[memoryview] = []
@@ -83,7 +85,9 @@ class MetricsServer:
         tls: ssl.SSLContext | None = None,
         passwords: Passwords | None = None,
     ) -> None:
-        self._render, self._tls, self._passwords = render, tls, passwords
+        self._render = render
+        self._tls = tls
+        self._passwords = passwords
         family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
         self._listener = socket.socket(family, socket.SOCK_STREAM)
         try:
@@ -244,13 +248,15 @@ class MetricsServer:
         if len(words) != 3 or not words[2].startswith("HTTP/"):
             self._answer(peer, HTTPStatus.BAD_REQUEST, b"Bad request\n", PLAIN)
             return
-        method, path = words[0], words[1].partition("?")[0]
+        method = words[0]
+        path = words[1].partition("?")[0]
         named = [line.partition(":") for line in reversed(lines)]
         fields = {name.strip().lower(): value.strip() for name, _, value in named}
         if method not in ("GET", "HEAD"):
             self._answer(peer, HTTPStatus.NOT_IMPLEMENTED, b"only GET and HEAD\n", PLAIN)
             return
-        page, authorization = f"{method} {path}", fields.get("authorization")
+        page = f"{method} {path}"
+        authorization = fields.get("authorization")
         if self._passwords is None or self._passwords.knows(authorization):
             self._show(peer, page, fields.get("accept", ""))
         elif authorization is None:
@@ -342,7 +348,8 @@ class MetricsServer:
         ]
         head = "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n"
         peer.unsent = [memoryview(head), *([memoryview(body)] if has_body else [])]
-        peer.state, peer.ends_s = "answer", time.monotonic() + PATIENCE_S
+        peer.state = "answer"
+        peer.ends_s = time.monotonic() + PATIENCE_S
 
     def _write(self, peer: _Peer) -> None:
         while peer.unsent:

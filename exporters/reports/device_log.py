@@ -57,7 +57,8 @@ class Average:
     """Mean and most of figures as they come."""
 
     def __init__(self) -> None:
-        self._sum, self._count = 0.0, 0
+        self._sum = 0.0
+        self._count = 0
         self.most: float | None = None
 
     @property
@@ -139,14 +140,18 @@ class DeviceLog:
     """
 
     def __init__(self, device: DeviceSample, max_snapshots: int) -> None:
-        self.index, self.uuid, self.kind = device.index, device.uuid, device.kind
-        self.label, self.name = device.label, device.name
+        self.index = device.index
+        self.uuid = device.uuid
+        self.kind = device.kind
+        self.label = device.label
+        self.name = device.name
         self.snapshots: deque[Snapshot] = deque(maxlen=max_snapshots)
         self.count = 0
         """Snapshots taken, kept or not."""
         self.first_s: float | None = None
         self.last_s: float | None = None
-        self.utilization, self.fragmentation = Average(), Average()
+        self.utilization = Average()
+        self.fragmentation = Average()
         self.counts = AllocationCounts(max_snapshots)
         self.settings: dict[int, str] = {}
         """`PYTORCH_ALLOC_CONF` of each process that set it, by pid."""
@@ -208,10 +213,12 @@ class DeviceLog:
             ranks: The processes on it that report.
             is_due: Whether to take a snapshot; the peaks are kept either way.
         """
-        self.state, self.reason = device.state, device.reason
+        self.state = device.state
+        self.reason = device.reason
         if device.state != "ok":
             return
-        memory, allocator = device.memory, device.allocator or _NOTHING
+        memory = device.memory
+        allocator = device.allocator or _NOTHING
         self.allocator = allocator
         self.counts.observe(time_s, ranks)
         self.settings.update((it.pid, it.allocator_settings) for it in ranks if it.allocator_settings)

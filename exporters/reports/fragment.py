@@ -280,7 +280,8 @@ def _describe_trend(device: DeviceLog, trend: FragmentationTrend | None) -> Frag
 
 def _describe_pattern(device: DeviceLog, pattern: AllocationPattern | None) -> FragmentPattern:
     """Return how a job allocates; the counters of all its processes where no trace tells the frequencies."""
-    known, counts = pattern or AllocationPattern(0, None, {}), device.counts
+    known = pattern or AllocationPattern(0, None, {})
+    counts = device.counts
     has_rates = known.allocations_per_s is not None
     return FragmentPattern(
         average_allocation_size_mb=_mib(known.average_bytes),
@@ -329,7 +330,8 @@ def _recommend(device: DeviceLog, reading: FragmentationReading, *, is_negligibl
     free = _free_bytes(reading)
     if is_negligible:
         return [f"Only {format_bytes(free)} is free in pieces, under 1 % of the device: nothing to do"]
-    stranded, cached = reading.stranded_bytes, reading.cached_bytes
+    stranded = reading.stranded_bytes
+    cached = reading.cached_bytes
     said = []
     if reading.measure == "external":
         largest = format_bytes(reading.largest_free_bytes)

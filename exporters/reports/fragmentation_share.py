@@ -8,7 +8,8 @@ def measure_fragmentation(allocator: AllocatorReading) -> float | None:
 
     Inactive split bytes over reserved bytes, as PyTorch counts both; None where either is not told.
     """
-    stranded, reserved = allocator.inactive_split_bytes, allocator.reserved_bytes
+    stranded = allocator.inactive_split_bytes
+    reserved = allocator.reserved_bytes
     if stranded is None or reserved is None:
         return None
     return min(1.0, stranded / reserved) if reserved else 0.0

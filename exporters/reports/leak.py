@@ -38,7 +38,8 @@ class LeakFigures(NamedTuple):
 def read_figures(finding: Finding) -> LeakFigures:
     """Return how much has leaked, how fast, and from where."""
     values = {evidence.name: evidence.value for evidence in finding.evidence}
-    grown, rate = _number(values.get(GROWN)), _number(values.get(RATE))
+    grown = _number(values.get(GROWN))
+    rate = _number(values.get(RATE))
     sources = tuple(str(it.value) for it in finding.evidence if it.name == SOURCE and it.value is not None)
     return LeakFigures(
         None if grown is None else grown / MIB, None if rate is None else rate * 60.0 / MIB, sources
@@ -64,7 +65,8 @@ METHOD = (
 GROWN_BY_SOURCE = "kept while watched"
 """Evidence of a leak: bytes that its source kept while allocations were recorded."""
 MOST_EVENTS = 20
-LEAST_SNAPSHOTS, LEAST_SPAN_S = 10, 45.0
+LEAST_SNAPSHOTS = 10
+LEAST_SPAN_S = 45.0
 """Below these nothing is said of the slope: no rate a minute is told from a few seconds."""
 
 LeakSeverity = Literal["medium", "high", "critical"]
@@ -316,7 +318,8 @@ def describe_seen_growth(log: RunLog, device: DeviceLog, rule: LeakRule) -> list
         leak.kind for leak in list_leaks(log) if leak.is_open and leak.device_uuid in (device.uuid, None)
     }
     span_s = 0.0 if device.first_s is None or device.last_s is None else device.last_s - device.first_s
-    name, said = f"device {log.key_of(device)}", []
+    name = f"device {log.key_of(device)}"
+    said = []
     gpu = measure_growth(device, rule.window, device.memory_source)
     if "leak" not in leaking and _is_above(gpu, rule):
         what = "live memory" if device.memory_source == "allocator" else "used memory"
@@ -335,7 +338,8 @@ def describe_seen_growth(log: RunLog, device: DeviceLog, rule: LeakRule) -> list
 
 
 def _is_above(growth: MemoryGrowth, rule: LeakRule) -> bool:
-    rate, total = growth.growth_rate_mb_per_min, growth.total_growth_mb
+    rate = growth.growth_rate_mb_per_min
+    total = growth.total_growth_mb
     return rate is not None and total is not None and rate > rule.threshold_mib_per_min and total > 0
 
 
@@ -350,7 +354,8 @@ def _describe_way(growth: MemoryGrowth) -> str:
 
 def _describe_full(device: DeviceLog, growth: MemoryGrowth) -> str:
     """Say when the device would be full at this rate."""
-    free, rate = None if device.last is None else device.last.free_bytes, growth.growth_rate_mb_per_min
+    free = None if device.last is None else device.last.free_bytes
+    rate = growth.growth_rate_mb_per_min
     if not free or not rate:
         return ""
     return f"; at this rate the device is full in {format_age(60.0 * free / (rate * MIB))}"

@@ -8,7 +8,8 @@ from ...engine.units import MIB
 from .device_log import DeviceLog, MemorySource, Snapshot
 from .trend import fit_slope
 
-PARTS, LEAST_POINTS = 5, 20
+PARTS = 5
+LEAST_POINTS = 20
 
 
 class MemoryGrowth(msgspec.Struct, frozen=True, kw_only=True):

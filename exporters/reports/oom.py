@@ -153,7 +153,8 @@ def build_oom(log: RunLog, provenance: Provenance, thresholds: Thresholds) -> Oo
 
 def describe_risk(device: DeviceLog, risk: DeviceRisk) -> RiskAssessment:
     """Return the risk of a device as reports print it."""
-    last, assessment = device.last, None if risk.forecast == "unknown" else risk.assessment
+    last = device.last
+    assessment = None if risk.forecast == "unknown" else risk.assessment
     return RiskAssessment(
         risk_level=risk.level,
         basis=risk.basis,
@@ -180,7 +181,8 @@ def describe_trend(device: DeviceLog, *, span_s: float = TREND_S, window: int) -
         span_s: Seconds to look back from the newest snapshot.
         window: Snapshots that the growth is fitted to.
     """
-    source, last = device.memory_source, device.last
+    source = device.memory_source
+    last = device.last
     since_s = 0.0 if last is None else last.time_s - span_s
     points = [(it.time_s, it.taken_bytes(source)) for it in device.snapshots if it.time_s >= since_s]
     known = [(time_s, taken) for time_s, taken in points if taken is not None]
@@ -214,7 +216,8 @@ def _describe(
 
 
 def _describe_process(assessment: Assessment) -> ProcessRisk:
-    per_s, per_step = assessment.growth_bytes_per_s, assessment.growth_bytes_per_step
+    per_s = assessment.growth_bytes_per_s
+    per_step = assessment.growth_bytes_per_step
     return ProcessRisk(
         pid=assessment.pid,
         rank=assessment.rank,

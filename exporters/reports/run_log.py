@@ -27,7 +27,8 @@ class RunLog:
     """
 
     def __init__(self, *, max_snapshots: int = MAX_SNAPSHOTS, interval_s: float = 0.0) -> None:
-        self.max_snapshots, self.interval_s = max_snapshots, interval_s
+        self.max_snapshots = max_snapshots
+        self.interval_s = interval_s
         self.devices: dict[str, DeviceLog] = {}
         self.findings: dict[str, FindingTrail] = {}
         self.assessments: dict[tuple[str | None, int | None], Assessment] = {}
@@ -103,7 +104,8 @@ class RunLog:
 
         Ticks are not exact: one that comes up to half a tick early counts for the moment it was meant for.
         """
-        due_s, early_s = self._due_s, 0.5 * min(tick_s, self.interval_s)
+        due_s = self._due_s
+        early_s = 0.5 * min(tick_s, self.interval_s)
         if due_s is not None and due_s - 2 * self.interval_s <= time_s < due_s - early_s:
             return False
         is_on_time = due_s is not None and abs(time_s - due_s) <= self.interval_s

@@ -101,7 +101,8 @@ def _list_headroom(report: ProfileReport) -> Iterator[tuple[str, str]]:
 def _tabulate_profile(report: ProfileReport) -> Rows:
     rows: Rows = [("device", "allocated", "total", "used", "peak", "average", "fragmented", "of")]
     for key, device in report.devices.items():
-        now, all_ = device.current_memory, device.statistics
+        now = device.current_memory
+        all_ = device.statistics
         rows.append(
             (
                 key,
@@ -142,7 +143,8 @@ def _tabulate_phases(report: ProfileReport, width: int) -> Rows:
 def _tabulate_oom(report: OomReport) -> Rows:
     rows: Rows = [("device", "risk", "used", "growth", "error in")]
     for key, device in report.devices.items():
-        risk, trend = device.risk_assessment, device.memory_trends
+        risk = device.risk_assessment
+        trend = device.memory_trends
         rows.append(
             (
                 key,
@@ -162,7 +164,8 @@ def _tabulate_oom(report: OomReport) -> Rows:
 def _tabulate_leak(report: LeakReport) -> Rows:
     rows: Rows = [("device", "risk", "from", "to", "growth", "leaks", "host growth")]
     for key, device in report.devices.items():
-        gpu, host = device.gpu_memory, device.python_memory
+        gpu = device.gpu_memory
+        host = device.python_memory
         rows.append(
             (
                 key,

@@ -19,7 +19,9 @@ def draw_gauge(
     """
     if width <= 0:
         return []
-    used, low, high = memory.used_bytes, memory.used_min_bytes, memory.used_max_bytes
+    used = memory.used_bytes
+    low = memory.used_min_bytes
+    high = memory.used_max_bytes
     if used is None or not scale or scale <= 0:
         return [Span(glyphs.unmeasured.ljust(width), "faint")]
     steps = len(glyphs.partial) + 1
@@ -54,10 +56,13 @@ def draw_split_gauge(
         glyphs: Characters to draw with.
         role: Role of the part that live tensors fill.
     """
-    used, allocated, reserved = memory.used_bytes, allocator.allocated_bytes, allocator.reserved_bytes
+    used = memory.used_bytes
+    allocated = allocator.allocated_bytes
+    reserved = allocator.reserved_bytes
     if width <= 0 or used is None or not scale or scale <= 0 or allocated is None or reserved is None:
         return draw_gauge(memory, scale, width, glyphs, role)
-    low, high = memory.used_min_bytes, memory.used_max_bytes
+    low = memory.used_min_bytes
+    high = memory.used_max_bytes
     ends = (allocated, reserved, used if low is None else low, used if high is None else high)
     looks: tuple[tuple[str, Role], ...] = (
         (glyphs.full, role),

@@ -31,7 +31,8 @@ def history_levels(
         if low is None or high is None:
             levels.append((0, 0))
             continue
-        least, most = int(low * factor + 0.5), int(high * factor + 0.5)
+        least = int(low * factor + 0.5)
+        most = int(high * factor + 0.5)
         if least < 1:
             least = 1
         elif least > dots:

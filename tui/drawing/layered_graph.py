@@ -58,7 +58,8 @@ def _measure(bucket: Layers, scale: float, rows: int) -> tuple[int, ...]:
 def _draw_column(bucket: Layers, scale: float, rows: int, has_tips: bool) -> tuple[int, ...]:
     """Return, from the top down, the layer of each cell; the tip of the lowest one in negative eighths."""
     ends = _measure(bucket, scale, rows)
-    tip, whole = ends[0] % EIGHTHS if has_tips else 0, ends[0] // EIGHTHS if has_tips else _round(ends[0])
+    tip = ends[0] % EIGHTHS if has_tips else 0
+    whole = ends[0] // EIGHTHS if has_tips else _round(ends[0])
     column = []
     for row in range(rows):
         if row < whole:

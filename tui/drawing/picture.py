@@ -105,7 +105,8 @@ class CellRow:
             pen = PLAIN if style is None else pen_of(style, color_system)
             texts.extend(cells)
             pens.extend([pen] * len(cells))
-        start, stop = max(x, x1), min(x + len(texts), x2, len(self.texts))
+        start = max(x, x1)
+        stop = min(x + len(texts), x2, len(self.texts))
         if start < stop:
             self.texts[start:stop] = texts[start - x : stop - x]
             self.pens[start:stop] = pens[start - x : stop - x]
@@ -143,7 +144,9 @@ class _Run:
     __slots__ = ("end", "is_plain", "pen", "texts", "x", "y")
 
     def __init__(self, x: int, y: int, pen: Pen) -> None:
-        self.x, self.y, self.pen = x, y, pen
+        self.x = x
+        self.y = y
+        self.pen = pen
         self.texts: list[str] = []
         self.end = x
         self.is_plain = True
@@ -169,7 +172,10 @@ class CellWriter:
 
     def paint(self, y: int, x1: int, x2: int, old: CellRow, new: CellRow) -> None:
         """Note the cells of row `y` from column `x1` up to `x2` that differ from what is shown."""
-        old_texts, new_texts, old_pens, new_pens = old.texts, new.texts, old.pens, new.pens
+        old_texts = old.texts
+        new_texts = new.texts
+        old_pens = old.pens
+        new_pens = new.pens
         x = x1
         while x < x2:
             block = min(x2, x + _BLOCK)
@@ -199,7 +205,9 @@ class CellWriter:
         """Note cells from column `x` on while they differ; return the column after the last one."""
         start = x
         while x < self._width:
-            text, pen, shown = new.texts[x], new.pens[x], old.texts[x]
+            text = new.texts[x]
+            pen = new.pens[x]
+            shown = old.texts[x]
             is_half = text == "" or shown == ""
             if x > start and not is_half and (x >= x2 or (shown == text and old.pens[x] is pen)):
                 break

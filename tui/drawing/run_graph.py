@@ -54,7 +54,8 @@ def draw_runs(runs: Runs, size: tuple[int, int], glyphs: Glyphs) -> list[Line]:
         size: Cells and rows.
         glyphs: Characters to draw with.
     """
-    cells, rows = max(2, size[0] - SCALE_CELLS - 2), max(1, size[1] - 1)
+    cells = max(2, size[0] - SCALE_CELLS - 2)
+    rows = max(1, size[1] - 1)
     across, up = (2, 4) if glyphs.is_braille else (1, 1)
     places = _place(runs.positions, cells * across)
     a, b = (_fill(places, values, 2 * across) for values in (runs.a, runs.b))
@@ -108,7 +109,8 @@ def _fill(places: Sequence[int], values: Sequence[float | None], bucket: int) ->
 
 
 def _choose_scale(values: Sequence[float]) -> Scale:
-    low, high = min(values, default=0.0), max(values, default=1.0)
+    low = min(values, default=0.0)
+    high = max(values, default=1.0)
     if high - low >= ZOOM_SHARE * high:
         return Scale(0.0, high or 1.0)
     margin = max(MARGIN_SHARE * (high - low), 0.005 * high)
@@ -146,7 +148,8 @@ def _draw_row(
         text, who = (_draw_braille if glyphs.is_braille else _draw_letter)(cell, row, drawn)
         role = ROLES[who]
         if not who and cell == cut:
-            text, role = ("│" if glyphs.name == "unicode" else "|"), "muted"
+            text = "│" if glyphs.name == "unicode" else "|"
+            role = "muted"
         if line and line[-1].role == role:
             line[-1] = Span(line[-1].text + text, role)
         else:
@@ -155,10 +158,12 @@ def _draw_row(
 
 
 def _draw_braille(cell: int, row: int, drawn: dict[str, set[tuple[int, int]]]) -> tuple[str, str]:
-    bits, who = 0, ""
+    bits = 0
+    who = ""
     for name, dots in drawn.items():
         own = sum(_DOTS[x][y] for x in range(2) for y in range(4) if (2 * cell + x, 4 * row + y) in dots)
-        bits, who = bits | own, who + (name if own else "")
+        bits = bits | own
+        who = who + (name if own else "")
     return (chr(0x2800 + bits), who) if bits else (" ", "")
 
 
@@ -178,7 +183,8 @@ def _tag_ends(ends: dict[str, tuple[dict[int, float], dict[int, int]]], up: int)
 
 
 def _draw_axis(runs: Runs, cells: int, cut: int | None, glyphs: Glyphs) -> Iterator[Span]:
-    left, right = f"{runs.start} ", f" {runs.end}"
+    left = f"{runs.start} "
+    right = f" {runs.end}"
     if cut is None:
         yield Span(_label_axis(left, "", right, cells, -1, glyphs.rule), "muted")
         return
@@ -203,8 +209,10 @@ def _label_axis(left: str, told: str, right: str, cells: int, cut: int, rule: st
     if at < len(left) and at <= cut and cut + 1 + len(told) <= cells:
         at = cut + 1
     if at < 0:
-        at, told = cut + 1, ""
-    first, last = min(at, cut), max(at + len(told), cut + 1)
+        at = cut + 1
+        told = ""
+    first = min(at, cut)
+    last = max(at + len(told), cut + 1)
     axis = list(rule * cells)
     for place, label in ((0, left), (cells - len(right), right)):
         if label == right and place < len(left):

@@ -16,7 +16,9 @@ LABEL_CELLS = 14
 """Cells at the left that name the pool."""
 LEAST_CELL_BYTES = 256 * KIB
 MOST_CELL_BYTES = 4096 * MIB
-FULL_SHARE, EMPTY_SHARE, HALF_SHARE = 0.995, 0.005, 0.5
+FULL_SHARE = 0.995
+EMPTY_SHARE = 0.005
+HALF_SHARE = 0.5
 """Live part of a cell from which it counts as full, up to which as empty, and above which as mostly full."""
 
 
@@ -62,7 +64,8 @@ def choose_cell_bytes(pools: Sequence[SegmentPool], width: int, rows: int) -> in
 
 def _count_row(segments: Sequence[Segment], cell_bytes: int) -> int:
     """Return the cells that segments take side by side, with the blanks around those of several cells."""
-    taken, was_long = 0, False
+    taken = 0
+    was_long = False
     for segment in segments:
         cells = count_cells(segment, cell_bytes)
         taken += cells + (1 if taken and (cells > 1 or was_long) else 0)
@@ -156,9 +159,11 @@ def _measure_cells(segment: Segment, count: int) -> list[float]:
     for size_bytes, state in segment.blocks:
         end = start + size_bytes
         if state != FREE:
-            first, last = int(start / cell_bytes), min(count - 1, int(end / cell_bytes))
+            first = int(start / cell_bytes)
+            last = min(count - 1, int(end / cell_bytes))
             for index in range(min(first, count - 1), last + 1):
-                low, high = max(start, index * cell_bytes), min(end, (index + 1) * cell_bytes)
+                low = max(start, index * cell_bytes)
+                high = min(end, (index + 1) * cell_bytes)
                 in_use[index] += max(0.0, high - low)
         start = end
     return [share / cell_bytes for share in in_use]

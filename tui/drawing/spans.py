@@ -118,14 +118,16 @@ def _cut(text: str, role: Role, width: int, ellipsis: str) -> Line:
 def to_strip(line: Iterable[Span], looks: Mapping[Role, Style]) -> Strip:
     """Return a fitted line as a strip; neighbours of one role become one segment."""
     segments: list[Segment] = []
-    text, role = "", None
+    text = ""
+    role = None
     for span_text, span_role in line:
         if span_role == role:
             text += span_text
             continue
         if role is not None:
             segments.append(Segment(text, looks[role]))
-        text, role = span_text, span_role
+        text = span_text
+        role = span_role
     if role is not None:
         segments.append(Segment(text, looks[role]))
     return Strip(segments, sum(cell_len(segment.text) for segment in segments))

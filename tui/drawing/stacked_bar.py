@@ -35,7 +35,8 @@ def draw_stacked_bar(parts: Sequence[Part], scale_bytes: int, width: int, glyphs
         glyphs: Characters to draw with.
     """
     line: Line = []
-    end_bytes, taken = 0, 0
+    end_bytes = 0
+    taken = 0
     for part in parts:
         if not part.value_bytes or part.value_bytes < 0 or scale_bytes <= 0:
             continue

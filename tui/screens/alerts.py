@@ -23,7 +23,9 @@ from ..widgets.filter_bar import FilterBar
 from .choice import ChoiceScreen
 from .snapshot_screen import SnapshotScreen
 
-TITLE_FROM_ROWS, KEYS_FROM_ROWS, PREVIEW_FROM_ROWS = 12, 12, 28
+TITLE_FROM_ROWS = 12
+KEYS_FROM_ROWS = 12
+PREVIEW_FROM_ROWS = 28
 LEAST_LIST_ROWS = 6
 FILTER_HINT = "in kind, severity, device, text; Enter keeps, Esc clears"
 READ_ONLY = "this view was started with --read-only: nothing is decided from here"
@@ -54,12 +56,15 @@ class AlertsScreen(SnapshotScreen):
 
     def __init__(self, glyphs: Glyphs, feed: Feed, clock: Clock, signal_policy: SignalPolicy) -> None:
         super().__init__(glyphs, feed.history, clock)
-        self._feed, self._is_read_only = feed, signal_policy.is_read_only
+        self._feed = feed
+        self._is_read_only = signal_policy.is_read_only
         self._is_whole = False
         self._filter_text = ""
         self.order = AlertOrder()
-        self._heading, self._hooks = AlertHeading(glyphs, id="heading"), HookLine(id="hooks")
-        self.list, self.detail = AlertList(glyphs, id="list"), AlertDetail(glyphs, id="detail")
+        self._heading = AlertHeading(glyphs, id="heading")
+        self._hooks = HookLine(id="hooks")
+        self.list = AlertList(glyphs, id="list")
+        self.detail = AlertDetail(glyphs, id="detail")
         self._filter = FilterBar(hint=FILTER_HINT, example="such as: leak gpu5", id="filter")
 
     def compose(self) -> ComposeResult:
@@ -111,7 +116,8 @@ class AlertsScreen(SnapshotScreen):
 
     def _show_detail(self) -> None:
         """Show the selected finding whole, below the list or in its place."""
-        sample, row = self.snapshot.sample, self.list.selected_row
+        sample = self.snapshot.sample
+        row = self.list.selected_row
         if row is None or sample is None:
             self.detail.show(AlertContent(None))
             return
@@ -128,7 +134,8 @@ class AlertsScreen(SnapshotScreen):
     def _rearrange(self) -> None:
         """Show the parts that fit: the whole of one, or the list, with a preview where there is room."""
         self._fit_time_bar()
-        height, row = self._rows, self.list.selected_row
+        height = self._rows
+        row = self.list.selected_row
         self._is_whole = self._is_whole and row is not None
         has_preview = height >= PREVIEW_FROM_ROWS and row is not None
         with self.app.batch_update():

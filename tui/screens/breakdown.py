@@ -40,7 +40,8 @@ from ..widgets.key_line import KeyLine
 from ..widgets.one_line import OneLine, Piece, join_pieces
 from .inspect_text import TextScreen
 
-LEAST_ROWS_FOR_TABLE, LEAST_ROWS_FOR_CAUSE = 16, 14
+LEAST_ROWS_FOR_TABLE = 16
+LEAST_ROWS_FOR_CAUSE = 14
 
 
 class BreakdownScreen(ThriftyScreen[None]):
@@ -73,7 +74,10 @@ class BreakdownScreen(ThriftyScreen[None]):
         leave: Callable[[], object] | None = None,
     ) -> None:
         super().__init__()
-        self._glyphs, self._clock, self._export_folder, self._leave = glyphs, clock, export_folder, leave
+        self._glyphs = glyphs
+        self._clock = clock
+        self._export_folder = export_folder
+        self._leave = leave
         self._profiles: tuple[Profiled, ...] = ()
         self._at = 0
         self.place = Place()
@@ -81,10 +85,14 @@ class BreakdownScreen(ThriftyScreen[None]):
         self._wanted: Basis | None = None
         self._every: BreakdownNode | None = None
         self._tree: BreakdownNode | None = None
-        self._title, self._verdict = OneLine(id="title"), OneLine(id="verdict")
-        self._kinds, self._path = OneLine(id="kinds"), OneLine(id="path")
-        self.icicle, self._table = BreakdownIcicle(glyphs, id="icicle"), BreakdownTable(glyphs, id="table")
-        self._figures, self._cause = OneLine(id="figures"), OneLine(id="cause")
+        self._title = OneLine(id="title")
+        self._verdict = OneLine(id="verdict")
+        self._kinds = OneLine(id="kinds")
+        self._path = OneLine(id="path")
+        self.icicle = BreakdownIcicle(glyphs, id="icicle")
+        self._table = BreakdownTable(glyphs, id="table")
+        self._figures = OneLine(id="figures")
+        self._cause = OneLine(id="cause")
         self._keys = KeyLine(id="keys")
 
     def compose(self) -> ComposeResult:
@@ -129,7 +137,9 @@ class BreakdownScreen(ThriftyScreen[None]):
 
     def show(self, profiles: Sequence[Profiled]) -> None:
         """Show profiles, the first of them first."""
-        self._profiles, self._at, self.place = tuple(profiles), 0, Place()
+        self._profiles = tuple(profiles)
+        self._at = 0
+        self.place = Place()
         if self.is_mounted:
             self._show_place()
 
@@ -185,7 +195,8 @@ class BreakdownScreen(ThriftyScreen[None]):
         self._table.show(None if block is None else block.node, self.basis)
 
     def _draw_head(self, profile: Profiled) -> None:
-        memory, place = profile.memory, self.place
+        memory = profile.memory
+        place = self.place
         simulated = " simulated device" if memory.is_simulated else ""
         self._title.set_pieces(
             [
@@ -284,7 +295,8 @@ class BreakdownScreen(ThriftyScreen[None]):
 
     def _compare_with_first(self) -> ExportedDifference | None:
         """Return what this point has more or less than the same one of the first profile, of all kinds."""
-        profile, first = self.profile, self._profiles[0]
+        profile = self.profile
+        first = self._profiles[0]
         place = self._find_in_other(first.memory)
         if self._at == 0 or profile is None or place is None:
             return None
@@ -306,7 +318,8 @@ class BreakdownScreen(ThriftyScreen[None]):
         if self.profile is None or self._tree is None:
             self.notify("There is nothing to export here.", timeout=3)
             return
-        memory, folder = self.profile.memory, self._export_folder or Path.cwd()
+        memory = self.profile.memory
+        folder = self._export_folder or Path.cwd()
         title = f"Memory by module, {self.basis}: {self.profile.name}, {name_point(memory, self.place)}"
         shown = ExportedTree(
             title,

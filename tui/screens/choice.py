@@ -28,7 +28,8 @@ class ChoiceScreen(ModalScreen[str | None]):
 
     def __init__(self, title: str, choices: Mapping[str, str], *, chosen: str | None = None) -> None:
         super().__init__()
-        self._question, self._choices = title, dict(choices)
+        self._question = title
+        self._choices = dict(choices)
         self._chosen = chosen
 
     def compose(self) -> ComposeResult:

@@ -38,9 +38,11 @@ class ClusterScreen(ThriftyScreen[None]):
 
     def __init__(self, fleet: Fleet, cluster: ClusterWatch, glyphs: Glyphs) -> None:
         super().__init__()
-        self._fleet, self._cluster = fleet, cluster
+        self._fleet = fleet
+        self._cluster = cluster
         self._verdict = VerdictLine(glyphs, id="verdict")
-        self.page, self._keys = ClusterPage(glyphs, id="page"), KeyLine(id="keys")
+        self.page = ClusterPage(glyphs, id="page")
+        self._keys = KeyLine(id="keys")
 
     def compose(self) -> ComposeResult:
         """Yield the parts, top to bottom."""

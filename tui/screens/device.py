@@ -51,7 +51,9 @@ class DeviceScreen(NodeScreen):
     ) -> None:
         super().__init__(glyphs, feed.history, clock, signal_policy)
         self.uuid = uuid
-        self._feed, self._steps, self._window_s = feed, steps, history_window_s
+        self._feed = feed
+        self._steps = steps
+        self._window_s = history_window_s
         self._pid: int | None = None
         self._asked: dict[int, tuple[float, float]] = {}
         self._arranged_for: tuple[object, ...] = ()
@@ -181,7 +183,8 @@ class DeviceScreen(NodeScreen):
         """Show another device, from its top."""
         if uuid != self.uuid:
             self.page.scroll_home(animate=False)
-        self.uuid, self._pid = uuid, pid
+        self.uuid = uuid
+        self._pid = pid
         self._show()
 
     def action_step_device(self, places: int) -> None:

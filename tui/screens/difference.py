@@ -15,8 +15,10 @@ from ..widgets.key_line import KeyLine
 from ..widgets.one_line import OneLine, Piece
 from .inspect_text import TextScreen
 
-HEAD_ROWS, FOOT_ROWS = 2, 2
-LEAST_LIST_ROWS, LEAST_PICTURE_ROWS = 2, 2
+HEAD_ROWS = 2
+FOOT_ROWS = 2
+LEAST_LIST_ROWS = 2
+LEAST_PICTURE_ROWS = 2
 LEAST_ROWS_FOR_FACTS = 12
 
 
@@ -44,10 +46,13 @@ class DifferenceScreen(ThriftyScreen[None]):
         """The runs, once they were read."""
         self._order: list[int] = []
         self._figure: Figure | None = None
-        self._title, self._verdict = OneLine(id="title"), OneLine(id="verdict")
+        self._title = OneLine(id="title")
+        self._verdict = OneLine(id="verdict")
         self.picture = DifferencePicture(glyphs, id="picture")
-        self._heading, self.list = OneLine(id="heading"), DifferenceList(glyphs, id="list")
-        self._facts, self._keys = OneLine(id="facts"), KeyLine(id="keys")
+        self._heading = OneLine(id="heading")
+        self.list = DifferenceList(glyphs, id="list")
+        self._facts = OneLine(id="facts")
+        self._keys = KeyLine(id="keys")
 
     def compose(self) -> ComposeResult:
         """Yield the parts, top to bottom."""
@@ -98,7 +103,9 @@ class DifferenceScreen(ThriftyScreen[None]):
         comparison = self.comparison
         if comparison is None:
             return
-        told, width, height = comparison.difference, self.size.width, self.size.height
+        told = comparison.difference
+        width = self.size.width
+        height = self.size.height
         made = [" (simulated)" if facts.is_simulated else "" for facts in (told.a, told.b)]
         runs = f"  A {told.a.file}{made[0]}  B {told.b.file}{made[1]}"
         count = [Piece(f"{self.list.chosen + 1} of {len(self._order)}", "muted")] if self._order else []

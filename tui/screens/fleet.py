@@ -35,7 +35,10 @@ from ..widgets.one_line import OneLine, Piece
 from ..widgets.verdict_line import VerdictLine
 from .choice import ChoiceScreen
 
-TITLE_FROM_ROWS, KEYS_FROM_ROWS, FACTS_FROM_ROWS, LOST_FROM_ROWS = 11, 13, 5, 8
+TITLE_FROM_ROWS = 11
+KEYS_FROM_ROWS = 13
+FACTS_FROM_ROWS = 5
+LOST_FROM_ROWS = 8
 ACROSS_FROM_ROWS = 9
 """Heights from which each line is worth its row."""
 AGE_TICK_S = 1.0
@@ -87,21 +90,28 @@ class FleetScreen(ThriftyScreen[None]):
         self, fleet: Fleet, cluster: ClusterWatch, view: FleetView, glyphs: Glyphs, clock: Clock
     ) -> None:
         super().__init__()
-        self._fleet, self._cluster, self._view = fleet, cluster, view
-        self._glyphs, self._clock = glyphs, clock
+        self._fleet = fleet
+        self._cluster = cluster
+        self._view = view
+        self._glyphs = glyphs
+        self._clock = clock
         self._drawn_s = clock.monotonic_s()
         self._age_timer: Timer | None = None
         self._picture = fleet.picture
         self._is_paused = False
         self._refusal = ""
-        self._wanted, self._kept_text = compile_filter(""), ""
-        self._title, self._verdict = OneLine(id="title"), VerdictLine(glyphs, id="verdict")
+        self._wanted = compile_filter("")
+        self._kept_text = ""
+        self._title = OneLine(id="title")
+        self._verdict = VerdictLine(glyphs, id="verdict")
         self._filter = FilterBar(
             hint="Enter keeps, Esc clears", example="such as: node:n1* used>90%", id="filter"
         )
         self.grid = FleetGrid(glyphs, id="grid")
-        self._across, self._lost = OneLine(id="across"), LostLines(glyphs, id="lost")
-        self._facts, self._keys = OneLine(id="facts"), KeyLine(id="keys")
+        self._across = OneLine(id="across")
+        self._lost = LostLines(glyphs, id="lost")
+        self._facts = OneLine(id="facts")
+        self._keys = KeyLine(id="keys")
 
     def compose(self) -> ComposeResult:
         """Yield the parts, top to bottom."""
@@ -130,7 +140,8 @@ class FleetScreen(ThriftyScreen[None]):
 
     def describe(self) -> FleetExport:
         """Return the fleet as it is seen, to be written down."""
-        view, fleet = self._view, self._fleet
+        view = self._view
+        fleet = self._fleet
         return FleetExport(
             time=self._clock.wall_s(),
             grouping=view.grouping,
@@ -167,7 +178,8 @@ class FleetScreen(ThriftyScreen[None]):
         if not self.is_mounted:
             return
         with self.drawn_at_once():
-            picture, view = self._picture, self._view
+            picture = self._picture
+            view = self._view
             wanted = [it for it in picture.devices if self._wanted(it)] if view.filter_text else None
             groups = group_fleet(picture, view.grouping, view.sort, wanted)
             absence = (
@@ -279,10 +291,12 @@ class FleetScreen(ThriftyScreen[None]):
 
     def _take_filter(self, text: str) -> None:
         try:
-            self._wanted, self._refusal = compile_filter(text), ""
+            self._wanted = compile_filter(text)
+            self._refusal = ""
             self._view.filter_text = " ".join(text.split())
         except UsageError as error:
-            self._refusal, self._view.filter_text = str(error), self._kept_text
+            self._refusal = str(error)
+            self._view.filter_text = self._kept_text
             self._wanted = compile_filter(self._kept_text)
 
     @on(FilterBar.Closed)

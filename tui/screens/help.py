@@ -41,7 +41,8 @@ class HelpScreen(ModalScreen[None]):
 
     def __init__(self, explained: Screen[object], glyphs: Glyphs) -> None:
         super().__init__()
-        self._explained, self._glyphs = explained, glyphs
+        self._explained = explained
+        self._glyphs = glyphs
 
     def compose(self) -> ComposeResult:
         """Yield the text in a frame that scrolls."""

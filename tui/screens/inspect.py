@@ -54,10 +54,13 @@ class InspectScreen(ThriftyScreen[None]):
         """The file, once it was read."""
         self._shown = 0
         self._advice: dict[int, InspectedAdvice] = {}
-        self._title, self._verdict = OneLine(id="title"), OneLine(id="verdict")
+        self._title = OneLine(id="title")
+        self._verdict = OneLine(id="verdict")
         self.picture = InspectPicture(glyphs, id="picture")
-        self._heading, self.stacks = OneLine(id="heading"), InspectStacks(glyphs, id="stacks")
-        self._facts, self._keys = OneLine(id="facts"), KeyLine(id="keys")
+        self._heading = OneLine(id="heading")
+        self.stacks = InspectStacks(glyphs, id="stacks")
+        self._facts = OneLine(id="facts")
+        self._keys = KeyLine(id="keys")
 
     def compose(self) -> ComposeResult:
         """Yield the parts, top to bottom."""
@@ -265,7 +268,8 @@ class DeviceChoiceScreen(ModalScreen[int | None]):
 
     def __init__(self, devices: Sequence[InspectedDevice], shown: int) -> None:
         super().__init__()
-        self._devices, self._shown = devices, shown
+        self._devices = devices
+        self._shown = shown
 
     def compose(self) -> ComposeResult:
         """Yield the devices."""

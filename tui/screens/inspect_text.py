@@ -25,7 +25,8 @@ class TextScreen(ModalScreen[None]):
 
     def __init__(self, heading: str, text: str) -> None:
         super().__init__()
-        self._heading, self._text = heading, text
+        self._heading = heading
+        self._text = text
 
     def compose(self) -> ComposeResult:
         """Yield the text in a frame that scrolls."""

@@ -35,8 +35,10 @@ class LiveScreen(NodeScreen):
     def __init__(self, glyphs: Glyphs, history: History, clock: Clock, signal_policy: SignalPolicy) -> None:
         super().__init__(glyphs, history, clock, signal_policy)
         self._arranged_for: tuple[object, ...] = ()
-        self._host_panel, self._host = HostPanel(glyphs, id="host-panel"), HostLine(id="host")
-        self._alerts, self._notes = AlertLine(glyphs, id="alerts"), NoteLine(id="notes")
+        self._host_panel = HostPanel(glyphs, id="host-panel")
+        self._host = HostLine(id="host")
+        self._alerts = AlertLine(glyphs, id="alerts")
+        self._notes = NoteLine(id="notes")
         self.devices = DevicePanels(glyphs, id="devices")
 
     def compose(self) -> ComposeResult:

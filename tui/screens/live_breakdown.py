@@ -59,7 +59,8 @@ class LiveBreakdownScreen(BreakdownScreen):
 
     def _show_newest(self) -> None:
         """Draw what came; the point that is looked at stays the same one, or is the newest."""
-        before, profiles = self._profiles[self._at], self._live.profiles
+        before = self._profiles[self._at]
+        profiles = self._live.profiles
         memory = profiles[self._at].memory
         is_new = memory is not before.memory
         self._profiles = profiles

@@ -142,7 +142,8 @@ class NodeScreen(SnapshotScreen):
 
     def action_signal(self) -> None:
         """Ask which signal to send to the process marked in the list, which must be seen to be marked."""
-        sample, row = self.snapshot.sample, self.processes.selected_row
+        sample = self.snapshot.sample
+        row = self.processes.selected_row
         if not self._can_list():
             return
         if sample is None or row is None:

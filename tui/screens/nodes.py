@@ -20,7 +20,10 @@ from ..widgets.node_list import NodeList
 from ..widgets.one_line import OneLine, Piece
 from ..widgets.verdict_line import VerdictLine
 
-TITLE_FROM_ROWS, HEADING_FROM_ROWS, KEYS_FROM_ROWS, FACTS_FROM_ROWS = 11, 5, 13, 8
+TITLE_FROM_ROWS = 11
+HEADING_FROM_ROWS = 5
+KEYS_FROM_ROWS = 13
+FACTS_FROM_ROWS = 8
 AGE_TICK_S = 1.0
 
 
@@ -51,10 +54,14 @@ class NodesScreen(ThriftyScreen[None]):
 
     def __init__(self, fleet: Fleet, glyphs: Glyphs, clock: Clock) -> None:
         super().__init__()
-        self._fleet, self._clock = fleet, clock
-        self._title, self._verdict = OneLine(id="title"), VerdictLine(glyphs, id="verdict")
-        self._heading, self.nodes = OneLine(id="heading"), NodeList(glyphs, id="nodes")
-        self._facts, self._keys = OneLine(id="facts"), KeyLine(id="keys")
+        self._fleet = fleet
+        self._clock = clock
+        self._title = OneLine(id="title")
+        self._verdict = VerdictLine(glyphs, id="verdict")
+        self._heading = OneLine(id="heading")
+        self.nodes = NodeList(glyphs, id="nodes")
+        self._facts = OneLine(id="facts")
+        self._keys = KeyLine(id="keys")
 
     def compose(self) -> ComposeResult:
         """Yield the parts, top to bottom."""

@@ -42,8 +42,10 @@ class PathPrompt(ModalScreen[Answer[FoundT] | None]):
         self, title: str, read: Callable[[str], FoundT], *, text: str = "", example: str = "", hint: str = ""
     ) -> None:
         super().__init__()
-        self._question, self._read = title, read
-        self._first_text, self._example = text, example
+        self._question = title
+        self._read = read
+        self._first_text = text
+        self._example = example
         self._hint = f"{hint}; Esc cancels" if hint else "Esc cancels"
         self._is_reading = False
 

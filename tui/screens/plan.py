@@ -146,7 +146,8 @@ class PlanListing(ThriftyScreen[None]):
 
 Leave = Callable[[], object]
 FACTS_ROWS = 3
-LEAST_ROWS_FOR_FINDINGS, LEAST_ROWS_FOR_FACTS = 18, 14
+LEAST_ROWS_FOR_FINDINGS = 18
+LEAST_ROWS_FOR_FACTS = 14
 LEAST_ROWS_BELOW = 6
 """Rows that must be left for what is in a stage to be seen below the stages."""
 CHROME_ROWS = 4
@@ -182,16 +183,22 @@ class PlanScreen(PlanListing):
         self, glyphs: Glyphs, clock: Clock, *, export_folder: Path | None = None, leave: Leave | None = None
     ) -> None:
         super().__init__(glyphs)
-        self._clock, self._export_folder, self._leave = clock, export_folder, leave
+        self._clock = clock
+        self._export_folder = export_folder
+        self._leave = leave
         self._has_begun = False
         self._job = JobStages()
         self._table_shown: PlannedTable | None = None
         self._came_from: CursorList | None = None
-        self._title, self._verdict = OneLine(id="title"), OneLine(id="verdict")
+        self._title = OneLine(id="title")
+        self._verdict = OneLine(id="verdict")
         self._heading = OneLine(id="heading")
-        self._facts, self.stages = PlanFacts(glyphs, id="facts"), PlanStages(glyphs, id="stages")
-        self._below, self.details = OneLine(id="below"), PlanDetails(glyphs, id="details")
-        self._findings, self._keys = OneLine(id="findings"), KeyLine(id="keys")
+        self._facts = PlanFacts(glyphs, id="facts")
+        self.stages = PlanStages(glyphs, id="stages")
+        self._below = OneLine(id="below")
+        self.details = PlanDetails(glyphs, id="details")
+        self._findings = OneLine(id="findings")
+        self._keys = KeyLine(id="keys")
 
     def compose(self) -> ComposeResult:
         """Yield the parts, top to bottom."""
@@ -245,7 +252,8 @@ class PlanScreen(PlanListing):
 
     def _draw(self) -> None:
         """Draw everything but the table."""
-        plan, candidate = self.plan, self.candidate
+        plan = self.plan
+        candidate = self.candidate
         if plan is None or not self._has_begun:
             return
         self._draw_lines(plan)
@@ -269,7 +277,8 @@ class PlanScreen(PlanListing):
             self._below.set_pieces([Piece(heading, "muted")], [Piece(f"stage {self.stages.chosen}", "muted")])
 
     def _draw_lines(self, plan: Planned) -> None:
-        width, count = self.size.width, len(plan.candidates)
+        width = self.size.width
+        count = len(plan.candidates)
         place = "" if self.table.place is None else f"{self.table.chosen + 1} of {len(self.table.places)}"
         left_out = count - len(self.table.places)
         right = f"{place}, {left_out} filtered out" if left_out else place
@@ -299,7 +308,8 @@ class PlanScreen(PlanListing):
 
     def _rearrange(self) -> None:
         """Share the rows among the parts; a table that was asked for takes them all."""
-        height, is_open = self.size.height, self._table_shown is not None
+        height = self.size.height
+        is_open = self._table_shown is not None
         for part in (self.table, self.stages):
             part.display = not is_open
         self._facts.display = not is_open and height >= LEAST_ROWS_FOR_FACTS

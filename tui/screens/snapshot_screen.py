@@ -44,12 +44,16 @@ class SnapshotScreen(ThriftyScreen[None]):
 
     def __init__(self, glyphs: Glyphs, history: History, clock: Clock) -> None:
         super().__init__()
-        self.glyphs, self._history, self._clock = glyphs, history, clock
+        self.glyphs = glyphs
+        self._history = history
+        self._clock = clock
         self._arrived_s = clock.monotonic_s()
         self._skips = RecentCount()
         self._age_timer: Timer | None = None
-        self._title, self._verdict = TitleLine(glyphs, id="title"), VerdictLine(glyphs, id="verdict")
-        self._time_bar, self._keys = TimeBar(glyphs, id="time-bar"), KeyLine(id="keys")
+        self._title = TitleLine(glyphs, id="title")
+        self._verdict = VerdictLine(glyphs, id="verdict")
+        self._time_bar = TimeBar(glyphs, id="time-bar")
+        self._keys = KeyLine(id="keys")
         self._overview = OverviewLine(glyphs, id="overview")
         self._time_bar.display = self._overview.display = False
 
@@ -94,7 +98,8 @@ class SnapshotScreen(ThriftyScreen[None]):
 
     def _fit_time_bar(self) -> None:
         """Show the bar of a replay, and of a long one its overview, where there is a row for each."""
-        replay, height = self.snapshot.replay, self.size.height
+        replay = self.snapshot.replay
+        height = self.size.height
         self._time_bar.display = replay is not None and height >= TIME_BAR_FROM_ROWS
         is_long = replay is not None and replay.end_s - replay.start_s >= OVERVIEW_FROM_S
         has_overview = replay is not None and replay.overview is not None
@@ -108,7 +113,8 @@ class SnapshotScreen(ThriftyScreen[None]):
 
     def _show_verdict(self) -> None:
         """Show the verdict, and before it how old the figures are where they are."""
-        snapshot, replay = self.snapshot, self.snapshot.replay
+        snapshot = self.snapshot
+        replay = self.snapshot.replay
         silent_s = snapshot.silent_s
         if silent_s is not None and replay is None:
             silent_s += self._clock.monotonic_s() - self._arrived_s

@@ -27,8 +27,11 @@ from ..widgets.sweep_facts import SweepFacts
 from ..widgets.sweep_grid import SweepGridView
 from .inspect_text import TextScreen
 
-TITLE_FROM_ROWS, LEGEND_FROM_ROWS, ROOMY_FACTS = 9, 12, 8
-LEAST_GRID_ROWS, LEAST_FACTS_ROWS = 3, 2
+TITLE_FROM_ROWS = 9
+LEGEND_FROM_ROWS = 12
+ROOMY_FACTS = 8
+LEAST_GRID_ROWS = 3
+LEAST_FACTS_ROWS = 2
 SIDE_BY_SIDE_FROM_CELLS = 100
 """Width from which two grids stand beside, and not above, each other."""
 
@@ -76,24 +79,31 @@ class SweepScreen(ThriftyScreen[None]):
 
         def __init__(self, view: SweepView, cells: Sequence[SweepCell], at: int) -> None:
             super().__init__()
-            self.view, self.cells, self.at = view, cells, at
+            self.view = view
+            self.cells = cells
+            self.at = at
 
     def __init__(
         self, sweeps: Sequence[IndexedSweep], view: SweepView, glyphs: Glyphs, export: SweepExport
     ) -> None:
         super().__init__()
-        self._sweeps, self._view, self._export = tuple(sweeps), view, export
+        self._sweeps = tuple(sweeps)
+        self._view = view
+        self._export = export
         self._headings = name_sweeps(self._sweeps)
         self._glyphs = glyphs
         self._at = next((at for at, sweep in enumerate(sweeps) if sweep.name == view.name), 0)
         self._beside: int | None = None
         self._mode: SweepMode = view.mode
-        self._title, self._verdict = OneLine(id="title"), OneLine(id="verdict")
-        self.grid, self.second = SweepGridView(glyphs, id="grid"), SweepGridView(glyphs, id="second")
+        self._title = OneLine(id="title")
+        self._verdict = OneLine(id="verdict")
+        self.grid = SweepGridView(glyphs, id="grid")
+        self.second = SweepGridView(glyphs, id="second")
         self._heads = OneLine(classes="head"), OneLine(classes="head")
         self._panes = (Vertical(self._heads[0], self.grid), Vertical(self._heads[1], self.second))
         self._grids = Container(*self._panes, id="grids")
-        self._legend, self.facts = OneLine(id="legend"), SweepFacts(glyphs, id="facts")
+        self._legend = OneLine(id="legend")
+        self.facts = SweepFacts(glyphs, id="facts")
         self._keys = KeyLine(id="keys")
 
     def compose(self) -> ComposeResult:
@@ -144,7 +154,8 @@ class SweepScreen(ThriftyScreen[None]):
 
     def _fit(self) -> None:
         """Share the rows among the parts, and write the lines."""
-        is_pair, height = self._beside is not None, self.size.height
+        is_pair = self._beside is not None
+        height = self.size.height
         is_stacked = is_pair and self.size.width < SIDE_BY_SIDE_FROM_CELLS
         self._title.display = height >= TITLE_FROM_ROWS
         self._legend.display = height >= LEGEND_FROM_ROWS
@@ -253,7 +264,8 @@ class SweepScreen(ThriftyScreen[None]):
     def action_beside(self) -> None:
         """Put the next sweep beside this one, or take it away."""
         if self._beside is not None:
-            self._beside, self._mode = None, "memory" if self._mode == "difference" else self._mode
+            self._beside = None
+            self._mode = "memory" if self._mode == "difference" else self._mode
         elif len(self._sweeps) < 2:
             self.notify("There is no other sweep to put beside it.", timeout=3)
             return

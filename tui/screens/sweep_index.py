@@ -56,21 +56,26 @@ class SweepIndexScreen(ThriftyScreen[None]):
 
         def __init__(self, sweeps: Sequence[IndexedSweep], name: str) -> None:
             super().__init__()
-            self.sweeps, self.name = sweeps, name
+            self.sweeps = sweeps
+            self.name = name
 
     def __init__(self, glyphs: Glyphs, export: SweepExport) -> None:
         super().__init__()
-        self._glyphs, self._export = glyphs, export
+        self._glyphs = glyphs
+        self._export = export
         self.index: SweepIndex | None = None
         """All sweeps, once they were read."""
         self._column: IndexColumn = "sweep"
         self._is_inverted = False
         self._filter_text = ""
         self._listed: list[IndexedSweep] = []
-        self._title, self._verdict = OneLine(id="title"), OneLine(id="verdict")
+        self._title = OneLine(id="title")
+        self._verdict = OneLine(id="verdict")
         self._filter = FilterBar(hint=HINT, example="such as: model=485B state=oom", id="filter")
-        self._heading, self.list = OneLine(id="heading"), SweepList(glyphs, id="list")
-        self._facts, self._keys = SweepFacts(glyphs, id="facts"), KeyLine(id="keys")
+        self._heading = OneLine(id="heading")
+        self.list = SweepList(glyphs, id="list")
+        self._facts = SweepFacts(glyphs, id="facts")
+        self._keys = KeyLine(id="keys")
 
     def compose(self) -> ComposeResult:
         """Yield the parts, top to bottom."""
@@ -107,14 +112,17 @@ class SweepIndexScreen(ThriftyScreen[None]):
             )
             absence = f"No sweep matches{'; Esc shows all' if self._filter_text else ' --filter'}."
         except UsageError:
-            self._listed, absence = [], f"expected {EXPECTED}"
+            self._listed = []
+            absence = f"expected {EXPECTED}"
         self.list.show(self._listed, absence)
         self._write_lines()
 
     def _write_lines(self) -> None:
         if self.index is None:
             return
-        width, total, sweep = self.size.width, len(self.index.sweeps), self.list.sweep
+        width = self.size.width
+        total = len(self.index.sweeps)
+        sweep = self.list.sweep
         number = f"{total:,} sweeps" if len(self._listed) == total else f"{len(self._listed):,} of {total:,}"
         sign = " (inverted)" if self._is_inverted else ""
         filtered = f"   filter {self._filter_text}" if self._filter_text else ""

@@ -72,7 +72,8 @@ class AlertDetail(LinePage):
 
     def show(self, content: AlertContent) -> None:
         """Draw a finding; lines that did not change are left alone."""
-        before, self._content = self._content.row, content
+        before = self._content.row
+        self._content = content
         if before is not None and content.row is not None and before.finding.id != content.row.finding.id:
             self.scroll_home(animate=False)
         self._draw()
@@ -112,7 +113,8 @@ class AlertDetail(LinePage):
                 yield [[Span("")], [Span(f" {title}", "accent")], *lines]
 
     def _draw_head(self, row: AlertRow, room: int) -> Iterator[Line]:
-        finding, clock = row.finding, self._content.clock
+        finding = row.finding
+        clock = self._content.clock
         for number, text in enumerate(wrap_words(finding.title, room)):
             mark = self._glyphs.risk(finding.severity) if number == 0 else " "
             yield [Span(" "), Span(mark, finding.severity), Span(" "), Span(text, "strong")]
@@ -184,7 +186,8 @@ def tell_value(evidence: Evidence, clock: str) -> str:
         evidence: The number.
         clock: Clock of the samples that it is about.
     """
-    value, unit = evidence.value, evidence.unit
+    value = evidence.value
+    unit = evidence.unit
     if value is None:
         return "—"
     if isinstance(value, int | float) and unit == "s" and value > LATEST_SPAN_S:

@@ -47,7 +47,8 @@ class AlertLine(OneLine):
         heading = [Piece("Alerts  ", "muted", "app.show_alerts")]
         # Before the others: how many are left out must not itself be cut off.
         heading += [Piece(f"{muted} muted{SEPARATOR}", "muted", "app.show_alerts")] if muted else []
-        self._alerts, self._notes = [*heading, *alerts], tuple(notes)
+        self._alerts = [*heading, *alerts]
+        self._notes = tuple(notes)
         self._arrange()
 
     def on_resize(self) -> None:
@@ -64,7 +65,8 @@ class AlertLine(OneLine):
 
 
 def _describe(finding: Finding, clock: str, glyphs: Glyphs, *, is_acknowledged: bool) -> list[Piece]:
-    time, mark = format_time(finding.opened_s, clock), glyphs.risk(finding.severity)
+    time = format_time(finding.opened_s, clock)
+    mark = glyphs.risk(finding.severity)
     noun = "rank" if clock == "trace" else "GPU"
     where = f" {noun} {finding.device}" if finding.device is not None else ""
     what = f"{name_kind(finding.kind)}{where}"

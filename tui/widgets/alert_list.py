@@ -20,9 +20,11 @@ from .device_fields import wrap_words
 from .line_page import LinePage
 from .title_line import format_time
 
-KIND_FROM_CELLS, STATE_FROM_CELLS = 140, 60
+KIND_FROM_CELLS = 140
+STATE_FROM_CELLS = 60
 """Widths from which a row has a column of its own for the kind, and says when it closed."""
-SHORT_STATE_CELLS, SEVERITY_CELLS = 6, 9
+SHORT_STATE_CELLS = 6
+SEVERITY_CELLS = 9
 SHORT_TIME_CELLS = 6
 SHORT_STATES = {"open": "open", "acknowledged": "seen", "muted": "muted", "closed": "closed"}
 
@@ -74,7 +76,8 @@ class AlertList(LinePage):
         self._glyphs = glyphs
         self._rows: Sequence[AlertRow] = ()
         self._absence: tuple[str, ...] = ()
-        self._now_s, self._clock = 0.0, "wall"
+        self._now_s = 0.0
+        self._clock = "wall"
         self._selected: str | None = None
         self._index = 0
 
@@ -94,7 +97,10 @@ class AlertList(LinePage):
             clock: Clock of the samples.
             absence: What to say where there are no rows.
         """
-        self._rows, self._now_s, self._clock, self._absence = rows, now_s, clock, absence
+        self._rows = rows
+        self._now_s = now_s
+        self._clock = clock
+        self._absence = absence
         ids = [row.finding.id for row in rows]
         if self._selected in ids:
             self._index = ids.index(self._selected)
@@ -121,7 +127,8 @@ class AlertList(LinePage):
 
     def _draw_row(self, row: AlertRow, state: str, width: int, cells: _Cells, *, is_selected: bool) -> Line:
         """Return one finding; what nobody needs to look at is dim, and a word says why."""
-        finding, role = row.finding, _dimmed(row)
+        finding = row.finding
+        role = _dimmed(row)
         mark = f"{self._glyphs.risk(finding.severity)} {finding.severity}"
         gap = " " * (SEVERITY_CELLS - len(finding.severity))
         edge = Span(self._glyphs.selected if is_selected else " ", "accent")

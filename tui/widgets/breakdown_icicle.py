@@ -48,7 +48,8 @@ class BreakdownIcicle(LinePage):
 
     def show(self, tree: BreakdownNode | None, basis: Basis) -> None:
         """Draw a tree; zoom and cursor stay where they are, or go up to what there is."""
-        self._tree, self._basis = tree, basis
+        self._tree = tree
+        self._basis = basis
         self.zoom, self.chosen = self._find_known(self.zoom), self._find_known(self.chosen)
         if self.chosen[: len(self.zoom)] != self.zoom:
             self.chosen = self.zoom
@@ -77,7 +78,8 @@ class BreakdownIcicle(LinePage):
     def go_to(self, path: Path, zoom: Path | None = None) -> None:
         """Put the cursor on a block, and fill the width with another where one is named."""
         before = (self.chosen, self.zoom)
-        self.chosen, self.zoom = path, self.zoom if zoom is None else zoom
+        self.chosen = path
+        self.zoom = self.zoom if zoom is None else zoom
         self._draw()
         if (self.chosen, self.zoom) != before:
             self.post_message(self.Moved())

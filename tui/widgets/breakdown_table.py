@@ -26,7 +26,8 @@ class BreakdownTable(LinePage, can_focus=False):
 
     def show(self, node: BreakdownNode | None, basis: Basis) -> None:
         """List the parts of a block."""
-        self._node, self._basis = node, basis
+        self._node = node
+        self._basis = basis
         self._draw()
 
     def _compose_lines(self, width: int, height: int) -> list[Line]:

@@ -24,15 +24,18 @@ class ClusterPage(LinePage):
     def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._glyphs = glyphs
-        self._picture, self._findings = ClusterPicture(), tuple[Finding, ...]()
+        self._picture = ClusterPicture()
+        self._findings = tuple[Finding, ...]()
 
     def show(self, picture: ClusterPicture, findings: Sequence[Finding]) -> None:
         """Show all nodes at one moment, and the findings that are open across them."""
-        self._picture, self._findings = picture, tuple(findings)
+        self._picture = picture
+        self._findings = tuple(findings)
         self._draw()
 
     def _compose_lines(self, width: int, height: int) -> list[Line]:
-        is_ascii, ellipsis = self._glyphs.name == "ascii", self._glyphs.ellipsis
+        is_ascii = self._glyphs.name == "ascii"
+        ellipsis = self._glyphs.ellipsis
         lines = describe_cluster(self._picture, self._findings, width, self._glyphs)
         return [fit_line(line, width, is_ascii=is_ascii, ellipsis=ellipsis) for line in lines]
 

@@ -85,7 +85,8 @@ def _iteration_facts(compared: RankComparison, iteration: IterationComparison) -
     ]
     errors = compared.errors
     if errors is not None and errors.iterations > 1:
-        lowest, highest = describe_error(errors.least), describe_error(errors.most)
+        lowest = describe_error(errors.least)
+        highest = describe_error(errors.most)
         told = lowest if lowest == highest else f"{lowest} to {highest}"
         facts.append([Span(f"all {errors.iterations:,} iterations ", "muted"), Span(told)])
     return facts
@@ -100,7 +101,8 @@ def _draw_curves(
     values = [*iteration.real.allocated_bytes, *simulated.allocated_bytes]
     if cells < LEAST_GRAPH_CELLS or rows <= 0 or not values:
         return []
-    lowest, highest = float(min(values)), float(max(values))
+    lowest = float(min(values))
+    highest = float(max(values))
     frame = _Frame(lowest - max(0.08 * (highest - lowest), 1.0), highest, rows)
     lasts_s = [it.offsets_s[-1] if len(it.offsets_s) else 0.0 for it in (iteration.real, simulated)]
     is_alike = max(lasts_s) <= MOST_STRETCH * min(lasts_s)
@@ -130,7 +132,8 @@ def _draw_side(
         glyphs=glyphs,
         role=role,
     )
-    left, right = "0 ", f" {span_s:.2f} s"
+    left = "0 "
+    right = f" {span_s:.2f} s"
     rule = glyphs.rule * max(0, cells - len(left) - len(right))
     axis: Line = [Span(left, "muted"), Span(rule, "faint"), Span(right, "muted")]
     head = fit_line([Span("allocated, ", "muted"), Span(name, "strong")], cells, ellipsis=glyphs.ellipsis)

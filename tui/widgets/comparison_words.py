@@ -36,7 +36,8 @@ def _describe_worst(comparison: "TraceComparison") -> tuple[str, ...]:
     worst = comparison.worst
     if worst is None or worst.error is None:
         return ("no simulated peak to compare with", "not simulated")
-    error, total = describe_error(worst.error), len(comparison.ranks)
+    error = describe_error(worst.error)
+    total = len(comparison.ranks)
     is_whole = comparison.compared == total
     missing = "" if is_whole else f"; {comparison.compared:,} of {total:,} compared"
     of = "" if is_whole else f" of {comparison.compared:,} of {total:,} ranks"

@@ -44,7 +44,8 @@ class CursorList(LinePage):
         self._keep_in_sight()
 
     def _keep_in_sight(self) -> None:
-        top, height = self.scroll_offset.y, max(1, self.size.height)
+        top = self.scroll_offset.y
+        height = max(1, self.size.height)
         if not top <= self.chosen < top + height:
             self.scroll_to(y=self.chosen if self.chosen < top else self.chosen - height + 1, animate=False)
 

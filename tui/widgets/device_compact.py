@@ -9,11 +9,14 @@ from .device_view import DeviceView, SharedWidths
 ROOM_FOR_HISTORY = 72
 """From this width on there is a graph."""
 MAXIMUM_ROWS = 4
-LEAST_GAUGE, LEAST_FACT_CELLS = 16, 18
+LEAST_GAUGE = 16
+LEAST_FACT_CELLS = 18
 """Cells of a gauge that shares its row with facts, and of those facts."""
-STEP_CELLS, LEAK_CELLS = 22, 62
+STEP_CELLS = 22
+LEAK_CELLS = 62
 """Most cells of facts where there is a step to tell of, and where there is a leak."""
-LEAK_EXTRA, LEAST_GRAPH = 24, 24
+LEAK_EXTRA = 24
+LEAST_GRAPH = 24
 """Cells that a leak takes of the graph beside it, and cells that the graph keeps."""
 BRIEF_BELOW = 46
 """Cells in which a leak cannot be told with its beginning and its size."""

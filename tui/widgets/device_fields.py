@@ -95,7 +95,8 @@ def state_note(view: DeviceView) -> Line:
 
 def risk(view: DeviceView, glyphs: Glyphs, *, is_long: bool) -> Line:
     """Return the glyph of the risk and its word or the time that is left; both, or why, in more room."""
-    level, role = view.risk.level, view.risk_role
+    level = view.risk.level
+    role = view.risk_role
     if view.time_left_s is not None:
         left = format_age(view.time_left_s) if is_long else brief_span_text(view.time_left_s)
         return [Span(f"{glyphs.risk(level)} {f'{level}: OOM in ' if is_long else ''}{left}", role)]
@@ -110,7 +111,8 @@ def risk_or_state(view: DeviceView, glyphs: Glyphs, *, is_long: bool) -> Line:
 
 def gauge(view: DeviceView, width: int, glyphs: Glyphs) -> Line:
     """Return the gauge; its solid part is split where training processes report."""
-    memory, allocator = view.device.memory, view.allocator
+    memory = view.device.memory
+    allocator = view.allocator
     if allocator is None or not view.is_fresh:
         return draw_gauge(memory, view.scale_bytes, width, glyphs, view.fill_role)
     return draw_split_gauge(memory, allocator, view.scale_bytes, width, glyphs, view.fill_role)
@@ -138,7 +140,8 @@ def metrics(view: DeviceView, widths: SharedWidths, glyphs: Glyphs) -> Line:
     """Return utilisation, temperature and power; nothing where no device can measure them."""
     if not widths.has_metrics:
         return []
-    device, role = view.device, details_role(view)
+    device = view.device
+    role = details_role(view)
     return [
         Span("util", "muted"),
         Span(percent_text(device.utilization_percent, glyphs), role),

@@ -43,7 +43,8 @@ class DeviceHistory:
             span: The time to show.
             size: Cells and rows, with the scale at the right and the axes below.
         """
-        cells, rows = max(0, size[0] - 3 - scale_width(widths)), max(0, size[1] - AXIS_ROWS)
+        cells = max(0, size[0] - 3 - scale_width(widths))
+        rows = max(0, size[1] - AXIS_ROWS)
         bucket_s = _bucket_length(span, cells)
         end_s = (floor(span.now_s / bucket_s) + 0.5) * bucket_s
         if view.device.allocator is None:

@@ -34,7 +34,8 @@ def read_levels(
         has_allocator: Whether its allocator stands for it where device used was not measured.
     """
     used = history.columns(uuid, "used", end_s, bucket_s, count)
-    low, high = list(used.minimum), list(used.maximum)
+    low = list(used.minimum)
+    high = list(used.maximum)
     for field in _ALLOCATOR if has_allocator else ():
         if None not in high:
             break

@@ -76,7 +76,8 @@ def choose_columns(width: int, widths: SharedWidths) -> LineColumns:
     graph = free // 2 if free >= 2 * (MINIMUM_GRAPH + 2) else 0
     gauge = MINIMUM_GAUGE + max(0, free) - graph
     if graph and gauge > MAXIMUM_GAUGE:
-        graph, gauge = graph + gauge - MAXIMUM_GAUGE, MAXIMUM_GAUGE
+        graph = graph + gauge - MAXIMUM_GAUGE
+        gauge = MAXIMUM_GAUGE
     return LineColumns(share=share, gauge=gauge + min(0, free), graph=graph, **chosen)
 
 

@@ -36,7 +36,9 @@ from .segment_section import SegmentQuestion, SegmentSection, draw_stacks
 from .step_table import draw_phases, draw_steps
 from .title_line import format_time
 
-LEAST_GRAPH_ROWS, LEAST_GRAPH_SHARE, MOST_GRAPH_SHARE = 5, 0.34, 0.45
+LEAST_GRAPH_ROWS = 5
+LEAST_GRAPH_SHARE = 0.34
+MOST_GRAPH_SHARE = 0.45
 LEAST_MAP_ROWS = 6
 LEAST_CURVE_ROWS = 4
 LEAST_LIVE_S = 300.0
@@ -105,7 +107,8 @@ class DevicePage(LinePage):
     def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._glyphs = glyphs
-        self._history_graph, self._segments = DeviceHistory(glyphs), SegmentSection(glyphs)
+        self._history_graph = DeviceHistory(glyphs)
+        self._segments = SegmentSection(glyphs)
         self._content: PageContent | None = None
 
     def show(self, content: PageContent) -> None:
@@ -147,14 +150,18 @@ class _Sections:
     def __init__(
         self, content: PageContent, device: DeviceSample, width: int, height: int, glyphs: Glyphs
     ) -> None:
-        self._content, self._width, self._height, self._glyphs = content, width, height, glyphs
+        self._content = content
+        self._width = width
+        self._height = height
+        self._glyphs = glyphs
         self._view: DeviceView = build_views(content.snapshot, [device], content.history, None)[0]
         self._widths: SharedWidths = measure_widths([self._view])
 
     def compose(self, graph: DeviceHistory, segments: SegmentSection) -> list[Line]:
         """Return every line; graph and map get the rows that the others leave."""
         rank = self._chosen_rank()
-        head, stacks = self._head(), self._stacks()
+        head = self._head()
+        stacks = self._stacks()
         fixed = [
             self._absence(),
             self._findings(),
@@ -249,7 +256,8 @@ class _Sections:
         from .comparison_section import draw_comparison
 
         rows = max(LEAST_CURVE_ROWS, self._height // 5)
-        step, size = self._view.device.step, (self._width, rows)
+        step = self._view.device.step
+        size = (self._width, rows)
         return draw_comparison(self._view.comparison, step, size, self._glyphs)
 
     def _as_of_now(self, finding: Finding) -> Finding:
@@ -461,7 +469,8 @@ def gap_parts(view: DeviceView, glyphs: Glyphs, *, is_wordy: bool = True) -> lis
     if view.gap is not None:
         return list(_name_parts(view.gap, view, glyphs, is_wordy=is_wordy))
     allocator = AllocatorReading() if view.ranks else view.device.allocator or AllocatorReading()
-    allocated, reserved = allocator.allocated_bytes, allocator.reserved_bytes
+    allocated = allocator.allocated_bytes
+    reserved = allocator.reserved_bytes
     if allocated is None or reserved is None or reserved < allocated:
         return []
     return [

@@ -92,7 +92,8 @@ class DevicePanels(LinePage):
 
     def show(self, snapshot: Snapshot, history: History) -> None:
         """Draw a snapshot; lines that did not change are left alone."""
-        self._snapshot, self._history = snapshot, history
+        self._snapshot = snapshot
+        self._history = history
         self._draw()
 
     @staticmethod

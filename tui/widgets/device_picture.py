@@ -90,7 +90,8 @@ class DevicePicture:
         sample = snapshot.sample
         now_s = sample.time_s if sample else 0.0
         if history is not self._history:
-            self._history, self._window_s = history, 0.0
+            self._history = history
+            self._window_s = 0.0
         is_live = sample is None or sample.clock == "wall"
         is_replay = sample is not None and snapshot.replay is not None
         # The oldest tick of a window that is full is not looked for anew: it can only get older.

@@ -262,7 +262,8 @@ def rank_text(view: DeviceView, *, is_long: bool = True) -> str:
     """Return which ranks train on a device and where they stand (`rank 5 tp1 pp2`), or nothing."""
     if view.ranks:
         return name_ranks(view.ranks, is_long=is_long)
-    device, place = view.device, view.device.rank
+    device = view.device
+    place = view.device.rank
     if place is None:
         return ""
     is_labelled = device.kind == "trace" and device.label == str(place.rank)

@@ -13,10 +13,16 @@ from ..drawing.glyphs import Glyphs
 from ..drawing.spans import Line, Role, Span, fit_line, fit_text, right_text
 from .line_page import LinePage
 
-NARROW_CELLS, WIDE_CELLS = 60, 110
+NARROW_CELLS = 60
+WIDE_CELLS = 110
 """Widths below which both values are left out, and from which the end and the noise are told."""
-_WHO_CELLS, _AT_CELLS, _FIGURE_CELLS, _SIZE_CELLS, _PERCENT_CELLS = 10, 11, 15, 9, 7
-_NARROW_WHO_CELLS, _NARROW_AT_CELLS = 8, 10
+_WHO_CELLS = 10
+_AT_CELLS = 11
+_FIGURE_CELLS = 15
+_SIZE_CELLS = 9
+_PERCENT_CELLS = 7
+_NARROW_WHO_CELLS = 8
+_NARROW_AT_CELLS = 10
 
 
 def draw_heading(width: int) -> str:
@@ -56,7 +62,8 @@ class DifferenceList(LinePage):
             subjects: In the order in which they are listed.
             figure: The figure to tell; None for the one that says most of each.
         """
-        self._subjects, self._figure = tuple(subjects), figure
+        self._subjects = tuple(subjects)
+        self._figure = figure
         self._draw()
 
     def on_focus(self) -> None:
@@ -76,7 +83,8 @@ class DifferenceList(LinePage):
             self.chosen = place
             self.post_message(self.Chosen(place))
         self._draw()
-        top, height = self.scroll_offset.y, max(1, self.size.height)
+        top = self.scroll_offset.y
+        height = max(1, self.size.height)
         if not top <= place < top + height:
             self.scroll_to(y=place if place < top else place - height + 1, animate=False)
 
@@ -89,7 +97,8 @@ class DifferenceList(LinePage):
         self.action_move(event.y + self.scroll_offset.y - self.chosen)
 
     def _compose_lines(self, width: int, height: int) -> list[Line]:
-        is_ascii, ellipsis = self._glyphs.name == "ascii", self._glyphs.ellipsis
+        is_ascii = self._glyphs.name == "ascii"
+        ellipsis = self._glyphs.ellipsis
         if self._subjects is None:
             return []
         if not self._subjects:

@@ -31,7 +31,8 @@ class DifferencePicture(LinePage, can_focus=False):
             curves: Its two runs.
             figure: The figure to draw; None for the one that says most.
         """
-        self._shown, self._figure = (subject, curves), figure
+        self._shown = (subject, curves)
+        self._figure = figure
         self._draw()
 
     def _compose_lines(self, width: int, height: int) -> list[Line]:
@@ -39,7 +40,8 @@ class DifferencePicture(LinePage, can_focus=False):
             return []
         subject, curves = self._shown
         figure = subject.shown if self._figure is None else subject.of(self._figure)
-        is_ascii, ellipsis = self._glyphs.name == "ascii", self._glyphs.ellipsis
+        is_ascii = self._glyphs.name == "ascii"
+        ellipsis = self._glyphs.ellipsis
         if figure is None:
             what = "nothing" if self._figure is None else FIGURE_WORDS[self._figure]
             lines: list[Line] = [[Span(f" {what} was not measured in both", "muted")]]

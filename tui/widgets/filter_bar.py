@@ -41,7 +41,8 @@ class FilterBar(Horizontal):
 
     def __init__(self, *, hint: str = HINT, example: str = "such as: rank 7", id: str | None = None) -> None:
         super().__init__(id=id)
-        self._hint, self._example = hint, example
+        self._hint = hint
+        self._example = example
 
     class TextChanged(Message):
         """Other words are typed."""

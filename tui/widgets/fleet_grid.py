@@ -45,7 +45,8 @@ class FleetGrid(ScrollView, MarkingWidget, can_focus=True):
 
     def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._glyphs, self._cells = glyphs, DrawnCells(glyphs)
+        self._glyphs = glyphs
+        self._cells = DrawnCells(glyphs)
         self._groups: Sequence[FleetGroup] = ()
         self._absence = ""
         self._figure: CellFigure = "used"
@@ -89,7 +90,9 @@ class FleetGrid(ScrollView, MarkingWidget, can_focus=True):
             describe_lost: What is said of nodes that are lost.
             absence: What is said where there is no group.
         """
-        self._groups, self._figure, self._absence = groups, figure, absence
+        self._groups = groups
+        self._figure = figure
+        self._absence = absence
         self._describe_lost = describe_lost
         self._cursor = self._find(selected)
         self._draw()
@@ -114,7 +117,8 @@ class FleetGrid(ScrollView, MarkingWidget, can_focus=True):
         width = self.scrollable_content_region.width
         if not self.is_mounted or width <= 0:
             return
-        names, sizes = [it.name for it in self._groups], [len(it.devices) for it in self._groups]
+        names = [it.name for it in self._groups]
+        sizes = [len(it.devices) for it in self._groups]
         if (width, names, sizes) != self._arranged_for:
             self._arranged_for = (width, names, sizes)
             self._layout = arrange_groups(names, sizes, width)
@@ -127,7 +131,8 @@ class FleetGrid(ScrollView, MarkingWidget, can_focus=True):
 
     def _draw_seen(self) -> None:
         """Draw the rows that are seen, and ask for a repaint of those that changed."""
-        top, height = self.scroll_offset.y, self.scrollable_content_region.height
+        top = self.scroll_offset.y
+        height = self.scrollable_content_region.height
         lost = self._describe_lost(self._layout.block_cells)
         drawn = {number: self._draw_line(number, lost) for number in range(top, top + height)}
         changed = [number for number, line in drawn.items() if self._drawn.get(number) != line]
@@ -135,7 +140,8 @@ class FleetGrid(ScrollView, MarkingWidget, can_focus=True):
             self._looks = find_looks(self)
         strips = {number: self._strips[number] for number in drawn if number in self._strips}
         strips.update({number: to_strip(drawn[number], self._looks) for number in changed})
-        self._drawn, self._strips = drawn, strips
+        self._drawn = drawn
+        self._strips = strips
         regions = [Region(0, number - top, self.size.width, 1) for number in changed]
         if regions:
             self.repaint(*regions)
@@ -144,7 +150,8 @@ class FleetGrid(ScrollView, MarkingWidget, can_focus=True):
         width = self.scrollable_content_region.width
         line: Line = []
         if number < len(self._layout.rows):
-            blocks, cursor = self._layout.rows[number], self._cursor
+            blocks = self._layout.rows[number]
+            cursor = self._cursor
             line = draw_row(blocks, self._layout, self._groups, lost, cursor, self._figure, self._cells)
         elif not number:
             line = [Span(self._absence, "muted")]
@@ -153,7 +160,8 @@ class FleetGrid(ScrollView, MarkingWidget, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         """Return one row of the widget."""
-        width, number = self.size.width, y + self.scroll_offset.y
+        width = self.size.width
+        number = y + self.scroll_offset.y
         strip = self._strips.get(number)
         if strip is None:
             return Strip.blank(width, self.rich_style)
@@ -172,7 +180,9 @@ class FleetGrid(ScrollView, MarkingWidget, can_focus=True):
     def notify_style_update(self) -> None:
         """Take up the looks of another theme."""
         super().notify_style_update()
-        self._looks, self._drawn, self._strips = {}, {}, {}
+        self._looks = {}
+        self._drawn = {}
+        self._strips = {}
         if self.is_mounted:
             self.call_next(self._draw)
 
@@ -185,7 +195,8 @@ class FleetGrid(ScrollView, MarkingWidget, can_focus=True):
         if self._cursor is None:
             return
         row, _ = self._layout.find(*self._cursor)
-        top, height = self.scroll_offset.y, max(1, self.size.height)
+        top = self.scroll_offset.y
+        height = max(1, self.size.height)
         if not top <= row < top + height:
             self.scroll_to(y=row if row < top else row - height + 1, animate=False)
 

@@ -43,7 +43,8 @@ def draw_forecast(found: Assessment | None, now_s: float, width: int, glyphs: Gl
         Span(f": {found.reason}", "text"),
         Span(_describe_trust(found), "muted"),
     ]
-    lines, left = [head], list(_list_facts(found, now_s, glyphs))
+    lines = [head]
+    left = list(_list_facts(found, now_s, glyphs))
     while left:
         line, rest = join_facts(left, width - 4)
         line, rest = (line, rest) if line else (left[0], left[1:])
@@ -74,7 +75,8 @@ def _describe_trust(found: Assessment) -> str:
 
 def _list_facts(found: Assessment, now_s: float, glyphs: Glyphs) -> Iterator[Line]:
     """Yield the figures, each with its name before it."""
-    capacity, peak = found.capacity_bytes, found.peak_bytes
+    capacity = found.capacity_bytes
+    peak = found.peak_bytes
     headroom = None if capacity is None or peak is None else max(0, capacity - peak)
     yield _tell("capacity for tensors", _size(capacity, glyphs))
     yield _tell("floor at step ends", _size(found.floor_bytes, glyphs))
@@ -108,7 +110,8 @@ def _share(probability: float | None, glyphs: Glyphs) -> str:
 
 
 def _describe_growth(found: Assessment, glyphs: Glyphs) -> str:
-    per_step, per_s = found.growth_bytes_per_step, found.growth_bytes_per_s
+    per_step = found.growth_bytes_per_step
+    per_s = found.growth_bytes_per_s
     if (per_step or per_s) == 0:
         return "none"
     told = [] if per_step is None else [f"{_signed(per_step)}/step"]

@@ -48,7 +48,8 @@ def _describe_memory(host: HostSample) -> list[Piece]:
     share = ""
     if host.used_bytes is not None and host.total_bytes:
         percent = 100 * host.used_bytes / host.total_bytes
-        share, role = f"  {percent:2.0f} %", "medium" if percent >= SCARCE_PERCENT else "text"
+        share = f"  {percent:2.0f} %"
+        role = "medium" if percent >= SCARCE_PERCENT else "text"
     return [Piece(f"{label} ", "muted"), Piece(_ratio(host.used_bytes, host.total_bytes) + share, role)]
 
 

@@ -44,7 +44,8 @@ class HostPanel(Widget):
 
     def explain(self, reason: str) -> None:
         """Say in full why nothing is known of the node; what to do about it may take several lines."""
-        self._sample, self._reason = None, reason
+        self._sample = None
+        self._reason = reason
         self._draw()
 
     def show(self, sample: Sample, history: History, *, is_replayed: bool = False) -> None:
@@ -55,7 +56,9 @@ class HostPanel(Widget):
             history: Of its node.
             is_replayed: Whether it comes from a file: this machine's driver has nothing to do with it.
         """
-        self._sample, self._history, self._is_replayed = sample, history, is_replayed
+        self._sample = sample
+        self._history = history
+        self._is_replayed = is_replayed
         self._draw()
 
     def on_resize(self) -> None:

@@ -48,7 +48,8 @@ class InspectPicture(LinePage, can_focus=False):
             device: The device.
             advice: What is said of other allocator settings.
         """
-        self._device, self._advice = device, advice
+        self._device = device
+        self._advice = advice
         self._draw()
 
     def advise(self, advice: tuple[str, ...]) -> None:
@@ -71,7 +72,8 @@ class InspectPicture(LinePage, can_focus=False):
         if history_rows:
             lines += self._draw_history(device, width, min(MOST_HISTORY_ROWS, left - len(drawn_map)))
         lines += drawn_map
-        is_ascii, ellipsis = self._glyphs.name == "ascii", self._glyphs.ellipsis
+        is_ascii = self._glyphs.name == "ascii"
+        ellipsis = self._glyphs.ellipsis
         return [fit_line(line, width, is_ascii=is_ascii, ellipsis=ellipsis) for line in lines[:height]]
 
     def _continue_verdict(self, device: InspectedDevice, width: int) -> list[Line]:

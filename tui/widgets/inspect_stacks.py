@@ -51,7 +51,9 @@ class InspectStacks(LinePage):
 
     def show(self, groups: tuple[StackGroup, ...], *, is_recorded: bool = True) -> None:
         """List stacks; where there are none, either nothing is live or the file does not tell what is."""
-        self._groups, self._selected, self._is_recorded = groups, 0, is_recorded
+        self._groups = groups
+        self._selected = 0
+        self._is_recorded = is_recorded
         self.scroll_to(y=0, animate=False)
         self._draw()
 
@@ -69,7 +71,8 @@ class InspectStacks(LinePage):
             return
         self._selected = max(0, min(self._selected + places, len(self._groups) - 1))
         self._draw()
-        top, height = self.scroll_offset.y, max(1, self.size.height)
+        top = self.scroll_offset.y
+        height = max(1, self.size.height)
         if not top <= self._selected < top + height:
             target = self._selected if self._selected < top else self._selected - height + 1
             self.scroll_to(y=target, animate=False)

@@ -73,7 +73,8 @@ class LinePage(ScrollView, MarkingWidget, can_focus=True):
         for y in changed:
             if y < len(lines):
                 strips[y] = to_strip(lines[y], self._looks)
-        self._lines, self._strips = lines, strips
+        self._lines = lines
+        self._strips = strips
         size = Size(width, len(lines))
         if size != self.virtual_size:
             self.virtual_size = size

@@ -52,7 +52,8 @@ class LostLines(MarkingWidget):
 
     def render_line(self, y: int) -> Strip:
         """Return one row."""
-        width, style = self.size.width, self.rich_style
+        width = self.size.width
+        style = self.rich_style
         if not 0 <= y < len(self._rows):
             return Strip.blank(max(0, width), style)
         head = self._head if y == 0 else " " * len(self._head)

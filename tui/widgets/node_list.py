@@ -45,7 +45,8 @@ class NodeList(CursorList):
         """
         name = None if self.current is None else self.current.node.name
         places = {it.node.name: place for place, it in enumerate(nodes)}
-        self._listed, self._now_s = nodes, now_s
+        self._listed = nodes
+        self._now_s = now_s
         self.chosen = places.get(name or "", min(self.chosen, max(0, len(nodes) - 1)))
         self._draw()
 

@@ -43,7 +43,8 @@ class OneLine(MarkingWidget):
     def set_pieces(self, left: Sequence[Piece], right: Sequence[Piece] = ()) -> None:
         """Show these pieces; nothing is repainted when they are the ones shown."""
         if (tuple(left), tuple(right)) != (self._left, self._right):
-            self._left, self._right = tuple(left), tuple(right)
+            self._left = tuple(left)
+            self._right = tuple(right)
             self.repaint()
 
     @property

@@ -37,7 +37,8 @@ class OverviewLine(SpanLine):
         if replay is None or replay.overview is None or self.size.width <= 0:
             return
         left, right, room = fit_bar(replay, self.size.width)
-        self._bar_start, self._bar_cells = measure_pieces(left) + 1, room
+        self._bar_start = measure_pieces(left) + 1
+        self._bar_cells = room
         key = replay.overview, replay.start_s, replay.end_s, room
         if key != self._drawn_for:
             self._drawn_for = key

@@ -37,7 +37,8 @@ def _describe_peak(part: ReplayPart, peak_bytes: int) -> tuple[str, ...]:
     peak = f"{peak_bytes / GIB:.1f}"
     if part.theoretical_bytes is None or part.error is None:
         return (f"peak {peak} GiB, theory unknown", f"peak {peak} GiB", f"{part.name} {peak} GiB")
-    theory, error = f"{part.theoretical_bytes / GIB:.1f} GiB", _show_error(part.error)
+    theory = f"{part.theoretical_bytes / GIB:.1f} GiB"
+    error = _show_error(part.error)
     return (
         f"peak {peak} GiB, theory {theory} ({error})",
         f"peak {peak}, theory {theory} ({error})",

@@ -44,11 +44,15 @@ class PlanFacts(LinePage, can_focus=False):
             other: What it is held against, or None.
             job: What the job that runs says of it.
         """
-        self._candidate, self._best, self._other, self._job = candidate, best, other, job
+        self._candidate = candidate
+        self._best = best
+        self._other = other
+        self._job = job
         self._draw()
 
     def _compose_lines(self, width: int, height: int) -> list[Line]:
-        candidate, glyphs = self._candidate, self._glyphs
+        candidate = self._candidate
+        glyphs = self._glyphs
         if candidate is None:
             return []
         lines = [self._say(candidate), self._draw_step(candidate, width), self._draw_legend(candidate)]
@@ -72,7 +76,8 @@ class PlanFacts(LinePage, can_focus=False):
 
     def _draw_step(self, candidate: Candidate, width: int) -> Line:
         """Return the time of a step as a bar of its parts, each named with its figure."""
-        step_s, glyphs = candidate.step_s, self._glyphs
+        step_s = candidate.step_s
+        glyphs = self._glyphs
         if not step_s:
             return [Span("time of a step: not estimated", "muted")]
         looks = _style_parts(candidate.step_parts, glyphs)
@@ -95,7 +100,8 @@ class PlanFacts(LinePage, can_focus=False):
 
     def _draw_legend(self, candidate: Candidate) -> Line:
         """Return what the characters of the bars stand for."""
-        stages, glyphs = candidate.stages, self._glyphs
+        stages = candidate.stages
+        glyphs = self._glyphs
         found = {kind.kind for stage in stages for kind in stage.kinds if kind.size_bytes}
         line: Line = []
         for kind in KINDS:

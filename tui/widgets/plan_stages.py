@@ -13,8 +13,10 @@ from ..plan_bindings import PLAN_LIST_BINDINGS
 from ..planned import Candidate, PlannedStage
 from .cursor_list import CursorList
 
-SIZE_CELLS, DIFFERENCE_CELLS = 9, 9
-NARROW_CELLS, WIDE_CELLS = 56, 110
+SIZE_CELLS = 9
+DIFFERENCE_CELLS = 9
+NARROW_CELLS = 56
+WIDE_CELLS = 110
 """Widths below which a stage is told by its number alone, and from which measuring is told at length."""
 MOST_LAYERS_CELLS = 12
 
@@ -65,7 +67,8 @@ class PlanStages(CursorList):
         self.choose(self.chosen)
 
     def _compose_lines(self, width: int, height: int) -> list[Line]:
-        view, glyphs = self._view, self._glyphs
+        view = self._view
+        glyphs = self._glyphs
         if view is None:
             return []
         if not self._count:

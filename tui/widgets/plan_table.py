@@ -66,7 +66,8 @@ class PlanTable(CursorList):
 
     def hold(self, columns: tuple[PlannedColumn, ...], candidates: tuple[Candidate, ...]) -> None:
         """Take the candidates of a plan, in its order."""
-        self._columns, self._candidates = columns, candidates
+        self._columns = columns
+        self._candidates = candidates
         self._widths = measure_columns([each.name for each in columns], [it.cells for it in candidates])
 
     def show(self, places: Sequence[int], marked: int | None) -> None:
@@ -77,7 +78,8 @@ class PlanTable(CursorList):
             marked: The one that others are held against, or None.
         """
         kept = self.place
-        self.places, self._marked = list(places), marked
+        self.places = list(places)
+        self._marked = marked
         self.choose(self.places.index(kept) if kept in self.places else 0)
 
     def select(self, place: int) -> None:
@@ -103,7 +105,8 @@ class PlanTable(CursorList):
         ]
 
     def _draw_row(self, line: int, candidate: Candidate, width: int) -> Line:
-        is_chosen, is_marked = line == self.chosen, self.places[line] == self._marked
+        is_chosen = line == self.chosen
+        is_marked = self.places[line] == self._marked
         role: Role = "text"
         if is_chosen:
             role = "strong"

@@ -101,7 +101,8 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
             devices: Devices whose processes are listed.
             ranks: Training processes that report through the probe.
         """
-        counted, untold = self.process_count, self._untold
+        counted = self.process_count
+        untold = self._untold
         self._all_rows = collect_rows(devices, ranks)
         self._untold = tuple(device for device in devices if device.processes is None)
         has_driver = any(device.kind not in MODELLED for device in devices)
@@ -120,9 +121,11 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
 
     def _update_rows(self, *, is_heading_changed: bool = False) -> None:
         """Bring the shown rows up to date and repaint those that changed."""
-        before, cursor = self._drawn, self._selected_index
+        before = self._drawn
+        cursor = self._selected_index
         self.rows = sort_rows(filter_rows(self._all_rows, self.filter_text), self.order)
-        terms, self._terms = self._terms, find_terms(self._all_rows, self.filter_text)
+        terms = self._terms
+        self._terms = find_terms(self._all_rows, self.filter_text)
         self._drawn = [_look_of(row) for row in self.rows]
         self._follow_selection()
         self.virtual_size = Size(0, 1 + len(self.rows))
@@ -149,7 +152,8 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
 
     def _refresh_rows(self, indexes: Sequence[int]) -> None:
         """Repaint rows; neighbours are repainted together."""
-        top, bottom = self.scroll_offset.y, self.scroll_offset.y + self.size.height - 1
+        top = self.scroll_offset.y
+        bottom = self.scroll_offset.y + self.size.height - 1
         runs: list[tuple[int, int]] = []
         for index in indexes:
             if not top <= index < bottom:
@@ -173,7 +177,8 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
     def _select(self, index: int) -> None:
         if not self.rows:
             return
-        before, self._selected_index = self._selected_index, max(0, min(index, len(self.rows) - 1))
+        before = self._selected_index
+        self._selected_index = max(0, min(index, len(self.rows) - 1))
         self._selected = self.rows[self._selected_index].key
         room = max(1, self.size.height - 1)
         top = self.scroll_offset.y
@@ -233,14 +238,16 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
 
     def _heading(self, width: int) -> list[Span]:
         """Return the titles, and at the right how many processes there are; a filter is always named."""
-        spans, gap = [Span(" ")], 0
+        spans = [Span(" ")]
+        gap = 0
         for column in COLUMNS[:-1]:
             title = self._title(column)
             excess = line_width([title]) - column.width
             spans += [Span(" " * (gap - excess)), title] if gap else [title]
             gap = COLUMN_GAP
         spans.append(Span(" " * COLUMN_GAP))
-        last, count = self._title(COLUMNS[-1]), self._describe_count()
+        last = self._title(COLUMNS[-1])
+        count = self._describe_count()
         room = width - line_width(spans)
         if room > line_width([last]) + cell_len(count):
             spans += [last, Span(right_text(count, room - line_width([last]), ELLIPSIS), self._count_role)]

@@ -91,7 +91,8 @@ def allocator_facts(view: DeviceView, widths: SharedWidths, glyphs: Glyphs) -> l
     if allocator is None:
         return []
     role: Role = "text" if view.is_fresh else "muted"
-    allocated, reserved = allocator.allocated_bytes, allocator.reserved_bytes
+    allocated = allocator.allocated_bytes
+    reserved = allocator.reserved_bytes
     found: list[Line] = [
         [Span("alloc ", "muted"), Span(gib_text(allocated, glyphs).rjust(widths.figures), role)]
     ]
@@ -119,7 +120,8 @@ def step_facts(view: DeviceView, glyphs: Glyphs) -> list[Line]:
     steps = [rank.step for rank in view.ranks if rank.step is not None]
     if not steps:
         return []
-    first, last = min(step.index for step in steps), max(step.index for step in steps)
+    first = min(step.index for step in steps)
+    last = max(step.index for step in steps)
     durations = [step.duration_s for step in steps if step.duration_s is not None]
     number = f"{last:,}" if first == last else f"{first:,}–{last:,}"
     duration = duration_text(max(durations, default=None), glyphs)

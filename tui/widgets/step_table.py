@@ -9,7 +9,8 @@ from ..drawing.numbers import duration_text
 from ..drawing.spans import Line, Span, fit_line
 
 HEADING_CELLS = 10
-WORDY_HEADING_CELLS, WORDY_FROM_CELLS = 24, 72
+WORDY_HEADING_CELLS = 24
+WORDY_FROM_CELLS = 72
 """Cells of headings that say where a floor is taken, and the width from which they do."""
 COLUMN_CELLS = 9
 MOST_COLUMNS = 16

@@ -30,13 +30,15 @@ class SweepFacts(LinePage, can_focus=False):
             sweeps: One, whose findings follow; or two that stand side by side.
             cells: The layout under the mark in each.
         """
-        self._sweeps, self._cells = tuple(sweeps), tuple(cells)
+        self._sweeps = tuple(sweeps)
+        self._cells = tuple(cells)
         self._draw()
 
     def _compose_lines(self, width: int, height: int) -> list[Line]:
         if not self._sweeps or width < 4:
             return []
-        is_ascii, ellipsis = self._glyphs.name == "ascii", self._glyphs.ellipsis
+        is_ascii = self._glyphs.name == "ascii"
+        ellipsis = self._glyphs.ellipsis
         if len(self._sweeps) == 1:
             lines = describe_all(self._sweeps[0], self._cells[0], width, self._glyphs)
         else:

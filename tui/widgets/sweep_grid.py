@@ -84,7 +84,8 @@ class SweepGridView(MarkingWidget, can_focus=True):
             mode: What is shown.
             first: Of `difference`: the cells that it is taken from.
         """
-        self._mode, self._first = mode, first
+        self._mode = mode
+        self._first = first
         self._draw()
 
     def mark(self, place: Place) -> None:
@@ -96,7 +97,8 @@ class SweepGridView(MarkingWidget, can_focus=True):
 
     def tell_part(self) -> str:
         """Return which rows and columns are seen, nothing where all are."""
-        shown, window = self._shown, self._fit()
+        shown = self._shown
+        window = self._fit()
         if shown is None or window is None:
             return ""
         told = []
@@ -121,7 +123,8 @@ class SweepGridView(MarkingWidget, can_focus=True):
     def notify_style_update(self) -> None:
         """Take up the looks of another theme."""
         super().notify_style_update()
-        self._looks, self._lines = {}, []
+        self._looks = {}
+        self._lines = []
         if self.is_mounted:
             self.call_next(self._draw)
 
@@ -156,7 +159,8 @@ class SweepGridView(MarkingWidget, can_focus=True):
 
     def on_click(self, event: events.Click) -> None:
         """Mark what is clicked on; a second click replays it."""
-        shown, window = self._shown, self._fit()
+        shown = self._shown
+        window = self._fit()
         if shown is None or window is None or event.y < 1 or event.x < shown.label_cells:
             return
         row = window.top + (event.y - 1) // window.lines_a_row
@@ -182,7 +186,8 @@ class SweepGridView(MarkingWidget, can_focus=True):
 
     def _draw(self) -> None:
         """Draw everything, and ask for a repaint where a line changed."""
-        shown, window = self._shown, self._fit()
+        shown = self._shown
+        window = self._fit()
         if shown is None or window is None or not self.is_mounted:
             return
         lines = draw_lines(shown, window, self._glyphs)

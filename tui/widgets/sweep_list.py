@@ -9,7 +9,8 @@ from ..drawing.spans import Line, Span, fit_line, fit_text
 from ..sweep_bindings import INDEX_LIST_BINDINGS
 from .cursor_list import CursorList
 
-LEAST_NAME_CELLS, MOST_NAME_CELLS = 16, 44
+LEAST_NAME_CELLS = 16
+MOST_NAME_CELLS = 44
 GAP = "  "
 
 
@@ -45,13 +46,15 @@ class SweepList(CursorList):
             absence: What is said where there is none.
         """
         name = None if self.sweep is None else self.sweep.name
-        self._sweeps, self._absence = tuple(sweeps), absence
+        self._sweeps = tuple(sweeps)
+        self._absence = absence
         at = next((at for at, sweep in enumerate(sweeps) if sweep.name == name), self.chosen)
         self.chosen = max(0, min(at, len(sweeps) - 1))
         self._draw()
 
     def _compose_lines(self, width: int, height: int) -> list[Line]:
-        is_ascii, ellipsis = self._glyphs.name == "ascii", self._glyphs.ellipsis
+        is_ascii = self._glyphs.name == "ascii"
+        ellipsis = self._glyphs.ellipsis
         if not self._sweeps:
             return [fit_line([Span(f" {self._absence}", "muted")], width, is_ascii=is_ascii)]
         return [

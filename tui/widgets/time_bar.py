@@ -65,7 +65,8 @@ class TimeBar(SpanLine, can_focus=True, can_focus_children=False):
         if self._replay is None or self.size.width <= 0:
             return
         left, right, room = fit_bar(self._replay, self.size.width)
-        self._bar_start, self._bar_cells = measure_pieces(left) + 1, room
+        self._bar_start = measure_pieces(left) + 1
+        self._bar_cells = room
         bar = [Piece(" "), *draw_bar(self._replay, room, self._glyphs), Piece(" ")] if room else []
         self.set_pieces([*left, *bar, *right])
 
@@ -126,7 +127,8 @@ def _cell_of(time_s: float, replay: ReplayState, width: int) -> int:
 
 def _list_forms(replay: ReplayState) -> Iterator[tuple[list[Piece], list[Piece]]]:
     """Yield what stands left and right of the bar, from the complete form to the shortest."""
-    state, extras = _say_state(replay), _say_extras(replay)
+    state = _say_state(replay)
+    extras = _say_extras(replay)
     start = [Piece("  "), Piece(_format(replay.start_s, replay), "muted")]
     end = [Piece(_format(replay.end_s, replay), "muted")]
     yield [*state, *start], [*end, *extras]

@@ -63,8 +63,10 @@ class TitleLine(OneLine):
             paused_since_s: Time of the sample at which the figures were frozen, or None.
             place: Where the node stands among others; None where there is one.
         """
-        self._snapshot, self._place = snapshot, place
-        self._frames_skipped, self._paused_since_s = frames_skipped, paused_since_s
+        self._snapshot = snapshot
+        self._place = place
+        self._frames_skipped = frames_skipped
+        self._paused_since_s = paused_since_s
         self._arrange()
 
     def tell_recording(self, fact: Fact | None) -> None:
@@ -131,7 +133,9 @@ def _describe_node(snapshot: Snapshot, place: NodePlace | None, glyphs: Glyphs) 
 
 def _describe(snapshot: Snapshot, frames_skipped: int) -> Iterator[Fact]:
     """Yield what the title says, the gravest first."""
-    sample, hub, is_lost = snapshot.sample, snapshot.hub, snapshot.connection == "lost"
+    sample = snapshot.sample
+    hub = snapshot.hub
+    is_lost = snapshot.connection == "lost"
     if is_lost and snapshot.replay is None:
         yield Fact("not connected" if sample is None else "hub lost", role="medium")
     if sample is not None and sample.clock == "trace":

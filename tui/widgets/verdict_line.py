@@ -24,7 +24,8 @@ class VerdictLine(OneLine):
             trouble: Why these figures are not live, from the complete form to the shortest; empty when
                 they are.
         """
-        self._verdict, self._trouble = verdict, trouble
+        self._verdict = verdict
+        self._trouble = trouble
         self._arrange()
 
     def on_resize(self) -> None:

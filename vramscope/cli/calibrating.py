@@ -18,7 +18,8 @@ from vramscope.exporters.reports.writing import encode_report
 
 from .diagnostics import complain
 
-ALLOCATED, PEAK = "mem_allocated_last_bytes", "mem_max_allocated_peak_bytes"
+ALLOCATED = "mem_allocated_last_bytes"
+PEAK = "mem_max_allocated_peak_bytes"
 _LIMIT_BYTES = 65536
 
 

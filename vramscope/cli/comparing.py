@@ -56,7 +56,8 @@ def read_threshold(text: str | None) -> Threshold | None:
     """
     if text is None:
         return None
-    is_upward, plain = text.startswith("+"), text.removeprefix("+")
+    is_upward = text.startswith("+")
+    plain = text.removeprefix("+")
     match = _PERCENT.match(plain)
     if match is not None:
         return Threshold(None, float(match.group(1)), is_upward)

@@ -59,13 +59,16 @@ class Guard:
     """
 
     def __init__(self, watch: NodesWatch, options: GuardOptions, *, clock: Clock | None = None) -> None:
-        self._watch, self._options, self._clock = watch, options, clock or SystemClock()
+        self._watch = watch
+        self._options = options
+        self._clock = clock or SystemClock()
         self._state = ClusterState(options.planned)
         self._adviser = Adviser() if options.prevents_oom else None
         self._asked: dict[tuple[str, int], Advice] = {}
         """What was asked and not yet answered, by node and number."""
         self._desk = AlertDesk(options.alerts, version=__version__, clock=self._clock)
-        self._connections, self._hooks = ConnectionNotices(), HookNotices()
+        self._connections = ConnectionNotices()
+        self._hooks = HookNotices()
         self._choice = ChoiceNotices(watch.choice)
         self._plan = PlanNotices(options.planned)
         self._answered: set[str] = set()
@@ -182,7 +185,8 @@ class ConnectionNotices:
 
     def note(self, snapshot: "Snapshot") -> None:
         """Take the newest snapshot of a node."""
-        name, is_lost = snapshot.node, snapshot.connection == "lost"
+        name = snapshot.node
+        is_lost = snapshot.connection == "lost"
         if is_lost and self._told.get(name) != snapshot.reason:
             self._told[name] = snapshot.reason
             complain(f"{name}: {snapshot.reason}")
@@ -245,7 +249,8 @@ class PlanNotices:
             return
         reason = self._explain(picture.jobs)
         if reason != self._reason:
-            self._reason, self._since_s = reason, picture.time_s
+            self._reason = reason
+            self._since_s = picture.time_s
         if reason != self._told and (is_last or picture.time_s - self._since_s >= GRACE_S):
             self._told = reason
             complain(f"--planned is held against nothing: {reason}")

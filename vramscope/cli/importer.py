@@ -61,9 +61,11 @@ class Importer:
         check_writable(output)
         if output.exists() or output.is_symlink():
             raise OutputFileError(f"{show_path(output)}: is there already; name another file with -o")
-        self._inputs, self._output = group_trace_files(paths), output
+        self._inputs = group_trace_files(paths)
+        self._output = output
         self._paths = [each if isinstance(each, Path) else each.path for each in self._inputs]
-        self._capacity_bytes, self._interval_s = capacity_bytes, interval_s
+        self._capacity_bytes = capacity_bytes
+        self._interval_s = interval_s
         self._told_by = told_by
         self._count = 0
         self._is_simulation_seen = [False for _ in self._inputs]
@@ -112,7 +114,8 @@ class Importer:
             source.close()
 
     def _open_source(self, path: Path | TraceFiles, on_read: Callable[[float], None]) -> SampleSource:
-        capacity_bytes, interval_s = self._capacity_bytes, self._interval_s
+        capacity_bytes = self._capacity_bytes
+        interval_s = self._interval_s
         if isinstance(path, Path) and path.is_file() and is_database(path):
             from vramscope.engine.sampling.recording_player import RecordingPlayer
 

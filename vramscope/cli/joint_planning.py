@@ -160,10 +160,8 @@ def write_outputs(plan: JointPlan, folder: Path) -> list[str]:
 def _check(arguments: Namespace) -> None:
     given = [name for name, usual in OF_STAGES.items() if getattr(arguments, name, usual) != usual]
     if given:
-        flag, why = (
-            given[0].replace("_", "-"),
-            WHY_NOT.get(given[0], "which searches by itself: leave one out"),
-        )
+        flag = given[0].replace("_", "-")
+        why = WHY_NOT.get(given[0], "which searches by itself: leave one out")
         raise UsageError(f"--{flag} does not go with --cluster, {why}")
     if arguments.model is None:
         raise UsageError("no model: give --model NAME|FILE for the --cluster")

@@ -29,7 +29,8 @@ def show_live(arguments: Namespace) -> int:
     Raises:
         UsageError: Nothing can be drawn here.
     """
-    settings, config = read_settings(arguments), getattr(arguments, "config", None)
+    settings = read_settings(arguments)
+    config = getattr(arguments, "config", None)
 
     def start_feed() -> "Feed":
         from vramscope.engine.bus.attach import attach_or_start

@@ -60,7 +60,8 @@ class _Asking:
 
     def __init__(self, client: Client, pids: list[int], timeout_s: float) -> None:
         self.refused: dict[int, str] = {}
-        self._client, self._timeout_s = client, timeout_s
+        self._client = client
+        self._timeout_s = timeout_s
         self._deadline_s = time.monotonic() + timeout_s
         self._found: dict[int, ModuleMemory] = {}
         self._seen: dict[int, int] = dict.fromkeys(pids, 0)

@@ -15,7 +15,8 @@ from vramscope.exporters.module_memory_difference import (
 
 from .diagnostics import complain
 
-ICICLE, TABLE = "difference_icicle", "differences.csv"
+ICICLE = "difference_icicle"
+TABLE = "differences.csv"
 Pair = tuple[NamedProfile, NamedProfile]
 
 
@@ -25,7 +26,8 @@ def pair_profiles(first: Path, second: Path) -> list[Pair]:
     Raises:
         InputFileError: A profile cannot be read or understood, or no rank is in both.
     """
-    ones, others = _read_by_rank(first), _read_by_rank(second)
+    ones = _read_by_rank(first)
+    others = _read_by_rank(second)
     if len(ones) == len(others) == 1:
         return list(zip(ones.values(), others.values(), strict=True))
     shared = [rank for rank in ones if rank in others]

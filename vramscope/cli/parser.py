@@ -20,7 +20,8 @@ from .verbs import list_verbs, load_verb
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
 
-_LONGEST_NAME, _LONGEST_PATH = 255, 4096
+_LONGEST_NAME = 255
+_LONGEST_PATH = 4096
 """Bytes: NAME_MAX and PATH_MAX of Linux."""
 DESCRIPTION = """\
 Live GPU memory in the terminal: will this job run out of memory, when, why, and what to do.

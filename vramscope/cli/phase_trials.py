@@ -37,7 +37,8 @@ def try_changes(
     advice = advise_phases(runs)
     if advice is None or any(run.end in {"interrupted", "failed"} for run in runs):
         return ()
-    begun, total = 0, len(choose_changes(advice))
+    begun = 0
+    total = len(choose_changes(advice))
     with ProgressLine(program, "changes tried") as progress:
 
         def train(changed: PhaseTraining, on: str) -> tuple[PhaseRun, ...]:

@@ -107,7 +107,8 @@ class PhaseProgress:
 
 def _describe_newest(run: PhaseRun) -> str:
     newest = run.phases[-1]
-    peak, after = newest.peak.allocated_bytes, newest.after.allocated_bytes
+    peak = newest.peak.allocated_bytes
+    after = newest.after.allocated_bytes
     held = "" if after is None else f" {format_bytes(after)}"
     return f"{newest.phase}{held}" + ("" if peak is None else f", peak {format_bytes(peak)}")
 

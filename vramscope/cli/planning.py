@@ -145,7 +145,8 @@ def write_plan(planned: Planned, folder: Path) -> list[Path]:
     from vramscope.exporters.partition_json import encode_partition, encode_pipeline_config
     from vramscope.exporters.partition_report import describe_strategies
 
-    graph, plan = planned.graph, planned.plan
+    graph = planned.graph
+    plan = planned.plan
     best = plan.recommended
     contents = {
         f"{graph.name.replace('-', '_')}_model_graph.json": encode_graph(graph),

@@ -15,7 +15,8 @@ from .printing import write_over
 
 QUIET_S = 1.0
 """What is over by then says nothing in a terminal."""
-_TERMINAL_EVERY_S, _FILE_EVERY_S = 0.5, 60.0
+_TERMINAL_EVERY_S = 0.5
+_FILE_EVERY_S = 60.0
 _TICK_S = 1.0
 _BAR_CELLS = 24
 
@@ -33,7 +34,9 @@ class ProgressLine:
     """
 
     def __init__(self, program: str, what: str = "", *, is_eager: bool = False) -> None:
-        self._program, self._what, self._is_eager = program, what, is_eager
+        self._program = program
+        self._what = what
+        self._is_eager = is_eager
         self._is_terminal = sys.stderr.isatty()
         self._started_s = time.monotonic()
         self._due_s = self._started_s + (QUIET_S if self._is_terminal else _FILE_EVERY_S)

@@ -47,7 +47,8 @@ def show_prometheus(arguments: Namespace) -> int:
         ServerUnreachableError: The server does not answer, or not as Prometheus does.
         SourceUnavailableError: It has no figure of a device.
     """
-    server, settings = PrometheusServer(read_server(arguments)), read_settings(arguments)
+    server = PrometheusServer(read_server(arguments))
+    settings = read_settings(arguments)
     if arguments.past_from is not None:
         past = _open_past(server, arguments)
         return _print_past(past) if arguments.json else _replay(past, arguments, settings)
@@ -210,7 +211,8 @@ def _read_duration(text: str) -> float:
 
 def _make_verdicts() -> "Callable[[str], FoundVerdicts]":
     """Return what gives the verdicts of a node: its own analyzers, made once."""
-    make, known = _find_analyzers(), dict[str, FoundVerdicts]()
+    make = _find_analyzers()
+    known = dict[str, FoundVerdicts]()
 
     def verdicts_of(node: str) -> FoundVerdicts:
         if node not in known:

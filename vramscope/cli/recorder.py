@@ -190,8 +190,10 @@ class Recorder:
 
     def _tell_changes(self, *, has_file: bool = True) -> None:
         """Say on stderr what has changed about the source and the files; the first also into the file."""
-        sources, files = self._follower.sentences, self._series.notes
-        new_sources, new_files = sources[self._told[0] :], files[self._told[1] :]
+        sources = self._follower.sentences
+        files = self._series.notes
+        new_sources = sources[self._told[0] :]
+        new_files = files[self._told[1] :]
         self._told = [len(sources), len(files)]
         for sentence in (*new_sources, *new_files):
             self._clear_progress()

@@ -45,7 +45,9 @@ def show_remote(arguments: Namespace) -> int:
     from vramscope.engine.cluster.trust import read_trust
 
     allow_many_descriptors()  # every node is a handful
-    settings, nodes, choice = read_settings(arguments), read_nodes(arguments), read_choice(arguments)
+    settings = read_settings(arguments)
+    nodes = read_nodes(arguments)
+    choice = read_choice(arguments)
     trust = read_trust(is_insecure=arguments.insecure or not is_by_tcp(arguments))  # ssh has keys of its own
     if arguments.once or arguments.json:
         from vramscope.engine.cluster.nodes_watch import NodesWatch
@@ -122,7 +124,8 @@ def _print_tables(statuses: "list[NodeStatus]", settings: "Settings") -> None:
 def _print_stream(watch: "NodesWatch", interval_s: float, duration_s: float | None) -> int:
     """Print lines until the time is up; return the exit code."""
     end_s = None if duration_s is None else time.monotonic() + duration_s
-    printer, warned = StreamPrinter(interval_s), set[str]()
+    printer = StreamPrinter(interval_s)
+    warned = set[str]()
     while end_s is None or time.monotonic() < end_s:
         for snapshot in watch.turn(1.0 if end_s is None else end_s - time.monotonic()):
             printer.take(snapshot)

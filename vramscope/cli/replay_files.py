@@ -47,7 +47,8 @@ class ReplayFiles:
         interval_s: float | None = None,
         is_as_recorded: bool = False,
     ) -> None:
-        self._capacity_bytes, self._interval_s = capacity_bytes, interval_s
+        self._capacity_bytes = capacity_bytes
+        self._interval_s = interval_s
         self._recordings: list[Path] = []
         self._others: list[Path] = []
         is_all_traces = True
@@ -60,7 +61,8 @@ class ReplayFiles:
         self._trace = paths[0] if is_all_traces and len(paths) == 1 else None
         self._simulated: Path | None = None
         if pair is not None:
-            self._trace, self._simulated = pair.real, pair.simulated
+            self._trace = pair.real
+            self._simulated = pair.simulated
         if is_as_recorded and self._others:
             what = "memory traces hold" if is_all_traces else f"{show_path(self._others[0])} holds"
             raise UsageError(f"--recorded-findings: {what} no findings; expected a recording")

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from argparse import _ArgumentGroup
 
 DEFAULT_CAPACITY_GIB = 80.0
-LEAST_CAPACITY_GIB, MOST_CAPACITY_GIB = 0.0009, 1e6
+LEAST_CAPACITY_GIB = 0.0009
+MOST_CAPACITY_GIB = 1e6
 
 ITERATION_HELP = "take the peak of iteration N, counted from 0 (default: the highest of all iterations)"
 

@@ -39,7 +39,8 @@ def walk_through_sweeps(job: SweepJob, settings: Settings, *, config: Path | Non
         if asked is None:
             return code
         options = SweepReplayOptions(capacity_bytes=round(job.max_memory_gib * GIB))
-        begin, notice = asked.view, ""
+        begin = asked.view
+        notice = ""
         try:
             at = replay_cells(asked.cells, asked.at, settings=settings, config=config, options=options)
         except InputFileError as error:

@@ -115,7 +115,8 @@ def _run(request: StepRequest, *, is_fake: bool) -> TraceResult:
         "depths": choose_depths(request, is_fake=is_fake),
     }
     with tempfile.TemporaryDirectory() as folder:
-        asked, answered = Path(folder) / "request.json", Path(folder) / "result.json"
+        asked = Path(folder) / "request.json"
+        answered = Path(folder) / "result.json"
         asked.write_bytes(msgspec.json.encode(told))
         code = _call(module_command(_PROGRAM, str(asked), str(answered)))
         if answered.is_file():

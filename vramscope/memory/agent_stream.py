@@ -91,7 +91,8 @@ class AgentStream:
 
     def _collect(self, newest: Sample) -> list[Sample]:
         """Return the newest sample, after those that arrived together with it."""
-        seen, self._seen = self._seen, (newest.seq, newest.time_s)
+        seen = self._seen
+        self._seen = (newest.seq, newest.time_s)
         if seen is None or newest.seq <= seen[0] + 1:
             return [newest]
         missed = [it for it in self.client.history.samples() if seen[0] < it.seq < newest.seq]

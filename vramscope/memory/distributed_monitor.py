@@ -57,7 +57,8 @@ class DistributedMemoryMonitor(MemoryMonitor):
                 "the first less than the second"
             )
         self.role = _read_role(role)
-        self.master_address, self.master_port = master_address, master_port
+        self.master_address = master_address
+        self.master_port = master_port
         self._exchange = NodeExchange(
             node_id,
             Meeting(self.role, master_address, master_port, insecure),

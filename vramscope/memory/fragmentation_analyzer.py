@@ -202,7 +202,8 @@ def _find_pattern(maps: list[SegmentMap], device_uuid: str | None) -> Allocation
 
 
 def _describe(device: DeviceLog, metrics: FragmentMetrics) -> FragmentationMetrics:
-    last, largest = device.last, metrics.largest_free_block_mb
+    last = device.last
+    largest = metrics.largest_free_block_mb
     return FragmentationMetrics(
         device_id=device.index,
         timestamp=device.last_s,

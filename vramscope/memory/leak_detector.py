@@ -336,7 +336,8 @@ class MemoryLeakDetector(MemoryMonitor):
             return
         grown = self._tracker.find_growth()
         with self._lock:
-            self._grown, self._looked_s = grown, time.monotonic()
+            self._grown = grown
+            self._looked_s = time.monotonic()
 
     def _describe_tracking(self) -> Tracking:
         if self._tracker is None:

@@ -89,7 +89,8 @@ class SimpleMemoryProfiler:
         if not self._profiler.is_running and self._profiler.error is None:
             return
         with _telling(self.log_folder):
-            error, self._profiler.error = self._profiler.error, None
+            error = self._profiler.error
+            self._profiler.error = None
             if error is not None:
                 raise error
             self._profiler.end_step()

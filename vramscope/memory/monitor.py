@@ -92,7 +92,8 @@ class MemoryMonitor:
 
     def stop_monitoring(self) -> None:
         """End the watch; does nothing where none is on. What was seen stays."""
-        thread, self._thread = self._thread, None
+        thread = self._thread
+        self._thread = None
         self._stop.set()
         if thread is not None and thread is not threading.current_thread():
             thread.join(timeout=STOPS_WITHIN_S)
@@ -133,7 +134,8 @@ class MemoryMonitor:
         """Return a watch on a fresh stream, which goes on with the log of the one before."""
         stream = ProcessStream(self.sampling_interval) if self._given is None else self._given
         watch = Watch(stream, self._selection, max_snapshots=self._max_snapshots)
-        watch.on_finding, watch.rules = self._take_finding, self._rules
+        watch.on_finding = self._take_finding
+        watch.rules = self._rules
         with self._lock:
             if self._watch is not None:
                 watch.log = self._watch.log

@@ -94,9 +94,12 @@ class NodeExchange:
             raise UsageError(
                 f"name {self.node_id!r}: expected up to {MAX_NAME_LENGTH} characters that can be printed"
             )
-        self.meeting, self.interval_s, self.timeout_s = meeting, interval_s, timeout_s
+        self.meeting = meeting
+        self.interval_s = interval_s
+        self.timeout_s = timeout_s
         self.roll = NodeRoll(timeout_s, clock)
-        self.events, self.jobs = ClusterEvents(), ClusterJobs(clock or SystemClock())
+        self.events = ClusterEvents()
+        self.jobs = ClusterJobs(clock or SystemClock())
         self.collector: Collector | None = None
         """Of the master, while it is open."""
         self.reporter: Reporter | None = None
@@ -164,7 +167,8 @@ class NodeExchange:
             log: Of the watch of this node.
             provenance: Where its samples come from.
         """
-        analysis, events = self._analyze(), list(self.events.newest)
+        analysis = self._analyze()
+        events = list(self.events.newest)
         ages_s = self.roll.ages_s
         return build_distributed(
             self.describe_cluster(),
@@ -219,7 +223,8 @@ class NodeExchange:
         return "in_sync" if worker.is_connected else "communication_error"
 
     def _describe_master(self) -> MasterInfo:
-        active, ages_s = list(self.roll.find("here", "late")), self.roll.ages_s
+        active = list(self.roll.find("here", "late"))
+        ages_s = self.roll.ages_s
         others = [it.heard_wall_s for node, it in self.roll.nodes.items() if node != self.node_id]
         analysis = self._analyze()
         return MasterInfo(
@@ -272,7 +277,8 @@ class ClusterJobs:
     """
 
     def __init__(self, clock: Clock) -> None:
-        self._clock, self._state = clock, ClusterState()
+        self._clock = clock
+        self._state = ClusterState()
         self._taken: dict[str, tuple[float, bool]] = {}
 
     def note(self, roll: NodeRoll) -> None:

@@ -47,7 +47,8 @@ def describe_own_node(log: RunLog, node_id: str, interval_s: float, session: str
 
 
 def _describe_rank(rank: RankSample, place: RankCoordinates) -> NodeRank:
-    allocator, step = rank.allocator or AllocatorReading(), rank.step
+    allocator = rank.allocator or AllocatorReading()
+    step = rank.step
     return NodeRank(
         pid=rank.pid,
         rank=place.rank,

@@ -247,7 +247,8 @@ class OOMDetector(MemoryMonitor):
 
     def _react(self) -> None:
         with self._lock:
-            crossed, self._crossed = self._crossed, {}
+            crossed = self._crossed
+            self._crossed = {}
             crossing = {it.index: crossed[it.uuid] for it in self._log.devices.values() if it.uuid in crossed}
         for device_id, prediction in self.get_risk_assessment().items():
             level = crossing.get(device_id)
@@ -266,7 +267,8 @@ class OOMDetector(MemoryMonitor):
     def _call_about_errors(self, now_s: float) -> None:
         """Call back for each error as it was raised, and for counts that rose and stay without one."""
         with self._lock:
-            met, self._met = self._met, []
+            met = self._met
+            self._met = []
         self._counted += [(now_s + ERROR_COMES_WITHIN_S, finding) for finding in met]
         watch = self._watch
         stream = None if watch is None else watch.stream
@@ -382,7 +384,8 @@ def play_scenario(device: DeviceLog, interval_s: float, *, increase_mib: float, 
         increase_mib: MiB by which each of them holds more than the one before.
         steps: How many of them.
     """
-    conclusions, log = Conclusions(), RunLog()
+    conclusions = Conclusions()
+    log = RunLog()
     for number, snapshot in enumerate(_continue(device, interval_s, increase_mib, steps)):
         sample = Sample(NODE, number, snapshot.time_s, interval_s, (_make_device(device, snapshot),))
         log.observe(sample)

@@ -138,7 +138,8 @@ class OwnProcess:
         self._identities: dict[int, dict[str, Any]] = {}
         self._peaks: dict[int, int] = {}
         self._steps: dict[int, TickSteps] = {}
-        self.steps, self.errors = OwnSteps(), OwnErrors()
+        self.steps = OwnSteps()
+        self.errors = OwnErrors()
 
     def read(
         self, devices: Sequence[DeviceSample]
@@ -155,7 +156,8 @@ class OwnProcess:
             self.errors.follow(is_simulated=any(it.is_simulated for it in held))
         if reader is None or not held:
             return tuple(devices), (self._describe(None),)
-        found, ranks = list(devices), []
+        found = list(devices)
+        ranks = []
         for it in held:
             device = _match(it, found)
             if device is None:
@@ -208,7 +210,8 @@ class OwnProcess:
         )
         if reader is None or held is None:
             return known
-        read_s, reading = time.monotonic(), reader.read(held.ordinal)
+        read_s = time.monotonic()
+        reading = reader.read(held.ordinal)
         steps = self._steps.get(held.ordinal, TickSteps()).begin_next()
         self._steps[held.ordinal] = steps
         self.steps.fold(held.ordinal, read_s, reading, steps)
@@ -344,7 +347,8 @@ class OwnSteps:
         """
         for ordinal in ordinals:
             self._ends.setdefault(ordinal, deque(maxlen=MOST_ENDS))
-        self._reader, self._ordinals = reader, ordinals
+        self._reader = reader
+        self._ordinals = ordinals
 
     def fold(self, ordinal: int, read_s: float, reading: Reading, steps: TickSteps) -> None:
         """Fold the steps that ended before a reading of a device, and note the reading.

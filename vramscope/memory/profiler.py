@@ -42,8 +42,10 @@ class _Open:
     """A part in progress."""
 
     def __init__(self, name: str, readings: dict[int, Reading]) -> None:
-        self.name, self.before = name, readings
-        self.thread, self.began_s = threading.get_ident(), time.perf_counter()
+        self.name = name
+        self.before = readings
+        self.thread = threading.get_ident()
+        self.began_s = time.perf_counter()
         self.most: dict[int, int] = {}
         self.exact: set[int] = set()
 
@@ -60,7 +62,8 @@ class OwnPhases:
     """
 
     def __init__(self, find_reader: Callable[[], Reader | None], *, resets_peaks: bool) -> None:
-        self._find_reader, self._resets_peaks = find_reader, resets_peaks
+        self._find_reader = find_reader
+        self._resets_peaks = resets_peaks
         self._lock = threading.RLock()
         self._open: list[_Open] = []
         self._known: dict[tuple[str, int], PhaseUsage] = {}
@@ -261,7 +264,8 @@ class MemoryProfiler(MemoryMonitor):
         is left out, and an estimate that cannot be made says why in its `reason`.
         """
         with self._lock:
-            devices, words = self._log.devices, self._log.assessments.values()
+            devices = self._log.devices
+            words = self._log.assessments.values()
             told = {word.device_uuid: word.headroom for word in words if word.headroom}
             return {it.index: told[it.uuid] for it in devices.values() if it.uuid in told}
 
@@ -291,10 +295,8 @@ class MemoryProfiler(MemoryMonitor):
         """
         with self._lock:
             device = self._require(device_id)
-            snapshots, clock = (
-                list(device.snapshots),
-                "wall" if self._log.last is None else self._log.last.clock,
-            )
+            snapshots = list(device.snapshots)
+            clock = "wall" if self._log.last is None else self._log.last.clock
         return plot_device(snapshots, str(device_id), clock, output_file, what="memory_usage")
 
     def export_snapshots(self, output_file: str | Path, device_id: int | None = None) -> None:

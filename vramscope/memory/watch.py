@@ -42,7 +42,8 @@ class Watch:
         interval_s: float = 0.0,
         until_s: float | None = None,
     ) -> None:
-        self.stream, self.selection = stream, selection
+        self.stream = stream
+        self.selection = selection
         self.conclusions = Conclusions()
         self.log = RunLog(max_snapshots=max_snapshots, interval_s=interval_s)
         self.companions: list[Companion] = []
@@ -115,7 +116,8 @@ class Watch:
     def begin_period(self) -> RunLog:
         """Return the log so far and begin another, which knows the findings that are open."""
         self._assess()
-        done, self.log = self.log, self.log.begin_next()
+        done = self.log
+        self.log = self.log.begin_next()
         return done
 
     def complete_findings(self) -> None:

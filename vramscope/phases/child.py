@@ -46,7 +46,8 @@ def train_apart(
     """
     request = PhaseRequest(training=training, kind=choice.kind, is_fake=choice.is_fake, note=choice.note)
     device = PhaseDevice(kind=choice.kind, name=choice.kind, is_fake=choice.is_fake, note=choice.note)
-    run, last = PhaseRun(training=training, device=device, end="failed"), RunUpdate()
+    run = PhaseRun(training=training, device=device, end="failed")
+    last = RunUpdate()
     descriptor, given = os.pipe()
     process = _start(request, make_child_environment(choice, environ), given)
     try:

@@ -133,7 +133,9 @@ _PROGRAM_BYTES = GIB
 """PyTorch, Opacus, and what libraries of the host take while they compute."""
 _BYTES_PER_NUMBER = 4
 _STATES = {"sgd": 0, "adam": 2, "adamw": 2}
-_ACTIVATIONS_OF_HIDDEN, _ACTIVATIONS_OF_INNER, _ACTIVATIONS_OF_LOGITS = 30, 6, 5
+_ACTIVATIONS_OF_HIDDEN = 30
+_ACTIVATIONS_OF_INNER = 6
+_ACTIVATIONS_OF_LOGITS = 5
 """Numbers that a layer keeps or makes for each token, in its widths; and the head, in words."""
 
 

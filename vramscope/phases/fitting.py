@@ -154,7 +154,9 @@ class _Bracket:
 
     def choose_size(self) -> int:
         """Return a multiple of the step between what ran and what did not."""
-        step, low, high = self._task.step, self._low, self._high
+        step = self._task.step
+        low = self._low
+        high = self._high
         least = low + step
         most = self._limit_growth() if high is None else high - step
         laws = [fit_peaks(self._runs, kind) for kind in _KINDS]
@@ -195,7 +197,8 @@ class _Bracket:
 
     def _find_edge(self, laws: PeakLaws, least: int, most: int) -> int:
         step = self._task.step
-        low, high = least // step - 1, most // step
+        low = least // step - 1
+        high = most // step
         while low < high:
             middle = (low + high + 1) // 2
             if (laws.predict(middle * step) or 0) <= self._room_bytes:

@@ -33,7 +33,8 @@ class RankRuns:
     """
 
     def __init__(self, environ: Mapping[str, str]) -> None:
-        self.local_rank, self._count = int(environ["LOCAL_RANK"]), int(environ["LOCAL_WORLD_SIZE"])
+        self.local_rank = int(environ["LOCAL_RANK"])
+        self._count = int(environ["LOCAL_WORLD_SIZE"])
         key = hashlib.sha256("\0".join(environ.get(name, "") for name in _NAMES).encode()).hexdigest()[:12]
         self._folder = locate_runtime_folder(environ) / "phases" / key
 

@@ -107,9 +107,11 @@ def create_gpt_model_graph(
     """
     sizes: str | Architecture
     if isinstance(model, Architecture):
-        name, sizes = "model", model
+        name = "model"
+        sizes = model
     elif (path := find_model_file(model)) is None:
-        name, sizes = make_name(str(model)), str(model)
+        name = make_name(str(model))
+        sizes = str(model)
     else:
         config = read_model_config(path)
         if "nodes" in config:

@@ -43,7 +43,8 @@ def learn_times(path: Path, shape: ModelShape, cluster: Cluster, options: JointO
     """
     if path.suffix == ".json":
         return _learn_from_profile(path, shape, cluster)
-    table, shown = read_case_table(path), show_path(path)
+    table = read_case_table(path)
+    shown = show_path(path)
     missing = [name for name in ("tp", "pp", "mbs", TIME_COLUMN) if name not in table.columns]
     if missing:
         raise InputFileError(
@@ -72,7 +73,8 @@ class _Row:
     """One row of the table, and where it stands."""
 
     def __init__(self, where: str, cells: dict[str, str]) -> None:
-        self._where, self._cells = where, cells
+        self._where = where
+        self._cells = cells
 
     def count(self, name: str, default: int) -> int:
         """Return a whole number; the default where there is none."""
@@ -115,9 +117,11 @@ class _Row:
 
 
 def _read_run(row: _Row, shape: ModelShape, cluster: Cluster, options: JointOptions) -> TimedRun:
-    tensor, pipeline = row.count("tp", 1), row.count("pp", 1)
+    tensor = row.count("tp", 1)
+    pipeline = row.count("pp", 1)
     ranks = max(1, tensor * pipeline * options.context)
-    data, size = row.count("dp", max(1, len(cluster.devices) // ranks)), row.count("mbs", 1)
+    data = row.count("dp", max(1, len(cluster.devices) // ranks))
+    size = row.count("mbs", 1)
     layout = ParallelLayout(
         tensor=tensor,
         pipeline=pipeline,

@@ -112,7 +112,8 @@ def name_torchtitan_model(config: Mapping[str, object]) -> str:
         UsageError: The section `model` does not name one.
     """
     model = _read_section(config, "model")
-    name, flavor = model.find_text("name"), model.find_text("flavor")
+    name = model.find_text("name")
+    flavor = model.find_text("flavor")
     if name is None or flavor is None:
         raise UsageError("the section [model] has no name and flavor; give them, or --model with a name")
     return f"{name.replace('_', '.')}-{flavor}"
@@ -120,7 +121,8 @@ def name_torchtitan_model(config: Mapping[str, object]) -> str:
 
 def flag_torchtitan(config: Mapping[str, object]) -> dict[str, object]:
     """Return layout and batch as flags; weights are sharded by fully_shard unless replicated."""
-    training, degrees = _read_section(config, "training"), _read_section(config, "parallelism")
+    training = _read_section(config, "training")
+    degrees = _read_section(config, "parallelism")
     flags: dict[str, object] = {
         flag: degrees.find_count(name, 1) for flag, name in _DEGREES.items() if degrees.has(name)
     }

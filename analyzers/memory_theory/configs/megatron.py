@@ -103,7 +103,8 @@ def read_layout(flags: Flags, shape: ModelShape, world_size: int) -> ParallelLay
             f"{ranks}; choose degrees whose product divides it"
         )
     stages = _read_stages(flags, pipeline)
-    first, last = "decoder-first-pipeline-num-layers", "decoder-last-pipeline-num-layers"
+    first = "decoder-first-pipeline-num-layers"
+    last = "decoder-last-pipeline-num-layers"
     return ParallelLayout(
         tensor=tensor,
         pipeline=pipeline,
@@ -147,7 +148,8 @@ def _read_stages(flags: Flags, pipeline: int) -> tuple[int, ...] | None:
         return None
     text = re.sub(r"[,\s]", "", text)
     while match := _GROUP.search(text):
-        unit, times = match.group(1) or match.group(3) or "", int(match.group(2) or match.group(4))
+        unit = match.group(1) or match.group(3) or ""
+        times = int(match.group(2) or match.group(4))
         if len(text) + len(unit) * times > 64 * _MOST_STAGES:
             raise UsageError("pipeline-model-parallel-layout is longer than any pipeline; shorten it")
         text = text[: match.start()] + unit * times + text[match.end() :]

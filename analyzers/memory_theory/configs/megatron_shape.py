@@ -24,7 +24,8 @@ def read_shape(flags: Flags) -> ModelShape:
     Raises:
         UsageError: A size is missing or no whole number.
     """
-    layers, hidden = flags.get_count("num-layers", "encoder-num-layers"), flags.get_count("hidden-size")
+    layers = flags.get_count("num-layers", "encoder-num-layers")
+    hidden = flags.get_count("hidden-size")
     heads = flags.get_count("num-attention-heads")
     _check_sizes(layers, heads)
     groups = flags.find_count("num-query-groups", heads) if _is_grouped(flags) else heads

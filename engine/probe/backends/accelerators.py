@@ -67,5 +67,6 @@ class MetalBackend(Backend):
 
     def read(self, device: int | None) -> Reading:
         """Return allocated bytes, and the driver's, which include the cache."""
-        allocated, held = self.module.current_allocated_memory(), self.module.driver_allocated_memory()
+        allocated = self.module.current_allocated_memory()
+        held = self.module.driver_allocated_memory()
         return Reading(allocated_bytes=int(allocated), reserved_bytes=int(held))

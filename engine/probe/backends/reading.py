@@ -32,7 +32,8 @@ def read_nested(stats: dict[str, Any]) -> Reading:
     """Return the reading in the result of `memory_stats_as_nested_dict()`; an empty one where it is empty."""
     try:
         # What most statistics have, looked up at once.
-        allocated, allocation = stats["allocated_bytes"]["all"], stats["allocation"]["all"]
+        allocated = stats["allocated_bytes"]["all"]
+        allocation = stats["allocation"]["all"]
         figures = (
             allocated["current"],
             stats["requested_bytes"]["all"]["current"],
@@ -54,7 +55,8 @@ def read_nested(stats: dict[str, Any]) -> Reading:
 def _read_part(stats: dict[str, Any]) -> Reading:
     if not stats:
         return NOTHING
-    allocated, allocation = _of_all_pools(stats, "allocated_bytes"), _of_all_pools(stats, "allocation")
+    allocated = _of_all_pools(stats, "allocated_bytes")
+    allocation = _of_all_pools(stats, "allocation")
     return Reading(
         allocated.get("current"),
         _of_all_pools(stats, "requested_bytes").get("current"),

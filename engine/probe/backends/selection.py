@@ -42,7 +42,8 @@ def read_before_use(torch: Module) -> Reading:
 
 
 def _initialised(torch: Module, parameters_on: str | None) -> Iterator[Backend]:
-    cuda, xpu = getattr(torch, "cuda", None), getattr(torch, "xpu", None)
+    cuda = getattr(torch, "cuda", None)
+    xpu = getattr(torch, "xpu", None)
     if _is_initialised(cuda):
         is_rocm = getattr(getattr(torch, "version", None), "hip", None) is not None
         yield AllocatorBackend(cuda, "rocm" if is_rocm else "cuda", "cuda")
@@ -54,7 +55,8 @@ def _initialised(torch: Module, parameters_on: str | None) -> Iterator[Backend]:
 
 def _others(torch: Module, device_type: str) -> Iterator[Backend]:
     """Yield what may answer for parameters on another device: they are there, so it is initialised."""
-    accelerator, module = getattr(torch, "accelerator", None), getattr(torch, device_type, None)
+    accelerator = getattr(torch, "accelerator", None)
+    module = getattr(torch, device_type, None)
     if accelerator is not None and hasattr(accelerator, "memory_stats") and device_type != "mps":
         current = accelerator.current_accelerator()
         if current is not None and current.type == device_type:

@@ -49,7 +49,8 @@ class Pieces:
         Raises:
             NotImplementedError, RuntimeError: It has no storage, as one of MKL-DNN.
         """
-        storage, item_bytes = piece.untyped_storage(), piece.element_size()
+        storage = piece.untyped_storage()
+        item_bytes = piece.element_size()
         return Extent(
             self._storages.identify(piece, storage),
             storage.nbytes(),

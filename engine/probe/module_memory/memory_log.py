@@ -112,7 +112,8 @@ def _render_layout(computed: Computed) -> Iterator[str]:
     for path, size_bytes in computed.items():
         node = ""
         for name in path.split("."):
-            parent, node = node, f"{node}.{name}" if node else name
+            parent = node
+            node = f"{node}.{name}" if node else name
             if node not in children:
                 children[node] = []
                 children[parent].append(node)

@@ -29,7 +29,8 @@ class ModelScale:
     """
 
     def __init__(self, model: Module, pieces: Pieces) -> None:
-        self._model, self._pieces = model, pieces
+        self._model = model
+        self._pieces = pieces
         self._parameters: list[tuple[str, Tensor, int]] = []
         """Name, parameter, and bytes by its shape."""
 
@@ -39,7 +40,8 @@ class ModelScale:
         Args:
             optimizer: Of PyTorch, or with the same `param_groups` and `state`; None for none.
         """
-        ledger, measure = Ledger(self._pieces), self._pieces.measure_shape
+        ledger = Ledger(self._pieces)
+        measure = self._pieces.measure_shape
         self._parameters = [(name, it, measure(it)) for name, it in self._model.named_parameters()]
         for name, parameter, size_bytes in self._parameters:
             ledger.add(f"{ROOTS['params']}.{name}", parameter, size_bytes)

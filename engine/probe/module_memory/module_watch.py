@@ -42,8 +42,10 @@ class ModuleWatch:
         """Bytes of the tensors that each leaf put out in the first forward pass, by path."""
         self.is_known = False
         """Whether the outputs of a forward pass are known; they are taken down once."""
-        self._stack, self._pieces = stack, pieces
-        self._after_forward, self._after_backward = after_forward, after_backward
+        self._stack = stack
+        self._pieces = pieces
+        self._after_forward = after_forward
+        self._after_backward = after_backward
         self._guard = Guard("the hooks of modules")
         self._handles: list[Any] = []
         self._is_in_backward = False

@@ -51,7 +51,8 @@ class ModuleMemoryProfiler:
         began_s: float | None = None,
         steps: int = 0,
     ) -> None:
-        self.model, self.optimizer = model, optimizer
+        self.model = model
+        self.optimizer = optimizer
         self.is_running = True
         self.steps = steps
         """Steps that were counted so far."""
@@ -61,7 +62,8 @@ class ModuleMemoryProfiler:
         """Steps to follow; may be raised while the profile runs."""
         self._is_watched = is_watched
         self._began_s = time.monotonic() if began_s is None else began_s
-        self._pieces, self._device = Pieces(), _find_device(model)
+        self._pieces = Pieces()
+        self._device = _find_device(model)
         self._keeper = keeper
         keeper.header = {**(header or {}), **_describe_device(self._device)}
         self._stack: list[str] = []
@@ -179,14 +181,16 @@ class ModuleMemoryProfiler:
         return {name: _make_kind(name, ledger) for name in ROOTS}
 
     def _weigh_activations(self) -> dict[str, Kind]:
-        outputs, saved = self._outputs, self._saved
+        outputs = self._outputs
+        saved = self._saved
         output_bytes: int | None = outputs.live_bytes
         largest_bytes: int | None = outputs.largest_bytes
         if not outputs.is_complete or (saved.peak_bytes and not outputs.has_passes):
             output_bytes = largest_bytes = None  # the modules are compiled: their outputs were not seen
         live_bytes = peak_bytes = None
         if self._has_saved:
-            live_bytes, peak_bytes = saved.live_bytes, saved.peak_bytes
+            live_bytes = saved.live_bytes
+            peak_bytes = saved.peak_bytes
         return {
             "activation": Kind(output_bytes, live_bytes, outputs.by_path, saved.peak_by_place),
             "activation_peak": Kind(largest_bytes, peak_bytes, {}, {}),
@@ -196,7 +200,8 @@ class ModuleMemoryProfiler:
 def _make_kind(name: str, ledger: Ledger) -> Kind:
     root = ROOTS[name]
     found_computed, found_measured = ledger.select(root)
-    computed, measured = {root: 0, **found_computed}, {root: 0, **found_measured}
+    computed = {root: 0, **found_computed}
+    measured = {root: 0, **found_measured}
     known = [size for size in measured.values() if size is not None]
     measured_bytes = sum(known) if len(known) == len(measured) else None
     return Kind(sum(computed.values()), measured_bytes, computed, measured)

@@ -36,7 +36,9 @@ class SavedTensors:
         self.model_storages: set[Foreign] = set()
         """Parameters and buffers, which would be there without a backward pass."""
         self.is_on = False
-        self._pieces, self._device_type, self._find_place = pieces, device_type, find_place
+        self._pieces = pieces
+        self._device_type = device_type
+        self._find_place = find_place
         self._parameter: Any = sys.modules["torch"].nn.Parameter
         self._held: dict[Foreign, list[Any]] = {}
         self._by_place: dict[str, int] = {}
@@ -55,7 +57,8 @@ class SavedTensors:
             return False
         self._hooks = graph.saved_tensors_hooks(self._pack, self._unpack)
         self._hooks.__enter__()
-        self._disable, graph.disable_saved_tensors_hooks = graph.disable_saved_tensors_hooks, self._step_aside
+        self._disable = graph.disable_saved_tensors_hooks
+        graph.disable_saved_tensors_hooks = self._step_aside
         self.is_on = True
         return True
 
@@ -87,7 +90,8 @@ class SavedTensors:
 
     def forget_peak(self) -> None:
         """Begin to look for the largest moment anew."""
-        self.peak_bytes, self.peak_by_place = 0, {}
+        self.peak_bytes = 0
+        self.peak_by_place = {}
 
     def note_peak(self) -> None:
         """Keep the present moment where it is the largest."""
@@ -147,7 +151,9 @@ class _Held:
     __slots__ = ("_keys", "_release", "tensor")
 
     def __init__(self, tensor: Tensor, keys: list[Foreign], release: Callable[[list[Foreign]], None]) -> None:
-        self.tensor, self._keys, self._release = tensor, keys, release
+        self.tensor = tensor
+        self._keys = keys
+        self._release = release
 
     def __del__(self) -> None:
         self._release(self._keys)

@@ -10,7 +10,10 @@ from ..foreign import Foreign
 from .rank_folders import RankPlace
 
 JOB_VARIABLES = ("JOB_NAME", "SLURM_JOB_NAME", "VRAMSCOPE_JOB")
-_SKIPPED, _WAITED, _WARMED_UP, _TRACED = 3, 1, 1, 1
+_SKIPPED = 3
+_WAITED = 1
+_WARMED_UP = 1
+_TRACED = 1
 STEPS_TO_TRACE = _SKIPPED + _WAITED + _WARMED_UP + _TRACED
 """Steps that a training must make until its trace is written."""
 

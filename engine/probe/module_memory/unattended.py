@@ -31,7 +31,9 @@ class UnattendedProfile:
     """
 
     def __init__(self, config: dict[str, Any], total_steps: int = 5) -> None:
-        self._config, self._folder, self._total_steps = config, config["folder"], total_steps
+        self._config = config
+        self._folder = config["folder"]
+        self._total_steps = total_steps
         self._memory_folder = ""
         self._profiler: ModuleMemoryProfiler | None = None
         self._trace: Any = NoProfile()
@@ -88,7 +90,8 @@ class UnattendedProfile:
                 self._trace.stop()
         profiler.end_step()
         if profiler.error is not None:
-            error, profiler.error = profiler.error, None
+            error = profiler.error
+            profiler.error = None
             raise error
         if not profiler.is_running:
             self._draw()

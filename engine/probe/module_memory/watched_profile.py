@@ -35,7 +35,8 @@ class WatchedProfile:
         """Counts up with each step that was followed, and with each beginning."""
         self.refusal: str | None = None
         """Why nothing is profiled, in one sentence without its subject."""
-        self._torch, self._list_optimizers = torch, list_optimizers
+        self._torch = torch
+        self._list_optimizers = list_optimizers
         self._buffer = MomentBuffer()
         self._profiler: ModuleMemoryProfiler | None = None
         self._search: ModelSearch | None = None
@@ -83,7 +84,8 @@ class WatchedProfile:
     def end(self) -> None:
         """Take every hook away."""
         self._end_search()
-        profiler, self._profiler = self._profiler, None
+        profiler = self._profiler
+        self._profiler = None
         if profiler is not None:
             self._left_s = time.monotonic()
             profiler.close()
@@ -114,7 +116,8 @@ class WatchedProfile:
 
     def _profile(self, model: Module, optimizer: Optimizer) -> None:
         self._end_search()
-        self._model, self._is_wanted = weakref.ref(model), False
+        self._model = weakref.ref(model)
+        self._is_wanted = False
         now_s = time.monotonic()
         if now_s - self._left_s > _REMEMBERED_S:
             self._buffer.clear()
@@ -134,7 +137,8 @@ class WatchedProfile:
 
     def _look_for_model(self) -> None:
         if self._search is None:
-            self._search, self._steps_searched = ModelSearch(), 0
+            self._search = ModelSearch()
+            self._steps_searched = 0
             self._search.begin(self._torch)
             return
         self._steps_searched += 1
@@ -147,7 +151,8 @@ class WatchedProfile:
         self.refusal = reason
 
     def _end_search(self) -> None:
-        search, self._search = self._search, None
+        search = self._search
+        self._search = None
         if search is not None:
             search.end()
 

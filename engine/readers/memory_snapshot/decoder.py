@@ -59,7 +59,8 @@ class _PlainUnpickler(pickle.Unpickler):
 
 def main() -> None:
     """Decode standard input to standard output: `decoder BYTES_OF_MEMORY SECONDS`."""
-    limit_bytes, limit_s = int(sys.argv[1]), int(sys.argv[2])
+    limit_bytes = int(sys.argv[1])
+    limit_s = int(sys.argv[2])
     _limit_resources(limit_bytes, limit_s)
     # Everything lives until the end, so there is nothing to collect.
     gc.disable()

@@ -42,7 +42,8 @@ class StackInterner:
             InputFileError: One of them is not a list of frames.
         """
         rows: list[int] = []
-        add, find = rows.append, self._candidates.get
+        add = rows.append
+        find = self._candidates.get
         for frames in lists:
             if type(frames) is not list or not frames:
                 add(self._intern_unusual(frames, place))
@@ -115,7 +116,8 @@ class StackInterner:
 def _read_frame(frame: object, place: Place) -> Frame:
     fields = expect_dict(frame, place)
     line = expect_int(fields.get("line", 0), (*place, "line"))
-    filename, name = str(fields.get("filename", "??")), str(fields.get("name", "??"))
+    filename = str(fields.get("filename", "??"))
+    name = str(fields.get("name", "??"))
     if filename == _NO_FILE:
         profiled = _PROFILED.fullmatch(name)
         if profiled is not None:

@@ -81,7 +81,8 @@ def _read_simulated(settings: object) -> SimulatedCard | None:
     if not isinstance(settings, dict) or settings.get(_SIMULATED) in (None, False):
         return None
     fields = settings[_SIMULATED] if isinstance(settings[_SIMULATED], dict) else {}
-    total, name = fields.get("total_bytes"), fields.get("name")
+    total = fields.get("total_bytes")
+    name = fields.get("name")
     is_size = isinstance(total, int) and 0 < total < 2**63
     return SimulatedCard(total if is_size else None, name[:_MOST_CHARS] if isinstance(name, str) else None)
 

@@ -255,7 +255,8 @@ def read_log(path: Path) -> ModuleMemory:
     Raises:
         InputFileError: The file cannot be read, or has no state in it.
     """
-    file, left_out = LineFile(path), LeftOut(show_path(path))
+    file = LineFile(path)
+    left_out = LeftOut(show_path(path))
     states: list[_State] = []
     for number, line in file.numbered_lines():
         text = line.strip()
@@ -319,7 +320,8 @@ class _State:
 
         A log may be an excerpt: every line carries the total of its layer, and the summary that of the kind.
         """
-        entries, totals = self.layouts[kind], dict(self._totals.get(kind, {}))
+        entries = self.layouts[kind]
+        totals = dict(self._totals.get(kind, {}))
         roots = {entry.path.split(".", 1)[0] for entry in entries}
         if len(roots) == 1 and kind != "activation":  # whose layout is of another moment than the summary
             for root in roots - totals.keys():
@@ -345,7 +347,9 @@ class _State:
 def _finish(states: list[_State], left_out: LeftOut) -> tuple[MemoryMoment, ...]:
     """Return the moments, named by the order in which the profiler writes them."""
     moments: list[MemoryMoment] = []
-    steps, before, largest = 0, 0, 0
+    steps = 0
+    before = 0
+    largest = 0
     for state in states:
         if state.time_s is None or not any(kind in state.parts for kind in MEMORY_KINDS):
             left_out.add("state", f"line {state.line}", "a state without a time or without sizes")

@@ -53,7 +53,8 @@ def read_phase_file(path: Path) -> PhaseFile:
 def _find_reader(path: Path) -> Callable[[Path], PhaseFile] | None:
     with open_input_file(path, _MOST_BYTES):
         file = LineFile(path)
-        head, lines = file.head.lstrip(), file.head_lines(_MOST_LINES)
+        head = file.head.lstrip()
+        lines = file.head_lines(_MOST_LINES)
         file.close()
     if head.startswith(b"{"):
         return read_report if SCHEMA.encode() in head[:512] else None
@@ -82,7 +83,8 @@ def read_report(path: Path) -> PhaseFile:
     Raises:
         InputFileError: The file cannot be read, is of a newer version, or has no run in it.
     """
-    file, left_out = LineFile(path, longest_line=_LONGEST_LINE), LeftOut(show_path(path))
+    file = LineFile(path, longest_line=_LONGEST_LINE)
+    left_out = LeftOut(show_path(path))
     trainings: list[tuple[PhaseRun, ...]] = []
     for number, line in file.numbered_lines():
         if not line.strip():
@@ -122,7 +124,9 @@ def read_summary(path: Path) -> PhaseFile:
     Raises:
         InputFileError: The file cannot be read, or has no row in it that can be used.
     """
-    file, left_out, records = LineFile(path), LeftOut(show_path(path)), []
+    file = LineFile(path)
+    left_out = LeftOut(show_path(path))
+    records = []
     names: list[str] = []
     for number, line in file.numbered_lines():
         if not line.strip():

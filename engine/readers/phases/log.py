@@ -39,7 +39,8 @@ def read_log(path: Path) -> PhaseFile:
     Raises:
         InputFileError: The file cannot be read, or has no stage in it.
     """
-    file, left_out = LineFile(path, longest_line=_LONGEST_LINE), LeftOut(show_path(path))
+    file = LineFile(path, longest_line=_LONGEST_LINE)
+    left_out = LeftOut(show_path(path))
     runs = [LoggedRun(left_out)]
     for number, line in file.numbered_lines():
         # A progress bar stands before a line that was printed while it was drawn.
@@ -146,7 +147,9 @@ class LoggedRun:
         phases = tuple(each.finish() for each in self._merge_summary())
         if not phases:
             return None
-        heads, final, is_failed = self._heads, self._final, self._is_out_of_memory
+        heads = self._heads
+        final = self._final
+        is_failed = self._is_out_of_memory
         return PhaseRecord(
             format="phase profiler log",
             device=heads.get("device"),
@@ -167,7 +170,8 @@ class LoggedRun:
 
     def _merge_summary(self) -> list["_Stage"]:
         """Return the stages by their blocks, and where an excerpt has no block, by the summary's entry."""
-        merged, blocks = [], list(self._stages)
+        merged = []
+        blocks = list(self._stages)
         for entry in self._entries:
             merged.append(blocks.pop(0) if blocks and blocks[0].is_same(entry) else entry)
         if not blocks:

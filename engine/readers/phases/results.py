@@ -75,7 +75,8 @@ def read_results(path: Path) -> PhaseFile:
     Raises:
         InputFileError: The file cannot be read, or has no result in it.
     """
-    left_out, records = LeftOut(show_path(path)), []
+    left_out = LeftOut(show_path(path))
+    records = []
     try:
         data = read_packed_file(path, SIZE_LIMIT_BYTES).removeprefix(codecs.BOM_UTF8)
         listed = msgspec.json.decode(data, type=list[msgspec.Raw])
@@ -151,7 +152,8 @@ def _pair(snapshots: list[Snapshot], place: str, left_out: LeftOut) -> tuple[Rec
 
 
 def _make_phase(name: str, step: int | None, start: Snapshot, end: Snapshot) -> RecordedPhase:
-    before, after = start.levels, end.levels
+    before = start.levels
+    after = end.levels
     is_timed = start.timestamp is not None and end.timestamp is not None and end.timestamp >= start.timestamp
     return RecordedPhase(
         phase=name,

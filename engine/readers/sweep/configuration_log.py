@@ -45,7 +45,8 @@ def read_configuration_log(path: Path, *, has_failed: bool) -> ConfigurationLog:
     """
     data = _COLOUR.sub(b"", _read(path, is_whole=has_failed))
     is_out_of_memory, cause = _find_cause(data) if has_failed else (False, None)
-    iteration_ms, tflops = _find_last(_ITERATION, data), _find_last(_SPEED, data)
+    iteration_ms = _find_last(_ITERATION, data)
+    tflops = _find_last(_SPEED, data)
     peak, theory = _find_pair(_STOPPED, data)
     states, activations = _find_pair(_PARTS, data)
     return ConfigurationLog(
@@ -75,7 +76,8 @@ def _find_cause(data: bytes) -> tuple[bool, str | None]:
     """Return whether the device ran out of memory, and the line by which the run failed."""
     found = _OUT_OF_MEMORY.search(data)
     if found is not None:
-        start, end = data.rfind(b"\n", 0, found.start()) + 1, data.find(b"\n", found.end())
+        start = data.rfind(b"\n", 0, found.start()) + 1
+        end = data.find(b"\n", found.end())
         return True, _as_text(data[start : end if end >= 0 else len(data)])
     errors = [match for match in _ERROR.finditer(data) if _ABOUT_OTHERS not in match[1]]
     if errors:

@@ -88,7 +88,8 @@ def _refuse_several(memory_dir: Path, files: list[TraceFile]) -> None:
 
 
 def _describe_folder(folder: TraceFolder) -> str:
-    world_size, layers = folder.find_number("wd"), folder.find_number("l")
+    world_size = folder.find_number("wd")
+    layers = folder.find_number("l")
     told = (
         None if folder.model is None else f"model {folder.model}",
         None if world_size is None else f"{world_size:,} GPUs",
@@ -346,7 +347,8 @@ def _compare(memory_dir: Path, files: list[TraceFile], logs: SweepLogs | None) -
             yield f"the traces are of several {words}: {shown}{' …' if len(numbers) > 8 else ''}"
     if logs is None:
         return
-    world_size, layers = _find_most_common("wd", files), _find_most_common("l", files)
+    world_size = _find_most_common("wd", files)
+    layers = _find_most_common("l", files)
     if logs.name is not None:
         if _find_model(memory_dir, logs) is None:
             told = memory_dir.resolve().name

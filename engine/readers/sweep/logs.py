@@ -122,7 +122,8 @@ def _read_list(
     except InputFileError as error:
         notes.append(str(error))
         return
-    unread, both = [], 0
+    unread = []
+    both = 0
     for number, line in enumerate(text.splitlines(), 1):
         if "=" not in line:
             continue
@@ -131,7 +132,8 @@ def _read_list(
         if not tp or not pp:
             unread.append(number)
             continue
-        dp, status = _DP.search(line), _STATUS.search(line)
+        dp = _DP.search(line)
+        status = _STATUS.search(line)
         layout = (tp, pp, int(dp[1]) if dp else None)
         known = entries.get(layout)
         both += known is not None and {known.outcome, outcome} == {"failed", "success"}

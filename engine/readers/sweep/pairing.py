@@ -85,7 +85,8 @@ def _judge(
     shared = _count_shared(ran, succeeded)
     weight, reason = _weigh(folder, log, more=_count_more(ran, log, shared, len(succeeded)))
     if not weight and is_only and not _is_contradicted(folder, log):
-        weight, reason = 1, "paired: the only traces and the only logs"
+        weight = 1
+        reason = "paired: the only traces and the only logs"
     if not weight:
         return None
     return _Match(weight, shared, "" if log.name is None else log.name.date, trace_at, log_at, reason)
@@ -109,7 +110,8 @@ def _count_more(ran: set[Layout], log: SweepLogs, shared: int, succeeded: int) -
 
 
 def _weigh(folder: TraceFolder, log: SweepLogs, *, more: int | None) -> tuple[int, str]:
-    name, world_size = log.name, folder.find_number("wd")
+    name = log.name
+    world_size = folder.find_number("wd")
     has_world = name is not None and world_size is not None
     has_model = name is not None and folder.model is not None
     is_world = name is not None and world_size == name.world_size
@@ -137,7 +139,8 @@ def may_belong(folder: TraceFolder, log: SweepLogs) -> bool:
 
     The world sizes do not differ, and something that is listed as successful has a trace.
     """
-    told, world_size = log.name, folder.find_number("wd")
+    told = log.name
+    world_size = folder.find_number("wd")
     if told is not None and world_size is not None and told.world_size != world_size:
         return False
     return _count_shared({file.layout for file in folder.files}, log.list_outcome("success")) > 0
@@ -145,7 +148,8 @@ def may_belong(folder: TraceFolder, log: SweepLogs) -> bool:
 
 def _is_contradicted(folder: TraceFolder, log: SweepLogs) -> bool:
     """Return whether model or world size are told by both and differ."""
-    name, world_size = log.name, folder.find_number("wd")
+    name = log.name
+    world_size = folder.find_number("wd")
     if name is None:
         return False
     is_other_model = folder.model is not None and not is_same_model(folder.model, name.model)

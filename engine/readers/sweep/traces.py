@@ -17,7 +17,8 @@ from .model import SkippedFile, SweepTrace
 
 MOST_WHOLE_BYTES = 8 << 20
 """Larger files are read piece by piece."""
-_PREFIX, _SUFFIX = "memory_trace_rank", ".json"
+_PREFIX = "memory_trace_rank"
+_SUFFIX = ".json"
 
 
 class _Iteration(LoggedRecord, kw_only=True):
@@ -107,11 +108,13 @@ def take_traces(
     folder: Path, entries: Iterable[os.DirEntry[str]]
 ) -> tuple[list[TraceFile], list[SkippedFile]]:
     """Return the traces among the entries of a folder, and what looks like one and is none."""
-    found, skipped = [], []
+    found = []
+    skipped = []
     for entry in entries:
         if not (entry.name.startswith(_PREFIX) and entry.name.endswith(_SUFFIX)):
             continue
-        name, path = parse_trace_name(entry.name), folder / entry.name
+        name = parse_trace_name(entry.name)
+        path = folder / entry.name
         if name is None:
             skipped.append(SkippedFile(path, "its name is not that of a memory trace"))
             continue

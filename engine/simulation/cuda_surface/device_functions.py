@@ -45,7 +45,8 @@ class DeviceProperties:
 
 def install(simulation: Simulation) -> None:
     """Give torch the functions of a CUDA build that choose and describe devices."""
-    cuda, low = torch.cuda, torch._C
+    cuda = torch.cuda
+    low = torch._C
     low._cuda_getDeviceCount = lambda: simulation.devices.count
     low._cuda_init = lambda: None
     low._cuda_getDevice = lambda: state.device
@@ -61,7 +62,8 @@ def install(simulation: Simulation) -> None:
     low._cuda_sleep = lambda cycles: None
     low._cuda_isInBadFork = cuda._is_in_bad_fork = lambda: simulation.devices.is_foreign
     cuda._cudart = CudaRuntime(simulation)
-    cuda._exchange_device, cuda._maybe_exchange_device = low._cuda_exchangeDevice, low._cuda_exchangeDevice
+    cuda._exchange_device = low._cuda_exchangeDevice
+    cuda._maybe_exchange_device = low._cuda_exchangeDevice
     cuda._get_device_properties = _make_properties(simulation)
     cuda._device_count_nvml = lambda: -1
     cuda._cached_device_count = None
@@ -151,7 +153,8 @@ def _make_exchange(simulation: Simulation) -> Any:
 
 def _make_properties(simulation: Simulation) -> Any:
     def get_properties(ordinal: int) -> DeviceProperties:
-        config, number = simulation.config, simulation.devices.cards[ordinal]
+        config = simulation.config
+        number = simulation.devices.cards[ordinal]
         identity = uuid.uuid5(uuid.NAMESPACE_OID, f"sim-{config.job}-{number}")
         return DeviceProperties(config.name, config.total_bytes, uuid=str(identity), pci_bus_id=number)
 

@@ -20,7 +20,8 @@ MARK = "vramscope_simulated"
 
 def install(simulation: Simulation) -> None:
     """Give torch the functions of a CUDA build that tell of memory."""
-    low, card = torch._C, simulation.card
+    low = torch._C
+    card = simulation.card
     low._cuda_memoryStats = lambda device: card(device).allocator.memory_stats_as_nested_dict()
     low._cuda_resetPeakMemoryStats = lambda device: card(device).allocator.reset_peak_memory_stats()
     low._cuda_resetAccumulatedMemoryStats = lambda device: card(

@@ -135,8 +135,10 @@ def install(simulation: Simulation) -> None:
     low._cuda_getCurrentRawStream = lambda device: state.streams.get(device, 0)
     low._cuda_setStream = _set_stream
     for owner in (torch.cuda, torch.cuda.streams):
-        owner.Stream, owner.Event = Stream, Event
-    torch.Stream, torch.Event = Stream, Event
+        owner.Stream = Stream
+        owner.Event = Event
+    torch.Stream = Stream
+    torch.Event = Event
 
 
 def _simulation() -> Simulation:

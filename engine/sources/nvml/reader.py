@@ -35,7 +35,8 @@ PROCESS_INTERVAL_S = 2.0
 TICK_SLACK_S = 0.5
 """A tick that comes this much early reads them all the same."""
 MOST_POWER_W = 10_000.0
-COOLEST_C, HOTTEST_C = -50, 200
+COOLEST_C = -50
+HOTTEST_C = 200
 """Figures beyond these are a driver's mistake, and are not shown."""
 
 
@@ -66,8 +67,12 @@ class NvmlReader:
         clock_s: Callable[[], float] = monotonic,
     ) -> None:
         self.identity = identity
-        self._library, self._handle = library, handle
-        self._lists, self._table, self._proc, self._clock_s = lists, table, proc, clock_s
+        self._library = library
+        self._handle = handle
+        self._lists = lists
+        self._table = table
+        self._proc = proc
+        self._clock_s = clock_s
         self._list_buffer = ListBuffer()
         self._processes: tuple[ProcessReading, ...] | None = None
         self._processes_due_s = clock_s()
@@ -122,7 +127,9 @@ class NvmlReader:
         if code:
             code = self._call_older_memory(code)
         memory = self._memory
-        total, used, free = memory.total, memory.used, memory.free
+        total = memory.total
+        used = memory.used
+        free = memory.free
         if code or not total:
             return self._read_instead(code or Code.NOT_SUPPORTED)
         self._was_good = True
@@ -257,6 +264,7 @@ def is_unified(library: NvmlLibrary, handle: ctypes.c_void_p, name: str | None) 
 def read_host_memory(proc: Path) -> MemoryReading:
     """Return the host's memory as that of a device which shares it: used is MemTotal − MemAvailable."""
     meminfo = read_meminfo(proc)
-    total, available = meminfo.total_bytes, meminfo.available_bytes
+    total = meminfo.total_bytes
+    available = meminfo.available_bytes
     used = None if total is None or available is None else total - available
     return MemoryReading(total_bytes=total, used_bytes=used, free_bytes=available, source="host")

@@ -169,7 +169,10 @@ class DeviceEnumerator:
     def __init__(
         self, library: NvmlLibrary, table: ProcessTable, proc: Path, clock_s: Callable[[], float]
     ) -> None:
-        self._library, self._table, self._proc, self._clock_s = library, table, proc, clock_s
+        self._library = library
+        self._table = table
+        self._proc = proc
+        self._clock_s = clock_s
         self._lists = ProcessLists(library)
         self._described: dict[str, DeviceIdentity] = {}
         self._named: dict[int, list[DeviceIdentity]] = {}
@@ -210,7 +213,8 @@ class DeviceEnumerator:
         if self._session == self._library.session:
             return
         self._session = self._library.session
-        self._named, self._readers = {}, {}
+        self._named = {}
+        self._readers = {}
         self._calls = {index: call for index, call in self._calls.items() if not call.has_returned}
 
     def _ask(self, thread: AbandonableThread, count: int) -> dict[int, AbandonableCall[_Answer]]:
@@ -330,7 +334,8 @@ class DeviceEnumerator:
         return identity
 
     def _find_instances(self, parent: ctypes.c_void_p, identity: DeviceIdentity) -> list[NvmlReader]:
-        current, pending = ctypes.c_uint(), ctypes.c_uint()
+        current = ctypes.c_uint()
+        pending = ctypes.c_uint()
         references = ctypes.byref(current), ctypes.byref(pending)
         if self._library.call("nvmlDeviceGetMigMode", parent, *references) != Code.SUCCESS:
             return []

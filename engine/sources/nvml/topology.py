@@ -108,7 +108,8 @@ def _list_handles(library: NvmlLibrary, proc: Path) -> list[ctypes.c_void_p]:
 def _describe(
     library: NvmlLibrary, handle: ctypes.c_void_p, index: int, remotes: list[bytes | None]
 ) -> TopologyDevice:
-    current, pending = ctypes.c_uint(), ctypes.c_uint()
+    current = ctypes.c_uint()
+    pending = ctypes.c_uint()
     split = library.call("nvmlDeviceGetMigMode", handle, ctypes.byref(current), ctypes.byref(pending))
     if split == Code.SUCCESS and current.value:
         raise UsageError(f"GPU {index} is split by MIG, whose instances nothing links; write a cluster file")

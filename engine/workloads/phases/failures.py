@@ -86,7 +86,8 @@ def _skip_ours(trace: TracebackType | None) -> TracebackType | None:
     import contextlib
     import importlib
 
-    folder, machinery = Path(__file__).parent, Path(importlib.__file__).parent
+    folder = Path(__file__).parent
+    machinery = Path(importlib.__file__).parent
     ours = (str(folder), "<frozen importlib", str(machinery), contextlib.__file__)
     while trace is not None and trace.tb_next is not None:
         if not trace.tb_frame.f_code.co_filename.startswith(ours):

@@ -26,11 +26,13 @@ def sample_embedding_norm(
     Opacus sums the gradients of tokens that are alike; how many are is not known here, so none is.
     """
     ids = activations[0]
-    batch, tokens = ids.shape[0], ids[0].numel()
+    batch = ids.shape[0]
+    tokens = ids[0].numel()
     gradients = backprops.reshape(-1, backprops.size(-1))
     rows = torch.arange(batch, device=ids.device).repeat_interleave(tokens, output_size=batch * tokens)
     pairs = torch.stack((rows, ids.reshape(-1)), dim=1)
-    different, places = pairs.clone(), torch.empty_like(rows)
+    different = pairs.clone()
+    places = torch.empty_like(rows)
     summed = gradients.new_zeros(gradients.shape).index_add(0, places, gradients)
     squares = torch.sum(summed**2, dim=1)
     norms = gradients.new_zeros(batch).scatter_add_(0, different[:, 0], squares)

@@ -13,7 +13,8 @@ import torch
 from ...model.phase_memory import MemoryLevels, PhaseMemory
 from .updates import RunUpdate, UpdateWriter
 
-_STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+_STATUS = Path("/proc/self/status")
+_CLEAR = Path("/proc/self/clear_refs")
 _RESET_PEAK = "5"
 """Written to clear_refs it sets VmHWM back to VmRSS (proc(5))."""
 
@@ -94,7 +95,8 @@ class PhaseRecorder:
     """
 
     def __init__(self, meter: Meter, writer: UpdateWriter) -> None:
-        self._meter, self._writer = meter, writer
+        self._meter = meter
+        self._writer = writer
 
     @contextmanager
     def measure(self, phase: str, step: int | None = None) -> Iterator[None]:
@@ -103,11 +105,13 @@ class PhaseRecorder:
         self._writer.send(RunUpdate(began=phase, began_step=step if is_told else None))
         self._meter.wait()
         self._meter.reset_peak()
-        before, began_s = self._meter.read(), time.perf_counter()
+        before = self._meter.read()
+        began_s = time.perf_counter()
         yield
         self._meter.wait()
         seconds = time.perf_counter() - began_s
-        after, peak = self._meter.read(), self._meter.read_peak()
+        after = self._meter.read()
+        peak = self._meter.read_peak()
         if is_told:
             measured = PhaseMemory(
                 phase=phase, step=step, before=before, after=after, peak=peak, seconds=seconds

@@ -44,7 +44,9 @@ class PhaseSession:
     """
 
     def __init__(self, request: PhaseRequest, writer: UpdateWriter) -> None:
-        self._request, self._training, self._writer = request, request.training, writer
+        self._request = request
+        self._training = request.training
+        self._writer = writer
         self._place = find_place()
         self._device = _choose_device(request, self._place)
         self.meter: Meter = ResidentMeter() if request.kind == "cpu" else CudaMeter()
@@ -57,7 +59,8 @@ class PhaseSession:
         Raises:
             RefusedError: It cannot be trained so.
         """
-        place, training = self._place, self._training
+        place = self._place
+        training = self._training
         torch.manual_seed(training.seed)
         if self._request.is_fake and training.privacy == "ghost":
             fake_ghost.teach_opacus_to_fake()
@@ -72,7 +75,8 @@ class PhaseSession:
                 self._take_step(setup, step)
 
     def _set_up(self) -> Setup:
-        training, repair = self._training, ModelRepair(self._training)
+        training = self._training
+        repair = ModelRepair(self._training)
         with self._recorder.measure("Model Creation"):
             made = make_model(training, self._device, repair)
             module = share_model(training, made.module, self._place)
@@ -89,7 +93,8 @@ class PhaseSession:
 
     def _take_step(self, setup: Setup, step: int) -> None:
         inputs, targets = (each.to(self._device) for each in setup.make_batch())
-        measure, optimizer = self._recorder.measure, setup.optimizer
+        measure = self._recorder.measure
+        optimizer = setup.optimizer
         with measure("Forward", step), self._cast():
             logits = setup.module(inputs)
             logits = getattr(logits, "logits", logits)
@@ -154,7 +159,8 @@ def _choose_device(request: PhaseRequest, place: Place) -> torch.device:
 
 def _find_loss(criterion: Callable[..., Any], logits: torch.Tensor, targets: torch.Tensor) -> Any:
     """Return the mean cross entropy; ghost clipping learns the shape, for it takes the loss by sample."""
-    rows, wanted = logits.flatten(0, -2), targets.flatten()
+    rows = logits.flatten(0, -2)
+    wanted = targets.flatten()
     if isinstance(criterion, nn.Module) or logits.dim() != 3:
         return criterion(rows, wanted)
     return criterion(rows, wanted, shape=logits.shape)

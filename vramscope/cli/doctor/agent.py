@@ -88,7 +88,8 @@ def examine_zeromq() -> Iterator[Check]:
         )
         return
     with tempfile.TemporaryDirectory(prefix="vramscope-") as folder, zmq.Context() as context:
-        sender, receiver = context.socket(zmq.PUSH), context.socket(zmq.PULL)
+        sender = context.socket(zmq.PUSH)
+        receiver = context.socket(zmq.PULL)
         sender.linger = receiver.linger = 0
         receiver.bind(f"ipc://{folder}/check.sock")
         sender.connect(f"ipc://{folder}/check.sock")

@@ -32,7 +32,8 @@ def examine_versions() -> Iterator[Check]:
         f"{__version__}, Python {platform.python_version()} ({sys.executable}), "
         f"Linux {platform.release()}, {platform.machine()}",
     )
-    versions, missing = [], []
+    versions = []
+    missing = []
     for name in DISTRIBUTIONS:
         try:
             versions.append(f"{name} {version(name)}")

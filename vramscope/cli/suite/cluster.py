@@ -18,7 +18,8 @@ from ..diagnostics import EXIT_FINDINGS, complain
 from .options import WatchOptions
 from .running import SuiteRun
 
-EXIT_UNREACHABLE, EXIT_INTERRUPTED = 7, 130
+EXIT_UNREACHABLE = 7
+EXIT_INTERRUPTED = 130
 ANSWERED_WITHIN_S = 1.0
 """What a report waits for the first answer of the master."""
 TOLD_AFTER_S = 3.0
@@ -36,7 +37,9 @@ class ClusterRun:
     """
 
     def __init__(self, options: WatchOptions, exchange: NodeExchange, wanted: int | None) -> None:
-        self._options, self._exchange, self._wanted = options, exchange, wanted
+        self._options = options
+        self._exchange = exchange
+        self._wanted = wanted
         exchange.wanted = wanted or 0
         is_master = exchange.meeting.role is DistributedRole.MASTER
         self._spare = SpareStream(options.interval_s) if is_master else None
@@ -111,11 +114,13 @@ class ClusterRun:
         reporter = self._exchange.reporter
         if reporter is None:
             return
-        sentence, receipt = reporter.trouble, reporter.receipt
+        sentence = reporter.trouble
+        receipt = reporter.receipt
         if sentence is None and receipt is None:
             return
         if sentence is None and receipt is not None:
-            self._trouble, sentence = None, f"reporting to {receipt.master_id} at {reporter.endpoint}"
+            self._trouble = None
+            sentence = f"reporting to {receipt.master_id} at {reporter.endpoint}"
         elif sentence is not None:
             is_new = self._trouble is None or self._trouble[0] != sentence
             self._trouble = (sentence, passed_s) if is_new else self._trouble

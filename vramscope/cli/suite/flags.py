@@ -17,7 +17,8 @@ from .options import Format, WatchOptions
 if TYPE_CHECKING:
     from argparse import _ArgumentGroup
 
-LEAST_INTERVAL_S, MOST_INTERVAL_S = 0.1, 3600.0
+LEAST_INTERVAL_S = 0.1
+MOST_INTERVAL_S = 3600.0
 LEAST_PERIOD_S = 1.0
 
 

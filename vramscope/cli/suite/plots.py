@@ -133,7 +133,8 @@ def _is_measured(*recorders: CurveRecorder) -> bool:
 
 
 def _record(curves: _Curves, device: DeviceSample, time_s: float) -> None:
-    memory, allocator = device.memory, device.allocator or _NOTHING
+    memory = device.memory
+    allocator = device.allocator or _NOTHING
     curves.used.add(time_s, memory.used_bytes, memory.used_min_bytes, memory.used_max_bytes)
     curves.allocated.add(time_s, allocator.allocated_bytes, None, allocator.allocated_max_bytes)
     curves.reserved.add(time_s, allocator.reserved_bytes)

@@ -27,7 +27,8 @@ class LineEditor:
     """
 
     def __init__(self, verbs: Sequence[str], words: Sequence[str]) -> None:
-        self._verbs, self._words = tuple(verbs), tuple(words)
+        self._verbs = tuple(verbs)
+        self._words = tuple(words)
         self._readline = _find_readline()
         self._flags: dict[str, list[str]] = {}
         self._offers: list[str] = []

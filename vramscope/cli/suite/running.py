@@ -52,7 +52,9 @@ class Schedule:
     """
 
     def __init__(self, folder: Path, verb: str, period_s: float) -> None:
-        self._folder, self._verb, self._period_s = folder, verb, period_s
+        self._folder = folder
+        self._verb = verb
+        self._period_s = period_s
         self._end_s: float | None = None
 
     def is_over(self, now_s: float) -> bool:
@@ -76,7 +78,8 @@ class Schedule:
             OutputFileError: It cannot be written.
         """
         stem = f"{self._verb}-{self._stamp(newest)}"
-        path, number = self._folder / f"{stem}{EXTENSION}", 1
+        path = self._folder / f"{stem}{EXTENSION}"
+        number = 1
         while path.exists():
             number += 1
             path = self._folder / f"{stem}-{number}{EXTENSION}"
@@ -125,7 +128,9 @@ class SuiteRun:
         may_be_empty: bool = False,
         rules: Sequence[Analyzer] = (),
     ) -> None:
-        self._options, self._build, self._turn = options, build, turn
+        self._options = options
+        self._build = build
+        self._turn = turn
         self._may_be_empty = may_be_empty or options.input is not None
         self.is_interrupted = False
         """Whether Ctrl-C or SIGTERM ended it."""
@@ -170,7 +175,9 @@ class SuiteRun:
 
     def _describe_progress(self, passed_s: float) -> str:
         """Return how far the watch is, what devices hold, and what is open."""
-        log, duration_s, read_share = self.watch.log, self._options.duration_s, self._stream.read_share
+        log = self.watch.log
+        duration_s = self._options.duration_s
+        read_share = self._stream.read_share
         if read_share is not None:
             parts = [f"{100 * read_share:.0f} % read"]
         elif duration_s is None:
@@ -189,7 +196,8 @@ class SuiteRun:
         return " · ".join(parts) if sys.stderr.encoding.lower().startswith("utf") else ", ".join(parts)
 
     def _follow(self, interruption: Interruption) -> None:
-        watch, options = self.watch, self._options
+        watch = self.watch
+        options = self._options
         watch.start()
         started_s = time.monotonic()
         while not (watch.is_ended or interruption.is_asked):
@@ -275,7 +283,8 @@ class SuiteRun:
         Raises:
             UsageError: A device was asked for that this node or file does not have.
         """
-        missing, seen = self.watch.missing_devices, self.watch.devices_seen
+        missing = self.watch.missing_devices
+        seen = self.watch.devices_seen
         if missing and seen:
             known = ", ".join(device.label for device in seen)
             raise UsageError(f"--devices {' '.join(missing)}: no such device; there are {known}")
@@ -362,7 +371,8 @@ def check_outputs(options: WatchOptions) -> None:
         UsageError: The report would be written into a file named as a figure.
         OutputFileError: A report or the plots could not be written.
     """
-    output, source = options.output, options.input
+    output = options.output
+    source = options.input
     if output is not None:
         if output.suffix.lower() in ENDINGS:
             raise UsageError(

@@ -61,7 +61,8 @@ def run(arguments: Namespace) -> int:
     from ..live import open_view, prepare_recording
 
     settings = read_settings(arguments)
-    duration_s, size_bytes = _read_duration(arguments), _read_size(arguments)
+    duration_s = _read_duration(arguments)
+    size_bytes = _read_size(arguments)
     if find_spec("torch") is None:
         raise SourceUnavailableError(
             "the demo trains a small model, and torch is not installed here: pip install 'vramscope[train]'"

@@ -70,10 +70,12 @@ def run(arguments: Namespace) -> int:
         InputFileError: A file cannot be read or understood.
         OutputFileError: The figure cannot be written.
     """
-    threshold, figure = read_threshold(arguments.fail_on), arguments.figure
+    threshold = read_threshold(arguments.fail_on)
+    figure = arguments.figure
     if figure is not None:
         figure.check()
-    settings, code = read_settings(arguments), 0
+    settings = read_settings(arguments)
+    code = 0
     comparison: Comparison | None = None
     if arguments.format is not None or arguments.json or figure is not None or not can_draw(settings):
         comparison = _compare(arguments)

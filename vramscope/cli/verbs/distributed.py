@@ -28,7 +28,8 @@ nodes came than --node-count, 130 Ctrl-C before the time was up; the report is w
 130"""
 DEFAULTS = Defaults(duration="300", interval="3")
 MOST_NODES = 1024
-SILENT_AFTER_S, SILENT_AFTER_INTERVALS = 30.0, 3.0
+SILENT_AFTER_S = 30.0
+SILENT_AFTER_INTERVALS = 3.0
 """A node is silent after either, whichever is longer."""
 
 

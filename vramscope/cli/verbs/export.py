@@ -98,7 +98,8 @@ def _read_figure(arguments: Namespace) -> FigureTarget | None:
     if text is None:
         return None
     if arguments.file is None and text:  # the old flag stood before the recording and had no value
-        arguments.file, text = Path(text), ""
+        arguments.file = Path(text)
+        text = ""
     output: Path | None = arguments.output
     if text and output is not None:
         raise UsageError("-o does not go with --figure: write --figure FILE or --figure DIR/")

@@ -41,7 +41,8 @@ def run(arguments: Namespace) -> int:
     options = read_endpoint_options(
         arguments.prometheus, arguments.web_config, is_insecure=arguments.insecure
     )
-    folder, parent_fd = locate_runtime_folder(), find_parent_pipe()
+    folder = locate_runtime_folder()
+    parent_fd = find_parent_pipe()
     if folder.exists() or folder.is_symlink():
         check_private(folder)
     if parent_fd is None and not is_hub_alive(folder):

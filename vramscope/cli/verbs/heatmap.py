@@ -40,7 +40,8 @@ GB in names of keys is 2^30 bytes; figures say GiB.
 exit codes: 0 done, 3 nothing that ran fits --capacity and --fail-on unfit is given, 2 usage, a folder
 that cannot be read, or logs that do not belong to the traces"""
 STYLES = ("usenix", "original")
-_LARGEST_IN, _LARGEST_DPI = 100.0, 2400
+_LARGEST_IN = 100.0
+_LARGEST_DPI = 2400
 _IN_BATCH = (
     "memory_dir",
     "log_dir",

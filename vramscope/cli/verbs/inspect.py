@@ -67,7 +67,8 @@ def run(arguments: Namespace) -> int:
         UsageError: There is no flight record to fall back on, or a flag has a value that cannot be used.
         InputFileError: The file cannot be read or understood.
     """
-    top, device = _read_count("--top", arguments.top, 1), None
+    top = _read_count("--top", arguments.top, 1)
+    device = None
     if arguments.device is not None:
         device = _read_count("--devices", arguments.device, 0)
     path = arguments.file or _find_newest()

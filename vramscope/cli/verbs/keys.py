@@ -74,7 +74,8 @@ def _check_words(arguments: Namespace) -> None:
     Raises:
         UsageError: A word lacks, or is one too many.
     """
-    action, takes_key = arguments.action, arguments.action in ("allow", "revoke")
+    action = arguments.action
+    takes_key = arguments.action in ("allow", "revoke")
     if takes_key and arguments.key is None:
         what = "a public key" if action == "allow" else "a name or a public key"
         raise UsageError(f"keys {action}: expected {what}; `vramscope keys list` shows what is known here")
@@ -124,7 +125,8 @@ def _list(folder: Path) -> None:
     from vramscope.engine.cluster.allow_list import read_allow_list
     from vramscope.engine.cluster.keys import read_key_pair
 
-    pair, allowed = read_key_pair(folder), read_allow_list(folder)
+    pair = read_key_pair(folder)
+    allowed = read_allow_list(folder)
     if pair is None:
         print("no key of your own yet: `vramscope keys new` makes one")
     else:

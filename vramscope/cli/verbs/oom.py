@@ -89,7 +89,8 @@ def _read_thresholds(arguments: Namespace) -> "Thresholds":
     """
     from vramscope.exporters.reports.risk_rule import Thresholds
 
-    warning, critical = Thresholds().warning_percent, Thresholds().critical_percent
+    warning = Thresholds().warning_percent
+    critical = Thresholds().critical_percent
     if arguments.threshold is not None:
         warning = read_number("--threshold", arguments.threshold, 0.0, 100.0)
     if arguments.critical is not None:

@@ -185,7 +185,8 @@ def _write(planned: "Planned", arguments: Namespace) -> None:
     from ..plan_figures import draw_figures
     from ..planning import encode_planned, write_plan
 
-    paths, left_out = [], []
+    paths = []
+    left_out = []
     if arguments.output is not None:
         paths = write_plan(planned, arguments.output)
         left_out = encode_planned(planned).left_out

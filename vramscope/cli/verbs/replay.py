@@ -83,7 +83,8 @@ def run(arguments: Namespace) -> int:
     from ..replay_files import ReplayFiles
     from ..replay_sweep import find_sweep
 
-    settings, speed = read_settings(arguments), read_speed(arguments)
+    settings = read_settings(arguments)
+    speed = read_speed(arguments)
     sweep = find_sweep(arguments.paths, arguments.log_dir)
     if sweep is not None:
         return _replay_sweep(sweep, arguments, settings, speed)

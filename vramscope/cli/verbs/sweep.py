@@ -79,7 +79,8 @@ def run(arguments: Namespace) -> int:
     from ..sweeps import print_sweeps
 
     is_json = getattr(arguments, "json", False)
-    base, figure = arguments.output, arguments.figure
+    base = arguments.output
+    figure = arguments.figure
     is_drawn = base is not None or figure is not None
     is_screen = not (is_json or is_drawn) and arguments.format is None and arguments.fail_on is None
     settings = read_settings(arguments)

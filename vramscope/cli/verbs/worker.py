@@ -48,7 +48,8 @@ def run(arguments: Namespace) -> int:
     chosen = None if arguments.analyzers is None else choose_analyzers(arguments.analyzers)
     if arguments.hub is not None:
         return _run_elsewhere(arguments.hub, chosen)
-    folder, parent_fd = locate_runtime_folder(), find_parent_pipe()
+    folder = locate_runtime_folder()
+    parent_fd = find_parent_pipe()
     if folder.exists() or folder.is_symlink():
         check_private(folder)
     if parent_fd is None and not is_hub_alive(folder):
