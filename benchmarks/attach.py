@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from vramscope.engine.attachment import gdb
-from vramscope.engine.attachment.interpreter import find_interpreter
-from vramscope.engine.attachment.process import read_status
-from vramscope.engine.launch.environment import make_environment
+from vramscope.engine.jobs import gdb
+from vramscope.engine.jobs.environment import make_environment
+from vramscope.engine.jobs.interpreter import find_interpreter
+from vramscope.engine.sources.process_status import read_status
 
 from .budgets import Budget
 from .measure.tables import format_number, format_table

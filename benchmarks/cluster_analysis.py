@@ -10,7 +10,6 @@ import sys
 import time
 
 from vramscope.analyzers.cluster_state import Adviser, ClusterState
-from vramscope.engine.bus.snapshot import Snapshot
 from vramscope.engine.model import (
     AllocatorReading,
     Assessment,
@@ -22,6 +21,7 @@ from vramscope.engine.model import (
     StepReading,
 )
 from vramscope.engine.units import GIB, MIB
+from vramscope.engine.viewer.snapshot import Snapshot
 
 from .measure.tables import format_table
 

@@ -18,7 +18,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from vramscope.engine.bus.snapshot import Snapshot
 from vramscope.engine.clock import SystemClock
 from vramscope.engine.history import History
 from vramscope.engine.model import (
@@ -30,6 +29,7 @@ from vramscope.engine.model import (
     Sample,
 )
 from vramscope.engine.settings import Settings
+from vramscope.engine.viewer.snapshot import Snapshot
 
 from .measure.tables import format_table
 from .measure.terminal import Terminal
@@ -114,10 +114,10 @@ def make_node(name: str, number: int, seq: int, *, is_jumping: bool = False) -> 
 
 def view(devices: int, seconds: float, report: Path, *, is_jumping: bool) -> None:
     """Show made nodes on this terminal, and write what that cost."""
+    from vramscope.tui.fleet.screen import FleetScreen
+    from vramscope.tui.live.process_signals import SignalPolicy
     from vramscope.tui.nodes_app import NodesApp
-    from vramscope.tui.process_signals import SignalPolicy
-    from vramscope.tui.screens.fleet import FleetScreen
-    from vramscope.tui.terminal import TerminalAbilities
+    from vramscope.tui.terminal.abilities import TerminalAbilities
 
     feed, frames = MadeNodes(devices, is_jumping=is_jumping), [0]
     take_news = FleetScreen.take_news

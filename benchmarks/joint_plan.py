@@ -4,9 +4,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from vramscope.analyzers.cluster_graph import parse_short_form
-from vramscope.analyzers.joint_plan import JointOptions, plan_jointly
-from vramscope.analyzers.memory_theory.presets import find_preset
+from vramscope.analyzers.planning.cluster import parse_short_form
+from vramscope.analyzers.planning.joint import JointOptions, plan_jointly
+from vramscope.analyzers.planning.theory.presets import find_preset
 
 from .budgets import Budget
 from .measure.tables import format_number, format_table

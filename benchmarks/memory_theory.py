@@ -15,12 +15,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean, median
 
-from vramscope.analyzers.memory_theory import estimate_as_published, estimate_stage
-from vramscope.analyzers.memory_theory.configs.cases import read_case
+from vramscope.analyzers.planning.theory import estimate_as_published, estimate_stage
+from vramscope.analyzers.planning.theory.configs.cases import read_case
 from vramscope.engine.errors import UsageError
-from vramscope.engine.readers.case_table import read_case_table
+from vramscope.engine.files.case_table import read_case_table
 from vramscope.engine.units import MIB
-from vramscope.exporters.estimate_report import FIT_SHARE
+from vramscope.exporters.estimates.report import FIT_SHARE
 
 from .measure.tables import format_number, format_table
 

@@ -13,19 +13,19 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from vramscope.analyzers.memory_theory import (
+from vramscope.analyzers.planning.theory import (
     ModelShape,
     ParallelLayout,
     TrainingSetup,
     count_parameters,
     estimate_stages,
 )
-from vramscope.analyzers.memory_theory.activations import list_layer_activations
-from vramscope.analyzers.memory_theory.configs import Flags, TrainingRun, read_megatron_run
-from vramscope.analyzers.memory_theory.configs.document import describe_config
-from vramscope.analyzers.memory_theory.configs.megatron import build_run
-from vramscope.analyzers.memory_theory.presets import PRESETS
-from vramscope.engine.readers.run_config import RunConfig
+from vramscope.analyzers.planning.theory.activations import list_layer_activations
+from vramscope.analyzers.planning.theory.configs import Flags, TrainingRun, read_megatron_run
+from vramscope.analyzers.planning.theory.configs.document import describe_config
+from vramscope.analyzers.planning.theory.configs.megatron import build_run
+from vramscope.analyzers.planning.theory.presets import PRESETS
+from vramscope.engine.files.framework.run_config import RunConfig
 from vramscope.engine.units import GIB
 
 from .measure.tables import format_table

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import accumulate, pairwise
 
-from vramscope.analyzers.partition import split_exactly
+from vramscope.analyzers.planning.partition import split_exactly
 
 from .budgets import Budget
 from .measure.tables import format_number, format_table

@@ -15,9 +15,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from vramscope.engine.bus.client import Client, connect
 from vramscope.engine.errors import HubUnreachableError
 from vramscope.engine.model import RankSample, Sample
+from vramscope.engine.viewer.client import Client, connect
 
 from .programs import ENVIRONMENT, ROOT
 from .verdict_runs.recorded import FOLDER, write_recording

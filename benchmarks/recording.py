@@ -17,7 +17,7 @@ from pathlib import Path
 from vramscope.engine.model import DeviceSample, HostSample, MemoryReading, ProcessReading, Sample
 from vramscope.engine.recording import Recording, RecordingIdentity, RecordingWriter
 from vramscope.exporters.json_lines import encode_line
-from vramscope.exporters.status import describe_sample
+from vramscope.exporters.status.document import describe_sample
 
 from .budgets import Budget
 from .machine import MIB, Machine

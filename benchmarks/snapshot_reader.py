@@ -29,7 +29,7 @@ LIMIT_MIB = 1024.0
 _PICK = (
     "import json, resource, sys, time\n"
     "from pathlib import Path\n"
-    "from vramscope.engine.readers.memory_snapshot import read_memory_snapshot\n"
+    "from vramscope.engine.files.memory_snapshot import read_memory_snapshot\n"
     "def peak():\n"
     "    status = Path('/proc/self/status').read_text()\n"
     "    return int(status.split('VmHWM:')[1].split()[0]) / 1024\n"
@@ -40,7 +40,7 @@ _PICK = (
     "cpu_s = time.process_time() - cpu + child.ru_utime + child.ru_stime\n"
     "decoder = child.ru_maxrss / 1024\n"
     "reader = peak()\n"
-    "from vramscope.exporters.snapshot_text import describe_snapshot\n"
+    "from vramscope.exporters.inspect.snapshot_text import describe_snapshot\n"
     "start = time.perf_counter()\n"
     "describe_snapshot(snapshot)\n"
     "described_s = time.perf_counter() - start\n"

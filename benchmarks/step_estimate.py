@@ -8,7 +8,7 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from vramscope.analyzers.step_estimate import StepPeaks
+from vramscope.analyzers.planning.steps import StepPeaks
 from vramscope.estimates import tracing
 from vramscope.estimates.step import judge_traces
 from vramscope.estimates.tracing import StepRequest, trace_steps

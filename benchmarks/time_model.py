@@ -16,16 +16,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, median
 
-from vramscope.analyzers.cluster_graph import Cluster, ClusterDevice, ClusterNode, Link
-from vramscope.analyzers.cluster_graph.link_catalog import find_link
-from vramscope.analyzers.memory_theory import (
+from vramscope.analyzers.planning.cluster import Cluster, ClusterDevice, ClusterNode, Link
+from vramscope.analyzers.planning.cluster.link_catalog import find_link
+from vramscope.analyzers.planning.theory import (
     FP16,
     ModelShape,
     ParallelLayout,
     TrainingSetup,
     count_parameters,
 )
-from vramscope.analyzers.time_model import TimeAssumptions, TimedRun, estimate_step, fit_runs
+from vramscope.analyzers.planning.time import TimeAssumptions, TimedRun, estimate_step, fit_runs
 
 from .measure.tables import format_number, format_table
 from .time_model_published import format_published

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import fmean
 
-from vramscope.analyzers.cluster_graph import parse_short_form
-from vramscope.analyzers.memory_theory import FP16, ModelShape, ParallelLayout, TrainingSetup
-from vramscope.analyzers.time_model import TimeAssumptions, count_model_flops, estimate_step
+from vramscope.analyzers.planning.cluster import parse_short_form
+from vramscope.analyzers.planning.theory import FP16, ModelShape, ParallelLayout, TrainingSetup
+from vramscope.analyzers.planning.time import TimeAssumptions, count_model_flops, estimate_step
 
 from .measure.tables import format_number, format_table
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from vramscope.engine.bus.analyzer_host import AnalyzerHost
+from vramscope.engine.agent.analyzer_host import AnalyzerHost
 from vramscope.engine.model import Analyzer, Assessment, Sample
 from vramscope.engine.plugins import make_analyzers
 

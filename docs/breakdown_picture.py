@@ -7,9 +7,9 @@ from vramscope.cli.modules import read_profiled
 from vramscope.engine.clock import SystemClock
 from vramscope.engine.settings import Settings
 from vramscope.memory.module_profiler import SimpleMemoryProfiler
-from vramscope.tui.breakdown_app import BreakdownApp
-from vramscope.tui.profiled import Profiled
-from vramscope.tui.terminal import TerminalAbilities
+from vramscope.tui.modules.app import BreakdownApp
+from vramscope.tui.modules.profiled import Profiled
+from vramscope.tui.terminal.abilities import TerminalAbilities
 
 SIZE = (120, 32)
 STEPS, LAYERS, WIDTH, TOKENS = 2, 4, 256, 128

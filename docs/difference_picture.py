@@ -14,8 +14,8 @@ from textual.pilot import Pilot
 from vramscope.cli.comparing import compare_files
 from vramscope.engine.clock import SystemClock
 from vramscope.engine.settings import Settings
-from vramscope.tui.difference_app import DifferenceApp
-from vramscope.tui.terminal import TerminalAbilities
+from vramscope.tui.diff.app import DifferenceApp
+from vramscope.tui.terminal.abilities import TerminalAbilities
 
 JOB = Path(__file__).resolve().parents[1] / "engine" / "workloads" / "leaking_gpt.py"
 SIZE = (120, 32)

@@ -15,16 +15,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from vramscope.engine.bus.attach import HubFeed
 from vramscope.engine.clock import SystemClock
-from vramscope.engine.launch.environment import make_environment
-from vramscope.engine.launch.simulated_device import SimulatedDevice, describe_for_job
+from vramscope.engine.jobs.environment import make_environment
+from vramscope.engine.jobs.simulated_device import SimulatedDevice, describe_for_job
 from vramscope.engine.settings import Settings
 from vramscope.engine.units import GIB
+from vramscope.engine.viewer.attach import HubFeed
 from vramscope.tui.app import VramscopeApp
-from vramscope.tui.inspect_app import InspectApp, read_inspected
-from vramscope.tui.process_signals import SignalPolicy
-from vramscope.tui.terminal import TerminalAbilities
+from vramscope.tui.inspect.app import InspectApp, read_inspected
+from vramscope.tui.live.process_signals import SignalPolicy
+from vramscope.tui.terminal.abilities import TerminalAbilities
 
 WORKLOADS = Path(__file__).resolve().parents[1] / "engine" / "workloads"
 SIZE = (120, 40)

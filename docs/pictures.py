@@ -12,12 +12,12 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.machine import Machine
-from vramscope.engine.bus.attach import attach_or_start
 from vramscope.engine.clock import SystemClock
 from vramscope.engine.settings import Settings
+from vramscope.engine.viewer.attach import attach_or_start
 from vramscope.tui.app import VramscopeApp
-from vramscope.tui.process_signals import SignalPolicy
-from vramscope.tui.terminal import TerminalAbilities
+from vramscope.tui.live.process_signals import SignalPolicy
+from vramscope.tui.terminal.abilities import TerminalAbilities
 
 PICTURES = Path(__file__).with_name("pictures")
 HISTORY_S = 45.0

@@ -5,9 +5,9 @@ from pathlib import Path
 from vramscope.cli.plan_screen import present_words
 from vramscope.engine.clock import SystemClock
 from vramscope.engine.settings import Settings
-from vramscope.tui.plan_app import PlanApp
-from vramscope.tui.planning_app import JobDefaults
-from vramscope.tui.terminal import TerminalAbilities
+from vramscope.tui.plan.app import PlanApp
+from vramscope.tui.plan.planning_app import JobDefaults
+from vramscope.tui.terminal.abilities import TerminalAbilities
 
 MODEL, FLAGS = "gpt-1.5b", "2,4,6,8 --strategy exact,uniform,balanced_memory --capacity 12GiB"
 SIZE = (120, 32)

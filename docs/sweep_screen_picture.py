@@ -8,9 +8,9 @@ from tests.sweep.trees import write_tree
 from vramscope.engine.clock import SystemClock
 from vramscope.engine.settings import Settings
 from vramscope.sweeps.indexing import index_sweeps
-from vramscope.tui.screens.sweep import SweepScreen, SweepView
-from vramscope.tui.sweep_app import SweepApp
-from vramscope.tui.terminal import TerminalAbilities
+from vramscope.tui.sweep.app import SweepApp
+from vramscope.tui.sweep.screen import SweepScreen, SweepView
+from vramscope.tui.terminal.abilities import TerminalAbilities
 
 SIZE = (120, 32)
 _STEP_S = 0.05

@@ -32,7 +32,8 @@ def build_difference_schema() -> dict[str, Any]:
 
 def build_sweep_schema() -> dict[str, Any]:
     """Return the JSON Schema of `vramscope.sweep/1`; every field is required, what is unknown is null."""
-    from . import sweep_index_report, sweep_report
+    from .sweep import index_report as sweep_index_report
+    from .sweep import report as sweep_report
 
     return _build(
         sweep_index_report.IndexReport, sweep_index_report.SCHEMA, (sweep_index_report, sweep_report)
@@ -41,9 +42,9 @@ def build_sweep_schema() -> dict[str, Any]:
 
 def build_estimate_schema() -> dict[str, Any]:
     """Return the JSON Schema of `vramscope.estimate/1`; every field is required, what is unknown is null."""
-    from ..analyzers.memory_theory import calibration, fitting_changes, layout, rank_memory, shape, training
-    from ..analyzers.memory_theory.configs import run
-    from . import estimate_report
+    from ..analyzers.planning.theory import calibration, layout, rank_memory, shape, training
+    from ..analyzers.planning.theory.configs import fitting_changes, run
+    from .estimates import report as estimate_report
 
     modules = (calibration, fitting_changes, layout, rank_memory, run, shape, training, estimate_report)
     return _build(estimate_report.EstimateReport, estimate_report.SCHEMA, modules)
@@ -51,22 +52,23 @@ def build_estimate_schema() -> dict[str, Any]:
 
 def build_calibration_schema() -> dict[str, Any]:
     """Return the JSON Schema of `vramscope.calibration/1`, the file that `vramscope calibrate` keeps."""
-    from ..analyzers.memory_theory import calibration
+    from ..analyzers.planning.theory import calibration
 
     return _build(calibration.Calibration, calibration.SCHEMA, (calibration,))
 
 
 def build_feedback_schema() -> dict[str, Any]:
     """Return the JSON Schema of `vramscope.plan-feedback/1`; every field is required."""
-    from ..analyzers.plan_feedback import model
+    from ..analyzers.planning.feedback import model
 
     return _build(model.PlanFeedback, model.FEEDBACK_SCHEMA, (model,))
 
 
 def build_joint_plan_schema() -> dict[str, Any]:
     """Return the JSON Schema of `vramscope.joint-plan/1`; every field is required."""
-    from ..analyzers import joint_plan, memory_theory
-    from . import joint_plan_report
+    from ..analyzers.planning import joint as joint_plan
+    from ..analyzers.planning import theory as memory_theory
+    from .plan import joint_report as joint_plan_report
 
     modules = (memory_theory, memory_theory.shape, joint_plan, joint_plan_report)
     return _build(joint_plan_report.JointPlanReport, joint_plan.JOINT_PLAN_SCHEMA, modules)
@@ -74,25 +76,25 @@ def build_joint_plan_schema() -> dict[str, Any]:
 
 def build_plan_schema() -> dict[str, Any]:
     """Return the JSON Schema of `vramscope.plan/1`; every field is required."""
-    from ..analyzers.partition import plan, result
+    from ..analyzers.planning.partition import plan, result
 
     return _build(plan.Plan, plan.PLAN_SCHEMA, (plan, result))
 
 
 def build_phases_schema() -> dict[str, Any]:
     """Return the JSON Schema of `vramscope.phases/1`; every field is required, what is unmeasured is null."""
-    from ..analyzers.phase_advice import model
+    from ..analyzers.planning.phases import model
     from ..engine.model import phase_memory
-    from . import phase_report
+    from .phases import report as phase_report
 
     return _build(phase_report.PhaseReport, phase_report.SCHEMA, (phase_memory, model, phase_report))
 
 
 def build_lengths_schema() -> dict[str, Any]:
     """Return the JSON Schema of `vramscope.seqlen/1`; every field is required, what is unmeasured is null."""
-    from ..analyzers.length_law import law, peaks
+    from ..analyzers.planning.lengths import law, peaks
     from ..engine.model import length_memory, phase_memory
-    from . import length_report
+    from .lengths import report as length_report
 
     modules = (phase_memory, length_memory, law, peaks, length_report)
     return _build(length_report.LengthReport, length_report.SCHEMA, modules)
@@ -101,7 +103,7 @@ def build_lengths_schema() -> dict[str, Any]:
 def build_phase_records_schema() -> dict[str, Any]:
     """Return the JSON Schema of `vramscope.phase-records/1`; every field is required."""
     from ..engine.model import phase_memory, phase_record
-    from . import phase_record_report
+    from .phases import record_report as phase_record_report
 
     return _build(
         phase_record_report.PhaseRecordReport,
@@ -112,7 +114,7 @@ def build_phase_records_schema() -> dict[str, Any]:
 
 def build_factory_estimate_schema() -> dict[str, Any]:
     """Return the JSON Schema of `vramscope.factory-estimate/1`; every field is required."""
-    from ..analyzers.step_estimate import model
+    from ..analyzers.planning.steps import model
 
     return _build(model.StepEstimate, model.SCHEMA, (model,))
 
@@ -120,7 +122,7 @@ def build_factory_estimate_schema() -> dict[str, Any]:
 def build_guard_schema() -> dict[str, Any]:
     """Return the JSON Schema of `vramscope.guard/1`, a line of `vramscope guard --json`."""
     from ..analyzers.cluster_state import model
-    from . import guard, job_over_nodes
+    from .status import guard, job_over_nodes
 
     return _build(guard.GuardLine, guard.GUARD_SCHEMA, (finding, model, job_over_nodes, guard))
 
@@ -138,7 +140,7 @@ def render_status_schema() -> str:
 def build_fleet_schema() -> dict[str, Any]:
     """Return the JSON Schema of `vramscope.fleet/1`, what the fleet screen exports."""
     from ..analyzers.fleet import model
-    from . import fleet_export
+    from .status import fleet_export
 
     return _build(fleet_export.FleetExport, fleet_export.FLEET_SCHEMA, (finding, model, fleet_export))
 

@@ -5,13 +5,13 @@ from typing import Any, cast
 
 from textual.binding import Binding
 
-from ..engine.bus.feed import AdvisingFeed, Feed
-from ..engine.bus.snapshot import RankAdvice, Snapshot
 from ..engine.model import AdviceAction, RankSample
 from ..engine.text import make_printable
+from ..engine.viewer.feed import AdvisingFeed, Feed
+from ..engine.viewer.snapshot import RankAdvice, Snapshot
 from .app import VramscopeApp
-from .bindings import APP_BINDINGS, bind
-from .screens.node_screen import NodeScreen
+from .frame.bindings import APP_BINDINGS, bind
+from .live.node_screen import NodeScreen
 
 ADVISE_BINDING = bind(
     "A",

@@ -15,34 +15,34 @@ from textual.screen import Screen
 from ..analyzers.kind_names import name_kind
 from ..engine.alerts.crossings import Crossing, CrossingLog, is_told
 from ..engine.alerts.state import AlertState
-from ..engine.bus.feed import Feed
-from ..engine.bus.snapshot import Snapshot
 from ..engine.clock import Clock
 from ..engine.errors import VramscopeError
 from ..engine.history import History
 from ..engine.model import SEVERITIES, Finding, Severity
 from ..engine.settings import AlertSettings, Settings
-from .bindings import APP_BINDINGS
-from .breakdown_overlay import BreakdownOverlayApp
-from .drawing.glyphs import Glyphs
-from .fullest_device import find_fullest
-from .known_nodes import KnownNodes
-from .planning_app import PlanningApp
-from .process_rows import SortOrder
-from .process_signals import SignalPolicy
-from .recent_steps import RecentSteps
-from .screens.live import LiveScreen
-from .screens.node_screen import NodeScreen
+from ..engine.viewer.feed import Feed
+from ..engine.viewer.snapshot import Snapshot
+from .draw.glyphs import Glyphs
+from .frame.bindings import APP_BINDINGS
+from .frame.known_nodes import KnownNodes
+from .live.fullest_device import find_fullest
+from .live.node_screen import NodeScreen
+from .live.process_rows import SortOrder
+from .live.process_signals import SignalPolicy
+from .live.recent_steps import RecentSteps
+from .live.screen import LiveScreen
+from .modules.overlay import BreakdownOverlayApp
+from .plan.planning_app import PlanningApp
 from .screens.snapshot_screen import SnapshotScreen
-from .sweeping_app import SweepingApp
-from .terminal import TerminalAbilities
-from .terminal_driver import TerminalDriver
+from .sweep.sweeping_app import SweepingApp
+from .terminal.abilities import TerminalAbilities
+from .terminal.driver import TerminalDriver
 
 if TYPE_CHECKING:
     from textual.driver import Driver
 
-    from .screens.alerts import AlertsScreen
-    from .screens.device import DeviceScreen
+    from .alerts.screen import AlertsScreen
+    from .device.screen import DeviceScreen
 
 
 SaveSettings = Callable[[Mapping[str, object]], Path]
@@ -273,7 +273,7 @@ class VramscopeApp(SweepingApp, PlanningApp, BreakdownOverlayApp, inherit_bindin
         """Show every finding."""
         self.leave_overlay()
         if self._alerts is None:
-            from .screens.alerts import AlertsScreen
+            from .alerts.screen import AlertsScreen
 
             while self.screen is not self.node_screen:
                 self.pop_screen()
@@ -303,7 +303,7 @@ class VramscopeApp(SweepingApp, PlanningApp, BreakdownOverlayApp, inherit_bindin
         if self._device is not None:
             self._device.show_device(uuid)
             return
-        from .screens.device import DeviceScreen
+        from .device.screen import DeviceScreen
 
         self._device = DeviceScreen(
             uuid,
@@ -337,7 +337,7 @@ class VramscopeApp(SweepingApp, PlanningApp, BreakdownOverlayApp, inherit_bindin
 
     def action_export(self) -> None:
         """Write the picture and its figures into files."""
-        from .export import export_and_tell, list_view
+        from .frame.export import export_and_tell, list_view
 
         contents = list_view(self.export_screenshot(), self._shown)
         export_and_tell(self, contents, self._export_folder, self._clock.wall_s())

@@ -2,17 +2,17 @@
 
 from typing import TYPE_CHECKING, Any
 
-from ..engine.bus.feed import Feed
-from ..engine.bus.snapshot import Snapshot
 from ..engine.units import format_age, format_bytes
+from ..engine.viewer.feed import Feed
+from ..engine.viewer.snapshot import Snapshot
 from .advising_app import ADVISE_BINDING, AdvisingApp
-from .bindings import APP_BINDINGS, bind
+from .frame.bindings import APP_BINDINGS, bind
 from .widgets.title_line import Fact, TitleLine
 
 if TYPE_CHECKING:
     from textual.timer import Timer
 
-    from ..engine.launch.viewer_recording import RecordingState, ViewerRecording
+    from ..engine.jobs.viewer_recording import RecordingState, ViewerRecording
 
 CHANGE_LOOK_S = 0.2
 """How often a recording is looked at that is about to begin or to end."""

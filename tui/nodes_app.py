@@ -11,20 +11,20 @@ from textual.screen import Screen
 
 from ..analyzers.fleet.fleet import Fleet
 from ..analyzers.stage_peaks import JobStages
-from ..engine.bus.feed import ChoosingFeed, SeveralNodesFeed
-from ..engine.bus.snapshot import Snapshot
 from ..engine.history import History
+from ..engine.viewer.feed import ChoosingFeed, SeveralNodesFeed
+from ..engine.viewer.snapshot import Snapshot
 from .advising_app import ADVISE_BINDING, AdvisingApp
-from .bindings import APP_BINDINGS, NODE_BINDINGS
-from .cluster_watch import ClusterWatch
-from .fleet_bindings import FLEET_BACK_BINDING, FLEET_VIEW_BINDING
-from .fleet_view import FleetView
+from .fleet.bindings import FLEET_BACK_BINDING, FLEET_VIEW_BINDING
+from .fleet.cluster_watch import ClusterWatch
+from .fleet.view import FleetView
+from .frame.bindings import APP_BINDINGS, NODE_BINDINGS
 
 if TYPE_CHECKING:
-    from .planned import Planned
-    from .screens.cluster import ClusterScreen
-    from .screens.fleet import FleetScreen
-    from .screens.nodes import NodesScreen
+    from .fleet.cluster_screen import ClusterScreen
+    from .fleet.nodes_screen import NodesScreen
+    from .fleet.screen import FleetScreen
+    from .plan.planned import Planned
 
 GATHER_S = 0.25
 """Nodes that tell something within this time are drawn together."""
@@ -157,7 +157,7 @@ class NodesApp(AdvisingApp, inherit_bindings=False):
         """Show every device of every node."""
         if self._is_fleet_seen:
             return
-        from .screens.fleet import FleetScreen
+        from .fleet.screen import FleetScreen
 
         self._fleet_screen = FleetScreen(
             self._fleet, self.cluster, self._fleet_view, self.glyphs, self._clock
@@ -188,9 +188,9 @@ class NodesApp(AdvisingApp, inherit_bindings=False):
         if self._fleet_screen is None or self._fleet_screen not in self._overlays:
             super().action_export()
             return
-        from ..exporters.fleet_export import write_fleet_table
         from ..exporters.json_lines import encode_line
-        from .export import export_and_tell
+        from ..exporters.status.fleet_export import write_fleet_table
+        from .frame.export import export_and_tell
 
         fleet = self._fleet_screen.describe()
         picture = self.export_screenshot().encode()
@@ -211,14 +211,14 @@ class NodesApp(AdvisingApp, inherit_bindings=False):
 
     def on_fleet_screen_nodes_asked(self) -> None:
         """List the nodes, over the fleet."""
-        from .screens.nodes import NodesScreen
+        from .fleet.nodes_screen import NodesScreen
 
         self._over_fleet = NodesScreen(self._fleet, self.glyphs, self._clock)
         self.show_further(self._over_fleet)
 
     def on_fleet_screen_cluster_asked(self) -> None:
         """Show what is known across nodes, over the fleet."""
-        from .screens.cluster import ClusterScreen
+        from .fleet.cluster_screen import ClusterScreen
 
         self._over_fleet = ClusterScreen(self._fleet, self.cluster, self.glyphs)
         self.show_further(self._over_fleet)

@@ -1,9 +1,9 @@
 """The application that replays several runs one after the other: `j` and `k` go from one to another."""
 
-from ..engine.bus.snapshot import Snapshot
-from .fullest_device import find_fullest
+from ..engine.viewer.snapshot import Snapshot
+from .frame.replay_bindings import PLAYLIST_BINDINGS
+from .live.fullest_device import find_fullest
 from .replay_app import ReplayApp
-from .replay_bindings import PLAYLIST_BINDINGS
 
 
 class PlaylistApp(ReplayApp, inherit_bindings=False):

@@ -7,12 +7,12 @@ from textual.binding import Binding
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
-from ..engine.bus.snapshot import Snapshot
 from ..engine.history import History
 from ..engine.replay.feed import ReplayFeed
 from ..engine.replay.player import ReplayCommand, Verb
+from ..engine.viewer.snapshot import Snapshot
 from .app import VramscopeApp
-from .replay_bindings import REPLAY_BINDINGS
+from .frame.replay_bindings import REPLAY_BINDINGS
 from .widgets.time_bar import SpanLine
 
 REPLAY_ACTIONS = ("replay", "go_to", "pause", "step_node")

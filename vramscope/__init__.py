@@ -28,11 +28,11 @@ TYPE_CHECKING = (
     False  # as in typing, which would be imported before `__main__` can leave out the current folder
 )
 if TYPE_CHECKING:
-    from vramscope.analyzers.model_graph import EdgeInfo, LayerNode
-    from vramscope.engine.bus.client import connect
+    from vramscope.analyzers.planning.graph import EdgeInfo, LayerNode
     from vramscope.engine.errors import VramscopeError
-    from vramscope.engine.launch.in_code import attach, on_advice, phase, step
+    from vramscope.engine.jobs.in_code import attach, on_advice, phase, step
     from vramscope.engine.model.phase_memory import PhaseTraining
+    from vramscope.engine.viewer.client import connect
     from vramscope.estimates.step import estimate_step
     from vramscope.memory.distributed_monitor import DistributedMemoryMonitor
     from vramscope.memory.fragmentation_analyzer import FragmentationAnalyzer
@@ -84,29 +84,29 @@ __all__ = [
 _IN_MODULES = {
     "DistributedMemoryMonitor": "vramscope.memory.distributed_monitor",
     "DistributedRole": "vramscope.memory.node_exchange",
-    "EdgeInfo": "vramscope.analyzers.model_graph",
+    "EdgeInfo": "vramscope.analyzers.planning.graph",
     "FragmentationAnalyzer": "vramscope.memory.fragmentation_analyzer",
     "MemoryHeatmapVisualizer": "vramscope.sweeps.heatmap_visualizer",
     "GPTModelGraph": "vramscope.planning.model_graph",
     "GraphAnalyzer": "vramscope.planning.graph_analyzer",
-    "LayerNode": "vramscope.analyzers.model_graph",
+    "LayerNode": "vramscope.analyzers.planning.graph",
     "MemoryLeakDetector": "vramscope.memory.leak_detector",
     "MemoryProfiler": "vramscope.memory.profiler",
     "OOMDetector": "vramscope.memory.oom_detector",
     "PhaseTraining": "vramscope.engine.model.phase_memory",
     "SimpleMemoryProfiler": "vramscope.memory.module_profiler",
     "VramscopeError": "vramscope.engine.errors",
-    "attach": "vramscope.engine.launch.in_code",
-    "connect": "vramscope.engine.bus.client",
+    "attach": "vramscope.engine.jobs.in_code",
+    "connect": "vramscope.engine.viewer.client",
     "create_gpt_model_graph": "vramscope.planning.model_graph",
     "estimate_step": "vramscope.estimates.step",
     "initialize_llm_profile": "vramscope.memory.module_profiler",
-    "on_advice": "vramscope.engine.launch.in_code",
-    "phase": "vramscope.engine.launch.in_code",
+    "on_advice": "vramscope.engine.jobs.in_code",
+    "phase": "vramscope.engine.jobs.in_code",
     "plan_cluster": "vramscope.planning.joint",
     "read_cluster": "vramscope.planning.clusters",
     "run_phases": "vramscope.phases.running",
-    "step": "vramscope.engine.launch.in_code",
+    "step": "vramscope.engine.jobs.in_code",
     "trace_model_graph": "vramscope.planning.tracing",
 }
 """Public names and where they live."""

@@ -4,8 +4,8 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ...engine.bus.snapshot import Snapshot
 from ...engine.model import AllocatorReading, Assessment, DeviceSample, RankSample, RiskLevel, Sample
+from ...engine.viewer.snapshot import Snapshot
 from ..device_names import name_device
 from ..risk import LEVELS
 from .model import ClusterRank, NodeLoad, RankKey

@@ -1,6 +1,5 @@
 """Reports of nodes, which `vramscope distributed` gathers, read as snapshots of these nodes."""
 
-from ...engine.bus.snapshot import Snapshot
 from ...engine.cluster.node_report import NodeRank, NodeReport
 from ...engine.model import (
     AllocatorReading,
@@ -11,6 +10,7 @@ from ...engine.model import (
     Sample,
     StepReading,
 )
+from ...engine.viewer.snapshot import Snapshot
 
 
 def read_report(report: NodeReport, *, is_silent: bool) -> Snapshot:

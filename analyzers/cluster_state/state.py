@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import msgspec
 
-from ...engine.bus.snapshot import Snapshot
 from ...engine.model import Evidence, Finding, make_finding_id
-from ..balance.node_balance import find_bottlenecks, measure_balance
+from ...engine.viewer.snapshot import Snapshot
 from ..closing import close_finding
 from ..crossing import Crossing
+from ..planning.balance.node_balance import find_bottlenecks, measure_balance
 from .job_watch import JobWatch, describe_job
 from .jobs import JobMembers, find_jobs
 from .merging import SampleMerger

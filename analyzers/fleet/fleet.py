@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from ...engine.bus.device_trimming import find_mismatch
-from ...engine.bus.snapshot import Snapshot
 from ...engine.model import Assessment, DeviceSample, Finding, RankCoordinates, RankSample, Sample
+from ...engine.viewer.snapshot import Snapshot
+from ...engine.wire.device_trimming import find_mismatch
 from ..device_names import name_device
 from ..risk import LEVELS, assess_risk, doubt_silent
 from .census import Census, add_up, count_devices

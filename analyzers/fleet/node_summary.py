@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ...engine.bus.snapshot import Snapshot
 from ...engine.model import RiskLevel
+from ...engine.viewer.snapshot import Snapshot
 from ..risk import LEVELS
 from .model import FleetDevice, FleetNode
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 import pyte
 
-from vramscope.tui.drawing.gauge import level_glyph
-from vramscope.tui.drawing.glyphs import UNICODE
+from vramscope.tui.draw.gauge import level_glyph
+from vramscope.tui.draw.glyphs import UNICODE
 
 from .scripted import MARKER_SHARES
 

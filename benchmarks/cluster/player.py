@@ -17,14 +17,14 @@ from typing import NamedTuple
 
 import zmq
 
-from vramscope.engine.bus.endpoints import endpoints_of
-from vramscope.engine.bus.hub import Hub
-from vramscope.engine.bus.messages import WorkerReport
-from vramscope.engine.bus.wire import encode
+from vramscope.engine.agent.hub import Hub
 from vramscope.engine.cluster.keys import keys_folder, read_key_pair
 from vramscope.engine.cluster.listening import Listening, make_listening
 from vramscope.engine.cluster.tcp_address import TcpAddress
 from vramscope.engine.model import Sample
+from vramscope.engine.wire.endpoints import endpoints_of
+from vramscope.engine.wire.envelope import encode
+from vramscope.engine.wire.messages import WorkerReport
 
 from .publisher import Publisher
 from .scripted import SAYS_EVERY, Kind, is_at_risk, make_assessments, make_sample

@@ -11,8 +11,13 @@ from collections.abc import Sequence
 
 import zmq
 
-from vramscope.engine.bus.cells import take_cells, trim_to_cells
-from vramscope.engine.bus.messages import (
+from vramscope.engine.cluster.listening import Listening
+from vramscope.engine.cluster.tcp_options import ZAP_ENDPOINT, set_listening_options
+from vramscope.engine.history import History
+from vramscope.engine.model import HubStatus, Sample
+from vramscope.engine.wire.cells import take_cells, trim_to_cells
+from vramscope.engine.wire.envelope import body_of, decode, encode
+from vramscope.engine.wire.messages import (
     TOPIC_CELLS,
     TOPIC_FINDING,
     TOPIC_HUB,
@@ -21,11 +26,6 @@ from vramscope.engine.bus.messages import (
     Request,
     Welcome,
 )
-from vramscope.engine.bus.wire import body_of, decode, encode
-from vramscope.engine.cluster.listening import Listening
-from vramscope.engine.cluster.tcp_options import ZAP_ENDPOINT, set_listening_options
-from vramscope.engine.history import History
-from vramscope.engine.model import HubStatus, Sample
 
 from .scripted import SAYS_EVERY, Kind, is_at_risk, make_assessments, make_sample
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from vramscope.__main__ import main as run_program
 from vramscope.engine.cluster.nodes_watch import NodesWatch
-from vramscope.tui.screens.fleet import FleetScreen
+from vramscope.tui.fleet.screen import FleetScreen
 
 
 class Counts:

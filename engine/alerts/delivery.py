@@ -9,7 +9,7 @@ from typing import Literal, cast
 
 import msgspec
 
-from ..bus.processes import module_command, own_environment
+from ..child_processes import module_command, own_environment
 from ..clock import Clock, SystemClock
 from ..model import HookStatus
 from ..settings import AlertSettings

@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from ..output_file import replacing
+from ..files.base.output_file import replacing
 from .state import Acknowledgement, Mute
 from .told import ToldFinding
 

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import zmq
 
-from ..bus.endpoints import endpoints_of
-from ..bus.lock import is_hub_alive
-from ..bus.messages import TOPIC_FINDING, TOPIC_HUB, TOPIC_SAMPLE, TOPIC_SEGMENTS, TOPIC_VIEWER
-from ..bus.processes import HUB_LOG_NAME, command_of, last_line, spawn
-from ..bus.stream import QUEUE_MESSAGES
-from ..bus.wire import MAX_HISTORY_BYTES, MAX_MESSAGE_BYTES
+from ..child_processes import HUB_LOG_NAME, command_of, last_line, spawn
 from ..errors import HubUnreachableError
 from ..paths import open_runtime_folder
+from ..viewer.stream import QUEUE_MESSAGES
+from ..wire.endpoints import endpoints_of
+from ..wire.envelope import MAX_HISTORY_BYTES, MAX_MESSAGE_BYTES
+from ..wire.lock import is_hub_alive
+from ..wire.messages import TOPIC_FINDING, TOPIC_HUB, TOPIC_SAMPLE, TOPIC_SEGMENTS, TOPIC_VIEWER
 from .frames import HELLO, FrameReader, frame
 
 LINGER_S = 5.0

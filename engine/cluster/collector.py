@@ -6,8 +6,8 @@ from contextlib import suppress
 
 import zmq
 
-from ..bus.wire import body_of, decode, encode
 from ..errors import UsageError, WireError
+from ..wire.envelope import body_of, decode, encode
 from .address import describe_holder
 from .listening import Listening
 from .node_report import (

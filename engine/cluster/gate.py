@@ -9,17 +9,17 @@ from collections.abc import Callable, Iterable, Iterator
 
 import zmq
 
-from ..bus.device_selection import DeviceSelection, explain_excess, select_devices
-from ..bus.messages import TO_WHOM_IT_CONCERNS, Refusal, Request
-from ..bus.wire import encode
 from ..clock import Clock
 from ..errors import UsageError
+from ..wire.allowance import JOIN_COSTS, MAX_PEERS_OF_KEY, KeyAllowances
+from ..wire.device_selection import DeviceSelection, explain_excess, select_devices
+from ..wire.envelope import encode
+from ..wire.messages import TO_WHOM_IT_CONCERNS, Refusal, Request
+from ..wire.remote_peer import PeerState, RemotePeer
 from .allow_list import Role
-from .allowance import JOIN_COSTS, MAX_PEERS_OF_KEY, KeyAllowances
 from .doorkeeper import VISITOR
 from .listening import Listening
 from .pieces import split
-from .remote_peer import PeerState, RemotePeer
 from .tcp_address import TcpAddress
 from .tcp_options import ZAP_ENDPOINT, set_listening_options
 

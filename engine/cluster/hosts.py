@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ..errors import InputFileError, UsageError
-from ..readers.input_file import read_text_file, show_path, show_text
+from ..files.base.input_file import read_text_file, show_path, show_text
 from .ssh_host import SshHost
 from .tcp_address import TcpAddress, parse_address
 

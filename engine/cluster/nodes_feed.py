@@ -5,10 +5,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from ..alerts.state import FindingDecision
-from ..bus.picture import NodePicture
-from ..bus.snapshot import Snapshot
 from ..history import History
 from ..model import AdviceAction
+from ..viewer.picture import NodePicture
+from ..viewer.snapshot import Snapshot
 from .choice import ALL, Choice
 from .hosts import NodeAddress
 from .nodes_watch import NodesWatch

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import zmq
 
-from ..bus.messages import Detail
-from ..bus.snapshot import Snapshot
 from ..clock import Clock, SystemClock, ceil_ms
 from ..history import History
+from ..viewer.snapshot import Snapshot
+from ..wire.messages import Detail
 from .choice import ALL, Choice, explain_no_node
 from .hosts import NodeAddress
 from .link_times import LinkTimes

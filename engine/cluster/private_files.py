@@ -10,7 +10,7 @@ import stat
 from pathlib import Path
 
 from ..errors import InputFileError, OutputFileError
-from ..output_file import replacing
+from ..files.base.output_file import replacing
 
 
 def read_private(path: Path, most_bytes: int) -> str | None:

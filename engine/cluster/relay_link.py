@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from ..bus.messages import KnownNode, KnownNodes
 from ..text import make_printable
+from ..wire.messages import KnownNode, KnownNodes
 from .choice import ALL, Choice
 from .relayed_connection import RelayedConnection
 from .remote_connection import RemoteConnection

@@ -3,8 +3,8 @@
 from collections import deque
 from typing import Protocol
 
-from ..bus.messages import KnownNode, Request
-from ..bus.wire import encode
+from ..wire.envelope import encode
+from ..wire.messages import KnownNode, Request
 
 MOST_WAITING = 1024
 """Messages of one node that wait to be read; of more the oldest are dropped, and asked for as any gap."""

@@ -4,10 +4,14 @@ from collections.abc import Callable, Iterable, Sequence
 
 from msgspec.structs import replace
 
-from ..bus.conversation import Event, HubConversation, Joined
-from ..bus.device_selection import select_devices
-from ..bus.event_trimming import trim_event
-from ..bus.messages import (
+from ..clock import Clock
+from ..history import History
+from ..model import HubStatus, Sample
+from ..viewer.conversation import Event, HubConversation, Joined
+from ..viewer.event_trimming import trim_event
+from ..viewer.picture import NodePicture
+from ..wire.device_selection import select_devices
+from ..wire.messages import (
     TOPIC_CELLS,
     TOPIC_FINDING,
     TOPIC_HUB,
@@ -16,10 +20,6 @@ from ..bus.messages import (
     Detail,
     KnownNodes,
 )
-from ..bus.picture import NodePicture
-from ..clock import Clock
-from ..history import History
-from ..model import HubStatus, Sample
 from .node_connection import NodeConnection
 
 FIRST_ANSWER_WITHIN_S = 2.0

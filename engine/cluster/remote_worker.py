@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 import zmq
 
-from ..bus.conversation import Event, HubConversation
-from ..bus.messages import TOPIC_SAMPLE, TOPIC_SEGMENTS, KnownNodes
 from ..clock import Clock, SystemClock, ceil_ms
 from ..errors import UsageError
+from ..viewer.conversation import Event, HubConversation
+from ..wire.messages import TOPIC_SAMPLE, TOPIC_SEGMENTS, KnownNodes
 from .name_lookup import FoundAddress
 from .remote_connection import RemoteConnection, Sockets
 from .tcp_address import TcpAddress, resolve

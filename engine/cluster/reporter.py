@@ -4,9 +4,9 @@ import math
 
 import zmq
 
-from ..bus.wire import body_of, decode, encode
 from ..clock import Clock, SystemClock, ceil_ms
 from ..errors import UsageError, WireError
+from ..wire.envelope import body_of, decode, encode
 from .gathering import find_host
 from .name_lookup import FoundAddress
 from .node_report import MAX_REPORT_BYTES, RECEIPT, REPORT, NodeReceipt, NodeReport

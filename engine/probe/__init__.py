@@ -10,7 +10,7 @@ those that never import torch shall not pay for the rest.
 
 from __future__ import annotations
 
-from . import current
+from .base import current
 from .imports import after_torch_import, forget_torch, watch_torch
 from .phases import phase
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     # What type checkers read costs every process of a job its import.
     from typing import Callable
 
-    from .foreign import Foreign, Module
+    from .base.foreign import Foreign, Module
 
 __all__ = [
     "after_torch_import",

@@ -7,9 +7,10 @@ from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from . import current, wire
+from . import wire
+from .base import current
+from .base.foreign import Foreign
 from .clock import SystemClock
-from .foreign import Foreign
 from .training_device import TrainingDevice
 
 _PAUSE_S = 1.0

@@ -6,11 +6,11 @@ import os
 import platform
 from typing import Any
 
-from . import current
 from .backends.allocator import allocator_settings
-from .coordinates import Coordinates, find_coordinates
+from .base import current
+from .base.coordinates import Coordinates, find_coordinates
+from .base.foreign import Module
 from .device_identity import find_capacity, find_simulation, identify_device
-from .foreign import Module
 from .process import read_command, read_started_s
 from .training_device import TrainingDevice
 from .wire import DEMANDS

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from . import current, wire
+from . import wire
+from .base import current
 from .clock import SystemClock
 from .history import MemoryHistory
 from .outbox import Outbox
@@ -16,7 +17,7 @@ from .training_device import TrainingDevice
 if TYPE_CHECKING:
     from .advice import Advice
     from .model_state import ModelStateWatch
-    from .module_demands import ModuleDemands
+    from .module_memory.module_demands import ModuleDemands
     from .session import Session
 
 _PAUSE_S = 1.0
@@ -140,7 +141,7 @@ class Demands:
     def _open_modules(self) -> ModuleDemands:
         """Return what profiles modules, loaded when it is asked for: most processes never are."""
         if self._modules is None:
-            from .module_demands import ModuleDemands
+            from .module_memory.module_demands import ModuleDemands
 
             self._modules = ModuleDemands(self._device.torch, lambda: self._model.optimizers, self._clock)
         return self._modules

@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from .backends import Backend
-from .foreign import Module, Properties
+from .base.foreign import Module, Properties
 
 
 def identify_device(backend: Backend, index: int | None) -> dict[str, Any] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Callable
 
-from . import current
+from .base import current
 
 _is_watching = False
 _noted: set[str] = set()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 
 from .backends import Reading
+from .base.foreign import Module
 from .clock import SystemClock
-from .foreign import Module
 from .recorder import begin_recording, can_tell, end_recording, find_recorder, is_recording, is_taken_over
 
 SECONDS_PER_ALLOCATION = 4e-6

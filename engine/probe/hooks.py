@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Callable
 
-from . import current
-from .foreign import Foreign, Module, Optimizer
-from .guard import Guard
+from .base import current
+from .base.foreign import Foreign, Module, Optimizer
+from .base.guard import Guard
 
 if TYPE_CHECKING:
     from .session import Session

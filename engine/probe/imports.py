@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 
-from . import current
+from .base import current
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Callable
 
-    from .foreign import Foreign, Module
+    from .base.foreign import Foreign, Module
 
     Callback = Callable[[Module], None]
 

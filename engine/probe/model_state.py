@@ -6,10 +6,10 @@ import weakref
 from collections.abc import Iterable, Iterator
 from typing import Any, Callable
 
+from .base.foreign import Optimizer, Tensor
+from .base.guard import Guard
+from .base.storages import StorageBytes
 from .clock import SystemClock
-from .foreign import Optimizer, Tensor
-from .guard import Guard
-from .storages import StorageBytes
 
 _FIRST_STEPS = 3
 """Of which each is measured: gradients and optimizer state appear in them."""

@@ -12,8 +12,8 @@ import threading
 import time
 from itertools import repeat
 
-from . import current
-from .foreign import Foreign, Module
+from .base import current
+from .base.foreign import Foreign, Module
 from .recorder import find_recorder
 
 _judged: list[tuple[Module, bool]] = []

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from . import current, wire
+from . import wire
+from .base import current
 from .clock import SystemClock
 from .device_identity import identify_device
 from .flight_record import (

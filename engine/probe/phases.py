@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from _thread import _local, get_ident
 
-from . import current
+from .base import current
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, TypeVar
 
-    from .foreign import Foreign
+    from .base.foreign import Foreign
 
     Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -6,7 +6,7 @@ import functools
 import inspect
 from typing import NamedTuple
 
-from .foreign import Foreign, Module
+from .base.foreign import Foreign, Module
 
 _ENTRIES = (
     ("cuda", "memory", "_record_memory_history"),

@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 from typing import Callable
 
-from . import current, phases
+from . import phases
 from .announcement import Announcement
+from .base import current
 from .clock import SystemClock
 from .digest import Digest
 from .history import MemoryHistory

@@ -9,7 +9,7 @@ import time
 import zlib
 from typing import Any
 
-from .foreign import Foreign, Module
+from .base.foreign import Foreign, Module
 from .wire import PART_CHARACTERS
 
 MOST_BLOCKS = 50_000

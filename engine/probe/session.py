@@ -5,14 +5,15 @@ from __future__ import annotations
 import atexit
 import os
 
-from . import current, phases
+from . import phases
 from .announcement import Announcement
 from .backends import NOTHING
+from .base import current
+from .base.foreign import Module, Optimizer
+from .base.guard import Guard
 from .clock import SystemClock
 from .demands import Demands
-from .foreign import Module, Optimizer
 from .forks import watch_forks
-from .guard import Guard
 from .history import MemoryHistory
 from .hooks import hook_optimizers
 from .model_state import ModelStateWatch

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import current
+from .base import current
 
 Sizes = tuple["int | None", "int | None"]
 """Tokens and samples of a step; None where that was not told."""

@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any, Callable
 
 from .backends import NOTHING, Backend, HostBackend, Reading, find_backend
-from .coordinates import find_meshes
-from .foreign import Foreign, Module, Optimizer
+from .base.coordinates import find_meshes
+from .base.foreign import Foreign, Module, Optimizer
 
 
 class TrainingDevice:

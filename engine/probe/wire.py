@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from .foreign import Foreign
+from .base.foreign import Foreign
 
 PROTOCOL = 1
 SOCKET_NAME = "probe.sock"

@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from ..alerts.state import FindingDecision
-from ..bus.snapshot import DecisionRefused, RankModules, SegmentsRefused, Snapshot
 from ..errors import VramscopeError
 from ..history import History
 from ..model import Analyzer, Assessment, Finding, Sample
 from ..replay.verdicts import FoundVerdicts
+from ..viewer.snapshot import DecisionRefused, RankModules, SegmentsRefused, Snapshot
 from .findings import join_findings
 from .follower import PrometheusFollower
 from .risks import prefer_told

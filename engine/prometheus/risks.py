@@ -5,8 +5,8 @@ from typing import get_args
 
 import msgspec
 
-from ..bus.assessments import assessment_key
 from ..model import Assessment, RiskLevel
+from ..wire.assessments import assessment_key
 from .readings import Subject, parse_whole
 
 SAID = "its agent says so"

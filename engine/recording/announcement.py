@@ -6,10 +6,10 @@ from pathlib import Path
 
 import msgspec
 
-from ..attachment.process import read_start_ticks, read_status
 from ..errors import OutputFileError, UsageError
-from ..output_file import replacing
-from ..readers.input_file import show_path
+from ..files.base.input_file import show_path
+from ..files.base.output_file import replacing
+from ..sources.process_status import read_start_ticks, read_status
 
 NOTE_NAME = "recorder.json"
 _MOST_BYTES = 16_384

@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from ..errors import InputFileError, OutputFileError
-from ..readers.input_file import lower_first, show_path
+from ..files.base.input_file import lower_first, show_path
 from ..text import make_printable
 from .file_lock import FileLock
 from .schema import MOST_VALUE_BYTES, check_schema, create_schema

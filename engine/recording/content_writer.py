@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 
 from ..errors import InputFileError
+from ..files.base.input_file import show_path
 from ..model import Sample
-from ..readers.input_file import show_path
 from .block import DAMAGES, MOST_RAW_BYTES, TickedSample, list_columns, pack_samples, pack_told
 from .contents import ImportedFile, RecordedDevice, RecordingEvent, RecordingIdentity, Told, describe_device
 from .events import FREQUENT, EventFinder

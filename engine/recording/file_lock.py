@@ -11,7 +11,7 @@ import struct
 from pathlib import Path
 
 from ..errors import OutputFileError
-from ..readers.input_file import lower_first, show_path
+from ..files.base.input_file import lower_first, show_path
 
 _FLOCK = struct.Struct("hhqqi4x")
 """`struct flock` of 64-bit Linux: type, whence, start, length, pid."""

@@ -23,10 +23,10 @@ class LocalFollower:
     """
 
     def __init__(self, *, interval_s: float, memory_interval_s: float) -> None:
-        from ..bus.analyzer_host import AnalyzerHost
-        from ..bus.assessments import AssessmentStore
+        from ..agent.analyzer_host import AnalyzerHost
         from ..plugins import make_analyzers
         from ..sampling.node import open_node
+        from ..wire.assessments import AssessmentStore
 
         self._producer = open_node(interval_s=interval_s, memory_interval_s=memory_interval_s)
         plugins = make_analyzers()
@@ -129,7 +129,7 @@ class NodeFollower:
 
     def _choose(self) -> None:
         """Go over to an agent where one runs."""
-        from ..bus.lock import is_hub_alive
+        from ..wire.lock import is_hub_alive
 
         if is_hub_alive(self._folder):
             if self._local is not None:

@@ -1,9 +1,9 @@
 """When a job has ended: its first process, and every process that reports of it."""
 
-from ..attachment.process import read_start_ticks
 from ..clock import Clock, SystemClock
 from ..errors import UsageError
 from ..model import Sample
+from ..sources.process_status import read_start_ticks
 from .announcement import is_running
 
 LINGER_S = 2.5

@@ -17,8 +17,8 @@ import msgspec
 
 from ..decoders import make_msgpack_decoder
 from ..errors import InputFileError
+from ..files.base.input_file import show_path
 from ..model import Finding, Sample
-from ..readers.input_file import show_path
 from ..text import clean_texts, make_printable
 from .block import DAMAGES, TickedSample
 from .block_reader import BlockReader, DamageCount

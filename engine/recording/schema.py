@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from ..errors import InputFileError
-from ..readers.input_file import show_path
+from ..files.base.input_file import show_path
 
 SUFFIX: Final = ".vscope"
 APPLICATION_ID: Final = 0x56534350

@@ -9,8 +9,8 @@ import msgspec
 
 from ..clock import Clock, SystemClock
 from ..errors import InputFileError, OutputFileError
+from ..files.base.input_file import show_name, show_path
 from ..model import Assessment, Finding, Sample
-from ..readers.input_file import show_name, show_path
 from .connection import RecordingStoppedError
 from .contents import EventKind, RecordingIdentity
 from .recording import Recording

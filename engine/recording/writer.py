@@ -11,8 +11,8 @@ import msgspec
 
 from ..clock import Clock, SystemClock
 from ..errors import InputFileError
+from ..files.base.input_file import show_path
 from ..model import Assessment, Finding, Sample
-from ..readers.input_file import show_path
 from .block import DAMAGES
 from .connection import (
     KEPT_PAGE_BYTES,

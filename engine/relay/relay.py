@@ -8,12 +8,28 @@ from types import FrameType
 
 import msgspec
 
+from ..agent.usage import OwnUsage, rss_bytes
 from ..alerts.state import AlertState
-from ..bus.cells import trim_to_cells
-from ..bus.conversation import ANSWERS, Event, HubConversation, Joined
-from ..bus.device_selection import DeviceSelection, select_devices
-from ..bus.device_trimming import Told, trim_welcome
-from ..bus.messages import (
+from ..clock import Clock, SystemClock
+from ..cluster.gate import MAX_PEERS, Gate
+from ..cluster.hosts import NodeAddress
+from ..cluster.listening import Listening
+from ..cluster.nodes_watch import NodesWatch
+from ..cluster.relay_link import MAX_NAME_CHARACTERS
+from ..cluster.remote_node import RemoteNode
+from ..cluster.trust import Trust
+from ..errors import WireError
+from ..history import History
+from ..model import HubStatus, Sample
+from ..ranks.segments import PackedSegments
+from ..viewer.conversation import ANSWERS, Event, HubConversation, Joined
+from ..viewer.picture import NodePicture
+from ..viewer.snapshot import Snapshot
+from ..wire.cells import trim_to_cells
+from ..wire.device_selection import DeviceSelection, select_devices
+from ..wire.device_trimming import Told, trim_welcome
+from ..wire.envelope import Envelope, body_of, decode, encode
+from ..wire.messages import (
     TO_WHOM_IT_CONCERNS,
     TOPIC_CELLS,
     TOPIC_FINDING,
@@ -28,24 +44,8 @@ from ..bus.messages import (
     Request,
     Welcome,
 )
-from ..bus.picture import NodePicture
-from ..bus.published import encode_told, encode_wanted
-from ..bus.snapshot import Snapshot
-from ..bus.usage import OwnUsage, rss_bytes
-from ..bus.wire import Envelope, body_of, decode, encode
-from ..clock import Clock, SystemClock
-from ..cluster.gate import MAX_PEERS, Gate
-from ..cluster.hosts import NodeAddress
-from ..cluster.listening import Listening
-from ..cluster.nodes_watch import NodesWatch
-from ..cluster.relay_link import MAX_NAME_CHARACTERS
-from ..cluster.remote_node import RemoteNode
-from ..cluster.remote_peer import RemotePeer
-from ..cluster.trust import Trust
-from ..errors import WireError
-from ..history import History
-from ..model import HubStatus, Sample
-from ..ranks.segments import PackedSegments
+from ..wire.published import encode_told, encode_wanted
+from ..wire.remote_peer import RemotePeer
 
 TURN_S = 0.5
 GATHER_S = 0.02

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from ..alerts.state import FindingDecision
-from ..bus.snapshot import Snapshot
 from ..clock import Clock, SystemClock
 from ..errors import VramscopeError
 from ..history import History
 from ..model import Analyzer
+from ..viewer.snapshot import Snapshot
 from .player import ReplayCommand, ReplayOptions, ReplayPlayer
 from .tape import Tape
 

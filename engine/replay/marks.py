@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from ..model import Finding, Sample
-from .state import ReplayMark
+from ..viewer.replay_state import ReplayMark
 from .tape import Tape
 
 MOST_SOUGHT = 3600

@@ -5,7 +5,7 @@ import re
 from datetime import datetime, timedelta
 
 from ..errors import UsageError
-from .state import ReplayState
+from ..viewer.replay_state import ReplayState
 
 EXPECTED = "14:03, 14:03:21, 2025-10-09 14:03, 1h20m, 35%, +10m or -30s"
 _UNITS_S = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}

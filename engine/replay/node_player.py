@@ -7,15 +7,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from ..bus.findings import FindingStore
-from ..bus.snapshot import SegmentsRefused, Snapshot
 from ..history import History
 from ..model import Analyzer, Finding, Sample
 from ..recording import Told
 from ..units import format_age
+from ..viewer.replay_state import ReplayOverview, ReplayState
+from ..viewer.snapshot import SegmentsRefused, Snapshot
+from ..wire.findings import FindingStore
 from .marks import Marks
-from .overview import ReplayOverview
-from .state import ReplayState
 from .tape import Tape, find_newest
 from .verdicts import FoundVerdicts, RecordedVerdicts, Verdicts
 

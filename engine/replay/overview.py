@@ -3,24 +3,11 @@
 import math
 from collections.abc import Mapping, Sequence
 
-import msgspec
-
 from ..recording import OverviewMinute
+from ..viewer.replay_state import ReplayOverview
 
 MINUTE_S = 60.0
 MOST_SPANS = 2000
-
-
-class ReplayOverview(msgspec.Struct, frozen=True):
-    """The fullest device of a node, in spans of one length from the first minute to the last."""
-
-    start_s: float
-    """Where the first span begins, in the samples' own clock."""
-    step_s: float
-    shares: tuple[float | None, ...]
-    """Most that was used of the fullest device in each span, from 0 to 1; None was not measured."""
-    is_of_capacity: bool
-    """Whether 1 is the capacity of a device; else it is the most that any of them ever used."""
 
 
 def fold_minutes(

@@ -8,16 +8,16 @@ from typing import Literal
 
 import msgspec
 
-from ..bus.snapshot import Snapshot
 from ..clock import Clock
 from ..errors import UsageError
 from ..history import History
 from ..model import Analyzer
 from ..sampling.trace_player import IDLE_S
+from ..viewer.replay_state import ReplayPart, ReplayState, ReplayWord
+from ..viewer.snapshot import Snapshot
 from .marks import Marks, find_step
 from .moment import parse_moment
 from .node_player import NodePlayer
-from .state import ReplayPart, ReplayState, ReplayWord
 from .tape import Tape, find_newest
 
 NEAR_TICKS = 300

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from ..errors import InputFileError
-from .state import ReplayPart
+from ..viewer.replay_state import ReplayPart
 from .tape import Tape
 
 _MOST_NAMED = 2

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from ..clock import Clock
 from ..model import Analyzer
+from ..viewer.replay_state import ReplayWord
 from .feed import PATIENCE_S, ReplayFeed
 from .player import ReplayOptions, ReplayPlayer
 from .playlist import OpenedEntry, Playlist, ReadingLeft
-from .state import ReplayWord
 
 HOLD_S = 3.0
 """How long the last picture of a run stays before the next one begins."""

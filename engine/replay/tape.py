@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from ..model import Sample
 from ..recording import Told
-from .overview import ReplayOverview
-from .state import ReplayMark
+from ..viewer.replay_state import ReplayMark, ReplayOverview
 
 if TYPE_CHECKING:
     from .trace_comparison import TraceComparison

@@ -10,12 +10,12 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from ..errors import InputFileError
+from ..files.base.input_file import show_name, show_path
+from ..files.base.series_record import WALL_CLOCK_FROM_S
 from ..model import SEVERITIES, DeviceSample, Finding, Sample
-from ..readers.input_file import show_name, show_path
-from ..readers.series_record import WALL_CLOCK_FROM_S
 from ..recording import EventKind, ImportedFile, Recording, Told
-from .overview import ReplayOverview, fold_minutes
-from .state import ReplayMark
+from ..viewer.replay_state import ReplayMark, ReplayOverview
+from .overview import fold_minutes
 from .tape import find_newest
 
 WINDOW_TICKS = 3600

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import msgspec
 
-from ..readers.input_file import show_name
-from ..readers.memory_trace import MemoryTrace, TraceIteration, read_memory_trace
-from ..readers.memory_trace_run import read_memory_trace_run
+from ..files.base.input_file import show_name
+from ..files.memory_trace.reading import MemoryTrace, TraceIteration, read_memory_trace
+from ..files.memory_trace.run import read_memory_trace_run
 from ..sampling.trace_player import TracePlayer
 from ..sampling.trace_rows import TraceRows
 from ..sampling.trace_ticks import RankTicks, tick_of

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
+from ..files.memory_trace.run import TraceFiles
 from ..model import Sample
-from ..readers.memory_trace_run import TraceFiles
 from ..recording import Told
 from ..sampling.trace_player import TracePlayer
-from .state import ReplayMark
+from ..viewer.replay_state import ReplayMark
 from .trace_comparison import compare_runs
 
 MOST_WHOLE_TICKS = 9000

@@ -5,11 +5,11 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Protocol
 
-from ..bus.analyzer_host import AnalyzerHost
-from ..bus.assessments import AssessmentStore
-from ..bus.findings import FindingStore
+from ..agent.analyzer_host import AnalyzerHost
 from ..model import Analyzer, Assessment, Finding, Sample
 from ..recording import Told
+from ..wire.assessments import AssessmentStore
+from ..wire.findings import FindingStore
 
 
 class Verdicts(Protocol):

@@ -8,9 +8,9 @@ from typing import Literal
 import msgspec
 
 from ..errors import InputFileError
+from ..files.base.input_file import show_path
+from ..files.base.series_record import SeriesFormat
 from ..model import DeviceSample, Sample
-from ..readers.input_file import show_path
-from ..readers.series_record import SeriesFormat
 from .series_source import SampleSource
 
 _NODE_FORMATS: frozenset[SeriesFormat] = frozenset({"status stream", "recording"})

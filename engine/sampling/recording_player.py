@@ -9,9 +9,9 @@ import msgspec
 
 from ..clock import Clock, SystemClock
 from ..errors import InputFileError, UsageError
+from ..files.base.input_file import show_path
+from ..files.base.series_record import WALL_CLOCK_FROM_S, SeriesFormat
 from ..model import Sample
-from ..readers.input_file import show_path
-from ..readers.series_record import WALL_CLOCK_FROM_S, SeriesFormat
 from ..recording import Recording
 from .played_devices import PlayedDevices
 from .trace_player import IDLE_S, TAKE_LIMIT

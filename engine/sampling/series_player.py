@@ -10,9 +10,9 @@ from statistics import median
 from typing import Literal
 
 from ..errors import InputFileError
+from ..files.base.input_file import show_name
+from ..files.base.series_record import WALL_CLOCK_FROM_S, SeriesDevice, SeriesReader, SeriesRecord
 from ..model import AllocatorReading, DeviceSample, MemoryReading, Sample
-from ..readers.input_file import show_name
-from ..readers.series_record import WALL_CLOCK_FROM_S, SeriesDevice, SeriesReader, SeriesRecord
 from ..units import format_bytes
 
 HEAD_RECORDS = 4096

@@ -6,19 +6,19 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from ..errors import UsageError
+from ..files.base.series_record import SeriesFormat, SeriesReader
+from ..files.framework.internlm_log import InternlmLog
+from ..files.framework.log import FrameworkLog
+from ..files.memory_report import MemoryReport
+from ..files.memory_timeline import MemoryTimeline
+from ..files.memory_trace.run import TraceFiles
+from ..files.profiler_trace import ProfilerTrace
+from ..files.series.format import recognize_series
+from ..files.series.nvidia_smi_log import NvidiaSmiLog
+from ..files.series.open import SeriesFile
+from ..files.series.snapshot_export import SnapshotExport
+from ..files.series.stormlog_telemetry import StormlogTelemetry
 from ..model import Sample
-from ..readers.framework_log import FrameworkLog
-from ..readers.internlm_log import InternlmLog
-from ..readers.memory_report import MemoryReport
-from ..readers.memory_timeline import MemoryTimeline
-from ..readers.memory_trace_run import TraceFiles
-from ..readers.nvidia_smi_log import NvidiaSmiLog
-from ..readers.profiler_trace import ProfilerTrace
-from ..readers.series import SeriesFile
-from ..readers.series_format import recognize_series
-from ..readers.series_record import SeriesFormat, SeriesReader
-from ..readers.snapshot_export import SnapshotExport
-from ..readers.stormlog_telemetry import StormlogTelemetry
 from .series_player import SeriesPlayer
 from .status_player import StatusPlayer
 from .trace_player import LEAST_TICK_S, TracePlayer
@@ -174,7 +174,7 @@ def _open_reader(
     if kind in _READERS:
         return _READERS[kind](path)
     if kind == "memory snapshot":
-        from ..readers.snapshot_series import SnapshotSeries  # loads the decoder
+        from ..files.snapshot_series import SnapshotSeries  # loads the decoder
 
         return SnapshotSeries(path, interval_s, on_read)
     if kind == "profiler trace":

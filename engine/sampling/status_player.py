@@ -10,9 +10,9 @@ from typing import Literal
 import msgspec
 
 from ..errors import InputFileError
+from ..files.base.series_record import WALL_CLOCK_FROM_S, SeriesFormat
+from ..files.series.status_lines import KeptStatus, StatusLines
 from ..model import Sample
-from ..readers.series_record import WALL_CLOCK_FROM_S, SeriesFormat
-from ..readers.status_lines import KeptStatus, StatusLines
 from .played_devices import PlayedDevices
 from .series_player import LONE_INTERVAL_S
 

@@ -10,16 +10,16 @@ from pathlib import Path
 
 from ..clock import Clock, SystemClock
 from ..errors import InputFileError, UsageError
+from ..files.base.input_file import explain_refusal, show_name, show_path
+from ..files.memory_trace.name import TraceName
+from ..files.memory_trace.pair import is_simulated_run
+from ..files.memory_trace.reading import read_trace_name
+from ..files.memory_trace.records import mebibytes
+from ..files.memory_trace.run import TraceFiles, find_trace_files, note_ranks
+from ..files.memory_trace.spans import TraceSpan, TraceSpans
+from ..files.memory_trace.stream import stream_trace
+from ..files.memory_trace.whole import SIZE_LIMIT_BYTES, read_whole
 from ..model import SIMULATED_TRACE, AllocatorReading, DeviceSample, DeviceState, MemoryReading, Sample
-from ..readers.input_file import explain_refusal, show_name, show_path
-from ..readers.memory_trace import read_trace_name
-from ..readers.memory_trace_name import TraceName
-from ..readers.memory_trace_pair import is_simulated_run
-from ..readers.memory_trace_records import mebibytes
-from ..readers.memory_trace_run import TraceFiles, find_trace_files, note_ranks
-from ..readers.memory_trace_spans import TraceSpan, TraceSpans
-from ..readers.memory_trace_stream import stream_trace
-from ..readers.memory_trace_whole import SIZE_LIMIT_BYTES, read_whole
 from ..units import MIB, format_bytes
 from .trace_rows import TickRow, TraceRows
 from .trace_ticks import ROUNDING, RankTicks, TraceIterations, TraceRunTicks, tick_of

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import msgspec
 
+from ..files.memory_trace.name import TraceName
+from ..files.memory_trace.records import LoggedBytes
+from ..files.memory_trace.spans import TraceSpan
 from ..model import RankCoordinates
-from ..readers.memory_trace_name import TraceName
-from ..readers.memory_trace_records import LoggedBytes
-from ..readers.memory_trace_spans import TraceSpan
 from .trace_rows import TraceRows
 
 ROUNDING = 1e-6

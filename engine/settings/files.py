@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from ..errors import InputFileError, UsageError
+from ..files.base.input_file import read_text_file, show_path, show_text
+from ..files.base.toml_text import parse_toml
 from ..paths import config_file
-from ..readers.input_file import read_text_file, show_path, show_text
-from ..readers.toml_text import parse_toml
 from .model import SETTING_KEYS, TABLES
 from .values import convert_value, show_value
 

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ..errors import InputFileError, UsageError
-from ..output_file import replacing
+from ..files.base.input_file import read_text_file, show_path, show_text
+from ..files.base.output_file import replacing
 from ..paths import config_file
-from ..readers.input_file import read_text_file, show_path, show_text
 from .model import SETTING_KEYS
 from .values import convert_value
 
@@ -56,7 +56,7 @@ def _updated_text(path: Path, values: Mapping[str, object]) -> str:
     import tomlkit
     from tomlkit.exceptions import TOMLKitError
 
-    from ..readers.toml_text import parse_toml
+    from ..files.base.toml_text import parse_toml
     from .files import FILE_LIMIT_BYTES
 
     try:

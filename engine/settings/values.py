@@ -5,7 +5,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import msgspec
 
 from ..errors import UsageError
-from ..readers.input_file import show_text
+from ..files.base.input_file import show_text
 from ..units import parse_duration
 from .alerts import COMMAND_KEY, WEBHOOK_KEY
 from .model import SETTING_KEYS, TABLES, Settings

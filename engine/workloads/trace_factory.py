@@ -20,7 +20,7 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any
 
-from ..bus.processes import USER_PATH_VARIABLE
+from ..child_processes import USER_PATH_VARIABLE
 from ..text import fit_to_reader
 from .model_tracer import TraceError, trace_made
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...engine.errors import OutputFileError
-from ...engine.output_file import write_whole
-from ...engine.readers.input_file import show_path
+from ...engine.files.base.input_file import show_path
+from ...engine.files.base.output_file import write_whole
 from ...engine.text import make_printable
 from .model import FigureFormat
 from .style import DOTS_PER_INCH, HEIGHT_IN, RC, WIDTH_IN

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from ...engine.errors import OutputFileError
-from ...engine.output_file import write_whole
-from ...engine.readers.input_file import show_path
-from .sweep_page import SweepFormat, SweepPage
+from ...engine.files.base.input_file import show_path
+from ...engine.files.base.output_file import write_whole
+from .page import SweepFormat, SweepPage
 
 _FORMATS: dict[str, SweepFormat] = {".pdf": "pdf", ".png": "png", ".svg": "svg"}
 

@@ -1,8 +1,8 @@
 """What is told of devices: the figures of recordings under the same names, and whether they answer."""
 
 from ...engine.model import DeviceSample
-from ..recording_metrics import FAMILIES
-from ..recording_rows import DeviceRow, RowReader
+from ..recording.metrics import FAMILIES
+from ..recording.rows import DeviceRow, RowReader
 from .family import Family
 from .picture import Picture
 

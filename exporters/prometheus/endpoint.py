@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from ...engine.errors import InputFileError, UsageError
-from ...engine.readers.input_file import decode_text, read_input_file, show_path
-from ...engine.readers.plain_yaml import read_yaml
-from ...engine.readers.yaml_scalars import YamlError
+from ...engine.files.base.input_file import decode_text, read_input_file, show_path
+from ...engine.files.base.plain_yaml import read_yaml
+from ...engine.files.base.yaml_scalars import YamlError
 from .address import ListenAddress, check_protected, parse_listen_address
 from .passwords import Passwords, check_users
 

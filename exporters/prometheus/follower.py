@@ -4,10 +4,10 @@ import os
 import threading
 from pathlib import Path
 
-from ...engine.bus.client import Client
-from ...engine.bus.snapshot import Snapshot
 from ...engine.clock import Clock, SystemClock
 from ...engine.model import Sample
+from ...engine.viewer.client import Client
+from ...engine.viewer.snapshot import Snapshot
 from .picture import Picture
 
 

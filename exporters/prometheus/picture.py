@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ...engine.bus.snapshot import Snapshot
 from ...engine.model import Assessment, DeviceSample, Finding, RankSample, Sample
 from ...engine.model.finding import is_last_word
+from ...engine.viewer.snapshot import Snapshot
 from .family import label_text
 
 STALE_INTERVALS = 3.0

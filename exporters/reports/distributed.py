@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from ...analyzers.balance.node_balance import (
+from ...analyzers.planning.balance.node_balance import (
     BOTTLENECK_FACTOR,
     UNEVEN_BELOW,
     Scope,
@@ -16,7 +16,7 @@ from ...analyzers.balance.node_balance import (
 from ...engine.cluster.node_report import NodeDevice, NodeReport
 from ...engine.cluster.roll import NodeRoll
 from ...engine.units import GIB, format_age
-from ..job_over_nodes import JobOverNodes
+from ..status.job_over_nodes import JobOverNodes
 from ..text_table import count
 from .frame import ReportEvidence, ReportFinding, stamp_now
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from ...engine.units import format_age, format_bytes
-from ..job_over_nodes import JobOverNodes
+from ..status.job_over_nodes import JobOverNodes
 from ..text_table import count
 from .distributed import DistributedReport, MasterInfo, WorkerInfo
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import msgspec
 
-from ...engine.output_file import write_whole
+from ...engine.files.base.output_file import write_whole
 from ..json_lines import encode_line
 
 

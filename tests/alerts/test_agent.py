@@ -13,8 +13,8 @@ from tests.cli.test_stream import agent
 from tests.pretend_nvml.driver import PretendDriver
 from tests.waiting import wait_until
 from vramscope.engine.alerts.state import FindingDecision
-from vramscope.engine.bus.client import Client, connect
 from vramscope.engine.model import Finding, HubStatus
+from vramscope.engine.viewer.client import Client, connect
 
 
 def hub_of(client: Client) -> HubStatus:

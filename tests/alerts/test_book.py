@@ -12,8 +12,8 @@ from tests.waiting import wait_until
 from vramscope.engine.alerts import desk as keeping
 from vramscope.engine.alerts.desk import AlertBook
 from vramscope.engine.alerts.kept import decisions_file, load_decisions
+from vramscope.engine.files.base.output_file import replacing
 from vramscope.engine.model import Finding
-from vramscope.engine.output_file import replacing
 
 
 def told(book: AlertBook, *findings: Finding) -> list[str]:

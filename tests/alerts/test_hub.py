@@ -12,13 +12,13 @@ from tests.bus.hubs import RunningHub, make_sample
 from tests.waiting import wait_until
 from vramscope.engine.alerts.desk import AlertDesk
 from vramscope.engine.alerts.state import FindingDecision
-from vramscope.engine.bus.client import Client
-from vramscope.engine.bus.endpoints import endpoints_of
-from vramscope.engine.bus.messages import Request, WorkerReport
-from vramscope.engine.bus.snapshot import Snapshot
-from vramscope.engine.bus.wire import encode
 from vramscope.engine.model import Finding
 from vramscope.engine.settings import AlertSettings
+from vramscope.engine.viewer.client import Client
+from vramscope.engine.viewer.snapshot import Snapshot
+from vramscope.engine.wire.endpoints import endpoints_of
+from vramscope.engine.wire.envelope import encode
+from vramscope.engine.wire.messages import Request, WorkerReport
 
 Report = Callable[..., None]
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tests.readers.flight_records import GIB, MIB, STACK, STATS, record, write_record
 from vramscope.analyzers.flight_summary import FlightSummary, summarize_flight_record
 from vramscope.analyzers.flight_summary.summary import measure_trend
+from vramscope.engine.files.flight_record import read_flight_record
 from vramscope.engine.model.flight_record import FlightRecord, FlightStep
-from vramscope.engine.readers.flight_record import read_flight_record
 
 
 def summarize(tmp_path: Path, **fields: Any) -> FlightSummary:

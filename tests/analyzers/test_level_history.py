@@ -13,8 +13,8 @@ from vramscope.analyzers.level_history import (
     locate_moment,
 )
 from vramscope.analyzers.snapshot_summary import trace_levels
+from vramscope.engine.files.memory_snapshot import convert_tree
 from vramscope.engine.model.flight_record import FlightSample
-from vramscope.engine.readers.memory_snapshot import convert_tree
 
 from ..readers.snapshots import MIB, block, event, segment, snapshot
 

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from vramscope.analyzers.out_of_memory import OutOfMemoryAnalyzer
 from vramscope.analyzers.out_of_memory_track import CLEAN_S
 from vramscope.analyzers.verdict import summarize
-from vramscope.engine.bus.analyzer_host import AnalyzerHost
-from vramscope.engine.bus.findings import FindingStore
+from vramscope.engine.agent.analyzer_host import AnalyzerHost
 from vramscope.engine.history import History
 from vramscope.engine.model import AllocatorReading, Finding, RankCoordinates, RankSample, RankState, Sample
 from vramscope.engine.units import GIB
+from vramscope.engine.wire.findings import FindingStore
 
 from .samples import device, finding, sample
 

@@ -15,7 +15,7 @@ from vramscope.analyzers.allocator_model import (
     PrivateDeviceMemory,
 )
 from vramscope.analyzers.snapshot_summary import DeviceSummary, summarize_snapshot, trace_levels
-from vramscope.engine.readers.memory_snapshot import MemorySnapshot, read_memory_snapshot
+from vramscope.engine.files.memory_snapshot import MemorySnapshot, read_memory_snapshot
 
 REMAINDER_BYTES = MIB
 """A block of the large pool keeps a remainder of up to this, which its trace entry does not have."""

@@ -19,7 +19,7 @@ from tests.readers.snapshots import (
     snapshot,
 )
 from vramscope.analyzers.snapshot_summary import DeviceSummary, summarize_snapshot
-from vramscope.engine.readers.memory_snapshot import convert_tree
+from vramscope.engine.files.memory_snapshot import convert_tree
 
 
 def summarize(root: object, *, top: int = 20) -> DeviceSummary:

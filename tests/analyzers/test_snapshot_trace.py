@@ -20,7 +20,7 @@ from tests.readers.snapshots import (
     snapshot,
 )
 from vramscope.analyzers.snapshot_summary import DeviceSummary, summarize_snapshot, trace_levels
-from vramscope.engine.readers.memory_snapshot import convert_tree
+from vramscope.engine.files.memory_snapshot import convert_tree
 
 SLOTS = 4
 Live = dict[int, tuple[int, int]]

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from tests.readers.snapshots import BASE, MIB, block, free, segment, snapshot
 from vramscope.analyzers.segment_summary import find_stranded
 from vramscope.analyzers.snapshot_summary.view import view_device
+from vramscope.engine.files.memory_snapshot import convert_tree
 from vramscope.engine.model import Segment
 from vramscope.engine.model.segments import ALLOCATED, AWAITING_FREE, FREE
-from vramscope.engine.readers.memory_snapshot import convert_tree
 
 Blocks = list[tuple[int, int]]
 Shape = tuple[Blocks, Literal["small", "large"], bool]

@@ -38,7 +38,7 @@ with profiler:
         train(sizes.pop(0) if sizes else 16)
 (found,) = profiler.get_headroom()[0]
 report = profiler.generate_report()
-from vramscope.engine.launch.in_code import step_takers
+from vramscope.engine.jobs.in_code import step_takers
 told = [found.unit, found.per_unit_bytes, found.sizes, found.largest_size]
 result = [*told, report["headroom"], len(step_takers)]
 with open(sys.argv[1], "w") as file:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from vramscope.engine.attachment.handover import Handover, sweep
-from vramscope.engine.attachment.process import read_start_ticks
+from vramscope.engine.jobs.handover import Handover, sweep
+from vramscope.engine.sources.process_status import read_start_ticks
 
 from .targets import BUSY, Target, running
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from vramscope.engine.attachment.interpreter import find_interpreter
-from vramscope.engine.attachment.process import read_status
 from vramscope.engine.errors import UsageError
+from vramscope.engine.jobs.interpreter import find_interpreter
+from vramscope.engine.sources.process_status import read_status
 
 from ..launch.interpreters import OLD, SUPPORTED, list_pythons
 from ..waiting import wait_until

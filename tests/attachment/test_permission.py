@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from vramscope.engine.attachment.attach import check_permitted, check_untraced
-from vramscope.engine.attachment.process import ProcessStatus, read_status
 from vramscope.engine.errors import AttachRefusedError, UsageError
+from vramscope.engine.jobs.attach import check_permitted, check_untraced
+from vramscope.engine.sources.process_status import ProcessStatus, read_status
 
 from ..cli.running import Outcome, environment, run
 from ..components import require
@@ -62,7 +62,7 @@ def test_the_rule_that_forbids_it_is_named(
     def refuse(*_: object) -> int:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("vramscope.engine.attachment.attach.os.open", refuse)
+    monkeypatch.setattr("vramscope.engine.jobs.attach.os.open", refuse)
     with pytest.raises(AttachRefusedError, match=said) as caught:
         check_permitted(make_status(), tmp_path)
     assert caught.value.exit_code == 6

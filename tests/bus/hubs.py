@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
+from vramscope.engine.agent.hub import Hub
 from vramscope.engine.alerts.desk import AlertDesk
-from vramscope.engine.bus.hub import Hub
 from vramscope.engine.clock import Clock
 from vramscope.engine.cluster.listening import Listening
 from vramscope.engine.model import DeviceSample, MemoryReading, Sample

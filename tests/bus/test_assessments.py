@@ -6,12 +6,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from vramscope.engine.bus.analyzer_host import AnalyzerHost
-from vramscope.engine.bus.assessments import GONE_AFTER_S, AssessmentStore
-from vramscope.engine.bus.client import Client
-from vramscope.engine.bus.messages import FindingBatch, Welcome
-from vramscope.engine.bus.wire import body_of, decode, encode
+from vramscope.engine.agent.analyzer_host import AnalyzerHost
 from vramscope.engine.model import Assessment, Finding, RankSample, RankState, Sample
+from vramscope.engine.viewer.client import Client
+from vramscope.engine.wire.assessments import GONE_AFTER_S, AssessmentStore
+from vramscope.engine.wire.envelope import body_of, decode, encode
+from vramscope.engine.wire.messages import FindingBatch, Welcome
 
 from ..waiting import wait_until
 from .assessors import BrokenAssessor, UsedAssessor, make_assessment

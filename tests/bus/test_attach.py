@@ -9,12 +9,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from vramscope.engine.bus.attach import HubFeed, attach_or_start
-from vramscope.engine.bus.client import connect
-from vramscope.engine.bus.lock import is_hub_alive
-from vramscope.engine.bus.snapshot import Snapshot
 from vramscope.engine.paths import locate_runtime_folder
 from vramscope.engine.plugins import find_entry_points
+from vramscope.engine.viewer.attach import HubFeed, attach_or_start
+from vramscope.engine.viewer.client import connect
+from vramscope.engine.viewer.snapshot import Snapshot
+from vramscope.engine.wire.lock import is_hub_alive
 
 from ..pretend_nvml.driver import PretendDriver
 from ..waiting import wait_until

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from vramscope.engine.bus.worker import CloserLook
+from vramscope.engine.agent.worker import CloserLook
 from vramscope.engine.model import Finding, Sample, SegmentMap
 from vramscope.engine.model.inquiry import Inquiry
 

@@ -3,11 +3,11 @@
 import msgspec
 
 from tests.clocks import HandClock
-from vramscope.engine.bus.conversation import Event, HubConversation
-from vramscope.engine.bus.messages import FindingBatch, Request, Welcome
-from vramscope.engine.bus.wire import body_of, decode, encode
 from vramscope.engine.history import History
 from vramscope.engine.model import Finding, HubStatus, Sample
+from vramscope.engine.viewer.conversation import Event, HubConversation
+from vramscope.engine.wire.envelope import body_of, decode, encode
+from vramscope.engine.wire.messages import FindingBatch, Request, Welcome
 
 from .hubs import make_sample
 

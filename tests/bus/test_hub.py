@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 import zmq
 
-from vramscope.engine.bus.client import Client, connect
-from vramscope.engine.bus.endpoints import endpoints_of
-from vramscope.engine.bus.lock import HubLock
-from vramscope.engine.bus.messages import WorkerReport
-from vramscope.engine.bus.snapshot import Snapshot
-from vramscope.engine.bus.wire import encode
 from vramscope.engine.errors import HubTakenError, HubUnreachableError, RuntimeFolderError
 from vramscope.engine.history import History
 from vramscope.engine.model import Finding
+from vramscope.engine.viewer.client import Client, connect
+from vramscope.engine.viewer.snapshot import Snapshot
+from vramscope.engine.wire.endpoints import endpoints_of
+from vramscope.engine.wire.envelope import encode
+from vramscope.engine.wire.lock import HubLock
+from vramscope.engine.wire.messages import WorkerReport
 
 from ..waiting import wait_until
 from .hubs import RunningHub, make_sample

@@ -11,19 +11,7 @@ import msgspec
 import pytest
 import zmq
 
-from vramscope.engine.alerts.state import AlertState
-from vramscope.engine.bus.assessments import MAX_ASSESSMENTS, AssessmentStore
-from vramscope.engine.bus.client import Client
-from vramscope.engine.bus.endpoints import endpoints_of
-from vramscope.engine.bus.findings import (
-    MAX_BYTES,
-    MAX_CLOSED,
-    MAX_FINDING_BYTES,
-    MAX_OPEN,
-    MAX_OPEN_OF_ANALYZER,
-    FindingStore,
-)
-from vramscope.engine.bus.hub_sockets import (
+from vramscope.engine.agent.hub_sockets import (
     MAX_REPORTS_WAITING,
     MAX_SUBSCRIBERS,
     MAX_SUBSCRIPTION_BYTES,
@@ -31,17 +19,7 @@ from vramscope.engine.bus.hub_sockets import (
     REPORTS_WITHIN_S,
     HubSockets,
 )
-from vramscope.engine.bus.messages import (
-    TOPIC_VIEWER,
-    FindingBatch,
-    KnownNodes,
-    Refusal,
-    Request,
-    Welcome,
-    WorkerReport,
-)
-from vramscope.engine.bus.snapshot import Snapshot
-from vramscope.engine.bus.wire import body_of, decode, encode
+from vramscope.engine.alerts.state import AlertState
 from vramscope.engine.cluster.node_report import NodeReport
 from vramscope.engine.errors import WireError
 from vramscope.engine.history import History
@@ -57,6 +35,28 @@ from vramscope.engine.model import (
 from vramscope.engine.ranks import messages as probe_messages
 from vramscope.engine.ranks.listener import decode_packet
 from vramscope.engine.soundness import check_numbers, mend_numbers
+from vramscope.engine.viewer.client import Client
+from vramscope.engine.viewer.snapshot import Snapshot
+from vramscope.engine.wire.assessments import MAX_ASSESSMENTS, AssessmentStore
+from vramscope.engine.wire.endpoints import endpoints_of
+from vramscope.engine.wire.envelope import body_of, decode, encode
+from vramscope.engine.wire.findings import (
+    MAX_BYTES,
+    MAX_CLOSED,
+    MAX_FINDING_BYTES,
+    MAX_OPEN,
+    MAX_OPEN_OF_ANALYZER,
+    FindingStore,
+)
+from vramscope.engine.wire.messages import (
+    TOPIC_VIEWER,
+    FindingBatch,
+    KnownNodes,
+    Refusal,
+    Request,
+    Welcome,
+    WorkerReport,
+)
 
 from ..clocks import HandClock
 from ..waiting import wait_until

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.clocks import HandClock
-from vramscope.engine.bus import supervisor as supervisor_module
-from vramscope.engine.bus.messages import WorkerReport
-from vramscope.engine.bus.supervisor import BACKOFF_S, SILENT_S, WorkerSupervisor
+from vramscope.engine.agent import supervisor as supervisor_module
+from vramscope.engine.agent.supervisor import BACKOFF_S, SILENT_S, WorkerSupervisor
+from vramscope.engine.wire.messages import WorkerReport
 
 from ..waiting import wait_until
 

@@ -6,12 +6,12 @@ from typing import Literal
 import msgspec
 import pytest
 
-from vramscope.engine.bus import hub as hub_module
-from vramscope.engine.bus.client import Client
-from vramscope.engine.bus.wire import body_of, decode, encode
+from vramscope.engine.agent import hub as hub_module
 from vramscope.engine.errors import HubUnreachableError
 from vramscope.engine.history import History, HistoryBlock
 from vramscope.engine.model import AllocatorReading, RankSample
+from vramscope.engine.viewer.client import Client
+from vramscope.engine.wire.envelope import body_of, decode, encode
 
 from ..waiting import wait_until
 from .hubs import RunningHub, make_sample

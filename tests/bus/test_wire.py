@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vramscope.engine.bus.messages import Welcome
-from vramscope.engine.bus.wire import PROTOCOL_VERSION, body_of, decode, encode
 from vramscope.engine.errors import WireError
 from vramscope.engine.model import Sample
+from vramscope.engine.wire.envelope import PROTOCOL_VERSION, body_of, decode, encode
+from vramscope.engine.wire.messages import Welcome
 
 from .hubs import make_sample
 

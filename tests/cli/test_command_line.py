@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import vramscope
+from vramscope.cli.frame.registry import list_verbs
 from vramscope.cli.parser import build_parser, parse
-from vramscope.cli.verbs import list_verbs
 from vramscope.engine.errors import UsageError
 
 from .running import REPOSITORY, environment, no_library, run
@@ -199,7 +199,7 @@ class TestInternalErrors:
     def broken(self, tmp_path: Path) -> dict[str, str]:
         """Make the first import of the headless path fail."""
         (tmp_path / "sitecustomize.py").write_text(
-            "import vramscope.cli.configuration as c\n"
+            "import vramscope.cli.frame.configuration as c\n"
             "def fail(arguments): raise ZeroDivisionError('our mistake')\n"
             "c.read_settings = fail\n"
         )

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from vramscope.engine.errors import UsageError
-from vramscope.engine.launch.demonstration import SCRIPT, check_size
+from vramscope.engine.jobs.demonstration import SCRIPT, check_size
 from vramscope.engine.units import GIB, MIB
 
 from ..components import missing

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from vramscope.engine.bus.client import connect
-from vramscope.engine.bus.lock import holder_pid, is_hub_alive
 from vramscope.engine.paths import locate_runtime_folder
+from vramscope.engine.viewer.client import connect
+from vramscope.engine.wire.lock import holder_pid, is_hub_alive
 
 from ..components import require
 from ..pretend_nvml.driver import PretendDriver

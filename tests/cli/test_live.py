@@ -16,8 +16,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from vramscope.engine.bus.lock import is_hub_alive
 from vramscope.engine.paths import locate_runtime_folder
+from vramscope.engine.wire.lock import is_hub_alive
 
 from ..pretend_nvml.driver import PretendDriver
 from ..readers.traces import rank_name, trace, write_trace

@@ -1,7 +1,7 @@
 """Without an agent this process assesses for itself, and says so in the same words."""
 
 from vramscope.cli.local_node import LocalNode
-from vramscope.engine.bus.analyzer_host import AnalyzerHost
+from vramscope.engine.agent.analyzer_host import AnalyzerHost
 
 from ..bus.assessors import UsedAssessor
 from ..bus.hubs import make_sample

@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from vramscope.cli import progress
-from vramscope.cli.progress import ProgressLine
+from vramscope.cli.frame import progress
+from vramscope.cli.frame.progress import ProgressLine
 
 
 class Screen(io.StringIO):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from vramscope.engine.launch.parts import SHIM
+from vramscope.engine.jobs.parts import SHIM
 
 from .running import REPOSITORY, environment, run
 from .terminals import TerminalRun

@@ -11,9 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from vramscope.engine.bus.lock import holder_pid, is_hub_alive
 from vramscope.engine.paths import locate_runtime_folder
 from vramscope.engine.recording import Recording
+from vramscope.engine.wire.lock import holder_pid, is_hub_alive
 
 from ..waiting import wait_until
 from .running import REPOSITORY, environment, run

@@ -18,18 +18,18 @@ import zmq
 from vramscope.analyzers.pressure import PressureAnalyzer
 from vramscope.cli.local_node import LocalNode
 from vramscope.cli.status import Observer
-from vramscope.engine.bus.attach import HubFeed
-from vramscope.engine.bus.client import connect
-from vramscope.engine.bus.endpoints import endpoints_of
-from vramscope.engine.bus.lock import HubLock, is_hub_alive
-from vramscope.engine.bus.messages import Request, Welcome
-from vramscope.engine.bus.wire import body_of, decode, encode
-from vramscope.engine.bus.worker import Worker
-from vramscope.engine.bus.worker_link import LocalWorkerLink
+from vramscope.engine.agent.worker import Worker
+from vramscope.engine.agent.worker_link import LocalWorkerLink
 from vramscope.engine.clock import SystemClock
 from vramscope.engine.history import History
 from vramscope.engine.model import HubStatus
 from vramscope.engine.paths import locate_runtime_folder, open_runtime_folder
+from vramscope.engine.viewer.attach import HubFeed
+from vramscope.engine.viewer.client import connect
+from vramscope.engine.wire.endpoints import endpoints_of
+from vramscope.engine.wire.envelope import body_of, decode, encode
+from vramscope.engine.wire.lock import HubLock, is_hub_alive
+from vramscope.engine.wire.messages import Request, Welcome
 
 from ..bus.hubs import RunningHub, make_sample
 from ..pretend_nvml.driver import PretendDriver
@@ -301,7 +301,7 @@ def test_two_viewers_that_start_an_agent_at_once_share_the_first(monkeypatch: py
     lock = HubLock(folder)
     lock.acquire()
     # Both looked before either had the lock.
-    monkeypatch.setattr("vramscope.engine.bus.attach.is_hub_alive", lambda _: False)
+    monkeypatch.setattr("vramscope.engine.viewer.attach.is_hub_alive", lambda _: False)
     feed = HubFeed(folder)
     feed.start_hub()
     loser = feed._hub

@@ -4,13 +4,13 @@ import threading
 from collections.abc import Callable
 from typing import Self
 
-from vramscope.engine.bus.snapshot import Snapshot
 from vramscope.engine.cluster.hosts import NodeAddress
 from vramscope.engine.cluster.keys import KeyPair, keys_folder
 from vramscope.engine.cluster.listening import make_listening
 from vramscope.engine.cluster.nodes_watch import NodesWatch
 from vramscope.engine.cluster.tcp_address import LOOPBACK, TcpAddress
 from vramscope.engine.relay.relay import Relay
+from vramscope.engine.viewer.snapshot import Snapshot
 
 from ..waiting import wait_until
 from .remote import free_port, trust_of

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from vramscope.engine.bus.snapshot import Snapshot
 from vramscope.engine.clock import Clock
 from vramscope.engine.cluster.allow_list import AllowedKey, AllowList, Role, save_allow_list
 from vramscope.engine.cluster.keys import KeyPair
@@ -15,6 +14,7 @@ from vramscope.engine.cluster.listening import make_listening
 from vramscope.engine.cluster.nodes_watch import NodesWatch
 from vramscope.engine.cluster.tcp_address import LOOPBACK, TcpAddress
 from vramscope.engine.cluster.trust import Trust
+from vramscope.engine.viewer.snapshot import Snapshot
 
 from ..bus.hubs import RunningHub
 from ..waiting import wait_until

@@ -8,13 +8,13 @@ from tests.analyzers.cluster_state.clusters import make_node as make_rank_node
 from tests.fleet.nodes import make_node
 from vramscope.analyzers.cluster_state import ClusterState
 from vramscope.analyzers.fleet.fleet import read_devices
-from vramscope.engine.bus.cells import take_cells, trim_to_cells
-from vramscope.engine.bus.picture import NodePicture
-from vramscope.engine.bus.snapshot import Snapshot
-from vramscope.engine.bus.wire import body_of, decode, encode
 from vramscope.engine.cluster.keys import keys_folder
 from vramscope.engine.cluster.nodes_watch import NodesWatch
 from vramscope.engine.model import HostSample, ProcessReading, Sample
+from vramscope.engine.viewer.picture import NodePicture
+from vramscope.engine.viewer.snapshot import Snapshot
+from vramscope.engine.wire.cells import take_cells, trim_to_cells
+from vramscope.engine.wire.envelope import body_of, decode, encode
 
 from ..bus.hubs import make_sample
 from ..waiting import wait_until

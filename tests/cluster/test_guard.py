@@ -16,10 +16,7 @@ import zmq
 
 from vramscope.cli.application import run as main
 from vramscope.cli.guarding import Guard, GuardOptions
-from vramscope.engine.bus.endpoints import endpoints_of
-from vramscope.engine.bus.hub import Hub
-from vramscope.engine.bus.messages import WorkerReport
-from vramscope.engine.bus.wire import encode
+from vramscope.engine.agent.hub import Hub
 from vramscope.engine.cluster.allow_list import Role
 from vramscope.engine.cluster.keys import make_key_pair
 from vramscope.engine.cluster.listening import make_listening
@@ -30,6 +27,9 @@ from vramscope.engine.ranks.messages import AdviceTaken
 from vramscope.engine.ranks.roster import Roster
 from vramscope.engine.sampling.live import LiveProducer
 from vramscope.engine.settings import AlertSettings
+from vramscope.engine.wire.endpoints import endpoints_of
+from vramscope.engine.wire.envelope import encode
+from vramscope.engine.wire.messages import WorkerReport
 from vramscope.exporters.schema import build_guard_schema, render_guard_schema
 
 from ..clocks import HandClock

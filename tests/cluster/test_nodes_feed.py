@@ -1,10 +1,10 @@
 """What feeds the screens from several agents: pictures of each, questions to the one looked at."""
 
 from vramscope.engine.alerts.state import FindingDecision
-from vramscope.engine.bus.feed import SeveralNodesFeed
-from vramscope.engine.bus.snapshot import Snapshot
 from vramscope.engine.cluster.keys import keys_folder
 from vramscope.engine.cluster.nodes_feed import NodesFeed
+from vramscope.engine.viewer.feed import SeveralNodesFeed
+from vramscope.engine.viewer.snapshot import Snapshot
 
 from ..bus.hubs import make_sample
 from ..waiting import wait_until

@@ -2,13 +2,13 @@
 
 from tests.clocks import HandClock
 from tests.fuzz.peers import HandConnection
-from vramscope.engine.bus.messages import Request, Welcome
-from vramscope.engine.bus.wire import Envelope, body_of, decode, encode
 from vramscope.engine.cluster.gate import Trim
 from vramscope.engine.cluster.remote_node import RemoteNode
 from vramscope.engine.history import History
 from vramscope.engine.model import HubStatus
 from vramscope.engine.relay.relay import RelayedNode
+from vramscope.engine.wire.envelope import Envelope, body_of, decode, encode
+from vramscope.engine.wire.messages import Request, Welcome
 
 from ..bus.hubs import make_sample
 

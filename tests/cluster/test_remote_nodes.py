@@ -7,8 +7,8 @@ from contextlib import contextmanager
 import pytest
 
 from vramscope.analyzers.pressure import PressureAnalyzer
+from vramscope.engine.agent.worker import Worker
 from vramscope.engine.alerts.state import FindingDecision
-from vramscope.engine.bus.worker import Worker
 from vramscope.engine.cluster.keys import KeyPair, keys_folder, make_key_pair
 from vramscope.engine.cluster.remote_worker import RemoteWorkerLink
 from vramscope.engine.cluster.tcp_address import LOOPBACK, TcpAddress

@@ -9,8 +9,8 @@ from typing import Any, cast
 import networkx
 import pytest
 
-from vramscope.analyzers.cluster_graph import DEVICES, find_device, make_networkx_graph
-from vramscope.analyzers.cluster_graph.link_catalog import LINKS
+from vramscope.analyzers.planning.cluster import DEVICES, find_device, make_networkx_graph
+from vramscope.analyzers.planning.cluster.link_catalog import LINKS
 from vramscope.engine.errors import InputFileError, UsageError, VramscopeError
 from vramscope.engine.units import GIB
 from vramscope.planning.clusters import read_cluster

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from vramscope.analyzers.partition.exact import split_over
-from vramscope.analyzers.partition.reachable import ends_at, reach_forward
-from vramscope.analyzers.stage_matching import StageDevice, match_stages
-from vramscope.analyzers.stage_matching.matching import Workload
+from vramscope.analyzers.planning.partition.exact import split_over
+from vramscope.analyzers.planning.partition.reachable import ends_at, reach_forward
+from vramscope.analyzers.planning.stage_matching import StageDevice, match_stages
+from vramscope.analyzers.planning.stage_matching.matching import Workload
 from vramscope.engine.errors import UsageError
 
 LAYER = st.tuples(st.integers(0, 30), st.integers(0, 20), st.integers(0, 6))

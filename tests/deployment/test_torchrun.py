@@ -12,8 +12,8 @@ from tests.cli.running import environment
 from tests.ranks.running import await_steps, list_ranks
 from tests.structure.tree import ROOT
 from tests.waiting import wait_until
-from vramscope.engine.bus.lock import holder_pid
 from vramscope.engine.paths import locate_runtime_folder
+from vramscope.engine.wire.lock import holder_pid
 
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 EXAMPLE = str(ROOT / "examples/torchrun_train.py")

@@ -10,10 +10,10 @@ import pytest
 
 from vramscope.engine.cluster.hosts import read_hosts_file
 from vramscope.engine.errors import InputFileError, VramscopeError
-from vramscope.engine.readers.case_table import read_case_table
-from vramscope.engine.readers.cluster_file import read_cluster_file
-from vramscope.engine.readers.model_config import read_model_config
-from vramscope.engine.readers.run_config import read_run_config
+from vramscope.engine.files.case_table import read_case_table
+from vramscope.engine.files.cluster_file import read_cluster_file
+from vramscope.engine.files.framework.run_config import read_run_config
+from vramscope.engine.files.model_config import read_model_config
 from vramscope.engine.settings import load_settings, save_settings
 from vramscope.engine.settings.files import FILE_LIMIT_BYTES, read_settings_file
 

@@ -11,7 +11,6 @@ from rich.cells import cell_len
 
 from tests.bus.hubs import make_sample
 from tests.hostile import HOSTILE, PRINTED, list_forbidden, poison
-from vramscope.engine.bus.wire import body_of, decode, encode
 from vramscope.engine.model import Sample
 from vramscope.engine.ranks.listener import decode_packet
 from vramscope.engine.text import (
@@ -22,6 +21,7 @@ from vramscope.engine.text import (
     make_printable,
     make_printable_lines,
 )
+from vramscope.engine.wire.envelope import body_of, decode, encode
 
 anything = st.text(st.characters(codec=None) | st.sampled_from(HOSTILE))
 FORBIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}

@@ -17,7 +17,7 @@ from vramscope.engine.model import (
     Sample,
     StepReading,
 )
-from vramscope.exporters.status import describe_sample
+from vramscope.exporters.status.document import describe_sample
 
 GIB = 1 << 30
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tests.readers.flight_records import record, write_record
 from vramscope.analyzers.flight_summary import summarize_flight_record
 from vramscope.analyzers.sentence import count_cells
+from vramscope.engine.files.flight_record import read_flight_record
 from vramscope.engine.model.flight_record import FlightRecord
-from vramscope.engine.readers.flight_record import read_flight_record
-from vramscope.exporters.flight_text import describe_flight_record
+from vramscope.exporters.inspect.flight_text import describe_flight_record
 from vramscope.exporters.json_lines import encode_line
 from vramscope.exporters.sparkline import draw_sparkline
 

@@ -11,7 +11,7 @@ from vramscope.engine.model import (
     RankState,
     StepReading,
 )
-from vramscope.exporters.table import TableStyle, render_table
+from vramscope.exporters.status.table import TableStyle, render_table
 
 from .statuses import GIB, make_device, make_status
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from vramscope.cli.exporting import ExportFormat, export_recording
+from vramscope.engine.files.series.header import COLUMNS
 from vramscope.engine.model import (
     AllocatorReading,
     DeviceSample,
@@ -22,13 +23,12 @@ from vramscope.engine.model import (
     Sample,
     StepReading,
 )
-from vramscope.engine.readers.series_header import COLUMNS
 from vramscope.engine.recording import RecordingIdentity, RecordingWriter
 from vramscope.engine.sampling.series_source import open_series
-from vramscope.exporters.recording_csv import write_csv
-from vramscope.exporters.recording_figures import FigureRecorder
-from vramscope.exporters.recording_metrics import FAMILIES, write_metrics
-from vramscope.exporters.recording_rows import DeviceRow, RowReader
+from vramscope.exporters.recording.csv import write_csv
+from vramscope.exporters.recording.figures import FigureRecorder
+from vramscope.exporters.recording.metrics import FAMILIES, write_metrics
+from vramscope.exporters.recording.rows import DeviceRow, RowReader
 
 from ..components import missing
 from ..recording.samples import START_S, make_finding, make_sample, write

@@ -7,9 +7,9 @@ import pytest
 from tests.readers.snapshots import MIB, block, frame, segment, small_snapshot, snapshot
 from vramscope.analyzers.sentence import count_cells
 from vramscope.analyzers.snapshot_summary import summarize_snapshot
-from vramscope.engine.readers.memory_snapshot import convert_tree
+from vramscope.engine.files.memory_snapshot import convert_tree
+from vramscope.exporters.inspect.snapshot_text import describe_snapshot
 from vramscope.exporters.json_lines import encode_line
-from vramscope.exporters.snapshot_text import describe_snapshot
 
 
 def describe(root: object, width: int = 80, top: int = 10) -> str:

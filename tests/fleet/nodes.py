@@ -3,8 +3,8 @@
 import msgspec
 
 from tests.tui.canned import make_snapshot
-from vramscope.engine.bus.snapshot import Snapshot
 from vramscope.engine.model import Assessment, RankCoordinates, RankSample, RiskLevel
+from vramscope.engine.viewer.snapshot import Snapshot
 
 
 def make_node(

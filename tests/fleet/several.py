@@ -6,12 +6,12 @@ from textual.pilot import Pilot
 
 from tests.tui.canned import NODE, UNICODE_COLOR, FakeFeed, StillClock
 from tests.tui.looks import shown_text
-from vramscope.engine.bus.snapshot import Snapshot
 from vramscope.engine.history import History
 from vramscope.engine.settings import Settings
+from vramscope.engine.viewer.snapshot import Snapshot
+from vramscope.tui.live.process_signals import SignalPolicy
 from vramscope.tui.nodes_app import NodesApp
-from vramscope.tui.process_signals import SignalPolicy
-from vramscope.tui.terminal import TerminalAbilities
+from vramscope.tui.terminal.abilities import TerminalAbilities
 
 
 class SeveralNodes(FakeFeed):

@@ -8,12 +8,12 @@ from textual.geometry import Region
 
 from tests.analyzers.cluster_state.clusters import Word, make_node
 from vramscope.analyzers.cluster_state import ClusterPicture, ClusterState
-from vramscope.engine.bus.snapshot import Snapshot
 from vramscope.engine.model import Finding
-from vramscope.tui.cluster_watch import ClusterWatch
+from vramscope.engine.viewer.snapshot import Snapshot
+from vramscope.tui.fleet.cluster_screen import ClusterScreen
+from vramscope.tui.fleet.cluster_watch import ClusterWatch
 from vramscope.tui.nodes_app import NodesApp
-from vramscope.tui.screens.cluster import ClusterScreen
-from vramscope.tui.terminal import TerminalAbilities
+from vramscope.tui.terminal.abilities import TerminalAbilities
 
 from ..waiting import wait_until
 from .several import SeveralNodes, make_nodes_app, wait_for_text

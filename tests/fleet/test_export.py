@@ -9,7 +9,7 @@ import jsonschema
 from tests.fleet.nodes import make_node
 from tests.fleet.several import SeveralNodes, make_nodes_app, wait_for_text
 from tests.tui.looks import notices
-from vramscope.engine.bus.snapshot import Snapshot
+from vramscope.engine.viewer.snapshot import Snapshot
 from vramscope.exporters.schema import build_fleet_schema, render_fleet_schema
 
 REPOSITORY = Path(__file__).resolve().parents[2]

@@ -6,7 +6,7 @@ from tests.fleet.nodes import make_node
 from tests.tui.canned import NOON_S
 from vramscope.analyzers.fleet.fleet import Fleet
 from vramscope.analyzers.fleet.verdict import judge_fleet
-from vramscope.engine.bus.snapshot import Snapshot
+from vramscope.engine.viewer.snapshot import Snapshot
 
 
 def _note(fleet: Fleet, *snapshots: Snapshot) -> None:

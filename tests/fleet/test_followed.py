@@ -3,9 +3,9 @@
 import msgspec
 
 from tests.tui.looks import shown_text
-from vramscope.engine.bus.device_selection import DeviceSelection
-from vramscope.engine.bus.device_trimming import trim_sample
-from vramscope.engine.bus.snapshot import Snapshot
+from vramscope.engine.viewer.snapshot import Snapshot
+from vramscope.engine.wire.device_selection import DeviceSelection
+from vramscope.engine.wire.device_trimming import trim_sample
 
 from .nodes import make_node
 from .several import SeveralNodes, make_nodes_app, wait_for_text

@@ -9,8 +9,8 @@ from vramscope.analyzers.fleet.census import Census, add_up, count_devices
 from vramscope.analyzers.fleet.fleet import Fleet, read_devices, read_node
 from vramscope.analyzers.fleet.grouping import group_fleet
 from vramscope.analyzers.fleet.order import SORTS, group_devices
-from vramscope.engine.bus.snapshot import Snapshot
 from vramscope.engine.model import DeviceSample, MemoryReading, RankSample, Sample
+from vramscope.engine.viewer.snapshot import Snapshot
 
 _BYTES = st.none() | st.integers(0, 80)
 _DEVICES = st.builds(

@@ -8,14 +8,14 @@ import pytest
 from tests.fleet.nodes import make_node
 from tests.fleet.several import SeveralNodes, make_nodes_app, wait_for_text
 from tests.tui.looks import notices, shown_text
-from vramscope.engine.bus.snapshot import Snapshot
 from vramscope.engine.history import History
-from vramscope.tui.key_help import collect_keys
-from vramscope.tui.screens.fleet import FleetScreen
-from vramscope.tui.screens.live import LiveScreen
-from vramscope.tui.screens.live_breakdown import LiveBreakdownScreen
-from vramscope.tui.screens.nodes import NodesScreen
-from vramscope.tui.terminal import TerminalAbilities
+from vramscope.engine.viewer.snapshot import Snapshot
+from vramscope.tui.fleet.nodes_screen import NodesScreen
+from vramscope.tui.fleet.screen import FleetScreen
+from vramscope.tui.frame.key_help import collect_keys
+from vramscope.tui.live.screen import LiveScreen
+from vramscope.tui.modules.live_screen import LiveBreakdownScreen
+from vramscope.tui.terminal.abilities import TerminalAbilities
 
 
 def _make_feed() -> SeveralNodes:

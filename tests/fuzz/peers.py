@@ -19,9 +19,22 @@ from tests.fleet.nodes import make_node
 from vramscope.analyzers.cluster_state.state import ClusterState
 from vramscope.analyzers.fleet.fleet import Fleet
 from vramscope.analyzers.fleet.verdict import judge_fleet
+from vramscope.engine.agent.hub import Hub
 from vramscope.engine.alerts.state import Acknowledgement, AlertState, FindingChange, Mute
-from vramscope.engine.bus.hub import Hub
-from vramscope.engine.bus.messages import (
+from vramscope.engine.cluster.allow_list import AllowList
+from vramscope.engine.cluster.keys import KeyPair, make_key_pair
+from vramscope.engine.cluster.listening import Listening, make_listening
+from vramscope.engine.cluster.relay_link import RelayLink
+from vramscope.engine.cluster.remote_node import RemoteNode
+from vramscope.engine.cluster.tcp_address import LOOPBACK, TcpAddress
+from vramscope.engine.cluster.trust import Trust
+from vramscope.engine.history import History
+from vramscope.engine.model import Finding, HubStatus
+from vramscope.engine.ranks.roster import Roster
+from vramscope.engine.ranks.segments import PackedSegments
+from vramscope.engine.relay.relay import Relay
+from vramscope.engine.wire.envelope import encode
+from vramscope.engine.wire.messages import (
     Advised,
     Done,
     FindingBatch,
@@ -33,22 +46,9 @@ from vramscope.engine.bus.messages import (
     Welcome,
     WorkerReport,
 )
-from vramscope.engine.bus.wire import encode
-from vramscope.engine.cluster.allow_list import AllowList
-from vramscope.engine.cluster.keys import KeyPair, make_key_pair
-from vramscope.engine.cluster.listening import Listening, make_listening
-from vramscope.engine.cluster.relay_link import RelayLink
-from vramscope.engine.cluster.remote_node import RemoteNode
-from vramscope.engine.cluster.remote_peer import RemotePeer
-from vramscope.engine.cluster.tcp_address import LOOPBACK, TcpAddress
-from vramscope.engine.cluster.trust import Trust
-from vramscope.engine.history import History
-from vramscope.engine.model import Finding, HubStatus
-from vramscope.engine.ranks.roster import Roster
-from vramscope.engine.ranks.segments import PackedSegments
-from vramscope.engine.relay.relay import Relay
+from vramscope.engine.wire.remote_peer import RemotePeer
 from vramscope.exporters.json_lines import encode_line
-from vramscope.exporters.status import describe_snapshot
+from vramscope.exporters.status.document import describe_snapshot
 
 HUB = "hub"
 _FINDING = Finding("f1", "oom", "node", "GPU-a", "0", "high", "runs out", 1001.0, 1001.0)

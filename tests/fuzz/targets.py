@@ -21,14 +21,14 @@ import msgspec
 
 from vramscope.analyzers.breakdown import make_breakdown
 from vramscope.engine.errors import VramscopeError
+from vramscope.engine.files.flight_record import read_flight_record
+from vramscope.engine.files.framework.oom_text import parse_oom_text
+from vramscope.engine.files.memory_file import read_memory_file, recognize_memory_file
+from vramscope.engine.files.memory_snapshot.decoder import decode
+from vramscope.engine.files.memory_trace.reading import read_memory_trace
+from vramscope.engine.files.module_memory import read_module_memory
+from vramscope.engine.files.phases import read_phase_file
 from vramscope.engine.model import Sample
-from vramscope.engine.readers.flight_record import read_flight_record
-from vramscope.engine.readers.memory_file import read_memory_file, recognize_memory_file
-from vramscope.engine.readers.memory_snapshot.decoder import decode
-from vramscope.engine.readers.memory_trace import read_memory_trace
-from vramscope.engine.readers.module_memory import read_module_memory
-from vramscope.engine.readers.oom_text import parse_oom_text
-from vramscope.engine.readers.phases import read_phase_file
 from vramscope.engine.recording import Recording
 from vramscope.engine.recording.block import (
     DAMAGES,
@@ -46,11 +46,11 @@ from vramscope.engine.recording.block import (
 from vramscope.engine.recording.contents import Told
 from vramscope.engine.sampling.series_source import open_series
 from vramscope.exporters.json_lines import encode_line
-from vramscope.exporters.module_memory_report import report_module_memory
-from vramscope.exporters.module_memory_text import describe_module_memory
-from vramscope.exporters.pages.sunburst_files import PAGES, join_kinds, render_page
-from vramscope.exporters.phase_record_report import report_phase_records
-from vramscope.exporters.phase_record_text import describe_phase_file
+from vramscope.exporters.modules.page import PAGES, join_kinds, render_page
+from vramscope.exporters.modules.report import report_module_memory
+from vramscope.exporters.modules.text import describe_module_memory
+from vramscope.exporters.phases.record_report import report_phase_records
+from vramscope.exporters.phases.record_text import describe_phase_file
 from vramscope.planning.clusters import read_cluster
 
 from . import peers

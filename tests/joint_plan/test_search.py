@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vramscope.analyzers.cluster_graph import Cluster, Link, parse_short_form
-from vramscope.analyzers.cluster_graph.device_catalog import find_device
-from vramscope.analyzers.cluster_graph.short_form import make_node
-from vramscope.analyzers.joint_plan import JointOptions, JointPlan, plan_jointly
-from vramscope.analyzers.joint_plan.evaluation import Evaluator
-from vramscope.analyzers.joint_plan.pricing import Pricing
-from vramscope.analyzers.joint_plan.space import Candidate, Degrees, SearchSpace
-from vramscope.analyzers.memory_theory import ModelShape, ParallelLayout, estimate_stages
-from vramscope.analyzers.memory_theory.presets import find_preset
-from vramscope.analyzers.time_model import TimeAssumptions, estimate_step
+from vramscope.analyzers.planning.cluster import Cluster, Link, parse_short_form
+from vramscope.analyzers.planning.cluster.device_catalog import find_device
+from vramscope.analyzers.planning.cluster.short_form import make_node
+from vramscope.analyzers.planning.joint import JointOptions, JointPlan, plan_jointly
+from vramscope.analyzers.planning.joint.evaluation import Evaluator
+from vramscope.analyzers.planning.joint.pricing import Pricing
+from vramscope.analyzers.planning.joint.space import Candidate, Degrees, SearchSpace
+from vramscope.analyzers.planning.theory import ModelShape, ParallelLayout, estimate_stages
+from vramscope.analyzers.planning.theory.presets import find_preset
+from vramscope.analyzers.planning.time import TimeAssumptions, estimate_step
 from vramscope.engine.errors import UsageError
 
 SMALL = ModelShape(

@@ -7,12 +7,12 @@ import jsonschema
 import pytest
 
 import vramscope
-from vramscope.analyzers.joint_plan import JointPlan
+from vramscope.analyzers.planning.joint import JointPlan
 from vramscope.cli.application import run
 from vramscope.engine.errors import InputFileError
-from vramscope.engine.readers.galvatron_computation import read_layer_profile
-from vramscope.exporters.joint_plan_report import report_joint_plan
-from vramscope.exporters.joint_plan_table import describe_joint_plan, fold_counts
+from vramscope.engine.files.galvatron.computation import read_layer_profile
+from vramscope.exporters.plan.joint_report import report_joint_plan
+from vramscope.exporters.plan.joint_table import describe_joint_plan, fold_counts
 from vramscope.exporters.schema import build_joint_plan_schema, render_joint_plan_schema
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"

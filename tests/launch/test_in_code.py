@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from vramscope.engine.bus.client import Client
-from vramscope.engine.bus.snapshot import Snapshot
 from vramscope.engine.paths import locate_runtime_folder
+from vramscope.engine.viewer.client import Client
+from vramscope.engine.viewer.snapshot import Snapshot
 
 from ..attachment.targets import running
 from ..cli.running import environment, run

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import msgspec
 from hypothesis import strategies as st
 
-from vramscope.analyzers.memory_theory import (
+from vramscope.analyzers.planning.theory import (
     BF16,
     FP16,
     FP32,

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from vramscope.analyzers.memory_theory import (
+from vramscope.analyzers.planning.theory import (
     MemoryPart,
     ModelShape,
     Moment,
@@ -11,7 +11,7 @@ from vramscope.analyzers.memory_theory import (
     count_states,
     estimate_stages,
 )
-from vramscope.analyzers.memory_theory.weights import WeightTensor
+from vramscope.analyzers.planning.theory.weights import WeightTensor
 
 MIB = 2**20
 SHAPE = ModelShape(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from vramscope.analyzers.memory_theory.calibration import Measured, fit_calibration
+from vramscope.analyzers.planning.theory.calibration import Measured, fit_calibration
 from vramscope.engine.errors import UsageError
 
 from .calling import call

@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vramscope.analyzers.memory_theory import count_parameters
-from vramscope.analyzers.memory_theory.configs import Flags, read_megatron_run
-from vramscope.analyzers.memory_theory.configs.document import describe_config
-from vramscope.analyzers.memory_theory.configs.hugging_face import flag_hugging_face
-from vramscope.analyzers.memory_theory.configs.megatron import build_run
-from vramscope.analyzers.memory_theory.configs.megatron_shape import read_shape
-from vramscope.analyzers.memory_theory.presets import PRESETS
+from vramscope.analyzers.planning.theory import count_parameters
+from vramscope.analyzers.planning.theory.configs import Flags, read_megatron_run
+from vramscope.analyzers.planning.theory.configs.document import describe_config
+from vramscope.analyzers.planning.theory.configs.hugging_face import flag_hugging_face
+from vramscope.analyzers.planning.theory.configs.megatron import build_run
+from vramscope.analyzers.planning.theory.configs.megatron_shape import read_shape
+from vramscope.analyzers.planning.theory.presets import PRESETS
 from vramscope.cli.case_batch import PREDICTED, predict_case
 from vramscope.engine.errors import InputFileError
-from vramscope.engine.readers.run_config import read_run_config
+from vramscope.engine.files.framework.run_config import read_run_config
 
 HUGGING_FACE = {
     "model_type": "llama",

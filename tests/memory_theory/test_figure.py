@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 
-from vramscope.analyzers.memory_theory import ParallelLayout, TrainingSetup, estimate_stages
-from vramscope.analyzers.memory_theory.configs import TrainingRun
-from vramscope.analyzers.memory_theory.presets import PRESETS
-from vramscope.exporters.estimate_report import build_estimate
-from vramscope.exporters.figures.estimate import SHARES, draw_estimate
+from vramscope.analyzers.planning.theory import ParallelLayout, TrainingSetup, estimate_stages
+from vramscope.analyzers.planning.theory.configs import TrainingRun
+from vramscope.analyzers.planning.theory.presets import PRESETS
+from vramscope.exporters.estimates.figure import SHARES, draw_estimate
+from vramscope.exporters.estimates.report import build_estimate
 
 from ..exporters.figures.vision import VISIONS, measure_distance
 from .calling import call

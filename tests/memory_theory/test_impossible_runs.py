@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from vramscope.analyzers.memory_theory import ParallelLayout, TrainingSetup, estimate_stages
-from vramscope.analyzers.memory_theory.presets import PRESETS, find_preset
+from vramscope.analyzers.planning.theory import ParallelLayout, TrainingSetup, estimate_stages
+from vramscope.analyzers.planning.theory.presets import PRESETS, find_preset
 from vramscope.engine.errors import UsageError
 
 SETUP = TrainingSetup(seq_length=4096, micro_batch_size=1)

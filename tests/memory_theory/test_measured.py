@@ -8,11 +8,11 @@ import pytest
 
 from benchmarks.memory_theory import collect, judge_row
 from benchmarks.memory_theory_published import ROWS
-from vramscope.analyzers.memory_theory import estimate_stages
-from vramscope.analyzers.memory_theory.configs import Flags, read_megatron_run
-from vramscope.engine.readers.case_table import read_case_table
+from vramscope.analyzers.planning.theory import estimate_stages
+from vramscope.analyzers.planning.theory.configs import Flags, read_megatron_run
+from vramscope.engine.files.case_table import read_case_table
 from vramscope.engine.units import GIB, MIB
-from vramscope.exporters.estimate_report import FIT_SHARE
+from vramscope.exporters.estimates.report import FIT_SHARE
 
 DATA = Path(__file__).resolve().parents[3] / "shared/data"
 

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 
 import pytest
 
-from vramscope.analyzers.memory_theory import TrainingSetup, count_parameters, estimate_stage
-from vramscope.analyzers.memory_theory.configs import Flags, TrainingRun, read_megatron_run
-from vramscope.analyzers.memory_theory.configs.cases import read_case
-from vramscope.analyzers.memory_theory.configs.document import flag_torchtitan
-from vramscope.analyzers.memory_theory.training import Gpu
+from vramscope.analyzers.planning.theory import TrainingSetup, count_parameters, estimate_stage
+from vramscope.analyzers.planning.theory.configs import Flags, TrainingRun, read_megatron_run
+from vramscope.analyzers.planning.theory.configs.cases import read_case
+from vramscope.analyzers.planning.theory.configs.document import flag_torchtitan
+from vramscope.analyzers.planning.theory.training import Gpu
 from vramscope.engine.errors import UsageError
 
 SIZES = {"num-layers": 12, "hidden-size": 512, "num-attention-heads": 8, "seq-length": 1024, "bf16": True}

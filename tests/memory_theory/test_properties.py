@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vramscope.analyzers.memory_theory import (
+from vramscope.analyzers.planning.theory import (
     ModelShape,
     ParallelLayout,
     RankMemory,
@@ -15,10 +15,10 @@ from vramscope.analyzers.memory_theory import (
     count_states,
     estimate_stages,
 )
-from vramscope.analyzers.memory_theory.activations import list_layer_activations
-from vramscope.analyzers.memory_theory.estimate import share_turns
-from vramscope.analyzers.memory_theory.schedule import count_in_flight
-from vramscope.analyzers.memory_theory.weights import list_layer_weights
+from vramscope.analyzers.planning.theory.activations import list_layer_activations
+from vramscope.analyzers.planning.theory.estimate import share_turns
+from vramscope.analyzers.planning.theory.schedule import count_in_flight
+from vramscope.analyzers.planning.theory.weights import list_layer_weights
 
 from .runs import Run, runs
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from vramscope.analyzers.memory_theory import (
+from vramscope.analyzers.planning.theory import (
     BF16_GRADIENTS,
     ModelShape,
     ParallelLayout,
@@ -13,11 +13,11 @@ from vramscope.analyzers.memory_theory import (
     share_states,
     split_layers,
 )
-from vramscope.analyzers.memory_theory.estimate import list_held_activations
-from vramscope.analyzers.memory_theory.layer_figures import RunFigures
-from vramscope.analyzers.memory_theory.presets import PRESETS
-from vramscope.analyzers.memory_theory.schedule import count_in_flight
-from vramscope.analyzers.memory_theory.weights import list_layer_weights
+from vramscope.analyzers.planning.theory.estimate import list_held_activations
+from vramscope.analyzers.planning.theory.layer_figures import RunFigures
+from vramscope.analyzers.planning.theory.presets import PRESETS
+from vramscope.analyzers.planning.theory.schedule import count_in_flight
+from vramscope.analyzers.planning.theory.weights import list_layer_weights
 
 GIB = 1 << 30
 

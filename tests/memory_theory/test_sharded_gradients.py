@@ -3,10 +3,10 @@
 import msgspec
 import pytest
 
-from vramscope.analyzers.memory_theory import FP32_SHARDED, ParallelLayout, TrainingSetup, estimate_stages
-from vramscope.analyzers.memory_theory.activations import list_layer_activations
-from vramscope.analyzers.memory_theory.presets import PRESETS
-from vramscope.analyzers.memory_theory.weights import count_elements, list_layer_weights
+from vramscope.analyzers.planning.theory import FP32_SHARDED, ParallelLayout, TrainingSetup, estimate_stages
+from vramscope.analyzers.planning.theory.activations import list_layer_activations
+from vramscope.analyzers.planning.theory.presets import PRESETS
+from vramscope.analyzers.planning.theory.weights import count_elements, list_layer_weights
 
 LLAMA = PRESETS["llama2-7b"]
 LAYOUT = ParallelLayout(data=8)

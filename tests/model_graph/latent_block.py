@@ -4,8 +4,8 @@ from typing import Any
 
 from torch import nn
 
-from vramscope.analyzers.memory_theory import ExpertShape, LatentAttention
-from vramscope.analyzers.model_graph import Architecture
+from vramscope.analyzers.planning.graph import Architecture
+from vramscope.analyzers.planning.theory import ExpertShape, LatentAttention
 
 LATENT = LatentAttention(query_rank=24, key_value_rank=16, head_channels=8, rope_channels=4, value_channels=6)
 EXPERTS = ExpertShape(experts=6, top_k=2, ffn=12, shared_ffn=24, is_expert_layer=(True,))

@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from vramscope import create_gpt_model_graph
-from vramscope.analyzers.memory_theory import ExpertShape, count_parameters
-from vramscope.analyzers.memory_theory.presets import PRESETS
-from vramscope.analyzers.model_graph import MODELS, Architecture, find_model, plan_layers
+from vramscope.analyzers.planning.graph import MODELS, Architecture, find_model, plan_layers
+from vramscope.analyzers.planning.theory import ExpertShape, count_parameters
+from vramscope.analyzers.planning.theory.presets import PRESETS
 from vramscope.engine.errors import UsageError
 
 SMALL = Architecture(family="gpt", layers=2, hidden=32, heads=4, vocabulary=70, positions=64)

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from vramscope import create_gpt_model_graph
-from vramscope.analyzers.partition import GraphAnalyzer
+from vramscope.analyzers.planning.partition import GraphAnalyzer
 from vramscope.engine.errors import VramscopeError
 
 NUMBERS = st.one_of(st.integers(-2, 70), st.integers(2**31, 2**70), st.floats(), st.booleans())

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from vramscope.analyzers.breakdown import BreakdownNode, lay_out_icicle, make_breakdown
 from vramscope.cli.modules import read_named, write_charts
-from vramscope.engine.readers.module_memory import read_module_memory
-from vramscope.exporters.pages.sunburst_files import render_sunburst, write_sunbursts
+from vramscope.engine.files.module_memory import read_module_memory
+from vramscope.exporters.modules.page import render_sunburst, write_sunbursts
 
 from .profiles import make_large_tree, write_profile
 
@@ -87,7 +87,7 @@ def test_charts_of_a_profile_and_of_several(tmp_path: Path, monkeypatch: pytest.
     assert tree[:3] == ["all kinds", 4396, 6656]
     assert (tmp_path / "one" / "summary_icicle.svg").read_text(encoding="utf-8").startswith("<?xml")
     write_profile(tmp_path / "run" / "rank1_dp0_tp0", rank=1)
-    monkeypatch.setattr("vramscope.exporters.figures.icicle.draw_icicle", lambda *given: None)
+    monkeypatch.setattr("vramscope.exporters.modules.figure.draw_icicle", lambda *given: None)
     folders = [path.parent.name for path in write_charts(read_named(tmp_path / "run"), tmp_path / "two")]
     assert folders == ["rank0_dp0_tp0"] * 5 + ["rank1_dp0_tp0"] * 5
 

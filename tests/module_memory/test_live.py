@@ -13,11 +13,11 @@ from tests.probe.processes import LOAD, MODEL, run_beside_torch
 from tests.ranks.running import RankHub, see, see_ranks
 from vramscope.analyzers.breakdown import find_node, make_breakdown
 from vramscope.cli.live_modules import Wanted, ask_profiles
-from vramscope.engine.bus.client import Client
-from vramscope.engine.bus.snapshot import RankModules, Snapshot
 from vramscope.engine.errors import UsageError
 from vramscope.engine.probe.module_memory.model_search import ModelSearch
-from vramscope.exporters.module_memory_live import has_step
+from vramscope.engine.viewer.client import Client
+from vramscope.engine.viewer.snapshot import RankModules, Snapshot
+from vramscope.exporters.modules.live import has_step
 
 BEGIN = LOAD + "probe = load_probe(); probe.start(sys.argv[1], job='job-1', is_explicit=True)\n"
 TRAINING = """

@@ -9,8 +9,8 @@ import pytest
 
 from tests.simulation.simulated import plain_answers
 from vramscope.analyzers.breakdown import find_node, make_breakdown, make_point_tree
+from vramscope.engine.files.module_memory import read_module_memory
 from vramscope.engine.model.module_memory import ModuleMemory
-from vramscope.engine.readers.module_memory import read_module_memory
 
 TRAINING = """
 import json, os, sys, torch, vramscope

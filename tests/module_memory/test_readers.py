@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from vramscope.analyzers.breakdown import find_node, make_breakdown
 from vramscope.engine.errors import InputFileError
+from vramscope.engine.files.module_memory import find_profiles, read_module_memory
 from vramscope.engine.model.module_memory import LayoutEntry
-from vramscope.engine.readers.module_memory import find_profiles, read_module_memory
-from vramscope.exporters.pages.sunburst_files import join_kinds
+from vramscope.exporters.modules.page import join_kinds
 
 from .profiles import CHART, LAYOUT, STATE, write_lines, write_profile
 

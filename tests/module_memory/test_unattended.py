@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.cli.running import run
 from tests.waiting import wait_until
 from vramscope.analyzers.breakdown import make_breakdown
-from vramscope.engine.readers.module_memory import find_profiles, read_module_memory
+from vramscope.engine.files.module_memory import find_profiles, read_module_memory
 
 TRAINING = """
 import torch

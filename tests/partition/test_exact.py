@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.partition.reference import search_every_split, split_by_programme
-from vramscope.analyzers.partition import Split, split_exactly, split_in_flight, split_over_devices
+from vramscope.analyzers.planning.partition import Split, split_exactly, split_in_flight, split_over_devices
 from vramscope.engine.errors import UsageError
 
 COSTS = st.one_of(

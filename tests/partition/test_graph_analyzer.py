@@ -5,7 +5,7 @@ import json
 import pytest
 
 from vramscope import GraphAnalyzer, create_gpt_model_graph
-from vramscope.analyzers.partition import (
+from vramscope.analyzers.planning.partition import (
     METRICS,
     STRATEGIES,
     Device,
@@ -15,7 +15,7 @@ from vramscope.analyzers.partition import (
     make_plan,
 )
 from vramscope.engine.errors import UsageError
-from vramscope.exporters.model_graph_json import encode_graph
+from vramscope.exporters.plan.model_graph_json import encode_graph
 
 ORIGINAL = {
     2: (0.0000, 3119.54, 6.25),

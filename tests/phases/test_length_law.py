@@ -6,7 +6,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.phases.studies import LENGTHS, MIB, make_run, make_study
-from vramscope.analyzers.length_law import (
+from vramscope.analyzers.planning.lengths import (
     PANELS,
     PHASES,
     find_difference,

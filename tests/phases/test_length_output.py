@@ -11,11 +11,11 @@ from tests.phases.studies import MIB, make_study
 from tests.structure.tree import ROOT
 from vramscope.engine.model.length_memory import FitSearch, FitTrial, LengthPoint, LengthStudy
 from vramscope.exporters.json_lines import encode_line
-from vramscope.exporters.length_csv import encode_study
-from vramscope.exporters.length_fit_text import describe_fits
-from vramscope.exporters.length_original import describe_study_as_original
-from vramscope.exporters.length_report import LengthReport, report_study
-from vramscope.exporters.length_text import describe_study
+from vramscope.exporters.lengths.csv import encode_study
+from vramscope.exporters.lengths.fit_text import describe_fits
+from vramscope.exporters.lengths.original import describe_study_as_original
+from vramscope.exporters.lengths.report import LengthReport, report_study
+from vramscope.exporters.lengths.text import describe_study
 from vramscope.exporters.schema import build_lengths_schema, render_lengths_schema
 
 ORIGINAL = """

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from vramscope.engine.files.phases import is_phase_file, read_phase_file
 from vramscope.engine.model.phase_memory import (
     STEP_PHASES,
     MemoryLevels,
@@ -16,8 +17,7 @@ from vramscope.engine.model.phase_memory import (
     PhaseTraining,
 )
 from vramscope.engine.model.phase_record import PhaseRecord
-from vramscope.engine.readers.phases import is_phase_file, read_phase_file
-from vramscope.exporters.phase_original import describe_as_original, merge_stages
+from vramscope.exporters.phases.original import describe_as_original, merge_stages
 
 from .runs import MIB, SETUP, make_run, take_step
 

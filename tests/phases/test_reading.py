@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from vramscope.cli.phase_reading import print_read
 from vramscope.engine.errors import InputFileError, UsageError
+from vramscope.engine.files.phases import is_phase_file, read_phase_file
 from vramscope.engine.model.phase_record import PhaseFile
-from vramscope.engine.readers.phases import is_phase_file, read_phase_file
 from vramscope.engine.units import GIB
 from vramscope.exporters.json_lines import encode_line
-from vramscope.exporters.phase_original import describe_as_original
-from vramscope.exporters.phase_record_report import report_phase_records
-from vramscope.exporters.phase_record_text import describe_phase_file
-from vramscope.exporters.phase_report import report_phases
+from vramscope.exporters.phases.original import describe_as_original
+from vramscope.exporters.phases.record_report import report_phase_records
+from vramscope.exporters.phases.record_text import describe_phase_file
+from vramscope.exporters.phases.report import report_phases
 
 from ..cli.running import run
 from ..readers.test_series_fuzz import check_refusal

@@ -9,8 +9,8 @@ import pytest
 from vramscope.analyzers.sentence import count_cells
 from vramscope.engine.model.phase_memory import MemoryLevels, PhaseDevice, PhaseMemory, PhaseRun
 from vramscope.exporters.json_lines import encode_line
-from vramscope.exporters.phase_report import PhaseReport, report_phases
-from vramscope.exporters.phase_text import describe_phases
+from vramscope.exporters.phases.report import PhaseReport, report_phases
+from vramscope.exporters.phases.text import describe_phases
 from vramscope.exporters.schema import build_phases_schema, render_phase_records_schema, render_phases_schema
 
 from .runs import MIB, SETUP, levels, make_run, take_step

@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vramscope import GraphAnalyzer, create_gpt_model_graph
-from vramscope.analyzers.joint_plan import JointConfiguration, JointStage, StepTime
-from vramscope.analyzers.memory_theory import ParallelLayout, RankMemory, TrainingSetup, split_layers
-from vramscope.analyzers.memory_theory.configs.flags import Flags
-from vramscope.analyzers.memory_theory.configs.megatron import read_layout
-from vramscope.analyzers.memory_theory.presets import PRESETS
-from vramscope.analyzers.model_graph import LayerType
+from vramscope.analyzers.planning.graph import LayerType
+from vramscope.analyzers.planning.joint import JointConfiguration, JointStage, StepTime
+from vramscope.analyzers.planning.theory import ParallelLayout, RankMemory, TrainingSetup, split_layers
+from vramscope.analyzers.planning.theory.configs.flags import Flags
+from vramscope.analyzers.planning.theory.configs.megatron import read_layout
+from vramscope.analyzers.planning.theory.presets import PRESETS
 from vramscope.cli.plan_outputs import encode_outputs
-from vramscope.exporters.plan_outputs import PipelineSplit, take_configuration, take_partition
-from vramscope.exporters.plan_outputs.megatron import write_layout, write_uneven_flags
+from vramscope.exporters.plan.outputs import PipelineSplit, take_configuration, take_partition
+from vramscope.exporters.plan.outputs.megatron import write_layout, write_uneven_flags
 
 
 def make_split(blocks: list[int], pieces: int = 1) -> PipelineSplit:

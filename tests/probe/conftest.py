@@ -7,8 +7,9 @@ import pytest
 
 from tests.probe.hub import ListeningHub, listen
 from tests.probe.watched import Watched
-from vramscope.engine.probe import current, hooks, phases
-from vramscope.engine.probe.guard import Guard
+from vramscope.engine.probe import hooks, phases
+from vramscope.engine.probe.base import current
+from vramscope.engine.probe.base.guard import Guard
 
 
 @pytest.fixture

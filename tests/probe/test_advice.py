@@ -8,7 +8,7 @@ from tests.probe.hub import ListeningHub
 from tests.probe.stand_in import MIB
 from tests.probe.watched import Watched
 from tests.waiting import wait_until
-from vramscope.engine.probe import current
+from vramscope.engine.probe.base import current
 from vramscope.engine.ranks.messages import AdviceTaken, DemandRefused, Hello
 
 WHY = "node03 runs out of memory in about 4 min"

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from vramscope.engine.probe.coordinates import find_coordinates
+from vramscope.engine.probe.base.coordinates import find_coordinates
 
 
 def refuse() -> int:

@@ -16,7 +16,8 @@ from tests.probe.clocks import WoundClock
 from tests.probe.hub import listen
 from tests.probe.stand_in import MIB, StandInCuda, StandInOptimizer, make_segment, make_torch
 from tests.waiting import wait_until
-from vramscope.engine.probe import current, flight_record
+from vramscope.engine.probe import flight_record
+from vramscope.engine.probe.base import current
 from vramscope.engine.probe.flight_record import (
     MAX_FILE_BYTES,
     PAUSE_S,

@@ -9,8 +9,8 @@ import pytest
 
 from tests.probe.clocks import WoundClock
 from tests.probe.stand_in import StandInCuda, StandInOptimizer, make_torch
-from vramscope.engine.probe import current
 from vramscope.engine.probe.backends import Reading
+from vramscope.engine.probe.base import current
 from vramscope.engine.probe.history import (
     LONGEST_DEMAND_S,
     PERIOD_S,

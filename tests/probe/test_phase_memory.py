@@ -6,7 +6,8 @@ from tests.probe.hub import ListeningHub
 from tests.probe.stand_in import MIB
 from tests.probe.watched import Watched
 from tests.waiting import wait_until
-from vramscope.engine.probe import current, phases
+from vramscope.engine.probe import phases
+from vramscope.engine.probe.base import current
 from vramscope.engine.probe.phase_memory import FIRST_CALLS, MOST_NAMES
 from vramscope.engine.ranks.messages import PhaseRow, Steps
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from vramscope.engine.probe import current
 from vramscope.engine.probe.backends import NOTHING, Reading
+from vramscope.engine.probe.base import current
 from vramscope.engine.probe.digest import Digest
 from vramscope.engine.probe.outbox import Outbox
 from vramscope.engine.probe.sizes import MOST, StepSizes

@@ -10,7 +10,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from tests.tui.assessed_cases import make_assessment
 from tests.tui.canned import NODE, make_finding, make_sample, make_snapshot
 from tests.tui.canned_ranks import make_job
-from vramscope.engine.bus.snapshot import Snapshot
+from vramscope.engine.viewer.snapshot import Snapshot
 from vramscope.exporters.prometheus.exposition import PictureCollector
 from vramscope.exporters.prometheus.picture import Picture
 

@@ -12,7 +12,6 @@ from tests.prometheus.prometheus_server import dcgm_text
 from tests.prometheus.scraped import make_picture, make_training, render
 from tests.tui.canned import NODE, make_device, make_sample, make_snapshot
 from tests.tui.canned_ranks import make_simulated
-from vramscope.engine.bus.snapshot import Snapshot
 from vramscope.engine.model import Sample
 from vramscope.engine.prometheus.assembly import Assembler
 from vramscope.engine.prometheus.findings import join_findings
@@ -20,6 +19,7 @@ from vramscope.engine.prometheus.follower import measure_interval
 from vramscope.engine.prometheus.risks import prefer_told
 from vramscope.engine.prometheus.server import Series
 from vramscope.engine.units import GIB, MIB
+from vramscope.engine.viewer.snapshot import Snapshot
 
 T = 1_800_000_000.0
 

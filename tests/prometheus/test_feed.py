@@ -13,7 +13,6 @@ from tests.prometheus.test_assembly import T, to_series
 from tests.tui.canned import NODE, UNICODE_COLOR, FakeFeed, StillClock, make_snapshot
 from tests.tui.looks import shown_text
 from vramscope.engine.alerts.state import FindingDecision
-from vramscope.engine.bus.snapshot import Snapshot
 from vramscope.engine.errors import ServerUnreachableError
 from vramscope.engine.history import History
 from vramscope.engine.plugins import make_analyzers
@@ -22,9 +21,10 @@ from vramscope.engine.prometheus.feed import PrometheusFeed
 from vramscope.engine.prometheus.follower import PrometheusFollower
 from vramscope.engine.prometheus.server import PrometheusServer, Series, parse_server_url
 from vramscope.engine.settings import Settings
-from vramscope.tui.key_help import collect_keys
+from vramscope.engine.viewer.snapshot import Snapshot
+from vramscope.tui.frame.key_help import collect_keys
+from vramscope.tui.live.process_signals import SignalPolicy
 from vramscope.tui.nodes_app import NodesApp
-from vramscope.tui.process_signals import SignalPolicy
 
 
 class ScriptedServer(PrometheusServer):

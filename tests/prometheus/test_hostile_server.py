@@ -17,7 +17,6 @@ import pytest
 
 from tests.cli.terminals import TerminalRun
 from tests.waiting import wait_until
-from vramscope.engine.bus.snapshot import Snapshot
 from vramscope.engine.errors import ServerUnreachableError
 from vramscope.engine.history import History
 from vramscope.engine.model import Sample
@@ -27,6 +26,7 @@ from vramscope.engine.prometheus.assembly import Assembler
 from vramscope.engine.prometheus.feed import FirstAnswer, PrometheusFeed
 from vramscope.engine.prometheus.follower import PrometheusFollower
 from vramscope.engine.prometheus.server import PrometheusServer, Series, parse_server_url
+from vramscope.engine.viewer.snapshot import Snapshot
 
 Handle = Callable[[BaseHTTPRequestHandler], None]
 T = 1_800_000_000.0

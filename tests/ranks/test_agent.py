@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from vramscope.engine.bus.client import connect
-from vramscope.engine.bus.lock import is_hub_alive
 from vramscope.engine.paths import locate_runtime_folder, open_runtime_folder
 from vramscope.engine.ranks.messages import PROBE_SOCKET_NAME
+from vramscope.engine.viewer.client import connect
+from vramscope.engine.wire.lock import is_hub_alive
 
 from ..cli.running import no_library, run, start
 from ..waiting import wait_until

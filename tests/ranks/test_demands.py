@@ -12,9 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vramscope.engine.bus.attach import HubFeed
-from vramscope.engine.bus.client import Client
-from vramscope.engine.bus.snapshot import Snapshot
 from vramscope.engine.errors import HubUnreachableError, UsageError, WireError
 from vramscope.engine.model import Backend, Segment, SegmentMap
 from vramscope.engine.model.segments import ALLOCATED, FREE, LiveStack
@@ -28,6 +25,9 @@ from vramscope.engine.ranks.segments import (
     PartAssembly,
     unpack_segments,
 )
+from vramscope.engine.viewer.attach import HubFeed
+from vramscope.engine.viewer.client import Client
+from vramscope.engine.viewer.snapshot import Snapshot
 
 from ..bus.hubs import RunningHub, make_sample
 from ..waiting import wait_until

@@ -4,10 +4,10 @@ import sys
 from pathlib import Path
 
 from vramscope.analyzers.gap import explain_gap
-from vramscope.engine.bus.client import Client
-from vramscope.engine.bus.snapshot import Snapshot
 from vramscope.engine.model import RankSample
 from vramscope.engine.model.segments import ALLOCATED
+from vramscope.engine.viewer.client import Client
+from vramscope.engine.viewer.snapshot import Snapshot
 
 from ..cli.running import no_library, run, start
 from .running import see

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from vramscope.engine.bus.client import Client
-from vramscope.engine.bus.snapshot import Snapshot
 from vramscope.engine.model import HeadroomEstimate
+from vramscope.engine.viewer.client import Client
+from vramscope.engine.viewer.snapshot import Snapshot
 
 from ..cli.running import no_library, start
 from .running import see

@@ -9,7 +9,7 @@ from vramscope.engine.model import ProcessReading
 from vramscope.engine.ranks import listener
 from vramscope.engine.ranks.demands import Wish
 from vramscope.engine.ranks.messages import ProbedDevice
-from vramscope.tui.process_signals import SignalPolicy, refuse_by_policy
+from vramscope.tui.live.process_signals import SignalPolicy, refuse_by_policy
 
 from .probe_client import GIB, ProbeClient, make_hello, make_readings
 from .rosters import make_device, open_roster

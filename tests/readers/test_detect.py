@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from vramscope.cli.application import run
-from vramscope.engine.readers.detect import identify
+from vramscope.engine.files.detect import identify
 
 from .formats import COMMANDS, write_samples
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vramscope.engine.errors import InputFileError
-from vramscope.engine.readers.memory_report import MemoryReport
-from vramscope.engine.readers.series_record import MOST_BYTES
+from vramscope.engine.files.base.series_record import MOST_BYTES
+from vramscope.engine.files.memory_report import MemoryReport
 from vramscope.engine.sampling.series_source import open_series
 
 from .series_files import play

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.components import missing
-from vramscope.engine.readers.memory_snapshot import (
+from vramscope.engine.files.memory_snapshot import (
     UNMEASURED,
     BlockState,
     Frame,

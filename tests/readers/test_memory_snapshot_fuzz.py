@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from vramscope.engine.errors import InputFileError
-from vramscope.engine.readers.memory_snapshot import MemorySnapshot, convert_tree, read_memory_snapshot
+from vramscope.engine.files.memory_snapshot import MemorySnapshot, convert_tree, read_memory_snapshot
 
 from .snapshots import BASE, LINEAR, event, small_snapshot, snapshot
 
@@ -17,7 +17,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 MANY = """
 import io, pickle, random, resource, sys
 from tests.readers.snapshots import small_snapshot
-from vramscope.engine.readers.memory_snapshot.decoder import decode
+from vramscope.engine.files.memory_snapshot.decoder import decode
 
 # A little more than what is held: memory that damaged bytes ask for is refused, not given.
 resource.setrlimit(resource.RLIMIT_AS, (2**30, 2**30))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from vramscope.engine.errors import InputFileError
-from vramscope.engine.readers.memory_snapshot import read_memory_snapshot, reader
+from vramscope.engine.files.memory_snapshot import read_memory_snapshot, reader
 
 from .snapshots import BASE, MIB, block, event, frame, segment, small_snapshot, snapshot, write_snapshot
 

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from vramscope.engine.errors import InputFileError
-from vramscope.engine.readers import memory_trace_whole as reader
-from vramscope.engine.readers.memory_trace import MemoryTrace, read_memory_trace
+from vramscope.engine.files.memory_trace import whole as reader
+from vramscope.engine.files.memory_trace.reading import MemoryTrace, read_memory_trace
 from vramscope.engine.units import MIB
 
 from .traces import rank_name, require_measured, trace, write_trace

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from vramscope.engine.errors import InputFileError
-from vramscope.engine.readers.memory_trace_run import read_memory_trace_run
+from vramscope.engine.files.memory_trace.run import read_memory_trace_run
 from vramscope.engine.units import MIB
 
 from .traces import rank_name, require_measured, trace, write_trace

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from vramscope.engine.errors import InputFileError
-from vramscope.engine.readers.nvidia_smi_log import NvidiaSmiLog
-from vramscope.engine.readers.series_record import SeriesRecord
+from vramscope.engine.files.base.series_record import SeriesRecord
+from vramscope.engine.files.series.nvidia_smi_log import NvidiaSmiLog
 from vramscope.engine.units import GIB, MIB
 
 from .series_files import LOG_HEADER, play, used, write_lines

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vramscope.engine.errors import InputFileError
-from vramscope.engine.readers.memory_file import read_memory_file, read_oom_file, recognize_memory_file
-from vramscope.engine.readers.oom_text import MOST_CHARACTERS, OomText, parse_oom_text
-from vramscope.engine.readers.packed_file import CHUNK_BYTES
-from vramscope.engine.readers.series_record import MOST_BYTES
+from vramscope.engine.files.base.packed_file import CHUNK_BYTES
+from vramscope.engine.files.base.series_record import MOST_BYTES
+from vramscope.engine.files.framework.oom_text import MOST_CHARACTERS, OomText, parse_oom_text
+from vramscope.engine.files.memory_file import read_memory_file, read_oom_file, recognize_memory_file
 from vramscope.engine.sampling.series_source import open_series
-from vramscope.exporters.memory_file import describe_memory_file
+from vramscope.exporters.status.memory_file import describe_memory_file
 
 from .series_files import play, write_lines
 

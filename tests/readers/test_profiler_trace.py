@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vramscope.engine.errors import InputFileError
-from vramscope.engine.readers.packed_file import CHUNK_BYTES
-from vramscope.engine.readers.profiler_trace import ProfilerTrace
+from vramscope.engine.files.base.packed_file import CHUNK_BYTES
+from vramscope.engine.files.profiler_trace import ProfilerTrace
 from vramscope.engine.sampling.series_source import open_series
 
 from .series_files import allocated, play

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from vramscope.engine.errors import InputFileError
-from vramscope.engine.readers.series import SeriesFile
-from vramscope.engine.readers.series_record import SeriesRecord
+from vramscope.engine.files.base.series_record import SeriesRecord
+from vramscope.engine.files.series.open import SeriesFile
 from vramscope.engine.sampling.series_source import open_series
 
 from .series_files import HEADER, allocated, play, write_lines

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from vramscope.engine.errors import InputFileError, UsageError
-from vramscope.engine.readers.series_format import recognize_series
+from vramscope.engine.files.series.format import recognize_series
 from vramscope.engine.sampling.series_source import open_series
 
 from .series_files import HEADER, LOG_HEADER, play, used, write_lines

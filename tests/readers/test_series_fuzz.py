@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from vramscope.engine.errors import InputFileError
+from vramscope.engine.files.base.series_record import MOST_BYTES
 from vramscope.engine.model import Sample
-from vramscope.engine.readers.series_record import MOST_BYTES
 from vramscope.engine.sampling.series_source import open_series
 
 from .series_files import HEADER, LOG_HEADER

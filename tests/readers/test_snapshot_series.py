@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vramscope.engine.errors import InputFileError
-from vramscope.engine.readers import snapshot_series
-from vramscope.engine.readers.memory_snapshot import convert_tree
+from vramscope.engine.files import snapshot_series
+from vramscope.engine.files.memory_snapshot import convert_tree
 from vramscope.engine.sampling.series_source import open_series
 
 from .series_files import allocated, play

@@ -7,12 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from vramscope.engine.bus.conversation import Joined
-from vramscope.engine.bus.endpoints import endpoints_of
-from vramscope.engine.bus.lock import HubLock
-from vramscope.engine.bus.messages import Welcome, WorkerReport
-from vramscope.engine.bus.stream import HubStream
-from vramscope.engine.bus.wire import encode
 from vramscope.engine.history import History
 from vramscope.engine.history.history import FINE_TICKS
 from vramscope.engine.model import Assessment, Finding, HubStatus, Sample
@@ -20,6 +14,12 @@ from vramscope.engine.paths import locate_runtime_folder, open_runtime_folder
 from vramscope.engine.recording.follower import NodeFollower
 from vramscope.engine.recording.heard import Heard, Words
 from vramscope.engine.recording.hub_follower import REMEMBERED_NOTE, HubFollower
+from vramscope.engine.viewer.conversation import Joined
+from vramscope.engine.viewer.stream import HubStream
+from vramscope.engine.wire.endpoints import endpoints_of
+from vramscope.engine.wire.envelope import encode
+from vramscope.engine.wire.lock import HubLock
+from vramscope.engine.wire.messages import Welcome, WorkerReport
 
 from ..bus.hubs import RunningHub
 from ..pretend_nvml.driver import PretendDriver

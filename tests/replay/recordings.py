@@ -7,7 +7,7 @@ import msgspec
 
 from tests.clocks import HandClock
 from tests.tui.canned import NODE, NOON_S, make_device, make_sample
-from vramscope.engine.bus.analyzer_host import AnalyzerHost
+from vramscope.engine.agent.analyzer_host import AnalyzerHost
 from vramscope.engine.history import History
 from vramscope.engine.model import Analyzer, Sample
 from vramscope.engine.plugins import make_analyzers

@@ -9,10 +9,10 @@ import pytest
 
 from tests.replay.recordings import fresh_analyzers, record
 from tests.waiting import wait_until
-from vramscope.engine.bus.snapshot import Snapshot
 from vramscope.engine.replay.feed import ReplayFeed
 from vramscope.engine.replay.player import ReplayCommand, ReplayOptions
 from vramscope.engine.replay.tapes import RecordingTape
+from vramscope.engine.viewer.snapshot import Snapshot
 
 
 @pytest.fixture(scope="module")

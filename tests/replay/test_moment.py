@@ -6,7 +6,7 @@ import pytest
 
 from vramscope.engine.errors import UsageError
 from vramscope.engine.replay.moment import parse_moment
-from vramscope.engine.replay.state import ReplayState
+from vramscope.engine.viewer.replay_state import ReplayState
 
 EVENING = datetime(2025, 10, 9, 22, 30)
 START_S = EVENING.timestamp()

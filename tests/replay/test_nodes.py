@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli.running import run
 from vramscope.cli.importer import Importer
-from vramscope.engine.bus.analyzer_host import AnalyzerHost
+from vramscope.engine.agent.analyzer_host import AnalyzerHost
 from vramscope.engine.errors import InputFileError
 from vramscope.engine.model import Sample
 from vramscope.engine.recording import Recording, RecordingIdentity, RecordingWriter

@@ -9,7 +9,7 @@ import pytest
 from tests.cli.running import environment
 from tests.cli.terminals import TerminalRun
 from tests.sweep.original import name_trace, trace_text, write_original
-from vramscope.analyzers.sweep import SweepCell
+from vramscope.analyzers.planning.sweep import SweepCell
 from vramscope.cli.application import run
 from vramscope.cli.replay_sweep import find_sweep
 from vramscope.cli.sweep_replay import DEFAULT_OPTIONS, list_entries, name_sweep, open_first, open_with

@@ -9,11 +9,11 @@ import pytest
 from tests.replay.recordings import fresh_analyzers
 from tests.sweep.original import trace_text
 from tests.waiting import wait_until
-from vramscope.engine.bus.snapshot import Snapshot
 from vramscope.engine.replay.player import ReplayCommand, ReplayOptions
 from vramscope.engine.replay.playlist import Playlist, PlaylistEntry
 from vramscope.engine.replay.playlist_feed import PlaylistFeed
 from vramscope.engine.replay.trace_tape import TraceTape
+from vramscope.engine.viewer.snapshot import Snapshot
 
 
 class _Slow:

@@ -22,7 +22,7 @@ from vramscope.engine.model import (
 from vramscope.engine.sampling.series_source import open_series
 from vramscope.engine.units import GIB
 from vramscope.exporters.json_lines import encode_line
-from vramscope.exporters.status import describe_sample
+from vramscope.exporters.status.document import describe_sample
 
 START_S = 1750674600.0
 UUID = "GPU-8f1c2d3e-0000-1111-2222-333344445555"

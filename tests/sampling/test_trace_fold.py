@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from tests.readers.traces import rank_name, require_measured, trace, write_trace
 from vramscope.engine.errors import InputFileError, OutputFileError
-from vramscope.engine.readers.memory_trace import MemoryTrace, read_memory_trace
-from vramscope.engine.readers.memory_trace_stream import stream_trace
+from vramscope.engine.files.memory_trace.reading import MemoryTrace, read_memory_trace
+from vramscope.engine.files.memory_trace.stream import stream_trace
 from vramscope.engine.sampling import trace_player as trace_fold
 from vramscope.engine.sampling import trace_rows
 from vramscope.engine.sampling.trace_player import TracePlayer, read_run_ticks

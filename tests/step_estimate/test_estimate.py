@@ -2,7 +2,7 @@
 
 import pytest
 
-from vramscope.analyzers.step_estimate import StepEstimate, StepPeaks
+from vramscope.analyzers.planning.steps import StepEstimate, StepPeaks
 from vramscope.engine.errors import UsageError
 from vramscope.estimates import tracing
 from vramscope.estimates.step import estimate_step, judge_traces

@@ -7,7 +7,7 @@ import jsonschema
 import pytest
 
 from tests.memory_theory.calling import call
-from vramscope.engine.readers.memory_snapshot.reader import read_memory_snapshot
+from vramscope.engine.files.memory_snapshot.reader import read_memory_snapshot
 from vramscope.exporters.schema import build_factory_estimate_schema, render_factory_estimate_schema
 
 from .tracing import HERE, warm  # noqa: F401 - a fixture

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from vramscope.cli.figure_flag import read_figure
-from vramscope.cli.flag_words import _OldFlag
+from vramscope.cli.frame.figure_flag import read_figure
+from vramscope.cli.frame.flag_words import _OldFlag
 from vramscope.cli.parser import build_parser, parse
 from vramscope.engine.errors import UsageError
 

@@ -88,35 +88,35 @@ def test_one_function_makes_the_command_line_of_a_module_of_ours() -> None:
         for node in ast.walk(parse(path))
         if isinstance(node, ast.Constant) and node.value == "-m"
     }
-    assert found == {"engine/bus/processes.py"}
+    assert found == {"engine/child_processes.py"}
 
 
 GUARDED = {
-    "engine/bus/agent.py": "runs within the verb `agent`",
+    "engine/agent/agent.py": "runs within the verb `agent`",
     "exporters/prometheus/endpoint.py": "runs within the verb `exporter`",
 }
 """Files below the verbs that write to the streams of a verb, which write printable text only."""
 ON_THEIR_OWN = {
     "engine/alerts/deliverer.py": "to the agent, which makes it printable",
-    "engine/launch/in_code.py": "in a program of the user: `fit_to_reader`",
+    "engine/jobs/in_code.py": "in a program of the user: `fit_to_reader`",
     "engine/probe/module_memory/unattended.py": "in a program of the user: text of an OSError",
     "engine/probe/shim/vramscope_shim.py": "in a program of the user: cannot import anything of ours",
-    "engine/readers/memory_snapshot/decoder.py": "bytes to the process that started it",
+    "engine/files/memory_snapshot/decoder.py": "bytes to the process that started it",
     "engine/simulation/notices.py": "in a program of the user, in words of ours",
     "engine/workloads/leaking_gpt.py": "numbers, into the log of the demo",
     "engine/workloads/phases/__main__.py": "puts `OverheardErrors` in the place of stderr",
     "engine/workloads/phases/failures.py": "in a child: `fit_to_reader`",
     "engine/workloads/step_trace.py": "in a child: `fit_to_reader`",
     "engine/workloads/trace_factory.py": "in a child: `fit_to_reader`",
-    "tui/shutdown.py": "sequences of ours, when the view ends",
+    "tui/frame/shutdown.py": "sequences of ours, when the view ends",
     "vramscope/memory/monitor.py": "in a program of the user: `fit_to_reader`",
 }
 """Files that run where no verb guards the streams, and what makes their text safe."""
 UNGUARDED = {
     "engine/workloads/phases/__main__.py": "in a child, to pass on what the user's own code writes",
-    "tui/shutdown.py": "sequences of ours, when the view ends",
-    "tui/terminal_driver.py": "screens, of which `PrintableFilter` makes every line printable",
-    "vramscope/cli/printing.py": "the guard itself",
+    "tui/frame/shutdown.py": "sequences of ours, when the view ends",
+    "tui/terminal/driver.py": "screens, of which `PrintableFilter` makes every line printable",
+    "vramscope/cli/frame/printing.py": "the guard itself",
 }
 """The places that write past the guard, and what makes their text safe."""
 STYLED = {

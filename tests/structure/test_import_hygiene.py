@@ -54,7 +54,7 @@ def _run(*arguments: str) -> tuple[subprocess.CompletedProcess[str], set[str]]:
         pytest.param(("--once", "--json"), SCREEN | RICH | HEAVY, id="once as JSON"),
         pytest.param(("--json", "--duration", "1s"), SCREEN | RICH | HEAVY, id="JSON lines"),
         pytest.param(("--once",), SCREEN | HEAVY, id="once"),
-        # The doctor asks tui/terminal.py what could be drawn here; that file loads no Textual.
+        # The doctor asks tui/terminal/abilities.py what could be drawn here; that file loads no Textual.
         pytest.param(("doctor", "--json"), {"textual"} | RICH | HEAVY, id="doctor as JSON"),
         pytest.param(
             ("plan", "--model", "gpt2", "--json"),
@@ -163,7 +163,7 @@ def agent_imports(private_environment: Path) -> Iterator[set[str]]:
 
 
 def test_agent_and_worker_load_no_screen_and_no_numpy(agent_imports: set[str]) -> None:
-    assert {"vramscope.engine.bus.hub", "vramscope.engine.bus.worker"} <= agent_imports
+    assert {"vramscope.engine.agent.hub", "vramscope.engine.agent.worker"} <= agent_imports
     assert agent_imports & (SCREEN | RICH | HEAVY | BARE_NAMES) == set()
 
 

@@ -15,16 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.exporters.figures.vision import VISIONS, measure_distance, parse_colour, to_lab
-from vramscope.analyzers.sweep import SweepCell, SweepGrid, make_grid
-from vramscope.analyzers.sweep.model import CellState
-from vramscope.engine.readers.sweep import read_sweep
+from vramscope.analyzers.planning.sweep import SweepCell, SweepGrid, make_grid
+from vramscope.analyzers.planning.sweep.model import CellState
+from vramscope.engine.files.sweep import read_sweep
 from vramscope.engine.units import GIB
 from vramscope.exporters.figures.contrast import measure_contrast
-from vramscope.exporters.figures.sweep import draw_sweep
-from vramscope.exporters.figures.sweep_cells import find_borders, merge
-from vramscope.exporters.figures.sweep_layout import choose_cells
-from vramscope.exporters.figures.sweep_page import hold_settings
-from vramscope.exporters.figures.sweep_style import (
+from vramscope.exporters.figures.page import hold_settings
+from vramscope.exporters.figures.page_style import (
     COLUMN_IN,
     ERROR_MAP,
     LEAST_TEXT_PT,
@@ -37,6 +34,9 @@ from vramscope.exporters.figures.sweep_style import (
     SweepLook,
     SweepStyle,
 )
+from vramscope.exporters.sweep.figure import draw_sweep
+from vramscope.exporters.sweep.figure_cells import find_borders, merge
+from vramscope.exporters.sweep.figure_layout import choose_cells
 
 from .original import write_original
 

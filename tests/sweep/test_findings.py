@@ -7,16 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vramscope.analyzers.sweep import SweepCell, SweepGrid, find_all, make_grid
-from vramscope.analyzers.sweep.best import find_best, find_front
-from vramscope.analyzers.sweep.parts import fit_two_parts, solve_two
-from vramscope.engine.readers.sweep import (
-    ConfigurationLog,
-    Sweep,
-    SweepConfiguration,
-    SweepTrace,
-    read_sweep,
-)
+from vramscope.analyzers.planning.sweep import SweepCell, SweepGrid, find_all, make_grid
+from vramscope.analyzers.planning.sweep.best import find_best, find_front
+from vramscope.analyzers.planning.sweep.parts import fit_two_parts, solve_two
+from vramscope.engine.files.sweep import ConfigurationLog, Sweep, SweepConfiguration, SweepTrace, read_sweep
 from vramscope.engine.units import GIB
 
 from .original import write_original

@@ -9,14 +9,14 @@ import msgspec
 import pytest
 
 from tests.cli.running import REPOSITORY
-from vramscope.analyzers.sweep.index import INDEX_COLUMNS, SweepIndex, sort_sweeps
-from vramscope.analyzers.sweep.index_filter import filter_sweeps
+from vramscope.analyzers.planning.sweep.index import INDEX_COLUMNS, SweepIndex, sort_sweeps
+from vramscope.analyzers.planning.sweep.index_filter import filter_sweeps
 from vramscope.cli.application import run
 from vramscope.engine.errors import InputFileError, UsageError
-from vramscope.engine.readers.sweep import read_sweep
-from vramscope.exporters.figures.sweep_multiples import draw_multiples, name_panels
+from vramscope.engine.files.sweep import read_sweep
 from vramscope.exporters.schema import build_sweep_schema, render_sweep_schema
-from vramscope.exporters.sweep_index_text import describe_index
+from vramscope.exporters.sweep.figure_multiples import draw_multiples, name_panels
+from vramscope.exporters.sweep.index_text import describe_index
 from vramscope.sweeps.indexing import index_sweeps, name_folders
 
 from .original import LOG_NAME, name_trace, trace_text, write_original

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vramscope.analyzers.sweep import make_grid
+from vramscope.analyzers.planning.sweep import make_grid
 from vramscope.engine.errors import InputFileError
-from vramscope.engine.readers.sweep import Sweep, SweepConfiguration, read_sweep
+from vramscope.engine.files.sweep import Sweep, SweepConfiguration, read_sweep
 from vramscope.engine.units import MIB
 
 from .original import (

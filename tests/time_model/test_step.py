@@ -3,10 +3,10 @@
 import msgspec
 import pytest
 
-from vramscope.analyzers.cluster_graph import CollectiveTable, parse_short_form
-from vramscope.analyzers.memory_theory import ModelShape, ParallelLayout, TrainingSetup
-from vramscope.analyzers.memory_theory.presets import find_preset
-from vramscope.analyzers.time_model import (
+from vramscope.analyzers.planning.cluster import CollectiveTable, parse_short_form
+from vramscope.analyzers.planning.theory import ModelShape, ParallelLayout, TrainingSetup
+from vramscope.analyzers.planning.theory.presets import find_preset
+from vramscope.analyzers.planning.time import (
     DeviceSpeed,
     StageGroups,
     StageTime,
@@ -20,10 +20,10 @@ from vramscope.analyzers.time_model import (
     fit_runs,
     place_stages,
 )
-from vramscope.analyzers.time_model.collectives import Ring
-from vramscope.analyzers.time_model.layer_time import KernelTimes, LayerTime, PassTime
-from vramscope.analyzers.time_model.prices import Parameters, time_gradients
-from vramscope.analyzers.time_model.products import Product
+from vramscope.analyzers.planning.time.collectives import Ring
+from vramscope.analyzers.planning.time.layer_time import KernelTimes, LayerTime, PassTime
+from vramscope.analyzers.planning.time.prices import Parameters, time_gradients
+from vramscope.analyzers.planning.time.products import Product
 
 A100 = DeviceSpeed(flops_per_s=312e12, memory_bytes_per_s=2.039e12, multiprocessors=108)
 RING = Ring(ranks=4, bytes_per_s=100e9, phase_latency_s=0.0)

@@ -1,7 +1,7 @@
 """What a test reads off the alerts screen."""
 
+from vramscope.tui.alerts.screen import AlertsScreen
 from vramscope.tui.app import VramscopeApp
-from vramscope.tui.screens.alerts import AlertsScreen
 
 
 def on_alerts(app: VramscopeApp) -> AlertsScreen:

@@ -6,10 +6,10 @@ import msgspec
 
 from tests.tui.canned import NODE, NOON_S, UNICODE_COLOR
 from tests.tui.canned_ranks import make_job, with_ranks
-from vramscope.engine.bus.snapshot import Snapshot
 from vramscope.engine.model import Assessment, Evidence, Finding, RankSample
 from vramscope.engine.units import GIB, MIB
-from vramscope.tui.terminal import TerminalAbilities
+from vramscope.engine.viewer.snapshot import Snapshot
+from vramscope.tui.terminal.abilities import TerminalAbilities
 
 LEAKING = 5
 OOM_TITLE = "GPU 5 (rank 5) out of memory in 1 m 16 s (65-90 s, 93%): live tensors grow by 20 MiB a step"

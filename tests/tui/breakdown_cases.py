@@ -2,7 +2,7 @@
 
 from vramscope.engine.model.module_memory import KindBytes, LayoutEntry, MemoryMoment, ModuleMemory
 from vramscope.engine.units import GIB, MIB
-from vramscope.tui.profiled import Profiled
+from vramscope.tui.modules.profiled import Profiled
 
 
 def make_layout(root: str, scale_bytes: int) -> tuple[LayoutEntry, ...]:

@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from vramscope.engine.alerts.state import FindingDecision
-from vramscope.engine.bus.snapshot import Snapshot
 from vramscope.engine.history import History
 from vramscope.engine.model import (
     DeviceSample,
@@ -20,9 +19,10 @@ from vramscope.engine.model import (
 )
 from vramscope.engine.settings import Settings
 from vramscope.engine.units import GIB, MIB
+from vramscope.engine.viewer.snapshot import Snapshot
 from vramscope.tui.app import VramscopeApp
-from vramscope.tui.process_signals import SignalPolicy
-from vramscope.tui.terminal import TerminalAbilities
+from vramscope.tui.live.process_signals import SignalPolicy
+from vramscope.tui.terminal.abilities import TerminalAbilities
 
 NOON_S = 1_760_011_200.0
 """9 October 2025, 12:00:00 UTC."""

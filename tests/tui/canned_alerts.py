@@ -2,9 +2,9 @@
 
 from tests.tui.canned import NODE, NOON_S, make_hub, make_snapshot
 from vramscope.engine.alerts.state import Acknowledgement, AlertState, FindingChange, Mute
-from vramscope.engine.bus.snapshot import Snapshot
 from vramscope.engine.model import Evidence, Finding, HookStatus, Severity, make_finding_id
 from vramscope.engine.units import GIB, MIB
+from vramscope.engine.viewer.snapshot import Snapshot
 
 
 def make_alert(

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 import msgspec
 
 from tests.tui.canned import NODE, NOON_S, make_device, make_hub, make_past, make_process, make_sample
-from vramscope.engine.bus.snapshot import Snapshot
 from vramscope.engine.model import (
     AllocatorReading,
     DeviceSample,
@@ -19,6 +18,7 @@ from vramscope.engine.model import (
     StepReading,
 )
 from vramscope.engine.units import GIB, MIB
+from vramscope.engine.viewer.snapshot import Snapshot
 
 CONTEXT_BYTES = int(1.6 * GIB)
 

@@ -8,7 +8,7 @@ from textual.css.model import RuleSet
 from textual.css.stylesheet import Stylesheet
 from textual.css.types import CSSLocation
 
-from vramscope.tui.terminal_app import TerminalApp
+from vramscope.tui.screens.terminal_app import TerminalApp
 
 
 @pytest.fixture(autouse=True, scope="session")

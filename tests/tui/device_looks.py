@@ -4,9 +4,9 @@ import msgspec
 
 from tests.tui.canned import FakeFeed
 from tests.tui.canned_ranks import past_of
-from vramscope.engine.bus.snapshot import Snapshot
+from vramscope.engine.viewer.snapshot import Snapshot
 from vramscope.tui.app import VramscopeApp
-from vramscope.tui.screens.device import DeviceScreen
+from vramscope.tui.device.screen import DeviceScreen
 
 SIZE = (120, 44)
 

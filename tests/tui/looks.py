@@ -1,7 +1,7 @@
 """What a test reads off a running app."""
 
 from vramscope.tui.app import VramscopeApp
-from vramscope.tui.terminal_app import TerminalApp
+from vramscope.tui.screens.terminal_app import TerminalApp
 from vramscope.tui.widgets.title_line import TitleLine
 
 

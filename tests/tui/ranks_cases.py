@@ -17,12 +17,12 @@ from tests.tui.canned_ranks import (
     past_of,
     with_ranks,
 )
-from vramscope.engine.bus.snapshot import Snapshot
 from vramscope.engine.model import PhaseReading
 from vramscope.engine.settings import Settings
 from vramscope.engine.units import GIB
+from vramscope.engine.viewer.snapshot import Snapshot
 from vramscope.tui.app import VramscopeApp
-from vramscope.tui.terminal import TerminalAbilities
+from vramscope.tui.terminal.abilities import TerminalAbilities
 
 
 def snapshot_troubled() -> Snapshot:

@@ -10,12 +10,12 @@ from tests.replay.recordings import fresh_analyzers
 from tests.tui.canned import NODE, UNICODE_COLOR, StillClock
 from vramscope.engine.replay.feed import ReplayFeed
 from vramscope.engine.replay.player import ReplayOptions
-from vramscope.engine.replay.state import ReplayState
 from vramscope.engine.replay.tapes import RecordingTape
 from vramscope.engine.settings import Settings
-from vramscope.tui.process_signals import SignalPolicy
+from vramscope.engine.viewer.replay_state import ReplayState
+from vramscope.tui.live.process_signals import SignalPolicy
 from vramscope.tui.replay_app import ReplayApp
-from vramscope.tui.terminal import TerminalAbilities
+from vramscope.tui.terminal.abilities import TerminalAbilities
 
 
 def make_replay(

@@ -6,14 +6,14 @@ import pytest
 from tests.tui.canned import FakeFeed, StillClock
 from tests.tui.canned_ranks import make_job, with_ranks
 from tests.tui.looks import notices
-from vramscope.engine.bus.messages import Advised
-from vramscope.engine.bus.snapshot import RankAdvice
 from vramscope.engine.model import AdviceAction
 from vramscope.engine.settings import Settings
+from vramscope.engine.viewer.snapshot import RankAdvice
+from vramscope.engine.wire.messages import Advised
 from vramscope.tui.advising_app import ADVISE_BINDING, CHOOSE_FIRST, READ_ONLY, REASON, AdvisingApp
-from vramscope.tui.process_signals import SignalPolicy
+from vramscope.tui.live.process_signals import SignalPolicy
 from vramscope.tui.screens.choice import ChoiceScreen
-from vramscope.tui.terminal import TerminalAbilities
+from vramscope.tui.terminal.abilities import TerminalAbilities
 
 SIZE = (150, 40)
 

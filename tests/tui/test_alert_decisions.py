@@ -7,9 +7,9 @@ from tests.tui.canned_alerts import FRAGMENTATION, LEAK, OOM, PRESSURE, make_ale
 from tests.tui.device_looks import later
 from tests.tui.looks import notices, shown_screen, shown_text
 from vramscope.engine.alerts.state import FindingDecision
-from vramscope.engine.bus.snapshot import DecisionRefused
-from vramscope.tui.process_signals import SignalPolicy
-from vramscope.tui.screens.alerts import READ_ONLY, AlertsScreen
+from vramscope.engine.viewer.snapshot import DecisionRefused
+from vramscope.tui.alerts.screen import READ_ONLY, AlertsScreen
+from vramscope.tui.live.process_signals import SignalPolicy
 from vramscope.tui.screens.choice import ChoiceScreen
 
 

@@ -8,12 +8,12 @@ from tests.tui.canned_alerts import FRAGMENTATION, IDLE, LEAK, OOM, PRESSURE
 from tests.tui.device_looks import later
 from tests.tui.looks import notices
 from vramscope.engine.alerts.state import Acknowledgement, AlertState, Mute
-from vramscope.engine.bus.snapshot import Snapshot
 from vramscope.engine.model import Finding, Severity
 from vramscope.engine.settings import AlertSettings, Settings
+from vramscope.engine.viewer.snapshot import Snapshot
 from vramscope.tui.app import AlertNotices, Notices
-from vramscope.tui.drawing.glyphs import ASCII, UNICODE
-from vramscope.tui.terminal import TerminalAbilities
+from vramscope.tui.draw.glyphs import ASCII, UNICODE
+from vramscope.tui.terminal.abilities import TerminalAbilities
 
 ROOMY, SMALL = (120, 32), (40, 10)
 EMPTY = make_snapshot()

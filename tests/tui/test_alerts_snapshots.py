@@ -6,9 +6,9 @@ import pytest
 
 from tests.tui.canned import FakeFeed, make_app, make_hub, make_snapshot
 from tests.tui.canned_alerts import make_alerts
-from vramscope.engine.bus.snapshot import Snapshot
 from vramscope.engine.settings import Settings, ThemeName
-from vramscope.tui.terminal import TerminalAbilities
+from vramscope.engine.viewer.snapshot import Snapshot
+from vramscope.tui.terminal.abilities import TerminalAbilities
 
 SnapCompare = Callable[..., bool]
 

@@ -8,16 +8,16 @@ from tests.tui.canned import NOON_S, FakeFeed, make_app
 from tests.tui.canned_ranks import make_job, make_simulated, past_of, with_ranks
 from vramscope.analyzers.leak.wording import GROWN, ONSET_STEP, RATE, RATE_PER_STEP
 from vramscope.analyzers.leak_words import describe_leak
-from vramscope.engine.bus.snapshot import Snapshot
 from vramscope.engine.history import History
 from vramscope.engine.model import Evidence, Finding, ModelStateReading
 from vramscope.engine.units import GIB, MIB
-from vramscope.tui.drawing.glyphs import ASCII, UNICODE
-from vramscope.tui.drawing.spans import line_text
-from vramscope.tui.widgets.device_page import draw_model
-from vramscope.tui.widgets.device_picture import DevicePicture
-from vramscope.tui.widgets.forecast_section import choose_assessment, draw_forecast
-from vramscope.tui.widgets.process_table import ProcessTable
+from vramscope.engine.viewer.snapshot import Snapshot
+from vramscope.tui.device.forecast_section import choose_assessment, draw_forecast
+from vramscope.tui.device.page import draw_model
+from vramscope.tui.draw.glyphs import ASCII, UNICODE
+from vramscope.tui.draw.spans import line_text
+from vramscope.tui.live.device_picture import DevicePicture
+from vramscope.tui.live.process_table import ProcessTable
 
 
 def _draw(snapshot: Snapshot, width: int, height: int) -> list[str]:

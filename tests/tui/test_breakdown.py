@@ -24,12 +24,12 @@ from vramscope.engine.model.module_memory import (
 )
 from vramscope.engine.settings import Settings
 from vramscope.engine.units import GIB, MIB
-from vramscope.tui.breakdown_app import BreakdownApp
-from vramscope.tui.profiled import Profiled
-from vramscope.tui.screens.breakdown import BreakdownScreen
-from vramscope.tui.screens.live import LiveScreen
-from vramscope.tui.screens.live_breakdown import LiveBreakdownScreen
-from vramscope.tui.terminal import TerminalAbilities
+from vramscope.tui.live.screen import LiveScreen
+from vramscope.tui.modules.app import BreakdownApp
+from vramscope.tui.modules.live_screen import LiveBreakdownScreen
+from vramscope.tui.modules.profiled import Profiled
+from vramscope.tui.modules.screen import BreakdownScreen
+from vramscope.tui.terminal.abilities import TerminalAbilities
 
 from .breakdown_cases import make_profile, make_runs
 from .canned import FakeFeed, StillClock, make_app

@@ -12,24 +12,24 @@ from tests.replay.simulated_runs import write_pair
 from tests.tui.canned import NODE, UNICODE_COLOR, StillClock
 from vramscope.analyzers.sentence import Sentence
 from vramscope.analyzers.verdict import Verdict
-from vramscope.engine.bus.snapshot import Snapshot
+from vramscope.engine.files.memory_trace.pair import TracePair
 from vramscope.engine.history import History
-from vramscope.engine.readers.memory_trace_pair import TracePair
 from vramscope.engine.replay.feed import ReplayFeed
 from vramscope.engine.replay.player import ReplayOptions
-from vramscope.engine.replay.state import ReplayState
 from vramscope.engine.replay.trace_comparison import TraceComparison, compare_runs
 from vramscope.engine.replay.trace_tape import TraceTape
 from vramscope.engine.sampling.trace_player import TracePlayer
 from vramscope.engine.settings import Settings
-from vramscope.tui.drawing.curve_graph import draw_curve
-from vramscope.tui.drawing.glyphs import UNICODE
-from vramscope.tui.drawing.spans import line_text
-from vramscope.tui.process_signals import SignalPolicy
+from vramscope.engine.viewer.replay_state import ReplayState
+from vramscope.engine.viewer.snapshot import Snapshot
+from vramscope.tui.device.comparison_section import draw_comparison
+from vramscope.tui.draw.curve_graph import draw_curve
+from vramscope.tui.draw.glyphs import UNICODE
+from vramscope.tui.draw.spans import line_text
+from vramscope.tui.live.device_picture import DevicePicture
+from vramscope.tui.live.process_signals import SignalPolicy
 from vramscope.tui.replay_app import ReplayApp
-from vramscope.tui.widgets.comparison_section import draw_comparison
 from vramscope.tui.widgets.comparison_words import comparison_fact, judge_comparison
-from vramscope.tui.widgets.device_picture import DevicePicture
 
 from .replays import press_until
 

@@ -20,8 +20,8 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from tests.tui.emulator import Emulator
-from vramscope.tui.compositor import ThriftyScreen
-from vramscope.tui.drawing.picture import CellRow, CellWriter
+from vramscope.tui.terminal.compositor import ThriftyScreen
+from vramscope.tui.terminal.picture import CellRow, CellWriter
 
 STYLES = [
     Style(),

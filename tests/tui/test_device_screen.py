@@ -19,10 +19,10 @@ from tests.tui.canned_ranks import (
 from tests.tui.device_looks import SIZE, feed_of, later, on_device, rows
 from tests.tui.looks import shown_text
 from tests.tui.ranks_cases import CASES, app_for
-from vramscope.engine.bus.snapshot import SegmentsRefused, Snapshot
 from vramscope.engine.model import AllocatorReading, DeviceSample, Evidence, MemoryReading, Sample
 from vramscope.engine.units import GIB
-from vramscope.tui.screens.device import ASK_INTERVAL_S
+from vramscope.engine.viewer.snapshot import SegmentsRefused, Snapshot
+from vramscope.tui.device.screen import ASK_INTERVAL_S
 
 
 async def test_a_map_is_asked_for_at_once_and_then_every_ten_seconds_while_it_is_looked_at() -> None:

@@ -11,8 +11,8 @@ from textual.pilot import Pilot
 from vramscope.analyzers.comparison import Comparison, compare_runs
 from vramscope.engine.errors import InputFileError
 from vramscope.engine.settings import Settings
-from vramscope.tui.difference_app import Compare, DifferenceApp
-from vramscope.tui.terminal import TerminalAbilities
+from vramscope.tui.diff.app import Compare, DifferenceApp
+from vramscope.tui.terminal.abilities import TerminalAbilities
 
 from ..analyzers.comparison.runs import Peak, summarize, train
 from ..cli.test_diff import write_series

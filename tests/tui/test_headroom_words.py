@@ -6,9 +6,9 @@ from tests.exporters.reports.test_profile_headroom import ESTIMATE, REFUSED
 from tests.tui.assessed_cases import make_assessment
 from tests.tui.canned import NOON_S
 from tests.tui.canned_ranks import make_job
-from vramscope.tui.drawing.glyphs import UNICODE
-from vramscope.tui.drawing.spans import line_text
-from vramscope.tui.widgets.forecast_section import draw_forecast
+from vramscope.tui.device.forecast_section import draw_forecast
+from vramscope.tui.draw.glyphs import UNICODE
+from vramscope.tui.draw.spans import line_text
 
 
 def test_what_would_fit_stands_below_the_risk_as_an_estimate_at_any_width() -> None:

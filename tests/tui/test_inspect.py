@@ -11,10 +11,10 @@ from textual.pilot import Pilot
 
 from vramscope.engine.errors import InputFileError
 from vramscope.engine.settings import Settings
-from vramscope.tui.inspect_app import InspectApp, read_inspected
-from vramscope.tui.inspected import Inspected
-from vramscope.tui.screens.inspect_text import TextScreen
-from vramscope.tui.terminal import TerminalAbilities
+from vramscope.tui.inspect.app import InspectApp, read_inspected
+from vramscope.tui.inspect.inspected import Inspected
+from vramscope.tui.inspect.text import TextScreen
+from vramscope.tui.terminal.abilities import TerminalAbilities
 from vramscope.tui.widgets.one_line import OneLine
 
 from ..readers import flight_records

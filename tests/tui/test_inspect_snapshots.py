@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from vramscope.tui.inspect_app import InspectApp, read_inspected
-from vramscope.tui.inspected import Inspected, InspectedAdvice
-from vramscope.tui.terminal import TerminalAbilities
+from vramscope.tui.inspect.app import InspectApp, read_inspected
+from vramscope.tui.inspect.inspected import Inspected, InspectedAdvice
+from vramscope.tui.terminal.abilities import TerminalAbilities
 
 from ..readers import flight_records
 from .inspect_files import advised_snapshot, rich_snapshot, save

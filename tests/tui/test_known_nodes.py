@@ -4,11 +4,11 @@ import msgspec
 import pytest
 
 from tests.tui.canned import UNICODE_COLOR, FakeFeed, StillClock, make_finding, make_snapshot
-from vramscope.engine.bus.snapshot import Snapshot
 from vramscope.engine.settings import Settings
+from vramscope.engine.viewer.snapshot import Snapshot
 from vramscope.tui.app import VramscopeApp
-from vramscope.tui.known_nodes import KnownNodes, NodePlace
-from vramscope.tui.process_signals import SignalPolicy
+from vramscope.tui.frame.known_nodes import KnownNodes, NodePlace
+from vramscope.tui.live.process_signals import SignalPolicy
 
 
 def _tell(node: str, severity: str | None = None) -> Snapshot:

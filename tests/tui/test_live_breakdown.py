@@ -8,13 +8,13 @@ import pytest
 from textual.pilot import Pilot
 
 from vramscope.cli.live import read_by_words
-from vramscope.engine.bus.snapshot import RankModules, Snapshot
 from vramscope.engine.model import RankSample
 from vramscope.engine.model.module_memory import ModuleMemory
 from vramscope.engine.units import GIB
+from vramscope.engine.viewer.snapshot import RankModules, Snapshot
 from vramscope.tui.app import VramscopeApp
-from vramscope.tui.screens.live_breakdown import LiveBreakdownScreen
-from vramscope.tui.terminal import TerminalAbilities
+from vramscope.tui.modules.live_screen import LiveBreakdownScreen
+from vramscope.tui.terminal.abilities import TerminalAbilities
 
 from .breakdown_cases import make_profile
 from .canned import FakeFeed, StillClock, make_app

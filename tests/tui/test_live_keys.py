@@ -20,11 +20,11 @@ from tests.tui.looks import notices, shown_screen, shown_text, title
 from vramscope.engine.errors import UsageError
 from vramscope.engine.model import STATUS_SCHEMA
 from vramscope.engine.settings import Settings, SortColumn
-from vramscope.tui.process_rows import COLUMNS, SortOrder
+from vramscope.tui.live.host_line import HostLine
+from vramscope.tui.live.process_rows import COLUMNS, SortOrder
+from vramscope.tui.live.screen import LiveScreen
+from vramscope.tui.live.sort import SortScreen
 from vramscope.tui.screens.help import HelpScreen
-from vramscope.tui.screens.live import LiveScreen
-from vramscope.tui.screens.sort import SortScreen
-from vramscope.tui.widgets.host_line import HostLine
 from vramscope.tui.widgets.verdict_line import VerdictLine
 
 SIZE = (120, 40)

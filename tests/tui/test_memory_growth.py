@@ -14,11 +14,11 @@ from textual.widget import Widget
 
 from tests.tui.canned import NODE, FakeFeed, StillClock, make_app, make_finding, make_sample, make_snapshot
 from tests.tui.canned_ranks import make_allocator, make_rank, make_step, make_trained
-from vramscope.engine.bus.conversation import Event, HubConversation
-from vramscope.engine.bus.findings import MAX_CLOSED
-from vramscope.engine.bus.picture import NodePicture
 from vramscope.engine.history import History
 from vramscope.engine.model import Finding
+from vramscope.engine.viewer.conversation import Event, HubConversation
+from vramscope.engine.viewer.picture import NodePicture
+from vramscope.engine.wire.findings import MAX_CLOSED
 
 SIZE = (120, 40)
 DEVICES, TICK_S = 3, 20.0

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from vramscope.analyzers.partition import Device
+from vramscope.analyzers.planning.partition import Device
 from vramscope.analyzers.stage_peaks import JobStages, StagePeak
 from vramscope.cli.parser import parse
 from vramscope.cli.plan_screen import present_stages, present_words
@@ -17,10 +17,10 @@ from vramscope.cli.verbs.plan import run
 from vramscope.engine.errors import UsageError
 from vramscope.engine.settings import Settings
 from vramscope.engine.units import GIB
-from vramscope.tui.plan_app import PlanApp
-from vramscope.tui.planned import Planned
-from vramscope.tui.planning_app import JobDefaults
-from vramscope.tui.terminal import TerminalAbilities
+from vramscope.tui.plan.app import PlanApp
+from vramscope.tui.plan.planned import Planned
+from vramscope.tui.plan.planning_app import JobDefaults
+from vramscope.tui.terminal.abilities import TerminalAbilities
 
 from .canned import StillClock
 from .test_inspect import until

@@ -10,11 +10,11 @@ from tests.tui.replays import make_replay, press_until
 from vramscope.cli.plan_screen import present_words
 from vramscope.engine.errors import UsageError
 from vramscope.tui.app import VramscopeApp
-from vramscope.tui.key_help import collect_keys
-from vramscope.tui.planned import Planned
-from vramscope.tui.planning_app import JobDefaults
-from vramscope.tui.screens.live import LiveScreen
-from vramscope.tui.screens.plan import PlanScreen
+from vramscope.tui.frame.key_help import collect_keys
+from vramscope.tui.live.screen import LiveScreen
+from vramscope.tui.plan.planned import Planned
+from vramscope.tui.plan.planning_app import JobDefaults
+from vramscope.tui.plan.screen import PlanScreen
 from vramscope.tui.widgets.key_line import KeyLine
 
 from .canned import FakeFeed, make_app

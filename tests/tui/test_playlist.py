@@ -15,10 +15,10 @@ from vramscope.engine.replay.playlist import Playlist
 from vramscope.engine.replay.playlist_feed import HOLD_S, PlaylistFeed
 from vramscope.engine.settings import Settings
 from vramscope.sweeps.loading import load_sweep
-from vramscope.tui.key_help import collect_keys
+from vramscope.tui.device.screen import DeviceScreen
+from vramscope.tui.frame.key_help import collect_keys
+from vramscope.tui.live.process_signals import SignalPolicy
 from vramscope.tui.playlist_app import PlaylistApp
-from vramscope.tui.process_signals import SignalPolicy
-from vramscope.tui.screens.device import DeviceScreen
 
 from .replays import press_until
 

@@ -8,9 +8,9 @@ from tests.replay.recordings import START_S, grow, record
 from tests.tui.canned import make_sample
 from tests.tui.looks import notices, shown_text
 from tests.tui.replays import make_replay, press_until, replay_of
-from vramscope.tui.key_help import collect_keys
-from vramscope.tui.screens.alerts import AlertsScreen
-from vramscope.tui.screens.device import DeviceScreen
+from vramscope.tui.alerts.screen import AlertsScreen
+from vramscope.tui.device.screen import DeviceScreen
+from vramscope.tui.frame.key_help import collect_keys
 from vramscope.tui.widgets.time_bar import TimeBar
 
 

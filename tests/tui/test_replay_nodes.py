@@ -15,10 +15,10 @@ from tests.tui.replays import press_until
 from vramscope.engine.replay.feed import ReplayFeed
 from vramscope.engine.replay.tapes import open_tapes
 from vramscope.engine.settings import Settings
-from vramscope.tui.key_help import collect_keys
-from vramscope.tui.process_signals import SignalPolicy
+from vramscope.tui.device.screen import DeviceScreen
+from vramscope.tui.frame.key_help import collect_keys
+from vramscope.tui.live.process_signals import SignalPolicy
 from vramscope.tui.replay_app import ReplayApp
-from vramscope.tui.screens.device import DeviceScreen
 
 
 @pytest.fixture(scope="module")

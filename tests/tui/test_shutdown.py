@@ -23,7 +23,7 @@ PROGRAM = """
 import sys, threading
 from tests.tui.canned import FakeFeed, make_snapshot
 from vramscope.engine.settings import Settings
-from vramscope.tui.launch import run_app
+from vramscope.tui.frame.launch import run_app
 
 class HungFeed(FakeFeed):
     def stop(self):

@@ -17,10 +17,10 @@ from tests.tui.canned import (
     make_sample,
     make_snapshot,
 )
-from vramscope.engine.bus.snapshot import Snapshot
 from vramscope.engine.settings import Settings
+from vramscope.engine.viewer.snapshot import Snapshot
 from vramscope.tui.app import VramscopeApp
-from vramscope.tui.terminal import TerminalAbilities
+from vramscope.tui.terminal.abilities import TerminalAbilities
 
 SnapCompare = Callable[..., bool]
 

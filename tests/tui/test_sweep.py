@@ -10,22 +10,22 @@ from hypothesis import strategies as st
 from rich.color import Color, ColorSystem
 from textual.pilot import Pilot
 
-from vramscope.analyzers.sweep import CellState, SweepCell
-from vramscope.analyzers.sweep.index import SweepIndex
+from vramscope.analyzers.planning.sweep import CellState, SweepCell
+from vramscope.analyzers.planning.sweep.index import SweepIndex
 from vramscope.cli.live import find_by_words
 from vramscope.engine.settings import Settings
 from vramscope.exporters.figures.contrast import measure_contrast
 from vramscope.sweeps.indexing import index_sweeps
-from vramscope.tui.drawing.glyphs import UNICODE
-from vramscope.tui.screens.live import LiveScreen
-from vramscope.tui.screens.sweep import SweepScreen, SweepView
-from vramscope.tui.screens.sweep_index import SweepIndexScreen
-from vramscope.tui.sweep_app import SweepApp
-from vramscope.tui.sweep_lines import Window, draw_lines, prepare_grid
-from vramscope.tui.sweep_looks import DARK, LIGHT
-from vramscope.tui.sweep_tiles import MODES, TILE_CELLS, make_tile, mark_best
-from vramscope.tui.sweep_words import name_sweeps
-from vramscope.tui.terminal import TerminalAbilities
+from vramscope.tui.draw.glyphs import UNICODE
+from vramscope.tui.live.screen import LiveScreen
+from vramscope.tui.sweep.app import SweepApp
+from vramscope.tui.sweep.index_screen import SweepIndexScreen
+from vramscope.tui.sweep.lines import Window, draw_lines, prepare_grid
+from vramscope.tui.sweep.looks import DARK, LIGHT
+from vramscope.tui.sweep.screen import SweepScreen, SweepView
+from vramscope.tui.sweep.tiles import MODES, TILE_CELLS, make_tile, mark_best
+from vramscope.tui.sweep.words import name_sweeps
+from vramscope.tui.terminal.abilities import TerminalAbilities
 
 from ..sweep.trees import write_tree
 from .canned import FakeFeed, StillClock, make_snapshot

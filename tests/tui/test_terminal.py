@@ -3,7 +3,7 @@
 import pytest
 
 from vramscope.engine.errors import UsageError
-from vramscope.tui.terminal import TerminalAbilities, read_abilities
+from vramscope.tui.terminal.abilities import TerminalAbilities, read_abilities
 
 UTF8 = {"LANG": "en_US.UTF-8"}
 

@@ -13,7 +13,7 @@ from textual.events import Key
 from textual.message import Message
 
 from tests.waiting import wait_until
-from vramscope.tui.terminal_driver import WakingEvent, read_input
+from vramscope.tui.terminal.driver import WakingEvent, read_input
 
 
 class Reader:

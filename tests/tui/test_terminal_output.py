@@ -4,7 +4,7 @@ import os
 import select
 import threading
 
-from vramscope.tui.terminal_driver import BLOCKED_BYTES, MAX_PENDING_BYTES, TerminalOutput
+from vramscope.tui.terminal.driver import BLOCKED_BYTES, MAX_PENDING_BYTES, TerminalOutput
 
 from ..waiting import wait_until
 

@@ -7,7 +7,7 @@ from textual.app import App
 from textual.color import Color
 from textual.theme import Theme
 
-from vramscope.tui.theme import (
+from vramscope.tui.frame.theme import (
     DARK,
     HIGH_CONTRAST,
     LIGHT,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import msgspec
 
 from tests.tui.canned import FakeFeed, make_app, make_snapshot
-from vramscope.engine.bus.snapshot import Snapshot
+from vramscope.engine.viewer.snapshot import Snapshot
 from vramscope.tui.app import SnapshotMailbox
 
 

@@ -8,7 +8,7 @@ from textual.widgets import Input, Label
 
 from ...engine.errors import UsageError
 from ...engine.replay.moment import EXPECTED, parse_moment
-from ...engine.replay.state import ReplayState
+from ...engine.viewer.replay_state import ReplayState
 
 
 class GoToScreen(ModalScreen[str | None]):

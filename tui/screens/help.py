@@ -10,8 +10,8 @@ from textual.content import Content
 from textual.screen import ModalScreen, Screen
 from textual.widgets import Label, Static
 
-from ..drawing.glyphs import Glyphs
-from ..key_help import GROUP_TITLES, collect_keys
+from ..draw.glyphs import Glyphs
+from ..frame.key_help import GROUP_TITLES, collect_keys
 
 WIDTH = 92
 """Cells of the dialog where there is room."""

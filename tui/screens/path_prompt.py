@@ -9,7 +9,7 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, Label
 
-from ..background import do_beside
+from ..frame.background import do_beside
 
 FoundT = TypeVar("FoundT")
 

@@ -7,13 +7,13 @@ from textual.timer import Timer
 
 from ...analyzers.sentence import Sentence
 from ...analyzers.verdict import Verdict, summarize
-from ...engine.bus.snapshot import Snapshot
 from ...engine.clock import Clock
 from ...engine.history import History
-from ..compositor import ThriftyScreen
-from ..drawing.glyphs import Glyphs
-from ..known_nodes import NodePlace
-from ..recent_count import RecentCount
+from ...engine.viewer.snapshot import Snapshot
+from ..draw.glyphs import Glyphs
+from ..frame.known_nodes import NodePlace
+from ..frame.recent_count import RecentCount
+from ..terminal.compositor import ThriftyScreen
 from ..widgets.comparison_words import judge_comparison
 from ..widgets.key_line import KeyLine
 from ..widgets.overview_line import OverviewLine

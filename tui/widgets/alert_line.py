@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from ...analyzers.kind_names import name_kind
 from ...engine.alerts.state import AlertState, count_muted
 from ...engine.model import Finding
-from ..drawing.glyphs import Glyphs
+from ..draw.glyphs import Glyphs
 from .note_line import fit_notes
 from .one_line import OneLine, Piece, join_pieces, measure_pieces
 from .title_line import format_time

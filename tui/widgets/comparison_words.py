@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from ...analyzers.sentence import Sentence
 from ...analyzers.verdict import Verdict
-from ..drawing.spans import Line, Span, line_width
+from ..draw.spans import Line, Span, line_width
 
 if TYPE_CHECKING:
     from ...engine.replay.trace_comparison import RankComparison, TraceComparison

@@ -4,9 +4,9 @@ from textwrap import wrap
 
 from ...analyzers.leak_words import LeakWords
 from ...engine.units import format_age
-from ..drawing.gauge import draw_gauge, draw_split_gauge
-from ..drawing.glyphs import Glyphs
-from ..drawing.numbers import (
+from ..draw.gauge import draw_gauge, draw_split_gauge
+from ..draw.glyphs import Glyphs
+from ..draw.numbers import (
     age_text,
     brief_span_text,
     celsius_text,
@@ -16,7 +16,7 @@ from ..drawing.numbers import (
     percent_text,
     watts_text,
 )
-from ..drawing.spans import Line, Role, Span, fit_text, line_width
+from ..draw.spans import Line, Role, Span, fit_text, line_width
 from .comparison_words import comparison_fact
 from .device_view import DeviceView, SharedWidths, rank_role, rank_text
 from .rank_facts import allocator_facts, rank_facts

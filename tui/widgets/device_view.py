@@ -10,12 +10,12 @@ from rich.cells import cell_len
 from ...analyzers.gap import MemoryGap, explain_gap
 from ...analyzers.leak_words import LeakWords, describe_leak
 from ...analyzers.risk import Risk, assess_risks, doubt_silent
-from ...engine.bus.snapshot import Snapshot
 from ...engine.history import History
 from ...engine.model import AllocatorReading, DeviceSample, DeviceState, RankSample, Sample
 from ...engine.units import GIB
-from ..drawing.numbers import share_percent
-from ..drawing.spans import Role
+from ...engine.viewer.snapshot import Snapshot
+from ..draw.numbers import share_percent
+from ..draw.spans import Role
 from .device_levels import find_most, is_told_by_allocator
 from .rank_words import collect_ranks, name_coordinates, name_ranks, spell_label
 

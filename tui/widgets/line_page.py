@@ -5,8 +5,8 @@ from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from ..drawing.spans import Line, Role, to_strip
-from ..theme import find_looks
+from ..draw.spans import Line, Role, to_strip
+from ..frame.theme import find_looks
 from .marking import MarkingWidget
 
 

@@ -4,7 +4,7 @@ from textual.dom import NoScreen
 from textual.geometry import Region
 from textual.widget import Widget
 
-from ..compositor import ThriftyScreen
+from ..terminal.compositor import ThriftyScreen
 
 
 class MarkingWidget(Widget):

@@ -8,8 +8,8 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
-from ..drawing.spans import Role
-from ..theme import find_look
+from ..draw.spans import Role
+from ..frame.theme import find_look
 from .marking import MarkingWidget
 
 ELLIPSIS = "…"

@@ -4,10 +4,9 @@ from collections.abc import Iterator
 from itertools import groupby
 from math import ceil, floor
 
-from ...engine.replay.overview import ReplayOverview
-from ...engine.replay.state import ReplayState
-from ..drawing.glyphs import Glyphs
-from ..drawing.spans import Role
+from ...engine.viewer.replay_state import ReplayOverview, ReplayState
+from ..draw.glyphs import Glyphs
+from ..draw.spans import Role
 from .one_line import Piece, measure_pieces
 from .time_bar import SpanLine, fit_bar
 

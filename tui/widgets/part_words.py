@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from ...analyzers.sentence import Sentence
 from ...analyzers.verdict import Verdict
-from ...engine.replay.state import ReplayPart
 from ...engine.units import GIB
-from ..drawing.spans import Line, Span
+from ...engine.viewer.replay_state import ReplayPart
+from ..draw.spans import Line, Span
 
 
 def name_part(part: ReplayPart) -> Iterator[tuple[str, str]]:

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 
 from ...analyzers.gap import MemoryGap, PartKind
 from ...engine.units import GIB, MIB
-from ..drawing.glyphs import Glyphs
-from ..drawing.numbers import count_text, duration_text, gib_text
-from ..drawing.spans import Line, Role, Span
+from ..draw.glyphs import Glyphs
+from ..draw.numbers import count_text, duration_text, gib_text
+from ..draw.spans import Line, Role, Span
 from .device_view import DeviceView, SharedWidths
 from .rank_words import explain_state
 

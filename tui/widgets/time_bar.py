@@ -7,10 +7,10 @@ from textual import events
 from textual.message import Message
 
 from ...engine.model import SEVERITIES
-from ...engine.replay.state import ReplayMark, ReplayState
-from ..bindings import TIME_BAR_BINDINGS
-from ..drawing.glyphs import Glyphs
-from ..drawing.spans import Role
+from ...engine.viewer.replay_state import ReplayMark, ReplayState
+from ..draw.glyphs import Glyphs
+from ..draw.spans import Role
+from ..frame.bindings import TIME_BAR_BINDINGS
 from .one_line import OneLine, Piece, measure_pieces
 
 LEAST_BAR_CELLS = 16

@@ -6,13 +6,13 @@ from datetime import datetime
 from typing import NamedTuple
 
 from ...analyzers.left_out import describe_left_out
-from ...engine.bus.snapshot import Snapshot
 from ...engine.model import HubStatus, RankSample, Sample
 from ...engine.units import format_age
-from ..drawing.glyphs import Glyphs
-from ..drawing.numbers import count_text
-from ..drawing.spans import Role
-from ..known_nodes import NodePlace
+from ...engine.viewer.snapshot import Snapshot
+from ..draw.glyphs import Glyphs
+from ..draw.numbers import count_text
+from ..draw.spans import Role
+from ..frame.known_nodes import NodePlace
 from .one_line import OneLine, Piece, join_pieces, measure_pieces
 from .part_words import name_part
 from .rank_words import name_degrees

@@ -2,8 +2,8 @@
 
 from ...analyzers.verdict import Verdict
 from ...engine.units import format_age
-from ..drawing.glyphs import Glyphs
-from ..lost_words import shorten_reason
+from ..draw.glyphs import Glyphs
+from ..frame.lost_words import shorten_reason
 from .one_line import OneLine, Piece
 
 

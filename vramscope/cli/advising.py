@@ -10,10 +10,10 @@ from vramscope.engine.errors import HubUnreachableError, UsageError
 from .remote_flags import read_typed_nodes
 
 if TYPE_CHECKING:
-    from vramscope.engine.bus.messages import Advised
     from vramscope.engine.cluster.hosts import NodeAddress
     from vramscope.engine.cluster.nodes_watch import NodesWatch
     from vramscope.engine.cluster.trust import Trust
+    from vramscope.engine.wire.messages import Advised
 
 MOST_NAMED = 8
 ANSWER_WITHIN_S = 5.0
@@ -27,7 +27,7 @@ def advise_here(arguments: Namespace, within_s: float) -> "Advised":
         UsageError: No such process reports, it takes no advice, or no step ended in time.
         HubUnreachableError: No agent runs here, or it does not answer.
     """
-    from vramscope.engine.bus.client import connect
+    from vramscope.engine.viewer.client import connect
 
     with connect() as client:
         return client.advise_and_wait(
@@ -43,8 +43,8 @@ def advise_elsewhere(arguments: Namespace, within_s: float) -> "Advised":
         InputFileError: The keys cannot be used.
         HubUnreachableError: The node is not reached, or does not answer.
     """
-    from vramscope.engine.bus.questions import read_advised
     from vramscope.engine.cluster.nodes_watch import NodesWatch
+    from vramscope.engine.viewer.questions import read_advised
 
     address, trust = _find_node(arguments)
     watch = NodesWatch([address], trust, most_in_full=1)

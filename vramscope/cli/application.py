@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from vramscope.engine.errors import UsageError
 
-from .diagnostics import run_guarded
+from .frame.diagnostics import run_guarded
+from .frame.printing import guarded_streams
 from .node_flags import is_remote
-from .printing import guarded_streams
 from .prometheus_flags import check_prometheus_flags
 from .remote_flags import check_remote_flags
 
@@ -27,10 +27,10 @@ def _choose_failure_code(argv: Sequence[str]) -> int | None:
     """Return the code for failures of our own where the job's own codes must be told from them."""
     if "run" not in argv:
         return None
-    from vramscope.engine.launch.execution import EXIT_OWN_FAILURE
+    from vramscope.engine.jobs.execution import EXIT_OWN_FAILURE
 
-    from .command_words import names_run
-    from .verbs import list_verbs
+    from .frame.command_words import names_run
+    from .frame.registry import list_verbs
 
     return EXIT_OWN_FAILURE if names_run(argv, list_verbs()) else None
 
@@ -45,7 +45,7 @@ def _dispatch(argv: Sequence[str]) -> int:
         if path is not None:
             os.environ[variable] = str(path.absolute())
     if arguments.verb is not None:
-        from .verbs import run_verb
+        from .frame.registry import run_verb
 
         _refuse_headless_flags(arguments)
         return run_verb(arguments)

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import msgspec
 
-from vramscope.analyzers.memory_theory import estimate_stage
-from vramscope.analyzers.memory_theory.calibration import SCHEMA, Calibration, Measured, fit_calibration
-from vramscope.analyzers.memory_theory.configs.cases import read_case
+from vramscope.analyzers.planning.theory import estimate_stage
+from vramscope.analyzers.planning.theory.calibration import SCHEMA, Calibration, Measured, fit_calibration
+from vramscope.analyzers.planning.theory.configs.cases import read_case
 from vramscope.engine.errors import InputFileError, UsageError
-from vramscope.engine.output_file import write_whole
-from vramscope.engine.readers.case_table import CaseTable, read_case_table
-from vramscope.engine.readers.input_file import read_input_file, show_path
+from vramscope.engine.files.base.input_file import read_input_file, show_path
+from vramscope.engine.files.base.output_file import write_whole
+from vramscope.engine.files.case_table import CaseTable, read_case_table
 from vramscope.engine.units import MIB
 from vramscope.exporters.reports.writing import encode_report
 
-from .diagnostics import complain
+from .frame.diagnostics import complain
 
 ALLOCATED = "mem_allocated_last_bytes"
 PEAK = "mem_max_allocated_peak_bytes"

@@ -6,18 +6,18 @@ import sys
 from argparse import Namespace
 from collections.abc import Mapping
 
-from vramscope.analyzers.memory_theory import estimate_stage
-from vramscope.analyzers.memory_theory.calibration import Calibration
-from vramscope.analyzers.memory_theory.configs.cases import read_case
+from vramscope.analyzers.planning.theory import estimate_stage
+from vramscope.analyzers.planning.theory.calibration import Calibration
+from vramscope.analyzers.planning.theory.configs.cases import read_case
 from vramscope.engine.errors import InputFileError, UsageError
-from vramscope.engine.output_file import write_whole
-from vramscope.engine.readers.case_table import MODEL_COLUMNS, CaseTable, read_case_table
-from vramscope.engine.readers.input_file import show_path
+from vramscope.engine.files.base.input_file import show_path
+from vramscope.engine.files.base.output_file import write_whole
+from vramscope.engine.files.case_table import MODEL_COLUMNS, CaseTable, read_case_table
 from vramscope.engine.text import make_printable
 
 from .calibrating import read_calibration
-from .diagnostics import complain
-from .progress import ProgressLine
+from .frame.diagnostics import complain
+from .frame.progress import ProgressLine
 
 PREDICTED = ("predicted_allocated_bytes", "predicted_peak_bytes", "predicted_error")
 """Columns that are added; the last one says why a row has no figures."""

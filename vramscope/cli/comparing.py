@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from vramscope.analyzers.comparison import Comparison, RunDifference, RunSummarizer, RunSummary, compare_runs
 from vramscope.engine.errors import InputFileError, UsageError
+from vramscope.engine.files.base.input_file import show_name, show_path
 from vramscope.engine.model import Finding, Sample
-from vramscope.engine.readers.input_file import show_name, show_path
 from vramscope.engine.units import parse_bytes
 
 PROGRAM = "vramscope diff"
@@ -114,7 +114,7 @@ def _halve(progress: Progress, number: int) -> Progress:
 
 def _list_recordings(path: Path) -> list[Path]:
     """Return the recording that a path names, or those in the folder that it names; none if it is another."""
-    from vramscope.engine.readers.series_format import recognize_series
+    from vramscope.engine.files.series.format import recognize_series
 
     if path.is_dir():
         return sorted(path.glob("*.vscope"))
@@ -154,7 +154,7 @@ def _read_run(path: Path, recordings: Sequence[Path], progress: Progress, *, is_
 
 
 def _make_finder() -> Callable[[Sample], list[Finding]]:
-    from vramscope.engine.bus.analyzer_host import AnalyzerHost
+    from vramscope.engine.agent.analyzer_host import AnalyzerHost
     from vramscope.engine.plugins import make_analyzers
 
     return AnalyzerHost(make_analyzers().made).observe

@@ -6,7 +6,7 @@ from vramscope.engine.settings import Settings
 
 def can_draw(settings: Settings) -> bool:
     """Return whether there is a terminal for a screen; a poor one gets the text as a pipe does."""
-    from vramscope.tui.launch import check_terminal
+    from vramscope.tui.frame.launch import check_terminal
 
     try:
         check_terminal(settings)

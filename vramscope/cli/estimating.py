@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from vramscope.analyzers.cluster_graph import DEVICES, DeviceModel, find_device
-from vramscope.analyzers.memory_theory import estimate_as_fork, estimate_as_published, estimate_stages
-from vramscope.analyzers.memory_theory.configs import Flags, TrainingRun
-from vramscope.analyzers.memory_theory.configs.document import Described
-from vramscope.analyzers.memory_theory.configs.flags import MICRO_BATCHES
-from vramscope.analyzers.memory_theory.configs.megatron import build_run
-from vramscope.analyzers.memory_theory.training import GPUS, Gpu
+from vramscope.analyzers.planning.cluster import DEVICES, DeviceModel, find_device
+from vramscope.analyzers.planning.theory import estimate_as_fork, estimate_as_published, estimate_stages
+from vramscope.analyzers.planning.theory.configs import Flags, TrainingRun
+from vramscope.analyzers.planning.theory.configs.document import Described
+from vramscope.analyzers.planning.theory.configs.flags import MICRO_BATCHES
+from vramscope.analyzers.planning.theory.configs.megatron import build_run
+from vramscope.analyzers.planning.theory.training import GPUS, Gpu
 from vramscope.engine.errors import UsageError
 from vramscope.engine.units import format_bytes, parse_bytes
 from vramscope.planning.described_model import describe_model
 
-from .configuration import read_settings
-from .parser_flags import choose_fit_code
+from .frame.configuration import read_settings
+from .frame.parser_flags import choose_fit_code
 
 if TYPE_CHECKING:
-    from vramscope.exporters.estimate_report import EstimateReport
+    from vramscope.exporters.estimates.report import EstimateReport
 
 FLAGS = {
     "tp": "tensor-model-parallel-size",
@@ -74,7 +74,7 @@ def print_estimate(arguments: Namespace) -> int:
         arguments.figure.check()
     report = _estimate(arguments, run)
     if arguments.figure is not None:
-        from vramscope.exporters.figures.estimate import draw_estimate
+        from vramscope.exporters.estimates.figure import draw_estimate
 
         for path in arguments.figure.list_files("estimate"):
             draw_estimate(report, path)
@@ -83,9 +83,9 @@ def print_estimate(arguments: Namespace) -> int:
 
         write_line(report, sys.stdout.buffer)
         return choose_fit_code(arguments, does_fit=report.does_fit)
-    from vramscope.exporters.estimate_text import describe_estimate
+    from vramscope.exporters.estimates.text import describe_estimate
 
-    from .printing import choose_style, emit
+    from .frame.printing import choose_style, emit
 
     style = choose_style(read_settings(arguments))
     text = describe_estimate(report, style.width)
@@ -106,7 +106,7 @@ def _check_output(arguments: Namespace) -> None:
 
 
 def _estimate(arguments: Namespace, run: TrainingRun) -> "EstimateReport":
-    from vramscope.exporters.estimate_report import build_estimate
+    from vramscope.exporters.estimates.report import build_estimate
 
     from .calibrating import read_calibration
 

@@ -6,15 +6,15 @@ from argparse import Namespace
 from pathlib import Path
 
 from vramscope.analyzers.allocator_model import AllocatorSettings
-from vramscope.analyzers.step_estimate import StepEstimate, StepPeaks, StepTrace, take_snapshot
+from vramscope.analyzers.planning.steps import StepEstimate, StepPeaks, StepTrace, take_snapshot
 from vramscope.engine.errors import UsageError
-from vramscope.engine.output_file import write_whole
+from vramscope.engine.files.base.output_file import write_whole
 from vramscope.engine.units import parse_bytes
 from vramscope.estimates.step import estimate_request, read_allocator_settings
 from vramscope.estimates.tracing import StepRequest, Tracing
 
-from .configuration import read_settings
-from .parser_flags import choose_fit_code
+from .frame.configuration import read_settings
+from .frame.parser_flags import choose_fit_code
 
 THEORY_FLAGS = (
     *(
@@ -97,9 +97,9 @@ def _print(estimate: StepEstimate, arguments: Namespace) -> None:
 
         write_line(estimate, sys.stdout.buffer)
         return
-    from vramscope.exporters.step_estimate_text import describe_step_estimate
+    from vramscope.exporters.estimates.step_text import describe_step_estimate
 
-    from .printing import choose_style, emit
+    from .frame.printing import choose_style, emit
 
     style = choose_style(read_settings(arguments))
     text = describe_step_estimate(estimate, style.width)

@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import BinaryIO, Literal
 
 from vramscope.engine.errors import InputFileError, UsageError
+from vramscope.engine.files.base.input_file import show_name, show_path
+from vramscope.engine.files.base.output_file import open_output
+from vramscope.engine.files.base.series_record import WALL_CLOCK_FROM_S
 from vramscope.engine.model import Sample
-from vramscope.engine.output_file import open_output
-from vramscope.engine.readers.input_file import show_name, show_path
-from vramscope.engine.readers.series_record import WALL_CLOCK_FROM_S
 from vramscope.engine.recording import Recording
 from vramscope.engine.units import parse_duration
-from vramscope.exporters.recording_rows import RowReader
+from vramscope.exporters.recording.rows import RowReader
 
-from .diagnostics import complain
-from .figure_flag import FigureTarget
-from .progress import ProgressLine
+from .frame.diagnostics import complain
+from .frame.figure_flag import FigureTarget
+from .frame.progress import ProgressLine
 
 PROGRAM = "vramscope export"
 GAP_TICKS = 3.5
@@ -125,7 +125,7 @@ class _Source:
 
 def _write(source: _Source, kind: ExportFormat, stream: BinaryIO) -> None:
     if kind == "csv":
-        from vramscope.exporters.recording_csv import write_csv
+        from vramscope.exporters.recording.csv import write_csv
 
         text = io.TextIOWrapper(stream, encoding="utf-8", newline="")
         write_csv(source.rows.rows(source.samples()), text)
@@ -133,21 +133,21 @@ def _write(source: _Source, kind: ExportFormat, stream: BinaryIO) -> None:
         text.detach()
     elif kind == "jsonl":
         from vramscope.exporters.json_lines import encode_line
-        from vramscope.exporters.recording_status import read_statuses
+        from vramscope.exporters.recording.status import read_statuses
 
         stream.writelines(map(encode_line, read_statuses(source.recording, source.samples())))
     elif kind == "prometheus":
-        from vramscope.exporters.recording_metrics import write_metrics
+        from vramscope.exporters.recording.metrics import write_metrics
 
         write_metrics(source.rows.rows(source.samples()), stream)
     else:
-        from vramscope.exporters.recording_parquet import write_parquet
+        from vramscope.exporters.recording.parquet import write_parquet
 
         write_parquet(source.rows.rows(source.samples()), stream)
 
 
 def _draw(source: _Source, target: FigureTarget) -> None:
-    from vramscope.exporters.recording_figures import FigureRecorder
+    from vramscope.exporters.recording.figures import FigureRecorder
 
     recording = source.recording
     interval_s = recording.identity.interval_s or _find_interval(source)

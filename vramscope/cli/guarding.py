@@ -8,22 +8,28 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from vramscope import __version__
 from vramscope.analyzers.cluster_state import Advice, Adviser, ClusterPicture, ClusterState, JobState
 from vramscope.engine.alerts.desk import AlertDesk
-from vramscope.engine.bus.device_trimming import find_mismatch
 from vramscope.engine.clock import Clock, SystemClock
 from vramscope.engine.cluster.choice import Choice
 from vramscope.engine.cluster.nodes_watch import NO_NODE, NodesWatch
 from vramscope.engine.errors import HubUnreachableError, UsageError
 from vramscope.engine.model import SEVERITIES, Finding, Severity
 from vramscope.engine.settings import AlertSettings
-from vramscope.exporters.guard import GuardAdvice, GuardLine, describe_advice, describe_state, word_line
+from vramscope.engine.wire.device_trimming import find_mismatch
 from vramscope.exporters.json_lines import write_line
+from vramscope.exporters.status.guard import (
+    GuardAdvice,
+    GuardLine,
+    describe_advice,
+    describe_state,
+    word_line,
+)
 
-from .diagnostics import EXIT_FINDINGS, EXIT_INTERRUPTED, complain
-from .suite.interruption import Interruption
+from .frame.diagnostics import EXIT_FINDINGS, EXIT_INTERRUPTED, complain
+from .frame.interruption import Interruption
 
 if TYPE_CHECKING:
-    from vramscope.engine.bus.snapshot import RankAdvice, Snapshot
     from vramscope.engine.model import HookStatus
+    from vramscope.engine.viewer.snapshot import RankAdvice, Snapshot
 
 
 EXIT_UNREACHABLE = HubUnreachableError.exit_code

@@ -5,16 +5,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from vramscope.analyzers.sweep import SweepGrid
+from vramscope.analyzers.planning.sweep import SweepGrid
 from vramscope.engine.settings import Settings
-from vramscope.exporters.figures.sweep_style import SweepLook
-from vramscope.exporters.sweep_report import report_sweep
-from vramscope.exporters.sweep_text import describe_findings, describe_hidden, describe_skipped
+from vramscope.exporters.figures.page_style import SweepLook
+from vramscope.exporters.sweep.report import report_sweep
+from vramscope.exporters.sweep.text import describe_findings, describe_hidden, describe_skipped
 from vramscope.sweeps.loading import LoadedSweep, load_sweep
 
-from .diagnostics import complain
-from .printing import choose_style, emit, is_ascii
-from .progress import ProgressLine
+from .frame.diagnostics import complain
+from .frame.printing import choose_style, emit, is_ascii
+from .frame.progress import ProgressLine
 
 PROGRAM = "vramscope heatmap"
 
@@ -82,7 +82,7 @@ def _prepare(variants: Sequence[Variant]) -> list[Variant]:
     """Return the figures with the folder of each at hand, before anything is read."""
     if not variants:
         return []
-    from vramscope.exporters.sweep_files import prepare_output
+    from vramscope.exporters.sweep.files import prepare_output
 
     return [
         variant if variant.file is not None else variant._replace(base=prepare_output(variant.base))
@@ -93,7 +93,7 @@ def _prepare(variants: Sequence[Variant]) -> list[Variant]:
 def _draw_all(loaded: LoadedSweep, variants: Sequence[Variant]) -> list[Path]:
     if not variants:
         return []
-    from vramscope.exporters.sweep_files import write_heat_map
+    from vramscope.exporters.sweep.files import write_heat_map
 
     files: list[Path] = []
     with ProgressLine(PROGRAM, "figures drawn", is_eager=len(variants) > 1) as progress:

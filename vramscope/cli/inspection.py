@@ -19,10 +19,10 @@ def print_text(path: Path, *, top: int, device: int | None, settings: Settings) 
         InputFileError: The file cannot be read or understood.
         UsageError: It does not tell of the device.
     """
-    from vramscope.engine.readers.memory_file import read_memory_file
-    from vramscope.exporters.memory_file import describe_memory_file
+    from vramscope.engine.files.memory_file import read_memory_file
+    from vramscope.exporters.status.memory_file import describe_memory_file
 
-    from .printing import choose_style, emit
+    from .frame.printing import choose_style, emit
 
     style = choose_style(settings)
     text = describe_memory_file(read_memory_file(path), top=top, device=device, width=style.width)
@@ -41,9 +41,9 @@ def print_json(path: Path, *, top: int, device: int | None) -> None:
         InputFileError: The file cannot be read or understood.
         UsageError: It does not tell of the device.
     """
-    from vramscope.engine.readers.memory_file import read_memory_file
+    from vramscope.engine.files.memory_file import read_memory_file
     from vramscope.exporters.json_lines import write_line
-    from vramscope.exporters.memory_file import summarize_memory_file
+    from vramscope.exporters.status.memory_file import summarize_memory_file
 
     summary = summarize_memory_file(read_memory_file(path), top=top, device=device)
     write_line(summary, sys.stdout.buffer)

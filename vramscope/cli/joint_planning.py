@@ -8,16 +8,16 @@ from typing import Any, cast
 
 import msgspec
 
-from vramscope.analyzers.joint_plan import JointPlan
-from vramscope.analyzers.joint_plan.options import RECOMPUTES
-from vramscope.analyzers.memory_theory.training import Recompute
+from vramscope.analyzers.planning.joint import JointPlan
+from vramscope.analyzers.planning.joint.options import RECOMPUTES
+from vramscope.analyzers.planning.theory.training import Recompute
 from vramscope.engine.errors import NothingFitsError, UsageError
-from vramscope.exporters.joint_plan_report import report_joint_plan
+from vramscope.exporters.plan.joint_report import report_joint_plan
 from vramscope.planning.joint import plan_cluster
 
-from .configuration import read_settings
-from .diagnostics import complain
-from .parser_flags import choose_fit_code
+from .frame.configuration import read_settings
+from .frame.diagnostics import complain
+from .frame.parser_flags import choose_fit_code
 
 MOST_DIGITS = 9
 """Of a number on the command line."""
@@ -74,9 +74,9 @@ def plan_jointly_and_print(arguments: Namespace) -> int:
 
         write_line(report, sys.stdout.buffer)
         return 0
-    from vramscope.exporters.joint_plan_table import describe_joint_plan
+    from vramscope.exporters.plan.joint_table import describe_joint_plan
 
-    from .printing import choose_style, emit
+    from .frame.printing import choose_style, emit
 
     style = choose_style(read_settings(arguments))
     text = describe_joint_plan(report, style.width)
@@ -102,7 +102,7 @@ def say_nothing_fits(error: NothingFitsError, arguments: Namespace) -> int:
     else:
         from vramscope.exporters.text_table import wrap
 
-        from .printing import choose_style, emit
+        from .frame.printing import choose_style, emit
 
         style = choose_style(read_settings(arguments))
         text = "\n".join(wrap(f"Nothing fits: {error}", style.width)) + "\n"
@@ -147,8 +147,8 @@ def write_outputs(plan: JointPlan, folder: Path) -> list[str]:
     Raises:
         OutputFileError: The folder or a file cannot be written.
     """
-    from vramscope.engine.output_file import write_files
-    from vramscope.exporters.plan_outputs import take_configuration
+    from vramscope.engine.files.base.output_file import write_files
+    from vramscope.exporters.plan.outputs import take_configuration
 
     from .plan_outputs import encode_outputs
 

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 from vramscope.engine.errors import UsageError
 from vramscope.engine.settings import Settings, save_settings
 
-from .configuration import read_settings
-from .diagnostics import complain
+from .frame.configuration import read_settings
+from .frame.diagnostics import complain
 
 if TYPE_CHECKING:
-    from vramscope.analyzers.sweep.index import SweepIndex
-    from vramscope.engine.bus.feed import Feed
-    from vramscope.engine.launch.viewer_recording import ViewerRecording
-    from vramscope.tui.launch import Overlays
-    from vramscope.tui.planned import Planned
-    from vramscope.tui.planning_app import JobDefaults
-    from vramscope.tui.profiled import Profiled
+    from vramscope.analyzers.planning.sweep.index import SweepIndex
+    from vramscope.engine.jobs.viewer_recording import ViewerRecording
+    from vramscope.engine.viewer.feed import Feed
+    from vramscope.tui.frame.launch import Overlays
+    from vramscope.tui.modules.profiled import Profiled
+    from vramscope.tui.plan.planned import Planned
+    from vramscope.tui.plan.planning_app import JobDefaults
 
 
 def show_live(arguments: Namespace) -> int:
@@ -33,7 +33,7 @@ def show_live(arguments: Namespace) -> int:
     config = getattr(arguments, "config", None)
 
     def start_feed() -> "Feed":
-        from vramscope.engine.bus.attach import attach_or_start
+        from vramscope.engine.viewer.attach import attach_or_start
 
         return attach_or_start(
             interval_s=settings.interval_s, memory_interval_s=settings.memory_interval_s, config=config
@@ -56,7 +56,7 @@ def prepare_recording(
         folder: Runtime folder of the agent; this user's own by default.
         is_private: The agent ends with the view, and so does the recording.
     """
-    from vramscope.engine.launch.viewer_recording import ViewerRecording
+    from vramscope.engine.jobs.viewer_recording import ViewerRecording
     from vramscope.engine.paths import locate_runtime_folder
 
     output = Path(settings.record.folder).expanduser()
@@ -87,7 +87,7 @@ def open_view(
     Raises:
         UsageError: Nothing can be drawn here.
     """
-    from vramscope.tui.launch import run_app
+    from vramscope.tui.frame.launch import run_app
 
     _check_terminal(settings, is_replay=is_replay)
     try:
@@ -106,8 +106,8 @@ def open_view(
 
 
 def _check_terminal(settings: Settings, *, is_replay: bool) -> None:
-    from vramscope.tui.launch import check_terminal
-    from vramscope.tui.terminal import HEADLESS_ADVICE, RECORDED_ADVICE
+    from vramscope.tui.frame.launch import check_terminal
+    from vramscope.tui.terminal.abilities import HEADLESS_ADVICE, RECORDED_ADVICE
 
     check_terminal(settings, RECORDED_ADVICE if is_replay else HEADLESS_ADVICE)
 
@@ -121,7 +121,7 @@ def _leave_recording(recording: "ViewerRecording | None") -> None:
 
 def list_overlays() -> "Overlays":
     """Return what can be shown over a view."""
-    from vramscope.tui.launch import Overlays
+    from vramscope.tui.frame.launch import Overlays
 
     return Overlays(plan_words, find_by_words, read_by_words)
 

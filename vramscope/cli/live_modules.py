@@ -3,14 +3,14 @@
 import time
 from typing import NamedTuple
 
-from vramscope.engine.bus.client import Client
-from vramscope.engine.bus.snapshot import RankModules
 from vramscope.engine.errors import HubUnreachableError, UsageError
 from vramscope.engine.model import RankSample
 from vramscope.engine.model.module_memory import ModuleMemory
-from vramscope.exporters.module_memory_live import COST, has_step, name_process
+from vramscope.engine.viewer.client import Client
+from vramscope.engine.viewer.snapshot import RankModules
+from vramscope.exporters.modules.live import COST, has_step, name_process
 
-from .diagnostics import complain
+from .frame.diagnostics import complain
 
 FIRST_SAMPLE_WITHIN_S = 5.0
 

@@ -3,12 +3,12 @@
 import time
 from collections.abc import Callable
 
-from vramscope.engine.bus.analyzer_host import AnalyzerHost
-from vramscope.engine.bus.assessments import AssessmentStore
+from vramscope.engine.agent.analyzer_host import AnalyzerHost
 from vramscope.engine.model import Finding, NodeStatus, Sample
 from vramscope.engine.sampling.live import LiveProducer
 from vramscope.engine.sampling.node import open_node
-from vramscope.exporters.status import describe_sample
+from vramscope.engine.wire.assessments import AssessmentStore
+from vramscope.exporters.status.document import describe_sample
 
 EXIT_DRIVER_SILENT = 5
 DRIVER_SILENT = "no GPU could be read: the NVIDIA driver does not answer; see `dmesg | grep -i nvrm`"

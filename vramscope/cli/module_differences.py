@@ -5,7 +5,7 @@ from pathlib import Path
 
 from vramscope.engine.errors import InputFileError
 from vramscope.engine.settings import Settings
-from vramscope.exporters.module_memory_difference import (
+from vramscope.exporters.modules.difference import (
     NamedProfile,
     caption_difference,
     describe_difference,
@@ -13,7 +13,7 @@ from vramscope.exporters.module_memory_difference import (
     write_difference_table,
 )
 
-from .diagnostics import complain
+from .frame.diagnostics import complain
 
 ICICLE = "difference_icicle"
 TABLE = "differences.csv"
@@ -49,7 +49,7 @@ def print_differences(pairs: list[Pair], settings: Settings, *, depth: int) -> N
         depth: Levels of the modules that are told.
     """
 
-    from .printing import choose_style, emit
+    from .frame.printing import choose_style, emit
 
     style = choose_style(settings)
     text = "\n".join(describe_difference(*pair, width=style.width, depth=depth) for pair in pairs)
@@ -76,8 +76,8 @@ def write_differences(pairs: list[Pair], folder: Path, *, file: Path | None = No
         OutputFileError: The folder cannot be written to.
     """
     from vramscope.analyzers.breakdown import compare_profiles
-    from vramscope.engine.output_file import write_files
-    from vramscope.exporters.figures.icicle_difference import draw_difference_icicle
+    from vramscope.engine.files.base.output_file import write_files
+    from vramscope.exporters.modules.figure_difference import draw_difference_icicle
 
     written: list[Path] = []
     for first, second in pairs:
@@ -96,7 +96,7 @@ def write_differences(pairs: list[Pair], folder: Path, *, file: Path | None = No
 
 def _read_by_rank(path: Path) -> dict[object, NamedProfile]:
     """Return the profiles of a run by their ranks; by their number where one tells no rank."""
-    from vramscope.engine.readers.input_file import show_path
+    from vramscope.engine.files.base.input_file import show_path
 
     from .modules import read_profiles
 

@@ -9,10 +9,10 @@ from vramscope.engine.errors import UsageError
 from vramscope.engine.model.module_memory import ModuleMemory
 from vramscope.engine.settings import Settings
 
-from .progress import ProgressLine
+from .frame.progress import ProgressLine
 
 if TYPE_CHECKING:
-    from vramscope.tui.profiled import Profiled
+    from vramscope.tui.modules.profiled import Profiled
 
 PROGRAM = "vramscope modules"
 ICICLE = "summary_icicle"
@@ -30,9 +30,9 @@ def print_modules(profiles: Sequence[NamedMemory], settings: Settings, *, depth:
         settings: What the user set.
         depth: Levels of the trees.
     """
-    from vramscope.exporters.module_memory_text import describe_module_memory
+    from vramscope.exporters.modules.text import describe_module_memory
 
-    from .printing import choose_style, emit
+    from .frame.printing import choose_style, emit
 
     style = choose_style(settings)
     texts = [describe_module_memory(memory, width=style.width, depth=depth) for _, memory in profiles]
@@ -43,7 +43,7 @@ def print_modules(profiles: Sequence[NamedMemory], settings: Settings, *, depth:
 def print_modules_as_json(profiles: Sequence[NamedMemory]) -> None:
     """Print one JSON object a rank."""
     from vramscope.exporters.json_lines import write_line
-    from vramscope.exporters.module_memory_report import report_module_memory
+    from vramscope.exporters.modules.report import report_module_memory
 
     for name, memory in profiles:
         write_line(report_module_memory(memory, name), sys.stdout.buffer)
@@ -78,7 +78,7 @@ def write_charts(
 
 def _draw_rank(memory: ModuleMemory, place: Path, *, has_figures: bool) -> list[Path]:
     from vramscope.analyzers.breakdown import make_breakdown
-    from vramscope.exporters.pages.sunburst_files import write_sunbursts
+    from vramscope.exporters.modules.page import write_sunbursts
 
     written = write_sunbursts(memory, make_breakdown(memory), place)
     if has_figures:
@@ -89,8 +89,8 @@ def _draw_rank(memory: ModuleMemory, place: Path, *, has_figures: bool) -> list[
 def _draw_icicle(memory: ModuleMemory, files: Sequence[Path]) -> list[Path]:
     """Draw the icicle of a rank into each file; return the files, none where its profile has no modules."""
     from vramscope.analyzers.breakdown import choose_basis
-    from vramscope.exporters.figures.icicle import draw_icicle
-    from vramscope.exporters.pages.sunburst_files import describe_origin, join_kinds
+    from vramscope.exporters.modules.figure import draw_icicle
+    from vramscope.exporters.modules.page import describe_origin, join_kinds
 
     tree = join_kinds(memory, "summary_sunburst")
     if tree is None:
@@ -116,7 +116,7 @@ def read_named(path: Path) -> list[NamedMemory]:
     Raises:
         InputFileError: One of them cannot be read or understood, or there is none.
     """
-    from vramscope.engine.readers.input_file import show_path
+    from vramscope.engine.files.base.input_file import show_path
 
     return [(show_path(file), memory) for file, memory in read_profiles(path)]
 
@@ -128,7 +128,7 @@ def show_modules(paths: Sequence[Path], settings: Settings) -> int:
         UsageError: Nothing can be drawn here.
         InputFileError: A profile cannot be read or understood, or there is none.
     """
-    from vramscope.tui.breakdown_app import show_breakdown
+    from vramscope.tui.modules.app import show_breakdown
 
     from .drawing import can_draw
 
@@ -143,8 +143,8 @@ def read_profiled(paths: Sequence[Path]) -> "tuple[Profiled, ...]":
     Raises:
         InputFileError: One of them cannot be read or understood, or there is none.
     """
-    from vramscope.engine.readers.input_file import show_path
-    from vramscope.tui.profiled import Profiled
+    from vramscope.engine.files.base.input_file import show_path
+    from vramscope.tui.modules.profiled import Profiled
 
     found = []
     for path in paths:
@@ -161,6 +161,6 @@ def read_profiles(path: Path) -> list[tuple[Path, ModuleMemory]]:
     Raises:
         InputFileError: One of them cannot be read or understood, or there is none.
     """
-    from vramscope.engine.readers.module_memory import find_profiles, read_module_memory
+    from vramscope.engine.files.module_memory import find_profiles, read_module_memory
 
     return [(file, read_module_memory(file)) for file in find_profiles(path)]

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, NoReturn
 from vramscope import __version__
 from vramscope.engine.errors import UsageError
 
-from .command_words import split_command
-from .figure_flag import read_figure
-from .parser_flags import build_common_flags, build_sampling_flags, build_view_flags
+from .frame.command_words import split_command
+from .frame.figure_flag import read_figure
+from .frame.parser_flags import build_common_flags, build_sampling_flags, build_view_flags
+from .frame.registry import list_verbs, load_verb
 from .prometheus_flags import add_prometheus_flags
 from .remote_flags import add_remote_flags
-from .verbs import list_verbs, load_verb
 
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from vramscope.engine.errors import UsageError
 from vramscope.engine.model.phase_memory import PRIVACY_MODES, PhaseTraining
 
-from .flag_words import add_old_flag
+from .frame.flag_words import add_old_flag
 
 _DEFAULTS = PhaseTraining()
 DEFAULT_SIZE = "small"

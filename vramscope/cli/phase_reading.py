@@ -8,7 +8,7 @@ from pathlib import Path
 from vramscope.engine.errors import UsageError
 from vramscope.engine.settings import Settings
 
-from .printing import choose_style, emit
+from .frame.printing import choose_style, emit
 
 
 def print_read(arguments: Namespace) -> int:
@@ -23,7 +23,7 @@ def print_read(arguments: Namespace) -> int:
         InputFileError: A file cannot be read or understood.
         OutputFileError: The output cannot be written.
     """
-    from .configuration import read_settings
+    from .frame.configuration import read_settings
     from .phases import deliver
 
     content: str | bytes
@@ -65,10 +65,10 @@ def print_phase_file_as_json(path: Path) -> None:
 
 
 def _describe(paths: Sequence[Path], settings: Settings) -> str:
-    from vramscope.engine.readers.input_file import show_path
-    from vramscope.engine.readers.phases import read_phase_file
+    from vramscope.engine.files.base.input_file import show_path
+    from vramscope.engine.files.phases import read_phase_file
     from vramscope.engine.text import make_ascii
-    from vramscope.exporters.phase_record_text import describe_phase_file
+    from vramscope.exporters.phases.record_text import describe_phase_file
 
     style = choose_style(settings)
     heads = [f"{show_path(path)}\n" if len(paths) > 1 else "" for path in paths]
@@ -78,10 +78,10 @@ def _describe(paths: Sequence[Path], settings: Settings) -> str:
 
 
 def _encode(paths: Sequence[Path]) -> bytes:
-    from vramscope.engine.readers.phases import read_phase_file
+    from vramscope.engine.files.phases import read_phase_file
     from vramscope.exporters.json_lines import encode_line
-    from vramscope.exporters.phase_record_report import report_phase_records
-    from vramscope.exporters.phase_report import report_phases
+    from vramscope.exporters.phases.record_report import report_phase_records
+    from vramscope.exporters.phases.report import report_phases
 
     lines = []
     for file in [read_phase_file(path) for path in paths]:
@@ -91,9 +91,9 @@ def _encode(paths: Sequence[Path]) -> bytes:
 
 
 def _describe_as_original(paths: Sequence[Path]) -> str:
-    from vramscope.engine.readers.input_file import show_path
-    from vramscope.engine.readers.phases import read_phase_file
-    from vramscope.exporters.phase_original import describe_as_original
+    from vramscope.engine.files.base.input_file import show_path
+    from vramscope.engine.files.phases import read_phase_file
+    from vramscope.exporters.phases.original import describe_as_original
 
     texts = []
     for path in paths:

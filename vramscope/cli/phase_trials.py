@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from vramscope.analyzers.phase_advice import AdviceTrial
+from vramscope.analyzers.planning.phases import AdviceTrial
 from vramscope.engine.errors import UsageError
 from vramscope.engine.model.phase_memory import PhaseRun, PhaseTraining
 
-from .progress import ProgressLine
+from .frame.progress import ProgressLine
 
 
 def refuse_ranks(training: PhaseTraining) -> None:
@@ -30,7 +30,7 @@ def try_changes(
         device: What it was trained on, as it was asked for.
         runs: What was measured.
     """
-    from vramscope.analyzers.phase_advice import advise_phases
+    from vramscope.analyzers.planning.phases import advise_phases
     from vramscope.phases.running import run_phases
     from vramscope.phases.trials import choose_changes, try_advice
 

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import msgspec
 
-from vramscope.analyzers.phase_advice import AdviceTrial
+from vramscope.analyzers.planning.phases import AdviceTrial
 from vramscope.engine.model.phase_memory import STEP_PHASES, PhaseRun, PhaseTraining
 from vramscope.engine.settings import Settings
 from vramscope.engine.units import format_bytes
 
-from .configuration import read_settings
-from .diagnostics import EXIT_INTERRUPTED, complain
-from .parser_flags import choose_fit_code
+from .frame.configuration import read_settings
+from .frame.diagnostics import EXIT_INTERRUPTED, complain
+from .frame.parser_flags import choose_fit_code
+from .frame.printing import choose_style, emit
+from .frame.progress import ProgressLine
 from .phase_flags import read_training
-from .printing import choose_style, emit
-from .progress import ProgressLine
 
 PROGRAM = "vramscope phases"
 _EXIT_FAILED = 1
@@ -33,11 +33,11 @@ def train_and_print(arguments: Namespace) -> int:
         UsageError: It cannot be started.
         OutputFileError: What was measured cannot be written.
     """
-    from vramscope.engine.output_file import check_writable
+    from vramscope.engine.files.base.output_file import check_writable
     from vramscope.phases.running import run_phases
 
+    from .frame.termination import unwinding_on_signals
     from .phase_trials import refuse_ranks, try_changes
-    from .termination import unwinding_on_signals
 
     training = read_training(
         arguments,
@@ -124,7 +124,7 @@ def deliver(content: str | bytes, output: Path | None) -> None:
         OutputFileError: The file cannot be written.
     """
     if output is not None:
-        from vramscope.engine.output_file import write_whole
+        from vramscope.engine.files.base.output_file import write_whole
 
         write_whole(content.encode("utf-8", "replace") if isinstance(content, str) else content, output)
     elif isinstance(content, str):
@@ -139,9 +139,9 @@ def _describe(
 ) -> str | bytes:
     from vramscope.engine.text import make_ascii
     from vramscope.exporters.json_lines import encode_line
-    from vramscope.exporters.phase_original import describe_as_original
-    from vramscope.exporters.phase_report import report_phases
-    from vramscope.exporters.phase_text import describe_phases
+    from vramscope.exporters.phases.original import describe_as_original
+    from vramscope.exporters.phases.report import report_phases
+    from vramscope.exporters.phases.text import describe_phases
 
     if form == "json":
         return encode_line(report_phases(runs, trials))

@@ -8,15 +8,15 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from vramscope.analyzers.model_graph import ModelGraph
-from vramscope.analyzers.partition import GraphAnalyzer
-from vramscope.analyzers.partition.stages_of_graph import make_in_flight
-from vramscope.analyzers.plan_feedback import JobMeasurement, MeasuredJob, PlanFeedback, make_feedback
+from vramscope.analyzers.planning.feedback import JobMeasurement, MeasuredJob, PlanFeedback, make_feedback
+from vramscope.analyzers.planning.graph import ModelGraph
+from vramscope.analyzers.planning.partition import GraphAnalyzer
+from vramscope.analyzers.planning.partition.stages_of_graph import make_in_flight
 from vramscope.engine.errors import InputFileError, UsageError
+from vramscope.engine.files.base.input_file import show_path
 from vramscope.engine.model import Sample
-from vramscope.engine.readers.input_file import show_path
 
-from .parser_flags import choose_fit_code
+from .frame.parser_flags import choose_fit_code
 from .planning import Request, make_graph, read_request
 
 LIVE = "live"
@@ -52,10 +52,10 @@ def print_feedback(arguments: Namespace) -> int:
 
         write_line(feedback, sys.stdout.buffer)
         return _choose_code(feedback, arguments)
-    from vramscope.exporters.plan_feedback_text import describe_feedback
+    from vramscope.exporters.plan.feedback_text import describe_feedback
 
-    from .configuration import read_settings
-    from .printing import choose_style, emit
+    from .frame.configuration import read_settings
+    from .frame.printing import choose_style, emit
 
     style = choose_style(read_settings(arguments))
     text = describe_feedback(feedback, style.width)
@@ -111,7 +111,7 @@ def _measure(measured: str) -> MeasuredJob:
 
 def _read_live() -> Iterator[Sample]:
     """Yield what the agent remembers, and its newest sample."""
-    from vramscope.engine.bus.client import connect
+    from vramscope.engine.viewer.client import connect
 
     client = connect()
     try:

@@ -4,11 +4,11 @@ from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 
-from vramscope.analyzers.partition import GraphAnalyzer
+from vramscope.analyzers.planning.partition import GraphAnalyzer
 from vramscope.engine.errors import UsageError
 
-from .diagnostics import complain
-from .figure_flag import FigureTarget
+from .frame.diagnostics import complain
+from .frame.figure_flag import FigureTarget
 from .planning import Planned
 
 
@@ -46,8 +46,8 @@ def draw_figures(planned: Planned, arguments: Namespace) -> list[Path]:
 
 
 def _draw_stages(planned: Planned, target: FigureTarget) -> Iterator[Path]:
-    from vramscope.exporters.figures.plan_stages import draw_stages
     from vramscope.exporters.figures.saving import save_figure
+    from vramscope.exporters.plan.figure_stages import draw_stages
 
     request = planned.request
     analyzer = GraphAnalyzer(planned.graph, micro_batches=request.micro_batches, states=request.states)
@@ -58,8 +58,8 @@ def _draw_stages(planned: Planned, target: FigureTarget) -> Iterator[Path]:
 
 
 def _draw_graph(planned: Planned, target: FigureTarget) -> Iterator[Path]:
-    from vramscope.exporters.figures.plan_graph import draw_graph
     from vramscope.exporters.figures.saving import save_figure
+    from vramscope.exporters.plan.figure_graph import draw_graph
 
     page = draw_graph(planned.graph)
     for path in target.list_files("graph"):

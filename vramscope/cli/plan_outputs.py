@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from vramscope.engine.errors import UsageError
-from vramscope.exporters.plan_outputs import ENCODERS, PipelineSplit
+from vramscope.exporters.plan.outputs import ENCODERS, PipelineSplit
 
 
 class Outputs(NamedTuple):

@@ -5,18 +5,18 @@ from argparse import Namespace
 from functools import partial
 from pathlib import Path
 
-from vramscope.analyzers.partition import GraphAnalyzer
+from vramscope.analyzers.planning.partition import GraphAnalyzer
 from vramscope.engine.errors import NothingFitsError, UsageError
 from vramscope.engine.settings import Settings
-from vramscope.exporters.partition_table import describe_plan
-from vramscope.tui.inspected import REPORT_WIDTH
-from vramscope.tui.plan_app import show_plan
-from vramscope.tui.planned import Planned
-from vramscope.tui.planned_partition import present_plan
-from vramscope.tui.planning_app import JobDefaults
+from vramscope.exporters.plan.partition_table import describe_plan
+from vramscope.tui.inspect.inspected import REPORT_WIDTH
+from vramscope.tui.plan.app import show_plan
+from vramscope.tui.plan.planned import Planned
+from vramscope.tui.plan.planned_partition import present_plan
+from vramscope.tui.plan.planning_app import JobDefaults
 
 from .drawing import can_draw
-from .parser_flags import choose_fit_code
+from .frame.parser_flags import choose_fit_code
 from .planning import Request, plan_model, read_request, write_plan
 
 JOINT_PLAN = "joint_plan.json"
@@ -85,11 +85,11 @@ def present_joint(arguments: Namespace) -> Planned:
         UsageError: A flag cannot be used, or nothing fits.
         InputFileError: A file cannot be read or understood.
     """
-    from vramscope.engine.output_file import write_whole
-    from vramscope.exporters.joint_plan_report import report_joint_plan
-    from vramscope.exporters.joint_plan_table import describe_joint_plan
+    from vramscope.engine.files.base.output_file import write_whole
     from vramscope.exporters.json_lines import encode_line
-    from vramscope.tui.planned_joint import present_joint_plan
+    from vramscope.exporters.plan.joint_report import report_joint_plan
+    from vramscope.exporters.plan.joint_table import describe_joint_plan
+    from vramscope.tui.plan.planned_joint import present_joint_plan
 
     from .joint_planning import make_joint_plan, write_outputs
 

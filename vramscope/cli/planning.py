@@ -5,8 +5,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple, cast, get_args
 
-from vramscope.analyzers.model_graph import Figures
-from vramscope.analyzers.partition import (
+from vramscope.analyzers.planning.graph import Figures
+from vramscope.analyzers.planning.partition import (
     METRICS,
     STRATEGIES,
     Device,
@@ -19,7 +19,7 @@ from vramscope.analyzers.partition import (
 )
 from vramscope.engine.errors import UsageError
 from vramscope.engine.units import parse_bytes
-from vramscope.exporters.plan_outputs import take_partition
+from vramscope.exporters.plan.outputs import take_partition
 from vramscope.planning.model_graph import GPTModelGraph, create_gpt_model_graph
 from vramscope.planning.tracing import TracedType, trace_model_graph
 
@@ -140,10 +140,10 @@ def write_plan(planned: Planned, folder: Path) -> list[Path]:
     Raises:
         OutputFileError: The folder or a file cannot be written.
     """
-    from vramscope.engine.output_file import write_files
-    from vramscope.exporters.model_graph_json import encode_graph
-    from vramscope.exporters.partition_json import encode_partition, encode_pipeline_config
-    from vramscope.exporters.partition_report import describe_strategies
+    from vramscope.engine.files.base.output_file import write_files
+    from vramscope.exporters.plan.model_graph_json import encode_graph
+    from vramscope.exporters.plan.partition_json import encode_partition, encode_pipeline_config
+    from vramscope.exporters.plan.partition_report import describe_strategies
 
     graph = planned.graph
     plan = planned.plan

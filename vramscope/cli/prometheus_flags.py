@@ -107,7 +107,7 @@ def _read_moment(flag: str, text: str, now_s: float) -> float:
 
 def _read_credentials(path: Path) -> str:
     """Return the `user:password` of a file that nobody else can read; no error repeats it."""
-    from vramscope.engine.readers.input_file import read_input_file, show_path
+    from vramscope.engine.files.base.input_file import read_input_file, show_path
 
     data = read_input_file(path, LIMIT_BYTES)
     mode = stat.S_IMODE(path.stat().st_mode)

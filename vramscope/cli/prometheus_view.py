@@ -23,14 +23,14 @@ from vramscope.engine.prometheus.server import PrometheusServer
 from vramscope.engine.replay.verdicts import FoundVerdicts
 from vramscope.engine.units import parse_duration
 
-from .configuration import read_settings
-from .diagnostics import complain
+from .frame.configuration import read_settings
+from .frame.diagnostics import complain
 from .prometheus_flags import read_server, read_span
 
 if TYPE_CHECKING:
-    from vramscope.engine.bus.feed import Feed
     from vramscope.engine.model import Analyzer, NodeStatus, Sample
     from vramscope.engine.settings import Settings
+    from vramscope.engine.viewer.feed import Feed
 
 PROGRAM = "vramscope --from-prometheus"
 FILE_NAME = "prometheus.vscope"
@@ -120,7 +120,7 @@ def keep_past(past: PastRange, path: Path) -> None:
     """
     from vramscope.engine.recording import RecordingIdentity, RecordingWriter
 
-    from .progress import ProgressLine
+    from .frame.progress import ProgressLine
 
     progress = ProgressLine(PROGRAM)
     samples = past.samples(progress.show_share)
@@ -153,9 +153,9 @@ def _print_once(follower: PrometheusFollower, settings: "Settings", *, is_json: 
     if is_json:
         _write(statuses)
         return 0
-    from vramscope.exporters.table import render_table
+    from vramscope.exporters.status.table import render_table
 
-    from .printing import choose_style, emit
+    from .frame.printing import choose_style, emit
 
     style = choose_style(settings)
     text = "\n".join(render_table(status, style) for status in statuses)
@@ -242,7 +242,7 @@ def _describe(
     verdicts_of: "Callable[[str], FoundVerdicts]",
     follower: PrometheusFollower | None = None,
 ) -> "Iterator[NodeStatus]":
-    from vramscope.exporters.status import describe_sample
+    from vramscope.exporters.status.document import describe_sample
 
     for sample in samples:
         verdicts = verdicts_of(sample.node)

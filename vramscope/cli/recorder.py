@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vramscope import __version__
-from vramscope.engine.bus.lock import is_hub_alive
 from vramscope.engine.errors import VramscopeError
-from vramscope.engine.launch.recorder import BEGUN
+from vramscope.engine.files.base.input_file import show_path
+from vramscope.engine.jobs.recorder import BEGUN
 from vramscope.engine.model import Sample
 from vramscope.engine.paths import locate_runtime_folder
-from vramscope.engine.readers.input_file import show_path
 from vramscope.engine.recording import RecordingIdentity
 from vramscope.engine.recording.announcement import announce, refuse_second, withdraw
 from vramscope.engine.recording.follower import NodeFollower
@@ -25,11 +24,12 @@ from vramscope.engine.recording.job_view import JobView
 from vramscope.engine.recording.series import RecordingSeries
 from vramscope.engine.sampling.node import node_name
 from vramscope.engine.units import format_age, format_bytes
+from vramscope.engine.wire.lock import is_hub_alive
 
-from .diagnostics import complain
+from .frame.diagnostics import complain
+from .frame.interruption import Interruption
+from .frame.printing import write_over
 from .local_node import DRIVER_SILENT, EXIT_DRIVER_SILENT
-from .printing import write_over
-from .suite.interruption import Interruption
 
 if TYPE_CHECKING:
     from vramscope.engine.settings import Settings

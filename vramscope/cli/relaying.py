@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from vramscope import __version__
 from vramscope.engine.errors import UsageError
 
-from .diagnostics import complain
-from .flag_words import given_by
+from .frame.diagnostics import complain
+from .frame.flag_words import given_by
 from .node_flags import add_node_flags, is_by_tcp, is_remote, take_node_flags
 from .remote_flags import read_nodes
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from vramscope.engine.errors import UsageError
 
-from .diagnostics import complain
-from .flag_words import given_by
+from .frame.diagnostics import complain
+from .frame.flag_words import given_by
 from .node_flags import add_choice_flags, add_node_flags, check_node_flags, is_by_tcp, is_remote
 
 if TYPE_CHECKING:
@@ -95,8 +95,8 @@ def read_choice(named: Namespace) -> "Choice":
     Raises:
         UsageError: A name can be none.
     """
-    from vramscope.engine.bus.device_selection import parse_devices
     from vramscope.engine.cluster.choice import Choice, parse_node_patterns
+    from vramscope.engine.wire.device_selection import parse_devices
 
     return Choice(
         () if named.wanted_nodes is None else parse_node_patterns(named.wanted_nodes),

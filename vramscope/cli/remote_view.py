@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, NoReturn
 
 from msgspec.structs import replace
 
-from vramscope.engine.bus.device_trimming import find_mismatch
 from vramscope.engine.errors import HubUnreachableError, UsageError
+from vramscope.engine.wire.device_trimming import find_mismatch
 
-from .configuration import read_settings
-from .diagnostics import EXIT_INTERRUPTED, complain, leave_now
+from .frame.configuration import read_settings
+from .frame.diagnostics import EXIT_INTERRUPTED, complain, leave_now
 from .node_flags import is_by_tcp
 from .remote_flags import read_choice, read_nodes
 from .status import read_duration
@@ -20,11 +20,11 @@ from .status import read_duration
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from vramscope.engine.bus.feed import Feed
-    from vramscope.engine.bus.snapshot import Snapshot
     from vramscope.engine.cluster.nodes_watch import NodesWatch
     from vramscope.engine.model import NodeStatus, Sample
     from vramscope.engine.settings import Settings
+    from vramscope.engine.viewer.feed import Feed
+    from vramscope.engine.viewer.snapshot import Snapshot
 
 ANSWER_WITHIN_S = 5.0
 """How long `--once` waits for a node; one that is refused or unknown is not waited for."""
@@ -94,7 +94,7 @@ def _print_once(watch: "NodesWatch", settings: "Settings", *, is_json: bool) -> 
 
 def _describe(snapshots: "list[Snapshot]") -> "list[NodeStatus]":
     """Return the state of every node that answered; by its address, where others have the same name."""
-    from vramscope.exporters.status import describe_snapshot
+    from vramscope.exporters.status.document import describe_snapshot
 
     answered = [(it, status) for it in snapshots if (status := describe_snapshot(it)) is not None]
     named = Counter(status.node for _, status in answered)
@@ -112,9 +112,9 @@ def _print_lines(statuses: "Iterable[NodeStatus]") -> None:
 
 
 def _print_tables(statuses: "list[NodeStatus]", settings: "Settings") -> None:
-    from vramscope.exporters.table import render_table
+    from vramscope.exporters.status.table import render_table
 
-    from .printing import choose_style, emit
+    from .frame.printing import choose_style, emit
 
     style = choose_style(settings)
     text = "\n".join(render_table(status, style) for status in statuses)

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vramscope.engine.errors import InputFileError, UsageError
-from vramscope.engine.readers.input_file import show_path
-from vramscope.engine.readers.memory_trace_pair import find_trace_pair
-from vramscope.engine.readers.memory_trace_run import FILE_PATTERN
-from vramscope.engine.readers.series_format import recognize_series
+from vramscope.engine.files.base.input_file import show_path
+from vramscope.engine.files.memory_trace.pair import find_trace_pair
+from vramscope.engine.files.memory_trace.run import FILE_PATTERN
+from vramscope.engine.files.series.format import recognize_series
 from vramscope.engine.recording import SUFFIX
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class ReplayFiles:
     def _open_trace(self, path: Path) -> "TraceTape":
         from vramscope.engine.replay.trace_tape import TraceTape
 
-        from .progress import ProgressLine
+        from .frame.progress import ProgressLine
 
         progress = ProgressLine(PROGRAM)
         try:

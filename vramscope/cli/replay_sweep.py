@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from vramscope.engine.errors import InputFileError, UsageError
-from vramscope.engine.readers.input_file import show_path
-from vramscope.engine.readers.memory_trace_pair import is_simulated_run
-from vramscope.engine.readers.sweep import FolderPair, find_sweeps
-from vramscope.engine.readers.sweep.traces import TraceFile, find_traces
+from vramscope.engine.files.base.input_file import show_path
+from vramscope.engine.files.memory_trace.pair import is_simulated_run
+from vramscope.engine.files.sweep import FolderPair, find_sweeps
+from vramscope.engine.files.sweep.traces import TraceFile, find_traces
 from vramscope.engine.settings import Settings
 from vramscope.engine.units import GIB
 
-from .diagnostics import complain
+from .frame.diagnostics import complain
 from .replay_files import PROGRAM, list_recordings
 from .sweep_replay import SweepReplayOptions, play_cells
 
@@ -95,10 +95,10 @@ def replay_sweep(
         InputFileError: A folder cannot be read, or no configuration has a trace that can be.
         UsageError: Nothing can be drawn here.
     """
-    from vramscope.exporters.sweep_text import describe_skipped
+    from vramscope.exporters.sweep.text import describe_skipped
     from vramscope.sweeps.loading import load_sweep
 
-    from .progress import ProgressLine
+    from .frame.progress import ProgressLine
 
     capacity_gib = _ANY_GIB if options.capacity_bytes is None else options.capacity_bytes / GIB
     with ProgressLine(PROGRAM, "layouts read") as progress:

@@ -10,26 +10,26 @@ from typing import NamedTuple, cast
 import msgspec
 
 from vramscope.engine.errors import UsageError
-from vramscope.engine.launch.simulated_device import DEFAULT_CONTEXT_BYTES
+from vramscope.engine.files.base.output_file import check_writable
+from vramscope.engine.jobs.simulated_device import DEFAULT_CONTEXT_BYTES
 from vramscope.engine.model.length_memory import FitSearch, FitSize, LengthStudy
 from vramscope.engine.model.phase_memory import PRIVACY_MODES, PhaseRun, PhaseTraining, PrivacyMode
-from vramscope.engine.output_file import check_writable
 from vramscope.engine.settings import Settings
 from vramscope.engine.units import format_bytes, parse_bytes
 from vramscope.engine.workloads.llama_presets import LLAMA_PRESETS
-from vramscope.exporters.figures.length_style import LengthLook
+from vramscope.exporters.lengths.figure_style import LengthLook
 from vramscope.phases.checking import check_training, count_ranks
 from vramscope.phases.fitting import FitTask, search_fit
 from vramscope.phases.lengths import run_lengths, run_without_storage
 
-from .configuration import read_settings
-from .diagnostics import EXIT_INTERRUPTED, complain
-from .figure_flag import FigureTarget
-from .parser_flags import choose_fit_code
+from .frame.configuration import read_settings
+from .frame.diagnostics import EXIT_INTERRUPTED, complain
+from .frame.figure_flag import FigureTarget
+from .frame.parser_flags import choose_fit_code
+from .frame.progress import ProgressLine
+from .frame.termination import unwinding_on_signals
 from .phase_flags import read_training
-from .progress import ProgressLine
 from .sweep_flags import read_number
-from .termination import unwinding_on_signals
 
 DEFAULT_LENGTHS = (64, 128, 256, 512, 1024, 2048)
 DEFAULT_LENGTH = 128
@@ -277,7 +277,7 @@ def _find_known(study: LengthStudy, mode: PrivacyMode) -> dict[int, PhaseRun]:
 
 
 def _tell_trial(search: FitSearch) -> None:
-    from vramscope.exporters.length_fit_text import describe_trial
+    from vramscope.exporters.lengths.fit_text import describe_trial
 
     complain(describe_trial(search, search.trials[-1]), program=PROGRAM)
 
@@ -302,16 +302,16 @@ def _write_files(request: LengthRequest, study: LengthStudy) -> None:
         OutputFileError: One of them cannot be written.
     """
     if request.figure is not None and study.runs:
-        from vramscope.exporters.figures.length_panels import draw_lengths
         from vramscope.exporters.figures.saving import save_figure
+        from vramscope.exporters.lengths.figure_panels import draw_lengths
 
         page = draw_lengths(study, request.look)
         for path in request.figure.list_files("sequence_lengths"):
             save_figure(page, path)
             complain(f"wrote {path}", program=PROGRAM)
     if request.csv is not None:
-        from vramscope.engine.output_file import write_whole
-        from vramscope.exporters.length_csv import encode_study
+        from vramscope.engine.files.base.output_file import write_whole
+        from vramscope.exporters.lengths.csv import encode_study
 
         write_whole(encode_study(study), request.csv)
         complain(f"wrote {request.csv}", program=PROGRAM)
@@ -322,12 +322,12 @@ def _print(
 ) -> None:
     if request.form == "json":
         from vramscope.exporters.json_lines import write_line
-        from vramscope.exporters.length_report import report_study
+        from vramscope.exporters.lengths.report import report_study
 
         write_line(report_study(study, searches), sys.stdout.buffer)
         return
 
-    from .printing import choose_style, emit
+    from .frame.printing import choose_style, emit
 
     style = choose_style(settings)
     text = "\n".join(_describe(request, study, searches, style.width))
@@ -337,9 +337,9 @@ def _print(
 def _describe(
     request: LengthRequest, study: LengthStudy, searches: Sequence[FitSearch], width: int
 ) -> Iterator[str]:
-    from vramscope.exporters.length_fit_text import describe_fits
-    from vramscope.exporters.length_original import describe_study_as_original
-    from vramscope.exporters.length_text import describe_study
+    from vramscope.exporters.lengths.fit_text import describe_fits
+    from vramscope.exporters.lengths.original import describe_study_as_original
+    from vramscope.exporters.lengths.text import describe_study
 
     if study.lengths:
         yield (

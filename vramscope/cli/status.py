@@ -6,18 +6,18 @@ from argparse import Namespace
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NoReturn
 
-from vramscope.engine.bus.lock import is_hub_alive
 from vramscope.engine.errors import HubUnreachableError, UsageError
 from vramscope.engine.paths import locate_runtime_folder
 from vramscope.engine.settings import Settings
 from vramscope.engine.units import parse_duration
+from vramscope.engine.wire.lock import is_hub_alive
 
-from .configuration import read_settings
-from .diagnostics import EXIT_INTERRUPTED, complain, leave_now
+from .frame.configuration import read_settings
+from .frame.diagnostics import EXIT_INTERRUPTED, complain, leave_now
 
 if TYPE_CHECKING:
-    from vramscope.engine.bus.client import Client
     from vramscope.engine.model import NodeStatus
+    from vramscope.engine.viewer.client import Client
 
     from .local_node import LocalNode
 
@@ -117,7 +117,7 @@ class Observer:
             return
         folder = locate_runtime_folder()
         if is_hub_alive(folder):
-            from vramscope.engine.bus.client import connect
+            from vramscope.engine.viewer.client import connect
 
             try:
                 self._client = connect(folder, timeout_s=AGENT_ANSWERS_WITHIN_S)
@@ -137,7 +137,7 @@ class Observer:
 
     def _ask_agent(self) -> "NodeStatus | None":
         """Return what the agent says now, or None where it has gone or says nothing."""
-        from vramscope.exporters.status import describe_snapshot
+        from vramscope.exporters.status.document import describe_snapshot
 
         if self._client is None:
             return None
@@ -154,7 +154,7 @@ class Observer:
 
         None when the time is up first, or when the agent ended or fell silent.
         """
-        from vramscope.exporters.status import describe_snapshot
+        from vramscope.exporters.status.document import describe_snapshot
 
         now_s = time.monotonic()
         self._due_s = now_s if self._due_s is None else max(now_s, self._due_s + self._interval_s)
@@ -266,9 +266,9 @@ def _print_json(observer: Observer) -> int:
 def _print_table(observer: Observer, settings: Settings) -> int:
     # Rich takes a while to import: that is done between the two readings.
     status = observer.once(meanwhile=_import_table)
-    from vramscope.exporters.table import render_table
+    from vramscope.exporters.status.table import render_table
 
-    from .printing import choose_style, emit
+    from .frame.printing import choose_style, emit
 
     style = choose_style(settings)
     text = render_table(status, style, hidden_notes=observer.sentences)
@@ -278,7 +278,7 @@ def _print_table(observer: Observer, settings: Settings) -> int:
 
 
 def _import_table() -> None:
-    import vramscope.exporters.table  # noqa: F401 - so that it is there when the figures are
+    import vramscope.exporters.status.table  # noqa: F401 - so that it is there when the figures are
 
 
 def _tell(observer: Observer, told: int = 0) -> int:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 from vramscope.engine.errors import UsageError
 from vramscope.engine.units import GIB
 
-from .flag_words import add_old_flag
-from .parser_flags import read_capacity
+from .frame.flag_words import add_old_flag
+from .frame.parser_flags import read_capacity
 
 if TYPE_CHECKING:
     from argparse import _ArgumentGroup

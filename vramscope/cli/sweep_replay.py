@@ -5,18 +5,18 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from vramscope.analyzers.sweep import CellState, SweepCell
+from vramscope.analyzers.planning.sweep import CellState, SweepCell
 from vramscope.engine.errors import InputFileError
-from vramscope.engine.readers.input_file import show_name
+from vramscope.engine.files.base.input_file import show_name
 from vramscope.engine.replay.playlist import OpenedEntry, Playlist, PlaylistEntry
 from vramscope.engine.replay.trace_tape import TraceTape
 from vramscope.engine.settings import Settings
 
-from .progress import ProgressLine
+from .frame.progress import ProgressLine
 
 if TYPE_CHECKING:
-    from vramscope.engine.bus.feed import Feed
     from vramscope.engine.replay.playlist_feed import PlaylistFeed
+    from vramscope.engine.viewer.feed import Feed
 
 PROGRAM = "vramscope replay"
 _STATE_WORDS: dict[CellState, str] = {
@@ -155,7 +155,7 @@ def open_with(
         options: How they are played.
         node: Name of the node that all of them play as.
     """
-    from vramscope.engine.readers.memory_trace_run import TraceFiles, find_run_beside
+    from vramscope.engine.files.memory_trace.run import TraceFiles, find_run_beside
 
     def open_files(
         files: TraceFiles, name: str, notes: tuple[str, ...], on_read: Callable[[float], None]
@@ -208,7 +208,7 @@ def _make_feed(
     from vramscope.engine.plugins import make_analyzers
     from vramscope.engine.replay.player import ReplayOptions
     from vramscope.engine.replay.playlist_feed import PlaylistFeed
-    from vramscope.engine.replay.state import ReplayWord
+    from vramscope.engine.viewer.replay_state import ReplayWord
 
     passed = range(at, first.place) if first.place > at else range(first.place + 1, at + 1)
     told = playlist.describe_passed(passed)

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from vramscope.analyzers.sweep.best import does_anything_fit
-from vramscope.analyzers.sweep.index import SweepIndex, sort_sweeps
-from vramscope.analyzers.sweep.index_filter import filter_sweeps
+from vramscope.analyzers.planning.sweep.best import does_anything_fit
+from vramscope.analyzers.planning.sweep.index import SweepIndex, sort_sweeps
+from vramscope.analyzers.planning.sweep.index_filter import filter_sweeps
 from vramscope.engine.settings import Settings
 from vramscope.sweeps.indexing import Progress, index_sweeps
 
-from .diagnostics import complain
-from .progress import ProgressLine
+from .frame.diagnostics import complain
+from .frame.progress import ProgressLine
 
 PROGRAM = "vramscope sweep"
 
@@ -76,7 +76,7 @@ def print_sweeps(
     files = () if base is None and file is None else _draw(wanted, base or Path(), file)
     if is_json:
         from vramscope.exporters.json_lines import write_line
-        from vramscope.exporters.sweep_index_report import report_index
+        from vramscope.exporters.sweep.index_report import report_index
 
         report = report_index(
             wanted.chosen, job.max_memory_gib, found=wanted.found, files=tuple(map(str, files))
@@ -97,22 +97,22 @@ def _do_fit(wanted: WantedSweeps) -> bool | None:
 
 
 def _prepare(output: Path) -> Path:
-    from vramscope.exporters.sweep_files import prepare_output
+    from vramscope.exporters.sweep.files import prepare_output
 
     return prepare_output(output)
 
 
 def _draw(wanted: WantedSweeps, base: Path, file: Path | None) -> tuple[Path, ...]:
-    from vramscope.exporters.figures.sweep_style import SweepLook
-    from vramscope.exporters.sweep_files import write_multiples
+    from vramscope.exporters.figures.page_style import SweepLook
+    from vramscope.exporters.sweep.files import write_multiples
 
     return write_multiples(wanted.chosen.sweeps, base, SweepLook(), file=file)
 
 
 def _print_table(wanted: WantedSweeps, settings: Settings) -> None:
-    from vramscope.exporters.sweep_index_text import describe_index
+    from vramscope.exporters.sweep.index_text import describe_index
 
-    from .printing import choose_style, emit
+    from .frame.printing import choose_style, emit
 
     style = choose_style(settings)
     text = describe_index(wanted.chosen, style.width, found=wanted.found)

@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from vramscope.analyzers.sweep.index import SweepIndex
+from vramscope.analyzers.planning.sweep.index import SweepIndex
 from vramscope.engine.errors import InputFileError
 from vramscope.engine.settings import Settings
 from vramscope.engine.units import GIB
-from vramscope.tui.screens.sweep import SweepView
-from vramscope.tui.sweep_app import Progress, show_sweeps
+from vramscope.tui.sweep.app import Progress, show_sweeps
+from vramscope.tui.sweep.screen import SweepView
 
 from .sweep_replay import SweepReplayOptions, replay_cells
 from .sweeps import SweepJob, find_wanted

@@ -11,8 +11,8 @@ from typing import Literal
 
 import msgspec
 
-from vramscope.analyzers.step_estimate import TraceResult
-from vramscope.engine.bus.processes import module_command, user_code_environment
+from vramscope.analyzers.planning.steps import TraceResult
+from vramscope.engine.child_processes import module_command, user_code_environment
 from vramscope.engine.errors import UsageError
 
 _PROGRAM = "vramscope.engine.workloads.step_trace"

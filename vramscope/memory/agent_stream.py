@@ -4,9 +4,9 @@ import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from vramscope.engine.bus.client import Client, connect
-from vramscope.engine.bus.lock import is_hub_alive
 from vramscope.engine.model import Finding, Sample
+from vramscope.engine.viewer.client import Client, connect
+from vramscope.engine.wire.lock import is_hub_alive
 from vramscope.exporters.reports.frame import Provenance
 
 ANSWERS_WITHIN_S = 2.0

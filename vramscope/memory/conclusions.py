@@ -2,7 +2,7 @@
 
 from typing import TypeVar
 
-from vramscope.engine.bus.analyzer_host import AnalyzerHost
+from vramscope.engine.agent.analyzer_host import AnalyzerHost
 from vramscope.engine.model import Assessment, Finding, Sample
 from vramscope.engine.plugins import make_analyzers
 

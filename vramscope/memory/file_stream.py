@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
+from vramscope.engine.files.base.input_file import show_path
 from vramscope.engine.model import Finding, Sample
-from vramscope.engine.readers.input_file import show_path
 from vramscope.engine.sampling.series_source import SampleSource, open_series
 from vramscope.exporters.reports.frame import Provenance
 

@@ -5,12 +5,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from vramscope.engine.errors import OutputFileError, UsageError
-from vramscope.engine.probe.foreign import Module, Optimizer
+from vramscope.engine.files.base.input_file import show_path
+from vramscope.engine.probe.base.foreign import Module, Optimizer
 from vramscope.engine.probe.module_memory.memory_log import EXACT_NAME, ProfileFiles
 from vramscope.engine.probe.module_memory.profiler import LAYOUTS, ModuleMemoryProfiler
 from vramscope.engine.probe.module_memory.rank_folders import RankPlace
 from vramscope.engine.probe.module_memory.torch_trace import initialize_llm_profile
-from vramscope.engine.readers.input_file import show_path
 
 __all__ = ["SimpleMemoryProfiler", "initialize_llm_profile"]
 
@@ -103,8 +103,8 @@ class SimpleMemoryProfiler:
 
     def _draw(self) -> None:
         from vramscope.analyzers.breakdown import make_breakdown
-        from vramscope.engine.readers.module_memory import read_module_memory
-        from vramscope.exporters.pages.sunburst_files import write_sunbursts
+        from vramscope.engine.files.module_memory import read_module_memory
+        from vramscope.exporters.modules.page import write_sunbursts
 
         memory = read_module_memory(self.log_folder / EXACT_NAME)
         write_sunbursts(memory, make_breakdown(memory), self.log_folder)

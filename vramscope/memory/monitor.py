@@ -10,8 +10,8 @@ from typing import Self
 import msgspec
 
 from vramscope.engine.errors import UsageError
+from vramscope.engine.files.base.output_file import write_whole
 from vramscope.engine.model import Analyzer, Finding
-from vramscope.engine.output_file import write_whole
 from vramscope.engine.text import fit_to_reader, make_printable
 from vramscope.exporters.reports.device_log import DeviceLog
 from vramscope.exporters.reports.frame import Provenance

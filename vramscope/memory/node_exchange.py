@@ -11,9 +11,9 @@ from uuid import uuid4
 
 import msgspec
 
-from vramscope.analyzers.balance.node_balance import judge_scope
 from vramscope.analyzers.cluster_state import ClusterState
 from vramscope.analyzers.cluster_state.reports import read_report
+from vramscope.analyzers.planning.balance.node_balance import judge_scope
 from vramscope.engine.clock import Clock, SystemClock
 from vramscope.engine.cluster.collector import Collector
 from vramscope.engine.cluster.gathering import prepare_gathering
@@ -21,7 +21,6 @@ from vramscope.engine.cluster.node_report import MAX_NAME_LENGTH, NodeReport, No
 from vramscope.engine.cluster.reporter import Reporter, open_reporter
 from vramscope.engine.cluster.roll import NodeRoll
 from vramscope.engine.errors import UsageError
-from vramscope.exporters.job_over_nodes import JobOverNodes, describe_job
 from vramscope.exporters.reports.distributed import (
     ClusterOomEvent,
     DistributedReport,
@@ -37,6 +36,7 @@ from vramscope.exporters.reports.distributed import (
 )
 from vramscope.exporters.reports.frame import KINDS, Provenance, describe_evidence, describe_findings, stamp
 from vramscope.exporters.reports.run_log import RunLog
+from vramscope.exporters.status.job_over_nodes import JobOverNodes, describe_job
 
 from .node_view import describe_own_node
 

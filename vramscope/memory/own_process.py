@@ -14,7 +14,8 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from vramscope.engine.launch.in_code import step_takers
+from vramscope.engine.files.framework.oom_text import parse_oom_text
+from vramscope.engine.jobs.in_code import step_takers
 from vramscope.engine.model import (
     AllocatorReading,
     Backend,
@@ -25,9 +26,9 @@ from vramscope.engine.model import (
     SegmentMap,
 )
 from vramscope.engine.model.segments import ALLOCATED, AWAITING_FREE, FREE
-from vramscope.engine.probe import current
 from vramscope.engine.probe.backends import Backend as Reader
 from vramscope.engine.probe.backends import Reading, find_backend
+from vramscope.engine.probe.base import current
 from vramscope.engine.probe.device_identity import find_capacity, find_simulation, identify_device
 from vramscope.engine.probe.flight_record import collect_stack
 from vramscope.engine.probe.observer import attach_observer
@@ -36,7 +37,6 @@ from vramscope.engine.probe.segments import can_snapshot, take_snapshot
 from vramscope.engine.probe.sizes import StepSizes
 from vramscope.engine.probe.steps import StepEnd, StepWatch
 from vramscope.engine.ranks.tick_steps import TickSteps
-from vramscope.engine.readers.oom_text import parse_oom_text
 
 MOST_ERRORS = 32
 """Out-of-memory errors that wait for a sample; the oldest go."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from vramscope.engine.errors import OutputFileError, UsageError
-from vramscope.engine.output_file import write_whole
+from vramscope.engine.files.base.output_file import write_whole
 from vramscope.exporters.reports.device_log import Snapshot
 
 Format = Literal["png", "pdf"]

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, NamedTuple, TypedDict
 
-from vramscope.engine.launch.in_code import phase_takers
+from vramscope.engine.jobs.in_code import phase_takers
 from vramscope.engine.model import HeadroomEstimate
 from vramscope.engine.model.phase_memory import MemoryLevels, PhaseMemory
 from vramscope.engine.probe.backends import Backend as Reader
 from vramscope.engine.probe.backends import Reading
-from vramscope.exporters.phase_original import SummaryStage, describe_stage, summarize_stages
+from vramscope.exporters.phases.original import SummaryStage, describe_stage, summarize_stages
 from vramscope.exporters.reports.device_log import DeviceLog
 from vramscope.exporters.reports.profile import ProfilePhase, build_profile
 from vramscope.exporters.reports.snapshot_export import ProcessInfo, build_export

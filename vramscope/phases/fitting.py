@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from vramscope.analyzers.length_law import PeakKind, PeakLaws, fit_peaks
+from vramscope.analyzers.planning.lengths import PeakKind, PeakLaws, fit_peaks
 from vramscope.engine.errors import UsageError
 from vramscope.engine.model.length_memory import FitSearch, FitSize, FitTrial
 from vramscope.engine.model.phase_memory import PhaseRun, PhaseTraining
 from vramscope.engine.units import format_bytes
-from vramscope.exporters.length_words import describe_device, describe_end
+from vramscope.exporters.lengths.words import describe_device, describe_end
 
 from .lengths import RunOne, run_one
 

@@ -12,8 +12,8 @@ from subprocess import Popen
 
 import msgspec
 
+from vramscope.engine.files.base.output_file import replacing
 from vramscope.engine.model.phase_memory import PhaseRun
-from vramscope.engine.output_file import replacing
 from vramscope.engine.paths import locate_runtime_folder, open_runtime_folder
 
 _NAMES = ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from vramscope.analyzers.phase_advice import AdviceTrial, PhaseAdvice, PhaseChange
+from vramscope.analyzers.planning.phases import AdviceTrial, PhaseAdvice, PhaseChange
 from vramscope.engine.errors import UsageError
 from vramscope.engine.model.phase_memory import PhaseRun, PhaseTraining
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from vramscope.analyzers.cluster_graph import (
+from vramscope.analyzers.planning.cluster import (
     DEVICES,
     Cluster,
     build_cluster,
@@ -14,9 +14,9 @@ from vramscope.analyzers.cluster_graph import (
     parse_short_form,
 )
 from vramscope.engine.errors import InputFileError
-from vramscope.engine.readers.cluster_file import read_cluster_file
-from vramscope.engine.readers.galvatron_hardware import read_galvatron_hardware
-from vramscope.engine.readers.input_file import show_path
+from vramscope.engine.files.base.input_file import show_path
+from vramscope.engine.files.cluster_file import read_cluster_file
+from vramscope.engine.files.galvatron.hardware import read_galvatron_hardware
 
 
 def read_cluster(cluster: str | Path) -> Cluster:
@@ -45,7 +45,7 @@ def read_cluster(cluster: str | Path) -> Cluster:
 
 
 def _read_local() -> Cluster:
-    from vramscope.analyzers.cluster_graph.local import make_local_cluster
+    from vramscope.analyzers.planning.cluster.local import make_local_cluster
     from vramscope.engine.sampling.node import node_name
     from vramscope.engine.sources.nvml.topology import read_topology
 

@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from vramscope.analyzers.memory_theory.configs.document import Described, describe_config, describe_preset
-from vramscope.analyzers.memory_theory.presets import PRESETS
-from vramscope.analyzers.model_graph.catalog import MODELS
+from vramscope.analyzers.planning.graph.catalog import MODELS
+from vramscope.analyzers.planning.theory.configs.document import Described, describe_config, describe_preset
+from vramscope.analyzers.planning.theory.presets import PRESETS
 from vramscope.engine.errors import InputFileError, UsageError
-from vramscope.engine.readers.input_file import show_path
-from vramscope.engine.readers.run_config import read_run_config
+from vramscope.engine.files.base.input_file import show_path
+from vramscope.engine.files.framework.run_config import read_run_config
 
 from .model_file import find_model_file, make_name
 

@@ -1,8 +1,8 @@
 """`GraphAnalyzer` for programs: the partitions of a model as the original's scripts ask for them."""
 
-from vramscope.analyzers import partition
-from vramscope.analyzers.partition import Bottleneck, PartitionResult, make_plan
-from vramscope.exporters.partition_report import describe_strategies
+from vramscope.analyzers.planning import partition
+from vramscope.analyzers.planning.partition import Bottleneck, PartitionResult, make_plan
+from vramscope.exporters.plan.partition_report import describe_strategies
 
 
 class GraphAnalyzer(partition.GraphAnalyzer):

@@ -6,11 +6,11 @@ from typing import TypedDict, Unpack
 
 from msgspec.structs import replace
 
-from vramscope.analyzers.cluster_graph import Cluster
-from vramscope.analyzers.joint_plan import JointOptions, JointPlan, plan_jointly
-from vramscope.analyzers.memory_theory import ModelShape
-from vramscope.analyzers.memory_theory.training import Recompute
-from vramscope.analyzers.time_model import TimeAssumptions
+from vramscope.analyzers.planning.cluster import Cluster
+from vramscope.analyzers.planning.joint import JointOptions, JointPlan, plan_jointly
+from vramscope.analyzers.planning.theory import ModelShape
+from vramscope.analyzers.planning.theory.training import Recompute
+from vramscope.analyzers.planning.time import TimeAssumptions
 
 from .clusters import read_cluster
 from .described_model import describe_model

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from vramscope.analyzers.memory_theory.presets import PRESETS
-from vramscope.analyzers.model_graph.catalog import MODELS
+from vramscope.analyzers.planning.graph.catalog import MODELS
+from vramscope.analyzers.planning.theory.presets import PRESETS
 from vramscope.engine.errors import InputFileError
-from vramscope.engine.readers.input_file import show_path
+from vramscope.engine.files.base.input_file import show_path
 
 SUFFIXES = (".json", ".yaml", ".yml", ".toml", ".txt", ".log")
 """Of files: a model that ends so is one, whether it exists or not."""

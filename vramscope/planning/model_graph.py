@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Self
 
-from vramscope.analyzers.model_graph import (
+from vramscope.analyzers.planning.graph import (
     Architecture,
     Batch,
     DataType,
@@ -12,13 +12,13 @@ from vramscope.analyzers.model_graph import (
     find_model,
     plan_layers,
 )
-from vramscope.analyzers.model_graph.config import read_architecture
-from vramscope.analyzers.model_graph.document import decode_graph
-from vramscope.analyzers.model_graph.layer import LayerNode, LayerType
-from vramscope.engine.output_file import write_whole
-from vramscope.engine.readers.input_file import read_input_file, show_path
-from vramscope.engine.readers.model_config import read_model_config
-from vramscope.exporters.model_graph_json import encode_graph
+from vramscope.analyzers.planning.graph.config import read_architecture
+from vramscope.analyzers.planning.graph.document import decode_graph
+from vramscope.analyzers.planning.graph.layer import LayerNode, LayerType
+from vramscope.engine.files.base.input_file import read_input_file, show_path
+from vramscope.engine.files.base.output_file import write_whole
+from vramscope.engine.files.model_config import read_model_config
+from vramscope.exporters.plan.model_graph_json import encode_graph
 
 from .model_file import find_model_file, make_name
 

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import msgspec
 
-from vramscope.analyzers.cluster_graph import Cluster
-from vramscope.analyzers.joint_plan import JointOptions
-from vramscope.analyzers.memory_theory import ModelShape, ParallelLayout, TrainingSetup, check_all
-from vramscope.analyzers.memory_theory.presets import PRESETS
-from vramscope.analyzers.memory_theory.training import Recompute
-from vramscope.analyzers.time_model import (
+from vramscope.analyzers.planning.cluster import Cluster
+from vramscope.analyzers.planning.joint import JointOptions
+from vramscope.analyzers.planning.theory import ModelShape, ParallelLayout, TrainingSetup, check_all
+from vramscope.analyzers.planning.theory.presets import PRESETS
+from vramscope.analyzers.planning.theory.training import Recompute
+from vramscope.analyzers.planning.time import (
     TimeAssumptions,
     TimedRun,
     describe_speed,
@@ -17,9 +17,9 @@ from vramscope.analyzers.time_model import (
     fit_runs,
 )
 from vramscope.engine.errors import InputFileError, UsageError
-from vramscope.engine.readers.case_table import read_case_table
-from vramscope.engine.readers.galvatron_computation import read_layer_profile
-from vramscope.engine.readers.input_file import show_path
+from vramscope.engine.files.base.input_file import show_path
+from vramscope.engine.files.case_table import read_case_table
+from vramscope.engine.files.galvatron.computation import read_layer_profile
 
 TIME_COLUMN = "iteration_ms"
 RECOMPUTES: dict[str, Recompute] = {"none": "none", "selective": "selective", "full": "full"}

@@ -9,8 +9,8 @@ from typing import Literal
 
 import msgspec
 
-from vramscope.analyzers.model_graph import MIB, Batch, EdgeInfo, LayerNode, LayerType
-from vramscope.engine.bus.processes import module_command, user_code_environment
+from vramscope.analyzers.planning.graph import MIB, Batch, EdgeInfo, LayerNode, LayerType
+from vramscope.engine.child_processes import module_command, user_code_environment
 from vramscope.engine.errors import UsageError
 
 from .model_graph import GPTModelGraph

@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
 
-from vramscope.analyzers.sweep import find_all, make_grid
-from vramscope.analyzers.sweep.index import IndexedSweep, SweepIndex
+from vramscope.analyzers.planning.sweep import find_all, make_grid
+from vramscope.analyzers.planning.sweep.index import IndexedSweep, SweepIndex
 from vramscope.engine.errors import InputFileError
-from vramscope.engine.readers.input_file import show_path
-from vramscope.engine.readers.sweep import FolderPair, Sweep, find_sweeps, read_pair
-from vramscope.engine.readers.sweep.index import explain_no_iteration, has_iteration
+from vramscope.engine.files.base.input_file import show_path
+from vramscope.engine.files.sweep import FolderPair, Sweep, find_sweeps, read_pair
+from vramscope.engine.files.sweep.index import explain_no_iteration, has_iteration
 from vramscope.engine.text import make_printable
 from vramscope.engine.units import GIB
 

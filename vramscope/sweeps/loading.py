@@ -5,8 +5,8 @@ from pathlib import Path
 
 import msgspec
 
-from vramscope.analyzers.sweep import SweepFinding, SweepGrid, find_all, make_grid
-from vramscope.engine.readers.sweep import SkippedFile, read_sweep
+from vramscope.analyzers.planning.sweep import SweepFinding, SweepGrid, find_all, make_grid
+from vramscope.engine.files.sweep import SkippedFile, read_sweep
 from vramscope.engine.units import GIB
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..foreign import Module
+from ..base.foreign import Module
 from .backend import Backend
 from .reading import NOTHING, Reading, read_flat
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from ..foreign import Foreign, Module
+from ..base.foreign import Foreign, Module
 from .backend import Backend
 from .reading import NOTHING, Reading, flatten, read_flat, read_nested
 

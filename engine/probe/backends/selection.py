@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..foreign import Module
+from ..base.foreign import Module
 from .accelerators import AcceleratorBackend, MetalBackend
 from .allocator import AllocatorBackend
 from .backend import Backend, HostBackend

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..foreign import Foreign, Tensor
-from ..storages import StorageBytes
+from ..base.foreign import Foreign, Tensor
+from ..base.storages import StorageBytes
 
 REST = "(rest of shared storages)"
 """Path of bytes in storages of several tensors that belong to none of them, as padding."""

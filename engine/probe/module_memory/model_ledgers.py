@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
-from ..foreign import Foreign, Module, Optimizer, Tensor
+from ..base.foreign import Foreign, Module, Optimizer, Tensor
 from .ledger import Ledger, Pieces
 
 ROOTS = {

@@ -8,7 +8,7 @@ import weakref
 from contextlib import suppress
 from typing import Any
 
-from ..foreign import Foreign, Module, Optimizer
+from ..base.foreign import Foreign, Module, Optimizer
 from .module_watch import is_compiling
 
 _WARNED = re.compile(r"Using `torch\.compile\(module\)` when there are global hooks")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Any, Callable
 
-from ..foreign import Foreign, Module, Tensor
-from ..guard import Guard
+from ..base.foreign import Foreign, Module, Tensor
+from ..base.guard import Guard
 from .ledger import Pieces
 from .saved_tensors import OUTSIDE
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from ..foreign import Foreign, Module, Optimizer, Tensor
+from ..base.foreign import Foreign, Module, Optimizer, Tensor
 from .forward_outputs import ForwardOutputs
 from .ledger import Ledger, Pieces
 from .memory_log import Kind, Moment, MomentKeeper

@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-from ..coordinates import find_coordinates, find_meshes
-from ..foreign import Tensor
+from ..base.coordinates import find_coordinates, find_meshes
+from ..base.foreign import Tensor
 
 
 class RankPlace:

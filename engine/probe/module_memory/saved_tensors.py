@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Callable
 
-from ..foreign import Foreign, Tensor
-from ..guard import Guard
+from ..base.foreign import Foreign, Tensor
+from ..base.guard import Guard
 from .ledger import Pieces
 
 OUTSIDE = "(outside of modules)"

@@ -6,7 +6,7 @@ import os
 import time
 from importlib import import_module
 
-from ..foreign import Foreign
+from ..base.foreign import Foreign
 from .rank_folders import RankPlace
 
 JOB_VARIABLES = ("JOB_NAME", "SLURM_JOB_NAME", "VRAMSCOPE_JOB")

@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Iterator
 from typing import Any, Callable
 
-from ..foreign import Module, Optimizer
+from ..base.foreign import Module, Optimizer
 from .model_search import ModelSearch
 from .moment_buffer import MomentBuffer
 from .profiler import ModuleMemoryProfiler

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from vramscope.analyzers.cluster_state import ClusterState
-from vramscope.engine.bus.snapshot import Snapshot
 from vramscope.engine.model import (
     AllocatorReading,
     Assessment,
@@ -19,6 +18,7 @@ from vramscope.engine.model import (
     StepReading,
 )
 from vramscope.engine.units import GIB
+from vramscope.engine.viewer.snapshot import Snapshot
 
 CARD = 80 * GIB
 BEGIN_S = 10_000.0

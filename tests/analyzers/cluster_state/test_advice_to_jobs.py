@@ -3,9 +3,9 @@
 import msgspec
 
 from vramscope.analyzers.cluster_state import Adviser, ClusterState
-from vramscope.engine.bus.snapshot import Snapshot
 from vramscope.engine.model import HeadroomEstimate
 from vramscope.engine.units import GIB
+from vramscope.engine.viewer.snapshot import Snapshot
 
 from .clusters import Word, Words, make_node, watch
 

@@ -13,9 +13,9 @@ from vramscope.analyzers.cluster_state import (
     STAGE_SKEW,
     ClusterState,
 )
-from vramscope.engine.bus.snapshot import Snapshot
 from vramscope.engine.model import Finding, RankCoordinates, RiskLevel
 from vramscope.engine.units import GIB
+from vramscope.engine.viewer.snapshot import Snapshot
 
 from .clusters import Word, Words, follow, make_node, watch
 

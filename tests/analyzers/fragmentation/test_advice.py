@@ -5,10 +5,10 @@ import pytest
 from tests.readers.snapshots import snapshot
 from vramscope.analyzers.allocator_model import AllocatorSettings, CachingAllocator, PrivateDeviceMemory
 from vramscope.analyzers.fragmentation.advice import SettingsAdvice, advise_settings
+from vramscope.engine.files.memory_snapshot import convert_tree
 from vramscope.engine.model.memory_snapshot import MemorySnapshot
-from vramscope.engine.readers.memory_snapshot import convert_tree
 from vramscope.engine.units import GIB, MIB
-from vramscope.exporters.memory_file import describe_memory_file
+from vramscope.exporters.status.memory_file import describe_memory_file
 
 from .jobs import Job, vary
 

@@ -4,7 +4,7 @@ import random
 from collections.abc import Iterator
 
 from vramscope.analyzers.headroom import HeadroomAnalyzer, StepSize, estimate_headroom
-from vramscope.engine.bus.analyzer_host import AnalyzerHost
+from vramscope.engine.agent.analyzer_host import AnalyzerHost
 from vramscope.engine.model import (
     AllocatorReading,
     Assessment,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pytest
 
-from vramscope.engine.bus.analyzer_host import AnalyzerHost
+from vramscope.engine.agent.analyzer_host import AnalyzerHost
 from vramscope.engine.model import Finding, Sample
 from vramscope.engine.plugins import make_analyzers
 from vramscope.engine.units import GIB

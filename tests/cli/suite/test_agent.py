@@ -3,7 +3,7 @@
 import json
 import signal
 
-from vramscope.engine.bus.client import connect
+from vramscope.engine.viewer.client import connect
 
 from ...pretend_nvml.driver import PretendDriver
 from ...waiting import wait_until

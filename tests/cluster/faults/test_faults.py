@@ -7,11 +7,11 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
-from vramscope.engine.bus.snapshot import Snapshot
 from vramscope.engine.cluster.keys import keys_folder, make_key_pair
 from vramscope.engine.cluster.link_times import LinkTimes
 from vramscope.engine.cluster.nodes_watch import NodesWatch
 from vramscope.engine.model import Sample
+from vramscope.engine.viewer.snapshot import Snapshot
 
 from ...bus.hubs import make_sample
 from ...clocks import HandClock

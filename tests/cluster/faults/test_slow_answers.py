@@ -1,10 +1,10 @@
 """An answer of a hub that is long on its way: it is asked for less and less often, and the first counts."""
 
-from vramscope.engine.bus.conversation import Event, HubConversation, Joined
-from vramscope.engine.bus.messages import Request, Welcome
-from vramscope.engine.bus.wire import body_of, decode, encode
 from vramscope.engine.history import History
 from vramscope.engine.model import HubStatus, Sample
+from vramscope.engine.viewer.conversation import Event, HubConversation, Joined
+from vramscope.engine.wire.envelope import body_of, decode, encode
+from vramscope.engine.wire.messages import Request, Welcome
 
 from ...bus.hubs import make_sample
 from ...clocks import HandClock

@@ -7,8 +7,8 @@ import pytest
 from tests.analyzers.comparison.runs import summarize, train
 from vramscope.analyzers.comparison import Comparison, compare_runs
 from vramscope.engine.errors import OutputFileError
-from vramscope.exporters.figures import difference
-from vramscope.exporters.figures.difference import draw_difference
+from vramscope.exporters.diff import figure as difference
+from vramscope.exporters.diff.figure import draw_difference
 
 
 def compare(*, ranks: tuple[int, ...] = (0, 1)) -> Comparison:

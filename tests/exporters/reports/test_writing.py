@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from vramscope.engine.errors import OutputFileError
+from vramscope.engine.files.base.output_file import check_writable
 from vramscope.engine.model import Evidence
-from vramscope.engine.output_file import check_writable
 from vramscope.engine.sampling.series_source import open_series
 from vramscope.exporters.reports.profile import build_profile
 from vramscope.exporters.reports.snapshot_export import build_export

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vramscope.engine.model import AllocatorReading, MemoryReading
-from vramscope.tui.drawing.gauge import draw_gauge, draw_split_gauge, level_glyph
-from vramscope.tui.drawing.glyphs import ASCII, UNICODE, Glyphs
-from vramscope.tui.drawing.spans import line_text, line_width
+from vramscope.tui.draw.gauge import draw_gauge, draw_split_gauge, level_glyph
+from vramscope.tui.draw.glyphs import ASCII, UNICODE, Glyphs
+from vramscope.tui.draw.spans import line_text, line_width
 
 
 def _gauge(memory: MemoryReading, scale: float | None, width: int, glyphs: Glyphs = UNICODE) -> str:

@@ -5,7 +5,7 @@ from dataclasses import fields
 import pytest
 from rich.cells import cell_len
 
-from vramscope.tui.drawing.glyphs import ASCII, UNICODE, Glyphs
+from vramscope.tui.draw.glyphs import ASCII, UNICODE, Glyphs
 
 
 def _characters(glyphs: Glyphs) -> str:

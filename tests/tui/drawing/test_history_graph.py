@@ -2,9 +2,9 @@
 
 import pytest
 
-from vramscope.tui.drawing.glyphs import ASCII, UNICODE, Glyphs
-from vramscope.tui.drawing.history_graph import dots_of, draw_history, history_levels
-from vramscope.tui.drawing.spans import Line, line_text
+from vramscope.tui.draw.glyphs import ASCII, UNICODE, Glyphs
+from vramscope.tui.draw.history_graph import dots_of, draw_history, history_levels
+from vramscope.tui.draw.spans import Line, line_text
 
 Values = list[float | None]
 

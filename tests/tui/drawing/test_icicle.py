@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from vramscope.analyzers.breakdown import BreakdownNode, lay_out_icicle
-from vramscope.tui.drawing.glyphs import ASCII, UNICODE, Glyphs
-from vramscope.tui.drawing.icicle import draw_icicle
-from vramscope.tui.drawing.spans import line_text, line_width
+from vramscope.tui.draw.glyphs import ASCII, UNICODE, Glyphs
+from vramscope.tui.draw.icicle import draw_icicle
+from vramscope.tui.draw.spans import line_text, line_width
 
 
 def node(name: str, own: int, *children: BreakdownNode) -> BreakdownNode:

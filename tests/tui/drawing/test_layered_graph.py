@@ -1,8 +1,8 @@
 """Layers on one scale: tensors, cache and the rest are told apart by glyph, swings by their band."""
 
-from vramscope.tui.drawing.glyphs import ASCII, UNICODE, Glyphs
-from vramscope.tui.drawing.layered_graph import Layers, draw_layers
-from vramscope.tui.drawing.spans import line_text
+from vramscope.tui.draw.glyphs import ASCII, UNICODE, Glyphs
+from vramscope.tui.draw.layered_graph import Layers, draw_layers
+from vramscope.tui.draw.spans import line_text
 
 UNMEASURED = Layers(None, None, None, None, None)
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from vramscope.tui.drawing import numbers
-from vramscope.tui.drawing.glyphs import ASCII, UNICODE
+from vramscope.tui.draw import numbers
+from vramscope.tui.draw.glyphs import ASCII, UNICODE
 
 
 @pytest.mark.parametrize("value", [None, 0.0, 7.4, 77.0, 100.0, 37100.0])

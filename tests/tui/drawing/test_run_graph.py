@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from vramscope.tui.drawing.glyphs import UNICODE
-from vramscope.tui.drawing.run_graph import Runs, draw_runs
+from vramscope.tui.draw.glyphs import UNICODE
+from vramscope.tui.draw.run_graph import Runs, draw_runs
 
 GIB = float(1 << 30)
 

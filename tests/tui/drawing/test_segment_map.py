@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 
 from vramscope.engine.model import Segment, SegmentMap
 from vramscope.engine.units import MIB
-from vramscope.tui.drawing.glyphs import ASCII, UNICODE, Glyphs
-from vramscope.tui.drawing.segment_map import LABEL_CELLS, draw_segment_map
-from vramscope.tui.drawing.spans import Span, line_text, line_width
+from vramscope.tui.draw.glyphs import ASCII, UNICODE, Glyphs
+from vramscope.tui.draw.segment_map import LABEL_CELLS, draw_segment_map
+from vramscope.tui.draw.spans import Span, line_text, line_width
 
 
 def _segment(*blocks_mib: tuple[int, int], **changes: object) -> Segment:

@@ -4,15 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vramscope.engine.text import make_printable
-from vramscope.tui.drawing.spans import (
-    Span,
-    clean_text,
-    fit_line,
-    fit_text,
-    line_text,
-    line_width,
-    right_text,
-)
+from vramscope.tui.draw.spans import Span, clean_text, fit_line, fit_text, line_text, line_width, right_text
 
 TEXTS = st.text(alphabet=st.characters(codec="utf-8"), max_size=12)
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from vramscope.engine.bus.snapshot import Snapshot
 from vramscope.engine.history import History
 from vramscope.engine.model import (
     AllocatorReading,
@@ -14,6 +13,7 @@ from vramscope.engine.model import (
     Sample,
 )
 from vramscope.engine.units import GIB
+from vramscope.engine.viewer.snapshot import Snapshot
 
 START_S = 1_760_000_000.0
 

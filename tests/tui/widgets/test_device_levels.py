@@ -1,11 +1,11 @@
 """A device of which only the allocator is known is drawn by what that says, never as empty."""
 
-from vramscope.engine.bus.snapshot import Snapshot
 from vramscope.engine.history import History
 from vramscope.engine.model import AllocatorReading, DeviceSample, MemoryReading, Sample
-from vramscope.tui.drawing.glyphs import UNICODE
-from vramscope.tui.drawing.spans import Line
-from vramscope.tui.widgets.device_graphs import DeviceGraphs, Span
+from vramscope.engine.viewer.snapshot import Snapshot
+from vramscope.tui.draw.glyphs import UNICODE
+from vramscope.tui.draw.spans import Line
+from vramscope.tui.live.device_graphs import DeviceGraphs, Span
 from vramscope.tui.widgets.device_levels import find_most, read_levels
 from vramscope.tui.widgets.device_view import build_views
 

@@ -6,13 +6,13 @@ from textual.geometry import Region
 from textual.screen import Screen
 
 from tests.tui.widgets.devices import gpu, memory, node
-from vramscope.engine.bus.snapshot import Snapshot
 from vramscope.engine.history import History
 from vramscope.engine.model import DeviceSample, Sample
-from vramscope.tui.compositor import ThriftyScreen
-from vramscope.tui.drawing.glyphs import UNICODE
-from vramscope.tui.theme import default_variables, register_themes
-from vramscope.tui.widgets.device_panels import DevicePanels
+from vramscope.engine.viewer.snapshot import Snapshot
+from vramscope.tui.draw.glyphs import UNICODE
+from vramscope.tui.frame.theme import default_variables, register_themes
+from vramscope.tui.live.device_panels import DevicePanels
+from vramscope.tui.terminal.compositor import ThriftyScreen
 
 
 class Panels(DevicePanels):

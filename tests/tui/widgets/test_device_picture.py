@@ -6,13 +6,13 @@ import pytest
 from msgspec.structs import replace
 
 from tests.tui.widgets.devices import START_S, forecast, gpu, node, odd_devices
-from vramscope.engine.bus.snapshot import Snapshot
 from vramscope.engine.history import History
 from vramscope.engine.model import DeviceSample, Sample
-from vramscope.tui.drawing.glyphs import ASCII, UNICODE, Glyphs
-from vramscope.tui.drawing.spans import line_text, line_width
-from vramscope.tui.widgets.device_graphs import choose_window
-from vramscope.tui.widgets.device_picture import DevicePicture
+from vramscope.engine.viewer.snapshot import Snapshot
+from vramscope.tui.draw.glyphs import ASCII, UNICODE, Glyphs
+from vramscope.tui.draw.spans import line_text, line_width
+from vramscope.tui.live.device_graphs import choose_window
+from vramscope.tui.live.device_picture import DevicePicture
 
 
 def _draw(

@@ -5,8 +5,8 @@ import msgspec
 from vramscope.engine.model import Evidence, Finding
 from vramscope.engine.model.finding import CLOSED_BECAUSE, FOLLOWED_BY, PROCESS_ENDED
 from vramscope.engine.units import MIB
-from vramscope.tui.drawing.glyphs import UNICODE
-from vramscope.tui.widgets.device_page import draw_findings
+from vramscope.tui.device.page import draw_findings
+from vramscope.tui.draw.glyphs import UNICODE
 
 MET = Finding(
     id="1",

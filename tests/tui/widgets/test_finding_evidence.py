@@ -1,9 +1,9 @@
 """Findings in full: numbers of processes are names, and paths stand once and whole."""
 
 from vramscope.engine.model import Evidence, Finding
-from vramscope.tui.drawing.glyphs import UNICODE
-from vramscope.tui.drawing.spans import line_text
-from vramscope.tui.widgets.device_page import draw_findings
+from vramscope.tui.device.page import draw_findings
+from vramscope.tui.draw.glyphs import UNICODE
+from vramscope.tui.draw.spans import line_text
 
 PATH = "/home/someone/.local/state/vramscope/flight/oom-20251009T085500Z-1234567-1.json.gz"
 

@@ -2,8 +2,8 @@
 
 from vramscope.engine.model import ModelStateReading, RankSample, StepReading
 from vramscope.engine.units import GIB
-from vramscope.tui.drawing.glyphs import UNICODE
-from vramscope.tui.widgets.device_page import draw_model
+from vramscope.tui.device.page import draw_model
+from vramscope.tui.draw.glyphs import UNICODE
 
 STATE = ModelStateReading(4 * GIB, 4 * GIB, 8 * GIB)
 

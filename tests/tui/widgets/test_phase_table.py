@@ -5,9 +5,9 @@ import pytest
 
 from vramscope.engine.model import PhaseReading, RankSample, StepReading
 from vramscope.engine.units import GIB, MIB
-from vramscope.tui.drawing.glyphs import ASCII, UNICODE
-from vramscope.tui.drawing.spans import line_text, line_width
-from vramscope.tui.widgets.step_table import draw_phases
+from vramscope.tui.device.step_table import draw_phases
+from vramscope.tui.draw.glyphs import ASCII, UNICODE
+from vramscope.tui.draw.spans import line_text, line_width
 
 
 def make_phase(name: str, *, most: int, is_exact: bool = True, **changes: int | None) -> PhaseReading:

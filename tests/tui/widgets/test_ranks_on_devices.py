@@ -15,12 +15,12 @@ from tests.tui.canned_ranks import (
     past_of,
     with_ranks,
 )
-from vramscope.engine.bus.snapshot import Snapshot
 from vramscope.engine.history import History
 from vramscope.engine.model import DeviceSample, RankCoordinates, RankSample, StepReading
-from vramscope.tui.drawing.glyphs import ASCII, UNICODE, Glyphs
-from vramscope.tui.drawing.spans import line_text, line_width
-from vramscope.tui.widgets.device_picture import DevicePicture
+from vramscope.engine.viewer.snapshot import Snapshot
+from vramscope.tui.draw.glyphs import ASCII, UNICODE, Glyphs
+from vramscope.tui.draw.spans import line_text, line_width
+from vramscope.tui.live.device_picture import DevicePicture
 from vramscope.tui.widgets.rank_words import collect_ranks, name_degrees, name_rank, name_ranks
 
 

@@ -6,10 +6,10 @@ from textual.app import App, ComposeResult
 
 from tests.tui.canned import make_devices, make_hub, make_sample, make_snapshot
 from tests.tui.canned_ranks import make_job, make_on_processors, make_rank, make_simulated, with_ranks
-from vramscope.engine.bus.snapshot import Snapshot
 from vramscope.engine.model import WorkerStatus
-from vramscope.tui.drawing.glyphs import UNICODE
-from vramscope.tui.theme import default_variables
+from vramscope.engine.viewer.snapshot import Snapshot
+from vramscope.tui.draw.glyphs import UNICODE
+from vramscope.tui.frame.theme import default_variables
 from vramscope.tui.widgets.title_line import Fact, TitleLine
 
 

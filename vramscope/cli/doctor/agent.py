@@ -4,10 +4,10 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from vramscope.engine.bus.lock import holder_pid, is_hub_alive
 from vramscope.engine.errors import HubUnreachableError, RuntimeFolderError
 from vramscope.engine.paths import check_private, locate_runtime_folder
 from vramscope.engine.units import format_age
+from vramscope.engine.wire.lock import holder_pid, is_hub_alive
 
 from .check import Check
 
@@ -38,7 +38,7 @@ def examine_agent() -> Iterator[Check]:
     if not is_hub_alive(folder):
         yield Check("agent", "note", "none runs; `vramscope` starts one while it is open")
         return
-    from vramscope.engine.bus.client import connect
+    from vramscope.engine.viewer.client import connect
 
     try:
         with connect(folder, timeout_s=AGENT_ANSWERS_WITHIN_S) as client:

@@ -15,7 +15,7 @@ from vramscope.engine.sources.host import HostReader
 from vramscope.engine.sources.pid_namespace import has_own_pids
 from vramscope.engine.units import format_bytes
 
-from ..configuration import load_configuration
+from ..frame.configuration import load_configuration
 from .check import Check
 
 DISTRIBUTIONS = ("textual", "rich", "msgspec", "pyzmq", "psutil", "nvidia-ml-py", "shtab", "tomlkit")

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping
 
 from vramscope.engine.errors import UsageError
-from vramscope.tui.terminal import read_abilities
+from vramscope.tui.terminal.abilities import read_abilities
 
 from .check import Check
 

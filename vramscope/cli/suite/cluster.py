@@ -14,7 +14,7 @@ from vramscope.memory.node_exchange import DistributedRole, NodeExchange
 from vramscope.memory.spare_stream import SpareStream
 from vramscope.memory.watch import Watch
 
-from ..diagnostics import EXIT_FINDINGS, complain
+from ..frame.diagnostics import EXIT_FINDINGS, complain
 from .options import WatchOptions
 from .running import SuiteRun
 

@@ -9,9 +9,9 @@ from vramscope.engine.model import SEVERITIES, Severity
 from vramscope.engine.units import parse_duration
 from vramscope.memory.selection import Selection
 
-from ..figure_flag import FigureTarget, add_figure_flag
-from ..flag_words import add_format_flags, add_old_flag
-from ..verbs import SubParsers
+from ..frame.figure_flag import FigureTarget, add_figure_flag
+from ..frame.flag_words import add_format_flags, add_old_flag
+from ..frame.registry import SubParsers
 from .options import Format, WatchOptions
 
 if TYPE_CHECKING:
@@ -237,7 +237,7 @@ def _read_selection(arguments: Namespace) -> Selection:
 
 
 def _read_capacity(arguments: Namespace) -> int | None:
-    from ..parser_flags import read_capacity
+    from ..frame.parser_flags import read_capacity
 
     capacity_bytes = read_capacity(arguments)
     if capacity_bytes is not None and arguments.input is None:

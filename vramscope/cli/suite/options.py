@@ -7,7 +7,7 @@ from vramscope.engine.model import Severity
 from vramscope.exporters.reports.run_log import MAX_SNAPSHOTS
 from vramscope.memory.selection import Selection
 
-from ..figure_flag import FigureTarget
+from ..frame.figure_flag import FigureTarget
 
 Format = Literal["json", "text"]
 

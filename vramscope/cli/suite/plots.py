@@ -20,7 +20,7 @@ from vramscope.exporters.reports.device_log import Snapshot
 from vramscope.exporters.reports.fragmentation_share import measure_fragmentation
 from vramscope.exporters.reports.run_log import RunLog
 
-from ..figure_flag import FigureTarget
+from ..frame.figure_flag import FigureTarget
 
 GAP_TICKS = 3.5
 Clock = Literal["wall", "trace"]

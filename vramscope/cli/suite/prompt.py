@@ -11,7 +11,7 @@ from types import ModuleType, TracebackType
 from vramscope.engine.errors import UsageError
 from vramscope.engine.paths import state_folder
 
-from ..diagnostics import run_guarded
+from ..frame.diagnostics import run_guarded
 
 HISTORY_NAME = "interactive_history"
 HISTORY_LINES = 1000
@@ -99,7 +99,7 @@ class LineEditor:
 
 def _read_flags(verb: str) -> list[str]:
     """Return the long flags of a verb, as its own parser has them."""
-    from ..verbs import load_verb
+    from ..frame.registry import load_verb
 
     subparsers = ArgumentParser().add_subparsers()
     load_verb(verb).register(subparsers, [])
@@ -217,8 +217,8 @@ def _do(words: list[str]) -> int:
         return 0
     if words[0] not in VERBS:
         raise UsageError(_describe_unknown(words[0]))
+    from ..frame.registry import run_verb
     from ..parser import parse
-    from ..verbs import run_verb
 
     arguments = parse(words)
     _keep_report(arguments)

@@ -15,9 +15,9 @@ from vramscope.engine.errors import (
     SourceUnavailableError,
     UsageError,
 )
+from vramscope.engine.files.base.input_file import show_path
+from vramscope.engine.files.base.output_file import check_writable
 from vramscope.engine.model import SEVERITIES, Analyzer, Finding, Sample, Severity
-from vramscope.engine.output_file import check_writable
-from vramscope.engine.readers.input_file import show_path
 from vramscope.engine.units import format_age, format_gib
 from vramscope.exporters.reports.device_log import DeviceLog
 from vramscope.exporters.reports.leak import LeakReport
@@ -29,10 +29,10 @@ from vramscope.memory.driver_stream import DRIVER_SILENT
 from vramscope.memory.stream import SampleStream
 from vramscope.memory.watch import Companion, Watch
 
-from ..diagnostics import EXIT_FINDINGS, complain
-from ..figure_flag import ENDINGS
-from ..progress import ProgressLine
-from .interruption import Interruption
+from ..frame.diagnostics import EXIT_FINDINGS, complain
+from ..frame.figure_flag import ENDINGS
+from ..frame.interruption import Interruption
+from ..frame.progress import ProgressLine
 from .options import WatchOptions
 
 if TYPE_CHECKING:
@@ -440,7 +440,7 @@ def _write_or_print(report: Report, path: Path) -> None:
 def _print_text(report: Report) -> None:
     from vramscope.exporters.reports.text import describe_report
 
-    from ..printing import choose_width, emit
+    from ..frame.printing import choose_width, emit
 
     emit(describe_report(report, max(LEAST_WIDTH, choose_width())))
 

@@ -9,7 +9,7 @@ from vramscope.engine.model.inquiry import Inquiry
 from vramscope.exporters.reports.leak import TrackedSource, Tracking
 from vramscope.memory.stream import SampleStream
 
-from ..diagnostics import complain
+from ..frame.diagnostics import complain
 
 if TYPE_CHECKING:
     from vramscope.memory.agent_stream import AgentStream

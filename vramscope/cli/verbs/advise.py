@@ -6,10 +6,10 @@ from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from vramscope.engine.errors import UsageError
 from vramscope.engine.model import ADVICE_ACTIONS
 
-from ..configuration import refuse_if_read_only
-from ..flag_words import add_format_flags
-from ..parser_flags import add_read_only_flag
-from . import SubParsers
+from ..frame.configuration import refuse_if_read_only
+from ..frame.flag_words import add_format_flags
+from ..frame.parser_flags import add_read_only_flag
+from ..frame.registry import SubParsers
 
 SUMMARY = "ask a training process to do something about its memory at the end of its next step"
 DESCRIPTION = """\
@@ -73,8 +73,8 @@ def run(arguments: Namespace) -> int:
         InputFileError: The keys cannot be used.
         HubUnreachableError: There is no agent, or it does not answer.
     """
-    from vramscope.exporters.advice import describe_advice, word_advice
     from vramscope.exporters.json_lines import write_line
+    from vramscope.exporters.status.advice import describe_advice, word_advice
 
     from ..advising import advise_elsewhere, advise_here
 

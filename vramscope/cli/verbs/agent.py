@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from vramscope import __version__
 
-from ..configuration import read_settings
-from ..flag_words import given_by
-from ..parser_flags import add_endpoint_flags, add_replay_flags, build_sampling_flags
+from ..frame.configuration import read_settings
+from ..frame.flag_words import given_by
+from ..frame.parser_flags import add_endpoint_flags, add_replay_flags, build_sampling_flags
+from ..frame.registry import SubParsers
 from ..relaying import add_relay_flags, check_relay_flags, run_relay
-from . import SubParsers
 
 if TYPE_CHECKING:
     from vramscope.engine.cluster.listening import Listening
@@ -77,11 +77,11 @@ def _add_elsewhere(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Serve until told to end."""
-    from vramscope.engine.bus.agent import AgentOptions, run_agent
-    from vramscope.engine.bus.attendance import VIEWER_WITHIN_S
+    from vramscope.engine.agent.agent import AgentOptions, run_agent
+    from vramscope.engine.agent.attendance import VIEWER_WITHIN_S
     from vramscope.engine.paths import locate_runtime_folder
 
-    from ..parser_flags import read_capacity, read_replay_interval, read_speed
+    from ..frame.parser_flags import read_capacity, read_replay_interval, read_speed
 
     check_relay_flags(arguments)
     if arguments.relay:

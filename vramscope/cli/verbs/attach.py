@@ -3,12 +3,12 @@
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
-from ..configuration import refuse_if_read_only
-from ..parser_flags import add_read_only_flag
-from . import SubParsers
+from ..frame.configuration import refuse_if_read_only
+from ..frame.parser_flags import add_read_only_flag
+from ..frame.registry import SubParsers
 
 if TYPE_CHECKING:
-    from vramscope.engine.attachment.attach import Attached
+    from vramscope.engine.jobs.attach import Attached
 
 SUMMARY = "bring the probe into a Python process that already runs"
 
@@ -32,8 +32,8 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
 
 def run(arguments: Namespace) -> int:
     """Attach and say what reports."""
-    from vramscope.engine.attachment.attach import attach
     from vramscope.engine.errors import UsageError
+    from vramscope.engine.jobs.attach import attach
     from vramscope.engine.paths import locate_runtime_folder
     from vramscope.engine.units import parse_duration
 

@@ -3,7 +3,7 @@
 from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from pathlib import Path
 
-from . import SubParsers
+from ..frame.registry import SubParsers
 
 SUMMARY = "learn from runs that were measured how this software differs from the memory theory"
 DESCRIPTION = """\

@@ -2,7 +2,7 @@
 
 from argparse import ArgumentParser, Namespace
 
-from . import SubParsers
+from ..frame.registry import SubParsers
 
 SHELLS = ("bash", "zsh", "fish")
 SUMMARY = "print the completion script of a shell"

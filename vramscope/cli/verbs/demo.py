@@ -8,15 +8,15 @@ from vramscope.engine.errors import SourceUnavailableError, UsageError
 from vramscope.engine.settings import Settings
 from vramscope.engine.units import parse_bytes, parse_duration
 
-from ..configuration import read_settings
-from ..diagnostics import complain
-from ..flag_words import add_old_flag
-from ..parser_flags import build_view_flags
-from . import SubParsers
+from ..frame.configuration import read_settings
+from ..frame.diagnostics import complain
+from ..frame.flag_words import add_old_flag
+from ..frame.parser_flags import build_view_flags
+from ..frame.registry import SubParsers
 
 if TYPE_CHECKING:
-    from vramscope.engine.bus.feed import Feed
-    from vramscope.engine.launch.demonstration import Demonstration
+    from vramscope.engine.jobs.demonstration import Demonstration
+    from vramscope.engine.viewer.feed import Feed
 
 SUMMARY = "watch a real training job on a simulated card leak, fragment and run out of memory; no GPU needed"
 DESCRIPTION = """\
@@ -56,7 +56,7 @@ def run(arguments: Namespace) -> int:
         SourceUnavailableError: torch is not installed.
     """
     from vramscope.engine.sampling.node import node_name
-    from vramscope.tui.launch import check_terminal
+    from vramscope.tui.frame.launch import check_terminal
 
     from ..live import open_view, prepare_recording
 
@@ -98,14 +98,14 @@ def _shorten_history(settings: Settings) -> Settings:
 
 
 def _prepare(size_bytes: int | None) -> "Demonstration":
-    from vramscope.engine.launch.demonstration import Demonstration
+    from vramscope.engine.jobs.demonstration import Demonstration
 
     return Demonstration() if size_bytes is None else Demonstration(size_bytes)
 
 
 def _tell_end(demonstration: "Demonstration", status: int | None) -> int:
     """Say what is left to look at; return 1 where the job had ended by itself, as it never should."""
-    from vramscope.engine.readers.flight_folder import find_newest_flight_record
+    from vramscope.engine.files.flight_folder import find_newest_flight_record
 
     record = find_newest_flight_record([demonstration.flight_folder])
     if record is not None:

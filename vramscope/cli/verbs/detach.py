@@ -2,9 +2,9 @@
 
 from argparse import ArgumentParser, Namespace
 
-from ..configuration import refuse_if_read_only
-from ..parser_flags import add_read_only_flag
-from . import SubParsers
+from ..frame.configuration import refuse_if_read_only
+from ..frame.parser_flags import add_read_only_flag
+from ..frame.registry import SubParsers
 
 SUMMARY = "end the probe in a process that reports; the process goes on"
 
@@ -24,7 +24,7 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
 
 def run(arguments: Namespace) -> int:
     """Detach and say so."""
-    from vramscope.engine.bus.client import connect
+    from vramscope.engine.viewer.client import connect
 
     refuse_if_read_only(arguments, f"detach would change process {arguments.pid}")
 

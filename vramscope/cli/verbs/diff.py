@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from vramscope.engine.settings import Settings
 
 from ..comparing import PROGRAM, compare_files, read_threshold
-from ..configuration import read_settings
 from ..drawing import can_draw
-from ..figure_flag import add_figure_flag
-from ..flag_words import add_format_flags
-from ..parser_flags import build_look_flags
-from . import SubParsers
+from ..frame.configuration import read_settings
+from ..frame.figure_flag import add_figure_flag
+from ..frame.flag_words import add_format_flags
+from ..frame.parser_flags import build_look_flags
+from ..frame.registry import SubParsers
 
 if TYPE_CHECKING:
     from vramscope.analyzers.comparison import Comparison
@@ -81,13 +81,13 @@ def run(arguments: Namespace) -> int:
         comparison = _compare(arguments)
         _print(comparison, settings, is_json=arguments.json)
     else:
-        from vramscope.tui.difference_app import show_difference
+        from vramscope.tui.diff.app import show_difference
 
         code, comparison = show_difference(
             lambda tell: compare_files(arguments.a, arguments.b, tell), settings=settings
         )
     if figure is not None and comparison is not None:
-        from vramscope.exporters.figures.difference import draw_difference
+        from vramscope.exporters.diff.figure import draw_difference
 
         for path in figure.list_files("difference"):
             draw_difference(comparison, path)
@@ -98,7 +98,7 @@ def run(arguments: Namespace) -> int:
 
 
 def _compare(arguments: Namespace) -> "Comparison":
-    from ..progress import ProgressLine
+    from ..frame.progress import ProgressLine
 
     progress = ProgressLine(PROGRAM)
     try:
@@ -113,9 +113,9 @@ def _print(comparison: "Comparison", settings: Settings, *, is_json: bool) -> No
 
         write_line(comparison.difference, sys.stdout.buffer)
         return
-    from vramscope.exporters.difference_text import describe_difference
+    from vramscope.exporters.diff.text import describe_difference
 
-    from ..printing import choose_style, emit
+    from ..frame.printing import choose_style, emit
 
     style = choose_style(settings)
     text = describe_difference(comparison, style.width)

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 from vramscope.engine.errors import UsageError
 
-from ..flag_words import add_old_flag
+from ..frame.flag_words import add_old_flag
+from ..frame.registry import SubParsers
 from ..suite.flags import Defaults, add_watch_parser, read_count, read_watch_options
-from . import SubParsers
 
 if TYPE_CHECKING:
     from vramscope.memory.node_exchange import NodeExchange

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from vramscope import __version__
 
-from ..flag_words import add_format_flags
-from . import SubParsers
+from ..frame.flag_words import add_format_flags
+from ..frame.registry import SubParsers
 
 if TYPE_CHECKING:
     from ..doctor.check import Check, DoctorReport, Examination
@@ -32,8 +32,8 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
 
 def run(arguments: Namespace) -> int:
     """Print the report; return 0, or the exit code of the gravest problem."""
-    from ..diagnostics import leave_now
     from ..doctor.check import DoctorReport, Patient
+    from ..frame.diagnostics import leave_now
 
     patient = Patient()
     checks = [check for examination in _plan(arguments) for check in patient.examine(examination)]
@@ -76,7 +76,7 @@ def _print(report: "DoctorReport", *, is_json: bool) -> None:
         return
     import shutil
 
-    from ..printing import emit
+    from ..frame.printing import emit
 
     width = max(40, min(120, shutil.get_terminal_size(fallback=(100, 24)).columns))
     text = "\n".join(_render(report.checks, width)) + "\n"

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from vramscope.engine.errors import UsageError
 
-from ..figure_flag import add_figure_flag
-from ..flag_words import add_format_flags, add_old_flag
-from ..parser_flags import add_fit_flag, build_look_flags
-from . import SubParsers
+from ..frame.figure_flag import add_figure_flag
+from ..frame.flag_words import add_format_flags, add_old_flag
+from ..frame.parser_flags import add_fit_flag, build_look_flags
+from ..frame.registry import SubParsers
 
 SUMMARY = "work out the memory of a training run from its sizes: each stage, each part"
 DESCRIPTION = """\

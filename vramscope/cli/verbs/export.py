@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from vramscope.engine.errors import UsageError
 
-from ..diagnostics import complain
-from ..figure_flag import FigureTarget, read_figure, read_old_figure
-from . import SubParsers
+from ..frame.diagnostics import complain
+from ..frame.figure_flag import FigureTarget, read_figure, read_old_figure
+from ..frame.registry import SubParsers
 
 if TYPE_CHECKING:
     from ..exporting import ExportFormat
@@ -74,7 +74,7 @@ def run(arguments: Namespace) -> int:
         OutputFileError: The file cannot be written.
     """
     from ..exporting import export_recording
-    from ..termination import unwinding_on_signals
+    from ..frame.termination import unwinding_on_signals
 
     figure = _read_figure(arguments)
     if arguments.file is None:

@@ -2,9 +2,9 @@
 
 from argparse import ArgumentParser, Namespace
 
-from ..parent_pipe import find_parent_pipe
-from ..parser_flags import add_endpoint_flags
-from . import SubParsers
+from ..frame.parent_pipe import find_parent_pipe
+from ..frame.parser_flags import add_endpoint_flags
+from ..frame.registry import SubParsers
 
 SUMMARY = "serve what the agent of this node knows to Prometheus; `agent --prometheus` starts its own"
 
@@ -33,9 +33,9 @@ def run(arguments: Namespace) -> int:
         RuntimeFolderError: The folder is not private.
         HubUnreachableError: No agent serves it, and none started this process.
     """
-    from vramscope.engine.bus.lock import is_hub_alive
     from vramscope.engine.errors import HubUnreachableError
     from vramscope.engine.paths import check_private, locate_runtime_folder
+    from vramscope.engine.wire.lock import is_hub_alive
     from vramscope.exporters.prometheus.endpoint import read_endpoint_options, serve_metrics
 
     options = read_endpoint_options(

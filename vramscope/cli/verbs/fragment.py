@@ -3,8 +3,8 @@
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
+from ..frame.registry import SubParsers
 from ..suite.flags import Defaults, add_watch_parser, read_count, read_watch_options
-from . import SubParsers
 
 if TYPE_CHECKING:
     from vramscope.exporters.reports.report import Report

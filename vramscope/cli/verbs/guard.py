@@ -5,11 +5,11 @@ from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpForm
 from vramscope.engine.errors import UsageError
 from vramscope.engine.model import SEVERITIES
 
-from ..configuration import read_settings, refuse_if_read_only
-from ..flag_words import add_format_flags
+from ..frame.configuration import read_settings, refuse_if_read_only
+from ..frame.flag_words import add_format_flags
+from ..frame.parser_flags import add_read_only_flag
+from ..frame.registry import SubParsers
 from ..node_flags import add_choice_flags, add_node_flags, is_by_tcp, is_remote, take_node_flags
-from ..parser_flags import add_read_only_flag
-from . import SubParsers
 
 SUMMARY = "watch several nodes as one: findings across them, and advice to their jobs before an error"
 DESCRIPTION = """\

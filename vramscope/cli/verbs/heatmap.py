@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 from vramscope.engine.errors import UsageError
 
-from ..configuration import read_settings
-from ..diagnostics import complain
-from ..figure_flag import FigureTarget, add_figure_flag
-from ..flag_words import add_format_flags, add_old_flag
-from ..parser_flags import add_fit_flag, build_look_flags, choose_fit_code
+from ..frame.configuration import read_settings
+from ..frame.diagnostics import complain
+from ..frame.figure_flag import FigureTarget, add_figure_flag
+from ..frame.flag_words import add_format_flags, add_old_flag
+from ..frame.parser_flags import add_fit_flag, build_look_flags, choose_fit_code
+from ..frame.registry import SubParsers
 from ..sweep_flags import (
     ITERATION_HELP,
     add_sweep_capacity_flag,
@@ -18,7 +19,6 @@ from ..sweep_flags import (
     read_number,
     read_sweep_capacity,
 )
-from . import SubParsers
 
 if TYPE_CHECKING:
     from ..heat_map import HeatMapJob
@@ -98,7 +98,7 @@ def run(arguments: Namespace) -> int:
         InputFileError: A folder cannot be read, or holds no sweep.
         OutputFileError: A file cannot be written.
     """
-    from vramscope.analyzers.sweep.best import does_anything_fit
+    from vramscope.analyzers.planning.sweep.best import does_anything_fit
 
     from ..heat_map import draw_heat_map
 
@@ -118,7 +118,7 @@ def _read_batch(arguments: Namespace) -> "HeatMapJob":
 
 
 def _read_flags(arguments: Namespace, *, is_json: bool) -> "HeatMapJob":
-    from vramscope.exporters.figures.sweep_style import SweepLook
+    from vramscope.exporters.figures.page_style import SweepLook
 
     from ..heat_map import HeatMapJob, Variant
 

@@ -3,8 +3,8 @@
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from pathlib import Path
 
-from ..flag_words import add_old_flag
-from . import SubParsers
+from ..frame.flag_words import add_old_flag
+from ..frame.registry import SubParsers
 
 SUMMARY = (
     "make a recording of what other tools wrote: series, logs of nvidia-smi, memory traces, kept streams"
@@ -69,8 +69,8 @@ def run(arguments: Namespace) -> int:
     from vramscope.engine.errors import UsageError
     from vramscope.engine.units import parse_duration
 
+    from ..frame.parser_flags import read_capacity
     from ..importer import Importer
-    from ..parser_flags import read_capacity
 
     try:
         interval_s = None if arguments.tick is None else parse_duration(arguments.tick)

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from vramscope.engine.errors import UsageError
 
-from ..configuration import read_settings
-from ..diagnostics import complain
 from ..drawing import can_draw
-from ..flag_words import add_format_flags, add_old_flag
+from ..frame.configuration import read_settings
+from ..frame.diagnostics import complain
+from ..frame.flag_words import add_format_flags, add_old_flag
+from ..frame.parser_flags import build_look_flags
+from ..frame.registry import SubParsers
 from ..inspection import print_json, print_text
-from ..parser_flags import build_look_flags
-from . import SubParsers
 
 if TYPE_CHECKING:
     from vramscope.engine.settings import Settings
@@ -80,7 +80,7 @@ def run(arguments: Namespace) -> int:
     elif arguments.json:
         print_json(path, top=top, device=device)
     elif arguments.format != "text" and can_draw(settings):
-        from vramscope.tui.inspect_app import inspect_file
+        from vramscope.tui.inspect.app import inspect_file
 
         return inspect_file(path, settings=settings, device=device)
     else:
@@ -91,7 +91,7 @@ def run(arguments: Namespace) -> int:
 def _is_module_memory(path: Path) -> bool:
     """Tell whether a file is a profile by module; what cannot be read is for its own reader to refuse."""
     from vramscope.engine.errors import InputFileError
-    from vramscope.engine.readers.module_memory import is_module_memory
+    from vramscope.engine.files.module_memory import is_module_memory
 
     try:
         return is_module_memory(path)
@@ -113,7 +113,7 @@ def _show_modules(path: Path, settings: "Settings", *, is_json: bool) -> None:
 def _is_phase_file(path: Path) -> bool:
     """Tell whether a file is of runs by phase; what cannot be read is for its own reader to refuse."""
     from vramscope.engine.errors import InputFileError
-    from vramscope.engine.readers.phases import is_phase_file
+    from vramscope.engine.files.phases import is_phase_file
 
     try:
         return is_phase_file(path)
@@ -147,7 +147,7 @@ def _find_newest() -> Path:
     Raises:
         UsageError: There is none; the text says where they would be and what writes them.
     """
-    from vramscope.engine.readers.flight_folder import find_newest_flight_record, list_flight_folders
+    from vramscope.engine.files.flight_folder import find_newest_flight_record, list_flight_folders
 
     folders = list_flight_folders()
     path = find_newest_flight_record(folders)

@@ -2,7 +2,7 @@
 
 from argparse import ArgumentParser, Namespace
 
-from . import SubParsers
+from ..frame.registry import SubParsers
 
 SUMMARY = "a prompt for profile, oom, leak and fragment, with history and completion"
 DESCRIPTION = """\

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from vramscope.engine.errors import UsageError
 
-from ..diagnostics import complain
-from . import SubParsers
+from ..frame.diagnostics import complain
+from ..frame.registry import SubParsers
 
 if TYPE_CHECKING:
     from vramscope.engine.cluster.allow_list import AllowList

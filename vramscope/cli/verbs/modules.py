@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from vramscope.engine.errors import UsageError
 from vramscope.engine.settings import Settings
 
-from ..configuration import read_settings
-from ..diagnostics import complain
-from ..figure_flag import FigureTarget, add_figure_flag, read_old_figure
-from ..flag_words import add_format_flags, add_old_flag
-from ..parser_flags import build_look_flags
-from . import SubParsers
+from ..frame.configuration import read_settings
+from ..frame.diagnostics import complain
+from ..frame.figure_flag import FigureTarget, add_figure_flag, read_old_figure
+from ..frame.flag_words import add_format_flags, add_old_flag
+from ..frame.parser_flags import build_look_flags
+from ..frame.registry import SubParsers
 
 if TYPE_CHECKING:
     from ..modules import NamedMemory
@@ -161,8 +161,8 @@ def _print(arguments: Namespace, settings: Settings) -> None:
 
 def _ask(arguments: Namespace) -> "list[NamedMemory]":
     """Return the profiles of the processes that are asked for."""
-    from vramscope.engine.bus.client import connect
     from vramscope.engine.units import parse_duration
+    from vramscope.engine.viewer.client import connect
 
     from ..live_modules import Wanted, ask_profiles
 

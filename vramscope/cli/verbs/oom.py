@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 from vramscope.engine.errors import UsageError
 
+from ..frame.registry import SubParsers
 from ..suite.flags import Defaults, add_watch_parser, read_count, read_number, read_watch_options
-from . import SubParsers
 
 if TYPE_CHECKING:
     from vramscope.engine.model import Analyzer

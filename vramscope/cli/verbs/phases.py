@@ -5,9 +5,9 @@ from pathlib import Path
 
 from vramscope.engine.errors import UsageError
 
-from ..flag_words import add_format_flags, add_old_flag
-from ..parser_flags import add_fit_flag, build_look_flags
-from . import SubParsers
+from ..frame.flag_words import add_format_flags, add_old_flag
+from ..frame.parser_flags import add_fit_flag, build_look_flags
+from ..frame.registry import SubParsers
 
 SUMMARY = "train some steps and show what each phase holds: forward, loss, backward, optimizer, zeroing"
 DESCRIPTION = """\

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 from vramscope.engine.errors import UsageError
 
-from ..diagnostics import complain
-from ..figure_flag import add_figure_flag
-from ..flag_words import add_format_flags, add_old_flag
-from ..parser_flags import add_fit_flag, build_look_flags, choose_fit_code
+from ..frame.diagnostics import complain
+from ..frame.figure_flag import add_figure_flag
+from ..frame.flag_words import add_format_flags, add_old_flag
+from ..frame.parser_flags import add_fit_flag, build_look_flags, choose_fit_code
+from ..frame.registry import SubParsers
 from ..plan_joint_flags import add_joint_flags, refuse_joint_flags
-from . import SubParsers
 
 if TYPE_CHECKING:
-    from vramscope.analyzers.partition import Plan
+    from vramscope.analyzers.planning.partition import Plan
 
     from ..planning import Planned
 
@@ -150,7 +150,7 @@ def run(arguments: Namespace) -> int:
     if arguments.fail_on is not None and arguments.capacity is None and arguments.cluster is None:
         raise UsageError("--fail-on unfit goes with --capacity SIZE or --cluster, into which it is to fit")
     if arguments.screen:
-        from ..configuration import read_settings
+        from ..frame.configuration import read_settings
         from ..plan_screen import show_arguments
 
         _refuse_with_screen(arguments)
@@ -220,10 +220,10 @@ def _print(plan: "Plan", arguments: Namespace) -> None:
 
         write_line(plan, sys.stdout.buffer)
         return
-    from vramscope.exporters.partition_table import describe_plan
+    from vramscope.exporters.plan.partition_table import describe_plan
 
-    from ..configuration import read_settings
-    from ..printing import choose_style, emit
+    from ..frame.configuration import read_settings
+    from ..frame.printing import choose_style, emit
 
     style = choose_style(read_settings(arguments))
     text = describe_plan(plan, style.width)

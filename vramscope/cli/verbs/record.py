@@ -6,10 +6,10 @@ from pathlib import Path
 from vramscope.engine.errors import UsageError
 from vramscope.engine.units import parse_bytes, parse_duration
 
-from ..configuration import read_settings
-from ..diagnostics import leave_now
-from ..parser_flags import build_sampling_flags
-from . import SubParsers
+from ..frame.configuration import read_settings
+from ..frame.diagnostics import leave_now
+from ..frame.parser_flags import build_sampling_flags
+from ..frame.registry import SubParsers
 
 SUMMARY = "record this node into a file, beside a viewer or alone"
 DESCRIPTION = """\

@@ -7,13 +7,19 @@ from typing import TYPE_CHECKING
 
 from vramscope.engine.errors import UsageError
 
-from ..configuration import read_settings
-from ..parser_flags import add_replay_flags, build_view_flags, read_capacity, read_replay_interval, read_speed
-from . import SubParsers
+from ..frame.configuration import read_settings
+from ..frame.parser_flags import (
+    add_replay_flags,
+    build_view_flags,
+    read_capacity,
+    read_replay_interval,
+    read_speed,
+)
+from ..frame.registry import SubParsers
 
 if TYPE_CHECKING:
-    from vramscope.engine.bus.feed import Feed
     from vramscope.engine.settings import Settings
+    from vramscope.engine.viewer.feed import Feed
 
     from ..replay_files import ReplayFiles
     from ..replay_sweep import SweepFolders
@@ -144,9 +150,9 @@ def _replay_sweep(sweep: "SweepFolders", arguments: Namespace, settings: "Settin
 
 
 def _print_comparison(files: "ReplayFiles", settings: "Settings") -> int:
-    from vramscope.exporters.trace_comparison_text import format_comparison
+    from vramscope.exporters.inspect.trace_comparison_text import format_comparison
 
-    from ..printing import choose_style, emit
+    from ..frame.printing import choose_style, emit
 
     style = choose_style(settings)
     text = format_comparison(files.read_comparison(), style.width)

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from vramscope.engine.errors import UsageError, VramscopeError
 
-from ..diagnostics import complain
-from ..flag_words import add_old_flag
-from . import SubParsers
+from ..frame.diagnostics import complain
+from ..frame.flag_words import add_old_flag
+from ..frame.registry import SubParsers
 
 if TYPE_CHECKING:
-    from vramscope.engine.launch.simulated_device import SimulatedDevice
+    from vramscope.engine.jobs.simulated_device import SimulatedDevice
 
 SUMMARY = "start a job with the probe: its ranks, steps and allocator appear in every view of this node"
 DESCRIPTION = """\
@@ -87,13 +87,13 @@ def _add_device(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Become the command of the job; return only where that is not possible."""
-    from vramscope.engine.launch.environment import (
+    from vramscope.engine.jobs.environment import (
         check_job_name,
         make_environment,
         make_job_name,
         read_original_environment,
     )
-    from vramscope.engine.launch.execution import become, exit_code_of, is_runnable
+    from vramscope.engine.jobs.execution import become, exit_code_of, is_runnable
     from vramscope.engine.paths import locate_runtime_folder
 
     command: list[str] = arguments.command
@@ -125,8 +125,8 @@ def _prepare_profiling(given: Path | None, job: str) -> Path | None:
     if given is None:
         return None
     from vramscope.engine.errors import OutputFileError
+    from vramscope.engine.files.base.input_file import show_path
     from vramscope.engine.probe.module_memory.torch_trace import name_run
-    from vramscope.engine.readers.input_file import show_path
 
     path = Path(name_run(job_name=job)) if given == Path() else given
     try:
@@ -140,7 +140,7 @@ def _prepare_profiling(given: Path | None, job: str) -> Path | None:
 
 def _provide_hub(folder: Path) -> None:
     """Start a hub where none runs; a job is more important than its being watched."""
-    from vramscope.engine.launch.hub import find_or_start_hub
+    from vramscope.engine.jobs.hub import find_or_start_hub
 
     try:
         find_or_start_hub(folder)
@@ -157,9 +157,9 @@ def _record(folder: Path, path: Path, job: str) -> None:
     import os
     import time
 
-    from vramscope.engine.launch.recorder import name_recording, record_job
+    from vramscope.engine.files.base.input_file import show_path
+    from vramscope.engine.jobs.recorder import name_recording, record_job
     from vramscope.engine.paths import open_runtime_folder
-    from vramscope.engine.readers.input_file import show_path
 
     open_runtime_folder(folder)
     output = name_recording(Path.cwd(), job, time.time()) if path == Path() else path
@@ -173,9 +173,9 @@ def _prepare_device(arguments: Namespace, job: str, folder: Path, environ: dict[
     if arguments.simulate is None:
         _refuse_flags_of_simulation(arguments)
         return None
-    from vramscope.engine.bus.processes import LEDGERS_NAME
-    from vramscope.engine.launch.ledgers import sweep_ledgers
-    from vramscope.engine.launch.simulated_device import check_device, describe_for_job, describe_for_people
+    from vramscope.engine.child_processes import LEDGERS_NAME
+    from vramscope.engine.jobs.ledgers import sweep_ledgers
+    from vramscope.engine.jobs.simulated_device import check_device, describe_for_job, describe_for_people
     from vramscope.engine.sources.host import HostReader
 
     device = _read_device(arguments)
@@ -187,7 +187,7 @@ def _prepare_device(arguments: Namespace, job: str, folder: Path, environ: dict[
 
 
 def _read_device(arguments: Namespace) -> "SimulatedDevice":
-    from vramscope.engine.launch.simulated_device import (
+    from vramscope.engine.jobs.simulated_device import (
         DEFAULT_CONTEXT_BYTES,
         DEFAULT_HOST_RESERVE_BYTES,
         SimulatedDevice,

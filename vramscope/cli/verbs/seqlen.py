@@ -3,10 +3,10 @@
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter, _ArgumentGroup
 from pathlib import Path
 
-from ..figure_flag import add_figure_flag, read_figure
-from ..flag_words import add_format_flags, add_old_flag
-from ..parser_flags import add_fit_flag, build_look_flags
-from . import SubParsers
+from ..frame.figure_flag import add_figure_flag, read_figure
+from ..frame.flag_words import add_format_flags, add_old_flag
+from ..frame.parser_flags import add_fit_flag, build_look_flags
+from ..frame.registry import SubParsers
 
 SUMMARY = "memory by sequence length: each phase, the law it follows, and the largest that fits a card"
 DESCRIPTION = """\

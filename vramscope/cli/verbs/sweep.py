@@ -4,13 +4,13 @@ from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..configuration import read_settings
 from ..drawing import can_draw
-from ..figure_flag import add_figure_flag
-from ..flag_words import add_format_flags, add_old_flag
-from ..parser_flags import add_fit_flag, build_look_flags, choose_fit_code
+from ..frame.configuration import read_settings
+from ..frame.figure_flag import add_figure_flag
+from ..frame.flag_words import add_format_flags, add_old_flag
+from ..frame.parser_flags import add_fit_flag, build_look_flags, choose_fit_code
+from ..frame.registry import SubParsers
 from ..sweep_flags import ITERATION_HELP, add_sweep_capacity_flag, read_iteration, read_sweep_capacity
-from . import SubParsers
 
 if TYPE_CHECKING:
     from ..sweeps import SweepJob

@@ -2,10 +2,10 @@
 
 from argparse import ArgumentParser, Namespace
 
-from ..diagnostics import complain
-from ..flag_words import given_by
-from ..parent_pipe import find_parent_pipe
-from . import SubParsers
+from ..frame.diagnostics import complain
+from ..frame.flag_words import given_by
+from ..frame.parent_pipe import find_parent_pipe
+from ..frame.registry import SubParsers
 
 SUMMARY = "run the analyzers for the agent of this node; an agent starts its own"
 
@@ -40,10 +40,10 @@ def run(arguments: Namespace) -> int:
         RuntimeFolderError: The folder is not private.
         HubUnreachableError: No agent serves it, and none started this process.
     """
-    from vramscope.engine.bus.lock import is_hub_alive
     from vramscope.engine.errors import HubUnreachableError
     from vramscope.engine.paths import check_private, locate_runtime_folder
     from vramscope.engine.plugins import choose_analyzers
+    from vramscope.engine.wire.lock import is_hub_alive
 
     chosen = None if arguments.analyzers is None else choose_analyzers(arguments.analyzers)
     if arguments.hub is not None:
@@ -54,8 +54,8 @@ def run(arguments: Namespace) -> int:
         check_private(folder)
     if parent_fd is None and not is_hub_alive(folder):
         raise HubUnreachableError(f"no agent serves {folder}: start one with `vramscope agent`")
-    from vramscope.engine.bus.worker import run_worker
-    from vramscope.engine.bus.worker_link import LocalWorkerLink
+    from vramscope.engine.agent.worker import run_worker
+    from vramscope.engine.agent.worker_link import LocalWorkerLink
     from vramscope.engine.clock import SystemClock
 
     return run_worker(LocalWorkerLink(folder, SystemClock()), chosen=chosen, parent_fd=parent_fd)
@@ -68,7 +68,7 @@ def _run_elsewhere(host: str, chosen: frozenset[str] | None) -> int:
         UsageError: It is no host, or its name cannot be resolved.
         InputFileError: The keys cannot be used.
     """
-    from vramscope.engine.bus.worker import run_worker
+    from vramscope.engine.agent.worker import run_worker
     from vramscope.engine.cluster.remote_worker import RemoteWorkerLink
     from vramscope.engine.cluster.tcp_address import parse_address
     from vramscope.engine.cluster.trust import read_trust

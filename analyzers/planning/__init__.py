@@ -1,0 +1,1 @@
+"""Estimating and planning before a run; never imported by the monitor."""

@@ -1,0 +1,219 @@
+"""A plan held against what was measured: differences, factors, and the exact split under the factors.
+
+A stage's factor is what was measured over what was planned there: it holds all that the plan does not know of
+the stage, such as workspaces, a recipe that keeps less, or layers that are not as they were described.
+"""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from itertools import pairwise
+from statistics import median
+from typing import Literal, NamedTuple
+
+from ....engine.errors import UsageError
+from ..graph import ModelGraph
+from ..partition.costs import list_activations, list_states
+from ..partition.exact import split_over
+from ..partition.stage import make_stage
+from ..partition.stages_of_graph import InFlight
+from .measurement import MeasuredJob, MeasuredStage
+from .model import FeedbackSplit, FeedbackStage, PlanFeedback
+
+Basis = Literal["allocated", "reserved"]
+FAR_OFF = 2
+"""A factor beyond this, or below one over this, says more of the plan's premises than of the job."""
+
+
+def make_feedback(
+    graph: ModelGraph,
+    bounds: Sequence[int],
+    training: InFlight,
+    measured: MeasuredJob,
+    *,
+    source: str,
+    capacity_bytes: int | None = None,
+) -> PlanFeedback:
+    """Return how the plan of a model differs from a measured job, and the plan that follows.
+
+    Args:
+        graph: The model.
+        bounds: First layer of each stage, and the number of layers.
+        training: What is held for a parameter, and micro-batches.
+        measured: The job.
+        source: What it was measured from, for whoever reads.
+        capacity_bytes: Of a device.
+
+    Raises:
+        UsageError: The numbers of stages differ, activations are not known, or nothing was measured.
+    """
+    costs = list_costs(graph, training, measured.pipeline)
+    planned = _sum_stages(costs, bounds, measured)
+    basis = _choose_basis(measured.stages)
+    factors = _find_factors(planned, measured.stages, basis)
+    present, replanned = replan(graph, bounds, costs, [each.value / measured.tensor for each in factors])
+    return PlanFeedback(
+        model=graph.name,
+        measured=source,
+        job=measured.job,
+        stages=_describe_stages(present, planned, measured.stages, factors, basis),
+        basis=basis,
+        tensor=measured.tensor,
+        present=present,
+        replanned=replanned,
+        saving_bytes=present.most_bytes - replanned.most_bytes,
+        capacity_bytes=capacity_bytes,
+        notes=tuple(_list_notes(measured, basis, factors)),
+    )
+
+
+def _sum_stages(costs: Sequence[Sequence[int]], bounds: Sequence[int], measured: MeasuredJob) -> list[int]:
+    """Return the bytes that the plan has for a rank of each stage; refuse a plan of other stages."""
+    stages = len(bounds) - 1
+    if stages != measured.pipeline:
+        raise UsageError(
+            f"the plan has {stages} stages, the job that was measured {measured.pipeline}; "
+            f"plan for {measured.pipeline}"
+        )
+    spans = enumerate(pairwise(bounds))
+    return [sum(costs[stage][start:end]) // measured.tensor for stage, (start, end) in spans]
+
+
+class _Factor(NamedTuple):
+    value: Fraction
+    is_assumed: bool
+
+
+def _choose_basis(stages: Sequence[MeasuredStage]) -> Basis:
+    """Return the figure that every measured stage tells; live tensors if they can, as a plan counts those."""
+    known = [stage.peak for stage in stages if stage.peak.allocated_bytes or stage.peak.reserved_bytes]
+    if not known:
+        raise UsageError(
+            "no rank with a pipeline coordinate tells its memory; record the job for longer than a step"
+        )
+    return "allocated" if all(peak.allocated_bytes for peak in known) else "reserved"
+
+
+def _find_factors(planned: Sequence[int], stages: Sequence[MeasuredStage], basis: Basis) -> list[_Factor]:
+    sizes = {stage.peak.stage: _measure(stage, basis) for stage in stages}
+    known = {
+        stage: Fraction(size, planned[stage])
+        for stage, size in sizes.items()
+        if size is not None and planned[stage]
+    }
+    usual = Fraction(median(known.values())) if known else Fraction(1)
+    return [_Factor(known.get(stage, usual), stage not in known) for stage in range(len(planned))]
+
+
+def _measure(stage: MeasuredStage, basis: Basis) -> int | None:
+    return stage.peak.allocated_bytes if basis == "allocated" else stage.peak.reserved_bytes
+
+
+def _describe_stages(
+    present: FeedbackSplit,
+    planned: Sequence[int],
+    stages: Sequence[MeasuredStage],
+    factors: Sequence[_Factor],
+    basis: Basis,
+) -> tuple[FeedbackStage, ...]:
+    seen = {stage.peak.stage: stage for stage in stages}
+    described = []
+    for number, (blocks, size, factor) in enumerate(zip(present.blocks, planned, factors, strict=True)):
+        stage = seen.get(number)
+        found = None if stage is None else _measure(stage, basis)
+        described.append(
+            FeedbackStage(
+                stage=number,
+                blocks=blocks,
+                planned_bytes=size,
+                ranks=0 if stage is None else stage.peak.ranks,
+                allocated_bytes=None if stage is None else stage.peak.allocated_bytes,
+                reserved_bytes=None if stage is None else stage.peak.reserved_bytes,
+                used_bytes=None if stage is None else stage.used_bytes,
+                difference_bytes=None if found is None else found - size,
+                factor=float(factor.value),
+                is_factor_assumed=factor.is_assumed,
+            )
+        )
+    return tuple(described)
+
+
+def _list_notes(measured: MeasuredJob, basis: Basis, factors: Sequence[_Factor]) -> list[str]:
+    notes = []
+    if any(not 1 / FAR_OFF <= factor.value <= FAR_OFF for factor in factors):
+        notes.append(
+            "Plan and measurement are far apart: before layers are moved, see that model, sequence length, "
+            "micro-batch and states of the plan are those of the job."
+        )
+    if not measured.has_steps:
+        notes.append("No rank told of a training step that had ended: its peak may not have been met yet.")
+    unseen = sorted(set(range(measured.pipeline)) - {stage.peak.stage for stage in measured.stages})
+    if unseen:
+        numbers = ", ".join(map(str, unseen))
+        notes.append(f"No rank of stage {numbers} was seen: its factor is the median of the others.")
+    elif not measured.is_whole:
+        notes.append(
+            "Not all ranks of the job were seen: a stage may have needed more, and there may be more."
+        )
+    if any(stage.peak.is_simulated for stage in measured.stages):
+        notes.append("Ranks train on a modelled card: their figures are of its allocator, not of a device.")
+    if basis == "reserved":
+        notes.append("Not every stage tells its live tensors: factors are of reserved memory.")
+    if measured.tensor > 1:
+        notes.append(
+            f"{measured.tensor} tensor ranks share each layer: planned figures are divided by "
+            f"{measured.tensor}, and the factors hold what they do not share."
+        )
+    return notes
+
+
+# A layer that moves to another stage is expected to cost what the plan says of it there, times the factor
+# of the stage that it moves to.
+def list_costs(graph: ModelGraph, training: InFlight, stages: int) -> list[list[int]]:
+    """Return what each layer holds in each stage, under 1F1B: states, and activations in flight there.
+
+    Raises:
+        UsageError: The activations of a layer are not known.
+    """
+    activations = list_activations(graph.layers)
+    if activations is None:
+        raise UsageError(
+            f"{graph.name}: the activations of its layers are not known, which a comparison needs; "
+            "make the graph from a name or a configuration"
+        )
+    states = list_states(graph.layers, training)
+    return [
+        [
+            kept + min(stages - stage, training.micro_batches) * live
+            for kept, live in zip(states, activations, strict=True)
+        ]
+        for stage in range(stages)
+    ]
+
+
+def replan(
+    graph: ModelGraph, bounds: Sequence[int], costs: list[list[int]], factors: Sequence[Fraction]
+) -> tuple[FeedbackSplit, FeedbackSplit]:
+    """Return the present split and the exact optimum; the present one twice where it is that.
+
+    Args:
+        graph: The model.
+        bounds: First layer of each stage at present, and the number of layers.
+        costs: Planned bytes of each layer in each stage.
+        factors: Of each stage, expected over planned bytes.
+    """
+    expected = [[round(cost * factor) for cost in row] for row, factor in zip(costs, factors, strict=True)]
+    present = _describe_split(graph, bounds, expected)
+    best = split_over([make_stage(row) for row in expected])
+    if best.maximum >= present.most_bytes:
+        return present, present
+    return present, _describe_split(graph, best.bounds, expected)
+
+
+def _describe_split(graph: ModelGraph, bounds: Sequence[int], expected: list[list[int]]) -> FeedbackSplit:
+    runs = [range(start, end) for start, end in pairwise(bounds)]
+    is_block = [layer.layer_type == "transformer_block" for layer in graph.layers]
+    return FeedbackSplit(
+        blocks=tuple(sum(is_block[layer] for layer in run) for run in runs),
+        layers=tuple(len(run) for run in runs),
+        expected_bytes=tuple(sum(expected[stage][layer] for layer in run) for stage, run in enumerate(runs)),
+    )

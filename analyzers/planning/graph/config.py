@@ -1,0 +1,173 @@
+"""A model's sizes from a configuration: Hugging Face's `config.json`, or Galvatron's of either era."""
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+
+import msgspec
+
+from ....engine.errors import InputFileError, UsageError
+from ..theory import ExpertShape
+from ..theory.configs import Flags
+from ..theory.configs.hugging_face import FAMILIES, flag_hugging_face
+from ..theory.configs.megatron_shape import read_shape
+from .architecture import Architecture, Family, check_architecture
+from .catalog import take_shape
+
+_KEYS: dict[str, tuple[str, ...]] = {
+    "hidden": ("hidden_size", "n_embd", "d_model", "dim"),
+    "layers": ("num_hidden_layers", "num_layers", "n_layer", "n_layers"),
+    "heads": ("num_attention_heads", "n_head", "num_heads", "n_heads"),
+    "vocabulary": ("vocab_size", "padded_vocab_size"),
+}
+"""Sizes that every configuration has, by the names they go by."""
+_OPTIONAL: dict[str, tuple[str, ...]] = {
+    "positions": ("max_position_embeddings", "n_positions", "seq_length", "max_seq_len"),
+    "kv_heads": ("num_key_value_heads", "num_query_groups", "n_kv_heads"),
+    "head_size": ("head_dim", "d_kv", "kv_channels"),
+    "intermediate": ("intermediate_size", "ffn_hidden_size", "n_inner", "d_ff", "ffn_dim"),
+    "decoder_layers": ("num_decoder_layers",),
+    "experts": ("num_local_experts", "num_experts"),
+    "experts_per_token": ("num_experts_per_tok", "moe_router_topk"),
+}
+_FAMILIES: dict[str, Family] = {
+    "gpt2": "gpt",
+    "llama": "llama",
+    "mistral": "llama",
+    "qwen2": "llama",
+    "mixtral": "moe",
+    "t5": "t5",
+    "bert": "bert",
+}
+"""By `model_type`; further decoders are read by the memory theory."""
+POSITIONS = 2048
+"""Where a configuration names no longest sequence."""
+
+
+def read_architecture(config: Mapping[str, object], what: str) -> Architecture:
+    """Return the sizes that a configuration tells.
+
+    Args:
+        config: Its keys and values.
+        what: What it is called in errors.
+
+    Raises:
+        InputFileError: Its kind is unknown, or a size is missing or of the wrong type.
+        UsageError: A size cannot be.
+    """
+    kind = config.get("model_type")
+    if isinstance(kind, str) and kind in FAMILIES and kind not in _FAMILIES:
+        return check_architecture(_read_decoder(config, what), what)
+    family = _find_family(config, what)
+    sizes = {field: _find_size(config, names, what) for field, names in (_KEYS | _OPTIONAL).items()}
+    for field, names in _KEYS.items():
+        if sizes[field] is None:
+            raise InputFileError(f"{what}: no {field}: expected a key {' or '.join(names)}")
+    told = {field: size for field, size in sizes.items() if size is not None}
+    told.setdefault("positions", 512 if family == "t5" else POSITIONS)
+    model = Architecture(
+        family=family,
+        layers=told["layers"],
+        hidden=told["hidden"],
+        heads=told["heads"],
+        vocabulary=told["vocabulary"],
+        positions=told["positions"],
+        kv_heads=told.get("kv_heads", 0),
+        head_size=told.get("head_size", 0),
+        intermediate=told.get("intermediate", 0) or _round_width(config, told["hidden"]),
+        decoder_layers=told.get("decoder_layers", told["layers"]) if family == "t5" else 0,
+        experts=_read_experts(told) if family == "moe" and told.get("experts") else None,
+    )
+    return check_architecture(_switch(model, config), what)
+
+
+def _read_experts(told: Mapping[str, int]) -> ExpertShape:
+    """Return a mixture like Mixtral's: in all layers, each expert as wide as an MLP."""
+    return ExpertShape(
+        experts=told["experts"],
+        top_k=told.get("experts_per_token", 0),
+        ffn=told.get("intermediate", 0) or 4 * told["hidden"],
+        is_expert_layer=(True,),
+    )
+
+
+def _read_decoder(config: Mapping[str, object], what: str) -> Architecture:
+    """Return a decoder that the memory theory knows.
+
+    Raises:
+        InputFileError: A size is missing, no number, or cannot be.
+    """
+    try:
+        shape = read_shape(Flags(flag_hugging_face(config)))
+    except UsageError as error:
+        raise InputFileError(f"{what}: {error}") from None
+    positions = _find_size(config, _OPTIONAL["positions"], what) or POSITIONS
+    return take_shape(shape, positions)
+
+
+def _find_family(config: Mapping[str, object], what: str) -> Family:
+    type_ = config.get("model_type")
+    if isinstance(type_, str):
+        if type_ not in _FAMILIES:
+            known = dict.fromkeys((*_FAMILIES, *FAMILIES))
+            nearest = get_close_matches(type_, known, n=1)
+            hint = f"the nearest is {nearest[0]}" if nearest else f"known are {', '.join(known)}"
+            raise InputFileError(f"{what}: model_type {type_!r} is not known: {hint}")
+        return _FAMILIES[type_]
+    if {"num_local_experts", "num_experts"} & config.keys():
+        return "moe"
+    if "d_kv" in config:
+        return "t5"
+    if "type_vocab_size" in config:
+        return "bert"
+    if "dim" in config or config.get("gated_linear_unit") is True:
+        return "llama"
+    return "gpt"
+
+
+def _find_size(config: Mapping[str, object], names: tuple[str, ...], what: str) -> int | None:
+    for name in names:
+        value = config.get(name)
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            raise InputFileError(f"{what}: {name} is {value!r}: expected an integer of at least 0")
+        return value
+    return None
+
+
+def _round_width(config: Mapping[str, object], hidden: int) -> int:
+    """Return the width of the MLP that Meta's LLaMA code makes of `multiple_of`; 0 where it is not told."""
+    multiple = config.get("multiple_of")
+    if not isinstance(multiple, int) or multiple < 1:
+        return 0
+    return -(-(8 * hidden // 3) // multiple) * multiple
+
+
+def _switch(model: Architecture, config: Mapping[str, object]) -> Architecture:
+    """Return the model with what its family or the configuration says of biases, norms, gates and ties."""
+    is_hugging_face = "model_type" in config
+    is_plain_galvatron = "n_embd" in config and not is_hugging_face
+    is_yaml = "add_bias_linear" in config
+    has_layer_norm = config.get("normalization", "LayerNorm") == "LayerNorm"
+    is_classic = model.family in ("gpt", "bert") and not is_plain_galvatron
+    has_biases = config.get("add_bias_linear") is True if is_yaml else is_classic
+    tied = config.get("tie_word_embeddings", model.family in ("gpt", "t5") and is_hugging_face)
+    if "untie_embeddings_and_output_weights" in config:
+        tied = not config["untie_embeddings_and_output_weights"]
+    is_gated = model.family in ("llama", "moe") or _is_gated_t5(config)
+    is_qwen = config.get("model_type") == "qwen2" or config.get("add_qkv_bias") is True
+    has_positions = config.get("position_embedding_type") == "learned_absolute" if is_yaml else is_classic
+    return msgspec.structs.replace(
+        model,
+        has_biases=has_biases,
+        has_qkv_biases=is_qwen or config.get("attention_bias") is True,
+        has_positions=has_positions,
+        has_gate=is_gated,
+        has_dropout=model.family in ("gpt", "t5", "bert"),
+        is_tied=bool(tied) and model.family != "bert",
+        norm_size=2 if is_classic and has_layer_norm else 1,
+    )
+
+
+def _is_gated_t5(config: Mapping[str, object]) -> bool:
+    return str(config.get("feed_forward_proj", "")).startswith("gated")

@@ -1,0 +1,184 @@
+"""All configurations that a joint plan considers: degrees, and for each of them how it is trained."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ..theory import ModelShape, ParallelLayout, TrainingSetup
+from ..theory.training import GPUS, Gpu, Recompute
+from .options import JointOptions
+
+BEYOND_NODE = "more tensor ranks than a node has devices, or than asked for"
+HEADS = "TP divides heads, groups of keys and values, or inner columns unevenly"
+SEQUENCE = "CP or TP with sequence parallelism divides the sequence unevenly"
+STAGES = "more stages than layers"
+EXPERTS = "EP divides experts or data ranks unevenly"
+BATCH = "DP does not divide the global batch"
+INTERLEAVING = "interleaving needs even pieces, and micro-batches in multiples of PP"
+TOO_LARGE = "too much memory on some rank"
+SLOWER_THAN_LISTED = "cannot be faster than what is listed (bound on the step time)"
+SAME_DEGREES = "not faster than another configuration of the same degrees"
+
+
+class Degrees(NamedTuple):
+    """How many ranks of each kind."""
+
+    tensor: int
+    pipeline: int
+    data: int
+    expert: int
+
+
+class Variant(NamedTuple):
+    """How one layout is trained."""
+
+    micro_batch: int
+    virtual_stages: int
+    is_sequence_parallel: bool
+    recompute: Recompute
+    zero_stage: int
+
+
+class Candidate(NamedTuple):
+    """One configuration; the layers of its stages are still to be chosen."""
+
+    degrees: Degrees
+    layout: ParallelLayout
+    setup: TrainingSetup
+
+
+class SearchSpace:
+    """The configurations of a model on so many devices.
+
+    Args:
+        shape: The model.
+        devices: All of them are used.
+        node_devices: Devices of the smallest node.
+        options: What is searched.
+        gpu: What libraries take their workspaces for.
+    """
+
+    def __init__(
+        self, shape: ModelShape, devices: int, node_devices: int, options: JointOptions, gpu: Gpu = "h100"
+    ) -> None:
+        self._shape = shape
+        self._devices = devices
+        self._options = options
+        self._gpu = gpu
+        self._most_tensor = options.max_tensor or node_devices
+        self.considered = 0
+        """How many configurations were looked at, whatever became of them."""
+        self.pruned: Counter[str] = Counter()
+        """How many of them are none, by reason."""
+
+    def list_candidates(self) -> list[Candidate]:
+        """Return the configurations that can be, and count all."""
+        return [found for degrees in self._list_degrees() for found in self._list_variants(degrees)]
+
+    def _list_degrees(self) -> Iterator[Degrees]:
+        rest, left = divmod(self._devices, self._options.context)
+        if left:
+            return
+        for tensor in list_divisors(rest):
+            for pipeline in list_divisors(rest // tensor):
+                data = rest // tensor // pipeline
+                for expert in self._list_experts():
+                    yield Degrees(tensor, pipeline, data, expert)
+
+    def _list_experts(self) -> list[int]:
+        experts = self._shape.experts
+        return [1] if experts is None else list_divisors(experts.experts)
+
+    def _list_variants(self, degrees: Degrees) -> Iterator[Candidate]:
+        """Yield what can be of one choice of degrees; count the rest by reason."""
+        for variant in self._list_choices(degrees):
+            self.considered += 1
+            if (reason := self._refuse_degrees(degrees) or self._refuse(degrees, variant)) is not None:
+                self.pruned[reason] += 1
+            else:
+                yield self._make_candidate(degrees, variant)
+
+    def _list_choices(self, degrees: Degrees) -> list[Variant]:
+        options = self._options
+        layers = self._shape.layers
+        own = options.global_batch // degrees.data
+        sizes = [size for size in list_divisors(own) if size <= options.max_micro_batch] if own else [1]
+        pieces = [1]
+        if degrees.pipeline > 1:
+            pieces += [count for count in list_divisors(layers // degrees.pipeline or 1) if count > 1]
+        return [
+            Variant(size, count, is_split, recompute, zero)
+            for size in sizes
+            for count in pieces
+            for is_split in ((False, True) if degrees.tensor > 1 else (False,))
+            for recompute in options.recomputes
+            for zero in options.zero_stages
+        ]
+
+    def _refuse_degrees(self, degrees: Degrees) -> str | None:
+        """Return why degrees are none, whatever is trained with them; None where they are."""
+        shape = self._shape
+        tensor = degrees.tensor
+        if tensor > self._most_tensor:
+            return BEYOND_NODE
+        groups = shape.kv_groups if shape.latent is None and shape.kv_groups >= tensor else tensor
+        if shape.heads % tensor or groups % tensor or shape.ffn % tensor:
+            return HEADS
+        if degrees.pipeline > shape.layers:
+            return STAGES
+        if self._has_uneven_experts(degrees):
+            return EXPERTS
+        return BATCH if self._options.global_batch % degrees.data else None
+
+    def _has_uneven_experts(self, degrees: Degrees) -> bool:
+        experts = self._shape.experts
+        if experts is None:
+            return False
+        return bool(degrees.data * self._options.context % degrees.expert or experts.ffn % degrees.tensor)
+
+    def _refuse(self, degrees: Degrees, variant: Variant) -> str | None:
+        context = self._options.context
+        tokens = self._options.seq_length
+        if context > 1 and tokens % (2 * context):
+            return SEQUENCE
+        if variant.is_sequence_parallel and tokens % (degrees.tensor * context):
+            return SEQUENCE
+        often = self._options.global_batch // (degrees.data * variant.micro_batch)
+        is_even = self._shape.layers % (degrees.pipeline * variant.virtual_stages) == 0
+        if variant.virtual_stages > 1 and (often % degrees.pipeline or not is_even):
+            return INTERLEAVING
+        return None
+
+    def _make_candidate(self, degrees: Degrees, variant: Variant) -> Candidate:
+        layout = ParallelLayout(
+            tensor=degrees.tensor,
+            pipeline=degrees.pipeline,
+            data=degrees.data,
+            context=self._options.context,
+            expert=degrees.expert,
+            is_sequence_parallel=variant.is_sequence_parallel,
+            virtual_stages=variant.virtual_stages,
+        )
+        setup = TrainingSetup(
+            seq_length=self._options.seq_length,
+            micro_batch_size=variant.micro_batch,
+            micro_batches=self._options.global_batch // (degrees.data * variant.micro_batch),
+            numbers=self._options.numbers,
+            zero_stage=variant.zero_stage,
+            attention=self._options.attention,
+            recompute=variant.recompute,
+            gpu=self._gpu,
+        )
+        return Candidate(degrees, layout, setup)
+
+
+def name_gpu(kind: str | None) -> Gpu:
+    """Return what the memory theory calls a device, by its name; `h100` where it knows none like it."""
+    name = (kind or "").lower()
+    return max((gpu for gpu in GPUS if gpu in name), key=len, default="h100")
+
+
+def list_divisors(number: int) -> list[int]:
+    """Return the divisors of a number of at least 1, the smallest first."""
+    low = [each for each in range(1, int(number**0.5) + 1) if number % each == 0]
+    return low + [number // each for each in reversed(low) if each * each != number]

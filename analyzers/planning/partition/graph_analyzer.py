@@ -1,0 +1,314 @@
+"""`GraphAnalyzer`: partitions of a model graph, by every strategy, and the number of stages to use."""
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+from ....engine.errors import NothingFitsError, UsageError
+from ..graph import STATE_BYTES, LayerNode, ModelGraph
+from .costs import list_activations, list_metric, list_states
+from .exact import split_exactly, split_in_flight
+from .least_maximum import find_least_maximum
+from .recommendation import Device, judge_stages, recommend, recommend_as_original
+from .result import (
+    METRICS,
+    STRATEGIES,
+    Bottleneck,
+    Distribution,
+    GraphAnalysis,
+    Metric,
+    PartitionResult,
+    StageCount,
+    StageSearch,
+    Strategy,
+)
+from .stage import add_up
+from .stage_memory import StageMemory, list_stage_memory
+from .stages_of_graph import describe_partition, make_in_flight
+
+Rule = Literal["device-time", "legacy"]
+MICRO_BATCHES = 8
+
+
+class GraphAnalyzer:
+    """Partitions a graph and says what stands out in it.
+
+        analyzer = vramscope.GraphAnalyzer(vramscope.create_gpt_model_graph("gpt-1.5b"))
+        result = analyzer.partition_graph_balanced(num_stages=4, balance_metric="memory")
+
+    Args:
+        graph: The model.
+        micro_batches: Of one step; under 1F1B a stage holds the activations of several.
+        states: What is held for a parameter, a name of `STATE_BYTES`.
+
+    Raises:
+        UsageError: No micro-batch, or no such name.
+    """
+
+    def __init__(
+        self, graph: ModelGraph, *, micro_batches: int = MICRO_BATCHES, states: str = "mixed-adam"
+    ) -> None:
+        if micro_batches < 1:
+            raise UsageError(f"{micro_batches} micro-batches: a step has at least 1")
+        if states not in STATE_BYTES:
+            raise UsageError(f"states {states!r}: expected {', '.join(STATE_BYTES)}")
+        self.graph = graph
+        self.micro_batches = micro_batches
+        self.states = states
+        self._training = make_in_flight(states, micro_batches)
+
+    @property
+    def usual_metric(self) -> Metric:
+        """What counts where no metric is named: all that training holds, or weights where that is unknown."""
+        is_known = all(layer.activation_bytes is not None for layer in self.graph.layers)
+        return "training" if is_known else "memory"
+
+    def partition_graph_balanced(
+        self,
+        num_stages: int = 4,
+        balance_metric: Metric | None = None,
+        strategy: Strategy = "exact",
+    ) -> PartitionResult:
+        """Return the layers in stages.
+
+        Args:
+            num_stages: How many.
+            balance_metric: Of what `exact` keeps the fullest stage least: `training` for all that it holds
+                while it trains, `memory` for weights alone, `compute` or `parameters`; None for
+                `usual_metric`.
+            strategy: `exact` for the least maximum; `exact-1f1b` for that of `training`; `uniform`
+                and `balanced_*` for the rules of the original, which bring their own metric.
+
+        Raises:
+            UsageError: There are too few layers, a name is unknown, or activations are not known.
+        """
+        if strategy not in STRATEGIES:
+            raise UsageError(f"strategy {strategy!r}: expected {', '.join(STRATEGIES)}")
+        asked = self.usual_metric if balance_metric is None else balance_metric
+        if asked not in METRICS:
+            raise UsageError(f"balance metric {asked!r}: expected {', '.join(METRICS)}")
+        metric = _metric_of(strategy, asked)
+        bounds = self._split(num_stages, metric, strategy)
+        return describe_partition(self.graph, bounds, strategy, metric, self._training)
+
+    def compare_strategies(
+        self, num_stages: int, balance_metric: Metric | None = None
+    ) -> dict[str, PartitionResult | str]:
+        """Return every strategy's partition; the reason where one has none."""
+        return {strategy: self._try(num_stages, balance_metric, strategy) for strategy in STRATEGIES}
+
+    def optimize_pipeline_stages(
+        self,
+        min_stages: int = 2,
+        max_stages: int = 8,
+        *,
+        balance_metric: Metric | None = None,
+        strategy: Strategy = "exact",
+        device: Device | None = None,
+        rule: Rule = "device-time",
+    ) -> StageSearch:
+        """Return how many stages to use, and what each number is worth.
+
+        Args:
+            min_stages: Least number to look at.
+            max_stages: Most.
+            balance_metric: As `partition_graph_balanced` has it.
+            strategy: How layers are split.
+            device: What is assumed of devices and links.
+            rule: `device-time`, or `legacy` for the original's choice by its own partitions.
+
+        Raises:
+            UsageError: No number can be used.
+            NothingFitsError: No number fits in the capacity.
+        """
+        if not 1 <= min_stages <= max_stages:
+            raise UsageError(f"{min_stages} to {max_stages} stages: expected at least 1, and the least first")
+        numbers = range(min_stages, max_stages + 1)
+        chosen: Strategy = "balanced_memory" if rule == "legacy" else strategy
+        search = self.judge_stage_counts(numbers, balance_metric, chosen, device or Device(), rule)
+        if search.recommended_stages is None:
+            raise NothingFitsError(search.reason)
+        return search
+
+    def judge_stage_counts(
+        self,
+        numbers: Sequence[int],
+        balance_metric: Metric | None,
+        strategy: Strategy,
+        device: Device,
+        rule: Rule = "device-time",
+    ) -> StageSearch:
+        """Return what each of some numbers of stages is worth, and the best, none where none fits.
+
+        Raises:
+            UsageError: No number can be used.
+        """
+        results = {number: self._try(number, balance_metric, strategy) for number in numbers}
+        if rule == "legacy":
+            return recommend_as_original(results)
+        judged = {
+            number: StageCount(error=result)
+            if isinstance(result, str)
+            else judge_stages(self.graph, result, self._training.micro_batches, device)
+            for number, result in results.items()
+        }
+        return recommend(judged, device.capacity_bytes)
+
+    def analyze(self) -> GraphAnalysis:
+        """Return distributions of parameters, memory and compute, and the layer that has most of each."""
+        return analyze_graph(self.graph)
+
+    def split_memory(self, result: PartitionResult) -> tuple[StageMemory, ...]:
+        """Return what each stage of a partition of this graph holds while it trains, kind by kind."""
+        return list_stage_memory(self.graph, result, self._training)
+
+    def _split(self, stages: int, metric: Metric, strategy: Strategy) -> tuple[int, ...]:
+        layers = self.graph.layers
+        if strategy == "uniform":
+            return split_uniformly(layers, stages)
+        if strategy == "exact" and metric == "training":
+            return self._split_in_flight(stages)
+        if strategy == "exact":
+            return split_exactly(list_metric(layers, metric), stages).bounds
+        if strategy == "exact-1f1b":
+            return self._split_in_flight(stages)
+        return split_as_original(layers, list_metric(layers, metric), stages)
+
+    def _try(self, stages: int, metric: Metric | None, strategy: Strategy) -> PartitionResult | str:
+        try:
+            return self.partition_graph_balanced(stages, metric, strategy)
+        except UsageError as error:
+            return str(error)
+
+    def _split_in_flight(self, stages: int) -> tuple[int, ...]:
+        live = list_activations(self.graph.layers)
+        if live is None:
+            raise UsageError(
+                f"{self.graph.name}: the activations of its layers are not known, which this split needs; "
+                "make the graph from a name or a configuration, or balance weights alone (--metric memory)"
+            )
+        kept = list_states(self.graph.layers, self._training)
+        return split_in_flight(kept, live, stages, self._training.micro_batches).bounds
+
+
+def _metric_of(strategy: Strategy, asked: Metric) -> Metric:
+    """Return what a strategy balances: its own metric where it has one."""
+    own: dict[Strategy, Metric] = {
+        "balanced_memory": "memory",
+        "balanced_compute": "compute",
+        "balanced_parameters": "parameters",
+        "exact-1f1b": "training",
+    }
+    return own.get(strategy, asked)
+
+
+_Figure = Callable[[LayerNode], float]
+
+
+def analyze_graph(graph: ModelGraph) -> GraphAnalysis:
+    """Return how parameters, memory and compute are spread, and the layer that has most of each."""
+    layers = graph.layers
+    figures: tuple[_Figure, ...] = (
+        lambda layer: layer.parameter_count,
+        lambda layer: layer.memory_usage,
+        lambda layer: layer.compute_flops,
+    )
+    parameters, memory, compute = (_distribute(layers, figure) for figure in figures)
+    of_parameters, of_memory, of_compute = (_find_most(layers, figure) for figure in figures)
+    return GraphAnalysis(
+        total_layers=len(layers),
+        transformer_layers=sum(layer.layer_type == "transformer_block" for layer in layers),
+        parameters=parameters,
+        memory_mb=memory,
+        compute_gflops=compute,
+        max_memory_layer=of_memory,
+        max_compute_layer=of_compute,
+        max_parameter_layer=of_parameters,
+    )
+
+
+def _distribute(layers: Sequence[LayerNode], figure: _Figure) -> Distribution:
+    values = [figure(layer) for layer in layers]
+    types = dict.fromkeys(layer.layer_type for layer in layers)
+    total = math.fsum(values)
+    return Distribution(
+        total=total,
+        mean=total / len(values),
+        least=min(values),
+        most=max(values),
+        by_type={
+            type_: math.fsum(figure(layer) for layer in layers if layer.layer_type == type_)
+            for type_ in types
+        },
+    )
+
+
+def _find_most(layers: Sequence[LayerNode], figure: _Figure) -> Bottleneck:
+    layer = max(layers, key=figure)
+    total = math.fsum(map(figure, layers))
+    value = figure(layer)
+    return Bottleneck(
+        layer_id=layer.layer_id, name=layer.name, value=value, share=value / total if total else 0.0
+    )
+
+
+# Both cut among transformer blocks alone. What stands before the first block goes to the first stage and
+# what stands after the last to the last, whatever it weighs: that is what the exact split does better.
+def split_uniformly(layers: Sequence[LayerNode], stages: int) -> tuple[int, ...]:
+    """Return bounds with as many blocks in each stage, one more in the first ones where they do not divide.
+
+    Raises:
+        UsageError: There are fewer blocks than stages.
+    """
+    blocks = find_blocks(layers, stages)
+    share, rest = divmod(len(blocks), stages)
+    return _place([number * share + min(number, rest) for number in range(stages + 1)], blocks, len(layers))
+
+
+def split_as_original(layers: Sequence[LayerNode], costs: Sequence[int], stages: int) -> tuple[int, ...]:
+    """Return bounds by the rule of llm_parallel_strategy's `balanced_*` strategies.
+
+    The least maximum over sums of blocks; of several splits the one whose last stage is longest, then the one
+    before it, as its backtracking takes the smallest index that attains the optimum.
+
+    Raises:
+        UsageError: There are fewer blocks than stages.
+    """
+    blocks = find_blocks(layers, stages)
+    of_blocks = [costs[place] for place in blocks]
+    before = add_up(of_blocks)
+    most_of_one = 0
+    dearest = []
+    for cost in of_blocks:
+        most_of_one = max(most_of_one, cost)
+        dearest.append(most_of_one)
+    end = len(blocks)
+    bounds = [len(blocks)]
+    for left in range(stages, 1, -1):
+        most = find_least_maximum(before[: end + 1], dearest[end - 1], left)
+        end = max(bisect_left(before, before[end] - most, 0, end), left - 1)
+        bounds.append(end)
+    return _place([0, *bounds[::-1]], blocks, len(layers))
+
+
+def find_blocks(layers: Sequence[LayerNode], stages: int) -> list[int]:
+    """Return the places of the transformer blocks.
+
+    Raises:
+        UsageError: There are fewer than stages, or no stage is asked for.
+    """
+    blocks = [place for place, layer in enumerate(layers) if layer.layer_type == "transformer_block"]
+    if stages < 1:
+        raise UsageError(f"{stages} stages: a pipeline has at least 1")
+    if stages > len(blocks):
+        raise UsageError(
+            f"Number of stages ({stages}) cannot exceed transformer layers ({len(blocks)}) "
+            "with this strategy; the exact one counts every layer"
+        )
+    return blocks
+
+
+def _place(block_bounds: Sequence[int], blocks: Sequence[int], layers: int) -> tuple[int, ...]:
+    """Return where stages begin among all layers, from where they begin among blocks."""
+    return (0, *(blocks[bound] for bound in block_bounds[1:-1]), layers)

@@ -1,0 +1,203 @@
+"""A plan: a model split by several strategies into several numbers of stages, and what is recommended."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+import msgspec
+
+from ....engine.errors import NothingFitsError, UsageError
+from ..graph import ModelGraph
+from .graph_analyzer import GraphAnalyzer, Rule
+from .recommendation import Device, recommend
+from .result import GraphAnalysis, Metric, PartitionResult, StageCount, StageSearch, Strategy
+
+PLAN_SCHEMA = "vramscope.plan/1"
+_LEAST: Mapping[Metric, str] = {
+    "training": "its fullest stage holds least",
+    "memory": "its fullest stage has least weights",
+    "compute": "its slowest stage computes least",
+    "parameters": "its fullest stage has fewest parameters",
+}
+"""Why a strategy is the one to use, by what counts."""
+
+
+class Assumptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What times and capacities rest on; they are not measured."""
+
+    seq_length: int | None
+    """Tokens of a sequence; None for a saved graph, which does not tell."""
+    micro_batch: int | None
+    """Sequences of a micro-batch; None like the other."""
+    micro_batches: int
+    flops_per_s: float
+    link_bytes_per_s: float
+    capacity_bytes: int | None
+    states: str
+    """What training holds for a parameter, a name of `STATE_BYTES`; weights alone are another figure."""
+    weight_bytes_per_parameter: float
+    """Of `max_memory_usage` and `total_memory_mb`: 4 where weights are in float32."""
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What `vramscope plan --json` prints."""
+
+    schema: str
+    model: str
+    analysis: GraphAnalysis
+    assumptions: Assumptions
+    searches: dict[Strategy, StageSearch]
+    """By strategy; one that cannot be used at all is among `refused`."""
+    refused: dict[Strategy, str]
+    """Why, by strategy."""
+    recommended_strategy: Strategy | None
+    """None where nothing fits in the capacity."""
+    recommended_stages: int | None
+    reason: str
+    """Why this one; where nothing fits, what would."""
+
+    @property
+    def recommended(self) -> PartitionResult:
+        """The partition that is recommended.
+
+        Raises:
+            NothingFitsError: Nothing fits in the capacity; the text says what would.
+        """
+        if self.recommended_strategy is None or self.recommended_stages is None:
+            raise NothingFitsError(self.reason)
+        found = self.searches[self.recommended_strategy].optimization_results[self.recommended_stages].result
+        assert found is not None  # noqa: S101 - a search recommends what it has a result of
+        return found
+
+
+def make_plan(
+    analyzer: GraphAnalyzer,
+    numbers: Sequence[int],
+    strategies: Sequence[Strategy],
+    *,
+    metric: Metric | None = None,
+    device: Device | None = None,
+    rule: Rule = "device-time",
+) -> Plan:
+    """Return the plan of a graph.
+
+    Args:
+        analyzer: Of the graph.
+        numbers: Of stages.
+        strategies: Of each number of stages counts the one that fits and whose fullest stage has least of the
+            metric, `exact` before others and then the first; of the numbers the one of least device time.
+            Under `legacy` the least score of all, and the first of equals, as in the original.
+        metric, device, rule: As `GraphAnalyzer.optimize_pipeline_stages` has them.
+
+    Where nothing fits in the capacity, nothing is recommended.
+
+    Raises:
+        UsageError: No strategy can be used with any number; the text is the first one's reason.
+    """
+    assumed = device or Device()
+    judge = partial(analyzer.judge_stage_counts, numbers, metric, device=assumed, rule=rule)
+    searches, refused = _search(strategies, judge)
+    used_metric = analyzer.usual_metric if metric is None else metric
+    chosen: tuple[Strategy, StageSearch] | None
+    if rule == "legacy":
+        chosen = min(searches.items(), key=lambda each: each[1].best_score or 0.0)
+    else:
+        chosen = _choose(numbers, searches, used_metric, assumed.capacity_bytes)
+    strategy, search = (None, min(searches.values(), key=_find_least_need)) if chosen is None else chosen
+    return Plan(
+        schema=PLAN_SCHEMA,
+        model=analyzer.graph.name,
+        analysis=analyzer.analyze(),
+        assumptions=_state_assumptions(analyzer, assumed),
+        searches=searches,
+        refused=refused,
+        recommended_strategy=strategy,
+        recommended_stages=search.recommended_stages,
+        reason=search.reason,
+    )
+
+
+def _choose(
+    numbers: Sequence[int],
+    searches: Mapping[Strategy, StageSearch],
+    metric: Metric,
+    capacity_bytes: int | None,
+) -> tuple[Strategy, StageSearch] | None:
+    """Return the strategy that is recommended and the search that it comes from; None where nothing fits."""
+    best = {
+        number: min(
+            searches, key=lambda each: _rank(each, searches[each].optimization_results[number], metric)
+        )
+        for number in numbers
+    }
+    counts = {number: searches[best[number]].optimization_results[number] for number in numbers}
+    search = recommend(counts, capacity_bytes)
+    stages = search.recommended_stages
+    if stages is None:
+        return None
+    if len(searches) > 1:
+        of_which = "of the strategies" if capacity_bytes is None else "of the strategies that fit,"
+        reason = f"{search.reason}; {of_which} {_LEAST[metric]}"
+        search = msgspec.structs.replace(search, reason=reason)
+    return best[stages], search
+
+
+def _rank(strategy: Strategy, count: StageCount, metric: Metric) -> tuple[bool, bool, float, bool]:
+    """Return what strategies are put in order by at one number of stages, the best first."""
+    most = math.inf if count.result is None else round(_measure_fullest(count.result, metric), 3)
+    return count.score is None, count.fits is False, most, strategy != "exact"
+
+
+def _measure_fullest(result: PartitionResult, metric: Metric) -> float:
+    """Return what the stage that has most of a metric has of it; weights where activations are unknown."""
+    if metric == "training" and result.training_bytes:
+        return max(result.training_bytes)
+    if metric == "compute":
+        return max(stage.total_compute_gflops for stage in result.partitions)
+    if metric == "parameters":
+        return max(stage.total_parameters for stage in result.partitions)
+    return result.max_memory_usage
+
+
+def _find_least_need(search: StageSearch) -> int:
+    """Return what the fullest stage holds with the number of stages that needs least."""
+    results = (count.result for count in search.optimization_results.values())
+    return min(max(it.training_bytes) for it in results if it is not None and it.training_bytes)
+
+
+def _state_assumptions(analyzer: GraphAnalyzer, device: Device) -> Assumptions:
+    batch = analyzer.graph.batch
+    return Assumptions(
+        seq_length=None if batch is None else batch.sequence,
+        micro_batch=None if batch is None else batch.sequences,
+        micro_batches=analyzer.micro_batches,
+        states=analyzer.states,
+        weight_bytes_per_parameter=_measure_weight(analyzer.graph),
+        **device._asdict(),
+    )
+
+
+def _measure_weight(graph: ModelGraph) -> float:
+    """Return the bytes of a parameter, over all layers; 4 where there are none."""
+    parameters = sum(layer.held_parameters for layer in graph.layers)
+    return sum(layer.weight_bytes for layer in graph.layers) / parameters if parameters else 4.0
+
+
+def _search(
+    strategies: Sequence[Strategy], judge: Callable[[Strategy], StageSearch]
+) -> tuple[dict[Strategy, StageSearch], dict[Strategy, str]]:
+    """Return what each strategy is worth, and why others cannot be used.
+
+    Raises:
+        UsageError: None can.
+    """
+    searches: dict[Strategy, StageSearch] = {}
+    refused: dict[Strategy, str] = {}
+    for strategy in strategies:
+        try:
+            searches[strategy] = judge(strategy)
+        except UsageError as error:
+            refused[strategy] = str(error)
+    if not searches:
+        raise UsageError(next(iter(refused.values()), "no strategy was given"))
+    return searches, refused

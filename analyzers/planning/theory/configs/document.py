@@ -1,0 +1,205 @@
+"""A configuration file of any kind, as the model and the flags it stands for."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from .....engine.errors import UsageError
+from .....engine.files.framework.run_config import RunConfig
+from ..presets import find_preset
+from ..shape import ModelShape
+from .flags import MICRO_BATCHES, PYTORCH, RECOMPUTE_EVERY, Flags
+from .hugging_face import flag_hugging_face, flag_plain_training
+from .megatron_shape import read_shape
+
+
+class Described(NamedTuple):
+    """A model, and what else its description says of the run."""
+
+    shape: ModelShape
+    flags: dict[str, object]
+    """Flags of Megatron-LM for layout and setup."""
+    data: int | None = None
+    """Data ranks, where they are given."""
+
+
+def describe_preset(name: str) -> Described:
+    """Return a model by its name, trained without dropout in bf16.
+
+    Raises:
+        UsageError: No model has the name.
+    """
+    return Described(find_preset(name), flag_plain_training())
+
+
+def describe_config(config: RunConfig) -> Described:
+    """Return what a configuration describes.
+
+    Raises:
+        UsageError: A size is missing or no number.
+    """
+    if config.kind == "torchtitan":
+        shape = find_preset(name_torchtitan_model(config.values))
+        return Described(shape, flag_torchtitan(config.values), count_torchtitan_data(config.values))
+    flags = config.values
+    if config.kind == "hugging_face":
+        flags = flag_hugging_face(flags)
+    elif config.kind == "galvatron":
+        flags = flag_galvatron(flags)
+    return Described(read_shape(Flags(flags)), flags)
+
+
+_SAME = (
+    "hidden-size",
+    "num-layers",
+    "num-attention-heads",
+    "num-query-groups",
+    "ffn-hidden-size",
+    "kv-channels",
+    "vocab-size",
+    "normalization",
+    "max-position-embeddings",
+    "position-embedding-type",
+    "make-vocab-size-divisible-by",
+    "num-experts",
+    "moe-router-topk",
+    "moe-ffn-hidden-size",
+)
+"""Names that both programs give a size."""
+
+
+def flag_galvatron(config: Mapping[str, object]) -> dict[str, object]:
+    """Return a model's configuration as flags.
+
+    The YAML has Megatron-LM's names. The older JSON has those of GPT-2 (`n_embd`) or of Llama (`dim`), whose
+    inner size follows from `multiple_of` where it is not given.
+    """
+    values = Flags(config)
+    if not values.has("hidden-size"):
+        flags = flag_hugging_face(config)
+        if flags["ffn-hidden-size"] is None and values.has("dim"):
+            flags["ffn-hidden-size"] = _size_inner(values)
+        return flags
+    return {
+        **{name: values.find_text(name) for name in _SAME if values.has(name)},
+        "group-query-attention": True,
+        "swiglu": values.is_on("gated-linear-unit"),
+        "disable-bias-linear": not values.is_on("add-bias-linear"),
+        "add-qkv-bias": values.is_on("add-qkv-bias"),
+        "untie-embeddings-and-output-weights": values.is_on("untie-embeddings-and-output-weights"),
+        "max-position-embeddings": values.find_count("max-position-embeddings", 1024),
+        **flag_plain_training(),
+    }
+
+
+def _size_inner(values: Flags) -> int:
+    """Return two thirds of 4 h, rounded up as Llama does (facebookresearch/llama, llama/model.py)."""
+    multiple = values.find_count("multiple-of", 256)
+    return -(-int(8 * values.get_count("dim") / 3) // multiple) * multiple
+
+
+_DEGREES = {
+    "tensor-model-parallel-size": "tensor-parallel-degree",
+    "pipeline-model-parallel-size": "pipeline-parallel-degree",
+    "context-parallel-size": "context-parallel-degree",
+    "expert-model-parallel-size": "expert-parallel-degree",
+}
+
+
+def name_torchtitan_model(config: Mapping[str, object]) -> str:
+    """Return the name of the model: name and flavour, as `llama3-8b`.
+
+    Raises:
+        UsageError: The section `model` does not name one.
+    """
+    model = _read_section(config, "model")
+    name = model.find_text("name")
+    flavor = model.find_text("flavor")
+    if name is None or flavor is None:
+        raise UsageError("the section [model] has no name and flavor; give them, or --model with a name")
+    return f"{name.replace('_', '.')}-{flavor}"
+
+
+def flag_torchtitan(config: Mapping[str, object]) -> dict[str, object]:
+    """Return layout and batch as flags; weights are sharded by fully_shard unless replicated."""
+    training = _read_section(config, "training")
+    degrees = _read_section(config, "parallelism")
+    flags: dict[str, object] = {
+        flag: degrees.find_count(name, 1) for flag, name in _DEGREES.items() if degrees.has(name)
+    }
+    flags |= {
+        "seq-length": training.find_count("seq-len", 2048),
+        **_flag_batch(training, degrees),
+        **_flag_stages(degrees),
+        "sequence-parallel": True,
+        "use-torch-fsdp2": True,
+        "transformer-impl": PYTORCH,
+        "attention-backend": "fused",
+        **_flag_checkpoints(_read_section(config, "activation-checkpoint")),
+        **flag_plain_training(),
+    }
+    return flags
+
+
+def _flag_batch(training: Flags, degrees: Flags) -> dict[str, object]:
+    """Return the batch: through a pipeline, a rank's sequences go one by one unless told otherwise."""
+    sequences = training.find_count("local-batch-size", training.find_count("batch-size", 8))
+    if degrees.find_count("pipeline-parallel-degree", 1) == 1:
+        return {"micro-batch-size": sequences}
+    size = max(1, degrees.find_count("pipeline-parallel-microbatch-size", 1))
+    return {"micro-batch-size": size, MICRO_BATCHES: max(1, sequences // size)}
+
+
+def _flag_stages(degrees: Flags) -> dict[str, object]:
+    """Return how layers are split: one less in first and last stage by default; two pieces if interleaved.
+
+    (torchtitan, torchtitan/config/job_config.py and distributed/pipeline_parallel.py.)
+    """
+    if degrees.find_count("pipeline-parallel-degree", 1) == 1:
+        return {}
+    is_interleaved = degrees.find_word("pipeline-parallel-schedule", "1f1b").startswith("interleaved")
+    return {
+        "account-for-embedding-in-pipeline-split": _is_less(degrees, "first"),
+        "account-for-loss-in-pipeline-split": _is_less(degrees, "last"),
+        "num-virtual-stages-per-pipeline-rank": 2 if is_interleaved else 1,
+    }
+
+
+def _is_less(degrees: Flags, stage: str) -> bool:
+    return degrees.find_count(f"pipeline-parallel-{stage}-stage-less-layers", 1) > 0
+
+
+def _flag_checkpoints(section: Flags) -> dict[str, object]:
+    """Return which activations are worked out again (torchtitan/distributed/activation_checkpoint.py).
+
+    `full`: every layer. `selective`: single operations (`op`), or every n-th layer as the option says, every
+    second one without an option. A memory budget is left to the compiler, and counted as none.
+
+    Raises:
+        UsageError: The mode or its option is none of these.
+    """
+    mode = section.find_word("mode", "selective")
+    if mode in ("none", "memory_budget"):
+        return {}
+    option = section.find_word("selective-ac-option", "2")
+    if mode == "full" or (mode == "selective" and option.isdigit()):
+        every = 1 if mode == "full" else max(1, int(option))
+        return {"recompute-granularity": "full", RECOMPUTE_EVERY: every}
+    if mode == "selective" and option == "op":
+        return {"recompute-granularity": "operations"}
+    raise UsageError(
+        f"[activation_checkpoint] mode {mode!r} with option {option!r} is unknown; expected none, full, "
+        "or selective with op or a number of layers"
+    )
+
+
+def count_torchtitan_data(config: Mapping[str, object]) -> int | None:
+    """Return the data ranks; None where all that remain are meant."""
+    degrees = _read_section(config, "parallelism")
+    shard = degrees.find_count("data-parallel-shard-degree", -1)
+    replicate = degrees.find_count("data-parallel-replicate-degree", 1)
+    return None if shard < 1 else shard * replicate
+
+
+def _read_section(config: Mapping[str, object], name: str) -> Flags:
+    section = config.get(name.replace("-", "_"))
+    return Flags(section if isinstance(section, dict) else {})

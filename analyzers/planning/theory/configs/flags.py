@@ -1,0 +1,100 @@
+"""Flags of a run as another program names them: words, numbers and switches under one name each."""
+
+import re
+from collections.abc import Mapping
+
+from .....engine.errors import UsageError
+
+MOST = 10**12
+"""Greater numbers than any size of a model or batch."""
+PYTORCH = "pytorch"
+"""PyTorch's own layers, whose attention is fused: a `transformer-impl` that Megatron-LM does not have."""
+
+
+RECOMPUTE_EVERY = "recompute-every"
+"""One of so many layers is recomputed: an option of torchtitan, not of Megatron-LM."""
+MICRO_BATCHES = "micro-batches"
+"""Micro-batches of one data rank, where no global batch tells; no flag of Megatron-LM."""
+BERT = "is-bert"
+"""No flag of Megatron-LM either: its script for BERT decides that the model is BERT."""
+
+
+class Flags:
+    """Named values; `--hidden-size`, `hidden-size` and `hidden_size` are one name."""
+
+    def __init__(self, values: Mapping[str, object]) -> None:
+        self._values = {name.lstrip("-").replace("_", "-").lower(): value for name, value in values.items()}
+
+    def has(self, name: str) -> bool:
+        """Return whether a flag is given with a value."""
+        return self._values.get(name) not in (None, "", "None")
+
+    def is_on(self, name: str) -> bool:
+        """Return whether a switch is given and not turned off."""
+        value = self._values.get(name)
+        return value not in (None, False, 0, "", "None") and str(value).lower() not in ("false", "0")
+
+    def is_off(self, name: str) -> bool:
+        """Return whether a feature that is on by default is turned off.
+
+        On a command line `--no-NAME` does so, or `--disable-NAME`; where the program prints its arguments,
+        NAME itself is false.
+        """
+        switches = (f"no-{name}", f"disable-{name.removeprefix('add-')}")
+        return any(self.is_on(switch) for switch in switches) or (self.has(name) and not self.is_on(name))
+
+    def find_word(self, name: str, default: str) -> str:
+        """Return a word in lower case."""
+        return str(self._values[name]).lower() if self.has(name) else default
+
+    def find_number(self, name: str, default: float) -> float:
+        """Return a number.
+
+        Raises:
+            UsageError: The value is not a number.
+        """
+        value = self._values.get(name)
+        if not self.has(name):
+            return default
+        try:
+            number = float(str(value))
+        except ValueError:
+            raise UsageError(f"{name} is {value!r}; expected a number") from None
+        if not -MOST <= number <= MOST:
+            raise UsageError(f"{name} is {value!r}; expected a number up to {MOST:,}")
+        return number
+
+    def find_count(self, name: str, default: int) -> int:
+        """Return a whole number.
+
+        Raises:
+            UsageError: The value is not a whole number.
+        """
+        number = self.find_number(name, default)
+        if number != int(number):
+            raise UsageError(f"{name} is {number}; expected a whole number")
+        return int(number)
+
+    def get_count(self, name: str, *others: str) -> int:
+        """Return a whole number that has to be there, under one of its names.
+
+        Raises:
+            UsageError: None of the names is given, or its value is not a whole number.
+        """
+        for known in (name, *others):
+            if self.has(known):
+                return self.find_count(known, 0)
+        raise UsageError(f"{name} is not given; expected the flag with a whole number")
+
+    def find_words(self, name: str, default: tuple[str, ...]) -> tuple[str, ...]:
+        """Return words: a list, or one text with words parted by blanks or commas, in brackets or not."""
+        value = self._values.get(name)
+        if not self.has(name):
+            return default
+        if isinstance(value, list):
+            return tuple(str(word) for word in value)
+        return tuple(re.sub(r"[\[\]'\",]", " ", str(value)).split())
+
+    def find_text(self, name: str) -> str | None:
+        """Return a value as text, None where it is not given."""
+        return str(self._values[name]) if self.has(name) else None

@@ -1,0 +1,388 @@
+"""The memory of every pipeline stage of a training run, from sizes alone."""
+
+from collections.abc import Iterator, Sequence
+
+from ....engine.errors import UsageError
+from .activations import STATISTIC_BYTES, count_tokens
+from .layer_figures import RunFigures
+from .layout import ParallelLayout, check_layout, split_layers
+from .rank_memory import MemoryPart, Moment, RankMemory, make_parts
+from .schedule import count_in_flight
+from .shape import ModelShape, check_shape
+from .states import StateBytes, count_states, sum_states
+from .training import TrainingSetup, check_setup
+from .weights import WeightTensor, count_elements, list_outside_weights
+from .workspaces import count_retained, count_shared_buffers, count_workspaces
+
+
+def estimate_stages(
+    shape: ModelShape, layout: ParallelLayout, setup: TrainingSetup
+) -> tuple[RankMemory, ...]:
+    """Return the memory of a rank of each pipeline stage.
+
+    Raises:
+        UsageError: Degrees, sizes or numbers that cannot be; one line says which and why.
+    """
+    check_all(shape, layout, setup)
+    run = RunFigures(shape, layout, setup)
+    pieces = split_layers(shape.layers, layout)
+    return tuple(_Stage(run, stage, pieces[stage]).estimate() for stage in range(layout.pipeline))
+
+
+def estimate_stage(shape: ModelShape, layout: ParallelLayout, setup: TrainingSetup, stage: int) -> RankMemory:
+    """Return the memory of a rank of one pipeline stage, from 0; -1 is the last.
+
+    Raises:
+        UsageError: Degrees, sizes or numbers that cannot be; one line says which and why.
+    """
+    check_all(shape, layout, setup)
+    pieces = split_layers(shape.layers, layout)[stage]
+    return _Stage(RunFigures(shape, layout, setup), stage % layout.pipeline, pieces).estimate()
+
+
+def estimate_pieces(run: RunFigures, stage: int, pieces: Sequence[range]) -> RankMemory:
+    """Return the memory of a rank of one pipeline stage, from 0, that holds some runs of layers.
+
+    For searches that ask thousands of times: nothing is checked, and `run` keeps what its layers hold.
+    """
+    return _Stage(run, stage, pieces).estimate()
+
+
+def check_all(shape: ModelShape, layout: ParallelLayout, setup: TrainingSetup) -> None:
+    """Refuse what cannot be.
+
+    Raises:
+        UsageError: What, and what would do.
+    """
+    check_shape(shape)
+    check_setup(setup)
+    check_layout(shape, layout, setup.seq_length)
+    if 0 < shape.learned_positions < setup.seq_length:
+        raise UsageError(
+            f"a sequence has {setup.seq_length} tokens, and the model learns {shape.learned_positions} "
+            f"positions; choose a sequence of {shape.learned_positions} tokens at most"
+        )
+
+
+class _Stage:
+    """One pipeline rank, and what its moments have in common."""
+
+    def __init__(self, run: RunFigures, stage: int, pieces: Sequence[range]) -> None:
+        self.run = run
+        self.stage = stage
+        self.pieces = pieces
+        self.shape = run.shape
+        self.layout = run.layout
+        self.setup = run.setup
+        self.layers = [layer for piece in pieces for layer in piece]
+        self.is_first = stage == 0
+        self.is_last = stage == run.layout.pipeline - 1
+        self.kinds = [
+            (run.find_figures(layer), count) for layer, count in run.count_kinds(self.layers).items()
+        ]
+        self.outside = list_outside_weights(
+            self.shape, self.layout, is_first=self.is_first, is_last=self.is_last
+        )
+        inside = sum(figures.parameters * count for figures, count in self.kinds)
+        self.parameters = inside + count_elements(self.outside)
+        self.in_flight = count_in_flight(self.layout, self.setup, stage)
+
+    def estimate(self) -> RankMemory:
+        """Return what the rank holds."""
+        return RankMemory(
+            stage=self.stage,
+            layers=tuple(self.layers),
+            parameters=self.parameters,
+            in_flight=self.in_flight,
+            moments=tuple(self._list_moments()),
+        )
+
+    def _list_moments(self) -> Iterator[Moment]:
+        states = self._list_states()
+        libraries = self._list_libraries()
+        gathered = self._list_gathered()
+        kept = gathered if self.setup.keeps_gathered_weights else []
+        rest = [*states, *libraries, *kept, *self._list_retained(len(self.pieces))]
+        yield Moment("between steps", tuple(rest))
+        # Copies of gradients come with the optimizer's step, and are gone when the next step begins.
+        common = [part for part in states if part.name != "gradient copies"]
+        common += [*libraries, *gathered, *self._list_waiting(), *self._list_retained(1)]
+        held = self._find_held()
+        saved = make_parts("activations", held)
+        ahead = self._list_predictions() if self.is_last else []
+        yield Moment("backward", (*common, *saved, *self._list_backward(), *ahead))
+        if self.setup.zero_stage >= 2 and self.layers:
+            yield Moment("reduction", (*common, *self._list_reduction(held)))
+        if self.is_last:
+            yield Moment("loss", (*common, *saved, *self._list_loss(), *ahead))
+
+    def _list_states(self) -> list[MemoryPart]:
+        outside = count_states(self.outside, self.layout, self.setup)
+        states = sum_states([*((figures.states, count) for figures, count in self.kinds), (outside, 1)])
+        return _name_states(states)
+
+    def _list_retained(self, pieces: int) -> list[MemoryPart]:
+        retained = count_retained(self.shape, self.layout, self.setup, pieces)
+        return make_parts("communication", {"hidden states of neighbours": retained})
+
+    def _find_held(self) -> dict[str, int]:
+        held = list_held_activations(self.run, self.pieces, self.in_flight, is_first=self.is_first)
+        held["batch"] = count_batch(self.layout, self.setup) if self.is_first or self.is_last else 0
+        return held
+
+    def _list_reduction(self, held: dict[str, int]) -> list[MemoryPart]:
+        """Return what is there when the last layer's gradients are reduced: its activations are gone.
+
+        When its backward pass ends they are there twice, as autograd left them and as they are sent; while
+        the next layer's runs, as they are sent. Whichever holds more.
+        """
+        figures = self.run.find_figures(self.layers[-1])
+        left = dict(held)
+        if self.setup.recompute != "full":
+            left |= {name: held[name] - size for name, size in figures.saved.items()}
+        whole = figures.parameters * self.setup.numbers.compute_bytes
+        following = self._find_backward() if len(self.layers) > 1 else {}
+        if sum(following.values()) > whole:
+            left |= following
+            whole = 0
+        reduced = {"whole gradients of a layer": whole + count_reduction(figures.parameters, self.setup)}
+        return [*make_parts("activations", left), *make_parts("communication", reduced)]
+
+    def _list_loss(self) -> list[MemoryPart]:
+        shape = self.shape
+        layout = self.layout
+        setup = self.setup
+        head = list_head_activations(shape, layout, setup)
+        sizes = {"logits and softmax": count_loss(shape, layout, setup)}
+        if setup.is_gpipe:
+            earlier = count_logits(shape, layout, setup) * 4 + sum(head.values())
+            sizes["losses of other micro-batches"] = (setup.micro_batches - 1) * earlier
+        return [*make_parts("activations", head), *make_parts("loss", sizes)]
+
+    def _list_predictions(self) -> list[MemoryPart]:
+        """Return what layers of multi-token prediction save: a layer each, and T 2h that enter it."""
+        count = self.shape.predicted_tokens
+        if not count:
+            return []
+        joined = 2 * count_checkpoint(self.shape, self.layout, self.setup)
+        size = count * (joined + self.run.find_figures(self.shape.layers - 1).saved_bytes)
+        return make_parts("activations", {"layers of multi-token prediction": size})
+
+    def _list_backward(self) -> list[MemoryPart]:
+        head = sum(tensor.elements for tensor in self.outside if tensor.part == "head")
+        reduced = {"whole gradient of the head": count_reduction(head, self.setup)}
+        sizes = self._find_backward() if self.layers else {}
+        return [*make_parts("activations", sizes), *make_parts("communication", reduced)]
+
+    def _find_backward(self) -> dict[str, int]:
+        """Return bytes that backward of the last layer adds."""
+        return {
+            "recomputed layers": count_recomputed(self.run, self.pieces[-1]),
+            "gradients of activations": self.run.find_figures(self.layers[-1]).backward_bytes,
+        }
+
+    def _list_libraries(self) -> list[MemoryPart]:
+        size = count_shared_buffers(self.shape, self.layout, self.setup, has_head=self.is_last)
+        workspaces = {"workspaces": count_workspaces(self.setup)}
+        return [
+            *make_parts("communication", {"shared buffers": size}),
+            *make_parts("libraries", workspaces),
+        ]
+
+    def _list_gathered(self) -> list[MemoryPart]:
+        largest = max((figures.parameters for figures, _ in self.kinds), default=0)
+        size = count_gathered(self.outside, largest, self.parameters, self.setup)
+        return make_parts("communication", {"gathered weights": size})
+
+    def _list_waiting(self) -> list[MemoryPart]:
+        size = count_whole_gradients(self.parameters, self.setup)
+        return make_parts("communication", {"whole gradients of the stage": size})
+
+
+def _name_states(states: StateBytes) -> list[MemoryPart]:
+    sizes = {name.replace("_", " "): getattr(states, name) for name in states.__struct_fields__}
+    rounding = {"rounding to 512 bytes": sizes.pop("rounding")}
+    return [*make_parts("states", sizes), *make_parts("rounding", rounding)]
+
+
+# A unit is a layer; embedding and head are units of their own (torchtitan, models/llama3/parallelize.py;
+# Megatron-FSDP). DeepSpeed reduces buckets of 5e8 elements unless told otherwise (`reduce_bucket_size`),
+# which may be more than a layer.
+GATHERED_UNITS = 2
+"""Layers whose whole weights are there at once: the one that runs, and the next, which is being fetched."""
+
+
+def count_gathered(
+    outside: Sequence[WeightTensor], largest_layer: int, parameters: int, setup: TrainingSetup
+) -> int:
+    """Return bytes of whole weights under ZeRO-3: the larger of embedding or head, and two layers.
+
+    torchtitan gathers a pipeline stage once for all its micro-batches (models/llama3/parallelize.py,
+    reshard_after_forward).
+
+    Args:
+        outside: Tensors that belong to no layer.
+        largest_layer: Parameters of the largest layer.
+        parameters: All parameters of the rank.
+        setup: The run.
+    """
+    if setup.zero_stage < 3:
+        return 0
+    if setup.keeps_stage_whole:
+        return parameters * setup.numbers.compute_bytes
+    tables = (tensor.elements for tensor in outside if tensor.part in ("embedding", "head"))
+    return max(max(tables, default=0), GATHERED_UNITS * largest_layer) * setup.numbers.compute_bytes
+
+
+def count_whole_gradients(parameters: int, setup: TrainingSetup) -> int:
+    """Return bytes of whole gradients that wait for the last micro-batch of a pipeline to be reduced.
+
+    (PyTorch, torch/distributed/pipelining/stage.py, backward_maybe_with_nosync; FSDP adds them up in the
+    format of the reduction.)
+    """
+    if setup.zero_stage < 3 or not setup.keeps_stage_whole:
+        return 0
+    return parameters * setup.numbers.gradient_bytes
+
+
+def count_reduction(parameters: int, setup: TrainingSetup) -> int:
+    """Return bytes of gradients on their way to their shards: the input of a reduce-scatter.
+
+    It is in the format of gradients, and there until the next unit's begins (PyTorch,
+    torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py, foreach_reduce).
+
+    Args:
+        parameters: Of one unit.
+        setup: The run.
+    """
+    return parameters * setup.numbers.gradient_bytes if setup.zero_stage >= 2 else 0
+
+
+def list_held_activations(
+    run: RunFigures, pieces: Sequence[range], in_flight: int, *, is_first: bool
+) -> dict[str, int]:
+    """Return the bytes that wait for backward on one pipeline rank, by operation.
+
+    Full recompute keeps the input of every checkpoint, s b h elements (Chen et al., arXiv 1604.06174), split
+    over the tensor ranks where norms are, or on demand; layers beyond `recomputed_layers` are kept whole.
+
+    Args:
+        run: Model, degrees and setup.
+        pieces: Layers of each piece of the rank.
+        in_flight: Pieces of forward work held at once; they fill in the order of the interleaved schedule.
+        is_first: Whether the first piece begins with the embedding.
+    """
+    turns = share_turns(run.layout, run.setup, in_flight, len(pieces))
+    checkpoints = 0
+    kept = dict[int, int]()
+    for layers, times in zip(pieces, turns, strict=True):
+        recomputed = _count_recomputed_layers(run.setup, len(layers))
+        checkpoints += times * -(-recomputed // run.setup.recompute_unit_layers)
+        for layer, count in run.count_kinds(layers[recomputed:]).items():
+            kept[layer] = kept.get(layer, 0) + times * count
+    held: dict[str, int] = {}
+    if checkpoints:
+        held["checkpoints"] = checkpoints * count_checkpoint(run.shape, run.layout, run.setup)
+    for layer, times in kept.items():
+        for name, size in run.find_figures(layer).saved.items():
+            held[name] = held.get(name, 0) + times * size
+    if is_first:
+        for name, size in list_embedding_activations(run.shape, run.layout, run.setup).items():
+            held[name] = turns[0] * size
+    return held
+
+
+def share_turns(layout: ParallelLayout, setup: TrainingSetup, in_flight: int, pieces: int) -> list[int]:
+    """Return how much of the forward work in flight is of each piece of the rank.
+
+    A piece runs a group of micro-batches, then the next piece runs it; no piece runs more than there are.
+    """
+    most = setup.micro_batches if layout.pipeline > 1 else 1
+    group = min(setup.micro_batch_group or layout.pipeline, most)
+    rounds, rest = divmod(in_flight, group * pieces)
+    shares = [rounds * group + min(group, max(0, rest - piece * group)) for piece in range(pieces)]
+    turns = [min(share, most) for share in shares]
+    left = in_flight - sum(turns)
+    for piece, turn in enumerate(turns):
+        more = min(left, most - turn)
+        turns[piece] += more
+        left -= more
+    return turns
+
+
+def _count_recomputed_layers(setup: TrainingSetup, layers: int) -> int:
+    """Return how many of the layers of a piece are recomputed in full: the first ones, or every n-th."""
+    if setup.recompute != "full":
+        return 0
+    if setup.recompute_every > 1:
+        return layers // setup.recompute_every
+    return layers if setup.recomputed_layers is None else min(setup.recomputed_layers, layers)
+
+
+def count_checkpoint(shape: ModelShape, layout: ParallelLayout, setup: TrainingSetup) -> int:
+    """Return the bytes of the input of one checkpoint: s b h / CP elements, whole or split."""
+    shards = layout.tensor if setup.is_checkpoint_sharded else layout.norm_shards
+    return count_tokens(layout, setup) // shards * shape.hidden * setup.numbers.compute_bytes
+
+
+def count_recomputed(run: RunFigures, layers: Sequence[int]) -> int:
+    """Return the bytes that one checkpoint's layers save while their backward pass runs."""
+    recomputed = _count_recomputed_layers(run.setup, len(layers))
+    if not recomputed or (run.setup.recompute_every == 1 and recomputed < len(layers)):
+        return 0
+    unit = layers[-run.setup.recompute_unit_layers :]
+    kinds = run.count_kinds(unit)
+    return sum(run.find_figures(layer).saved_bytes * count for layer, count in kinds.items())
+
+
+def list_head_activations(shape: ModelShape, layout: ParallelLayout, setup: TrainingSetup) -> dict[str, int]:
+    """Return what norm and head of the last stage save: two tensors of T h elements, split as norms are."""
+    own = count_tokens(layout, setup) // layout.norm_shards
+    hidden = own * shape.hidden * setup.numbers.compute_bytes
+    return {
+        "final norm input": hidden,
+        "head input": hidden,
+        "final norm statistics": own * STATISTIC_BYTES * 2,
+    }
+
+
+def count_loss(shape: ModelShape, layout: ParallelLayout, setup: TrainingSetup) -> int:
+    """Return the bytes of logits and loss at their worst moment.
+
+    One of T V / t logits costs 2 bytes, and 4 for its softmax in fp32, which is kept for backward and turned
+    there into a gradient of 2 bytes beside it. Compiled: 4 more, for exponentials in a tensor of their own.
+    In place: 2, the gradient replaces the logit. Eager: 12, three tensors in fp32 when PyTorch's own cross
+    entropy runs backward: logarithms, their gradient and that of the logits. (Megatron-LM,
+    core/tensor_parallel/cross_entropy.py and core/fusions/; Transformer Engine, cross_entropy.)
+    """
+    logits = count_logits(shape, layout, setup)
+    size = setup.numbers.compute_bytes
+    plain = size + 4 if size < 4 else 8
+    per_logit = {"plain": plain, "compiled": plain + 4, "in_place": size, "eager": 12}[setup.loss]
+    kept = 4 if setup.loss != "in_place" else size
+    deferred = setup.deferred_gradients * size
+    return logits * (per_logit + shape.predicted_tokens * kept + deferred)
+
+
+def count_logits(shape: ModelShape, layout: ParallelLayout, setup: TrainingSetup) -> int:
+    """Return the logits of one micro-batch on one rank: T V / t elements, V padded."""
+    return count_tokens(layout, setup) * (shape.pad_vocab(layout.tensor) // layout.tensor)
+
+
+def list_embedding_activations(
+    shape: ModelShape, layout: ParallelLayout, setup: TrainingSetup
+) -> dict[str, int]:
+    """Return what the embedding of the first stage saves: token ids of 8 bytes, and the mask of dropout."""
+    tokens = count_tokens(layout, setup)
+    dropout = tokens // layout.norm_shards * shape.hidden if setup.has_hidden_dropout else 0
+    return {"token ids": 8 * tokens, "embedding dropout": dropout}
+
+
+def count_batch(layout: ParallelLayout, setup: TrainingSetup) -> int:
+    """Return the bytes of the batch on the device: ids, labels and positions of 8 bytes, a loss mask of 4.
+
+    A mask of attention, where the loader makes one, is b s^2 / CP bytes.
+    """
+    tokens = count_tokens(layout, setup)
+    mask = tokens * setup.seq_length if setup.has_attention_mask else 0
+    return tokens * (3 * 8 + 4) + mask

@@ -1,0 +1,438 @@
+"""The hub of one node: publishes samples and findings, remembers the past, keeps the analyzers running."""
+
+import math
+import os
+import signal
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ..alerts.desk import AlertDesk
+from ..alerts.state import FindingDecision
+from ..clock import Clock, SystemClock, ceil_ms
+from ..errors import RuntimeFolderError, WireError
+from ..history import History
+from ..model import Finding, HubStatus, Sample
+from ..ranks.demands import Wish
+from ..ranks.messages import DemandKind
+from ..ranks.roster import Roster
+from ..sampling.producer import SampleProducer
+from ..soundness import check_numbers, is_sound, mend_numbers
+from ..wire.assessments import AssessmentStore
+from ..wire.cells import trim_to_cells
+from ..wire.device_selection import explain_excess, select_devices
+from ..wire.device_trimming import trim_welcome
+from ..wire.envelope import Envelope, Rejections, body_of, decode, decode_body, encode
+from ..wire.findings import FindingStore
+from ..wire.lock import HubLock
+from ..wire.messages import (
+    TO_WHOM_IT_CONCERNS,
+    TOPIC_CELLS,
+    TOPIC_FINDING,
+    TOPIC_HUB,
+    TOPIC_SAMPLE,
+    TOPIC_SEGMENTS,
+    Advised,
+    Done,
+    FindingBatch,
+    ModulesAnswer,
+    Refusal,
+    Request,
+    Welcome,
+    WorkerReport,
+)
+from ..wire.remote_peer import RemotePeer
+from .attendance import VIEWER_WITHIN_S, Attendance
+from .hub_sockets import HubSockets
+from .supervisor import WorkerSupervisor
+from .usage import OwnUsage, rss_bytes
+from .worker_seat import WorkerSeat, shorten_report
+
+if TYPE_CHECKING:
+    from ..cluster.listening import Listening
+
+STATUS_INTERVAL_S = 1.0
+USAGE_INTERVAL_S = 5.0
+MAX_REASON_CHARACTERS = 300
+MAX_WISH_S = 86_400.0
+"""How long a training process may be asked to go on, or to wait for the end of a step."""
+
+NUMBER_REPEATS = 10
+"""Seconds for which the number of the newest findings is published again: who missed them asks for all.
+
+A subscription may take effect after the answer to who joins was made; what is published between is lost."""
+
+
+class Hub:
+    """One hub; everything happens on the thread that calls `run`.
+
+    Args:
+        runtime_dir: Private folder that holds its sockets.
+        producer: What it publishes from.
+        version: Version of vramscope, told to viewers.
+        supervisor: Keeps the analyzer worker; None to run without analyzers.
+        roster: Training processes that report to this hub; the producer publishes them.
+        leaves_with_viewers: End when the last viewer and the last training process have left.
+        first_within_s: How long to wait for the first of them.
+        linger_s: How long to wait for the next, once the last has left.
+        alerts: Tells people of findings; None for one that tells nobody.
+        listening: Where it listens beyond its folder; None for nowhere.
+        lock: That of its folder, where the hub is to notice that the folder was removed.
+        clock: Injected in tests.
+    """
+
+    def __init__(
+        self,
+        runtime_dir: Path,
+        producer: SampleProducer,
+        *,
+        version: str,
+        supervisor: WorkerSupervisor | None = None,
+        roster: Roster | None = None,
+        leaves_with_viewers: bool = False,
+        first_within_s: float = VIEWER_WITHIN_S,
+        linger_s: float = 0.0,
+        alerts: AlertDesk | None = None,
+        listening: "Listening | None" = None,
+        lock: HubLock | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.hub_id = os.urandom(8).hex()
+        self._clock = clock or SystemClock()
+        self._producer = producer
+        self._supervisor = supervisor
+        self._roster = roster
+        self._version = version
+        self._started_wall_s = self._clock.wall_s()
+        self._attendance = Attendance(
+            first_within_s=first_within_s if leaves_with_viewers else math.inf,
+            linger_s=linger_s if leaves_with_viewers else math.inf,
+            now_s=self._clock.monotonic_s(),
+        )
+        self._seat = WorkerSeat(is_open=supervisor is None, clock=self._clock)
+        self._history = History()
+        self._findings = FindingStore()
+        self._assessments = AssessmentStore()
+        self._rejections = Rejections()
+        self._alerts = alerts or AlertDesk()
+        self._batch_number = 0
+        self._repeats_left = 0
+        self._shown_alerts = self._alerts.state
+        self._usage = OwnUsage()
+        self._cpu_percent: float | None = None
+        self._rss_bytes: int | None = None
+        self._usage_due_s = self._status_due_s = 0.0
+        self._first_seq: int | None = None
+        self._sample: Sample | None = None
+        self._is_stopping = False
+        self._lock = lock
+        self._sockets = HubSockets(runtime_dir, self.hub_id, producer.node, listening, self._clock)
+
+    def run(self) -> None:
+        """Serve until `stop` is called or, if it leaves with its viewers, until nobody is there.
+
+        Raises:
+            RuntimeFolderError: Somebody has removed the folder: nobody would find this hub any more.
+        """
+        self._producer.start()
+        try:
+            while not self._is_over():
+                self._turn()
+        finally:
+            if self._supervisor is not None:
+                self._supervisor.stop()
+            self._producer.stop()
+            self._sockets.close()
+
+    def stop(self, _signal: int = 0, _frame: FrameType | None = None) -> None:
+        """End soon; may be called from a signal handler."""
+        self._is_stopping = True
+
+    def _turn(self) -> None:
+        self._sockets.wait(ceil_ms(self._producer.wait_s()))
+        samples = self._producer.take()
+        for sample in samples:
+            self._publish_sample(sample)
+        for data in self._sockets.take_reports():
+            self._read_report(data)
+        for has_come in self._sockets.take_attendance():
+            self._attendance.note_viewer(has_come=has_come)
+        if self._sockets.is_stream_new:
+            self._sockets.is_stream_new = False
+            self._attendance.await_return(self._clock.monotonic_s())
+        for peer, data in self._sockets.take_requests():
+            self._take_request(peer, data)
+        if self._roster is not None and self._roster.has_answers:
+            self._answer_for_ranks(self._roster)
+        if self._supervisor is not None and self._sample is not None:
+            self._supervisor.poll()
+        self._alerts.poll()
+        self._publish_status(has_sample=bool(samples))
+
+    def _is_over(self) -> bool:
+        return self._is_stopping or not self._is_attended()
+
+    def _is_attended(self) -> bool:
+        now_s = self._clock.monotonic_s()
+        roster = self._roster
+        if roster is None:
+            return not self._attendance.is_over(now_s, has_ranks=False)
+        if not self._attendance.is_over(now_s, has_ranks=roster.is_attended):
+            return True
+        roster.drain()  # a process may have connected since the last tick
+        return not self._attendance.is_over(now_s, has_ranks=roster.is_attended)
+
+    def _publish_sample(self, sample: Sample) -> None:
+        try:
+            sample = self._mend(sample)
+        except WireError as error:
+            self._rejections.add("from a source of this node", error, self._clock.monotonic_s())
+            return
+        if self._first_seq is None:
+            self._first_seq = sample.seq
+        self._sample = sample
+        self._history.add(sample)
+        self._sockets.publish(TOPIC_SAMPLE, sample)
+        if self._sockets.has_followers(TOPIC_CELLS):
+            self._sockets.publish(TOPIC_CELLS, sample)
+        self._publish_findings([], has_assessed=self._assessments.observe(sample))
+
+    def _mend(self, sample: Sample) -> Sample:
+        """Return a sample that no viewer rejects: what a source cannot have measured is left unmeasured.
+
+        Raises:
+            WireError: It has no place in time.
+        """
+        if is_sound(sample):
+            return sample
+        mended = mend_numbers(sample)
+        reason = "a number was none, and is shown as not measured"
+        self._rejections.add("from a source of this node", reason, self._clock.monotonic_s())
+        return mended
+
+    def _publish_findings(self, findings: list[Finding], *, has_assessed: bool) -> None:
+        if findings or has_assessed:
+            assessments = self._assessments.all() if has_assessed else None
+            self._batch_number += 1
+            self._repeats_left = NUMBER_REPEATS
+            batch = FindingBatch(tuple(findings), assessments, self._batch_number)
+            self._sockets.publish(TOPIC_FINDING, batch)
+
+    def _publish_alerts(self) -> None:
+        """Tell what was decided about findings and what became of them, where that is news."""
+        state = self._alerts.state
+        if state != self._shown_alerts:
+            self._shown_alerts = state
+            self._sockets.publish(TOPIC_FINDING, state)
+
+    def _publish_status(self, *, has_sample: bool) -> None:
+        """Tell the hub's own state once a second; beside a sample, which saves everybody a wake-up."""
+        now_s = self._clock.monotonic_s()
+        if now_s < self._status_due_s - (STATUS_INTERVAL_S / 2 if has_sample else 0.0):
+            return
+        self._status_due_s = now_s + 1.5 * STATUS_INTERVAL_S
+        self._keep_place()
+        self._alerts.expire()
+        self._sockets.cut_off_revoked()
+        self._publish_alerts()
+        self._sockets.publish(TOPIC_HUB, self._status())
+        if self._repeats_left:
+            self._repeats_left -= 1
+            self._sockets.publish(TOPIC_FINDING, FindingBatch((), None, self._batch_number))
+
+    def _keep_place(self) -> None:
+        """Listen again where the file of a socket was removed.
+
+        Raises:
+            RuntimeFolderError: The folder or its lock was removed, and may be another agent's by now.
+        """
+        if self._lock is not None and not self._lock.is_current():
+            raise RuntimeFolderError(
+                f"{self._lock.path} was removed while the agent served that folder, and nobody finds it "
+                "there any more; start `vramscope agent` again"
+            )
+        self._sockets.restore()
+        if self._roster is not None:
+            self._roster.restore()
+
+    def _status(self) -> HubStatus:
+        now_s = self._clock.monotonic_s()
+        pid = self._supervisor.pid if self._supervisor is not None else None
+        if now_s >= self._usage_due_s:
+            self._usage_due_s = now_s + USAGE_INTERVAL_S
+            percent = self._usage.cpu_percent(now_s, [] if pid is None else [pid])
+            self._cpu_percent = percent if percent is not None else self._cpu_percent
+            self._rss_bytes = rss_bytes()
+        return HubStatus(
+            hub_id=self.hub_id,
+            pid=os.getpid(),
+            version=self._version,
+            started_s=self._started_wall_s,
+            interval_s=self._producer.interval_s,
+            last_seq=None if self._sample is None else self._sample.seq,
+            cpu_percent=self._cpu_percent,
+            rss_bytes=self._rss_bytes,
+            viewers=self._attendance.viewers + self._sockets.remote_viewers,
+            workers=self._seat.status() if self._supervisor is None else (self._supervisor.status(),),
+            ticks_late=getattr(self._producer, "ticks_late", 0),
+            hooks=self._alerts.hooks,
+            notes=(
+                *self._alerts.notes,
+                *self._sockets.notes,
+                *self._rejections.list_notes(now_s),
+                *self._findings.notes,
+                *self._assessments.notes,
+            ),
+        )
+
+    def _read_report(self, data: bytes) -> None:
+        try:
+            self._take_report(self._decode_report(decode(data)))
+        except WireError as error:
+            self._rejections.add("from a worker", error, self._clock.monotonic_s())
+
+    def _decode_report(self, envelope: Envelope) -> WorkerReport:
+        """Return what a worker tells, without what its analyzers cannot have found, which is counted.
+
+        Raises:
+            WireError: It is no report, or a number of its own cannot be.
+        """
+        told = decode_body(envelope, WorkerReport)
+        names = (*told.found_by, *("",) * (len(told.findings) - len(told.found_by)))
+        found = [pair for pair in zip(told.findings, names, strict=False) if is_sound(pair[0])]
+        report = msgspec.structs.replace(
+            told,
+            findings=tuple(finding for finding, _ in found),
+            found_by=tuple(name for _, name in found),
+            assessments=tuple(it for it in told.assessments if is_sound(it)),
+        )
+        check_numbers(report)
+        left_out = len(told.findings) - len(found) + len(told.assessments) - len(report.assessments)
+        if left_out:
+            reason = f"an analyzer found {left_out} things at times, or with numbers, that cannot be"
+            self._rejections.add(f"from the worker of process {told.pid}", reason, self._clock.monotonic_s())
+        return report
+
+    def _take_report(self, report: WorkerReport) -> None:
+        if self._supervisor is not None:
+            self._supervisor.take_report(shorten_report(report))
+        changed = self._findings.merge(report.findings, report.found_by)
+        if report.open_ids is not None and self._sample is not None:
+            of = report.analyzers if report.is_chosen else None
+            changed += self._findings.close_others(report.open_ids, self._sample.time_s, of)
+        is_anew = report.open_ids is not None and report.is_assessor
+        has_forgotten = is_anew and self._assessments.begin_anew(report.pid)
+        has_assessed = self._assessments.merge(report.assessments)
+        if changed:
+            self._alerts.take(changed)
+            self._publish_alerts()  # before the findings: a viewer must know which of them are muted
+        self._publish_findings(changed, has_assessed=has_forgotten or has_assessed)
+
+    def _take_request(self, peer: bytes, data: bytes) -> None:
+        try:
+            envelope = decode(data)
+            if envelope.kind == "report":
+                self._take_remote_report(peer, self._decode_report(envelope))
+                return
+            request = body_of(envelope, Request)
+        except WireError as error:
+            source = "from a peer over tcp" if isinstance(peer, RemotePeer) else "from a viewer"
+            self._rejections.add(source, error, self._clock.monotonic_s())
+            return
+        if self._sockets.is_on_its_way(peer, request):
+            return
+        refusal = self._sockets.refuse(peer, request)
+        if refusal is not None:
+            self._refuse(peer, request.request_id, refusal)
+        elif (excess := explain_excess(request.devices)) is not None:
+            self._refuse(peer, request.request_id, f"the list of devices {excess}")
+        elif request.verb == "join":
+            welcome = self._welcome(request, envelope.hub_id)
+            self._sockets.answer_join(peer, request, encode("welcome", self.hub_id, welcome))
+        elif request.verb == "decide":
+            self._decide(peer, request.request_id, request.decision)
+        elif request.verb == "leave":
+            self._refuse(peer, request.request_id, "this agent is no relay: it has no nodes to leave")
+        elif request.verb == "advise" and request.action is None:
+            self._refuse(peer, request.request_id, "an advice needs an action, as empty_cache")
+        elif self._roster is not None:
+            self._roster.ask(request.pid, _word_wish(request.verb, peer, request))
+        else:
+            self._refuse(peer, request.request_id, "this agent plays a recording: no process reports to it")
+
+    def _take_remote_report(self, peer: bytes, report: WorkerReport) -> None:
+        """Take what a worker elsewhere has found, where it may and nobody else does."""
+        refusal = self._sockets.refuse_report(peer)
+        if refusal is None:
+            refusal = self._seat.refuse(
+                peer.user if isinstance(peer, RemotePeer) else "", shorten_report(report)
+            )
+        if refusal is not None:
+            self._refuse(peer, TO_WHOM_IT_CONCERNS, refusal)
+        else:
+            self._take_report(report)
+
+    def _decide(self, peer: bytes, request_id: int, decision: FindingDecision | None) -> None:
+        """Carry out what a person decided about a finding, and tell everybody."""
+        if decision is None:
+            return
+        time_s = self._clock.wall_s() if self._sample is None else self._sample.time_s
+        refusal = self._alerts.decide(decision, self._findings.get(decision.finding_id), time_s)
+        if refusal is not None:
+            self._refuse(peer, request_id, refusal)
+            return
+        self._publish_alerts()
+        self._sockets.answer(peer, encode("done", self.hub_id, Done(request_id)))
+
+    def _answer_for_ranks(self, roster: Roster) -> None:
+        """Hand on what probes have answered since the last turn."""
+        for packed in roster.take_maps():
+            self._sockets.publish(TOPIC_SEGMENTS, packed)
+        for (peer, request_id), refusal, modules, advice in roster.take_answers():
+            if refusal is not None:
+                self._refuse(peer, request_id, refusal)
+            elif modules is not None:
+                answer = ModulesAnswer(request_id, modules.pid, modules.data)
+                self._sockets.answer(peer, encode("modules", self.hub_id, answer))
+            elif advice is not None:
+                self._sockets.answer(peer, encode("advised", self.hub_id, Advised(request_id, *advice)))
+            else:
+                self._sockets.answer(peer, encode("done", self.hub_id, Done(request_id)))
+
+    def _refuse(self, peer: bytes, request_id: int, reason: str) -> None:
+        self._sockets.answer(peer, encode("refusal", self.hub_id, Refusal(request_id, reason)))
+
+    def _welcome(self, request: Request, known_hub_id: str) -> Welcome:
+        """Return everything of the devices asked for; as cells neither past nor the rest of a sample."""
+        is_full = request.detail == "full"
+        sample = self._sample
+        since_seq = request.since_seq if known_hub_id == self.hub_id else None
+        wanted = select_devices(request.devices)
+        welcome = Welcome(
+            request_id=request.request_id,
+            sample=sample if is_full or sample is None else trim_to_cells(sample),
+            findings=self._findings.all(),
+            hub=self._status(),
+            history=self._history.block(since_seq) if is_full else History().block(),
+            first_seq=self._first_seq,
+            history_first_seq=self._history.first_seq,
+            assessments=self._assessments.all(),
+            alerts=self._alerts.state,
+            findings_number=self._batch_number,
+        )
+        return welcome if wanted is None else trim_welcome(welcome, wanted)
+
+
+def _word_wish(kind: DemandKind, peer: bytes, request: Request) -> Wish:
+    asker = (peer, request.request_id)
+    reason = None if request.reason is None else request.reason[:MAX_REASON_CHARACTERS]
+    seconds = None if request.seconds is None else min(max(0.0, request.seconds), MAX_WISH_S)
+    return Wish(kind, asker, request.is_on, seconds, request.action, reason)
+
+
+def stop_on_signals(hub: Hub) -> None:
+    """End the hub on Ctrl-C, on a polite kill and on hang-up."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, hub.stop)

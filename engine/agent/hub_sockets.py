@@ -1,0 +1,286 @@
+"""The sockets of a hub: three in its runtime folder and, where it listens, the gate of its tcp port."""
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import zmq
+
+from ..clock import Clock
+from ..errors import RuntimeFolderError
+from ..model import Sample
+from ..wire.device_trimming import Told
+from ..wire.endpoints import endpoints_of
+from ..wire.envelope import MAX_MESSAGE_BYTES
+from ..wire.messages import TOPIC_VIEWER, Request
+from ..wire.published import encode_told, encode_wanted
+from ..wire.remote_peer import RemotePeer
+
+if TYPE_CHECKING:
+    from ..cluster.gate import Gate
+    from ..cluster.listening import Listening
+
+SEND_QUEUE_MESSAGES = 256
+"""Messages a stalled viewer may fall behind before new ones are dropped for it alone."""
+MAX_REQUESTS_PER_TURN = 64
+REPORTS_WITHIN_S = 0.1
+"""Time of a turn that reports may take, however many there are: samples must not wait for a flood of them."""
+MAX_REPORTS_WAITING = 8
+"""Reports, maybe of megabytes, that ZeroMQ has read and the hub has not; more wait where they are sent."""
+MAX_REQUEST_BYTES = 1 << 20
+"""Larger requests cut off who sends them; only reports, which have a socket of their own, are of more."""
+MAX_ANSWERS_WAITING = 64
+"""Answers that wait for one peer of the folder that does not read; an answer may be of megabytes."""
+MAX_SUBSCRIPTION_BYTES = 256
+"""ZeroMQ cuts off who subscribes to more: it keeps some fifty bytes for each, and never gives them back."""
+MAX_TOPICS = 256
+"""Different topics that are subscribed to, by all together; viewers share six."""
+MAX_SUBSCRIBERS = 1024
+"""Subscriptions to one topic: who subscribes again and again is counted each time, and leaves only once."""
+MAX_SUBSCRIPTIONS_WAITING = 64
+UNBINDS_WITHIN_S = 1.0
+
+
+class HubSockets:
+    """Carries what a hub says and hears; use from its thread.
+
+    Args:
+        runtime_dir: Private folder that holds the sockets.
+        hub_id: Of the hub.
+        node: Name of its node.
+        listening: Where it listens beyond its folder; None for nowhere.
+        clock: Where time is read.
+
+    Raises:
+        RuntimeFolderError: A socket cannot be made in the folder.
+        UsageError: The tcp port is taken, or its address is none of this machine.
+    """
+
+    def __init__(
+        self, runtime_dir: Path, hub_id: str, node: str, listening: "Listening | None", clock: Clock
+    ) -> None:
+        self._context = zmq.Context()
+        self._folder = runtime_dir
+        self._node = node.encode()
+        self._hub_id = hub_id
+        self._sample: Sample | None = None
+        self._stream_path = endpoints_of(runtime_dir).stream
+        self._stream = self._bind_stream()
+        self._topics: Counter[bytes] = Counter()
+        self._restarts = 0
+        self._flooder = ""
+        self.is_stream_new = False
+        """Whether viewers were cut off, and come again within a second or so; reset by who reads it."""
+        self._reports = self._bind(
+            zmq.PULL, endpoints_of(runtime_dir).reports, {zmq.RCVHWM: MAX_REPORTS_WAITING}
+        )
+        self._control = self._bind(
+            zmq.ROUTER,
+            endpoints_of(runtime_dir).control,
+            {zmq.SNDHWM: MAX_ANSWERS_WAITING, zmq.MAXMSGSIZE: MAX_REQUEST_BYTES},
+        )
+        self._clock = clock
+        self._gate = None if listening is None else self._open_gate(listening, hub_id, node, clock)
+        self._poller = zmq.Poller()
+        gate = () if self._gate is None else (self._gate.questions, self._gate.router)
+        for socket in (self._stream, self._reports, self._control, *gate):
+            self._poller.register(socket, zmq.POLLIN)
+        self._ready: dict[object, int] = {}
+
+    def _bind(self, kind: int, address: str, options: Mapping[int, int] | None = None) -> "zmq.Socket[bytes]":
+        socket = self._context.socket(kind)
+        usual = {zmq.LINGER: 0, zmq.SNDHWM: SEND_QUEUE_MESSAGES, zmq.MAXMSGSIZE: MAX_MESSAGE_BYTES}
+        for option, value in (usual | dict(options or {})).items():
+            socket.setsockopt(option, value)
+        _listen(socket, address)
+        return socket
+
+    def _bind_stream(self) -> "zmq.Socket[bytes]":
+        """Return the socket of the stream; what comes in there is subscriptions, which are short and few."""
+        options: dict[int, int] = {
+            zmq.XPUB_VERBOSER: 1,
+            zmq.MAXMSGSIZE: MAX_SUBSCRIPTION_BYTES,
+            zmq.RCVHWM: MAX_SUBSCRIPTIONS_WAITING,
+        }
+        return self._bind(zmq.XPUB, self._stream_path, options)
+
+    def _restart_stream(self, flooder: str) -> None:
+        """Open the stream again without its subscriptions: viewers come back and ask for what they missed.
+
+        ZeroMQ neither refuses a subscription nor cuts off one peer.
+        """
+        self._restarts = self._restarts + 1
+        self._flooder = flooder
+        self._poller.unregister(self._stream)
+        with suppress(zmq.ZMQError):
+            self._stream.unbind(self._stream_path)
+        path = Path(self._stream_path.removeprefix("ipc://"))
+        end_s = time.monotonic() + UNBINDS_WITHIN_S
+        while path.exists() and time.monotonic() < end_s:
+            time.sleep(0.001)  # its thread removes the file, and must not remove that of the next
+        self._stream.close(linger=0)
+        self._topics.clear()
+        self._stream = self._bind_stream()
+        self._poller.register(self._stream, zmq.POLLIN)
+        self.is_stream_new = True
+
+    def restore(self) -> None:
+        """Listen again where somebody has removed the file of a socket; who is connected stays so.
+
+        Raises:
+            RuntimeFolderError: A socket cannot be made in the folder.
+        """
+        endpoints = endpoints_of(self._folder)
+        sockets = (self._stream, self._reports, self._control)
+        addresses = (endpoints.stream, endpoints.reports, endpoints.control)
+        for socket, address in zip(sockets, addresses, strict=True):
+            if not Path(address.removeprefix("ipc://")).exists():
+                _listen(socket, address)
+
+    def _open_gate(self, listening: "Listening", hub_id: str, node: str, clock: Clock) -> "Gate":
+        from ..cluster.gate import Gate  # most hubs listen nowhere
+
+        return Gate(self._context, listening, node, hub_id, clock)
+
+    @property
+    def remote_viewers(self) -> int:
+        """Viewers that follow over tcp."""
+        return 0 if self._gate is None else self._gate.viewers
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What went wrong at the sockets, in sentences."""
+        times = "once" if self._restarts == 1 else f"{self._restarts:,} times"
+        cut = f"the stream was opened again {times}: {self._flooder}"
+        return (*((cut,) if self._restarts else ()), *(() if self._gate is None else self._gate.notes))
+
+    def wait(self, timeout_ms: int) -> None:
+        """Wait until something arrives, or the time is up; let in over tcp who may come in."""
+        self._ready = dict(self._poller.poll(timeout_ms))
+        if self._gate is not None and self._gate.questions in self._ready:
+            self._gate.take_questions()
+
+    def cut_off_revoked(self) -> None:
+        """Send nothing more to those who may follow no longer."""
+        if self._gate is not None:
+            self._gate.cut_off_revoked()
+
+    def publish(self, topic: bytes, told: Told) -> None:
+        """Tell all who follow a topic; over tcp nothing of devices for which they did not ask."""
+        if isinstance(told, Sample):
+            self._sample = told
+        message = encode_told(topic, self._hub_id, told)
+        self._stream.send_multipart([topic + self._node, message])
+        if self._gate is not None:
+            self._gate.publish(
+                topic, message, trim=lambda it: encode_wanted(topic, self._hub_id, told, it, self._sample)
+            )
+
+    def has_followers(self, topic: bytes) -> bool:
+        """Return whether anybody follows a topic over tcp."""
+        return self._gate is not None and self._gate.has_followers(topic)
+
+    def answer(self, peer: bytes, message: bytes) -> None:
+        """Send an answer to who asked, wherever that is."""
+        if self._gate is not None and isinstance(peer, RemotePeer):
+            self._gate.answer(peer, message)
+        else:
+            self._control.send_multipart([peer, message])
+
+    def answer_join(self, peer: bytes, request: Request, message: bytes) -> None:
+        """Send everything to who asked for it, wherever that is."""
+        if self._gate is not None and isinstance(peer, RemotePeer):
+            self._gate.answer_join(peer, request, message)
+        else:
+            self._control.send_multipart([peer, message])
+
+    def refuse(self, peer: bytes, request: Request) -> str | None:
+        """Return why a request is refused, in one sentence, or None; over ipc everything may be."""
+        if self._gate is None or not isinstance(peer, RemotePeer):
+            return None
+        return self._gate.refuse(peer, request)
+
+    def is_on_its_way(self, peer: bytes, request: Request) -> bool:
+        """Return whether an answer to this very request was sent already, over a line that may be slow."""
+        if self._gate is None or not isinstance(peer, RemotePeer):
+            return False
+        return self._gate.is_on_its_way(peer, request)
+
+    def refuse_report(self, peer: bytes) -> str | None:
+        """Return why what a worker tells by way of requests is refused, in one sentence, or None."""
+        if self._gate is None or not isinstance(peer, RemotePeer):
+            return "workers of this node report by a socket of their own"
+        return self._gate.refuse_report(peer)
+
+    def take_reports(self) -> Iterator[bytes]:
+        """Yield what workers report, for a part of a turn; the rest is for the next."""
+        if self._reports in self._ready:
+            ends_s = self._clock.monotonic_s() + REPORTS_WITHIN_S
+            for number in range(MAX_REQUESTS_PER_TURN):
+                if number and self._clock.monotonic_s() >= ends_s:
+                    return
+                try:
+                    yield self._reports.recv(zmq.NOBLOCK)
+                except zmq.Again:
+                    return
+
+    def take_attendance(self) -> Iterator[bool]:
+        """Yield whether a viewer came or left: ZeroMQ tells, however it leaves."""
+        for _ in range(4 * MAX_TOPICS if self._stream in self._ready else 0):
+            try:
+                frame = self._stream.recv(zmq.NOBLOCK, copy=False)
+            except zmq.Again:
+                return
+            event = frame.bytes
+            if event[:1] not in (b"\0", b"\1"):
+                continue  # XPUB hands on whatever a peer writes
+            topic = event[1:]
+            has_come = event[0] == 1
+            self._topics[topic] += 1 if has_come else -1
+            if self._topics[topic] <= 0:
+                del self._topics[topic]
+            if topic == TOPIC_VIEWER:
+                yield has_come
+            if len(self._topics) > MAX_TOPICS or self._topics[topic] > MAX_SUBSCRIBERS:
+                viewers = self._topics[TOPIC_VIEWER]
+                wanted = f"more than {MAX_TOPICS} topics"
+                if len(self._topics) <= MAX_TOPICS:
+                    wanted = f"one topic, of which there were more than {MAX_SUBSCRIBERS:,} subscriptions"
+                self._restart_stream(f"{_name_peer(frame)} wanted {wanted}")
+                yield from (False for _ in range(viewers))
+                return
+
+    def take_requests(self) -> Iterator[tuple[bytes, bytes]]:
+        """Yield what is asked, each with who asks."""
+        if self._control in self._ready:
+            for _ in range(MAX_REQUESTS_PER_TURN):
+                try:
+                    peer, *_, data = self._control.recv_multipart(zmq.NOBLOCK)
+                except zmq.Again:
+                    break
+                yield peer, data
+        if self._gate is not None and self._gate.router in self._ready:
+            yield from self._gate.take_requests()
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._context.destroy(linger=0)
+
+
+def _name_peer(frame: zmq.Frame) -> str:
+    """Return which process a message of a socket in the folder is of, by the kernel's word."""
+    try:
+        _, _uid, _gid, pid = str(frame.get("Peer-Address")).split(":")
+    except (zmq.ZMQError, ValueError):
+        return "a process"
+    return f"process {pid}"
+
+
+def _listen(socket: "zmq.Socket[bytes]", address: str) -> None:
+    try:
+        socket.bind(address)
+    except zmq.ZMQError as error:
+        raise RuntimeFolderError(f"cannot listen on {address}: {error}; see `vramscope doctor`") from error

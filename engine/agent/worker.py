@@ -1,0 +1,250 @@
+"""A worker process: hosts analyzers, feeds them every sample once and in order, reports what they find."""
+
+import os
+import signal
+from collections.abc import Callable, Collection, Sequence
+from typing import TypeVar
+
+from ..clock import Clock, SystemClock
+from ..errors import WireError
+from ..history import History
+from ..model import Analyzer, Assessment, Finding, Sample, SegmentMap
+from ..model.inquiry import Inquirer, Inquiry
+from ..ranks.segments import PackedSegments, unpack_segments
+from ..viewer.conversation import Event, Joined
+from ..wire.assessments import AssessmentKey, assessment_key
+from ..wire.envelope import encode
+from ..wire.messages import WorkerReport
+from .analyzer_host import AnalyzerHost
+from .worker_link import WorkerLink
+
+REPORT_INTERVAL_S = 3.0
+"""How often a worker says that it is alive when it has found nothing new."""
+POLL_S = 1.5
+"""How long a worker waits for news at most; more than a usual tick, so that no wait ends just before one."""
+NOTHING_SEEN = -1
+
+
+class Worker:
+    """One worker of one hub.
+
+    Args:
+        link: Connection to the hub.
+        analyzers: Fresh analyzers.
+        inquirers: Fresh inquirers, who look closer at what the analyzers find.
+        is_chosen: Whether these are some of the analyzers, of which alone findings may be closed.
+        reason: Why an analyzer could not be loaded, told to viewers.
+        parent_fd: File descriptor that closes when the hub ends; None to run until stopped.
+        clock: Injected in tests.
+    """
+
+    def __init__(
+        self,
+        link: WorkerLink,
+        analyzers: Sequence[Analyzer],
+        *,
+        inquirers: Sequence[Inquirer] = (),
+        is_chosen: bool = False,
+        reason: str | None = None,
+        parent_fd: int | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._clock = clock or SystemClock()
+        self._host = AnalyzerHost(analyzers)
+        self._host.reason = reason
+        self._is_chosen = is_chosen
+        self._look = CloserLook(inquirers)
+        self._parent_fd = parent_fd
+        self._link = link
+        if parent_fd is not None:
+            link.watch(parent_fd)
+        self._unsent: list[Finding] = []
+        self._unsent_assessments: dict[AssessmentKey, Assessment] = {}
+        self._caught_up: tuple[str, ...] | None = None
+        self._seen_seq = NOTHING_SEEN
+        self._missed = 0
+        self._report_due_s = 0.0
+        self._is_stopping = False
+
+    def run(self) -> None:
+        """Analyze until the hub ends or `stop` is called."""
+        while not self._is_stopping:
+            for event in self._link.events(POLL_S):
+                self._take(event)
+            self._inquire()
+            self._report()
+            if self._parent_fd is not None and self._link.is_watched_closed:
+                break
+        self._link.close()
+
+    def stop(self, *_: object) -> None:
+        """End soon; may be called from a signal handler."""
+        self._is_stopping = True
+
+    def _take(self, event: Event) -> None:
+        if isinstance(event, Joined):
+            self._catch_up(event)
+        elif isinstance(event, Sample):
+            self._observe(event)
+        elif isinstance(event, PackedSegments):
+            self._take_map(event)
+
+    def _catch_up(self, event: Joined) -> None:
+        """Go through the ring: the findings come out as if this worker had always run."""
+        welcome = event.welcome
+        history = History()
+        history.extend(welcome.history)
+        if event.is_new_hub:
+            self._missed += max(0, (welcome.history_first_seq or 0) - (welcome.first_seq or 0))
+            self._seen_seq = NOTHING_SEEN
+            oldest_s = next((sample.time_s for sample in history.samples()), None)
+            older = [f for f in welcome.findings if f.is_open and (oldest_s is None or f.opened_s < oldest_s)]
+            self._host.restore(older)
+            self._look.restore(welcome.findings)
+        for sample in history.samples():
+            if sample.seq > self._seen_seq:
+                self._observe(sample)
+        self._caught_up = self._host.open_ids
+        self._look.take_inquiries()  # what the past would have asked can be answered no more
+
+    def _observe(self, sample: Sample) -> None:
+        self._unsent.extend(self._look.follow(sample, self._host.observe(sample)))
+        self._seen_seq = sample.seq
+
+    def _inquire(self) -> None:
+        for inquiry in self._look.take_inquiries():
+            self._link.send(inquiry.verb, inquiry.pid, is_on=inquiry.is_on, seconds=inquiry.seconds)
+
+    def _take_map(self, packed: PackedSegments) -> None:
+        """Let those look at a map who wait for it; others ask for maps too, to draw them."""
+        if self._look.awaits_map(packed.node, packed.pid):
+            try:
+                self._unsent.extend(self._look.take_map(unpack_segments(packed)))
+            except WireError:
+                return  # the process packed nonsense: as good as no answer
+
+    def _report(self) -> None:
+        now_s = self._clock.monotonic_s()
+        self._unsent_assessments.update({assessment_key(a): a for a in self._host.assess()})
+        has_news = self._unsent or self._unsent_assessments or self._caught_up is not None
+        if not has_news and now_s < self._report_due_s:
+            return
+        report = WorkerReport(
+            name="analyzers",
+            pid=os.getpid(),
+            seen_seq=self._seen_seq,
+            samples_dropped=self._missed + self._link.samples_dropped,
+            analyzers=self._host.names,
+            findings=tuple(self._unsent),
+            open_ids=self._caught_up,
+            reason=self._host.reason or self._look.reason,
+            assessments=tuple(self._unsent_assessments.values()),
+            found_by=tuple(self._host.name_finder(finding.id) for finding in self._unsent),
+            is_chosen=self._is_chosen,
+            is_assessor=self._host.is_assessor,
+        )
+        if not self._link.report(encode("report", "", report)):
+            return  # the hub is behind, or away: the findings go with the next report
+        self._unsent = []
+        self._unsent_assessments = {}
+        self._caught_up = None
+        self._host.forget_closed()
+        self._report_due_s = now_s + REPORT_INTERVAL_S
+
+
+def run_worker(
+    link: WorkerLink, *, chosen: Collection[str] | None = None, parent_fd: int | None = None
+) -> int:
+    """Run the analyzers of this installation for the hub at the other end; return the exit code.
+
+    Args:
+        link: Connection to the hub.
+        chosen: Names of those to run; None for all.
+        parent_fd: File descriptor that closes when the hub ends; None to run until stopped.
+    """
+    from ..plugins import make_analyzers, make_inquirers
+
+    plugins = make_analyzers(chosen)
+    inquirers = make_inquirers()
+    reason = "; ".join([*plugins.notes, *inquirers.notes]) or None
+    worker = Worker(
+        link,
+        plugins.made,
+        inquirers=inquirers.made,
+        is_chosen=chosen is not None,
+        reason=reason,
+        parent_fd=parent_fd,
+    )
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, worker.stop)
+    worker.run()
+    return 0
+
+
+T = TypeVar("T")
+MOST_INQUIRIES = 64
+"""Questions that wait to be sent; the newest are dropped beyond."""
+
+
+class CloserLook:
+    """Lets inquirers follow what is found, and enrich it before anybody sees it."""
+
+    def __init__(self, inquirers: Sequence[Inquirer]) -> None:
+        self._inquirers = list(inquirers)
+        self._open: dict[str, Finding] = {}
+        self._inquiries: list[Inquiry] = []
+        self.reason: str | None = None
+        """Why an inquirer was set aside."""
+
+    def restore(self, findings: Sequence[Finding]) -> None:
+        """Hand findings of a predecessor to the inquirers."""
+        for inquirer in tuple(self._inquirers):
+            self._try(inquirer, lambda it: it.restore(findings), None)
+        self._open.update((finding.id, finding) for finding in findings if finding.is_open)
+
+    def follow(self, sample: Sample, findings: Sequence[Finding]) -> list[Finding]:
+        """Take one sample with what was found in it; return the same findings with what is known of them."""
+        for inquirer in tuple(self._inquirers):
+            nothing: Sequence[Inquiry] = ()
+            asked = self._try(inquirer, lambda it: it.follow(sample, findings), nothing)
+            self._inquiries += asked[: MOST_INQUIRIES - len(self._inquiries)]
+        for finding in findings:
+            if finding.is_open:
+                self._open[finding.id] = finding
+            else:
+                self._open.pop(finding.id, None)
+        return [self._enrich(finding) for finding in findings]
+
+    def take_inquiries(self) -> list[Inquiry]:
+        """Return what should be asked, each once."""
+        inquiries = self._inquiries
+        self._inquiries = []
+        return inquiries
+
+    def awaits_map(self, node: str, pid: int) -> bool:
+        """Return whether anybody waits for a map of this process."""
+        return any(
+            self._try(inquirer, lambda it: it.awaits_map(node, pid), False)
+            for inquirer in tuple(self._inquirers)
+        )
+
+    def take_map(self, segment_map: SegmentMap) -> list[Finding]:
+        """Take an answer; return the open findings of which more is known by it."""
+        before = {finding.id: self._enrich(finding) for finding in self._open.values()}
+        for inquirer in tuple(self._inquirers):
+            self._try(inquirer, lambda it: it.take_map(segment_map), None)
+        after = [self._enrich(finding) for finding in self._open.values()]
+        return [finding for finding in after if finding != before[finding.id]]
+
+    def _enrich(self, finding: Finding) -> Finding:
+        for inquirer in tuple(self._inquirers):
+            finding = self._try(inquirer, lambda it, known=finding: it.enrich(known), finding)  # type: ignore[misc]
+        return finding
+
+    def _try(self, inquirer: Inquirer, act: Callable[[Inquirer], T], otherwise: T) -> T:
+        try:
+            return act(inquirer)
+        except Exception as error:  # noqa: BLE001 - an inquirer's bug is told, and the findings go on without it
+            self._inquirers.remove(inquirer)
+            self.reason = f"inquirer {inquirer.name} failed and was set aside: {error!r}"
+            return otherwise

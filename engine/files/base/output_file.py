@@ -1,0 +1,181 @@
+"""Files that vramscope writes: there whole or not at all, and readable for their owner alone.
+
+Output never goes through a symbolic link: whoever may write in a folder, as anybody can in `/tmp`, could
+choose by one what is overwritten. `/dev/stdout` and other links to pipes, terminals and devices are written
+to. A file that is replaced keeps its mode.
+"""
+
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from ...errors import OutputFileError
+from .input_file import show_path
+
+PRIVATE_MODE = 0o600
+_OF_SQLITE = ("-wal", "-shm", "-journal")
+_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def write_whole(data: bytes, path: Path) -> None:
+    """Write a file, which holds the old content or the new at any moment.
+
+    What is no regular file (a pipe, a terminal) is written to as it is.
+
+    Raises:
+        OutputFileError: It cannot be written, or is a link.
+    """
+    with open_output(path) as stream:
+        stream.write(data)
+
+
+@contextmanager
+def open_output(path: Path) -> Iterator[BinaryIO]:
+    """Give a stream whose content becomes the file at the end, unless something is raised before.
+
+    What is no regular file (a pipe, a terminal) is written to as it is.
+
+    Raises:
+        OutputFileError: It cannot be written, or is a link.
+    """
+    with _explaining(path):
+        place = _refuse_link(path)
+        if _is_special(place):
+            with os.fdopen(os.open(place, os.O_WRONLY | os.O_CLOEXEC | os.O_NOCTTY), "wb") as stream:
+                yield stream
+        else:
+            with replacing(place) as stream:
+                yield stream
+
+
+@contextmanager
+def place_output(path: Path) -> Iterator[Path]:
+    """Give the path of an empty file, which becomes the output at the end unless something is raised.
+
+    Raises:
+        OutputFileError: It cannot be written, or is a link.
+    """
+    with _explaining(path), _drafted(_refuse_link(path)) as (draft, descriptor):
+        os.close(descriptor)
+        yield draft
+
+
+@contextmanager
+def replacing(path: Path, *, is_durable: bool = False) -> Iterator[BinaryIO]:
+    """Give a stream whose content takes the place of a file in one step; a link there is not followed.
+
+    Args:
+        path: The file.
+        is_durable: Wait until the content is on the disk.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    with _drafted(path) as (_, descriptor), os.fdopen(descriptor, "wb") as stream:
+        yield stream
+        stream.flush()
+        if is_durable:
+            os.fsync(descriptor)
+
+
+def write_new(data: bytes, path: Path) -> None:
+    """Write a file that must not be there yet.
+
+    Raises:
+        FileExistsError: It is.
+        OSError: It cannot be written.
+    """
+    with os.fdopen(os.open(path, _NEW, PRIVATE_MODE), "wb") as stream:
+        stream.write(data)
+
+
+def write_files(contents: Mapping[str, bytes], folder: Path) -> list[Path]:
+    """Write files into a folder, which is made where it is missing; return their paths.
+
+    Args:
+        contents: By name.
+        folder: Where they go.
+
+    Raises:
+        OutputFileError: The folder or a file cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = error.strerror or error
+        raise OutputFileError(
+            f"{show_path(folder)}: cannot be made: {reason}; give another folder"
+        ) from error
+    for name, content in contents.items():
+        write_whole(content, folder / name)
+    return [folder / name for name in contents]
+
+
+def check_writable(path: Path) -> None:
+    """Find out before a long watch that a file could not be written.
+
+    Raises:
+        OutputFileError: Its folder is missing or closed to us; it is a folder, or a link.
+    """
+    with _explaining(path):
+        place = _refuse_link(path)
+        folder = place.parent
+        if place.is_dir():
+            raise OutputFileError(f"{show_path(path)}: is a folder; expected the name of a file to write")
+        if not folder.is_dir():
+            raise OutputFileError(f"{show_path(path)}: there is no folder {show_path(folder)}; make it first")
+        if not _is_special(place) and not os.access(folder, os.W_OK | os.X_OK):
+            raise OutputFileError(
+                f"{show_path(path)}: the folder {show_path(folder)} is not writable for you"
+            )
+
+
+@contextmanager
+def _explaining(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise OutputFileError(f"{show_path(path)}: cannot be written: {error.strerror or error}") from error
+
+
+def _refuse_link(path: Path) -> Path:
+    """Return the path, unless it is a link to a file, to a folder or to nothing.
+
+    Raises:
+        OutputFileError: It is.
+    """
+    if path.is_symlink() and not _is_special(path):
+        raise OutputFileError(
+            f"{show_path(path)}: a symbolic link to {show_path(path.readlink())}, and output is not written "
+            "through links; name the file itself"
+        )
+    return path
+
+
+def _is_special(place: Path) -> bool:
+    try:
+        mode = place.stat().st_mode
+    except FileNotFoundError:
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
+@contextmanager
+def _drafted(path: Path) -> Iterator[tuple[Path, int]]:
+    """Give a new file beside another, by path and descriptor, and put it in that one's place at the end."""
+    # Not named after the file: a name of 255 bytes has no room for more, and nobody can guess this one.
+    draft = path.with_name(f".vramscope-{os.urandom(8).hex()}.part")
+    descriptor = os.open(draft, _NEW, PRIVATE_MODE)
+    try:
+        with suppress(FileNotFoundError):
+            before = path.lstat().st_mode
+            os.fchmod(descriptor, before & 0o777 if stat.S_ISREG(before) else PRIVATE_MODE)
+        yield draft, descriptor
+        draft.replace(path)
+    finally:
+        for ending in ("", *_OF_SQLITE):
+            with suppress(OSError):
+                draft.with_name(f"{draft.name}{ending}").unlink()

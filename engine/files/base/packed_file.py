@@ -1,0 +1,200 @@
+"""Bytes of a file of any size, plain or gzip, in chunks of bounded size."""
+
+import io
+import os
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Protocol
+
+from ...errors import InputFileError
+from ...units import TIB, format_bytes
+from .input_file import lower_first, open_input_file, show_path
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+CHUNK_BYTES = 1 << 18
+"""Read at a time: what is held is a few of these, however long the file."""
+CUT_NOTE = "the compressed file ends in the middle; what was to follow is missing"
+_SIZE_LIMIT_BYTES = 64 * TIB
+_GZIP_MARK = b"\x1f\x8b"
+_GZIP_BITS = 31
+_PACKED_BYTES = 1 << 16
+_CHECKED_MEMBERS = 1000
+_LEAST_MEMBER_BYTES = 256
+_CHECKED_BYTES = 64 << 20
+_MOST_RATIO = 250
+
+
+class _Readable(Protocol):
+    def read(self, size: int, /) -> bytes: ...
+
+
+class GzipStream(io.RawIOBase):
+    """Unpacks the members of a gzip file, one behind the other, and refuses what was made to keep us busy.
+
+    Tiny members take a thousand times the time of one, and a single byte can become a thousand; no writer of
+    traces or logs makes either.
+    """
+
+    def __init__(self, raw: BinaryIO) -> None:
+        self._raw = raw
+        self._packed = b""
+        self._member: zlib._Decompress | None = None
+        self._members = self._packed_bytes = self._unpacked_bytes = 0
+
+    def readable(self) -> bool:
+        """Return true: it can be wrapped in a buffer."""
+        return True
+
+    def readinto(self, buffer: "WriteableBuffer", /) -> int:
+        """Put the next bytes into a buffer, as `io.BufferedReader` asks for; raises what `read` raises."""
+        view = memoryview(buffer).cast("B")
+        data = self.read(len(view))
+        view[: len(data)] = data
+        return len(data)
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Return the next bytes, none at the end.
+
+        Raises:
+            OSError: It is no gzip, or made of what no writer makes.
+            EOFError: It ends within a member.
+        """
+        while True:
+            if not self._packed:
+                self._packed = self._raw.read(_PACKED_BYTES)
+                self._packed_bytes += len(self._packed)
+            if self._member is None:
+                self._packed = self._packed.lstrip(b"\0") if self._members else self._packed  # padding
+                if not self._packed:
+                    if self._raw.tell() >= os.fstat(self._raw.fileno()).st_size:
+                        return b""
+                    continue
+                self._begin()
+            data = self._unpack(size)
+            if data:
+                return data
+
+    def _begin(self) -> None:
+        self._members += 1
+        if self._members > _CHECKED_MEMBERS and self._packed_bytes < self._members * _LEAST_MEMBER_BYTES:
+            raise OSError(
+                f"more than {_CHECKED_MEMBERS:,} gzip members of less than {_LEAST_MEMBER_BYTES} bytes"
+            )
+        self._member = zlib.decompressobj(_GZIP_BITS)
+
+    def _unpack(self, size: int) -> bytes:
+        member = self._member
+        assert member is not None  # noqa: S101 - `read` has begun one
+        was_empty = not self._packed
+        data = member.decompress(self._packed, max(0, size))
+        if member.eof:
+            self._packed = member.unused_data
+            self._member = None
+        else:
+            self._packed = member.unconsumed_tail
+            if was_empty and not data:
+                raise EOFError("the last member is cut")
+        self._unpacked_bytes += len(data)
+        if self._unpacked_bytes > max(_CHECKED_BYTES, _MOST_RATIO * self._packed_bytes):
+            raise OSError(f"unpacks to more than {_MOST_RATIO} times its size")
+        return data
+
+
+class PackedFile:
+    """A file that is read once, from its beginning to its end; gzip is known by its first bytes.
+
+    Args:
+        path: A regular file.
+        on_read: Called with the share that was read before each piece; what it raises ends the reading.
+        limit_bytes: A larger file, before it is unpacked, is refused.
+
+    Raises:
+        InputFileError: The file is absent, not readable, or not a regular file.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        on_read: Callable[[float], None] | None = None,
+        *,
+        limit_bytes: int = _SIZE_LIMIT_BYTES,
+    ) -> None:
+        self.path = path
+        self._on_read = on_read
+        self.is_cut = False
+        """Whether compressed data end in the middle, as when their writer was killed."""
+        self._stack = ExitStack()
+        self._raw, self._size_bytes = self._stack.enter_context(open_input_file(path, limit_bytes))
+        mark = self._raw.read(2)
+        self._raw.seek(0)
+        self._file: _Readable = self._raw
+        if mark == _GZIP_MARK:
+            self._file = GzipStream(self._raw)
+
+    @property
+    def read_share(self) -> float:
+        """Share of the file that was read so far, from 0 to 1."""
+        if self._raw.closed or not self._size_bytes:
+            return 1.0
+        return min(1.0, self._raw.tell() / self._size_bytes)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._stack.close()
+
+    def read(self, size: int = CHUNK_BYTES) -> bytes:
+        """Return the next bytes, none at the end.
+
+        Raises:
+            InputFileError: The compression is damaged.
+        """
+        if self._on_read is not None:
+            self._on_read(self.read_share)
+        try:
+            return self._file.read(size)
+        except EOFError:
+            self.is_cut = True
+            return b""
+        except (OSError, zlib.error) as error:
+            self.close()
+            reason = lower_first(str(error))
+            raise InputFileError(
+                f"{show_path(self.path)}: cannot be read on: {reason}; the file is damaged"
+            ) from error
+
+    def chunks(self) -> Iterator[bytes]:
+        """Yield the bytes to the end, and close the file.
+
+        Raises:
+            InputFileError: The compression is damaged.
+        """
+        try:
+            while data := self.read():
+                yield data
+        finally:
+            self.close()
+
+
+def read_packed_file(path: Path, limit_bytes: int) -> bytes:
+    """Return the whole content of a file, plain or gzip.
+
+    Raises:
+        InputFileError: It cannot be read, or holds more than the limit.
+    """
+    file = PackedFile(path)
+    parts = []
+    size_bytes = 0
+    for data in file.chunks():
+        size_bytes += len(data)
+        if size_bytes > limit_bytes:
+            file.close()
+            raise InputFileError(
+                f"{show_path(path)}: holds more than {format_bytes(limit_bytes)}, and this format is "
+                "read whole; split it"
+            )
+        parts.append(data)
+    return b"".join(parts)

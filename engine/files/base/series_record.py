@@ -1,0 +1,190 @@
+"""What readers of series have in common: records of devices over time, and the count of what was left out."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal, Protocol
+
+import msgspec
+
+from ...errors import InputFileError
+from ...model import DeviceKind, DeviceState, RankCoordinates
+from .input_file import show_path
+
+SeriesFormat = Literal[
+    "series CSV",
+    "nvidia-smi log",
+    "memory trace",
+    "snapshot export",
+    "status stream",
+    "recording",
+    "framework log",
+    "memory snapshot",
+    "memory timeline",
+    "profiler trace",
+    "InternLM log",
+    "memory report",
+    "stormlog telemetry",
+]
+MOST_DEVICES = 4096
+"""A column that names more is no column of devices."""
+MOST_LEFT_OUT = 100_000
+"""A file with more that cannot be used, and little else, is not read on: each costs more than a good one."""
+MOST_BYTES = 2**50
+"""No device has a pebibyte; a larger figure is none of memory."""
+MOST_SECONDS = 1e10
+"""The year 2286; a larger figure is not in seconds."""
+WALL_CLOCK_FROM_S = 1e9
+"""Seconds from which a time is one since the epoch (September 2001), not one since a start."""
+_SHOWN_KINDS = 4
+
+
+class SeriesDevice(msgspec.Struct, frozen=True):
+    """A device as a series names it."""
+
+    uuid: str
+    """UUID where the input has one, else made up of what it has (`index-0`)."""
+    index: int
+    label: str
+    """As the input writes it: `0`, `cuda:1`, `node3/gpu2`."""
+    is_uuid_real: bool = False
+    name: str | None = None
+    kind: DeviceKind = "gpu"
+    """`simulated` where its figures were computed and not measured."""
+
+
+class SeriesRecord(msgspec.Struct, frozen=True, gc=False):
+    """One device at one time. None means unmeasured."""
+
+    line: int
+    """Line of the file, or position in it, from 1."""
+    time_s: float
+    device: SeriesDevice
+    allocated_bytes: int | None = None
+    reserved_bytes: int | None = None
+    used_bytes: int | None = None
+    total_bytes: int | None = None
+    step: int | None = None
+    free_bytes: int | None = None
+    utilization_percent: float | None = None
+    temperature_c: float | None = None
+    power_w: float | None = None
+    state: DeviceState = "ok"
+    reason: str | None = None
+    allocated_max_bytes: int | None = None
+    """Most that was allocated since the record before; None where only the moment is known."""
+    used_max_bytes: int | None = None
+    """Most that was used since the record before; None where only the moment is known."""
+    active_bytes: int | None = None
+    retries: int | None = None
+    """Times so far that the device refused a segment and the cache was flushed."""
+    ooms: int | None = None
+    """Out-of-memory errors so far."""
+    rank: RankCoordinates | None = None
+
+
+class SeriesReader(Protocol):
+    """Reads the records of one file, once and in the order of the file."""
+
+    format: SeriesFormat
+
+    @property
+    def has_allocator(self) -> bool:
+        """Whether the input has figures of the allocator at all."""
+        ...
+
+    def records(self) -> Iterator[SeriesRecord]:
+        """Yield the records; what cannot be used is counted in `notes`."""
+        ...
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences about what was left out or reinterpreted; complete after the last record."""
+        ...
+
+    @property
+    def read_share(self) -> float:
+        """Share of the file that was read so far, from 0 to 1."""
+        ...
+
+    def explain_absence(self) -> str:
+        """Return one line that says why there is no record at all, and what was expected."""
+        ...
+
+    def close(self) -> None:
+        """Stop before the end."""
+        ...
+
+
+class RecordError(ValueError):
+    """One record cannot be used; caught where records are counted, never shown by itself."""
+
+    def __init__(self, kind: str, detail: str) -> None:
+        super().__init__(detail)
+        self.kind = kind
+
+
+class LeftOut:
+    """Counts records that were left out, by kind, with the first place of each.
+
+    Args:
+        name: The file, for the error that ends the reading of one that has hardly anything else.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._kinds: dict[str, tuple[int, str]] = {}
+        self.count = 0
+        self.seen = 0
+        """Records read so far, left out or not; 0 where nobody counts them."""
+
+    def add(self, kind: str, place: str, detail: str) -> None:
+        """Count one; only the first of a kind is remembered.
+
+        Raises:
+            InputFileError: A hundred thousand were left out, and they are more than a quarter of all.
+        """
+        seen, first = self._kinds.get(kind, (0, f"{place}: {detail}"))
+        self._kinds[kind] = (seen + 1, first)
+        self.count += 1
+        if self.count > MOST_LEFT_OUT and self.count * 4 > self.seen:
+            raise InputFileError(
+                f"{self._name}: more than {MOST_LEFT_OUT:,} records cannot be used; the first at {self.first}"
+            ) from None
+
+    @property
+    def first(self) -> str | None:
+        """The first place and detail of all."""
+        return next((first for _, first in self._kinds.values()), None)
+
+    def explain_absence(self, path: Path) -> str:
+        """Return one line that says why a file has no record at all, and what was expected."""
+        name = show_path(path)
+        first = self.first
+        if first is None:
+            return f"{name}: no record after the header; expected at least one line of figures"
+        return f"{name}: none of its {self.count:,} records can be used; the first at {first}"
+
+    def notes(self) -> tuple[str, ...]:
+        """Return a sentence for each kind, the most frequent ones first."""
+        kinds = sorted(self._kinds.values(), key=lambda kind: -kind[0])
+        more = sum(count for count, _ in kinds[_SHOWN_KINDS:])
+        rest = (f"{_count(more)} left out for other reasons",) if more else ()
+        return (*(_describe(count, first) for count, first in kinds[:_SHOWN_KINDS]), *rest)
+
+
+def _describe(count: int, first: str) -> str:
+    return (
+        f"{_count(count)} left out: {first}"
+        if count == 1
+        else f"{_count(count)} left out, the first at {first}"
+    )
+
+
+def _count(count: int) -> str:
+    return "1 record was" if count == 1 else f"{count:,} records were"
+
+
+def show_cell(text: str) -> str:
+    """Return what a cell holds as it may be printed, shortened."""
+    short = text.strip()
+    return ascii(short if len(short) <= 24 else f"{short[:21]}...")

@@ -1,0 +1,77 @@
+"""TOML that a person wrote, parsed within bounds: `tomllib` alone has none.
+
+A key of many dots takes it the square of their number, nesting ends in a RecursionError, and a number of
+thousands of digits in a ValueError that is no TOMLDecodeError.
+"""
+
+import re
+import tomllib
+from pathlib import Path
+
+from ...errors import InputFileError
+from .input_file import show_path, show_text
+
+MOST_DEPTH = 32
+"""Brackets within one another."""
+MOST_PARTS = 16
+"""Names that dots join to one key."""
+_TOKEN = re.compile(
+    r'"""(?:[^"\\]++|\\.|"(?!""))*+(?:""")?'
+    r"|'''(?:[^']++|'(?!''))*+(?:''')?"
+    r'|"(?:[^"\\\n]++|\\.)*+"?'
+    r"|'[^'\n]*+'?|#[^\n]*+|[\[\]{}.=,\n]",
+    re.DOTALL,
+)
+_DIGITS = re.compile(r"[0-9_]{4301,}")
+"""More than `int` reads."""
+
+
+def parse_toml(text: str, path: Path) -> dict[str, object]:
+    """Return the tables of a TOML text.
+
+    Args:
+        text: The whole file.
+        path: Where it is from.
+
+    Raises:
+        InputFileError: It is not TOML, or nested deeper than files are that a person writes.
+    """
+    _check_nesting(text, path)
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputFileError(f"{show_path(path)}: not TOML: {show_text(str(error), 200)}") from None
+    except (ValueError, RecursionError):
+        digits = _DIGITS.search(text)
+        place = "" if digits is None else f":{text.count(chr(10), 0, digits.start()) + 1}"
+        raise InputFileError(f"{show_path(path)}{place}: a number of thousands of digits") from None
+
+
+def _check_nesting(text: str, path: Path) -> None:
+    """Refuse brackets within brackets and keys of many parts; strings and comments are passed over.
+
+    Raises:
+        InputFileError: There are more than files have that a person writes.
+    """
+    line = 1
+    depth = 0
+    parts = 1
+    for found in _TOKEN.finditer(text):
+        mark = found.group()
+        if mark == ".":
+            parts += 1
+            if parts > MOST_PARTS:
+                raise InputFileError(
+                    f"{show_path(path)}:{line}: a key of more than {MOST_PARTS} parts; "
+                    "expected a name, or a few that dots join"
+                )
+        elif mark in ("[", "{"):
+            depth = depth + 1
+            parts = 1
+            if depth > MOST_DEPTH:
+                raise InputFileError(f"{show_path(path)}:{line}: nested deeper than {MOST_DEPTH} levels")
+        elif mark in ("]", "}"):
+            depth = max(0, depth - 1)
+        elif mark in ("=", ",", "\n"):
+            parts = 1
+        line += mark.count("\n")

@@ -1,0 +1,95 @@
+"""Tables of training cases in CSV: a header and one run a row, cells as they stand."""
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from ..errors import InputFileError
+from .base.input_file import decode_text, read_input_file, show_path, show_text
+
+LIMIT_BYTES = 64 * 1024**2
+MOST_COLUMNS = 1000
+MOST_ROWS = 100_000
+MOST_CELLS = 2_000_000
+"""Short rows are filled: a few bytes of them could take gigabytes."""
+MODEL_COLUMNS = frozenset({"num_layers", "hidden", "arguments"})
+"""A table that has one of them describes models."""
+_MOST_CELL = 1 << 20
+
+
+class _Reader(Protocol):
+    @property
+    def line_num(self) -> int: ...
+
+    def __iter__(self) -> Iterator[list[str]]: ...
+
+
+class CaseTable(msgspec.Struct, frozen=True):
+    """A table: names of columns, and rows of as many cells."""
+
+    columns: tuple[str, ...]
+    rows: tuple[dict[str, str], ...]
+
+
+def read_case_table(path: Path) -> CaseTable:
+    """Return the rows of a CSV file; short rows are filled with empty cells.
+
+    Raises:
+        InputFileError: The file cannot be read, is no UTF-8, has no header, a row has too many cells, or
+            there are too many columns, rows or cells.
+    """
+    data = read_input_file(path, LIMIT_BYTES)
+    text = decode_text(data, path, "a CSV file in UTF-8")
+    end = text.find("\n")
+    _check_count(path, text.count(",", 0, len(text) if end < 0 else end) + 1, MOST_COLUMNS, "columns")
+    csv.field_size_limit(_MOST_CELL)
+    reader = csv.reader(io.StringIO(text, newline=""))
+    try:
+        columns = tuple(name.strip() for name in next(reader))
+        _check_header(path, columns)
+        rows = tuple(_read_rows(path, reader, columns))
+    except csv.Error as error:
+        raise InputFileError(f"{show_path(path)}: line {reader.line_num}: {error}; expected CSV") from error
+    return CaseTable(columns, rows)
+
+
+def _read_rows(path: Path, reader: _Reader, columns: tuple[str, ...]) -> Iterator[dict[str, str]]:
+    count = 0
+    for cells in reader:
+        if cells:
+            count += 1
+            _check_count(path, count, MOST_ROWS, "rows")
+            _check_count(path, count * len(columns), MOST_CELLS, "cells")
+            yield _fill_row(path, reader.line_num, columns, cells)
+
+
+def _check_count(path: Path, count: int, most: int, what: str) -> None:
+    if count > most:
+        raise InputFileError(
+            f"{show_path(path)}: more than {most:,} {what}; expected a table of cases, split"
+        )
+
+
+def _check_header(path: Path, columns: tuple[str, ...]) -> None:
+    _check_count(path, len(columns), MOST_COLUMNS, "columns")
+    doubled = next((name for name, count in Counter(columns).items() if name and count > 1), None)
+    if doubled is not None:
+        name = show_text(doubled)
+        raise InputFileError(f"{show_path(path)}: line 1: two columns are called {name!r}; rename one")
+    if len(columns) < 2:
+        raise InputFileError(f"{show_path(path)}: line 1: expected a header with names parted by commas")
+
+
+def _fill_row(path: Path, line: int, columns: tuple[str, ...], cells: list[str]) -> dict[str, str]:
+    if len(cells) > len(columns):
+        raise InputFileError(
+            f"{show_path(path)}: line {line}: {len(cells)} cells under {len(columns)} columns; "
+            "quote a cell that holds a comma"
+        )
+    cells += [""] * (len(columns) - len(cells))
+    return {name: cell.strip() for name, cell in zip(columns, cells, strict=True)}

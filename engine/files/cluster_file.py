@@ -1,0 +1,135 @@
+"""Cluster files: nodes, devices and links as a person writes them, in TOML, JSON or YAML.
+
+What the keys mean is `docs/cluster-file.md`; names of devices and links are looked up by whoever builds the
+cluster (`analyzers/planning/cluster/building.py`).
+"""
+
+import re
+from difflib import get_close_matches
+from pathlib import Path
+
+import msgspec
+
+from ..errors import InputFileError
+from .base.input_file import decode_text, locate_byte, read_input_file, show_path, show_text
+from .base.key_lines import KeyLines, locate_toml_keys, locate_yaml_keys
+from .base.plain_yaml import read_yaml
+from .base.toml_text import parse_toml
+from .base.yaml_scalars import YamlError
+
+LIMIT_BYTES = 1 << 20
+
+_PLACE = re.compile(r" - at `([^`]*)`$")
+_UNKNOWN = re.compile(r"unknown field `([^`]*)`")
+
+
+class _Keys(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Keys of one table; others are refused."""
+
+
+class LinkEntry(_Keys, frozen=True, kw_only=True):
+    """A link by its figures."""
+
+    bandwidth: str | float
+    """With its unit, or in GB/s."""
+    latency: str | float | None = None
+    """With its unit, or in seconds."""
+    kind: str | None = None
+
+
+class DeviceEntry(_Keys, frozen=True, kw_only=True):
+    """Devices of one kind in a node."""
+
+    device: str | None = None
+    """By name; without it memory and tflops are needed."""
+    count: int = 1
+    memory: str | int | None = None
+    """With its unit, or in bytes."""
+    tflops: float | None = None
+    memory_bandwidth: str | float | None = None
+    kind: str | None = None
+
+
+class NodeEntry(_Keys, frozen=True, kw_only=True):
+    """Nodes that are alike."""
+
+    name: str | None = None
+    names: tuple[str, ...] | None = None
+    count: int | None = None
+    devices: int | tuple[DeviceEntry, ...] = 1
+    device: str | None = None
+    memory: str | int | None = None
+    tflops: float | None = None
+    memory_bandwidth: str | float | None = None
+    kind: str | None = None
+    link: str | LinkEntry | None = None
+    """Between two devices of a node."""
+
+
+class OwnLinkEntry(_Keys, frozen=True, kw_only=True):
+    """A link of their own between two nodes, or between two devices (`node:index`)."""
+
+    between: tuple[str, str]
+    link: str | LinkEntry
+
+
+class ClusterEntry(_Keys, frozen=True, kw_only=True):
+    """A whole cluster file."""
+
+    nodes: tuple[NodeEntry, ...]
+    name: str | None = None
+    network: str | LinkEntry | None = None
+    links: tuple[OwnLinkEntry, ...] = ()
+    galvatron: str | None = None
+    """Folder of Galvatron's hardware profiles, from the cluster file's own folder."""
+
+
+_TABLES = (ClusterEntry, NodeEntry, DeviceEntry, LinkEntry, OwnLinkEntry)
+_KNOWN = tuple(dict.fromkeys(name for table in _TABLES for name in table.__struct_fields__))
+
+
+def read_cluster_file(path: Path) -> tuple[ClusterEntry, KeyLines]:
+    """Return what a cluster file says, as it stands, and on which lines.
+
+    Raises:
+        InputFileError: It cannot be read, or its keys and values are not those of a cluster file; the text
+            says where, what was expected, and which key comes nearest.
+    """
+    data = read_input_file(path, LIMIT_BYTES)
+    text = decode_text(data, path, "TOML, JSON or YAML")
+    content, where = _parse(path, text)
+    try:
+        return msgspec.convert(content, ClusterEntry), where
+    except msgspec.ValidationError as error:
+        raise InputFileError(_explain(str(error), where)) from None
+
+
+def _parse(path: Path, text: str) -> tuple[object, KeyLines]:
+    suffix = path.suffix.lower()
+    shown = show_path(path)
+    try:
+        if suffix == ".json" or (suffix != ".toml" and text.lstrip().startswith("{")):
+            return msgspec.json.decode(text), KeyLines(shown)
+        if suffix in (".yaml", ".yml"):
+            return read_yaml(text), KeyLines(shown, locate_yaml_keys(text))
+        return parse_toml(text, path), KeyLines(shown, locate_toml_keys(text))
+    except (msgspec.DecodeError, RecursionError) as error:
+        found = re.search(r"byte (\d+)", str(error))
+        place = f"{locate_byte(text.encode(), int(found.group(1)))}: " if found else ""
+        raise InputFileError(f"{shown}: {place}{error}; expected JSON") from None
+    except YamlError as error:
+        raise InputFileError(f"{shown}: {error}; expected YAML") from None
+
+
+def _explain(message: str, where: KeyLines) -> str:
+    """Return msgspec's words with the place in front, and the nearest key where one is not known."""
+    found = _PLACE.search(message)
+    key = found.group(1).removeprefix("$").removeprefix(".") if found else ""
+    words = _PLACE.sub("", message).replace("Object contains", "").replace(" | null", "").strip()
+    unknown = _UNKNOWN.search(words)
+    if unknown is not None:
+        near = get_close_matches(unknown.group(1)[:64], _KNOWN, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(_KNOWN)}"
+        words = f"unknown key {show_text(unknown.group(1))!r}: {hint}"
+    place = where.place(key, unknown.group(1) if unknown else "")
+    return f"{place}: {words[:1].lower()}{words[1:]}"

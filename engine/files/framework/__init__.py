@@ -1,0 +1,1 @@
+"""Logs of training frameworks and their out-of-memory errors."""

@@ -1,0 +1,328 @@
+"""Reader of what a training framework printed: its lines of memory, at the times that the log tells.
+
+A line of memory seldom has a date of its own. Its time is then that of the newest line above it that has one;
+a line with none above it is left out, for no time is better than a guess.
+"""
+
+import re
+from collections.abc import Iterator
+from datetime import datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+from ...units import GIB, MIB, format_bytes
+from ..base.input_file import show_path
+from ..base.series_devices import SeriesDevices
+from ..base.series_record import MOST_BYTES, LeftOut, RecordError, SeriesDevice, SeriesFormat, SeriesRecord
+from ..base.text_lines import LineFile
+from .lines import COLOUR, MemoryLine, find_rank, parse_memory_line
+from .oom_notes import OomNotes
+from .oom_text import MARK, OomText, parse_oom_text
+
+_MOST_KNOWN = 1 << 12
+
+
+class LogOom(NamedTuple):
+    """One error."""
+
+    rank: int | None
+    """As its line tells it."""
+    said: OomText
+
+    @property
+    def subject(self) -> str:
+        """Who ran out of memory; the number of a GPU is the process's own."""
+        if self.rank is not None:
+            return f"rank {self.rank}"
+        return "a device" if self.said.device is None else f"GPU {self.said.device}"
+
+
+class LogOoms:
+    """Finds the errors."""
+
+    def __init__(self) -> None:
+        self.first_line = 0
+        self._notes = OomNotes()
+        self._known: set[LogOom] = set()
+
+    @property
+    def count(self) -> int:
+        """Errors so far."""
+        return self._notes.count
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences about the first errors, and how many there are."""
+        count = self.count
+        which = "1 out-of-memory error is" if count == 1 else f"{count:,} out-of-memory errors are"
+        head = f"{which} in the text, the first at line {self.first_line}"
+        return (head, *self._notes.notes) if count else ()
+
+    def observe(self, number: int, line: str) -> LogOom | None:
+        """Take a line; return the error in it, None where there is none or one that was printed before.
+
+        Args:
+            number: Of the line.
+            line: As it stands in the log.
+        """
+        said = parse_oom_text(line)
+        if said is None:
+            return None
+        error = LogOom(find_rank(line), said)
+        # A launcher prints the error of a process again when it ends.
+        if error in self._known:
+            return None
+        if len(self._known) < _MOST_KNOWN:
+            self._known.add(error)
+        self.first_line = self.first_line or number
+        self._notes.add(f"line {number:,}: {error.subject} ran out of memory, {said.sentence}")
+        return error
+
+
+HEAD_LINES = 1 << 15
+"""Lines at the beginning, within the first quarter of a mebibyte, of which one must be of memory."""
+_DATE_WITHIN = 120
+"""Characters at the beginning of a line in which a date is that of the line."""
+_DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)[ T](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,6}))?")
+_AMERICAN_DATE = re.compile(r"(\d\d)/(\d\d)/(\d{4}) (\d\d):(\d\d):(\d\d)")
+_EXPECTED = "expected a line with a date above it, such as [2025-07-26 02:46:53]"
+_SHORTEST_LINE = 5
+"""Characters; no shorter line tells anything, and a small file can have millions of them."""
+
+
+def is_framework_log(lines: list[str]) -> bool:
+    """Tell whether any line is one of memory, though perhaps a damaged one, or an out-of-memory error."""
+    return any(map(_is_of_memory, lines))
+
+
+def tells_time(text: str) -> bool:
+    """Tell whether a date is anywhere in a text; without one no line of memory can be used."""
+    return _DATE.search(text) is not None or _AMERICAN_DATE.search(text) is not None
+
+
+class FrameworkLog:
+    """Reads the records of one log, once.
+
+    Raises:
+        InputFileError: The file cannot be read.
+    """
+
+    format: SeriesFormat = "framework log"
+    has_allocator = True
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lines = LineFile(path, longest_line=1 << 20)
+        self._devices = SeriesDevices()
+        self._left_out = LeftOut(show_path(path))
+        self._time_s: float | None = None
+        self._facts = FrameworkFacts()
+        self._ooms = LogOoms()
+        self._oom_counts: dict[str, int] = {}
+
+    @property
+    def read_share(self) -> float:
+        """Share of the file that was read so far, from 0 to 1."""
+        return self._lines.read_share
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences about what the figures are and what was left out; complete after the last record."""
+        return (
+            "times are those of the newest date at or above each line of memory, in local time",
+            *self._ooms.notes,
+            *self._facts.notes,
+            *self._left_out.notes(),
+        )
+
+    def explain_absence(self) -> str:
+        """Return one line that says why there is no record at all, and what was expected."""
+        first = self._left_out.first or _EXPECTED
+        hint = f"; the error at line {self._ooms.first_line:,} is explained by: vramscope inspect FILE"
+        told = hint if self._ooms.count else ""
+        return f"{show_path(self._path)}: no line of memory in it can be used; {first}{told}"
+
+    def close(self) -> None:
+        """Stop before the end."""
+        self._lines.close()
+
+    def records(self) -> Iterator[SeriesRecord]:
+        """Yield the records in the order of the file.
+
+        Raises:
+            InputFileError: The file is damaged so that it cannot be read on.
+        """
+        for number, line in self._lines.numbered_lines():
+            if len(line) > _SHORTEST_LINE:
+                yield from self._parse(number, line)
+
+    def _parse(self, number: int, line: str) -> Iterator[SeriesRecord]:
+        date = _find_date(line)
+        if date is not None and (time_s := _read_date(date)) is not None:
+            self._time_s = time_s
+        self._facts.observe(number, line)
+        try:
+            met = self._ooms.observe(number, line)
+            if met is not None and (device := self._find_failed(met)) is not None:
+                yield self._convert_error(number, device, met.said)
+            said = parse_memory_line(line)
+            if said is not None:
+                yield self._convert(number, said)
+        except RecordError as error:
+            self._left_out.seen = number
+            self._left_out.add(error.kind, f"line {number}", str(error))
+
+    def _convert(self, number: int, said: MemoryLine) -> SeriesRecord:
+        time_s = self._require_time()
+        facts = self._facts
+        rank = said.rank
+        label = "log" if rank is None else f"rank {rank}"
+        device = self._devices.identify(None, rank, label, facts.names.get(rank))
+        told = (self._oom_counts.get(device.uuid), facts.ooms.get(rank))
+        return SeriesRecord(
+            number,
+            time_s,
+            device,
+            allocated_bytes=said.allocated_bytes,
+            reserved_bytes=said.reserved_bytes,
+            used_bytes=said.used_bytes,
+            total_bytes=facts.totals.get(rank),
+            step=said.step,
+            retries=facts.retries.get(rank),
+            ooms=max((count for count in told if count is not None), default=None),
+        )
+
+    def _find_failed(self, met: LogOom) -> SeriesDevice | None:
+        """Return the device of an error: its rank's, else the only one of the log, else one by number."""
+        if met.rank is not None:
+            return self._devices.identify(None, met.rank, f"rank {met.rank}", None)
+        if self._devices.only is not None:
+            return self._devices.only
+        number = met.said.device
+        if number is None:
+            return None
+        if self._devices:
+            return self._devices.identify_apart(number, f"GPU {number} (rank unknown)")
+        return self._devices.identify(None, number, f"GPU {number}", None)
+
+    def _convert_error(self, number: int, device: SeriesDevice, said: OomText) -> SeriesRecord:
+        time_s = self._require_time()
+        count = self._oom_counts[device.uuid] = self._oom_counts.get(device.uuid, 0) + 1
+        return SeriesRecord(
+            number,
+            time_s,
+            device,
+            allocated_bytes=said.allocated_bytes,
+            reserved_bytes=said.reserved_bytes,
+            used_bytes=said.used_bytes,
+            total_bytes=said.total_bytes,
+            free_bytes=said.free_bytes,
+            ooms=count,
+        )
+
+    def _require_time(self) -> float:
+        if self._time_s is None:
+            raise RecordError("time", f"no time is known of it; {_EXPECTED}")
+        return self._time_s
+
+
+def _is_of_memory(line: str) -> bool:
+    try:
+        return parse_memory_line(line) is not None or MARK.search(line) is not None
+    except RecordError:
+        return True
+
+
+def _find_date(line: str) -> tuple[str | None, ...] | None:
+    """Return the first date of a line: year, month, day, hour, minute, second, and parts of a second."""
+    head = line[:_DATE_WITHIN]
+    match = _DATE.search(head)
+    if match is not None:
+        return match.groups()
+    match = _AMERICAN_DATE.search(head)
+    return None if match is None else (match[3], match[1], match[2], *match.groups()[3:], None)
+
+
+@lru_cache(maxsize=64)
+def _read_date(date: tuple[str | None, ...]) -> float | None:
+    """Return a date in seconds since the epoch, taken as local time; None where there is no such day.
+
+    Many lines of a log have one date.
+    """
+    year, month, day, hour, minute, second = (int(text or 0) for text in date[:6])
+    micros = int((date[6] or "0").ljust(6, "0"))
+    try:
+        return datetime(year, month, day, hour, minute, second, micros).timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+_CAPACITY = re.compile(r"\bCUDA capacity: (.{1,80}?) with (\d[\d.]{0,20})GiB memory")
+_COUNT = re.compile(r"\b(\d{1,15}) CUDA (memory allocation retries|OOM errors thrown)\b")
+_THEORY = re.compile(
+    r"Theoretical memory footprints(?: \(estimated\))?: weight and optimizer=\s*(\d[\d.]{0,20}) MB"
+    r"(?:, activation=(\d[\d.]{0,20}) MB, total=(\d[\d.]{0,20}) MB)?"
+)
+
+
+class FrameworkFacts:
+    """Keeps what was told of each rank."""
+
+    def __init__(self) -> None:
+        self.totals: dict[int | None, int] = {}
+        """Capacity in bytes, by rank."""
+        self.names: dict[int | None, str] = {}
+        """Name of the device, by rank."""
+        self.retries: dict[int | None, int] = {}
+        self.ooms: dict[int | None, int] = {}
+        """Errors so far, by rank, as the program counts them."""
+        self._theory: dict[str, int] = {}
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences about figures that were computed."""
+        return tuple(
+            f"line {line:,} tells a theoretical figure, which is left out: {text}"
+            for text, line in list(self._theory.items())[:2]
+        )
+
+    def observe(self, number: int, line: str) -> None:
+        """Take a line; most are none of these."""
+        if "CUDA" in line:
+            self._observe_device(COLOUR.sub("", line))
+        elif "Theoretical" in line:
+            match = _THEORY.search(line)
+            if match is not None and len(self._theory) < 2:
+                self._theory.setdefault(_word_theory(match), number)
+
+    def _observe_device(self, text: str) -> None:
+        capacity = _CAPACITY.search(text)
+        count = _COUNT.search(text)
+        if capacity is not None:
+            size = _read_size(capacity[2], GIB)
+            if size is not None:
+                self.totals[find_rank(text)] = size
+                if capacity[1].isprintable():
+                    self.names[find_rank(text)] = capacity[1].strip()
+        if count is not None:
+            counts = self.retries if count[2].startswith("memory") else self.ooms
+            counts[find_rank(text)] = int(count[1])
+
+
+def _word_theory(match: re.Match[str]) -> str:
+    state, activations, total = (_show(match[number]) for number in (1, 2, 3))
+    parts = f"{state} of weights and optimizer"
+    return parts if match[3] is None else f"{parts}, {activations} of activations, {total} in all"
+
+
+def _show(text: str | None) -> str:
+    return format_bytes(None if text is None else _read_size(text, MIB))
+
+
+def _read_size(text: str, unit: int) -> int | None:
+    try:
+        size = round(float(text) * unit)
+    except ValueError:
+        return None
+    return size if 0 < size < MOST_BYTES else None

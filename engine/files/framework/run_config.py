@@ -1,0 +1,97 @@
+"""Configurations of models and runs: JSON, flat YAML, TOML, or Megatron-LM's list of arguments."""
+
+import re
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from ...errors import InputFileError
+from ..base.input_file import decode_text, locate_byte, read_input_file, show_path
+from ..base.toml_text import parse_toml
+
+LIMIT_BYTES = 16 * 1024**2
+_ARGUMENT = re.compile(r"^(?:\S{1,40}: ?)?[^\S\n]*+([a-z][a-z0-9_]*) \.{3,} (.*)$", re.MULTILINE)
+_PADDED = re.compile(r"padded vocab \(size: \d+\) with \d+ dummy tokens \(new size: (\d+)\)")
+_YAML_LINE = re.compile(r"^\s*(?:\"([^\"]+)\"|'([^']+)'|([\w.-]+))\s*:(?:\s+(.*))?$")
+
+ConfigKind: TypeAlias = Literal["hugging_face", "megatron", "galvatron", "torchtitan"]
+
+
+class RunConfig(msgspec.Struct, frozen=True):
+    """A configuration: whose it is, and its values as they stand."""
+
+    kind: ConfigKind
+    values: dict[str, object]
+
+
+def read_run_config(path: Path) -> RunConfig:
+    """Return the values of a configuration.
+
+    Raises:
+        InputFileError: The file cannot be read, is of no format known, or describes no model.
+    """
+    data = read_input_file(path, LIMIT_BYTES)
+    text = decode_text(data, path, "a configuration")
+    if text.lstrip().startswith("{"):
+        return _name_kind(path, _read_json(path, data))
+    if path.suffix.lower() == ".toml":
+        return RunConfig("torchtitan", parse_toml(text, path))
+    arguments: dict[str, object] = {name: value.strip() for name, value in _ARGUMENT.findall(text)}
+    if "num_layers" in arguments:
+        return RunConfig("megatron", _add_vocab(arguments, text))
+    return _name_kind(path, _read_yaml(path, text))
+
+
+def _add_vocab(arguments: dict[str, object], text: str) -> dict[str, object]:
+    """Return the arguments with the size of the vocabulary that the tokenizer told after them."""
+    told = _PADDED.search(text)
+    if told is None or str(arguments.get("padded_vocab_size", "None")) != "None":
+        return arguments
+    return {**arguments, "padded_vocab_size": told.group(1)}
+
+
+def _read_json(path: Path, data: bytes) -> dict[str, object]:
+    try:
+        return msgspec.json.decode(data, type=dict[str, object])
+    except (msgspec.DecodeError, RecursionError) as error:
+        found = re.search(r"byte (\d+)", str(error))
+        place = f"{locate_byte(data, int(found.group(1)))}: " if found else ""
+        raise InputFileError(f"{show_path(path)}: {place}{error}; expected a JSON object") from error
+
+
+def _read_yaml(path: Path, text: str) -> dict[str, object]:
+    """Return the scalars of a YAML file of at most two levels, those of the second beside the first.
+
+    Model configurations need no more, and a full parser would be one more dependency.
+    """
+    values: dict[str, object] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        bare = re.sub(r"(^|\s)#.*$", "", line).rstrip()
+        if not bare or bare == "---" or bare.lstrip().startswith("- "):
+            continue
+        match = _YAML_LINE.match(bare)
+        if match is None:
+            raise InputFileError(f"{show_path(path)}: line {number}: expected `name: value`")
+        name = next(part for part in match.groups()[:3] if part is not None)
+        value = (match.group(4) or "").strip().strip("'\"")
+        if value not in ("", "null", "~"):
+            values[name.lstrip("-")] = value
+    return values
+
+
+def _name_kind(path: Path, values: dict[str, object]) -> RunConfig:
+    names = {name.lstrip("-").replace("-", "_") for name in values}
+    nested = values.get("MODEL_ARGS") or values.get("arguments")
+    if isinstance(nested, dict):
+        return _name_kind(path, {str(name): value for name, value in nested.items()})
+    if "num_hidden_layers" in names or "model_type" in names:
+        return RunConfig("hugging_face", values)
+    if {"gated_linear_unit", "model_size", "n_embd", "n_layer", "dim"} & names:
+        return RunConfig("galvatron", values)
+    if {"num_layers", "hidden_size"} <= names:
+        return RunConfig("megatron", values)
+    raise InputFileError(
+        f"{show_path(path)}: describes no model; expected num_layers or num_hidden_layers with hidden_size, "
+        "as config.json of Hugging Face, Megatron-LM's arguments, or a configuration of Galvatron has them"
+    )

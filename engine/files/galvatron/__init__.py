@@ -1,0 +1,1 @@
+"""Profiles of computation and hardware as Galvatron writes them."""

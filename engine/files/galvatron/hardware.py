@@ -1,0 +1,144 @@
+"""What Galvatron's hardware profiler measured: bandwidths and times of collectives, in a folder of JSON.
+
+`allreduce_bandwidth_{N}nodes_{G}gpus_per_node.json` and `p2p_bandwidth_…` are in GB/s as nccl-tests tells
+them (bus bandwidth); `sp_time_…` in milliseconds by MiB; `overlap_coefficient.json` is a ratio.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from ...errors import InputFileError
+from ...units import MIB
+from ..base.input_file import explain_refusal, read_input_file, show_path
+
+LIMIT_BYTES = 1 << 20
+OVERLAP_FILE = "overlap_coefficient.json"
+
+_NAME = re.compile(
+    r"^(allreduce_bandwidth|p2p_bandwidth|sp_time)_(\d{1,6})nodes_(\d{1,4})gpus_per_node\.json$"
+)
+_ALLREDUCE = re.compile(r"^allreduce_size_(\d{1,9})_consec_([01])$")
+_POINT_TO_POINT = re.compile(r"^pp_size_(\d{1,9})$")
+_TIME = re.compile(r"^(allreduce|all2all)_size_(\d{1,9})_(\d{1,9})MB_time$")
+_MOST = 1e6
+"""Beyond any bandwidth in GB/s and any time in ms that the profiler measures."""
+
+Times = Mapping[int, tuple[tuple[int, float], ...]]
+Key = TypeVar("Key")
+
+
+class HardwareProfile(msgspec.Struct, frozen=True, kw_only=True):
+    """What was measured on so many nodes of so many devices; empty where a file is not there."""
+
+    nodes: int
+    devices_per_node: int
+    allreduce_bytes_per_s: Mapping[tuple[int, bool], float] = {}
+    """By ranks, and whether they are consecutive: bus bandwidth."""
+    point_to_point_bytes_per_s: Mapping[int, float] = {}
+    """By pipeline stages."""
+    allreduce_s: Times = {}
+    """By ranks: bytes of the tensor and seconds, the smaller first."""
+    all_to_all_s: Times = {}
+
+
+class HardwareFolder(msgspec.Struct, frozen=True, kw_only=True):
+    """A folder of profiles."""
+
+    profiles: tuple[HardwareProfile, ...]
+    """The larger cluster first."""
+    overlap_slowdown: float | None = None
+
+
+def read_galvatron_hardware(folder: Path) -> HardwareFolder:
+    """Return the profiles of a folder.
+
+    Raises:
+        InputFileError: It cannot be read, holds none, or a file in it is not such a profile.
+    """
+    try:
+        names = sorted(path.name for path in folder.iterdir())
+    except OSError as error:
+        raise InputFileError(explain_refusal(folder, error)) from error
+    found: dict[tuple[int, int], dict[str, Path]] = {}
+    for name in names:
+        if (match := _NAME.match(name)) is not None:
+            shape = (int(match.group(2)), int(match.group(3)))
+            found.setdefault(shape, {})[match.group(1)] = folder / name
+    if not found:
+        raise InputFileError(
+            f"{show_path(folder)}: no hardware profile of Galvatron; expected files such as "
+            "allreduce_bandwidth_1nodes_8gpus_per_node.json"
+        )
+    overlap = folder / OVERLAP_FILE
+    return HardwareFolder(
+        profiles=tuple(_read_profile(*shape, found[shape]) for shape in sorted(found, reverse=True)),
+        overlap_slowdown=_read_overlap(overlap) if OVERLAP_FILE in names else None,
+    )
+
+
+def _read_profile(nodes: int, devices_per_node: int, files: Mapping[str, Path]) -> HardwareProfile:
+    reduced = _match(files.get("allreduce_bandwidth"), _ALLREDUCE)
+    sent = _match(files.get("p2p_bandwidth"), _POINT_TO_POINT)
+    timed = list(_match(files.get("sp_time"), _TIME))
+    return HardwareProfile(
+        nodes=nodes,
+        devices_per_node=devices_per_node,
+        allreduce_bytes_per_s={(int(key[1]), key[2] == "1"): 1e9 * value for key, value in reduced},
+        point_to_point_bytes_per_s={int(key[1]): 1e9 * value for key, value in sent},
+        allreduce_s=_group_times(timed, "allreduce"),
+        all_to_all_s=_group_times(timed, "all2all"),
+    )
+
+
+def _match(path: Path | None, keys: re.Pattern[str]) -> Iterator[tuple[re.Match[str], float]]:
+    """Yield the keys of a file, matched, with their figures.
+
+    Raises:
+        InputFileError: It cannot be read, a key is another, or a figure cannot be.
+    """
+    for name, value in ({} if path is None else _read_figures(path)).items():
+        match = keys.match(name)
+        if match is None:
+            raise InputFileError(
+                f"{show_path(path or Path())}: key {name[:60]!r} is not known; expected for example "
+                f"{_EXAMPLES[keys]}"
+            )
+        yield match, value
+
+
+_EXAMPLES = {
+    _ALLREDUCE: "allreduce_size_8_consec_1",
+    _POINT_TO_POINT: "pp_size_2",
+    _TIME: "allreduce_size_8_64MB_time",
+}
+
+
+def _read_figures(path: Path) -> dict[str, float]:
+    data = read_input_file(path, LIMIT_BYTES)
+    try:
+        figures = msgspec.json.decode(data, type=dict[str, float])
+    except msgspec.DecodeError as error:
+        raise InputFileError(f"{show_path(path)}: {error}; expected a JSON object of numbers") from None
+    for name, value in figures.items():
+        if not 0 < value < _MOST:
+            raise InputFileError(f"{show_path(path)}: {name[:60]} is {value:g}; expected a number above 0")
+    return figures
+
+
+def _read_overlap(path: Path) -> float:
+    slowdown = _read_figures(path).get("overlap_coe")
+    if slowdown is None:
+        raise InputFileError(f"{show_path(path)}: no key overlap_coe; expected a ratio such as 1.125")
+    return slowdown
+
+
+def _group_times(timed: list[tuple[re.Match[str], float]], collective: str) -> Times:
+    times: dict[int, dict[int, float]] = {}
+    for key, milliseconds in timed:
+        if key[1] == collective:
+            times.setdefault(int(key[2]), {})[int(key[3]) * MIB] = milliseconds / 1000
+    return {ranks: tuple(sorted(by_size.items())) for ranks, by_size in times.items()}

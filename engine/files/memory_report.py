@@ -1,0 +1,183 @@
+"""Reader of reports of Tiny-Torch's memory tools, in both dialects, and of ours: one sample a report.
+
+Only what was read from a device counts: the current use, and its peak where one is told. In Tiny-Torch
+"allocated" is device used, as nvidia-smi told it, and fragmentation is a heuristic or drawn at random: none
+of it is read. Ours says in `memory_source` where the figure is the allocator's.
+"""
+
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from ..errors import InputFileError
+from ..units import GIB, MIB
+from .base.input_file import lower_first, show_path
+from .base.packed_file import read_packed_file
+from .base.series_devices import SeriesDevices
+from .base.series_record import (
+    MOST_BYTES,
+    MOST_SECONDS,
+    LeftOut,
+    RecordError,
+    SeriesFormat,
+    SeriesRecord,
+    show_cell,
+)
+
+SIZE_LIMIT_BYTES = 64 * MIB
+_EXPECTATION = 'expected a report, {"timestamp": "2025-06-23T10:30:00", "devices": {"0": {...}}}'
+_RANDOM = "holds figures of fragmentation alone, which Tiny-Torch draws at random, and no bytes in use"
+_Bytes = Annotated[float, msgspec.Meta(ge=0, lt=MOST_BYTES)]
+_Mebibytes = Annotated[float, msgspec.Meta(ge=0, lt=MOST_BYTES / MIB)]
+_Gibibytes = Annotated[float, msgspec.Meta(ge=0, lt=MOST_BYTES / GIB)]
+
+
+class _Memory(msgspec.Struct):
+    allocated: _Bytes | None = None
+    used: _Bytes | None = None
+    reserved: _Bytes | None = None
+    free: _Bytes | None = None
+    total: _Bytes | None = None
+
+
+class _Trends(msgspec.Struct):
+    current_memory: _Bytes | None = None
+    max_memory: _Bytes | None = None
+
+
+class _Growth(msgspec.Struct):
+    end_mb: _Mebibytes | None = None
+
+
+class _Device(msgspec.Struct):
+    device_uuid: str | None = None
+    memory_source: str | None = None
+    current_memory: _Memory | None = None
+    current_usage: _Memory | None = None
+    """What the newer dialect calls `current_memory`."""
+    peak_memory: _Bytes | None = None
+    memory_trends: _Trends | None = None
+    gpu_memory: _Growth | None = None
+    current_metrics: msgspec.Raw = msgspec.Raw()
+    total_gb: _Gibibytes | None = None
+    used_gb: _Gibibytes | None = None
+    free_gb: _Gibibytes | None = None
+
+
+class _Details(msgspec.Struct):
+    devices: dict[str, msgspec.Raw] = {}
+
+
+class _Report(msgspec.Struct):
+    timestamp: str | float
+    devices: dict[str, msgspec.Raw] | None = None
+    node_details: _Details | None = None
+
+
+_DEVICE_DECODER = msgspec.json.Decoder(_Device)
+
+
+class MemoryReport:
+    """Reads the records of one report, once.
+
+    Raises:
+        InputFileError: The file cannot be read, or is no report.
+    """
+
+    format: SeriesFormat = "memory report"
+    read_share = 1.0
+    """A report is read whole."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._left_out = LeftOut(show_path(path))
+        self._devices = SeriesDevices()
+        try:
+            self._report = msgspec.json.decode(read_packed_file(path, SIZE_LIMIT_BYTES), type=_Report)
+            self._time_s = _read_time(self._report.timestamp)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError, ValueError, OverflowError) as error:
+            raise InputFileError(f"{show_path(path)}: {lower_first(str(error))}; {_EXPECTATION}") from error
+        self._records = list(self._read())
+        self.has_allocator = any(record.allocated_bytes is not None for record in self._records)
+        """Whether any figure is of the allocator."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences about what the figures are and what was left out."""
+        meaning = "one sample a report, of its end; a peak is that of the whole time that was watched"
+        source = "allocated is device used in this format; figures of fragmentation are left out"
+        return (meaning, *(() if self.has_allocator else (source,)), *self._left_out.notes())
+
+    def explain_absence(self) -> str:
+        """Return one line that says why there is no record at all, and what was expected."""
+        return (
+            f"{show_path(self._path)}: no reading of a device in it; {self._left_out.first or _EXPECTATION}"
+        )
+
+    def close(self) -> None:
+        """Stop before the end: nothing is held open."""
+
+    def records(self) -> Iterator[SeriesRecord]:
+        """Yield a record for each device."""
+        yield from self._records
+
+    def _read(self) -> Iterator[SeriesRecord]:
+        details = self._report.node_details
+        devices = self._report.devices
+        place = "$.devices" if details is None or devices else "$.node_details.devices"
+        listed = devices or ({} if details is None else details.devices)
+        for number, (label, raw) in enumerate(listed.items(), 1):
+            try:
+                yield self._convert(number, label, _DEVICE_DECODER.decode(raw))
+            except RecordError as error:
+                self._left_out.add(error.kind, f"{place}[{show_cell(label)}]", str(error))
+            except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+                self._left_out.add("device", f"{place}[{show_cell(label)}]", lower_first(str(error)))
+
+    def _convert(self, number: int, label: str, told: _Device) -> SeriesRecord:
+        memory = told.current_memory or told.current_usage or _Memory()
+        trends = told.memory_trends or _Trends()
+        taken = memory.allocated if trends.current_memory is None else trends.current_memory
+        if told.gpu_memory is not None and told.gpu_memory.end_mb is not None:
+            taken = told.gpu_memory.end_mb * MIB
+        if told.used_gb is not None:
+            taken = told.used_gb * GIB
+        peak = told.peak_memory if trends.max_memory is None else trends.max_memory
+        if taken is None and peak is None:
+            raise RecordError("reading", _RANDOM if bytes(told.current_metrics) else "no bytes in use")
+        is_allocator = told.memory_source == "allocator"
+        total = memory.total if told.total_gb is None else told.total_gb * GIB
+        free = memory.free if told.free_gb is None else told.free_gb * GIB
+        device = self._devices.identify(told.device_uuid, None, label, None) if told.device_uuid else None
+        return SeriesRecord(
+            number,
+            self._time_s,
+            device or self._devices.find(label),
+            allocated_bytes=_whole(taken) if is_allocator else None,
+            allocated_max_bytes=_whole(peak) if is_allocator else None,
+            reserved_bytes=_whole(memory.reserved) if is_allocator else None,
+            used_bytes=_whole(memory.used if is_allocator else taken),
+            used_max_bytes=None if is_allocator else _whole(peak),
+            total_bytes=_whole(total) or None,
+            free_bytes=_whole(free),
+        )
+
+
+def _read_time(timestamp: str | float) -> float:
+    """Return seconds since the epoch of a date without a zone, taken as local time, or of a number.
+
+    Raises:
+        ValueError: It is neither.
+    """
+    is_number = isinstance(timestamp, int | float)
+    time_s = float(timestamp) if is_number else datetime.fromisoformat(str(timestamp)[:64]).timestamp()
+    if not -MOST_SECONDS < time_s < MOST_SECONDS:
+        raise ValueError(f"timestamp is {time_s:g}, expected seconds of this era")
+    return time_s
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else round(value)

@@ -1,0 +1,125 @@
+"""The process that unpickles: it refuses every global, and its memory and time are bounded by the kernel.
+
+Pickle is a program for a machine of its own. Without globals it cannot call anything, but a few bytes can
+still ask for gigabytes (a memo index, nested references) or overrun the C stack. Here that ends a process
+that holds nothing, and not the one that somebody looks at. It also leaves the reader's process free to draw.
+"""
+
+import gc
+import io
+import os
+import pickle
+import resource
+import sys
+import zlib
+from contextlib import suppress
+from pathlib import Path
+from typing import NoReturn
+
+from ...errors import InputFileError
+from ..base.packed_file import GzipStream
+from .tree import convert_tree
+from .wire import GZIP_MARK, Reply, encode_reply
+
+_PICKLE_MARKS = tuple(bytes((0x80, protocol)) for protocol in range(2, 6))
+_EXPECTATION = (
+    "expected a memory snapshot as torch.cuda.memory._dump_snapshot writes it (pickle protocol 2 to 5)"
+)
+_FAILURES = (
+    pickle.UnpicklingError,
+    EOFError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    LookupError,
+    OverflowError,
+    ImportError,
+    OSError,
+    zlib.error,
+)
+
+
+class _PlainUnpickler(pickle.Unpickler):
+    """Builds dicts, lists, tuples, text and numbers, and nothing else."""
+
+    def find_class(self, module: str, name: str) -> NoReturn:
+        """Refuse a global, which could be any code."""
+        raise InputFileError(
+            f"it asks for the Python object {ascii(module)[1:-1]}.{ascii(name)[1:-1]}, which is not loaded; "
+            "expected only dicts, lists, text and numbers"
+        )
+
+    def persistent_load(self, pid: object) -> NoReturn:
+        """Refuse an object that stands outside of the file."""
+        raise InputFileError(
+            f"it refers to an object outside of the file ({ascii(pid)[:40]}); "
+            "expected only dicts, lists, text and numbers"
+        )
+
+
+def main() -> None:
+    """Decode standard input to standard output: `decoder BYTES_OF_MEMORY SECONDS`."""
+    limit_bytes = int(sys.argv[1])
+    limit_s = int(sys.argv[2])
+    _limit_resources(limit_bytes, limit_s)
+    # Everything lives until the end, so there is nothing to collect.
+    gc.disable()
+    with open(sys.stdin.fileno(), "rb", closefd=False) as stream:
+        reply = encode_reply(decode(stream))
+    sys.stdout.buffer.write(reply)
+    sys.stdout.buffer.flush()
+    # Freeing millions of objects one by one would take longer than leaving.
+    os._exit(0)
+
+
+def decode(stream: io.BufferedReader) -> Reply:
+    """Return what a stream holds, or why it was refused."""
+    try:
+        return Reply(snapshot=convert_tree(_load(stream)))
+    except InputFileError as error:
+        return Reply(refusal=str(error))
+    except RecursionError:
+        return Reply(refusal=f"it is nested too deeply; {_EXPECTATION}")
+    except MemoryError:
+        return Reply(is_out_of_memory=True)
+
+
+def _load(stream: io.BufferedReader) -> object:
+    try:
+        content = io.BufferedReader(GzipStream(stream)) if stream.peek(2)[:2] == GZIP_MARK else stream
+        head = content.peek(4)[:4]
+        if head[:2] not in _PICKLE_MARKS:
+            raise InputFileError(f"{_describe_head(head)}; {_EXPECTATION}")
+        return _PlainUnpickler(content).load()
+    except _FAILURES as error:
+        raise InputFileError(f"{_explain(error)}; {_EXPECTATION}") from error
+
+
+def _describe_head(head: bytes) -> str:
+    if head[:2] == b"PK":
+        return "it is a zip archive, such as torch.save writes"
+    if head[:1] in (b"{", b"["):
+        return "it is text, perhaps JSON"
+    if not head:
+        return "there is nothing in it"
+    return f"it begins with {head[:4].hex(' ')}, which is no pickle"
+
+
+def _explain(error: BaseException) -> str:
+    if isinstance(error, EOFError) or "truncated" in str(error) or "Ran out of input" in str(error):
+        return "the file ends in the middle; its writer may not have finished"
+    reason = " ".join(str(error).split())[:120]
+    return f"it is damaged ({ascii(reason)[1:-1] or type(error).__name__})"
+
+
+def _limit_resources(limit_bytes: int, limit_s: int) -> None:
+    """Let the kernel end this process, and it first, where a file asks for too much."""
+    with suppress(OSError, ValueError):
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+        held_bytes = pages * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (held_bytes + limit_bytes, held_bytes + limit_bytes))
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s + 5))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")

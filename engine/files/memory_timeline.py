@@ -1,0 +1,172 @@
+"""Reader of what `torch.profiler`'s `export_memory_timeline` writes: `.json`, `.json.gz` and `.raw.json.gz`.
+
+The first two are `[times, sizes]`: microseconds, and for each of them nine figures in bytes, of which the
+first is always 0 and the others are categories. The raw file is a list of `[time, action, bytes, category]`:
+nanoseconds and changes. Categories count from 1 in the former and from 0 in the latter
+(`torch/profiler/_memory_profiler.py`). Their sum is what the profiler knew to be allocated.
+"""
+
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from itertools import chain
+from pathlib import Path
+
+from ..units import format_bytes
+from .base.inner_lists import InnerList, read_inner_lists
+from .base.input_file import show_path
+from .base.packed_file import CUT_NOTE, PackedFile
+from .base.series_record import (
+    MOST_BYTES,
+    MOST_SECONDS,
+    LeftOut,
+    RecordError,
+    SeriesDevice,
+    SeriesFormat,
+    SeriesRecord,
+)
+from .memory_trace.level_ticks import LevelTicks
+
+CATEGORIES = (
+    "parameters",
+    "optimizer state",
+    "inputs",
+    "temporaries",
+    "activations",
+    "gradients",
+    "details of autograd",
+    "of unknown kind",
+)
+_EXPECTATION = (
+    "expected [times, sizes] or a list of [time, action, bytes, category] of export_memory_timeline"
+)
+_ROW_LENGTH = len(CATEGORIES) + 1
+_RAW_LENGTH = 4
+_PREEXISTING = 1
+_ACTIONS = range(1, 5)
+_NOT_TOLD = "the file does not tell which device it is of: it stands as device 0"
+
+
+class MemoryTimeline:
+    """Reads the records of one timeline, once.
+
+    Args:
+        path: The file, plain or gzip.
+        interval_s: Length of a tick; None for one that suits its length.
+        on_read: Called with the share that was read; what it raises ends the reading.
+
+    Raises:
+        InputFileError: The file cannot be read.
+    """
+
+    format: SeriesFormat = "memory timeline"
+    has_allocator = True
+
+    def __init__(
+        self,
+        path: Path,
+        interval_s: float | None = None,
+        on_read: Callable[[float], None] | None = None,
+    ) -> None:
+        self._path = path
+        self._file = PackedFile(path, on_read)
+        self._ticks = LevelTicks(interval_s)
+        self._left_out = LeftOut(show_path(path))
+        self._peak: tuple[int, tuple[int, ...]] = (-1, (0,) * len(CATEGORIES))
+
+    @property
+    def read_share(self) -> float:
+        """Share of the file that was read so far, from 0 to 1."""
+        return self._file.read_share
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences about what the figures are and what was left out; complete after the last record."""
+        peak, parts = self._peak
+        named = [(size, name) for size, name in zip(parts, CATEGORIES, strict=True) if size > 0]
+        told = ", ".join(f"{format_bytes(size)} {name}" for size, name in sorted(named, reverse=True))
+        return (
+            "allocated is the sum of the categories of torch.profiler, which leaves out what it did not see",
+            *((f"at its peak of {format_bytes(peak)}: {told}",) if told else ()),
+            _NOT_TOLD,
+            *((CUT_NOTE,) if self._file.is_cut else ()),
+            *self._left_out.notes(),
+        )
+
+    def explain_absence(self) -> str:
+        """Return one line that says why there is no record at all, and what was expected."""
+        return f"{show_path(self._path)}: no level in it; {self._left_out.first or _EXPECTATION}"
+
+    def close(self) -> None:
+        """Stop before the end."""
+        self._file.close()
+
+    def records(self) -> Iterator[SeriesRecord]:
+        """Yield the records in order of time, once the file was read to its end.
+
+        Raises:
+            InputFileError: It is damaged, or no such timeline.
+        """
+        lists = read_inner_lists(self._file, self._path, _EXPECTATION)
+        with closing(self):
+            first = next(lists, None)
+            second = next(lists, None)
+            rows = chain(() if second is None else (second,), lists)
+            if first is not None and second is not None and second.opened == 2:
+                self._read_sizes(array("q", first.numbers), rows)
+            elif first is not None:
+                self._read_changes(chain((first,), rows))
+        yield from self._ticks.records(SeriesDevice("index-0", 0, "0"))
+
+    def _read_sizes(self, times_us: "array[int]", rows: Iterator[InnerList]) -> None:
+        count = 0
+        for count, row in enumerate(rows, 1):
+            self._left_out.seen = count
+            try:
+                if count > len(times_us):
+                    raise RecordError(
+                        "count", f"sizes at more than the {len(times_us):,} times that are told"
+                    )
+                sizes = row.numbers
+                if len(sizes) != _ROW_LENGTH or min(sizes) < 0:
+                    raise RecordError("row", f"{_show(sizes)}, expected {_ROW_LENGTH} sizes in bytes")
+                self._add(times_us[count - 1] / 1e6, sizes[1:])
+            except RecordError as error:
+                self._left_out.add(error.kind, f"$[1][{count - 1}]", str(error))
+        if count < len(times_us):
+            missing = f"{len(times_us) - count:,} times have no sizes"
+            self._left_out.add("count", f"$[1][{count}]", f"{missing}; the file ends in the middle")
+
+    def _read_changes(self, rows: Iterator[InnerList]) -> None:
+        levels = [0] * len(CATEGORIES)
+        for number, row in enumerate(rows):
+            self._left_out.seen = number
+            try:
+                time_ns, category, change = _read_change(row.numbers)
+                levels[category] += change
+                if time_ns is not None:
+                    self._add(time_ns / 1e9, levels)
+            except RecordError as error:
+                self._left_out.add(error.kind, f"$[{number}]", str(error))
+
+    def _add(self, time_s: float, parts: Sequence[int]) -> None:
+        total = sum(parts)
+        if abs(time_s) >= MOST_SECONDS:
+            raise RecordError("time", f"{time_s:g} s, expected a time of this era")
+        if not 0 <= total < MOST_BYTES:
+            raise RecordError("bytes", f"{total:,} bytes in all, expected memory of a device")
+        if total > self._peak[0]:
+            self._peak = total, tuple(parts)
+        self._ticks.add(time_s, total, None)
+
+
+def _read_change(row: Sequence[int]) -> tuple[int | None, int, int]:
+    """Return time in nanoseconds (None: before the first), category and change in bytes of a row."""
+    if len(row) != _RAW_LENGTH or row[1] not in _ACTIONS or not 0 <= row[3] < len(CATEGORIES):
+        raise RecordError("row", f"{_show(row)}, expected [time, action, bytes, category]")
+    time_ns, action, change, category = row
+    return (None if action == _PREEXISTING or time_ns < 0 else time_ns), category, change
+
+
+def _show(row: Sequence[int]) -> str:
+    return ascii(list(row[:10]))[:80]

@@ -1,0 +1,1 @@
+"""Memory traces of one iteration: names, records, runs and levels."""

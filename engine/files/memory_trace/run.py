@@ -1,0 +1,220 @@
+"""Reader of one run's memory traces: a folder with one file per rank, or one file alone."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from ...errors import InputFileError
+from ..base.input_file import explain_refusal, show_name, show_path
+from .name import TraceName, parse_trace_name
+from .reading import MemoryTrace, read_memory_trace
+
+FILE_PATTERN = "memory_trace_rank*.json"
+
+
+class MemoryTraceRun(msgspec.Struct, frozen=True):
+    """The ranks of one run, in order of rank."""
+
+    path: Path
+    ranks: tuple[MemoryTrace, ...]
+    notes: tuple[str, ...] = ()
+    """Sentences about files left out, ranks that are absent, and figures that are not what they seem."""
+
+    @property
+    def start_s(self) -> float:
+        """Time of the first sample of all ranks."""
+        return min((rank.times_s[0] for rank in self.ranks if rank.times_s), default=0.0)
+
+    @property
+    def end_s(self) -> float:
+        """Time of the last sample of all ranks."""
+        return max((rank.times_s[-1] for rank in self.ranks if rank.times_s), default=0.0)
+
+
+class TraceFiles(msgspec.Struct, frozen=True):
+    """The files of one run, in order of rank."""
+
+    path: Path
+    paths: tuple[Path, ...]
+    notes: tuple[str, ...] = ()
+    """Sentences about files that were left out."""
+
+
+class RecordedRank(Protocol):
+    """What notes of a run are made from."""
+
+    @property
+    def name(self) -> TraceName:
+        """What the name of its file says."""
+        ...
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences about this rank."""
+        ...
+
+    @property
+    def is_device_foreign(self) -> bool:
+        """Whether device used cannot be that of the rank's own device."""
+        ...
+
+
+class _Candidate(msgspec.Struct, frozen=True):
+    path: Path
+    name: TraceName
+    modified_ns: int
+
+
+def read_memory_trace_run(path: Path) -> MemoryTraceRun:
+    """Read a run from its folder, or from the file of one rank.
+
+    Raises:
+        InputFileError: There is no trace, a file is malformed, or the files are of different runs.
+    """
+    files = find_trace_files(path)
+    ranks = tuple(map(read_memory_trace, files.paths))
+    return MemoryTraceRun(path, ranks, (*files.notes, *note_ranks(ranks)))
+
+
+def find_trace_files(path: Path) -> TraceFiles:
+    """Return the files of a run from its folder, or from the file of one rank.
+
+    Raises:
+        InputFileError: There is no trace, or the files are of different runs.
+    """
+    if not path.is_dir():
+        _check_presence(path)
+        return TraceFiles(path, (path,))
+    candidates, notes = _find_candidates(path)
+    _check_one_run(path, candidates)
+    newest, older = _choose_newest(candidates)
+    return TraceFiles(path, tuple(newest[rank].path for rank in sorted(newest)), (*notes, *older))
+
+
+def group_trace_files(paths: Sequence[Path]) -> list[Path | TraceFiles]:
+    """Return inputs as they were given, with the files of several ranks of one run as one input.
+
+    Files are of one run where they stand in one folder and their names differ in the rank alone.
+    """
+    runs: dict[tuple[object, ...], dict[int, Path]] = {}
+    places: list[Path | tuple[object, ...]] = []
+    for path in paths:
+        name = parse_trace_name(path.name)
+        key = None if name is None else (path.parent, name.run)
+        if name is None or key is None or name.rank in runs.get(key, {}):
+            places.append(path)
+            continue
+        if key not in runs:
+            places.append(key)
+        runs.setdefault(key, {})[name.rank] = path
+    return [place if isinstance(place, Path) else _join_ranks(runs[place]) for place in places]
+
+
+def _join_ranks(ranks: Mapping[int, Path]) -> Path | TraceFiles:
+    paths = tuple(ranks[rank] for rank in sorted(ranks))
+    return paths[0] if len(paths) == 1 else TraceFiles(paths[0].parent, paths)
+
+
+def find_run_beside(path: Path) -> TraceFiles:
+    """Return the file of one rank with those of the same run beside it, in a folder that may hold other runs.
+
+    Raises:
+        InputFileError: The folder cannot be read.
+    """
+    name = parse_trace_name(path.name)
+    candidates = [] if name is None else _find_candidates(path.parent)[0]
+    newest, notes = _choose_newest([it for it in candidates if name is not None and it.name.run == name.run])
+    found = {rank: candidate.path for rank, candidate in newest.items()}
+    if name is not None:
+        found[name.rank] = path
+    return TraceFiles(path.parent, tuple(found[rank] for rank in sorted(found)) or (path,), tuple(notes))
+
+
+def _check_presence(path: Path) -> None:
+    try:
+        path.stat()
+    except (OSError, ValueError) as error:
+        raise InputFileError(explain_refusal(path, error)) from error
+
+
+def _find_candidates(folder: Path) -> tuple[list[_Candidate], list[str]]:
+    candidates = []
+    notes = []
+    try:
+        for path in sorted(folder.glob(FILE_PATTERN)):
+            name = parse_trace_name(path.name)
+            if name is None:
+                notes.append(f"{show_name(path)} was left out: its name is not that of a memory trace")
+            else:
+                candidates.append(_Candidate(path, name, path.stat().st_mtime_ns))
+        folders = sorted({child.parent for child in folder.glob(f"*/{FILE_PATTERN}")})
+    except OSError as error:
+        raise InputFileError(explain_refusal(folder, error)) from error
+    if not candidates:
+        raise InputFileError(_explain_absence(folder, folders))
+    return candidates, notes
+
+
+def _explain_absence(folder: Path, folders: list[Path]) -> str:
+    text = f"{show_path(folder)}: no memory trace in it; looked for {FILE_PATTERN}"
+    if not folders:
+        return f"{text}; give the folder that holds the files of one run"
+    more = f" and {len(folders) - 1:,} more" if len(folders) > 1 else ""
+    return f"{text}; there are some in {show_path(folders[0])}{more}: give the folder of one run"
+
+
+def _check_one_run(folder: Path, candidates: list[_Candidate]) -> None:
+    first = candidates[0]
+    for other in candidates:
+        if other.name.run != first.name.run:
+            raise InputFileError(
+                f"{show_path(folder)}: files of different runs: {first.path.name} and {other.path.name} "
+                f"({_explain_difference(first.name, other.name)}); move each run to a folder of its own"
+            )
+
+
+def _explain_difference(first: TraceName, other: TraceName) -> str:
+    here = dict(first.run)
+    there = dict(other.run)
+    keys = [key for key in sorted(here | there) if here.get(key) != there.get(key)]
+    return ", ".join(f"{key} {here.get(key, 'absent')} and {there.get(key, 'absent')}" for key in keys)
+
+
+def _choose_newest(candidates: list[_Candidate]) -> tuple[dict[int, _Candidate], list[str]]:
+    """Return the newest file of each rank, and a note about each rank that has several."""
+    by_rank: dict[int, list[_Candidate]] = {}
+    for candidate in candidates:
+        by_rank.setdefault(candidate.name.rank, []).append(candidate)
+    newest = {}
+    notes = []
+    for rank, files in by_rank.items():
+        newest[rank] = max(files, key=lambda file: (file.modified_ns, file.path.name))
+        if len(files) > 1:
+            notes.append(
+                f"rank {rank}: {len(files)} files; {newest[rank].path.name} is the newest and was taken"
+            )
+    return newest, notes
+
+
+def note_ranks(ranks: Sequence[RecordedRank]) -> Iterable[str]:
+    """Yield sentences about ranks that are absent, and figures that are not what they seem."""
+    world_size = ranks[0].name.number("wd")
+    if world_size is not None and len(ranks) < world_size:
+        yield f"{len(ranks):,} of {world_size:,} ranks are recorded here"
+    foreign = [trace.name.rank for trace in ranks if trace.is_device_foreign]
+    if foreign:
+        yield (
+            f"device used of {_list_ranks(foreign)} was recorded on another GPU (less than was allocated) "
+            "and is left out"
+        )
+    for trace in ranks:
+        yield from trace.notes
+
+
+def _list_ranks(ranks: list[int]) -> str:
+    if len(ranks) == 1:
+        return f"rank {ranks[0]}"
+    shown = ", ".join(str(rank) for rank in ranks[:8])
+    return f"ranks {shown}" if len(ranks) <= 8 else f"ranks {shown} and {len(ranks) - 8:,} more"

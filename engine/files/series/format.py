@@ -1,0 +1,130 @@
+"""Which format a series is in: its content says, not its name."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from ...errors import InputFileError
+from ...units import TIB
+from ..base.input_file import open_input_file, show_path
+from ..base.series_record import RecordError, SeriesFormat, show_cell
+from ..base.text_lines import LineFile
+from ..framework.internlm_log import BEGIN
+from ..framework.log import HEAD_LINES, is_framework_log
+from .cells import is_skipped
+from .header import parse_series_header
+from .nvidia_smi_header import guess_log_header, parse_log_header
+from .status_lines import find_status_schema
+from .stormlog_telemetry import is_stormlog_telemetry
+
+ACCEPTED = (
+    "expected a series CSV (time_s,device,allocated_bytes,...), a log of nvidia-smi "
+    "--query-gpu=timestamp,index,memory.used,memory.total --format=csv, a memory trace or the folder of a "
+    "run, a recording (*.vscope), what vramscope --json printed, exported snapshots (JSON), a memory "
+    "snapshot, profiler trace or memory timeline of PyTorch, InternLM's memory.log, a report of Tiny-Torch, "
+    "telemetry of stormlog, or a log of Megatron, torchtitan, DeepSpeed, nanotron, picotron or onnxruntime "
+    "with lines of memory"
+)
+_FIRST_KEY = re.compile(r'\s*\{\s*"([^"]{0,64})"')
+_DATABASE = b"SQLite format 3\0"
+_SIZE_LIMIT_BYTES = 64 * TIB
+_PICKLE_MARKS = tuple(bytes((0x80, protocol)) for protocol in range(2, 6))
+_HEADER_LINES = 32
+"""Lines at the beginning of which one must be the header of a table."""
+_REPORT = re.compile(r'\s*\{\s*"(?:timestamp"|schema"\s*:\s*"vramscope\.(?:profile|oom|leak)/\d)')
+_OURS = re.compile(rb'\s*\{\s*"schema"\s*:\s*"vramscope\.')
+"""How JSON of ours begins: an error that it tells of makes no log of it."""
+_DEVICES = re.compile(r'"(?:devices|node_details)"\s*:\s*\{')
+_EVENTS = re.compile(r'"traceEvents"\s*:\s*\[')
+_LISTS = re.compile(r"\s*\[\s*\[\s*[-\d\]]")
+_BINARY = ("\ufffd", "\0")
+"""What the first character of a pickle becomes, read as text; and what no text has."""
+
+
+def recognize_series(path: Path) -> SeriesFormat:
+    """Return the format of an input; a folder can only be a run of memory traces.
+
+    Raises:
+        InputFileError: It cannot be read, or is in no format that can be played as a series.
+    """
+    if path.is_dir():
+        return "memory trace"
+    if is_database(path):
+        return "recording"
+    file = LineFile(path)
+    try:
+        head = file.head
+        lines = file.head_lines(HEAD_LINES)
+    finally:
+        file.close()
+    if head.startswith(_PICKLE_MARKS):
+        return "memory snapshot"
+    first = next(((number, line) for number, line in enumerate(lines, 1) if not is_skipped(line)), None)
+    if first is None:
+        raise InputFileError(f"{show_path(path)}: no line of data in it; its writer may not have finished")
+    kind = _recognize_json("\n".join(lines)) or _recognize_lines(lines[:_HEADER_LINES])
+    if kind is None and not _OURS.match(head) and is_framework_log(lines):
+        kind = "framework log"
+    if kind is None:
+        raise InputFileError(f"{show_path(path)}: {_describe_stranger(*first)}; {ACCEPTED}")
+    return kind
+
+
+def is_database(path: Path) -> bool:
+    """Return whether a file is one of SQLite, of which a recording is the only kind that can be played.
+
+    Raises:
+        InputFileError: It cannot be read.
+    """
+    with open_input_file(path, _SIZE_LIMIT_BYTES) as (file, _):
+        return file.read(len(_DATABASE)) == _DATABASE
+
+
+def _recognize_json(text: str) -> SeriesFormat | None:
+    if find_status_schema(text) is not None:
+        return "status stream"
+    if is_stormlog_telemetry(text):
+        return "stormlog telemetry"
+    key = _FIRST_KEY.match(text)
+    if key is None:
+        return "memory timeline" if _LISTS.match(text) else None
+    return _recognize_object(key[1], text)
+
+
+def _recognize_object(first_key: str, text: str) -> SeriesFormat | None:
+    if first_key.isdecimal():
+        return "memory trace"
+    if first_key in ("metadata", "snapshots"):
+        return "snapshot export"
+    if _REPORT.match(text) and _DEVICES.search(text):
+        return "memory report"
+    return "profiler trace" if _EVENTS.search(text) else None
+
+
+def _recognize_lines(lines: list[str]) -> SeriesFormat | None:
+    for line in lines:
+        if line.lstrip().startswith("{"):
+            continue  # a key is no name of a column
+        if line.strip() == BEGIN:
+            return "InternLM log"
+        if _is_of(line, parse_series_header):
+            return "series CSV"
+        if _is_of(line, parse_log_header) or _is_of(line, guess_log_header):
+            return "nvidia-smi log"
+    return None
+
+
+def _is_of(line: str, parse: Callable[[str], object | None]) -> bool:
+    """Tell whether a line is a header of a kind, though perhaps one that its reader refuses."""
+    try:
+        return parse(line) is not None
+    except RecordError:
+        return True
+
+
+def _describe_stranger(number: int, line: str) -> str:
+    if line.startswith(_BINARY) or "\0" in line:
+        return "a binary file"
+    if line.lstrip().startswith(("{", "[")):
+        return "JSON that is no series"
+    return f"line {number}: {show_cell(line)} is no header of a series"

@@ -1,0 +1,232 @@
+"""Reader of a series CSV: what any tool can write that knows the memory of devices over time.
+
+The header names the columns, in any order: `time_s`, `device`, `allocated_bytes` or `used_bytes`, and where
+known `reserved_bytes`, `total_bytes`, `step`, `allocated_max_bytes`, `used_max_bytes`. Other columns are
+ignored; lines that are empty or begin with # are too. An empty cell, NaN or N/A is unmeasured.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from ...errors import InputFileError
+from ..base.input_file import show_path
+from ..base.series_devices import SeriesDevices
+from ..base.series_record import (
+    MOST_SECONDS,
+    LeftOut,
+    RecordError,
+    SeriesDevice,
+    SeriesFormat,
+    SeriesRecord,
+    show_cell,
+)
+from ..base.text_lines import LineFile
+from .cells import CUT_OFF, is_cut_off, is_skipped, parse_size, parse_step, parse_time, split_line
+from .header import COLUMNS, EXPECTATION, PEAKS, SIZES, SeriesHeader, parse_series_header
+
+_DIGITS = 16
+"""A whole number of fewer digits is below a pebibyte and needs no further look."""
+_MOST_CELLS_KNOWN = 1 << 16
+
+
+class SeriesFile:
+    """Reads the records of one series CSV, once.
+
+    Raises:
+        InputFileError: The file cannot be read, or has no usable header.
+    """
+
+    format: SeriesFormat = "series CSV"
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lines = LineFile(path)
+        self._devices = SeriesDevices()
+        self._known: dict[str, SeriesDevice] = {}
+        self._left_out = LeftOut(show_path(path))
+        self._line_before = ""
+        self._header = self._find_header()
+
+    @property
+    def has_allocator(self) -> bool:
+        """Whether the file has figures of the allocator."""
+        return self._header.has("allocated_bytes") or self._header.has("reserved_bytes")
+
+    @property
+    def read_share(self) -> float:
+        """Share of the file that was read so far, from 0 to 1."""
+        return self._lines.read_share
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences about what was ignored or left out; complete after the last record."""
+        ignored = self._header.ignored
+        names = ", ".join(show_cell(name) for name in ignored[:6]) + (" and more" if len(ignored) > 6 else "")
+        cut = "the compressed file ends in the middle; what was to follow is missing"
+        return (
+            *((f"columns that are not of a series were ignored: {names}",) if ignored else ()),
+            *self._devices.describe_names(),
+            *((cut,) if self._lines.is_cut else ()),
+            *self._left_out.notes(),
+        )
+
+    def explain_absence(self) -> str:
+        """Return one line that says why there is no record at all, and what was expected."""
+        return self._left_out.explain_absence(self._path)
+
+    def close(self) -> None:
+        """Stop before the end."""
+        self._lines.close()
+
+    def records(self) -> Iterator[SeriesRecord]:
+        """Yield the records in the order of the file.
+
+        Raises:
+            InputFileError: The file is damaged so that it cannot be read on.
+        """
+        for first, lines in self._lines.blocks():
+            self._left_out.seen = first + len(lines)
+            numbered = iter(enumerate(lines, first))
+            header = None
+            while header is not self._header:
+                header = self._header
+                yield from self._parse_run(numbered)
+            self._line_before = lines[-1]
+        if self._lines.unfinished is not None:
+            yield from self._parse_unfinished(self._lines.unfinished_number, self._lines.unfinished)
+
+    def _find_header(self) -> SeriesHeader:
+        for number, line in enumerate(self._lines.head_lines(), 1):
+            if is_skipped(line):
+                continue
+            try:
+                header = parse_series_header(line)
+            except RecordError as error:
+                raise self._refuse(number, str(error)) from error
+            if header is None:
+                raise self._refuse(number, f"{show_cell(line)} is no header; {EXPECTATION}")
+            return header
+        raise self._refuse(1, f"no header; {EXPECTATION}")
+
+    def _refuse(self, number: int, detail: str) -> InputFileError:
+        self.close()
+        return InputFileError(f"{show_path(self._path)}: line {number}: {detail}")
+
+    def _parse_run(self, numbered: Iterator[tuple[int, str]]) -> Iterator[SeriesRecord]:
+        """Yield records up to a line that changes the header; as little work a line as Python permits."""
+        header = self._header
+        known = self._known
+        separator = header.separator
+        width = header.width
+        at_time, at_device, at_allocated, at_reserved, at_used, at_total, at_step, *at_peaks = (
+            header.positions
+        )
+        has_peaks = header.has_peaks
+        peaks: tuple[int | None, int | None] = (None, None)
+        for number, line in numbered:
+            cells = line.split(separator)
+            if len(cells) != width or '"' in line:
+                cells = self._split_again(number, line)
+                if not cells:
+                    if self._header is not header:
+                        return
+                    continue
+            cells.append("")
+            try:
+                time_s = float(cells[at_time])
+                if not -MOST_SECONDS < time_s < MOST_SECONDS:
+                    raise ValueError
+                text = cells[at_allocated]
+                allocated = int(text) if text.isdigit() and len(text) < _DIGITS else parse_size(text)
+                text = cells[at_reserved]
+                reserved = int(text) if text.isdigit() and len(text) < _DIGITS else parse_size(text)
+                text = cells[at_used]
+                used = int(text) if text.isdigit() and len(text) < _DIGITS else parse_size(text)
+                text = cells[at_total]
+                total = int(text) if text.isdigit() and len(text) < _DIGITS else parse_size(text)
+                text = cells[at_step]
+                step = int(text) if text.isdigit() and len(text) < _DIGITS else parse_step(text)
+                if has_peaks:
+                    peaks = parse_size(cells[at_peaks[0]]), parse_size(cells[at_peaks[1]])
+                device = known.get(cells[at_device]) or self._find_device(cells[at_device])
+            except ValueError:
+                self._leave_out(number, line, cells)
+                if self._header is not header:
+                    return
+                continue
+            allocated_max, used_max = peaks
+            # No device has a capacity of nothing: such a figure was never measured.
+            yield SeriesRecord(
+                number,
+                time_s,
+                device,
+                allocated,
+                reserved,
+                used,
+                total or None,
+                step,
+                allocated_max_bytes=allocated_max,
+                used_max_bytes=used_max,
+            )
+
+    def _split_again(self, number: int, line: str) -> list[str]:
+        """Return the cells of a line that is not plain, or none where it holds no record."""
+        if is_skipped(line):
+            return []
+        try:
+            if self._take_header(line):
+                return []
+            cells = split_line(line, self._header.separator)
+        except RecordError as error:
+            self._left_out.add(error.kind, f"line {number}", str(error))
+            return []
+        width = self._header.width
+        if len(cells) != width:
+            self._left_out.add("cells", f"line {number}", f"{len(cells)} cells, expected {width}")
+            return []
+        return cells
+
+    def _find_device(self, cell: str) -> SeriesDevice:
+        device = self._devices.find(cell)
+        if len(self._known) < _MOST_CELLS_KNOWN:
+            self._known[cell] = device
+        return device
+
+    def _leave_out(self, number: int, line: str, cells: list[str]) -> None:
+        """Count a record that cannot be used, with the first of its cells that is wrong."""
+        if is_skipped(line):
+            return
+        at = dict(zip(COLUMNS, self._header.positions, strict=True))
+        try:
+            if self._take_header(line):
+                return
+            parse_time(cells[at["time_s"]])
+            for column in (*SIZES, *PEAKS):
+                parse_size(cells[at[column]], column)
+            parse_step(cells[at["step"]])
+            self._devices.find(cells[at["device"]])
+        except RecordError as error:
+            self._left_out.add(error.kind, f"line {number}", str(error))
+
+    def _take_header(self, line: str) -> bool:
+        """Tell whether a line is a header, as where several files were joined; take it if it is another."""
+        header = parse_series_header(line)
+        if header is not None and header != self._header:
+            self._header = header
+        return header is not None
+
+    def _parse_unfinished(self, number: int, line: str) -> Iterator[SeriesRecord]:
+        """Yield the record of a last line without a line end, unless its writer was cut off within it."""
+        before = "" if _names_columns(self._line_before) else self._line_before
+        if is_cut_off(line, before, self._header.separator, self._header.width):
+            self._left_out.add("cut", f"line {number}", CUT_OFF)
+            return
+        yield from self._parse_run(iter([(number, line)]))
+
+
+def _names_columns(line: str) -> bool:
+    """Tell whether a line is a header, be it one that can be read or not."""
+    try:
+        return parse_series_header(line) is not None
+    except RecordError:
+        return True

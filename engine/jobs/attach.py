@@ -1,0 +1,250 @@
+"""Attach to a process: refuse what cannot be, hand the probe over, believe only what the hub hears."""
+
+import os
+import pwd
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from ..errors import AttachRefusedError, ProbeSilentError, UsageError
+from ..model import RankSample
+from ..sources.process_status import PROC, ProcessStatus, read_status
+from ..viewer.client import Client, connect
+from . import gdb, remote_exec
+from .handover import Handover, sweep
+from .hub import find_or_start_hub
+from .interpreter import Interpreter, find_interpreter
+from .parts import PROBE
+from .payload import FAILED, STARTED, WITHOUT_TORCH
+
+REPORTS_WITHIN_S = 10.0
+HUB_ANSWERS_WITHIN_S = 10.0
+_POLL_S = 0.1
+
+
+class Attached(NamedTuple):
+    """A process that reports to the hub."""
+
+    rank: RankSample
+    was_reporting: bool = False
+    """It did so before it was attached to."""
+    taken_s: float = 0.0
+    """From the first look at the process to its first report."""
+    stopped_s: float | None = None
+    """For how long a debugger held it, at most; None where none was needed."""
+
+
+def attach(pid: int, runtime_dir: Path, *, timeout_s: float = REPORTS_WITHIN_S) -> Attached:
+    """Bring the probe into a process, and return once the hub has heard from it.
+
+    Args:
+        pid: The process.
+        runtime_dir: Folder of the hub; where none serves it, one is started.
+        timeout_s: How long to wait for the first report, once the probe is handed over.
+
+    Raises:
+        UsageError: There is no such process, it is not Python, or it is stopped.
+        AttachRefusedError: It must not be attached to; the text says what would permit it.
+        DebuggerMissingError: It needs gdb, which is not installed.
+        HubUnreachableError: There is no hub, and none can be started.
+        ProbeSilentError: The probe was handed over and has not reported.
+    """
+    begun_s = time.monotonic()
+    status = read_status(pid)
+    check_permitted(status)
+    interpreter = _examine(status)
+    find_or_start_hub(runtime_dir)
+    with connect(runtime_dir, timeout_s=HUB_ANSWERS_WITHIN_S) as client:
+        rank = find_rank(client, pid)
+        if rank is not None:
+            return Attached(rank, was_reporting=True)
+        if interpreter.version < remote_exec.SINCE:
+            check_untraced(status)
+        sweep(runtime_dir)
+        handover = Handover(runtime_dir, pid)
+        is_pending = False
+        try:
+            handover.write()
+            stopped_s = _inject(interpreter, handover.payload)
+            is_pending = stopped_s is None  # gdb has copied the text, sys.remote_exec tells only where it is
+            rank = _wait_for_rank(client, status, handover, timeout_s)
+            is_pending = False
+        finally:
+            handover.close(is_pending=is_pending)
+    return Attached(rank, taken_s=time.monotonic() - begun_s, stopped_s=stopped_s)
+
+
+def find_rank(client: Client, pid: int) -> RankSample | None:
+    """Return the rank of a process in the newest sample of a hub; None where it does not report."""
+    sample = client.snapshot(timeout_s=0.0).sample
+    ranks = () if sample is None else sample.ranks
+    return next((rank for rank in ranks if rank.pid == pid and rank.state != "ended"), None)
+
+
+def _examine(status: ProcessStatus) -> Interpreter:
+    """Return the Python of a process, once it is sure that it can reach the probe's files.
+
+    Raises:
+        UsageError: There is none.
+        AttachRefusedError: The process sees other files than we do.
+    """
+    try:
+        interpreter = find_interpreter(status)
+        root = PROC / str(status.pid) / "root"
+        sees_probe = (root / str(PROBE).lstrip("/") / "__init__.py").exists()
+    except OSError as error:
+        raise AttachRefusedError(
+            f"process {status.pid} ({status.name}) cannot be looked into: {error.strerror or error}"
+        ) from error
+    if not sees_probe:
+        raise AttachRefusedError(
+            f"process {status.pid} ({status.name}) runs where {PROBE} is not seen, in a container or chroot: "
+            "run vramscope inside it"
+        )
+    return interpreter
+
+
+def _inject(interpreter: Interpreter, payload: Path) -> float | None:
+    """Hand the payload over by what the version of the interpreter allows."""
+    if interpreter.version < remote_exec.SINCE:
+        return gdb.inject(interpreter, payload)
+    remote_exec.inject(interpreter.pid, payload)
+    return None
+
+
+def _wait_for_rank(client: Client, status: ProcessStatus, handover: Handover, timeout_s: float) -> RankSample:
+    """Return the rank once the hub publishes it.
+
+    Raises:
+        ProbeSilentError: The process ended, could not start the probe, or is not heard of in time.
+    """
+    deadline_s = time.monotonic() + timeout_s
+    who = f"process {status.pid} ({status.name})"
+    while time.monotonic() < deadline_s:
+        client.snapshot(timeout_s=_POLL_S)
+        rank = find_rank(client, status.pid)
+        if rank is not None:
+            return rank
+        if handover.read_report().startswith((FAILED, WITHOUT_TORCH)):
+            break
+        try:
+            read_status(status.pid)
+        except UsageError:
+            raise ProbeSilentError(f"{who} ended before the probe could report") from None
+    raise ProbeSilentError(f"{who} {_explain_silence(handover.read_report(), timeout_s)}")
+
+
+def _explain_silence(report: str, timeout_s: float) -> str:
+    """Say why a process that has the probe was not heard of."""
+    if report.startswith(FAILED):
+        return f"could not start the probe: {report.removeprefix(FAILED).strip()[:300]}"
+    if report == WITHOUT_TORCH:
+        return "has the probe and has not imported torch; it reports once it has"
+    if report == STARTED:
+        return f"has started the probe, and the agent has not heard of it within {timeout_s:g} s"
+    return (
+        f"has been handed the probe and has run no Python in its main thread for {timeout_s:g} s; "
+        "it reports once that returns from where it waits"
+    )
+
+
+INSTEAD = "or start the job with `vramscope run`, which needs no permission"
+_CAN_TRACE_BIT = 19
+"""CAP_SYS_PTRACE in capabilities(7)."""
+
+
+def check_permitted(status: ProcessStatus, proc: Path = PROC) -> None:
+    """Refuse a process that is another user's, that is stopped, or that the kernel protects.
+
+    Raises:
+        UsageError: It is stopped, so that nothing would happen in it.
+        AttachRefusedError: It must not be attached to; the text says what would permit it.
+    """
+    who = f"process {status.pid} ({status.name})"
+    if status.uid != os.geteuid():
+        user = _name_user(status.uid)
+        raise AttachRefusedError(
+            f"{who} belongs to {user}, and what it reports would not reach your agent: "
+            f"run `vramscope attach {status.pid}` as {user}"
+        )
+    if status.state == "T":
+        raise UsageError(f"{who} is stopped: let it go on first, with `fg` or `kill -CONT {status.pid}`")
+    try:
+        # The kernel asks here what it would ask of a debugger (PTRACE_MODE_ATTACH), and nothing is touched.
+        os.close(os.open(proc / str(status.pid) / "mem", os.O_RDONLY | os.O_CLOEXEC))
+    except PermissionError:
+        raise AttachRefusedError(f"{who} must not be traced: {_explain(status.pid, proc)}") from None
+    except OSError as error:
+        raise UsageError(f"{who} cannot be looked into: {error.strerror or error}") from None
+
+
+def check_untraced(status: ProcessStatus, proc: Path = PROC) -> None:
+    """Refuse a process that a debugger or tracer holds: there can be only one.
+
+    Raises:
+        AttachRefusedError: It is being traced; the text names the tracer.
+    """
+    if status.tracer_pid == 0:
+        return
+    try:
+        name = (proc / str(status.tracer_pid) / "comm").read_text().strip()
+    except OSError:
+        name = "unknown"
+    raise AttachRefusedError(
+        f"process {status.pid} ({status.name}) is being traced by process {status.tracer_pid} ({name}), and "
+        "the kernel lets only one trace it: end that one first"
+    )
+
+
+def _explain(pid: int, proc: Path) -> str:
+    """Say which rule of ptrace(2) forbids it, and what would permit it."""
+    scope = _read_number(proc / "sys/kernel/yama/ptrace_scope")
+    if (proc / str(pid)).stat().st_uid != os.geteuid():
+        return (
+            "it runs with rights of its own, or asked for this (PR_SET_DUMPABLE); "
+            f"CAP_SYS_PTRACE would permit it, {INSTEAD}"
+        )
+    if scope == 1:
+        return (
+            "this system lets only the parents of a process do so (kernel.yama.ptrace_scope is 1); "
+            f"`sudo sysctl kernel.yama.ptrace_scope=0` would permit it, {INSTEAD}"
+        )
+    if scope == 2:
+        return (
+            "this system lets only administrators do so (kernel.yama.ptrace_scope is 2); "
+            f"CAP_SYS_PTRACE would permit it, {INSTEAD}"
+        )
+    if scope == 3:
+        return (
+            f"this system forbids it until it is booted anew (kernel.yama.ptrace_scope is 3); {INSTEAD[3:]}"
+        )
+    if _can_trace(proc):
+        return f"a security module or the container forbids it; {INSTEAD[3:]}"
+    return (
+        "a security module, the container or its own rights forbid it; CAP_SYS_PTRACE would permit it "
+        f"(for a container: --cap-add=SYS_PTRACE), {INSTEAD}"
+    )
+
+
+def _can_trace(proc: Path) -> bool:
+    """Return whether this process has CAP_SYS_PTRACE."""
+    try:
+        lines = (proc / "self/status").read_text().splitlines()
+    except OSError:
+        return False
+    effective = next((line.split()[1] for line in lines if line.startswith("CapEff:")), "0")
+    return bool(int(effective, 16) >> _CAN_TRACE_BIT & 1)
+
+
+def _read_number(path: Path) -> int | None:
+    try:
+        return int(path.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def _name_user(uid: int) -> str:
+    try:
+        return f"user {pwd.getpwuid(uid).pw_name}"
+    except KeyError:
+        return f"user id {uid}"

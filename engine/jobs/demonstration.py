@@ -1,0 +1,202 @@
+"""The job of `vramscope demo`: a real training run on a simulated card, which ends with whoever shows it."""
+
+import ctypes
+import fcntl
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+from ..child_processes import own_environment
+from ..errors import UsageError
+from ..paths import state_folder
+from ..units import GIB, MIB, format_bytes
+from ..viewer.attach import HubFeed
+from .environment import make_environment, read_original_environment
+from .simulated_device import SimulatedDevice, describe_for_job, describe_for_people
+
+JOB = "demo (simulated)"
+SCRIPT = Path(__file__).resolve().parents[1] / "workloads" / "leaking_gpt.py"
+DEFAULT_SIZE_BYTES = 3 * GIB // 2
+LEAST_SIZE_BYTES = 896 * MIB
+PACE_S = 0.5
+"""Least seconds of a step: a quick machine shall not be through with the story in ten seconds."""
+STORY_S = 90.0
+"""Seconds from the first step to the first error."""
+EVALUATE_EVERY_S = 1.0
+"""Seconds from one evaluation of the script to the next: every other step at that pace."""
+BASE_BYTES = 826 * MIB
+"""Context, and what the training itself makes the allocator reserve; measured on the simulated card."""
+KEPT_BYTES = 9 * MIB
+"""What one sequence of an evaluation leaves behind; measured likewise."""
+MOST_DEMOS = 9
+"""Demonstrations of one user at one time."""
+PATIENCE_S = 2.0
+_PR_SET_PDEATHSIG = 1
+"""Of prctl(2)."""
+
+
+class Demonstration:
+    """A job in a folder of its own; the hub and the job are there from `start` to `end`.
+
+    Args:
+        size_bytes: Memory of the simulated card.
+
+    Raises:
+        UsageError: The card would be too small or too large, or the output cannot be written anywhere.
+    """
+
+    def __init__(self, size_bytes: int = DEFAULT_SIZE_BYTES) -> None:
+        check_size(size_bytes, host_available_bytes=_read_available())
+        self.device = SimulatedDevice(total_bytes=size_bytes)
+        self._log, self.folder = _take_folder()
+        # Not TMPDIR: a socket's path must be short.
+        self.runtime_dir = Path(tempfile.mkdtemp(prefix="vramscope-demo-", dir="/tmp"))
+        self._job: subprocess.Popen[bytes] | None = None
+
+    @property
+    def output(self) -> Path:
+        """The file that the job writes to."""
+        return self.folder / "output.log"
+
+    @property
+    def flight_folder(self) -> Path:
+        """Where the job leaves its flight records."""
+        return self.folder / "flight"
+
+    @property
+    def announcement(self) -> str:
+        """What runs and where its output is, in one sentence."""
+        return f"{describe_for_people(self.device)}; the job's output goes to {self.output}"
+
+    def start(self, *, interval_s: float, memory_interval_s: float) -> HubFeed:
+        """Start hub and job, and return the feed of the hub.
+
+        Args:
+            interval_s: Seconds from one sample to the next.
+            memory_interval_s: Seconds from one reading of memory to the next.
+        """
+        feed = HubFeed(
+            self.runtime_dir,
+            agent_arguments=(
+                *("--interval", str(interval_s), "--memory-interval", str(memory_interval_s)),
+                "--no-hooks",  # it leaks on purpose: nobody is to be woken by that
+            ),
+            is_private=True,
+        )
+        feed.start_hub()
+        self._job = subprocess.Popen(
+            [sys.executable, str(SCRIPT), "--pace", str(PACE_S), "--evaluate", str(self._count_sequences())],
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+            env=self._make_environment(),
+            start_new_session=True,
+            preexec_fn=make_companion(),  # noqa: PLW1509 - no thread of ours holds a lock that it takes
+        )
+        return feed
+
+    def _count_sequences(self) -> int:
+        """Return how many sequences an evaluation takes for the card to be full in time."""
+        leak_bytes = (self.device.total_bytes - BASE_BYTES) / (STORY_S / EVALUATE_EVERY_S)
+        return max(1, round(leak_bytes / KEPT_BYTES))
+
+    def _make_environment(self) -> dict[str, str]:
+        base = own_environment(read_original_environment()) | {
+            "VRAMSCOPE_FLIGHT_DIR": str(self.flight_folder)
+        }
+        # The other cores draw; threads that wait for each other on busy ones are slower than one.
+        base.setdefault("OMP_NUM_THREADS", "1")
+        simulate = describe_for_job(self.device, job=JOB, runtime_dir=self.runtime_dir, environ=base)
+        return make_environment(base, runtime_dir=self.runtime_dir, job=JOB, simulate=simulate)
+
+    def end(self) -> int | None:
+        """End the job and leave no folder but the one with its output; return its status if it had ended."""
+        status = None if self._job is None else self._job.poll()
+        if self._job is not None and status is None:
+            self._job.terminate()
+            try:
+                self._job.wait(PATIENCE_S)
+            except subprocess.TimeoutExpired:
+                self._job.kill()
+                self._job.wait()
+        self._log.close()
+        shutil.rmtree(self.runtime_dir, ignore_errors=True)
+        return status
+
+
+def check_size(size_bytes: int, *, host_available_bytes: int | None) -> None:
+    """Refuse a card on which the story cannot be told.
+
+    Args:
+        size_bytes: Memory of the card.
+        host_available_bytes: Free memory of this host; None where it cannot be known.
+
+    Raises:
+        UsageError: It is too small, or its tensors would not fit into host memory.
+    """
+    size = f"--capacity {format_bytes(size_bytes)}"
+    if size_bytes < LEAST_SIZE_BYTES:
+        raise UsageError(
+            f"{size}: expected at least {format_bytes(LEAST_SIZE_BYTES)}, of which the model and its context "
+            "take most"
+        )
+    device = SimulatedDevice(total_bytes=size_bytes)
+    needed_bytes = size_bytes - device.context_bytes
+    free_bytes = max(0, (host_available_bytes or 0) - device.host_reserve_bytes)
+    if host_available_bytes is not None and needed_bytes > free_bytes:
+        raise UsageError(
+            f"{size}: tensors may take {format_bytes(needed_bytes)} of host memory, and "
+            f"{format_bytes(free_bytes)} are free for them: simulate a smaller card"
+        )
+
+
+def make_companion() -> Callable[[], None]:
+    """Return what a child process does before it runs its program, so that it ends with this one."""
+    library = ctypes.CDLL(None)
+    parent = os.getpid()
+
+    def follow_parent() -> None:
+        library.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != parent:  # it ended in this moment
+            os._exit(0)
+
+    return follow_parent
+
+
+def _take_folder() -> tuple[BinaryIO, Path]:
+    """Return the open file of the job's output and its folder, emptied, that no other demonstration has.
+
+    Raises:
+        UsageError: Nothing can be written there.
+    """
+    for number in range(1, MOST_DEMOS + 1):
+        folder = state_folder() / ("demo" if number == 1 else f"demo-{number}")
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            log = (folder / "output.log").open("ab")
+            try:
+                fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                log.close()
+                continue
+            log.truncate(0)
+            shutil.rmtree(folder / "flight", ignore_errors=True)
+        except OSError as error:
+            raise UsageError(
+                f"{folder}: the output of the demo cannot be written: {error.strerror or error}; set "
+                "XDG_STATE_HOME to a folder that can be"
+            ) from error
+        return log, folder
+    raise UsageError(f"{MOST_DEMOS} demos run already, in {state_folder()}: end one of them")
+
+
+def _read_available() -> int | None:
+    from ..sources.host import HostReader
+
+    return HostReader().read().available_bytes

@@ -1,0 +1,1 @@
+"""What all parts of the probe share and that imports none of them."""

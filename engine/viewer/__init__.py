@@ -1,0 +1,1 @@
+"""The viewer's end: the picture of a node, kept up to date from its hub."""

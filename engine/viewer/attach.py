@@ -1,0 +1,254 @@
+"""What feeds the screens: a thread that follows a hub, starts one where none runs, and comes back to it."""
+
+import os
+import shutil
+import subprocess
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from ..alerts.state import FindingDecision
+from ..child_processes import HUB_LOG_NAME, command_of, last_line, spawn
+from ..clock import SystemClock
+from ..errors import RuntimeFolderError
+from ..history import History
+from ..model import AdviceAction
+from ..paths import locate_runtime_folder, open_runtime_folder
+from ..units import format_age
+from ..wire.endpoints import SOCKET_NAMES
+from ..wire.lock import LOCK_NAME, describe_holder, is_hub_alive
+from .client import Client
+from .snapshot import Snapshot
+
+RESPAWN_S = 2.0
+"""A hub that ended is started again no more often than this."""
+TELL_WAIT_AFTER_S = 3.0
+"""A view that has seen no figures for so long says what it waits for."""
+AGE_INTERVAL_S = 1.0
+"""How often a lost connection's age is told anew."""
+MAX_WISHES = 16
+
+Wish = Callable[[Client], object]
+"""What the thread of a feed is asked to do with its connection."""
+
+
+class HubFeed:
+    """Follows the hub of one runtime folder.
+
+    Args:
+        runtime_dir: Folder of the hub; None for this user's own.
+        agent_arguments: Arguments of `vramscope agent` for a hub that this feed starts.
+        is_private: The folder was made for this feed alone and goes with it.
+    """
+
+    def __init__(
+        self,
+        runtime_dir: Path | None = None,
+        *,
+        agent_arguments: Sequence[str] = (),
+        is_private: bool = False,
+    ) -> None:
+        self._folder = runtime_dir or locate_runtime_folder()
+        self._is_private = is_private
+        kind = ("--leave-with-viewers", "--private-folder") if is_private else ("--leave-with-viewers",)
+        self._arguments = (*kind, "--runtime-dir", str(self._folder), *agent_arguments)
+        self._clock = SystemClock()
+        self._hub: subprocess.Popen[bytes] | None = None
+        self._spawn_due_s = 0.0
+        self._log_bytes = 0
+        self._obstacle: str | None = None
+        """Why no hub could be started at the last attempt."""
+        self._last_end: str | None = None
+        """Why the hub before ended that was started last."""
+        self._waits_since_s: float | None = None
+        self._stop = threading.Event()
+        self._closing_fd, self._open_fd = os.pipe()
+        self._pipe_lock = threading.Lock()
+        self._wishes: deque[Wish] = deque(maxlen=MAX_WISHES)
+        self._thread = threading.Thread(target=self._follow, name="hub-feed", daemon=True)
+        self._on_snapshot: Callable[[Snapshot], None] | None = None
+        self.history = History()
+        """What was seen so far; safe to read from any thread."""
+
+    def start_hub(self) -> None:
+        """Start a hub if none serves the folder; returns at once, so that it starts beside the screen."""
+        if is_hub_alive(self._folder):
+            open_runtime_folder(self._folder)  # refuses one that is not this user's own
+        else:
+            open_runtime_folder(self._folder)
+            self._spawn()
+
+    def start(self, on_snapshot: Callable[[Snapshot], None]) -> None:
+        """Call `on_snapshot` from this feed's own thread whenever there is something new."""
+        self._on_snapshot = on_snapshot
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread and leave the hub, which ends by itself if this was its last viewer."""
+        with self._pipe_lock:
+            if not self._stop.is_set():
+                self._stop.set()
+                os.close(self._open_fd)  # wakes the thread
+        if self._thread.is_alive():
+            self._thread.join(timeout=0.5)
+        if self._hub is not None:
+            self._leave_hub(self._hub)
+        if self._is_private:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def ask_segments(self, pid: int) -> None:
+        """Ask for the segment map of a training process, from any thread; returns at once.
+
+        It comes with a later snapshot, in `segment_maps`, or the reason why not, in `segments_refused`.
+        """
+        self._wish(lambda client: client.ask_segments(pid))
+
+    def ask_modules(self, pid: int) -> None:
+        """Ask for the memory by module of a training process, from any thread; returns at once.
+
+        It comes with a later snapshot, in `modules`, or the reason why not.
+        """
+        self._wish(lambda client: client.ask_modules(pid))
+
+    def advise(self, pid: int, action: AdviceAction, reason: str) -> None:
+        """Ask a training process to do something about its memory, from any thread; returns at once.
+
+        What it made of that comes with a later snapshot, in `advice`.
+        """
+        self._wish(lambda client: client.advise(pid, action, reason=reason))
+
+    def decide(self, decision: FindingDecision) -> None:
+        """Acknowledge a finding, mute its kind on its device, or take that back, from any thread.
+
+        It returns at once; a later snapshot says so in `alerts`, or why not in `decision_refused`.
+        """
+        self._wish(lambda client: client.decide(decision))
+
+    def _wish(self, wish: Wish) -> None:
+        with self._pipe_lock:
+            if not self._stop.is_set():
+                self._wishes.append(wish)
+                os.write(self._open_fd, b"?")  # wakes the thread
+
+    def _follow(self) -> None:
+        client = Client(self._folder, history=self.history, closing_fd=self._closing_fd)
+        shown: Snapshot | None = None
+        told_s = 0.0
+        while not self._stop.is_set():
+            is_live = shown is not None and shown.connection == "live"
+            while self._wishes:
+                self._wishes.popleft()(client)
+            snapshot = client.snapshot(timeout_s=1.5 if is_live else 0.25)
+            now_s = self._clock.monotonic_s()
+            if snapshot.connection == "live":
+                self._waits_since_s = self._last_end = None
+            else:
+                snapshot = self._tend(snapshot, now_s)
+            is_old_news = snapshot == shown or (
+                snapshot.connection == "lost" and now_s - told_s < AGE_INTERVAL_S
+            )
+            if is_old_news and shown is not None and snapshot.connection == shown.connection:
+                continue
+            shown = snapshot
+            told_s = now_s
+            if self._on_snapshot is not None:
+                self._on_snapshot(snapshot)
+        client.close()
+        os.close(self._closing_fd)
+
+    def _tend(self, snapshot: Snapshot, now_s: float) -> Snapshot:
+        """Start a hub where none is left, and say what is waited for."""
+        is_alive = is_hub_alive(self._folder)
+        if self._waits_since_s is None:
+            self._waits_since_s = now_s
+        if not is_alive and now_s >= self._spawn_due_s:
+            self._spawn()
+        waited_s = now_s - self._waits_since_s
+        if snapshot.connection == "connecting" and waited_s >= TELL_WAIT_AFTER_S:
+            why = snapshot.reason or self._explain_wait()
+            told = f"no agent for {format_age(waited_s)}: {why}"
+            return msgspec.structs.replace(snapshot, connection="lost", reason=told)
+        reason = None if is_alive else self._explain_end()
+        return snapshot if reason is None else msgspec.structs.replace(snapshot, reason=reason)
+
+    def _explain_wait(self) -> str:
+        """Return what is known of a hub that has never answered, and what to do."""
+        if not is_hub_alive(self._folder):
+            log = self._folder / HUB_LOG_NAME
+            return self._explain_end() or f"it is starting; what it says goes to {log}"
+        who = describe_holder(self._folder)
+        if not all((self._folder / name).exists() for name in SOCKET_NAMES):
+            return (
+                f"{who} holds {self._folder / LOCK_NAME} and does not listen there; end it to start an agent"
+            )
+        return f"{who} does not answer; if it hangs, end it to start another"
+
+    def _explain_end(self) -> str | None:
+        """Return why no hub runs; None where one may be starting."""
+        if self._obstacle is not None:
+            return self._obstacle
+        code = None if self._hub is None else self._hub.poll()
+        if code is None:
+            return self._last_end
+        log = self._folder / HUB_LOG_NAME
+        said = last_line(log, self._log_bytes)
+        if said is not None:
+            return f"{said.removeprefix('vramscope: ')}; see {log}"
+        end = f"by signal {-code}" if code < 0 else f"with status {code}"
+        return f"the agent ended {end} and said nothing" if code else None
+
+    def _spawn(self) -> None:
+        """Start a hub; where that fails the reason is kept, for the screen, and it is tried again later."""
+        self._last_end = self._explain_end() if self._obstacle is None else None
+        self._spawn_due_s = self._clock.monotonic_s() + RESPAWN_S
+        log = self._folder / HUB_LOG_NAME
+        try:
+            open_runtime_folder(self._folder)  # a hub that ended took a private folder along
+            self._log_bytes = log.stat().st_size if log.exists() else 0
+            # An agent may have been started in this moment by another viewer: the log is that one's.
+            self._hub = spawn(
+                command_of("agent", *self._arguments),
+                log,
+                own_session=True,
+                stdin=subprocess.DEVNULL,
+                keeps_log=True,
+            )
+        except RuntimeFolderError as error:
+            self._obstacle = str(error)
+        except OSError as error:
+            self._obstacle = f"the agent cannot be started: {error.strerror or error}"
+        else:
+            self._obstacle = None
+
+    def _leave_hub(self, hub: "subprocess.Popen[bytes]") -> None:
+        """Give the hub a moment to end and be reaped; never wait for a hung one."""
+        try:
+            hub.wait(timeout=0.3)
+        except subprocess.TimeoutExpired:
+            # Whoever goes on without the feed is left no zombie; who ends now takes the thread along.
+            threading.Thread(target=hub.wait, name="hub-reaper", daemon=True).start()
+
+
+def attach_or_start(
+    *,
+    runtime_dir: Path | None = None,
+    interval_s: float = 1.0,
+    memory_interval_s: float = 0.1,
+    config: Path | None = None,
+) -> HubFeed:
+    """Return a feed of this node, whose hub is already on its way if none was running.
+
+    Args:
+        runtime_dir: Folder of the hub; by default this user's own.
+        interval_s: Seconds from one sample to the next.
+        memory_interval_s: Seconds between two readings of device memory.
+        config: Settings file that the hub is to read, where it was named on the command line.
+    """
+    named = () if config is None else ("--config", str(config.absolute()))
+    intervals = ("--interval", str(interval_s), "--memory-interval", str(memory_interval_s))
+    feed = HubFeed(runtime_dir, agent_arguments=(*intervals, *named))
+    feed.start_hub()
+    return feed

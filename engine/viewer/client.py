@@ -1,0 +1,223 @@
+"""A viewer's end: the newest picture of a node, its history, and what became of the connection."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from ..clock import Clock, SystemClock
+from ..errors import HubUnreachableError, UsageError
+from ..history import History
+from ..model import AdviceAction, Sample
+from ..paths import locate_runtime_folder
+from ..ranks.demands import ADVICE_WITHIN_S
+from ..wire.lock import holder_pid, is_hub_alive
+from ..wire.messages import Advised
+from .picture import NodePicture
+from .questions import NO_ANSWER, read_advised
+from .snapshot import Snapshot
+from .stream import HubStream
+
+POLL_S = 0.25
+MOST_PATIENCE_S = 1.5
+REPEAT_S = 0.5
+"""How often `connect` asks until it is answered: what is sent to a hub that is being replaced is lost."""
+SILENT_INTERVALS = 2.5
+"""A hub that has missed this many ticks, and at least this many seconds, is called silent."""
+
+
+class Client(NodePicture):
+    """One connection to a hub; use from one thread (`history` may be read from any).
+
+    Args:
+        runtime_dir: Folder of the hub.
+        history: History to fill; a fresh one by default.
+        closing_fd: Read end of a pipe; a byte that arrives, or its closing, makes `snapshot` return at once.
+        is_counted: Whether it counts as a viewer, for whom a hub stays.
+        clock: Injected in tests.
+    """
+
+    def __init__(
+        self,
+        runtime_dir: Path,
+        *,
+        history: History | None = None,
+        closing_fd: int | None = None,
+        is_counted: bool = True,
+        clock: Clock | None = None,
+    ) -> None:
+        self._runtime_dir = runtime_dir
+        clock = clock or SystemClock()
+        self._stream = HubStream(runtime_dir, is_viewer=True, is_counted=is_counted, clock=clock)
+        super().__init__(self._stream, clock, history=history)
+        if closing_fd is not None:
+            self._stream.watch(closing_fd)
+
+    def snapshot(self, timeout_s: float = 1.0) -> Snapshot:
+        """Return the newest picture: at once when something is new, else after at most `timeout_s`.
+
+        Samples that arrived together are all in `history`; the picture holds the newest.
+        """
+        deadline_s = self._clock.monotonic_s() + timeout_s
+        while True:
+            left_s = deadline_s - self._clock.monotonic_s()
+            events = self._stream.events(max(0.0, min(self._patience_s, left_s)))
+            is_changed = self.apply(events)
+            is_changed = self._judge_connection() or is_changed
+            is_changed = self.expire_questions() or is_changed
+            is_called = self._stream.is_watched_closed or self._stream.is_woken
+            is_over = is_called or self._clock.monotonic_s() >= deadline_s
+            if is_changed or is_over:
+                return self.newest
+
+    @property
+    def _patience_s(self) -> float:
+        """How long to sleep without looking at the connection: a hub that lives wakes us with each sample."""
+        hub = self.newest.hub
+        if hub is None or self.newest.connection != "live":
+            return POLL_S
+        return max(POLL_S, min(1.25 * hub.interval_s, MOST_PATIENCE_S))
+
+    def samples(self) -> Iterator[Sample]:
+        """Yield samples as they arrive, for ever; ends when the hub is gone.
+
+        Raises:
+            HubUnreachableError: The hub ended.
+        """
+        while True:
+            events = self._stream.events(POLL_S)
+            self.apply(events)
+            yield from (event for event in events if isinstance(event, Sample))
+            self._judge_connection()
+            if self.newest.connection == "lost" and not is_hub_alive(self._runtime_dir):
+                raise HubUnreachableError(self.newest.reason or "the agent ended")
+
+    @property
+    def refused(self) -> str | None:
+        """Why the newest message of the hub could not be accepted, as what the hub did; None if it could."""
+        reason = self._stream.refused
+        return None if reason is None else f"answered with what this version does not accept: {reason}"
+
+    def ask_again(self) -> None:
+        """Repeat a question to the hub that is still open: a hub that was just replaced has not got it."""
+        self._stream.repeat()
+
+    def detach(self, pid: int, *, timeout_s: float = 3.0) -> None:
+        """Let the probe of a training process go and return once it has.
+
+        Args:
+            pid: Process id as in `RankSample.pid`.
+            timeout_s: How long to wait for the process.
+
+        Raises:
+            UsageError: No such process reports to the agent.
+            HubUnreachableError: The agent or the process did not answer in time.
+        """
+        deadline_s = self._clock.monotonic_s() + timeout_s
+        number = self._questions.ask("detach", pid, self._clock.monotonic_s())
+        while not self._questions.is_answered(number):
+            left_s = deadline_s - self._clock.monotonic_s()
+            if left_s <= 0:
+                raise HubUnreachableError(self._explain_silence(pid, timeout_s))
+            self.snapshot(timeout_s=left_s)
+        refusal = self._questions.take_refusal(number)
+        if refusal is not None:
+            raise HubUnreachableError(refusal) if refusal == NO_ANSWER else UsageError(refusal)
+
+    def advise_and_wait(
+        self,
+        pid: int,
+        action: AdviceAction,
+        *,
+        reason: str = "",
+        step_end_within_s: float = ADVICE_WITHIN_S,
+    ) -> Advised:
+        """Advise a training process as `advise` does, and return what it made of that.
+
+        Args:
+            pid: Process id as in `RankSample.pid`.
+            action: What to do: `empty_cache`, `skip_long_batch`, `reduce_batch` or `checkpoint`.
+            reason: Why, in one sentence; the callback of the program gets it.
+            step_end_within_s: How long the process may wait for the end of a step, in seconds.
+
+        Raises:
+            UsageError: No such process reports to the agent, it takes no advice, or no step ended in time.
+            HubUnreachableError: The agent has not answered, or is gone.
+        """
+        number = self.advise(pid, action, reason=reason, step_end_within_s=step_end_within_s)
+        while (advised := read_advised(self.newest, number)) is None:
+            self.snapshot(timeout_s=POLL_S)
+            if self.newest.connection == "lost" and not is_hub_alive(self._runtime_dir):
+                raise HubUnreachableError(self.newest.reason or "the agent ended")
+        return advised
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._stream.close()
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _explain_silence(self, pid: int, timeout_s: float) -> str:
+        sample = self.newest.sample
+        hub = self.newest.hub
+        if sample is not None and any(rank.pid == pid and rank.state != "ended" for rank in sample.ranks):
+            return (
+                f"process {pid} has not answered within {timeout_s:g} s: it is stopped, or in a long call "
+                "that holds Python's lock; it is let go as soon as it gets to it"
+            )
+        version = "" if hub is None else f" (vramscope {hub.version})"
+        return f"the agent{version} that serves {self._runtime_dir} has not answered within {timeout_s:g} s"
+
+    def _judge_connection(self) -> bool:
+        """Say `lost` when the hub ended or has been silent too long; return whether that is news."""
+        heard_s = self._stream.heard_s
+        if heard_s is None:
+            return False
+        silent_s = self._clock.monotonic_s() - heard_s
+        hub = self.newest.hub
+        interval_s = hub.interval_s if hub is not None else 1.0
+        if silent_s < max(1.2 * interval_s, 0.5):
+            return False
+        is_alive = is_hub_alive(self._runtime_dir)
+        if is_alive and silent_s < max(SILENT_INTERVALS * interval_s, SILENT_INTERVALS):
+            return False
+        if is_alive and not self._stream.is_asking:
+            self._stream.ask()
+        pid = holder_pid(self._runtime_dir) if is_alive else None
+        reason = f"the agent (process {pid}) is silent" if is_alive else "the agent ended"
+        was_lost = self.newest.connection == "lost"
+        self.tell_lost(reason, silent_s)
+        return not was_lost
+
+
+def connect(runtime_dir: Path | None = None, *, timeout_s: float = 2.0) -> Client:
+    """Connect to the hub that runs on this node and return once it has answered.
+
+    Args:
+        runtime_dir: Folder of the hub; by default this user's own.
+        timeout_s: How long to wait for its answer.
+
+    Raises:
+        HubUnreachableError: No hub runs there, or it does not answer.
+    """
+    folder = runtime_dir or locate_runtime_folder()
+    if not is_hub_alive(folder):
+        raise HubUnreachableError(
+            f"no agent serves {folder}: start one with `vramscope agent`, or run `vramscope`, which does"
+        )
+    client = Client(folder)
+    clock = SystemClock()
+    deadline_s = clock.monotonic_s() + timeout_s
+    repeat_s = clock.monotonic_s() + REPEAT_S
+    while client.snapshot(timeout_s=0.05).hub is None:
+        now_s = clock.monotonic_s()
+        if now_s > deadline_s:
+            client.close()
+            what = client.refused or f"has not answered within {timeout_s:g} s"
+            raise HubUnreachableError(f"the agent (process {holder_pid(folder)}) that serves {folder} {what}")
+        if now_s > repeat_s:
+            client.ask_again()
+            repeat_s = now_s + REPEAT_S
+    return client

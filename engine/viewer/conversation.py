@@ -1,0 +1,360 @@
+"""What one end says to a hub and hears from it: every sample in order, gaps filled from the hub's ring."""
+
+import itertools
+from collections import deque
+from collections.abc import Callable
+from typing import Literal
+
+import msgspec
+
+from ..alerts.state import AlertState, FindingDecision
+from ..clock import Clock
+from ..errors import WireError
+from ..model import AdviceAction, Assessment, Finding, HubStatus, Sample
+from ..ranks.segments import PackedSegments
+from ..wire.envelope import MAX_HISTORY_BYTES, Envelope, body_of, decode, encode
+from ..wire.messages import (
+    TO_WHOM_IT_CONCERNS,
+    Advised,
+    Detail,
+    Done,
+    FindingBatch,
+    KnownNodes,
+    ModulesAnswer,
+    Refusal,
+    Request,
+    Welcome,
+)
+
+ANSWER_WITHIN_S = 3.0
+MOST_PATIENCE_S = 24.0
+"""An answer that stays out is asked for again after so long, then after twice as long, and so on up to the
+most: on a slow line it is on its way, and so is what was asked."""
+HOLD_BACK_S = 30.0
+"""Samples after a gap wait so long for what fills it."""
+MAX_PENDING = 1024
+
+RankVerb = Literal["segments", "detach", "history", "modules"]
+"""What can be asked of a training process."""
+
+
+class Joined(msgspec.Struct, frozen=True):
+    """The hub answered: at first, after it was restarted, or after a gap."""
+
+    welcome: Welcome
+    is_new_hub: bool
+    held: tuple[Sample, ...] = ()
+    """Samples in full that came while the answer was awaited, and are not newer than its own."""
+
+
+class Assessed(msgspec.Struct, frozen=True):
+    """How near each process is to running out of memory, all of them."""
+
+    assessments: tuple[Assessment, ...]
+
+
+Event = (
+    Joined
+    | Sample
+    | Finding
+    | Assessed
+    | AlertState
+    | HubStatus
+    | PackedSegments
+    | ModulesAnswer
+    | Advised
+    | Done
+    | Refusal
+    | KnownNodes
+)
+
+
+ANSWERS: dict[str, type[Done | ModulesAnswer | Advised]] = {
+    "done": Done,
+    "modules": ModulesAnswer,
+    "advised": Advised,
+}
+"""What a hub answers to who asked, by the kind of the message."""
+
+
+class HubConversation:
+    """One end of one hub's stream, whatever carries it. Use from one thread only.
+
+    Args:
+        send: Sends one message to the hub.
+        clock: Where time is read.
+        topics: What the hub is to send from the first answer on, where no subscription says it.
+        detail: How much of each sample these topics have.
+        node: What a relay between calls the node; empty where there is none.
+        devices: Words for the devices that the hub is to tell of; none for all.
+    """
+
+    def __init__(
+        self,
+        send: Callable[[bytes], None],
+        clock: Clock,
+        *,
+        topics: tuple[str, ...] = (),
+        detail: Detail = "full",
+        node: str = "",
+        devices: tuple[str, ...] = (),
+    ) -> None:
+        self.samples_dropped = 0
+        """Samples that were published and never reached this end."""
+        self.refused: str | None = None
+        """Why the newest refused message was refused."""
+        self.turned_away: str | None = None
+        """Why the hub does not let this end follow; None where it does, or has not answered."""
+        self.heard_s: float | None = None
+        """When the hub was last heard, in monotonic seconds."""
+        self.detail: Detail = detail
+        """How much is followed; of `cells` nothing is asked for that was missed: the newest sample is all."""
+        self._send = send
+        self._clock = clock
+        self._topics = topics
+        self._node = node
+        self._devices = devices
+        self._hub_id: str | None = None
+        self._last_seq: int | None = None
+        self._batch_number: int | None = None
+        """Of the newest findings that are known with all before them; None where nobody counts."""
+        self._newest_number = 0
+        """The highest that came, in order or not."""
+        self._pending: deque[Sample] = deque()
+        self._asked: tuple[int, float] | None = None
+        self._repeat_s = self._patience_s = 0.0
+        self._has_history = False
+        self._request_ids = itertools.count(1)
+
+    def ask(self) -> None:
+        """Ask the hub for everything it knows."""
+        request_id = next(self._request_ids)
+        now_s = self._clock.monotonic_s()
+        self._asked = (request_id, now_s)
+        self._patience_s = ANSWER_WITHIN_S
+        self._repeat_s = now_s + self._patience_s
+        self._send(self._join_request(request_id))
+
+    def count_on(self, before: "HubConversation") -> None:
+        """Number requests after those of a conversation over the same connection, where they are known."""
+        self._request_ids = before._request_ids
+
+    def follow(self, detail: Detail, topics: tuple[str, ...]) -> None:
+        """Ask for everything, and from the answer on for other topics."""
+        self.detail = detail
+        self._topics = topics
+        self._has_history = False
+        self.ask()
+
+    def repeat(self) -> None:
+        """Send the open question again under its number, in case it was lost: the first answer counts."""
+        if self._asked is not None:
+            self._send(self._join_request(self._asked[0]))
+
+    def send(self, verb: RankVerb, pid: int, *, is_on: bool = True, seconds: float | None = None) -> int:
+        """Ask something of a training process; return the number under which `Done` or `Refusal` comes."""
+        return self.ask_for(Request(verb, 0, pid, is_on, seconds))
+
+    def advise(self, pid: int, action: AdviceAction, reason: str, seconds: float) -> int:
+        """Advise a training process; return the number under which `Advised` or `Refusal` comes."""
+        return self.ask_for(Request("advise", 0, pid, seconds=seconds, action=action, reason=reason))
+
+    def decide(self, decision: FindingDecision) -> int:
+        """Tell the hub what a person decided; return the number under which `Done` or `Refusal` comes."""
+        return self.ask_for(Request("decide", 0, decision=decision))
+
+    def ask_for(self, request: Request) -> int:
+        """Send a request under a number of this end, and return that."""
+        request_id = next(self._request_ids)
+        request = msgspec.structs.replace(request, request_id=request_id, node=self._node)
+        self._send(encode("request", self.hub_id, request))
+        return request_id
+
+    def _join_request(self, request_id: int) -> bytes:
+        since_seq = self._last_seq if self._has_history else None
+        request = Request(
+            "join",
+            request_id,
+            topics=self._topics,
+            detail=self.detail,
+            since_seq=since_seq,
+            node=self._node,
+            devices=self._devices,
+        )
+        return encode("request", self.hub_id, request)
+
+    @property
+    def hub_id(self) -> str:
+        """Of the hub that is followed; empty before it has answered."""
+        return self._hub_id or ""
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether an answer of the hub is waited for."""
+        return self._asked is not None
+
+    def take(self, data: bytes, found: list[Event]) -> None:
+        """Take one message of the hub, and add to `found` what it says; one that is refused is remembered."""
+        try:
+            self._take(data, found)
+        except WireError as error:
+            self.refused = str(error)
+
+    def give_up_if_unanswered(self, found: list[Event]) -> None:
+        """Ask again when an answer stays out; in the end let go of the samples that were held back for it."""
+        now_s = self._clock.monotonic_s()
+        if self._asked is None:
+            return
+        if now_s - self._asked[1] > HOLD_BACK_S:
+            self._release(found)
+        if now_s > self._repeat_s:
+            self._patience_s = min(2 * self._patience_s, MOST_PATIENCE_S)
+            self._repeat_s = now_s + self._patience_s
+            self.repeat()
+
+    def _take(self, data: bytes, found: list[Event]) -> None:
+        envelope = decode(data, MAX_HISTORY_BYTES)
+        self.heard_s = self._clock.monotonic_s()
+        if envelope.kind == "welcome":
+            welcome = body_of(envelope, Welcome)
+            self._join(envelope.hub_id, welcome, found)
+        elif envelope.kind == "refusal":
+            self._take_refusal(body_of(envelope, Refusal), found)
+        elif envelope.kind == "nodes":
+            self._take_nodes(envelope.hub_id, body_of(envelope, KnownNodes), found)
+        elif envelope.kind in ANSWERS:
+            found.append(body_of(envelope, ANSWERS[envelope.kind]))
+        elif envelope.hub_id != self._hub_id:
+            self._meet_new_hub(envelope.hub_id)
+            if envelope.kind == "sample":
+                self._pend(body_of(envelope, Sample))
+        else:
+            self._take_published(envelope, found)
+
+    def _take_published(self, envelope: Envelope, found: list[Event]) -> None:
+        """Process what the hub that this conversation follows has published."""
+        if envelope.kind == "sample":
+            self._follow(body_of(envelope, Sample), found)
+        elif envelope.kind == "findings":
+            batch = body_of(envelope, FindingBatch)
+            found.extend(batch.findings)
+            found.extend([] if batch.assessments is None else [Assessed(batch.assessments)])
+            self._count_batch(batch.number)
+        elif envelope.kind == "segments":
+            found.append(body_of(envelope, PackedSegments))
+        elif envelope.kind == "alerts":
+            found.append(body_of(envelope, AlertState))
+        elif envelope.kind == "hub":
+            status = body_of(envelope, HubStatus)
+            self._compare(status)
+            found.append(status)
+
+    def _count_batch(self, number: int | None) -> None:
+        """Ask for all findings where a batch of them was missed."""
+        if number is None:
+            return
+        self._newest_number = max(self._newest_number, number)
+        if self._asked is not None:
+            return  # the answer says what it has
+        known = self._batch_number
+        self._batch_number = number
+        if known is not None and number > known + 1:
+            self.ask()
+
+    def _take_nodes(self, relay_id: str, nodes: KnownNodes, found: list[Event]) -> None:
+        """Take the answer of a relay, or that it has changed."""
+        self._asked = None
+        self._hub_id = relay_id
+        self._last_seq = None
+        if self.turned_away is not None:
+            self.refused = self.turned_away = None
+        found.append(nodes)
+
+    def _take_refusal(self, refusal: Refusal, found: list[Event]) -> None:
+        is_of_join = self._asked is not None and refusal.request_id == self._asked[0]
+        if is_of_join or refusal.request_id == TO_WHOM_IT_CONCERNS:
+            self.refused = self.turned_away = refusal.reason
+        else:
+            found.append(refusal)
+
+    def _meet_new_hub(self, hub_id: str) -> None:
+        """Begin anew: the hub was restarted, so its sequence is another one."""
+        if self._hub_id is not None or self._asked is None:
+            self.ask()
+        self._hub_id = hub_id
+        self._last_seq = None
+        self._has_history = False
+        self._batch_number = None
+        self._newest_number = 0
+        self._pending.clear()
+
+    def _join(self, hub_id: str, welcome: Welcome, found: list[Event]) -> None:
+        if self._asked is None or welcome.request_id != self._asked[0]:
+            return
+        if hub_id != self._hub_id:  # its numbers begin anew, and what was held back is of the one before
+            self._last_seq = None
+            self._newest_number = 0
+            self._pending.clear()
+        is_new_hub = self._last_seq is None
+        self._asked = None
+        self._hub_id = hub_id
+        self._has_history = self.detail == "full"
+        if self.turned_away is not None:
+            self.refused = self.turned_away = None
+        if not is_new_hub and self._last_seq is not None:
+            self.samples_dropped += max(0, self._first_known_seq(welcome) - self._last_seq - 1)
+        if welcome.sample is not None:
+            last_seq = welcome.sample.seq if self._last_seq is None else self._last_seq
+            self._last_seq = max(welcome.sample.seq, last_seq)
+        known_seq = -1 if self._last_seq is None else self._last_seq
+        held = tuple(sample for sample in self._pending if sample.seq <= known_seq)
+        found.append(Joined(welcome, is_new_hub, held))
+        self._release(found)
+        self._batch_number = welcome.findings_number
+        if self._batch_number is not None and self._batch_number < self._newest_number:
+            self.ask()  # findings that came meanwhile are newer than the answer, which took their place
+
+    def _first_known_seq(self, welcome: Welcome) -> int:
+        """Return from which sample on nothing is missing; 0 where there is none."""
+        if self.detail == "full":
+            return welcome.history_first_seq or 0
+        known = [*self._pending, *([] if welcome.sample is None else [welcome.sample])]
+        return min((sample.seq for sample in known), default=0)
+
+    def _follow(self, sample: Sample, found: list[Event]) -> None:
+        if self._asked is not None:
+            self._pend(sample)
+        elif self._last_seq is None or sample.seq > self._last_seq + 1:
+            self._pend(sample)
+            self.ask()
+        elif sample.seq > self._last_seq:
+            self._last_seq = sample.seq
+            found.append(sample)
+
+    def _compare(self, status: HubStatus) -> None:
+        """Ask for what was published and has not arrived: the hub tells its newest sample's number.
+
+        Where that is lower than ours, ours is of another hub, and whatever came would be taken for old.
+        """
+        newest = status.last_seq
+        if newest is None or self._asked is not None or newest == self._last_seq:
+            return
+        if self._last_seq is not None and newest < self._last_seq:
+            self._last_seq = None
+            self._has_history = False
+        self.ask()
+
+    def _pend(self, sample: Sample) -> None:
+        """Hold a sample back until the gap before it is filled."""
+        self._pending.append(sample)
+        if len(self._pending) > MAX_PENDING:
+            self._pending.popleft()
+
+    def _release(self, found: list[Event]) -> None:
+        while self._pending:
+            sample = self._pending.popleft()
+            if self._last_seq is not None and sample.seq > self._last_seq + 1:
+                self.samples_dropped += sample.seq - self._last_seq - 1
+            if self._last_seq is None or sample.seq > self._last_seq:
+                self._last_seq = sample.seq
+                found.append(sample)

@@ -1,0 +1,150 @@
+"""What a cell of the fleet shows of a sample: of devices and ranks their memory and place, and no more.
+
+Each kind here is a part of one in `engine/model`, under the same names, so that it is read as a sample; what
+has its default is not sent. Analysis across nodes follows cells too, and what it compares is among them.
+"""
+
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from ..model import AllocatorReading, DeviceSample, RankSample, Sample
+from ..model.device import DeviceKind, DeviceState
+from ..model.rank import Backend, RankCoordinates, RankState
+from .envelope import body_of, decode, encode
+
+
+class CellMemory(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """Of a `MemoryReading` what is now."""
+
+    total_bytes: int | None = None
+    used_bytes: int | None = None
+    free_bytes: int | None = None
+
+
+class CellAllocator(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """Of an `AllocatorReading` what is live and what is held."""
+
+    allocated_bytes: int | None = None
+    allocated_max_bytes: int | None = None
+    reserved_bytes: int | None = None
+    inactive_split_bytes: int | None = None
+
+
+class CellStep(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """Of a `StepReading` all but the size of the step."""
+
+    index: int
+    ended_s: float
+    duration_s: float | None = None
+    floor_bytes: int | None = None
+    peak_bytes: int | None = None
+    is_peak_exact: bool = False
+
+
+class CellDevice(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """Of a `DeviceSample` its memory and its place."""
+
+    uuid: str
+    index: int
+    name: str | None = None
+    kind: DeviceKind = "gpu"
+    parent_uuid: str | None = None
+    mig_index: int | None = None
+    state: DeviceState = "ok"
+    reason: str | None = None
+    age_s: float | None = None
+    memory: CellMemory = CellMemory()
+    allocator: CellAllocator | None = None
+    rank: RankCoordinates | None = None
+    step: int | None = None
+
+
+class CellRank(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """Of a `RankSample` its memory, its steps and its place."""
+
+    pid: int
+    started_s: float | None = None
+    job: str | None = None
+    device_uuid: str | None = None
+    backend: Backend | None = None
+    is_simulated: bool = False
+    coordinates: RankCoordinates | None = None
+    state: RankState = "ok"
+    reason: str | None = None
+    age_s: float | None = None
+    allocator: CellAllocator | None = None
+    capacity_bytes: int | None = None
+    step: CellStep | None = None
+    steps_within: int = 0
+    floor_min_bytes: int | None = None
+    peak_max_bytes: int | None = None
+    oom_s: float | None = None
+    oom_size_bytes: int | None = None
+
+
+class CellSample(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """Of a `Sample` its devices and ranks."""
+
+    node: str
+    seq: int
+    time_s: float
+    interval_s: float
+    devices: tuple[CellDevice, ...] = ()
+    ranks: tuple[CellRank, ...] = ()
+    notes: tuple[str, ...] = ()
+    """Of a node without devices, which its first note explains."""
+    clock: str = "wall"
+    is_last: bool = False
+    devices_left_out: int = 0
+
+
+def take_cells(sample: Sample) -> CellSample:
+    """Return what cells show of a sample, to be sent under the kind `sample`."""
+    return CellSample(
+        sample.node,
+        sample.seq,
+        sample.time_s,
+        sample.interval_s,
+        tuple([_take_device(device) for device in sample.devices]),
+        tuple([_take_rank(rank) for rank in sample.ranks]),
+        () if sample.devices else sample.notes,
+        sample.clock,
+        sample.is_last,
+        sample.devices_left_out,
+    )
+
+
+def trim_to_cells(sample: Sample) -> Sample:
+    """Return a sample with no more in it than cells show."""
+    return body_of(decode(encode("sample", "", take_cells(sample))), Sample)
+
+
+def _fields_of(part: type[msgspec.Struct]) -> Callable[[object], tuple[Any, ...]]:
+    """Return what reads the fields of a part from a whole, in their order: an agent does it every second."""
+    return attrgetter(*part.__struct_fields__)
+
+
+_read_memory, _read_allocator, _read_step = (_fields_of(it) for it in (CellMemory, CellAllocator, CellStep))
+_read_device = _fields_of(CellDevice)
+_read_rank = _fields_of(CellRank)
+
+
+def _take_allocator(allocator: AllocatorReading | None) -> CellAllocator | None:
+    return None if allocator is None else CellAllocator(*_read_allocator(allocator))
+
+
+def _take_device(device: DeviceSample) -> CellDevice:
+    cell = CellDevice(*_read_device(device))
+    memory = CellMemory(*_read_memory(device.memory))
+    allocator = _take_allocator(device.allocator)
+    return replace(cell, memory=memory, allocator=allocator)
+
+
+def _take_rank(rank: RankSample) -> CellRank:
+    cell = CellRank(*_read_rank(rank))
+    step = None if rank.step is None else CellStep(*_read_step(rank.step))
+    return replace(cell, allocator=_take_allocator(rank.allocator), step=step)

@@ -1,0 +1,1 @@
+"""Estimates written: text, JSON, figures."""

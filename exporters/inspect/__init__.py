@@ -1,0 +1,1 @@
+"""Memory snapshots and flight records written as text."""

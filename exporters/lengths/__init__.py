@@ -1,0 +1,1 @@
+"""Sequence length limits written: text, CSV, JSON, figures."""

@@ -1,0 +1,188 @@
+"""Two profiles by module held against each other: as plain text, as one JSON object, and as a table (CSV)."""
+
+import csv
+from collections.abc import Iterator, Sequence
+from io import StringIO
+
+import msgspec
+
+from ...analyzers.breakdown import Basis, BreakdownComparison, compare_profiles
+from ...analyzers.breakdown.comparison import ComparedNode, ComparedRow, list_rows, list_unmatched
+from ...analyzers.comparison.words import say_percent, say_signed
+from ...engine.model import RankCoordinates
+from ...engine.model.module_memory import ModuleMemory
+from ...engine.text import make_csv_cell, make_printable
+from ...engine.units import format_bytes
+from ..text_table import format_rows, wrap
+from .page import describe_origin
+
+MOST_ROWS = 20
+MOST_UNMATCHED = 8
+COLUMNS = ("path", "basis", "first_bytes", "second_bytes", "difference_bytes", "only_in")
+
+
+class NamedProfile(msgspec.Struct, frozen=True):
+    """A profile and what it is called."""
+
+    name: str
+    memory: ModuleMemory
+
+
+class ComparedProfile(msgspec.Struct, frozen=True, kw_only=True):
+    """One of both profiles, as JSON tells of it."""
+
+    file: str
+    rank: RankCoordinates | None
+    device: str | None
+    is_simulated: bool
+
+
+class DifferenceReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What `vramscope modules RUN1 RUN2 --json` prints of each pair of ranks."""
+
+    schema: str = "vramscope.breakdown_difference/1"
+    first: ComparedProfile
+    second: ComparedProfile
+    basis: Basis
+    difference_bytes: int | None
+    tree: ComparedNode
+    only_in_first: tuple[str, ...]
+    only_in_second: tuple[str, ...]
+
+
+def report_difference(first: NamedProfile, second: NamedProfile) -> DifferenceReport:
+    """Return both profiles as one object for JSON."""
+    comparison = compare_profiles(first.memory, second.memory)
+    unmatched = list_unmatched(comparison.tree)
+    return DifferenceReport(
+        first=_describe_profile(first),
+        second=_describe_profile(second),
+        basis=comparison.basis,
+        difference_bytes=comparison.tree.difference_bytes,
+        tree=comparison.tree,
+        only_in_first=tuple(map(name_row, unmatched[0])),
+        only_in_second=tuple(map(name_row, unmatched[1])),
+    )
+
+
+def describe_difference(first: NamedProfile, second: NamedProfile, *, width: int, depth: int) -> str:
+    """Return both profiles as text: the verdict, kinds, what differs most, and what has no partner.
+
+    Args:
+        first: What is held against.
+        second: What has more or less.
+        width: Cells of a line.
+        depth: Levels of the modules that are told.
+    """
+    comparison = compare_profiles(first.memory, second.memory)
+    return "\n".join(_describe(first, second, comparison, width, depth)) + "\n"
+
+
+def say_difference(tree: ComparedNode, basis: Basis) -> str:
+    """Return the sentence of what the second profile has more or less, and where most of it is.
+
+    Args:
+        tree: All kinds.
+        basis: Which figure is told.
+    """
+    difference = tree.difference_bytes
+    if difference is None:
+        return f"Not every kind was {basis} in both"
+    one = format_bytes(tree.first_bytes)
+    other = format_bytes(tree.second_bytes)
+    sizes = f"{one} in the first, {other} in the second"
+    parts = [kind for kind in tree.children if kind.difference_bytes]
+    most = max(parts, key=lambda kind: abs(kind.difference_bytes or 0), default=None)
+    if most is None:
+        return f"No difference: {sizes}, {basis}"
+    told = f"{sizes}, {basis}; most of {most.name}, {say_signed(most.difference_bytes or 0)}"
+    return f"{say_signed(difference) if difference else 'No more or less'}: {told}"
+
+
+def caption_difference(tree: ComparedNode, basis: Basis, first: ModuleMemory, second: ModuleMemory) -> str:
+    """Return what stands under the title of a figure: the same, after whether the device is a modelled one.
+
+    Args:
+        tree: All kinds.
+        basis: Which figure is told.
+        first: What is held against.
+        second: What has more or less.
+    """
+    told = say_difference(tree, basis)
+    return f"simulated device; {told}" if first.is_simulated or second.is_simulated else told
+
+
+def write_difference_table(tree: ComparedNode, basis: Basis) -> str:
+    """Return every block as a line of CSV, each before what is in it; nothing stands for unmeasured."""
+    text = StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    writer.writerows(_list_lines(tree, basis, tree.name))
+    return text.getvalue()
+
+
+def name_row(row: ComparedRow) -> str:
+    """Return where a row stands: its kind, and the path of the module."""
+    return f"{row.kind} {make_printable('.'.join(row.path))}" if row.path else row.kind
+
+
+def _describe(
+    first: NamedProfile, second: NamedProfile, comparison: BreakdownComparison, width: int, depth: int
+) -> Iterator[str]:
+    tree = comparison.tree
+    yield from wrap(say_difference(tree, comparison.basis), width)
+    origins = [describe_origin(each.memory) for each in (first, second)]
+    yield from wrap(f"first: {make_printable(first.name)}", width)
+    yield from wrap(origins[0], width) if origins[0] != origins[1] else ()
+    yield from wrap(f"second: {make_printable(second.name)}", width)
+    yield from wrap(origins[1], width)
+    yield ""
+    rows = [_make_row(kind.name, kind) for kind in tree.children]
+    yield from format_rows([["kind", "first", "second", "difference", ""], *rows], "lrrrr", width)
+    largest = list_rows(tree, depth)
+    if largest:
+        yield ""
+        told = [_make_row(name_row(row), row.node) for row in largest[:MOST_ROWS]]
+        head = ["what differs most", "first", "second", "difference", ""]
+        yield from format_rows([head, *told], "lrrrr", width)
+    if len(largest) > MOST_ROWS:
+        rest = sum(row.node.difference_bytes or 0 for row in largest[MOST_ROWS:])
+        yield f"  and {len(largest) - MOST_ROWS:,} more: {say_signed(rest)}"
+    for which, unmatched in zip(("first", "second"), list_unmatched(tree), strict=True):
+        if unmatched:
+            yield ""
+            yield from wrap(_say_unmatched(which, unmatched), width)
+
+
+def _make_row(name: str, node: ComparedNode) -> list[str]:
+    difference = node.difference_bytes
+    share = ""
+    if difference and node.first_bytes:
+        share = say_percent(100.0 * difference / node.first_bytes)
+    return [
+        name,
+        format_bytes(node.first_bytes) if node.is_in_first else "none",
+        format_bytes(node.second_bytes) if node.is_in_second else "none",
+        "—" if difference is None else say_signed(difference) if difference else "same",
+        share,
+    ]
+
+
+def _say_unmatched(which: str, rows: Sequence[ComparedRow]) -> str:
+    told = ", ".join(name_row(row) for row in rows[:MOST_UNMATCHED])
+    more = f" and {len(rows) - MOST_UNMATCHED:,} more" if len(rows) > MOST_UNMATCHED else ""
+    return f"only in the {which}: {told}{more}"
+
+
+def _describe_profile(profile: NamedProfile) -> ComparedProfile:
+    memory = profile.memory
+    return ComparedProfile(
+        file=profile.name, rank=memory.rank, device=memory.device, is_simulated=memory.is_simulated
+    )
+
+
+def _list_lines(node: ComparedNode, basis: Basis, path: str) -> Iterator[tuple[object, ...]]:
+    only = "" if node.is_in_first and node.is_in_second else "first" if node.is_in_first else "second"
+    yield make_csv_cell(path), basis, node.first_bytes, node.second_bytes, node.difference_bytes, only
+    for child in node.children:
+        yield from _list_lines(child, basis, f"{path}/{child.name}")

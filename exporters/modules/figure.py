@@ -1,0 +1,161 @@
+"""Figure of memory by module: an icicle, whose rows are levels and whose lengths are bytes."""
+
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...analyzers.breakdown import Basis, BreakdownNode, IcicleCell, lay_out_icicle
+from ...engine.units import GIB, MIB, format_bytes
+from ..figures.canvas import open_page, save_file, show_text
+from ..figures.frame import say_unmeasured, title_axes
+from ..figures.style import INK, PAPER
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MOST_DEPTH = 8
+_ROW_IN = 0.34
+_FRAME_IN = 1.1
+_SHADES = ("#56b4e9", "#e69f00", "#009e73", "#f0e442", "#cc79a7", "#d55e00", "#80b8d8", "#b3b3b3")
+"""Of Okabe and Ito (Color Universal Design, 2008); only neighbours are told apart by them."""
+_LINE_PER_WIDTH = 60.0
+"""Points of an edge for a cell as wide as the figure: an eighth of the cell at most."""
+_LETTER_SHARE = 0.008
+"""Width of a letter as a share of the figure's; of the font that is used, rather more than less."""
+
+
+def draw_icicle(title: str, subtitle: str, tree: BreakdownNode, basis: Basis, path: Path) -> None:
+    """Draw a tree; the same bytes every time.
+
+    Args:
+        title: What is drawn.
+        subtitle: Whose figures these are.
+        tree: The tree; its root is the top row.
+        basis: The figure that lengths show.
+        path: The file, whose name ends in `.pdf`, `.svg` or `.png`.
+
+    Raises:
+        OutputFileError: It cannot be written.
+    """
+    draw_page(title, subtitle, lay_out_icicle(tree, basis, MOST_DEPTH), _draw_cells, path)
+
+
+def draw_page(
+    title: str,
+    subtitle: str,
+    cells: Sequence[IcicleCell],
+    draw_cells: "Callable[[Axes, Sequence[IcicleCell]], None]",
+    path: Path,
+) -> None:
+    """Write a figure whose rows are levels.
+
+    Args:
+        title: What is drawn.
+        subtitle: Whose figures these are.
+        cells: Of `lay_out_icicle`.
+        draw_cells: Draws them, a row as high as 1, across from 0 to 1.
+        path: The file, whose name ends in `.pdf`, `.svg` or `.png`.
+
+    Raises:
+        OutputFileError: It cannot be written.
+    """
+    rows = 1 + max((cell.depth for cell in cells), default=0)
+    with open_page(_FRAME_IN + _ROW_IN * max(rows, 3)) as page:
+        axes = page.add_subplot()
+        title_axes(axes, show_text(title), show_text(subtitle))
+        if cells:
+            draw_cells(axes, cells)
+            _frame(axes, rows, cells[0].size_bytes)
+        else:
+            say_unmeasured(axes, "the tree holds no bytes")
+        save_file(page, path)
+
+
+def _draw_cells(axes: "Axes", cells: Sequence[IcicleCell]) -> None:
+    from matplotlib.collections import PolyCollection
+
+    axes.add_collection(
+        PolyCollection(
+            [outline(cell) for cell in cells],
+            facecolors=_choose_shades(cells),
+            edgecolors=[INK if not cell.path else PAPER for cell in cells],
+            linewidths=[limit_edge(cell) for cell in cells],
+        )
+    )
+    for cell in cells:
+        write_in(axes, cell, format_bytes(cell.size_bytes))
+
+
+def outline(cell: IcicleCell) -> list[tuple[float, float]]:
+    """Return the corners of a cell."""
+    top = cell.depth
+    bottom = cell.depth + 1
+    return [(cell.start, top), (cell.end, top), (cell.end, bottom), (cell.start, bottom)]
+
+
+def limit_edge(cell: IcicleCell) -> float:
+    """Return how wide the edge of a cell may be, in points: an eighth of the cell at most."""
+    return min(0.5, (cell.end - cell.start) * _LINE_PER_WIDTH)
+
+
+def write_in(axes: "Axes", cell: IcicleCell, figure: str) -> None:
+    """Write into a cell what there is room for: name and figure, the name, its beginning, or nothing."""
+    text = _fit(cell, figure)
+    if text:
+        middle = (cell.start + cell.end) / 2
+        axes.text(middle, cell.depth + 0.5, text, ha="center", va="center", fontsize=6.5, color=INK)
+
+
+def _choose_shades(cells: Sequence[IcicleCell]) -> list[tuple[float, float, float] | str]:
+    """Return a colour for each cell: its branch's, lighter by depth and by turns."""
+    branches = dict.fromkeys(cell.path[0] for cell in cells if cell.path)
+    shades = {name: _SHADES[place % len(_SHADES)] for place, name in enumerate(branches)}
+    return [
+        PAPER if not cell.path else lighten(shades[cell.path[0]], _find_lightness(cell, number))
+        for number, cell in enumerate(cells)
+    ]
+
+
+def _fit(cell: IcicleCell, figure: str) -> str:
+    letters = int((cell.end - cell.start) / _LETTER_SHARE)
+    name = show_text(cell.name)
+    if len(name) + len(figure) + 2 <= letters:
+        return f"{name}  {figure}"
+    if len(name) <= letters:
+        return name
+    return f"{name[: letters - 1]}…" if letters >= 4 and "$" not in name else ""
+
+
+def _find_lightness(cell: IcicleCell, number: int) -> float:
+    return min(0.75, 0.15 * (cell.depth - 1) + 0.08 * (number % 2))
+
+
+def lighten(shade: str, light: float) -> tuple[float, float, float]:
+    """Return a colour nearer to white.
+
+    Args:
+        shade: As `#rrggbb`.
+        light: 0 for the colour itself, 1 for white.
+    """
+    red, green, blue = (int(shade[place : place + 2], 16) / 255 for place in (1, 3, 5))
+    return red + (1 - red) * light, green + (1 - green) * light, blue + (1 - blue) * light
+
+
+def _frame(axes: "Axes", rows: int, total_bytes: int) -> None:
+    axes.set_ylim(rows, 0)
+    axes.set_yticks([])
+    axes.grid(visible=False)
+    axes.spines["left"].set_visible(False)
+    unit, name = (GIB, "GiB") if total_bytes >= GIB else (MIB, "MiB")
+    step = _choose_step(total_bytes / unit)
+    ticks = [number * step for number in range(int(total_bytes / unit / step) + 1)]
+    axes.set_xlim(0, 1)
+    axes.set_xticks([tick * unit / total_bytes for tick in ticks], [f"{tick:g}" for tick in ticks])
+    axes.set_xlabel(name)
+
+
+def _choose_step(total: float) -> float:
+    """Return a round step that makes five to ten ticks."""
+    magnitude = 10.0 ** math.floor(math.log10(total))
+    return next(each * magnitude for each in (0.1, 0.2, 0.5, 1.0) if total / (each * magnitude) <= 10)

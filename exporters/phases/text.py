@@ -1,0 +1,331 @@
+"""A training by phase as plain text: how it ended, its peak, ranks side by side, phases, advice."""
+
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+from ...analyzers.planning.phases import AdviceTrial, PhaseAdvice, PhaseChange, advise_phases
+from ...engine.model.phase_memory import MemoryLevels, PhaseDevice, PhaseMemory, PhaseRun, PhaseTraining
+from ...engine.text import make_printable
+from ...engine.units import MIB, format_bytes
+from ..text_table import count, format_rows, wrap
+from .table import format_phases, get_level, show_mib
+
+_CLIPPING = {
+    "hooks": "DP-SGD with per-sample gradients by hooks",
+    "functorch": "DP-SGD with per-sample gradients by torch.func",
+    "ghost": "DP-SGD by ghost clipping",
+    "none": "without differential privacy",
+}
+_NO_ADVICE = (
+    "No advice on the CPU: what is resident stays so when a tensor goes. --device simulate follows tensors."
+)
+OPTIMIZER_WORDS = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW"}
+_STRATEGIES = {"ddp": "DDP", "fsdp2": "FSDP2"}
+
+
+def describe_phases(runs: Sequence[PhaseRun], width: int, trials: Sequence[AdviceTrial] = ()) -> str:
+    """Return the text.
+
+    Args:
+        runs: One a rank, of one training.
+        width: Cells of a line.
+        trials: What advised changes came to, where they were tried.
+    """
+    if not runs:
+        return "nothing was trained\n"
+    lines = [*_describe(sorted(runs, key=lambda run: run.rank), width)]
+    if trials:
+        lines += ["", *describe_trials(trials, width)]
+    notes = list(dict.fromkeys(note for run in runs for note in run.notes))
+    if notes:
+        lines += ["", *(line for note in notes for line in wrap(make_printable(note), width))]
+    return "\n".join(lines) + "\n"
+
+
+def _describe(runs: Sequence[PhaseRun], width: int) -> Iterator[str]:
+    fullest = pick_fullest(runs)
+    simulated = "Simulated. " if fullest.device.kind == "simulated" else ""
+    yield from wrap(f"{simulated}{_describe_ends(runs)} {describe_peak(fullest)}", width)
+    yield from wrap(_describe_training(fullest.training, fullest.model, len(runs)), width)
+    yield from wrap(_describe_device(fullest.device), width)
+    if len(runs) > 1:
+        yield from ("", *describe_ranks(runs, width))
+    if fullest.phases:
+        yield ""
+        yield from _describe_table(fullest, width)
+    yield from _describe_losses(fullest, width)
+    advice = advise_phases(runs)
+    if advice is not None:
+        yield from ("", *describe_advice(advice, width))
+    elif fullest.device.kind == "cpu":
+        yield from ("", *wrap(_NO_ADVICE, width))
+
+
+def _describe_table(run: PhaseRun, width: int) -> Iterator[str]:
+    steps = {phase.step for phase in run.phases if phase.step is not None}
+    heads = [f"rank {run.rank}, which holds most"] if run.world_size > 1 else []
+    heads += [f"the last of {len(steps)} steps"] if len(steps) > 1 else []
+    yield from wrap("; ".join(heads), width)
+    yield from format_phases(
+        run.phases, width, allocated="resident" if run.device.kind == "cpu" else "allocated"
+    )
+
+
+def pick_fullest(runs: Sequence[PhaseRun]) -> PhaseRun:
+    """Return the run with the highest peak; one that ran out of memory before all others.
+
+    Args:
+        runs: One a rank, at least one.
+    """
+    return max(runs, key=lambda run: (run.end == "out_of_memory", run.peak.allocated_bytes or 0, -run.rank))
+
+
+def _describe_ends(runs: Sequence[PhaseRun]) -> str:
+    """Return how all ranks ended, or how each did where that differs."""
+    if len({describe_end(run) for run in runs}) == 1:
+        return describe_end(runs[0])
+    return " ".join(f"Rank {run.rank}: {describe_end(run)}" for run in runs)
+
+
+def describe_end(run: PhaseRun) -> str:
+    """Return how a run ended, in one sentence.
+
+    Args:
+        run: One rank.
+    """
+    where = run.failed_phase or "an unknown phase"
+    where += "" if run.failed_step is None else f" of step {run.failed_step}"
+    if run.end == "out_of_memory":
+        asked = "more" if run.requested_bytes is None else f"{show_mib(run.requested_bytes)} MiB"
+        return f"Out of memory in {where}: {asked} asked for{_describe_held(run.held)}."
+    if run.end == "interrupted":
+        reason = f" ({make_printable(run.error)})" if run.error else ""
+        return f"Interrupted in {where}{reason}: what was measured until then follows."
+    if run.end == "failed":
+        return f"Failed in {where}: {make_printable(run.error or 'for an unknown reason')}."
+    done = len({phase.step for phase in run.phases if phase.step is not None})
+    return f"Trained {count(done, 'step')}."
+
+
+def _describe_held(held: MemoryLevels | None) -> str:
+    if held is None or held.allocated_bytes is None:
+        return ""
+    reserved = "" if held.reserved_bytes is None else f" and {show_mib(held.reserved_bytes)} MiB reserved"
+    return f" when {show_mib(held.allocated_bytes)} MiB were allocated{reserved}"
+
+
+def describe_peak(run: PhaseRun) -> str:
+    """Return the highest levels of all phases, and in which they were.
+
+    Args:
+        run: One rank.
+    """
+    whose = f" on rank {run.rank}" if run.world_size > 1 else ""
+    allocated = run.peak.allocated_bytes
+    reserved = run.peak.reserved_bytes
+    at = next((each for each in run.phases if each.peak.allocated_bytes == allocated), None)
+    if allocated is None or at is None:
+        return f"No phase was measured{whose}."
+    what = "resident" if run.device.kind == "cpu" else "allocated"
+    head = "Peak" if run.end == "finished" else "Peak of the phases that ended"
+    text = f"{head}{whose}: {show_mib(allocated)} MiB {what}, in {_name_place(at)}"
+    if reserved is not None:
+        of_total = (
+            "" if not run.device.total_bytes else f", {reserved / run.device.total_bytes:.1%} of the card"
+        )
+        held = next(each for each in run.phases if each.peak.reserved_bytes == reserved)
+        text += f"; {show_mib(reserved)} MiB reserved, first in {_name_place(held)}{of_total}"
+    return f"{text}."
+
+
+def _name_place(phase: PhaseMemory) -> str:
+    return phase.phase if phase.step is None else f"{phase.phase} of step {phase.step}"
+
+
+def _describe_training(training: PhaseTraining, model: dict[str, int], ranks: int) -> str:
+    name = training.model_size or training.factory or training.hugging_face or "a model"
+    named = (("num_layers", "layers"), ("hidden_size", "hidden"), ("vocab_size", "tokens of vocabulary"))
+    sizes = [f"{model[key]:,} {word}" for key, word in named if key in model]
+    head = make_printable(name) + (f" ({', '.join(sizes)})" if sizes else "")
+    facts = [
+        f"batch {training.batch_size} x {training.seq_length} tokens",
+        _CLIPPING[training.privacy],
+        OPTIMIZER_WORDS[training.optimizer],
+        training.precision,
+    ]
+    facts += ["checkpointed blocks"] if training.is_checkpointed else []
+    if training.strategy is not None:
+        facts.append(f"{_STRATEGIES[training.strategy]} on {count(ranks, 'rank')}")
+    if training.warmup_steps:
+        facts.append(f"{count(training.warmup_steps, 'step')} of warm-up left out")
+    return f"{head}; {', '.join(facts)}"
+
+
+def _describe_device(device: PhaseDevice) -> str:
+    is_told = device.total_bytes is None or device.kind == "simulated"
+    total = "" if is_told else f", {format_bytes(device.total_bytes)}"
+    text = f"{make_printable(device.name)}{total}"
+    if device.kind == "simulated":
+        text += ": all figures are simulated, none is measured on a GPU"
+    if device.is_fake:
+        text += "; without storage, values are not computed"
+    return f"{text} ({make_printable(device.note)})" if device.note else text
+
+
+def _describe_losses(run: PhaseRun, width: int) -> Iterator[str]:
+    if run.losses:
+        losses = ", ".join("—" if loss is None else f"{loss:.4f}" for loss in run.losses)
+        yield from ("", *wrap(f"loss by step: {losses}", width))
+
+
+_CELLS = 12
+"""Of a column: a figure in MiB, and what parts it from the next."""
+_NAME_CELLS = 18
+
+
+def describe_ranks(runs: Sequence[PhaseRun], width: int) -> Iterator[str]:
+    """Yield tables of what is allocated and of what is reserved, one column a rank, as many as fit.
+
+    Args:
+        runs: Of all ranks, in order.
+        width: Cells of a line.
+    """
+    fitting = max(1, (width - _NAME_CELLS) // _CELLS)
+    names = list(dict.fromkeys(phase.phase for run in runs for phase in run.phases))
+    is_first = True
+    for kind in ("allocated", "reserved"):
+        if all(get_level(run.peak, kind) is None for run in runs):
+            continue
+        for begin in range(0, len(runs), fitting):
+            if not is_first:
+                yield ""
+            is_first = False
+            yield from _format_ranks(runs[begin : begin + fitting], names, kind, width)
+
+
+def _format_ranks(
+    runs: Sequence[PhaseRun], names: Sequence[str], kind: Literal["allocated", "reserved"], width: int
+) -> list[str]:
+    rows = [[f"peak {kind}, MiB", *(f"rank {run.rank}" for run in runs)]]
+    for name in names:
+        peaks = [_find_peak(run, name, kind) for run in runs]
+        rows.append([make_printable(name), *map(show_mib, peaks)])
+    return format_rows(rows, "l" + "r" * len(runs), width)
+
+
+def _find_peak(run: PhaseRun, name: str, kind: Literal["allocated", "reserved"]) -> int | None:
+    """Return the highest peak of a phase over the steps of a rank."""
+    peaks = [get_level(phase.peak, kind) for phase in run.phases if phase.phase == name]
+    return max((peak for peak in peaks if peak is not None), default=None)
+
+
+_BASES = {
+    "counted": "counted tensor by tensor",
+    "measured": "measured, as a difference",
+    "computed": "computed from sizes: not reached",
+    "remainder": "temporary tensors, and what has no name",
+}
+_LEAST_BYTES = MIB // 200
+"""What is shown as 0.00 MiB is not shown."""
+_FITS = {True: "would fit", False: "would not fit even so", None: "too close to be sure"}
+
+
+def describe_advice(advice: PhaseAdvice, width: int) -> Iterator[str]:
+    """Yield the lines: the phase to attack, what it holds, what each change would save.
+
+    Args:
+        advice: What was found.
+        width: Cells of a line.
+    """
+    yield from wrap(_describe_attack(advice), width)
+    rows = [
+        [
+            part.name,
+            show_mib(part.size_bytes),
+            f"{part.size_bytes / advice.peak_bytes:.1%}",
+            _BASES[part.basis],
+        ]
+        for part in advice.parts
+        if part.size_bytes >= _LEAST_BYTES
+    ]
+    yield from format_rows([["at its peak", "MiB", "share", ""], *rows] if rows else [], "lrrl", width)
+    helping = [change for change in advice.changes if change.saved_bytes]
+    others = [change for change in advice.changes if not change.saved_bytes]
+    if helping:
+        yield from wrap("what would lower the peak, estimated from these parts:", width)
+    for change in helping:
+        yield from wrap(f"- {_describe_change(change, advice)}", width, "  ")
+    if others:
+        yield from wrap("what would not, or by how much nobody knows:", width)
+    for change in others:
+        yield from wrap(f"- {_describe_other(change, advice)}", width, "  ")
+
+
+def _describe_attack(advice: PhaseAdvice) -> str:
+    step = "" if advice.step is None else f" of step {advice.step}"
+    kind = "would need" if advice.is_predicted else "peaks at"
+    text = f"Attack {advice.phase}{step}: it {kind} {show_mib(advice.peak_bytes)} MiB"
+    if advice.is_predicted or advice.missing_bytes is not None:
+        text += " at least"
+    if advice.missing_bytes is not None:
+        text += _describe_shortage(advice)
+    if advice.next_phase is None or advice.next_peak_bytes is None:
+        return f"{text}."
+    after = f"{advice.next_phase} with {show_mib(advice.next_peak_bytes)} MiB"
+    if advice.next_peak_bytes > advice.peak_bytes:
+        return f"{text}. Higher still is {after}."
+    return f"{text}. Next is {after}: what is saved in {advice.phase} alone counts down to there."
+
+
+def _describe_shortage(advice: PhaseAdvice) -> str:
+    if advice.missing_bytes:
+        return f", {show_mib(advice.missing_bytes)} MiB more than the device had for it"
+    stranded = "" if advice.stranded_bytes is None else f" ({show_mib(advice.stranded_bytes)} MiB)"
+    return (
+        "; there was room for the request, in pieces: what was reserved and not allocated"
+        f"{stranded} could not serve it, and PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True may"
+    )
+
+
+def _describe_change(change: PhaseChange, advice: PhaseAdvice) -> str:
+    flags = f" ({' '.join(change.flags)})" if change.flags else ""
+    where = "" if change.peak_phase == advice.phase else f", then in {change.peak_phase}"
+    fits = "" if advice.missing_bytes is None else f"; {_FITS[change.does_fit]}"
+    return (
+        f"{change.name}{flags}: peak {show_mib(change.peak_bytes)} MiB{where}, "
+        f"{show_mib(change.saved_bytes)} MiB less{fits}. Costs: {change.cost}."
+    )
+
+
+def _describe_other(change: PhaseChange, advice: PhaseAdvice) -> str:
+    flags = f" ({' '.join(change.flags)})" if change.flags else ""
+    if change.part_saved_bytes is None or change.peak_bytes is None:
+        return f"{change.name}{flags}: saves {change.part}; how much, only the sizes of the model would tell."
+    if change.part_saved_bytes == 0:
+        return f"{change.name}{flags}: leaves the {change.part} as they are."
+    return (
+        f"{change.name}{flags}: {show_mib(change.part_saved_bytes)} MiB of {change.part} would go, "
+        f"and the peak would stay, in {change.peak_phase}."
+    )
+
+
+def describe_trials(trials: Sequence[AdviceTrial], width: int) -> Iterator[str]:
+    """Yield what changes really came to, beside what was estimated.
+
+    Args:
+        trials: One a change that was tried.
+        width: Cells of a line.
+    """
+    rows = [["tried, MiB", "estimated", "peak", "reserved", "less by", ""]]
+    for trial in trials:
+        sizes = (trial.estimated_peak_bytes, trial.peak_bytes, trial.reserved_peak_bytes, trial.saved_bytes)
+        ended = {"finished": "", "out_of_memory": "out of memory", None: "refused"}.get(trial.end, trial.end)
+        rows.append([" ".join(trial.flags), *map(show_mib, sizes), ended or ""])
+    yield from format_rows(rows, "lrrrrl", width)
+    for trial in trials:
+        if trial.error is not None:
+            yield from wrap(f"{' '.join(trial.flags)}: {make_printable(trial.error)}", width)
+    if any("--batch-size" in trial.flags for trial in trials):
+        yield from wrap(
+            "--batch-size was tried as it is: virtual steps hold the sum of gradients on top", width
+        )

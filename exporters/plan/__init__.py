@@ -1,0 +1,1 @@
+"""Plans written: reports, tables, figures, launch files."""

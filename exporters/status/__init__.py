@@ -1,0 +1,1 @@
+"""The status of a node written: the JSON document, tables, guard, advice."""

@@ -1,0 +1,1 @@
+"""Sweeps written: text, JSON, figures, heat maps, pages."""

@@ -1,0 +1,140 @@
+"""A real rank beside its simulation: peaks, their error, and the allocations of one iteration of each."""
+
+from typing import NamedTuple
+
+from ...engine.replay.trace_comparison import (
+    Curve,
+    IterationComparison,
+    RankComparison,
+    SimulatedRank,
+    describe_error,
+    describe_mebibytes,
+)
+from ...engine.units import GIB
+from ..draw.curve_graph import draw_curve
+from ..draw.glyphs import Glyphs
+from ..draw.spans import Line, Role, Span, fit_line
+from ..widgets.comparison_words import NO_PARTNER
+from ..widgets.device_fields import GAP, join_facts
+
+LEAST_GRAPH_CELLS = 24
+"""Cells of one curve; in less room there are only figures."""
+SCALE_CELLS = 10
+MOST_STRETCH = 4.0
+"""Curves of which one is longer by more have a time scale each."""
+
+
+class _Frame(NamedTuple):
+    """The scale of bytes that both curves share."""
+
+    base: float
+    top: float
+    rows: int
+
+
+def draw_comparison(
+    compared: RankComparison | None, step: int | None, size: tuple[int, int], glyphs: Glyphs
+) -> list[Line]:
+    """Return the section of a rank; nothing where no simulation stands beside the run.
+
+    Args:
+        compared: The rank beside its simulation.
+        step: Iteration of the moment that is shown.
+        size: Cells across, and rows of the graph.
+        glyphs: Characters to draw with.
+    """
+    if compared is None:
+        return []
+    width, rows = size
+    if compared.simulated is None:
+        return [[Span(f" Beside the simulation: {NO_PARTNER}", "muted")]]
+    head, _ = join_facts(_peak_facts(compared, compared.simulated), width - 2)
+    iteration = compared.iteration(step)
+    lines: list[Line] = [[Span(" "), *head]]
+    if iteration is None:
+        return lines
+    found, _ = join_facts(_iteration_facts(compared, iteration), width - 2)
+    lines.append([Span(" "), *found])
+    return [*lines, *_draw_curves(iteration, compared.simulated.curve, (width, rows), glyphs)]
+
+
+def _peak_facts(compared: RankComparison, simulated: SimulatedRank) -> list[Line]:
+    error = "error unknown" if compared.error is None else f"error {describe_error(compared.error)}"
+    facts: list[Line] = [
+        [
+            Span("real peak ", "muted"),
+            Span(describe_mebibytes(compared.real_peak_bytes)),
+            Span("   simulated peak ", "muted"),
+            Span(describe_mebibytes(simulated.peak_bytes)),
+        ],
+        [Span(error, "strong")],
+    ]
+    for name, value in (("theoretical", simulated.theoretical_bytes), ("static", simulated.static_bytes)):
+        if value is not None:
+            facts.append([Span(f"simulated {name} ", "muted"), Span(describe_mebibytes(value))])
+    return facts
+
+
+def _iteration_facts(compared: RankComparison, iteration: IterationComparison) -> list[Line]:
+    error = "" if iteration.error is None else f", error {describe_error(iteration.error)}"
+    facts: list[Line] = [
+        [
+            Span(f"iteration {iteration.index:,} ", "muted"),
+            Span(f"peak {describe_mebibytes(iteration.real_peak_bytes)}{error}"),
+        ]
+    ]
+    errors = compared.errors
+    if errors is not None and errors.iterations > 1:
+        lowest = describe_error(errors.least)
+        highest = describe_error(errors.most)
+        told = lowest if lowest == highest else f"{lowest} to {highest}"
+        facts.append([Span(f"all {errors.iterations:,} iterations ", "muted"), Span(told)])
+    return facts
+
+
+def _draw_curves(
+    iteration: IterationComparison, simulated: Curve, size: tuple[int, int], glyphs: Glyphs
+) -> list[Line]:
+    """Return both curves beside each other on one scale of bytes, with what they are above them."""
+    width, rows = size
+    cells = (width - SCALE_CELLS - len(GAP.text) - 2) // 2
+    values = [*iteration.real.allocated_bytes, *simulated.allocated_bytes]
+    if cells < LEAST_GRAPH_CELLS or rows <= 0 or not values:
+        return []
+    lowest = float(min(values))
+    highest = float(max(values))
+    frame = _Frame(lowest - max(0.08 * (highest - lowest), 1.0), highest, rows)
+    lasts_s = [it.offsets_s[-1] if len(it.offsets_s) else 0.0 for it in (iteration.real, simulated)]
+    is_alike = max(lasts_s) <= MOST_STRETCH * min(lasts_s)
+    spans_s = [max(lasts_s)] * 2 if is_alike else lasts_s
+    named = f"real, iteration {iteration.index:,}" + (", most of each tick" if iteration.is_ticks else "")
+    left = _draw_side(named, iteration.real, frame, (cells, spans_s[0]), "fill", glyphs)
+    right = _draw_side("simulated", simulated, frame, (cells, spans_s[1]), "band", glyphs)
+    scale = ["", f"{highest / GIB:.1f} GiB", *[""] * max(0, rows - 2), f"{frame.base / GIB:.1f}", ""]
+    return [
+        [Span("  "), *one, GAP, *other, Span(f" {label}", "faint")]
+        for one, other, label in zip(left, right, scale, strict=False)
+    ]
+
+
+def _draw_side(
+    name: str, curve: Curve, frame: _Frame, across: tuple[int, float], role: Role, glyphs: Glyphs
+) -> list[Line]:
+    """Return the name of a curve, the curve, and its axis of time."""
+    cells, span_s = across
+    rows = draw_curve(
+        curve.offsets_s,
+        curve.allocated_bytes,
+        base=frame.base,
+        top=frame.top,
+        span_s=max(span_s, 1e-6),
+        shape=(cells, frame.rows),
+        glyphs=glyphs,
+        role=role,
+    )
+    left = "0 "
+    right = f" {span_s:.2f} s"
+    rule = glyphs.rule * max(0, cells - len(left) - len(right))
+    axis: Line = [Span(left, "muted"), Span(rule, "faint"), Span(right, "muted")]
+    head = fit_line([Span("allocated, ", "muted"), Span(name, "strong")], cells, ellipsis=glyphs.ellipsis)
+    return [head, *rows, fit_line(axis, cells)]

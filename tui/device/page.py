@@ -1,0 +1,514 @@
+"""Everything about one device on one page: figures, history, the gap, findings, steps, segments."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+from textual.binding import Binding
+
+from ...analyzers.countdown import count_down
+from ...analyzers.error_words import EXPLAINED, explain_error
+from ...analyzers.gap import MemoryGap, PartKind, find_activations, find_kept
+from ...analyzers.out_of_memory_track import OOM_MET
+from ...analyzers.risk import doubt_silent
+from ...engine.history import History
+from ...engine.model import AllocatorReading, DeviceSample, Evidence, Finding, RankSample, StepReading
+from ...engine.model.finding import is_last_word
+from ...engine.units import MIB, format_bytes
+from ...engine.viewer.snapshot import Snapshot
+from ..draw.glyphs import Glyphs
+from ..draw.numbers import moment_text
+from ..draw.spans import Line, Role, Span, fit_line
+from ..draw.stacked_bar import Part, describe_sum, draw_stacked_bar
+from ..live.device_graphs import Span as TimeSpan
+from ..live.device_graphs import choose_window
+from ..live.device_history import AXIS_ROWS, DeviceHistory
+from ..live.device_large import identity_line
+from ..widgets import device_fields as fields
+from ..widgets.device_fields import wrap_words
+from ..widgets.device_view import DeviceView, SharedWidths, build_views, measure_widths
+from ..widgets.line_page import LinePage
+from ..widgets.part_words import draw_part
+from ..widgets.rank_facts import SHORT_NAMES
+from ..widgets.rank_words import name_rank
+from ..widgets.title_line import format_time
+from .forecast_section import choose_assessment, draw_forecast
+from .segment_section import SegmentQuestion, SegmentSection, draw_stacks
+from .step_table import draw_phases, draw_steps
+
+LEAST_GRAPH_ROWS = 5
+LEAST_GRAPH_SHARE = 0.34
+MOST_GRAPH_SHARE = 0.45
+LEAST_MAP_ROWS = 6
+LEAST_CURVE_ROWS = 4
+LEAST_LIVE_S = 300.0
+"""Shortest span of live history: of a shorter one every cell would move at every tick."""
+ROOMY_FROM_ROWS = 24
+"""Height from which a blank line stands between the sections."""
+NO_PROBE = (
+    "No allocator data: only the training process can tell. Start it with "
+    "`vramscope run -- python train.py`, or take in one that runs with `vramscope attach PID`."
+)
+
+
+class PageContent(NamedTuple):
+    """What the page is drawn from."""
+
+    snapshot: Snapshot
+    history: History
+    uuid: str
+    """The device."""
+    pid: int | None = None
+    """The training process that was chosen; None where none reports."""
+    question: SegmentQuestion = SegmentQuestion()
+    steps: tuple[StepReading, ...] = ()
+    """Its last steps, oldest first."""
+    window_s: float = 600.0
+    """Most seconds of history to show."""
+
+
+class DevicePage(LinePage):
+    """One device in full; scrolls where there is more than room."""
+
+    BINDINGS = [
+        Binding("up,k", "move(-1)", "up", show=False, id="page-up", tooltip="Scroll up by a line."),
+        Binding("down,j", "move(1)", "down", show=False, id="page-down", tooltip="Scroll down by a line."),
+        Binding(
+            "pageup", "page(-1)", "page up", show=False, id="page-page-up", tooltip="Scroll up by a page."
+        ),
+        Binding(
+            "pagedown",
+            "page(1)",
+            "page down",
+            show=False,
+            id="page-page-down",
+            tooltip="Scroll down by a page.",
+        ),
+        Binding("home,g", "move(-1000000)", "top", show=False, id="page-first", tooltip="Go to the top."),
+        Binding("end,G", "move(1000000)", "bottom", show=False, id="page-last", tooltip="Go to the bottom."),
+        Binding(
+            "left,h",
+            "screen.step_device(-1)",
+            "device before",
+            show=False,
+            id="device-before",
+            tooltip="Show the device before this one.",
+        ),
+        Binding(
+            "right,l",
+            "screen.step_device(1)",
+            "next device",
+            show=False,
+            id="device-next",
+            tooltip="Show the next device.",
+        ),
+    ]
+
+    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._glyphs = glyphs
+        self._history_graph = DeviceHistory(glyphs)
+        self._segments = SegmentSection(glyphs)
+        self._content: PageContent | None = None
+
+    def show(self, content: PageContent) -> None:
+        """Draw a device; lines that did not change are left alone."""
+        self._content = content
+        self._draw()
+
+    def action_move(self, lines: int) -> None:
+        """Scroll by lines."""
+        self.scroll_relative(y=lines, animate=False)
+
+    def action_page(self, pages: int) -> None:
+        """Scroll by pages."""
+        self.scroll_relative(y=pages * max(1, self.size.height - 1), animate=False)
+
+    def _compose_lines(self, width: int, height: int) -> list[Line]:
+        """Return every section, one below the other."""
+        if self._content is None or width <= 0:
+            return []
+        snapshot = self._content.snapshot
+        devices = snapshot.sample.devices if snapshot.sample else ()
+        device = next((device for device in devices if device.uuid == self._content.uuid), None)
+        if device is None:
+            what = "This device is gone" if snapshot.sample else "There are no figures of this node here"
+            return [self._fit([Span(f" {what}; Esc leads back to the others.", "muted")], width)]
+        lines = _Sections(self._content, device, width, height, self._glyphs).compose(
+            self._history_graph, self._segments
+        )
+        return [self._fit(line, width) for line in lines]
+
+    def _fit(self, line: Line, width: int) -> Line:
+        is_ascii = self._glyphs.unmeasured.isascii()
+        return fit_line(line, width, is_ascii=is_ascii, ellipsis=self._glyphs.ellipsis if width > 1 else "")
+
+
+class _Sections:
+    """The sections of a page of one size."""
+
+    def __init__(
+        self, content: PageContent, device: DeviceSample, width: int, height: int, glyphs: Glyphs
+    ) -> None:
+        self._content = content
+        self._width = width
+        self._height = height
+        self._glyphs = glyphs
+        self._view: DeviceView = build_views(content.snapshot, [device], content.history, None)[0]
+        self._widths: SharedWidths = measure_widths([self._view])
+
+    def compose(self, graph: DeviceHistory, segments: SegmentSection) -> list[Line]:
+        """Return every line; graph and map get the rows that the others leave."""
+        rank = self._chosen_rank()
+        head = self._head()
+        stacks = self._stacks()
+        fixed = [
+            self._absence(),
+            self._findings(),
+            self._part(),
+            self._comparison(),
+            self._forecast(rank),
+            self._model(rank),
+            self._steps(),
+        ]
+        blank = 1 if self._height >= ROOMY_FROM_ROWS else 0
+        taken = len(head) + sum(len(lines) + blank for lines in fixed if lines)
+        room = self._height - taken - blank
+        map_rows = LEAST_MAP_ROWS + 2 if rank is not None else 0
+        least = max(LEAST_GRAPH_ROWS + AXIS_ROWS, int(self._height * LEAST_GRAPH_SHARE))
+        phases = [] if rank is None else draw_phases(rank, self._width, self._glyphs)
+        has_room = bool(phases) and len(phases) + blank <= room - least - map_rows
+        if has_room:
+            fixed.append(phases)
+            room -= len(phases) + blank
+        most = max(least, int(self._height * MOST_GRAPH_SHARE))
+        graph_rows = max(least, min(most, room - map_rows))
+        history = graph.draw(
+            self._content.history, self._view, self._widths, self._span(), (self._width, graph_rows)
+        )
+        left = max(LEAST_MAP_ROWS, room - graph_rows - 2)
+        segment_lines = self._map(segments, rank, left)
+        # Where there is no room above the map, the phases are a scroll away.
+        below = [] if has_room else phases
+        return _stack([[*head, *history], *fixed, segment_lines, below, stacks], blank)
+
+    def _chosen_rank(self) -> RankSample | None:
+        return next((rank for rank in self._view.ranks if rank.pid == self._content.pid), None)
+
+    def _head(self) -> list[Line]:
+        """Return who the device is, its gauge, its facts, and its ranks where there are several."""
+        lines = [identity_line(self._view, self._widths, self._width, self._glyphs)]
+        lines += draw_gap(self._view, self._widths, self._width, self._glyphs)
+        is_told = bool(gap_parts(self._view, self._glyphs))
+        found = fields.facts(self._view, self._widths, self._glyphs, has_gap=not is_told)
+        line, _ = fields.join_facts(found, self._width - 2)
+        lines.append([Span("  "), *line])
+        if len(self._view.ranks) > 1:
+            lines.append(self._rank_choice())
+        return lines
+
+    def _rank_choice(self) -> Line:
+        """Return the processes on the device, the chosen one marked."""
+        line: Line = [Span("  ")]
+        for rank in self._view.ranks:
+            is_chosen = rank.pid == self._content.pid
+            mark = self._glyphs.selected if is_chosen else " "
+            name = Span(name_rank(rank), "strong" if is_chosen else "muted")
+            line += [Span(mark, "accent"), name, Span("  ")]
+        return [*line, Span("Tab chooses", "faint")]
+
+    def _span(self) -> TimeSpan:
+        """Return the time that the history shows."""
+        sample = self._content.snapshot.sample
+        now_s, interval_s = (sample.time_s, sample.interval_s) if sample else (0.0, 1.0)
+        seen_s = self._content.history.span_s(self._view.device.uuid)
+        is_live = sample is None or sample.clock == "wall"
+        window_s = choose_window(
+            max(seen_s, LEAST_LIVE_S) if is_live else seen_s, self._content.window_s, is_live=False
+        )
+        is_replay = self._content.snapshot.replay is not None
+        moment = moment_text(now_s, sample.clock) if sample is not None and is_replay else None
+        return TimeSpan(now_s, window_s, interval_s, is_live, moment)
+
+    def _absence(self) -> list[Line]:
+        """Return how to get to allocator data where there is none."""
+        if self._view.ranks or self._view.device.kind == "trace":
+            return []
+        return [[Span(f" {text}", "muted")] for text in fields.wrap_words(NO_PROBE, self._width - 2)]
+
+    def _findings(self) -> list[Line]:
+        found: Sequence[Finding] = [
+            self._as_of_now(finding)
+            for finding in self._content.snapshot.findings
+            if finding.device_uuid == self._view.device.uuid
+        ]
+        return draw_findings(found, self._view.clock, self._width, self._glyphs)
+
+    def _part(self) -> list[Line]:
+        """Return what is known of the run that plays, where it is one of several."""
+        replay = self._content.snapshot.replay
+        return draw_part(None if replay is None else replay.part)
+
+    def _comparison(self) -> list[Line]:
+        """Return the simulation of the rank that plays here, where one stands beside the run."""
+        if self._view.comparison is None:
+            return []
+        from .comparison_section import draw_comparison
+
+        rows = max(LEAST_CURVE_ROWS, self._height // 5)
+        step = self._view.device.step
+        size = (self._width, rows)
+        return draw_comparison(self._view.comparison, step, size, self._glyphs)
+
+    def _as_of_now(self, finding: Finding) -> Finding:
+        snapshot = self._content.snapshot
+        if finding.kind != "oom" or not finding.is_open or snapshot.sample is None:
+            return finding
+        title = count_down(finding, snapshot.assessments, snapshot.sample.time_s)
+        return msgspec.structs.replace(finding, title=title)
+
+    def _forecast(self, rank: RankSample | None) -> list[Line]:
+        snapshot = self._content.snapshot
+        if snapshot.sample is None:
+            return []
+        known = doubt_silent(snapshot.sample, snapshot.assessments)
+        found = choose_assessment(self._view.device, rank, known)
+        return draw_forecast(found, snapshot.sample.time_s, self._width, self._glyphs)
+
+    def _model(self, rank: RankSample | None) -> list[Line]:
+        return [] if rank is None else draw_model(rank, self._width, self._glyphs)
+
+    def _steps(self) -> list[Line]:
+        return draw_steps(self._content.steps, self._width, self._glyphs)
+
+    def _map(self, segments: SegmentSection, rank: RankSample | None, rows: int) -> list[Line]:
+        sample = self._content.snapshot.sample
+        if rank is None or sample is None:
+            return []
+        return segments.draw(rank, self._content.question, sample.time_s, self._width, rows)
+
+    def _stacks(self) -> list[Line]:
+        segment_map = self._content.question.segment_map
+        return [] if segment_map is None else draw_stacks(segment_map.live_stacks, self._width, self._glyphs)
+
+
+def _stack(sections: Sequence[list[Line]], blank: int) -> list[Line]:
+    """Return the sections that say anything one below the other, with blank lines between them."""
+    lines: list[Line] = []
+    for section in sections:
+        if section:
+            lines += [[Span("")]] * (blank if lines else 0)
+            lines += section
+    return lines
+
+
+LEAST_KEPT_BYTES = MIB
+"""Less than this, kept at the end of a step, is losses and counters of every program."""
+
+
+def draw_model(rank: RankSample, width: int, glyphs: Glyphs) -> list[Line]:
+    """Return the peak of the newest step cut into what the optimizers know and the rest; nothing if unknown.
+
+    A peak that was only sampled is the least that it can have been, and so are the activations.
+
+    Args:
+        rank: The training process.
+        width: Cells across.
+        glyphs: Characters to draw with.
+    """
+    parts = model_parts(rank, glyphs)
+    if all(part.value_bytes is None for part in parts):
+        return []
+    step = rank.step
+    peak_bytes = step.peak_bytes if step is not None else None
+    known = sum(part.value_bytes or 0 for part in parts)
+    name = f"peak of step {step.index:,}" if step is not None and peak_bytes is not None else "model state"
+    whole_bytes = known if peak_bytes is None else max(peak_bytes, known)
+    is_exact = step is None or peak_bytes is None or step.is_peak_exact
+    whole = Part(name, whole_bytes, "", "strong", is_exact)
+    text = describe_sum(whole, parts, width - 2, glyphs)
+    bar = draw_stacked_bar(parts, whole_bytes, width - 3, glyphs)
+    return [*([Span(" "), *line] for line in text), [Span("  "), *bar]]
+
+
+def model_parts(rank: RankSample, glyphs: Glyphs) -> Sequence[Part]:
+    """Return the parts of a step's peak; activations are what is neither the optimizers' nor kept.
+
+    On the processors there is no allocator that could tell a peak, and so nothing is said of activations.
+    """
+    state = rank.model_state
+    if state is None:
+        return ()
+    parts = [
+        Part("parameters", state.parameters_bytes, glyphs.full, "fill"),
+        Part("gradients", state.gradients_bytes, glyphs.cached, "fill"),
+        Part("optimizer", state.optimizer_bytes, glyphs.band, "fill"),
+    ]
+    if state.grad_sample_bytes is not None:
+        parts.append(Part("per-sample gradients", state.grad_sample_bytes, glyphs.hatched, "accent"))
+    kept = find_kept(rank)
+    if kept is not None and kept >= LEAST_KEPT_BYTES:
+        parts.append(Part("kept from step to step", kept, glyphs.others, "medium"))
+    if rank.backend == "cpu" and (rank.step is None or rank.step.peak_bytes is None):
+        return parts
+    rest = find_activations(rank)
+    if rest is None:
+        return [*parts, Part("activations", None, glyphs.rest, "band")]
+    return [*parts, Part("activations", rest.size_bytes, glyphs.rest, "band", rest.is_exact)]
+
+
+INDENT = "   "
+LATEST_SPAN_S = 1e9
+"""Seconds beyond this are a moment, not a span."""
+
+PROCESS_NAMES = ("process", "pid")
+"""Evidence that is the number of a process: a name of digits, and no quantity."""
+
+
+def draw_findings(findings: Sequence[Finding], clock: str, width: int, glyphs: Glyphs) -> list[Line]:
+    """Return the findings that are open, and errors that ended the last process, in the order given.
+
+    Args:
+        findings: Findings of one device.
+        clock: Clock of the samples that they are about.
+        width: Cells across.
+        glyphs: Characters to draw with.
+    """
+    lines: list[Line] = []
+    for finding in findings:
+        if finding.is_open or is_last_word(finding):
+            lines += _draw(finding, clock, width, glyphs)
+    return lines
+
+
+def _draw(finding: Finding, clock: str, width: int, glyphs: Glyphs) -> Iterator[Line]:
+    mark = f" {glyphs.risk(finding.severity)} "
+    since = f" (since {format_time(finding.opened_s, clock)})"
+    room = width - len(INDENT) - 1
+    for number, text in enumerate(wrap_words(finding.title + since, room)):
+        yield [Span(mark if number == 0 else INDENT, finding.severity), Span(text, "strong")]
+    is_error = finding.kind == OOM_MET
+    explained = explain_error(finding, lambda time_s: format_time(time_s, clock)) if is_error else ""
+    left = [found for found in finding.evidence if not _is_told(found, finding)]
+    left = [found for found in left if found.name not in EXPLAINED] if is_error else left
+    evidence = ", ".join(_tell(found, clock) for found in left if found.value is not None or not is_error)
+    told: tuple[tuple[str, Role], ...] = (
+        (explained, "text"),
+        (evidence, "text"),
+        (finding.method, "muted"),
+        (f"To do: {finding.advice}" if finding.advice else "", "text"),
+    )
+    for sentence, role in told:
+        for text in wrap_words(sentence, room) if sentence else ():
+            yield [Span(INDENT), Span(text, role)]
+
+
+def _is_told(evidence: Evidence, finding: Finding) -> bool:
+    """Tell a path that stands in the sentence or in the advice already."""
+    value = evidence.value
+    return isinstance(value, str) and "/" in value and value in f"{finding.title} {finding.advice}"
+
+
+def _tell(evidence: Evidence, clock: str) -> str:
+    """Return one number with its name; bytes in the unit that suits them, moments as the time of day."""
+    value = evidence.value
+    if evidence.unit == "s" and isinstance(value, int | float) and value > LATEST_SPAN_S:
+        return f"{evidence.name} {format_time(value, clock)}"
+    if value is None:
+        return f"{evidence.name} —"
+    if evidence.unit.startswith("bytes") and isinstance(value, int | float):
+        return f"{evidence.name} {format_bytes(int(value))}{evidence.unit.removeprefix('bytes')}"
+    if evidence.name in PROCESS_NAMES:
+        return f"{evidence.name} {value}"
+    number = f"{value:,}" if isinstance(value, int) else f"{value:.4g}" if isinstance(value, float) else value
+    unit = f" {evidence.unit}" if evidence.unit else ""
+    return f"{evidence.name} {number}{unit}"
+
+
+WORDY_FROM_CELLS = 64
+"""Width from which parts have their full names."""
+NARROW_NAMES: dict[PartKind, str] = {
+    **SHORT_NAMES,
+    "awaiting_free": "awaiting",
+    "stranded": "stranded",
+}
+"""Names of parts that stand by themselves where there is little room."""
+LEAST_INTERNAL_BYTES = MIB
+"""Less than this lost to rounding matters to nobody."""
+NOT_OF_ONE_INSTANT = "(driver and allocator were not read at one instant)"
+
+
+def draw_gap(view: DeviceView, widths: SharedWidths, width: int, glyphs: Glyphs) -> list[Line]:
+    """Return what is used as one bar on the device's scale, and below it as a sum of named parts.
+
+    Without allocator data it is the plain gauge.
+
+    Args:
+        view: The device.
+        widths: Widths of its figures.
+        width: Cells across.
+        glyphs: Characters to draw with.
+    """
+    cells = max(0, width - 5 - fields.memory_figures_width(widths))
+    figures = fields.memory_figures(view, widths, glyphs)
+    parts = gap_parts(view, glyphs, is_wordy=width >= WORDY_FROM_CELLS)
+    if not parts or not view.scale_bytes:
+        return [[Span("  "), *fields.gauge(view, cells, glyphs), Span("  "), *figures]]
+    bar = draw_stacked_bar(parts, view.scale_bytes, cells, glyphs)
+    text = describe_sum(_whole(view), parts, width - 3, glyphs)
+    lines = [[Span("  "), *bar, Span("  "), *figures], *([Span("  "), *line] for line in text)]
+    is_wordy = width >= WORDY_FROM_CELLS
+    remarks = list(_remark(view.gap, glyphs)) if view.gap is not None and is_wordy else []
+    if remarks:
+        lines.append([Span("  "), Span("   ".join(remarks), "muted")])
+    return lines
+
+
+def gap_parts(view: DeviceView, glyphs: Glyphs, *, is_wordy: bool = True) -> list[Part]:
+    """Return the parts of what is used, as far as they can be told apart; none where nobody tells."""
+    if view.gap is not None:
+        return list(_name_parts(view.gap, view, glyphs, is_wordy=is_wordy))
+    allocator = AllocatorReading() if view.ranks else view.device.allocator or AllocatorReading()
+    allocated = allocator.allocated_bytes
+    reserved = allocator.reserved_bytes
+    if allocated is None or reserved is None or reserved < allocated:
+        return []
+    return [
+        Part("live tensors", allocated, glyphs.full, view.fill_role),
+        Part("cached", reserved - allocated, glyphs.cached, "band"),
+    ]
+
+
+def _whole(view: DeviceView) -> Part:
+    """Return what the parts add up to: all that is used, or what a recorded allocator held."""
+    if view.gap is not None:
+        return Part("used", view.gap.used_bytes, "", "strong")
+    allocator = view.device.allocator
+    return Part("reserved", allocator.reserved_bytes if allocator else None, "", "strong")
+
+
+def _name_parts(gap: MemoryGap, view: DeviceView, glyphs: Glyphs, *, is_wordy: bool) -> Iterator[Part]:
+    """Yield the parts that are there, each in the look of the first kind in it."""
+    looks: dict[PartKind, tuple[str, Role]] = {
+        "allocated": (glyphs.full, view.fill_role),
+        "awaiting_free": (glyphs.band, view.fill_role),
+        "stranded": (glyphs.hatched, "medium"),
+        "cached": (glyphs.cached, "band"),
+        "context": (glyphs.rest, "muted"),
+        "other_processes": (glyphs.others, "muted"),
+        "unattributed": (glyphs.unattributed, "muted"),
+    }
+    for part in gap.parts:
+        if part.size_bytes:
+            short = "+".join(dict.fromkeys(NARROW_NAMES[kind] for kind in part.kinds))
+            yield Part(part.name if is_wordy else short, part.size_bytes, *looks[part.kinds[0]])
+
+
+def _remark(gap: MemoryGap, glyphs: Glyphs) -> Iterator[str]:
+    """Yield what is to be known besides the parts."""
+    if gap.capacity_bytes is not None:
+        yield f"capacity for tensors {format_bytes(gap.capacity_bytes)}"
+    if gap.internal_bytes is not None and gap.internal_bytes >= LEAST_INTERNAL_BYTES:
+        yield f"lost to rounding {format_bytes(gap.internal_bytes)}"
+    if not gap.is_consistent:
+        yield NOT_OF_ONE_INSTANT

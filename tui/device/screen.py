@@ -1,0 +1,221 @@
+"""The screen of one device: its page, and the processes that hold its memory."""
+
+from textual import events, on
+from textual.app import ComposeResult
+
+from ...engine.clock import Clock
+from ...engine.model import DeviceSample, RankSample, SegmentMap
+from ...engine.viewer.feed import Feed
+from ..draw.glyphs import Glyphs
+from ..frame.bindings import DEVICE_BINDINGS
+from ..live.arrangement import arrange_page
+from ..live.device_picture import order_devices
+from ..live.node_screen import NodeScreen
+from ..live.process_signals import SignalPolicy
+from ..live.process_table import ProcessTable
+from ..live.recent_steps import RecentSteps
+from ..widgets.rank_words import collect_ranks
+from .page import DevicePage, PageContent
+from .segment_section import SegmentQuestion
+
+ASK_INTERVAL_S = 10.0
+"""How often a segment map is asked for while it is looked at."""
+
+
+class DeviceScreen(NodeScreen):
+    """One device in full; what is shown of it follows the keys.
+
+    Args:
+        uuid: The device.
+        glyphs: Characters to draw with.
+        feed: Where history is, and segment maps are asked for.
+        clock: Where time is read.
+        signal_policy: Whether processes may be signalled.
+        steps: The last steps of every training process.
+        history_window_s: Most seconds of history to show.
+    """
+
+    BINDINGS = [*DEVICE_BINDINGS]
+    LIST_KEY = "p"
+
+    def __init__(
+        self,
+        uuid: str,
+        glyphs: Glyphs,
+        feed: Feed,
+        clock: Clock,
+        signal_policy: SignalPolicy,
+        steps: RecentSteps,
+        *,
+        history_window_s: float,
+    ) -> None:
+        super().__init__(glyphs, feed.history, clock, signal_policy)
+        self.uuid = uuid
+        self._feed = feed
+        self._steps = steps
+        self._window_s = history_window_s
+        self._pid: int | None = None
+        self._asked: dict[int, tuple[float, float]] = {}
+        self._arranged_for: tuple[object, ...] = ()
+        self.page = DevicePage(glyphs, id="page")
+
+    def compose(self) -> ComposeResult:
+        """Yield the parts, top to bottom."""
+        yield self._title
+        yield self._verdict
+        yield self.page
+        yield self._filter
+        yield self.processes
+        yield self._overview
+        yield self._time_bar
+        yield self._keys
+
+    def on_mount(self) -> None:
+        """Give the page the keys and draw."""
+        self.page.focus()
+        self._show()
+
+    @on(events.Resize)
+    def fit(self, event: events.Resize) -> None:
+        """Choose anew which parts fit."""
+        self._fit_time_bar()
+        self._rearrange()
+
+    @property
+    def devices(self) -> list[DeviceSample]:
+        """All devices of the node, as the live screen orders them."""
+        return order_devices(self.snapshot.sample.devices if self.snapshot.sample else ())
+
+    @property
+    def ranks(self) -> tuple[RankSample, ...]:
+        """The training processes on the device that is shown."""
+        sample = self.snapshot.sample
+        return collect_ranks(sample.ranks).get(self.uuid, ()) if sample else ()
+
+    def _list_useless(self) -> tuple[str, ...]:
+        is_alone = len(self.ranks) <= 1 and len(self.devices) <= 1 and self.place is None
+        return (*super()._list_useless(), *(("step_rank",) if is_alone else ()))
+
+    def _show(self) -> None:
+        """Push the snapshot down to every part."""
+        self._show_head()
+        following = "next rank" if len(self.ranks) > 1 else "next device"
+        self._keys.rename({"step_rank": following if self.place is None else "next node"})
+        shown = [device for device in self.devices if device.uuid == self.uuid]
+        sample = self.snapshot.sample
+        self.processes.show(shown, sample.ranks if sample else ())
+        ranks = self.ranks
+        rank = next((rank for rank in ranks if rank.pid == self._pid), ranks[0] if ranks else None)
+        self._pid = rank.pid if rank is not None else None
+        if rank is not None:
+            self._ask_now_and_then(rank)
+        self.page.show(
+            PageContent(
+                snapshot=self.snapshot,
+                history=self._history,
+                uuid=self.uuid,
+                pid=self._pid,
+                question=self._question(),
+                steps=self._steps.of(self._pid) if self._pid is not None else (),
+                window_s=self._window_s,
+            )
+        )
+        self._rearrange()
+
+    @property
+    def shown_pid(self) -> int | None:
+        """The process whose figures are shown; None where none trains on the device."""
+        return self._pid
+
+    def _ask_now_and_then(self, rank: RankSample) -> None:
+        """Ask for the map of a process that can have one, when it comes in sight and every few seconds."""
+        has_none = rank.backend is None or (rank.backend == "cpu" and not rank.is_simulated)
+        if has_none or rank.state != "ok" or self.snapshot.connection != "live":
+            return
+        now_s = self._clock.monotonic_s()
+        first_s, last_s = self._asked.get(rank.pid, (now_s, now_s - ASK_INTERVAL_S))
+        if now_s - last_s >= ASK_INTERVAL_S:
+            self._asked[rank.pid] = first_s, now_s
+            self._feed.ask_segments(rank.pid)
+
+    def _question(self) -> SegmentQuestion:
+        """Return what became of the question for the map of the process that is shown."""
+        found = self._find_map()
+        refused = next((r.reason for r in self.snapshot.segments_refused if r.pid == self._pid), None)
+        asked = None if self._pid is None else self._asked.get(self._pid)
+        waited_s = None if asked is None else self._clock.monotonic_s() - asked[0]
+        return SegmentQuestion(found, refused, waited_s)
+
+    def _find_map(self) -> SegmentMap | None:
+        return next((found for found in self.snapshot.segment_maps if found.pid == self._pid), None)
+
+    def _rearrange(self) -> None:
+        """Show the parts that fit; nothing is touched when they are those shown."""
+        situation = (
+            self.size,
+            self._rows,
+            self.processes.process_count,
+            self._is_list_used(),
+            self._has_list,
+        )
+        if situation == self._arranged_for:
+            return
+        self._arranged_for = situation
+        processes = self.processes.process_count if self._has_list else None
+        chosen = arrange_page(
+            self._rows - self._is_filter_open, processes, is_table_focused=self._is_list_used()
+        )
+        with self.app.batch_update():
+            self._title.display = chosen.has_title
+            self._keys.display = chosen.has_keys
+            self.processes.display = chosen.process_rows > 0
+            self.processes.styles.height = max(1, chosen.process_rows)
+        if not chosen.process_rows and self.focused is self.processes:
+            self.page.focus()
+
+    @on(ProcessTable.DeviceAsked)
+    def stay(self, message: ProcessTable.DeviceAsked) -> None:
+        """Go back to the page: the device of these processes is shown already."""
+        message.stop()
+        self.page.focus()
+
+    def show_device(self, uuid: str, *, pid: int | None = None) -> None:
+        """Show another device, from its top."""
+        if uuid != self.uuid:
+            self.page.scroll_home(animate=False)
+        self.uuid = uuid
+        self._pid = pid
+        self._show()
+
+    def action_step_device(self, places: int) -> None:
+        """Show the device that many places further; after the last comes the first."""
+        uuids = [device.uuid for device in self.devices]
+        if uuids:
+            at = uuids.index(self.uuid) + places if self.uuid in uuids else 0
+            self.show_device(uuids[at % len(uuids)])
+
+    def action_step_rank(self, places: int) -> None:
+        """Show the next process of the device; past its last one, the next device."""
+        pids = [rank.pid for rank in self.ranks]
+        at = pids.index(self._pid) + places if self._pid in pids else -1
+        if 0 <= at < len(pids):
+            self.show_device(self.uuid, pid=pids[at])
+            return
+        self.action_step_device(places)
+        if places < 0 and self.ranks:
+            self.show_device(self.uuid, pid=self.ranks[-1].pid)
+
+    def action_switch_part(self) -> None:
+        """Move the keys between the page, the processes and the time bar of a replay."""
+        self._focus_next_part(self.page)
+        self.call_after_refresh(self._rearrange)
+
+    async def action_leave(self) -> None:
+        """Go out: of the filter, of the processes, of the device."""
+        if self.processes.filter_text:
+            self._filter.action_clear()
+        elif self.focused in (self.processes, self._time_bar):
+            self.page.focus()
+            self.call_after_refresh(self._rearrange)
+        else:
+            await self.run_action("app.show_live")

@@ -1,0 +1,133 @@
+"""Lines as spans: text with the role it plays; a theme gives each role its look."""
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+from rich.cells import cell_len, set_cell_size
+from rich.segment import Segment
+from rich.style import Style
+from textual.strip import Strip
+
+from ...engine.text import make_printable
+from ..terminal.line_filters import to_ascii
+
+Role = Literal[
+    "text",
+    "strong",
+    "muted",
+    "faint",
+    "accent",
+    "cursor",
+    "fill",
+    "fill-medium",
+    "fill-high",
+    "fill-critical",
+    "band",
+    "low",
+    "medium",
+    "high",
+    "critical",
+    "unknown",
+]
+"""What a piece of text is for; `tui/frame/theme.py` says how each role looks."""
+
+
+class Span(NamedTuple):
+    """A piece of a line."""
+
+    text: str
+    role: Role = "text"
+
+
+Line = list[Span]
+"""One row, left to right."""
+
+
+def line_width(line: Iterable[Span]) -> int:
+    """Return the cells a line takes."""
+    return sum(cell_len(text) for text, _ in line)
+
+
+def line_text(line: Iterable[Span]) -> str:
+    """Return what a line says, without its looks."""
+    return "".join(text for text, _ in line)
+
+
+def fit_text(text: str, width: int, ellipsis: str) -> str:
+    """Return text in exactly `width` cells: padded on the right, or cut with an ellipsis."""
+    if width <= 0:
+        return ""
+    if cell_len(text) <= width:
+        return set_cell_size(text, width)
+    return set_cell_size(text, width - 1) + ellipsis
+
+
+def right_text(text: str, width: int, ellipsis: str) -> str:
+    """Return text in exactly `width` cells: padded on the left, or cut with an ellipsis."""
+    missing = width - cell_len(text)
+    return " " * missing + text if missing >= 0 else fit_text(text, width, ellipsis)
+
+
+def clean_text(text: str, *, is_ascii: bool) -> str:
+    """Return text that is safe to write: no control character, and seven bits only where asked for.
+
+    What has no ASCII look-alike becomes a question mark for each cell it would take.
+    """
+    text = make_printable(text)
+    return to_ascii(text) if is_ascii else text
+
+
+def fit_line(line: Iterable[Span], width: int, *, is_ascii: bool = False, ellipsis: str = "") -> Line:
+    """Return a line of exactly `width` cells: cleaned, padded with blanks or cut.
+
+    Args:
+        line: The line.
+        width: Cells to fill.
+        is_ascii: Whether only seven bits may be written.
+        ellipsis: What stands at the end of a line that was cut.
+    """
+    fitted: Line = []
+    left = width
+    for span in line:
+        raw, role = span
+        text, taken = _measure(raw, is_ascii)
+        if taken > left:
+            return fitted + _cut(text, role, left, ellipsis)
+        fitted.append(span if text is raw else Span(text, role))
+        left -= taken
+    if left > 0:
+        fitted.append(Span(" " * left))
+    return fitted
+
+
+@lru_cache(maxsize=4096)
+def _measure(raw: str, is_ascii: bool) -> tuple[str, int]:
+    """Return a text that is safe to write, and its cells."""
+    text = clean_text(raw, is_ascii=is_ascii)
+    return text, cell_len(text)
+
+
+def _cut(text: str, role: Role, width: int, ellipsis: str) -> Line:
+    """Return as much of a piece as fits, as a line."""
+    if width <= 0:
+        return []
+    return [Span(fit_text(text, width, ellipsis) if ellipsis else set_cell_size(text, width), role)]
+
+
+def to_strip(line: Iterable[Span], looks: Mapping[Role, Style]) -> Strip:
+    """Return a fitted line as a strip; neighbours of one role become one segment."""
+    segments: list[Segment] = []
+    text = ""
+    role = None
+    for span_text, span_role in line:
+        if span_role == role:
+            text += span_text
+            continue
+        if role is not None:
+            segments.append(Segment(text, looks[role]))
+        text = span_text
+        role = span_role
+    if role is not None:
+        segments.append(Segment(text, looks[role]))
+    return Strip(segments, sum(cell_len(segment.text) for segment in segments))

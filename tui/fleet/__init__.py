@@ -1,0 +1,1 @@
+"""Screens of many nodes: the fleet, the cluster, the list of nodes."""

@@ -1,0 +1,353 @@
+"""The screen of a fleet: a verdict on all nodes, every device as a cell, the chosen one in words."""
+
+from collections.abc import Mapping
+from typing import cast
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.message import Message
+from textual.timer import Timer
+from textual.widgets import Input
+
+from ...analyzers.fleet.filter import EXAMPLE, compile_filter
+from ...analyzers.fleet.fleet import Fleet
+from ...analyzers.fleet.grouping import group_fleet
+from ...analyzers.fleet.model import FleetDevice
+from ...analyzers.fleet.order import GROUPINGS, SORTS, FleetSort, Grouping, find_gravest, hold_gravest
+from ...analyzers.fleet.verdict import judge_fleet
+from ...engine.clock import Clock
+from ...engine.errors import UsageError
+from ...exporters.status.fleet_export import FleetExport
+from ..draw.glyphs import Glyphs
+from ..live.lost_lines import LostLines
+from ..screens.choice import ChoiceScreen
+from ..terminal.compositor import ThriftyScreen
+from ..widgets.filter_bar import FilterBar
+from ..widgets.key_line import KeyLine
+from ..widgets.one_line import OneLine, Piece
+from ..widgets.verdict_line import VerdictLine
+from .bindings import FLEET_BINDINGS
+from .cluster_lines import describe_gravest
+from .cluster_order import order_by_gravity
+from .cluster_watch import ClusterWatch
+from .grid import FleetGrid
+from .lines import describe_silence
+from .view import FleetView
+from .words import describe_device, describe_fleet
+
+TITLE_FROM_ROWS = 11
+KEYS_FROM_ROWS = 13
+FACTS_FROM_ROWS = 5
+LOST_FROM_ROWS = 8
+ACROSS_FROM_ROWS = 9
+"""Heights from which each line is worth its row."""
+AGE_TICK_S = 1.0
+GROUP_TITLES: Mapping[Grouping, str] = {
+    "node": "node",
+    "job": "job",
+    "tp": "tensor-parallel rank (tp)",
+    "pp": "pipeline stage (pp)",
+    "dp": "data-parallel rank (dp)",
+    "none": "none: all devices in a row",
+}
+SORT_TITLES: Mapping[FleetSort, str] = {"risk": "risk", "used": "device used", "name": "name"}
+
+
+class FleetScreen(ThriftyScreen[None]):
+    """Draws a fleet when told to.
+
+    Args:
+        fleet: What is known of the nodes.
+        cluster: What is concluded across them.
+        view: What was chosen; it is changed here.
+        glyphs: Characters to draw with.
+        clock: Where time is read.
+    """
+
+    BINDINGS = [*FLEET_BINDINGS]
+    DEFAULT_CSS = """
+    FleetScreen {
+        layout: vertical;
+        #verdict { background: $surface; }
+        #keys { background: $surface; }
+    }
+    """
+
+    class NodeAsked(Message):
+        """The device under the cursor is to be shown on its node."""
+
+        def __init__(self, device: FleetDevice) -> None:
+            super().__init__()
+            self.device = device
+
+    class ClusterAsked(Message):
+        """What is known across nodes is to be shown."""
+
+    class NodesAsked(Message):
+        """The nodes are to be listed."""
+
+    def __init__(
+        self, fleet: Fleet, cluster: ClusterWatch, view: FleetView, glyphs: Glyphs, clock: Clock
+    ) -> None:
+        super().__init__()
+        self._fleet = fleet
+        self._cluster = cluster
+        self._view = view
+        self._glyphs = glyphs
+        self._clock = clock
+        self._drawn_s = clock.monotonic_s()
+        self._age_timer: Timer | None = None
+        self._picture = fleet.picture
+        self._is_paused = False
+        self._refusal = ""
+        self._wanted = compile_filter("")
+        self._kept_text = ""
+        self._title = OneLine(id="title")
+        self._verdict = VerdictLine(glyphs, id="verdict")
+        self._filter = FilterBar(
+            hint="Enter keeps, Esc clears", example="such as: node:n1* used>90%", id="filter"
+        )
+        self.grid = FleetGrid(glyphs, id="grid")
+        self._across = OneLine(id="across")
+        self._lost = LostLines(glyphs, id="lost")
+        self._facts = OneLine(id="facts")
+        self._keys = KeyLine(id="keys")
+
+    def compose(self) -> ComposeResult:
+        """Yield the parts, top to bottom."""
+        yield self._title
+        yield self._verdict
+        yield self._filter
+        yield self.grid
+        yield self._across
+        yield self._lost
+        yield self._facts
+        yield self._keys
+
+    def on_mount(self) -> None:
+        """Give the grid the keys, and take up the filter that was typed before."""
+        self.grid.focus()
+        self._keys.hide(("show_fleet",))
+        if self._view.filter_text:
+            self._filter.query_one(Input).value = self._view.filter_text
+        self._take_filter(self._view.filter_text)
+        self._fit()
+
+    @property
+    def current(self) -> FleetDevice | None:
+        """The device under the cursor."""
+        return self.grid.current
+
+    def describe(self) -> FleetExport:
+        """Return the fleet as it is seen, to be written down."""
+        view = self._view
+        fleet = self._fleet
+        return FleetExport(
+            time=self._clock.wall_s(),
+            grouping=view.grouping,
+            sort=view.sort,
+            filter=view.filter_text,
+            nodes=tuple(fleet.node(name) for name in self._picture.nodes),
+            devices=tuple(device for group in self.grid.groups for device in group.devices),
+            findings=tuple(self._cluster.findings),
+        )
+
+    @on(events.Resize)
+    def _fit(self) -> None:
+        """Choose anew which lines fit."""
+        height = self.size.height
+        self._title.display = height >= TITLE_FROM_ROWS
+        self._keys.display = height >= KEYS_FROM_ROWS
+        self._facts.display = height >= FACTS_FROM_ROWS
+        self._lost.display = height >= LOST_FROM_ROWS and bool(self._fleet.lost())
+        self.draw()
+
+    def tell_paused(self, *, is_paused: bool) -> None:
+        """Say whether figures are frozen."""
+        self._is_paused = is_paused
+        self.draw()
+
+    def take_news(self) -> None:
+        """Draw what the nodes told since; what is frozen stays."""
+        self._drawn_s = self._clock.monotonic_s()
+        self._picture = self._fleet.picture
+        self.draw()
+
+    def draw(self) -> None:
+        """Draw the fleet."""
+        if not self.is_mounted:
+            return
+        with self.drawn_at_once():
+            picture = self._picture
+            view = self._view
+            wanted = [it for it in picture.devices if self._wanted(it)] if view.filter_text else None
+            groups = group_fleet(picture, view.grouping, view.sort, wanted)
+            absence = (
+                "No device matches; Esc shows all." if picture.census.total else "No device is known yet."
+            )
+            self.grid.show(groups, self._choose(wanted), view.figure, self._describe_lost, absence)
+            self._verdict.show(judge_fleet(picture.census, picture.coverage))
+            self._write_title(picture.census.total if wanted is None else len(wanted))
+            self._write_facts()
+            self._show_across()
+            self._show_lost()
+
+    def _choose(self, wanted: list[FleetDevice] | None) -> tuple[str, str] | None:
+        """Return the key of the device that the cursor is on: where nobody moved it, of the gravest."""
+        if self._view.selected is not None:
+            return self._view.selected
+        before = None if self.current is None else self._picture.find(self.current.key)
+        if wanted is None:
+            gravest = hold_gravest(self._picture.census.gravest, before)
+        else:
+            is_wanted = before is not None and self._wanted(before)
+            gravest = hold_gravest(find_gravest(wanted), before if is_wanted else None)
+        return None if gravest is None else gravest.key
+
+    def _write_title(self, wanted: int) -> None:
+        picture = self._picture
+        if self._is_paused:
+            self._title.set_pieces([Piece("paused", "medium"), Piece("  space goes on", "muted")])
+        else:
+            told = describe_fleet(picture.census, wanted, picture.coverage, self._view, self._glyphs)
+            self._title.set_pieces(*told)
+
+    def _describe_lost(self, room: int) -> dict[str, str]:
+        waited_s = self._waited_s
+        told = {node.name: describe_silence(node, waited_s, room) for node in self._fleet.lost()}
+        empty = (name for name, its in self._picture.nodes.items() if not its and name not in told)
+        return told | {name: self._describe_empty(name) for name in empty}
+
+    def _describe_empty(self, name: str) -> str:
+        node = self._fleet.node(name)
+        if node.mismatch is not None:
+            return "no match"
+        return "no device" if node.state == "live" else "connecting"
+
+    @property
+    def _waited_s(self) -> float:
+        return max(0.0, self._clock.monotonic_s() - self._drawn_s)
+
+    def _show_across(self) -> None:
+        """Tell the gravest finding across nodes, while there is one."""
+        line = describe_gravest(order_by_gravity(self._cluster.findings), self._glyphs)
+        is_shown = bool(line) and self.size.height >= ACROSS_FROM_ROWS
+        if self._across.display != is_shown:
+            self._across.display = is_shown
+        self._across.set_pieces([Piece(span.text, span.role) for span in line])
+
+    def _show_lost(self) -> None:
+        """Name the nodes that are lost, and count their age up while there are some."""
+        lost = self._fleet.lost()
+        is_shown = bool(lost) and self.size.height >= LOST_FROM_ROWS
+        if self._lost.display != is_shown:
+            self._lost.display = is_shown
+        self._lost.show(lost, self._waited_s)
+        if lost and self._age_timer is None:
+            self._age_timer = self.set_interval(AGE_TICK_S, self.draw, name="age of lost nodes")
+        elif not lost and self._age_timer is not None:
+            self._age_timer.stop()
+            self._age_timer = None
+
+    def _write_facts(self) -> None:
+        """Say what is known of the device under the cursor, or what is wrong with the filter."""
+        device = self.grid.current
+        if self._refusal:
+            self._facts.set_pieces([Piece(self._refusal, "medium")])
+        elif device is None:
+            self._facts.set_pieces([])
+        else:
+            self._facts.set_pieces(describe_device(device, self._fleet.node(device.node), self._glyphs))
+
+    @on(FleetGrid.Moved)
+    def follow_cursor(self, message: FleetGrid.Moved) -> None:
+        """Say what is under the cursor, which stays on that device from now on."""
+        message.stop()
+        self._view.selected = None if self.current is None else self.current.key
+        self._write_facts()
+
+    @on(FleetGrid.Opened)
+    def open_current(self, message: FleetGrid.Opened) -> None:
+        """Ask for the node of the device under the cursor."""
+        message.stop()
+        if self.current is not None:
+            self.post_message(self.NodeAsked(self.current))
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Return whether an action makes sense now: what is typed into the filter is no key."""
+        return action not in ("filter", "ask_nodes", "ask_cluster") or not isinstance(self.focused, Input)
+
+    def action_filter(self) -> None:
+        """Open the filter."""
+        self._kept_text = self._view.filter_text
+        self._filter.open()
+
+    @on(FilterBar.TextChanged)
+    def filter_devices(self, message: FilterBar.TextChanged) -> None:
+        """Filter while typing; what is no term yet leaves the filter as it was before."""
+        message.stop()
+        self._take_filter(message.text)
+        self.draw()
+
+    def _take_filter(self, text: str) -> None:
+        try:
+            self._wanted = compile_filter(text)
+            self._refusal = ""
+            self._view.filter_text = " ".join(text.split())
+        except UsageError as error:
+            self._refusal = str(error)
+            self._view.filter_text = self._kept_text
+            self._wanted = compile_filter(self._kept_text)
+
+    @on(FilterBar.Closed)
+    def end_filter(self, message: FilterBar.Closed) -> None:
+        """Give the keys to the grid; a filter that is none is named with what is one."""
+        message.stop()
+        self.grid.focus()
+        if self._refusal:
+            self.notify(f"{self._refusal} · such as: {EXAMPLE}", severity="warning", markup=False)
+            self._refusal = ""
+            self.draw()
+
+    def action_choose_grouping(self) -> None:
+        """Ask for what devices of a group share."""
+
+        def group(name: str | None) -> None:
+            if name is not None:
+                self._view.grouping = cast("Grouping", name)
+                self.draw()
+
+        choices: dict[str, str] = {name: GROUP_TITLES[name] for name in GROUPINGS}
+        self.app.push_screen(ChoiceScreen("Group devices by", choices, chosen=self._view.grouping), group)
+
+    def action_choose_sort(self) -> None:
+        """Ask for what goes first."""
+
+        def sort(name: str | None) -> None:
+            if name is not None:
+                self._view.sort = cast("FleetSort", name)
+                self.draw()
+
+        choices: dict[str, str] = {name: SORT_TITLES[name] for name in SORTS}
+        self.app.push_screen(ChoiceScreen("Sort the fleet by", choices, chosen=self._view.sort), sort)
+
+    def action_ask_cluster(self) -> None:
+        """Ask for what is known across nodes."""
+        self.post_message(self.ClusterAsked())
+
+    def action_ask_nodes(self) -> None:
+        """Ask for the list of nodes."""
+        self.post_message(self.NodesAsked())
+
+    def action_switch_figure(self) -> None:
+        """Show in cells how full devices are, or their risk."""
+        self._view.figure = "risk" if self._view.figure == "used" else "used"
+        self.draw()
+
+    def action_leave(self) -> None:
+        """Drop the filter, or let the cursor follow the gravest device again."""
+        if self._view.filter_text:
+            self._filter.action_clear()
+        else:
+            self._view.selected = None
+            self.draw()

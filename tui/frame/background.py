@@ -1,0 +1,57 @@
+"""Work that takes a while, done on a thread beside a screen, which can be left meanwhile."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from contextvars import copy_context
+from typing import TypeVar, cast
+
+from textual.screen import Screen
+
+from ...engine.errors import VramscopeError
+
+ResultT = TypeVar("ResultT")
+ScreenResultT = TypeVar("ScreenResultT")
+
+
+def do_beside(
+    screen: Screen[ScreenResultT],
+    work: Callable[[], ResultT],
+    *,
+    then: Callable[[ResultT], object],
+    otherwise: Callable[[VramscopeError], object],
+) -> None:
+    """Do something on a thread of its own, and go on in the application when it is done.
+
+    Args:
+        screen: Whose application waits for it; what comes when that ends is dropped.
+        work: What is done on the thread.
+        then: Takes what it returned.
+        otherwise: Takes the error that a person can do something about; any other ends the application.
+    """
+    app = screen.app
+    loop = asyncio.get_running_loop()
+    context = copy_context()
+
+    def take(call: Callable[[], object]) -> None:
+        if not app._exit:
+            call()
+
+    def run() -> None:
+        try:
+            result = work()
+        except VramscopeError as error:
+            call: Callable[[], object] = _bind(otherwise, error)
+        except Exception as error:  # noqa: BLE001 - whatever it is, a person must see it
+            call = _bind(cast("Callable[[Exception], object]", app._handle_exception), error)
+        else:
+            call = _bind(then, result)
+        with suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(take, call, context=context)
+
+    threading.Thread(target=run, name="beside-screen", daemon=True).start()
+
+
+def _bind(take: Callable[[ResultT], object], value: ResultT) -> Callable[[], object]:
+    return lambda: take(value)

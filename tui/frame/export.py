@@ -1,0 +1,78 @@
+"""Exporting what is seen: the picture as SVG, and beside it the figures as JSON."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...engine.files.base.output_file import write_new
+from ...engine.viewer.snapshot import Snapshot
+from ...exporters.json_lines import encode_line
+from ...exporters.status.document import describe_snapshot
+
+if TYPE_CHECKING:
+    from textual.app import App
+
+
+def list_view(svg: str, snapshot: Snapshot) -> dict[str, bytes]:
+    """Return the picture, and the status object where there is one, by the suffixes of their files.
+
+    Args:
+        svg: The picture.
+        snapshot: What the picture shows.
+    """
+    contents = {".svg": svg.encode()}
+    status = describe_snapshot(snapshot)
+    if status is not None:
+        contents[".json"] = encode_line(status)
+    return contents
+
+
+def export_and_tell(
+    app: "App[Any]", contents: Mapping[str, bytes], folder: Path | None, now_s: float
+) -> None:
+    """Write files of one name, and say over the screen where they are, or why there are none.
+
+    Args:
+        app: Whose screen it is.
+        contents: What each holds, by its suffix.
+        folder: Folder to write to; None for the current one.
+        now_s: Wall time; names the files.
+    """
+    folder = folder or Path.cwd()
+    try:
+        files = write_export(contents, folder, now_s)
+    except OSError as error:
+        app.notify(f"Not exported: {folder}: {error.strerror}", severity="error", markup=False)
+        return
+    names = [path.name for path in files]
+    listed = " and ".join((", ".join(names[:-1]), names[-1])) if len(names) > 1 else names[0]
+    app.notify(f"Wrote {listed} to {folder}", markup=False)
+
+
+def write_export(contents: Mapping[str, bytes], folder: Path, now_s: float) -> list[Path]:
+    """Write files of one name, and return them.
+
+    Args:
+        contents: What each holds, by its suffix.
+        folder: Folder to write to.
+        now_s: Wall time; names the files.
+
+    Raises:
+        OSError: A file cannot be written.
+    """
+    stem = f"vramscope-{datetime.fromtimestamp(now_s):%Y%m%d-%H%M%S}"
+    return [_write_new(folder, stem, suffix, data) for suffix, data in contents.items()]
+
+
+def _write_new(folder: Path, stem: str, suffix: str, data: bytes) -> Path:
+    """Write a file that did not exist; a number is added where the name is taken."""
+    number = 1
+    while True:
+        path = folder / f"{stem}{'' if number == 1 else f'-{number}'}{suffix}"
+        try:
+            write_new(data, path)
+        except FileExistsError:
+            number += 1
+        else:
+            return path

@@ -1,0 +1,189 @@
+"""Opening the live view: check the terminal, run the application, leave the terminal as it was."""
+
+import gc
+import os
+import threading
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...engine.clock import SystemClock
+from ...engine.settings import Settings
+from ...engine.viewer.feed import Feed
+from ..terminal.abilities import HEADLESS_ADVICE, TerminalAbilities, read_abilities
+
+if TYPE_CHECKING:
+    from ...engine.jobs.viewer_recording import ViewerRecording
+    from ..app import VramscopeApp
+    from ..live.process_signals import SignalPolicy
+    from ..modules.overlay import ReadProfiles
+    from ..plan.planning_app import PlanModel
+    from ..screens.terminal_app import TerminalApp
+    from ..sweep.sweeping_app import ReadSweeps
+    from .shutdown import Shutdown
+
+
+COLLECTED_AFTER = (20_000, 20, 20)
+"""Objects, and collections of each age, after which the collector of garbage looks at the next."""
+
+
+class Overlays(NamedTuple):
+    """What makes that which can be shown over a view."""
+
+    plan_model: "PlanModel"
+    read_sweeps: "ReadSweeps"
+    read_profiles: "ReadProfiles"
+
+
+def check_terminal(settings: Settings, advice: str = HEADLESS_ADVICE) -> TerminalAbilities:
+    """Return what the terminal around this process can show; cheap, so call it before anything is started.
+
+    Args:
+        settings: What the user set.
+        advice: What to use where nothing can be drawn.
+
+    Raises:
+        UsageError: Nothing can be drawn here; the text says what to use instead.
+    """
+    return read_abilities(
+        os.environ,
+        is_input_tty=os.isatty(0),
+        is_output_tty=os.isatty(1),
+        ascii_choice=settings.ascii,
+        color_choice=settings.color,
+        advice=advice,
+    )
+
+
+def run_app(
+    feed: Feed,
+    *,
+    settings: Settings,
+    save_settings: Callable[[Mapping[str, object]], Path] | None = None,
+    local_node: str | None = None,
+    duration_s: float | None = None,
+    is_replay: bool = False,
+    recording: "ViewerRecording | None" = None,
+    overlays: "Overlays | None" = None,
+) -> int:
+    """Show a feed until the user quits, and return the exit code: 0, or 128 and the signal that ended it.
+
+    Args:
+        feed: Where snapshots come from; it is started and stopped here.
+        settings: What the user set.
+        save_settings: Writes settings by name and returns the file; None where they cannot be kept.
+        local_node: Name of the node whose processes can be signalled from here; None for any.
+        duration_s: Seconds after which the view ends by itself; None for never.
+        is_replay: Whether the feed is a `ReplayFeed`, which is told where to go by keys.
+        recording: Begins and ends recordings of what is shown; None where none can be made.
+        overlays: What makes that which can be shown over the view; None for nothing.
+
+    Raises:
+        UsageError: Nothing can be drawn here.
+    """
+    from .shutdown import Shutdown
+
+    abilities = check_terminal(settings)
+    shutdown = Shutdown(lambda: app.call_later(app.exit))
+    app = _find_app(feed, recording, overlays, is_replay=is_replay)(
+        feed,
+        settings=settings,
+        abilities=abilities,
+        clock=SystemClock(),
+        signal_policy=_make_policy(settings, local_node, is_replay=is_replay),
+        save_settings=save_settings,
+        on_exit_asked=shutdown.start_countdown,
+    )
+    return run_to_end(app, shutdown, settings, duration_s=duration_s)
+
+
+def _make_policy(settings: Settings, local_node: str | None, *, is_replay: bool) -> "SignalPolicy":
+    from ..live.process_signals import SignalPolicy
+
+    return SignalPolicy(settings.read_only, local_node, is_replay)
+
+
+def _find_app(
+    feed: Feed, recording: "ViewerRecording | None", overlays: Overlays | None, *, is_replay: bool
+) -> "Callable[..., VramscopeApp]":
+    """Return what makes the application to show, with what can be shown over it."""
+    make = _choose_app(feed, recording, is_replay=is_replay)
+
+    def make_with_overlays(*words: object, **options: object) -> "VramscopeApp":
+        app = make(*words, **options)
+        if overlays is not None:
+            app.plan_model, app.read_sweeps, app.read_profiles = overlays
+        return app
+
+    return make_with_overlays
+
+
+def _choose_app(
+    feed: Feed, recording: "ViewerRecording | None", *, is_replay: bool
+) -> "Callable[..., VramscopeApp]":
+    """Return what makes the application to show; that of replays loads what reads recordings."""
+    if is_replay:
+        from ...engine.replay.playlist_feed import PlaylistFeed
+        from ..playlist_app import PlaylistApp
+        from ..replay_app import ReplayApp
+
+        if isinstance(feed, PlaylistFeed):
+            return PlaylistApp
+
+        return ReplayApp
+    if recording is not None:
+        from ..live_app import LiveApp
+
+        return partial(LiveApp, recording=recording)
+    from ...engine.viewer.feed import SeveralNodesFeed
+
+    if isinstance(feed, SeveralNodesFeed):
+        from ..nodes_app import NodesApp
+
+        return NodesApp
+    from ..app import VramscopeApp
+
+    return VramscopeApp
+
+
+def _spare_collector() -> None:
+    """Let the collector of garbage look less often: what is loaded stays, and samples hold no rings.
+
+    As it is by default it takes a fifth of what a fleet of a thousand nodes costs.
+    """
+    gc.freeze()
+    gc.set_threshold(*COLLECTED_AFTER)
+
+
+def run_to_end(
+    app: "TerminalApp", shutdown: "Shutdown", settings: Settings, *, duration_s: float | None = None
+) -> int:
+    """Run an application to its end and return the exit code.
+
+    Args:
+        app: What is shown.
+        shutdown: Ends it on a signal.
+        settings: What the user set.
+        duration_s: Seconds after which it ends by itself; None for never.
+
+    Raises:
+        Exception: What the application did not expect; its terminal is restored, and nothing was printed.
+    """
+    # Textual would print a page of the program's variables; the caller knows how an error is told.
+    app.error_console.quiet = True
+    has_mouse = app.abilities.has_mouse if settings.mouse is None else settings.mouse
+    timer = threading.Timer(duration_s or 0.0, lambda: app.call_later(app.action_quit))
+    timer.daemon = True
+    if duration_s is not None:
+        timer.start()
+    shutdown.install()
+    _spare_collector()
+    try:
+        app.run(mouse=has_mouse)
+    finally:
+        timer.cancel()
+        shutdown.uninstall()
+    if app._exception is not None:  # Textual keeps it there, and tells nobody else
+        raise app._exception
+    return shutdown.exit_code or app.return_code or 0

@@ -1,0 +1,1 @@
+"""Inspection of a memory snapshot, a trace or a flight record."""

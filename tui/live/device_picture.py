@@ -1,0 +1,261 @@
+"""The picture of all devices as lines of text: what to draw, where, and what need not be drawn again."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ...engine.history import History
+from ...engine.model import DeviceSample
+from ...engine.viewer.snapshot import Snapshot
+from ..draw.glyphs import Glyphs
+from ..draw.numbers import moment_text
+from ..draw.spans import Line, Span, fit_line, fit_text
+from ..widgets.device_view import DeviceView, SharedWidths, build_views, measure_widths
+from .device_compact import draw_compact
+from .device_compact import history_shape as compact_shape
+from .device_graphs import DeviceGraphs, bucket_length, choose_window
+from .device_graphs import Span as TimeSpan
+from .device_grid import draw_cell, draw_dots, fullest
+from .device_large import draw_large, time_axis
+from .device_large import history_shape as large_shape
+from .device_layout import Layout, Placement, arrange
+from .device_line import choose_columns, draw_line
+
+DeviceFilter = Callable[[DeviceSample], bool]
+"""Says whether a device is shown."""
+
+EMPTY = Layout((), 0)
+DETAIL = Placement(-1, "compact", 0, 0, 0, 2)
+
+
+class DevicePicture:
+    """Draws a node's devices; keeps what it drew so that a device that did not change costs nothing.
+
+    Args:
+        glyphs: Characters to draw with.
+    """
+
+    def __init__(self, glyphs: Glyphs) -> None:
+        self._glyphs = glyphs
+        self._graphs = DeviceGraphs(glyphs)
+        self._drawn: dict[tuple[str, Placement], tuple[tuple[object, ...], list[Line]]] = {}
+        self._used: set[tuple[str, Placement]] = set()
+        self._history: History | None = None
+        self._window_s = 0.0
+        self.layout = EMPTY
+        self.devices: list[DeviceSample] = []
+        """Devices that are shown, in order."""
+
+    def draw(
+        self,
+        snapshot: Snapshot,
+        history: History,
+        width: int,
+        height: int,
+        *,
+        selected: str | None = None,
+        device_filter: DeviceFilter | None = None,
+        window_s: float = 600.0,
+    ) -> list[Line]:
+        """Return the rows of the picture, each exactly `width` cells wide; there may be more than `height`.
+
+        Args:
+            snapshot: The newest state of the node.
+            history: What was seen before.
+            width: Cells of room.
+            height: Rows of room.
+            selected: UUID of the selected device.
+            device_filter: Shows only devices for which it is true.
+            window_s: Most seconds of history to show; less is shown while there is less.
+        """
+        known = snapshot.sample.devices if snapshot.sample else ()
+        node = snapshot.sample.node if snapshot.sample else ""
+        self.devices = order_devices(known, device_filter)
+        self._used = set()
+        self.layout = arrange(self.devices, width, height, node)
+        if width <= 0 or height <= 0:
+            return []
+        if not self.devices:
+            hint: Line = [Span(" no device matches the filter", "muted")] if known else []
+            return [self._fit(hint, width)]
+        views = build_views(snapshot, self.devices, history, selected)
+        rows = self._rows(self._painter(snapshot, history, views, window_s), views, width, node)
+        self._drawn = {key: drawn for key, drawn in self._drawn.items() if key in self._used}
+        self._graphs.keep({device.uuid for device in self.devices})
+        return rows
+
+    def _painter(
+        self, snapshot: Snapshot, history: History, views: list[DeviceView], window_s: float
+    ) -> "_Painter":
+        """Return what the devices of a snapshot have in common; they all show the same time."""
+        sample = snapshot.sample
+        now_s = sample.time_s if sample else 0.0
+        if history is not self._history:
+            self._history = history
+            self._window_s = 0.0
+        is_live = sample is None or sample.clock == "wall"
+        is_replay = sample is not None and snapshot.replay is not None
+        # The oldest tick of a window that is full is not looked for anew: it can only get older.
+        if self._window_s < window_s:
+            seen_s = max((history.span_s(view.device.uuid) for view in views), default=0.0)
+            self._window_s = choose_window(seen_s, window_s, is_live=is_live, shown_s=self._window_s)
+        return _Painter(
+            glyphs=self._glyphs,
+            graphs=self._graphs,
+            history=history,
+            span=TimeSpan(
+                now_s,
+                min(self._window_s, window_s),
+                sample.interval_s if sample else 1.0,
+                is_live,
+                moment_text(now_s, sample.clock) if sample is not None and is_replay else None,
+            ),
+            widths=measure_widths(views),
+        )
+
+    def device_at(self, x: int, y: int) -> str | None:
+        """Return the UUID of the device that is drawn at a cell."""
+        for place in self.layout.placements:
+            if place.x <= x < place.x + place.width and place.y <= y < place.y + place.height:
+                return self.devices[place.number].uuid
+        return None
+
+    def place_of(self, uuid: str | None) -> Placement | None:
+        """Return where a device is drawn."""
+        for place in self.layout.placements:
+            if self.devices[place.number].uuid == uuid:
+                return place
+        return None
+
+    def neighbor(self, uuid: str | None, across: int, down: int) -> str | None:
+        """Return the device next to another in a direction; the same one at the edge, the first for None.
+
+        Args:
+            uuid: Where to start.
+            across: Devices to the right; negative to the left.
+            down: Devices down; negative up.
+        """
+        here = self.place_of(uuid)
+        if here is None:
+            return self.devices[0].uuid if self.devices else None
+        places = self.layout.placements
+        if down:
+            column = sorted((p.y, p.number) for p in places if p.x == here.x)
+            at = column.index((here.y, here.number))
+            return self.devices[column[min(len(column) - 1, max(0, at + down))][1]].uuid
+        row = sorted((p.x, p.number) for p in places if p.y == here.y)
+        at = row.index((here.x, here.number))
+        return self.devices[row[min(len(row) - 1, max(0, at + across))][1]].uuid
+
+    def _rows(self, painter: "_Painter", views: list[DeviceView], width: int, node: str) -> list[Line]:
+        """Return every row, put together from the pieces of the devices that stand in it."""
+        pieces: list[list[tuple[int, int, Line]]] = [[] for _ in range(self.layout.height)]
+        dots = [place for place in self.layout.placements if place.density == "dot"]
+        for place in self.layout.placements:
+            if place.density != "dot":
+                for number, line in enumerate(self._paint(painter, views[place.number], place)):
+                    pieces[place.y + number].append((place.x, place.width, line))
+        for y in sorted({place.y for place in dots}):
+            row = [views[place.number] for place in dots if place.y == y]
+            label = fit_text(node if y == 0 else "", self.layout.node_width - 1, self._glyphs.ellipsis)
+            pieces[y].append((0, width, [Span(label + " ", "muted"), *draw_dots(row, self._glyphs)]))
+        if self.layout.detail_y is not None:
+            view = next((view for view in views if view.is_selected), None) or fullest(views)
+            detail = DETAIL._replace(y=self.layout.detail_y, width=width)
+            for number, line in enumerate(self._paint(painter, view, detail)):
+                pieces[detail.y + number].append((0, width, line))
+        return [self._compose(row, width) for row in pieces]
+
+    def _compose(self, row: list[tuple[int, int, Line]], width: int) -> Line:
+        """Return one row of pieces from left to right."""
+        if len(row) == 1 and row[0][0] == 0:
+            return self._fit(row[0][2], width)
+        line: Line = []
+        at = 0
+        for x, piece_width, piece in row:
+            if x > at:
+                line.append(Span(" " * (x - at)))
+            line += self._fit(piece, piece_width)
+            at = x + piece_width
+        return self._fit(line, width)
+
+    def _fit(self, line: Line, width: int) -> Line:
+        return fit_line(
+            line,
+            width,
+            is_ascii=self._glyphs.unmeasured.isascii(),
+            ellipsis=self._glyphs.ellipsis if width > 1 else "",
+        )
+
+    def _paint(self, painter: "_Painter", view: DeviceView, place: Placement) -> list[Line]:
+        """Return the lines of one device, drawn anew only where something in them changed."""
+        graph = painter.graph(view, place)
+        key: tuple[object, ...] = (view, painter.widths, painter.span.window_s, place)
+        slot = (view.device.uuid, place)
+        self._used.add(slot)
+        drawn = self._drawn.get(slot)
+        if drawn is not None and drawn[0][-1] is graph and drawn[0][:-1] == key:
+            return drawn[1]
+        lines = painter.paint(view, place, graph)
+        self._drawn[slot] = ((*key, graph), lines)
+        return lines
+
+
+@dataclass(frozen=True)
+class _Painter:
+    """What the drawing of one snapshot's devices has in common."""
+
+    glyphs: Glyphs
+    graphs: DeviceGraphs
+    history: History
+    span: TimeSpan
+    widths: SharedWidths
+
+    def graph(self, view: DeviceView, place: Placement) -> list[Line]:
+        """Return the history of a device in the shape that its place has room for."""
+        return self.graphs.draw(self.history, view, self._shape(place), self.span)
+
+    def paint(self, view: DeviceView, place: Placement, graph: list[Line]) -> list[Line]:
+        """Return the lines of a device in its place."""
+        if place.density == "large":
+            cells = self._shape(place)[0]
+            span_s = 2 * cells * bucket_length(self.span.window_s, max(1, cells), self.span.interval_s)
+            axis = time_axis(cells, span_s, self.glyphs, self.span.moment)
+            return draw_large(
+                view, self.widths, graph, place.width, place.height, axis=axis, glyphs=self.glyphs
+            )
+        if place.density == "compact":
+            return draw_compact(view, self.widths, graph, place.width, place.height, glyphs=self.glyphs)
+        if place.density == "cell":
+            return [draw_cell(view, self.widths, self.glyphs)]
+        columns = choose_columns(place.width, self.widths)
+        row = graph[0] if graph else []
+        return [draw_line(view, self.widths, columns, row, glyphs=self.glyphs, indent=place.indent)]
+
+    def _shape(self, place: Placement) -> tuple[int, int]:
+        """Return the cells and rows of the graph in a place."""
+        if place.density == "large":
+            return large_shape(place.width, place.height, self.widths)
+        if place.density == "compact":
+            return compact_shape(place.width, place.height, self.widths)
+        if place.density == "line":
+            return choose_columns(place.width, self.widths).graph - 2, 1
+        return 0, 0
+
+
+def order_devices(
+    devices: Sequence[DeviceSample], device_filter: DeviceFilter | None = None
+) -> list[DeviceSample]:
+    """Return the devices to show, MIG instances right after their GPU.
+
+    Args:
+        devices: All devices of the node.
+        device_filter: Shows only devices for which it is true.
+    """
+    shown = [device for device in devices if device_filter is None or device_filter(device)]
+    uuids = {device.uuid for device in shown}
+    ordered: list[DeviceSample] = []
+    for device in shown:
+        if device.parent_uuid not in uuids:
+            ordered.append(device)
+            ordered += [child for child in shown if child.parent_uuid == device.uuid]
+    return ordered

@@ -1,0 +1,137 @@
+"""Signalling a process that holds device memory: only the very process that was shown, or none."""
+
+import os
+import signal
+from collections.abc import Callable
+
+import msgspec
+import psutil
+
+from ...engine.model import ProcessReading
+from ...exporters.status.process_table import is_host_pid
+
+SIGNALS: tuple[tuple[signal.Signals, str], ...] = (
+    (signal.SIGINT, "interrupt: as Ctrl-C would, the job may save and end"),
+    (signal.SIGTERM, "terminate: the job is asked to end"),
+    (signal.SIGKILL, "kill: ends at once, nothing is saved"),
+)
+"""The signals on offer, mild to grave, and what each does."""
+
+START_TIME_TOLERANCE_S = 2.0
+"""Two readings of a start time differ by this much at most: both are derived from a drifting boot time."""
+
+
+class SignalRefused(Exception):  # noqa: N818 - it is an answer for the user, not a failure of ours
+    """The signal will not be sent; the text says why in one sentence."""
+
+
+class SignalPolicy(msgspec.Struct, frozen=True):
+    """Whether this viewer may signal anything at all."""
+
+    is_read_only: bool = False
+    """Started with `--read-only`."""
+    local_node: str | None = None
+    """Name of the node whose process ids are ours; empty where none that is shown has them."""
+    is_replay: bool = False
+    """What is shown is recorded: its process ids may be those of others by now."""
+
+
+def refuse_by_policy(process: ProcessReading, node: str, is_trace: bool, policy: SignalPolicy) -> str | None:
+    """Return why a process may not be signalled from here, or None.
+
+    Args:
+        process: The process as the driver reported it.
+        node: Node it runs on.
+        is_trace: Whether it comes from a recording.
+        policy: What this viewer may do.
+    """
+    if policy.is_read_only:
+        return "this view was started with --read-only: nothing is signalled from here"
+    if is_trace or policy.is_replay:
+        return f"process {process.pid} is part of a recording"
+    if policy.local_node is not None and node != policy.local_node:
+        reach = (
+            f"processes of {policy.local_node}" if policy.local_node else "processes of a view on that node"
+        )
+        return f"process {process.pid} runs on {node}; signals reach only {reach}"
+    if process.location == "outside":
+        return _explain_outside(process)
+    if process.location == "gone":
+        return f"process {process.pid} has exited already; its memory is held by the driver or a child"
+    return None
+
+
+def _explain_outside(process: ProcessReading) -> str:
+    if is_host_pid(process):
+        return f"process id {process.pid} is the host's, outside this container: signal it on the host"
+    return f"process {process.pid} runs outside this container, where that id is valid: signal it there"
+
+
+class ProcessHandle:
+    """A process pinned by a pidfd: once open, a reused process id can not be hit by mistake."""
+
+    def __init__(self, process: ProcessReading) -> None:
+        """Pin the process that was shown.
+
+        Args:
+            process: The process as the driver reported it.
+
+        Raises:
+            SignalRefused: It has exited, or its id belongs to another process by now.
+        """
+        self.pid = process.pid
+        try:
+            self._descriptor = os.pidfd_open(process.pid)
+        except ProcessLookupError:
+            raise SignalRefused(f"process {process.pid} has exited") from None
+        except OSError as error:
+            raise SignalRefused(f"process {process.pid} cannot be reached: {error.strerror}") from None
+        try:
+            self._require_same_start(process)
+        except SignalRefused:
+            self.close()
+            raise
+
+    def _require_same_start(self, process: ProcessReading) -> None:
+        """Refuse when the process behind the id started at another time than the one shown."""
+        if process.started_s is None:
+            return
+        try:
+            started_s = psutil.Process(process.pid).create_time()
+        except psutil.Error:
+            raise SignalRefused(f"process {process.pid} has exited") from None
+        if abs(started_s - process.started_s) > START_TIME_TOLERANCE_S:
+            raise SignalRefused(
+                f"process id {process.pid} belongs to another process by now; nothing was sent"
+            )
+
+    def fileno(self) -> int:
+        """Return the descriptor; it becomes readable when the process exits."""
+        return self._descriptor
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal.
+
+        Raises:
+            SignalRefused: The process exited meanwhile, or it belongs to somebody else.
+        """
+        try:
+            signal.pidfd_send_signal(self._descriptor, number)
+        except ProcessLookupError:
+            raise SignalRefused(f"process {self.pid} has exited; nothing was sent") from None
+        except PermissionError:
+            raise SignalRefused(
+                f"no permission to signal process {self.pid}: it belongs to another user"
+            ) from None
+        except OSError as error:
+            raise SignalRefused(f"{number.name} to process {self.pid} failed: {error.strerror}") from None
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+OpenProcess = Callable[[ProcessReading], ProcessHandle]
+"""How a process is pinned; tests put their own in its place."""

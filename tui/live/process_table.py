@@ -1,0 +1,350 @@
+"""The process table: every process on every device, drawn line by line."""
+
+from collections.abc import Sequence
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.geometry import Region, Size
+from textual.message import Message
+from textual.reactive import reactive
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from ...analyzers.device_names import name_devices
+from ...engine.model import DeviceSample, RankSample
+from ...engine.settings import SortColumn
+from ..draw.numbers import count_text
+from ..draw.spans import Role, Span, fit_line, fit_text, line_width, right_text, to_strip
+from ..frame.bindings import PROCESS_BINDINGS
+from ..frame.theme import find_looks
+from ..widgets.device_view import MODELLED
+from ..widgets.marking import MarkingWidget
+from .process_rows import (
+    COLUMNS,
+    Column,
+    ProcessKey,
+    ProcessRow,
+    SortOrder,
+    collect_rows,
+    filter_rows,
+    find_terms,
+    sort_rows,
+)
+
+COLUMN_GAP = 2
+SIDE_SCROLL_CELLS = 8
+ELLIPSIS = "…"
+SORT_MARKS = {True: "▼", False: "▲"}
+
+
+class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
+    """Lists processes; the selection stays with the process while rows come, go and move."""
+
+    COMPONENT_CLASSES = {"process-table--chosen", "process-table--heading"}
+    DEFAULT_CSS = """
+    ProcessTable {
+        overflow-x: hidden;
+        overflow-y: auto;
+        scrollbar-size-vertical: 1;
+        & > .process-table--chosen {
+            background: $block-cursor-background; color: $block-cursor-foreground;
+            text-style: $block-cursor-text-style;
+        }
+        & > .process-table--heading { background: $surface; color: $role-muted; }
+    }
+    """
+
+    BINDINGS = [*PROCESS_BINDINGS]
+
+    order: reactive[SortOrder] = reactive(SortOrder())
+    """By which column the rows are sorted."""
+    filter_text: reactive[str] = reactive("")
+    """Words that every shown row contains."""
+
+    class DeviceAsked(Message):
+        """The device of the selected process was asked for."""
+
+        def __init__(self, uuid: str) -> None:
+            super().__init__()
+            self.uuid = uuid
+
+    def __init__(self, *, id: str | None = None, is_ascii: bool = False) -> None:
+        super().__init__(id=id)
+        self._is_ascii = is_ascii
+        self.rows: list[ProcessRow] = []
+        self._all_rows: list[ProcessRow] = []
+        self._untold: tuple[DeviceSample, ...] = ()
+        self._whose_word = ""
+        self._is_nothing_told = False
+        self._terms: tuple[str, ...] = ()
+        self._drawn: list[tuple[str, ...]] = []
+        self._selected: ProcessKey | None = None
+        self._selected_index = 0
+        self._command_offset = 0
+
+    @property
+    def process_count(self) -> int:
+        """Processes there are, shown or not."""
+        return len(self._all_rows)
+
+    @property
+    def selected_row(self) -> ProcessRow | None:
+        """The row under the cursor."""
+        return self.rows[self._selected_index] if self.rows else None
+
+    def show(self, devices: Sequence[DeviceSample], ranks: Sequence[RankSample] = ()) -> None:
+        """List the processes of these devices; those whose driver does not tell are named.
+
+        Args:
+            devices: Devices whose processes are listed.
+            ranks: Training processes that report through the probe.
+        """
+        counted = self.process_count
+        untold = self._untold
+        self._all_rows = collect_rows(devices, ranks)
+        self._untold = tuple(device for device in devices if device.processes is None)
+        has_driver = any(device.kind not in MODELLED for device in devices)
+        self._whose_word = ", as far as the driver tells" if has_driver else ""
+        self._is_nothing_told = bool(devices) and len(self._untold) == len(devices)
+        names = [[device.uuid for device in those] for those in (untold, self._untold)]
+        self._update_rows(is_heading_changed=counted != self.process_count or names[0] != names[1])
+
+    def watch_order(self) -> None:
+        """Sort anew."""
+        self._update_rows(is_heading_changed=True)
+
+    def watch_filter_text(self) -> None:
+        """Filter anew."""
+        self._update_rows(is_heading_changed=True)
+
+    def _update_rows(self, *, is_heading_changed: bool = False) -> None:
+        """Bring the shown rows up to date and repaint those that changed."""
+        before = self._drawn
+        cursor = self._selected_index
+        self.rows = sort_rows(filter_rows(self._all_rows, self.filter_text), self.order)
+        terms = self._terms
+        self._terms = find_terms(self._all_rows, self.filter_text)
+        self._drawn = [_look_of(row) for row in self.rows]
+        self._follow_selection()
+        self.virtual_size = Size(0, 1 + len(self.rows))
+        if is_heading_changed or len(before) != len(self.rows) or terms != self._terms:
+            self.refresh()
+            return
+        changed = [
+            index
+            for index in range(max(len(before), len(self._drawn)))
+            if before[index : index + 1] != self._drawn[index : index + 1]
+        ]
+        if cursor != self._selected_index:
+            changed = sorted({*changed, cursor, self._selected_index})
+        self._refresh_rows(changed)
+
+    def _follow_selection(self) -> None:
+        keys = [row.key for row in self.rows]
+        if self._selected in keys:
+            self._selected_index = keys.index(self._selected)
+            return
+        self._selected_index = max(0, min(self._selected_index, len(keys) - 1))
+        if keys and self._selected is not None:
+            self._selected = keys[self._selected_index]
+
+    def _refresh_rows(self, indexes: Sequence[int]) -> None:
+        """Repaint rows; neighbours are repainted together."""
+        top = self.scroll_offset.y
+        bottom = self.scroll_offset.y + self.size.height - 1
+        runs: list[tuple[int, int]] = []
+        for index in indexes:
+            if not top <= index < bottom:
+                continue
+            if runs and index == runs[-1][1]:
+                runs[-1] = (runs[-1][0], index + 1)
+            else:
+                runs.append((index, index + 1))
+        for start, end in runs:
+            self.repaint(Region(0, 1 + start - top, self.size.width, end - start))
+
+    def on_focus(self) -> None:
+        """Select what is under the cursor from now on."""
+        self._select(self._selected_index)
+        self.refresh()
+
+    def on_blur(self) -> None:
+        """Draw the cursor no more."""
+        self.refresh()
+
+    def _select(self, index: int) -> None:
+        if not self.rows:
+            return
+        before = self._selected_index
+        self._selected_index = max(0, min(index, len(self.rows) - 1))
+        self._selected = self.rows[self._selected_index].key
+        room = max(1, self.size.height - 1)
+        top = self.scroll_offset.y
+        if not top <= self._selected_index < top + room:
+            target = self._selected_index if self._selected_index < top else self._selected_index - room + 1
+            self.scroll_to(y=target, animate=False)
+        self._refresh_rows(sorted({before, self._selected_index}))
+
+    def action_move(self, places: int) -> None:
+        """Move the cursor by rows."""
+        self._select(self._selected_index + places)
+
+    def action_page(self, pages: int) -> None:
+        """Move the cursor by pages."""
+        self._select(self._selected_index + pages * max(1, self.size.height - 2))
+
+    def action_shift(self, steps: int) -> None:
+        """Scroll the commands sideways."""
+        self._command_offset = max(0, self._command_offset + steps * SIDE_SCROLL_CELLS)
+        self.refresh()
+
+    def action_open_device(self) -> None:
+        """Ask for the device of the selected process."""
+        if self.selected_row is not None:
+            self.post_message(self.DeviceAsked(self.selected_row.device.uuid))
+
+    def sort_by(self, name: SortColumn) -> None:
+        """Sort by a column; by the same one again, the other way round."""
+        is_same = name == self.order.column
+        self.order = SortOrder(name, not self.order.is_inverted if is_same else False)
+
+    def on_click(self, event: events.Click) -> None:
+        """Sort by the heading clicked on, or select the row."""
+        if event.y == 0:
+            column = _column_at(event.x)
+            if column is not None:
+                self.sort_by(column.name)
+        elif event.y - 1 + self.scroll_offset.y < len(self.rows):
+            self._select(event.y - 1 + self.scroll_offset.y)
+
+    def render_line(self, y: int) -> Strip:
+        """Return the heading, a row, or what is said where there are none."""
+        width = self.scrollable_content_region.width
+        looks = find_looks(self)
+        if y == 0:
+            heading = self.get_component_rich_style("process-table--heading")
+            return _tint(to_strip(self._heading(width), looks), heading)
+        index = y - 1 + self.scroll_offset.y
+        if index >= len(self.rows):
+            return to_strip(
+                fit_line([Span(self._explain_absence() if index == 0 else "", "muted")], width), looks
+            )
+        strip = to_strip(fit_line(_draw_row(self.rows[index], width, self._command_offset), width), looks)
+        if index == self._selected_index and self.has_focus:
+            return _tint(strip, self.get_component_rich_style("process-table--chosen"))
+        return strip
+
+    def _heading(self, width: int) -> list[Span]:
+        """Return the titles, and at the right how many processes there are; a filter is always named."""
+        spans = [Span(" ")]
+        gap = 0
+        for column in COLUMNS[:-1]:
+            title = self._title(column)
+            excess = line_width([title]) - column.width
+            spans += [Span(" " * (gap - excess)), title] if gap else [title]
+            gap = COLUMN_GAP
+        spans.append(Span(" " * COLUMN_GAP))
+        last = self._title(COLUMNS[-1])
+        count = self._describe_count()
+        room = width - line_width(spans)
+        if room > line_width([last]) + cell_len(count):
+            spans += [last, Span(right_text(count, room - line_width([last]), ELLIPSIS), self._count_role)]
+        elif self.filter_text:
+            spans.append(Span(fit_text(count, room, ELLIPSIS), self._count_role))
+        else:
+            spans.append(last)
+        return fit_line(spans, width)
+
+    def _title(self, column: Column) -> Span:
+        is_sorted = column.name == self.order.column
+        mark = SORT_MARKS[self.order.is_descending] if is_sorted else ""
+        # An arrow that is a letter must not look like one of the title.
+        blank = " " if mark and self._is_ascii else ""
+        title = f"{mark}{blank}{column.title}" if column.is_number else f"{column.title}{blank}{mark}"
+        text = title if cell_len(title) == column.width + 1 else _align(title, column)
+        return Span(text, "accent" if is_sorted else "muted")
+
+    @property
+    def _count_role(self) -> Role:
+        return "accent" if self.filter_text else "muted"
+
+    def _describe_count(self) -> str:
+        """Return how many processes there are and match; `—` where nobody tells."""
+        if self.filter_text:
+            terms = " and ".join(f"“{term}”" for term in self._terms)
+            return f"{len(self.rows)} of {self.process_count} match {terms} "
+        if self._is_nothing_told:
+            return "— processes "
+        unknown = f", unknown on {name_devices(self._untold)}" if self._untold else ""
+        return f"{count_text(self.process_count, 'process', 'processes')}{unknown} "
+
+    def _explain_absence(self) -> str:
+        if self._all_rows:
+            return f" no process matches “{self.filter_text}”; Esc shows all {self.process_count}"
+        if self._is_nothing_told:
+            reason = next((device.reason for device in self._untold if device.reason), None)
+            return f" process list not available: {reason or 'the driver does not tell it'}"
+        if self._untold:
+            return f" no process is known to hold memory; unknown on {name_devices(self._untold)}"
+        return f" no process holds memory on these devices{self._whose_word}"
+
+
+def _look_of(row: ProcessRow) -> tuple[str, ...]:
+    """Return all that a row shows, to tell whether it changed."""
+    return (*(column.text(row) for column in COLUMNS), row.process.location, row.rank_name)
+
+
+def _align(text: str, column: Column) -> str:
+    if column.width == 0:
+        return text
+    return (right_text if column.is_number else fit_text)(text, column.width, ELLIPSIS)
+
+
+def _draw_row(row: ProcessRow, width: int, command_offset: int) -> list[Span]:
+    """Return one row; what is honest but unusual is muted."""
+    spans = [Span(" ")]
+    for column in COLUMNS[:-1]:
+        text = column.text(row)
+        spans += [Span(_align(text, column), _role(column, text)), Span(" " * COLUMN_GAP)]
+    if row.rank_name:
+        spans.append(Span(f"{row.rank_name}  ", "accent"))
+    if row.note:
+        spans.append(Span(f"({row.note}) ", "medium" if row.process.location == "gone" else "muted"))
+    left = width - sum(len(span.text) for span in spans)
+    spans.append(Span(_draw_command(row.command, left, command_offset) if left > 0 else ""))
+    return spans
+
+
+def _draw_command(command: str, width: int, offset: int) -> str:
+    """Return a command from a character on; too long and not scrolled, it leaves out its program's folder.
+
+    The folder of an interpreter is as long as it is dull; what it runs tells two jobs apart.
+    """
+    program, gap, arguments = command.partition(" ")
+    if offset == 0 and len(command) > width and arguments:
+        command = program.rpartition("/")[2] + gap + arguments
+    return fit_text(command[offset:], width, ELLIPSIS)
+
+
+def _role(column: Column, text: str) -> Role:
+    if text == "—" or column.name in {"pid", "user"}:
+        return "muted"
+    return "strong" if column.name == "memory" else "text"
+
+
+def _column_at(x: int) -> Column | None:
+    """Return the column at a cell of the heading."""
+    edge = 1
+    for column in COLUMNS:
+        edge += column.width + COLUMN_GAP
+        if column.width == 0 or x < edge:
+            return column
+    return None
+
+
+def _tint(strip: Strip, style: Style) -> Strip:
+    """Return a strip on another background."""
+    tint = Style(bgcolor=style.bgcolor, reverse=style.reverse, bold=style.bold)
+    return Strip([Segment(text, (own or Style()) + tint) for text, own, _ in strip], strip.cell_length)

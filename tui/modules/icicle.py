@@ -1,0 +1,132 @@
+"""The icicle of a breakdown: a cursor moves from block to block, and any block can fill the width."""
+
+from textual import events
+from textual.message import Message
+
+from ...analyzers.breakdown import Basis, BreakdownNode, find_node, lay_out_icicle
+from ..draw.glyphs import Glyphs
+from ..draw.icicle import HitBox, Icicle, draw_icicle
+from ..draw.spans import Line
+from ..widgets.line_page import LinePage
+from .bindings import ICICLE_BINDINGS
+
+Path = tuple[str, ...]
+
+
+class BreakdownIcicle(LinePage):
+    """Draws a tree as far down as there are rows.
+
+    Args:
+        glyphs: Characters to draw with.
+    """
+
+    BINDINGS = [*ICICLE_BINDINGS]
+
+    class Moved(Message):
+        """Another block is under the cursor, or another one fills the width."""
+
+    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._glyphs = glyphs
+        self._tree: BreakdownNode | None = None
+        self._basis: Basis = "measured"
+        self._drawn = Icicle((), (), 0)
+        self.zoom: Path = ()
+        """Path of the block that fills the width."""
+        self.chosen: Path = ()
+        """Path of the block under the cursor, from the whole tree's root."""
+
+    @property
+    def narrow(self) -> int:
+        """Blocks that are too narrow to be drawn."""
+        return self._drawn.narrow
+
+    @property
+    def depth(self) -> int:
+        """Rows that are drawn."""
+        return len(self._drawn.lines)
+
+    def show(self, tree: BreakdownNode | None, basis: Basis) -> None:
+        """Draw a tree; zoom and cursor stay where they are, or go up to what there is."""
+        self._tree = tree
+        self._basis = basis
+        self.zoom, self.chosen = self._find_known(self.zoom), self._find_known(self.chosen)
+        if self.chosen[: len(self.zoom)] != self.zoom:
+            self.chosen = self.zoom
+        self._draw()
+
+    def _find_known(self, path: Path) -> Path:
+        """Return as much of a path as the tree has."""
+        while path and (self._tree is None or find_node(self._tree, path) is None):
+            path = path[:-1]
+        return path
+
+    def _compose_lines(self, width: int, height: int) -> list[Line]:
+        root = None if self._tree is None else find_node(self._tree, self.zoom)
+        cells = () if root is None else lay_out_icicle(root, self._basis, max(0, height - 1))
+        chosen = self.chosen[len(self.zoom) :]
+        self._drawn = draw_icicle(cells, width, self._glyphs, chosen)
+        while chosen and self._find_box(chosen) is None:
+            chosen = chosen[:-1]
+            self._drawn = draw_icicle(cells, width, self._glyphs, chosen)
+        self.chosen = (*self.zoom, *chosen)
+        return list(self._drawn.lines)
+
+    def _find_box(self, path: Path) -> HitBox | None:
+        return next((box for box in self._drawn.boxes if box.cell.path == path), None)
+
+    def go_to(self, path: Path, zoom: Path | None = None) -> None:
+        """Put the cursor on a block, and fill the width with another where one is named."""
+        before = (self.chosen, self.zoom)
+        self.chosen = path
+        self.zoom = self.zoom if zoom is None else zoom
+        self._draw()
+        if (self.chosen, self.zoom) != before:
+            self.post_message(self.Moved())
+
+    def action_zoom(self) -> None:
+        """Fill the width with the block under the cursor."""
+        self.go_to(self.chosen, self.chosen)
+
+    def action_zoom_out(self) -> None:
+        """Fill the width with what the present block is part of."""
+        self.go_to(self.chosen, self.zoom[:-1])
+
+    def action_move_up(self) -> None:
+        """Go to the block above; at the top, zoom out."""
+        if self.chosen == self.zoom:
+            self.go_to(self.zoom[:-1], self.zoom[:-1])
+        else:
+            self.go_to(self.chosen[:-1])
+
+    def action_move_down(self) -> None:
+        """Go to the first block below; where it is not drawn, zoom into this one first."""
+        node = None if self._tree is None else find_node(self._tree, self.chosen)
+        if node is None or not node.children:
+            return
+        below = self._find_below()
+        if below is None and self.chosen != self.zoom:
+            self.action_zoom()
+            below = self._find_below()
+        if below is not None:
+            self.go_to((*self.zoom, *below.cell.path))
+
+    def _find_below(self) -> HitBox | None:
+        above = self.chosen[len(self.zoom) :]
+        return next((it for it in self._drawn.boxes if it.cell.path and it.cell.path[:-1] == above), None)
+
+    def action_move_beside(self, places: int) -> None:
+        """Go to a block of the same row."""
+        depth = len(self.chosen) - len(self.zoom)
+        row = [(*self.zoom, *box.cell.path) for box in self._drawn.boxes if box.row == depth]
+        if self.chosen in row:
+            self.go_to(row[max(0, min(row.index(self.chosen) + places, len(row) - 1))])
+
+    def on_click(self, event: events.Click) -> None:
+        """Choose the block; a second click zooms into it."""
+        for box in self._drawn.boxes:
+            if box.row == event.y and box.first <= event.x < box.end:
+                self.go_to((*self.zoom, *box.cell.path))
+                if event.chain > 1:
+                    self.action_zoom()
+                return

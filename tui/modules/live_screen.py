@@ -1,0 +1,159 @@
+"""The Breakdown screen over processes that train: it stays at the newest point until somebody goes back."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from ...analyzers.breakdown import make_breakdown
+from ...engine.clock import Clock
+from ...engine.model.module_memory import ModuleMemory
+from ...engine.units import format_bytes
+from ...engine.viewer.snapshot import Snapshot
+from ...exporters.modules.live import COST
+from ..draw.glyphs import Glyphs
+from ..widgets.one_line import Piece
+from .bindings import LIVE_BREAKDOWN_BINDINGS
+from .live_profiles import LiveProfiles
+from .profiled import Place, Profiled
+from .screen import BreakdownScreen
+from .words import say_most
+
+
+class LiveBreakdownScreen(BreakdownScreen):
+    """One point of the profile of one process, which grows meanwhile.
+
+    Args:
+        live: The processes, and what came of them.
+        glyphs: Characters to draw with.
+        clock: Names the folders of exports.
+        export_folder: Where exports go; None for the current folder.
+        leave: What `Esc` does at the whole tree; None for nothing.
+    """
+
+    BINDINGS = [*LIVE_BREAKDOWN_BINDINGS]
+
+    def __init__(
+        self,
+        live: LiveProfiles,
+        glyphs: Glyphs,
+        clock: Clock,
+        *,
+        export_folder: Path | None = None,
+        leave: Callable[[], object] | None = None,
+    ) -> None:
+        super().__init__(glyphs, clock, export_folder=export_folder, leave=leave)
+        self._live = live
+        self._profiles = live.profiles
+        self.is_following = True
+        """Whether the newest point is shown whenever one comes."""
+
+    def on_mount(self) -> None:
+        """Ask the first process, and say what it costs."""
+        self.notify(f"This {COST}; it ends by itself once you leave.", timeout=6)
+        self._show_newest()
+
+    def follow(self, snapshot: Snapshot) -> None:
+        """Show what a snapshot tells of the processes, and ask the one that is shown again."""
+        self._live.observe(snapshot)
+        self._live.ask(self._at)
+        self._show_newest()
+
+    def _show_newest(self) -> None:
+        """Draw what came; the point that is looked at stays the same one, or is the newest."""
+        before = self._profiles[self._at]
+        profiles = self._live.profiles
+        memory = profiles[self._at].memory
+        is_new = memory is not before.memory
+        self._profiles = profiles
+        if not memory.moments:
+            self._live.ask(self._at)
+            self.wait(self._live.say_waiting(self._at))
+        elif self.is_following:
+            self.place = self.place._replace(point=len(memory.moments) - 1)
+        elif is_new:
+            self.place = self.place._replace(point=_find_again(before.memory, memory, self.place.point))
+        if is_new:
+            self._show_place()
+            if not before.memory.moments:
+                self.refresh_bindings()
+        elif memory.moments:
+            self._draw_head(self._profiles[self._at])
+
+    def wait(self, sentence: str) -> None:
+        """Say what is waited for."""
+        super().wait(sentence)
+        self._title.set_pieces(
+            [
+                Piece(self._name_screen(), "accent"),
+                Piece(f"  {self._name_profile(self._profiles[self._at])}", "muted"),
+            ]
+        )
+
+    def _go_to(self, place: Place) -> None:
+        super()._go_to(place)
+        profile = self.profile
+        self.is_following = profile is not None and self.place.point == len(profile.memory.moments) - 1
+        self._draw_lines()
+
+    def _name_profile(self, profile: Profiled) -> str:
+        return f"live: {super()._name_profile(profile)}"
+
+    def _name_point(self, memory: ModuleMemory) -> str:
+        named = super()._name_point(memory)
+        return f"newest, {named}" if self.is_following else named
+
+    def _say_verdict(self, memory: ModuleMemory) -> str:
+        trouble = self._live.say_trouble(self._at)
+        return f"{trouble}. {self._say_figures(memory)}" if trouble else self._say_figures(memory)
+
+    def _say_figures(self, memory: ModuleMemory) -> str:
+        """Return what takes most; at the newest point also what comes and goes before it."""
+        if not self.is_following:
+            return super()._say_verdict(memory)
+        verdict = say_most(self._tree, self.basis, memory, self.place, is_short=True)
+        most = make_breakdown(memory).find("activation")
+        size = most.measured_bytes if most.measured_bytes is not None else most.computed_bytes
+        return f"{verdict}; activations reach {format_bytes(size)} (])" if size else verdict
+
+    def _find_in_other(self, other: ModuleMemory) -> Place | None:
+        """Return the newest point of another process that is such a one as this."""
+        profile = self.profile
+        if not other.moments or profile is None:
+            return None
+        if self.place.point is None or not profile.memory.moments:
+            return self.place._replace(point=None)
+        kind = _name_kind(profile.memory.moments[self.place.point].tag)
+        alike = [at for at, moment in enumerate(other.moments) if _name_kind(moment.tag) == kind]
+        return self.place._replace(point=alike[-1]) if alike else None
+
+    def action_follow_newest(self) -> None:
+        """Stay at the newest point."""
+        self.is_following = True
+        self._show_newest()
+        self._show_place()
+
+    def action_step_profile(self, places: int) -> None:
+        """Show another process, at its newest point where this one's was shown."""
+        super().action_step_profile(places)
+        self._live.ask(self._at)
+        self._show_newest()
+        self._show_place()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Return whether an action makes sense now: what shows figures needs some."""
+        has_none = self.profile is None or not self.profile.memory.moments
+        if has_none and action in ("export_breakdown", "report", "step_point"):
+            return False
+        return super().check_action(action, parameters)
+
+
+def _find_again(before: ModuleMemory, memory: ModuleMemory, point: int | None) -> int | None:
+    """Return where a moment is in a profile that has grown, and may have lost its oldest; else the oldest."""
+    if point is None or point >= len(before.moments):
+        return None
+    wanted_s = before.moments[point].time_s
+    return next((at for at, moment in enumerate(memory.moments) if moment.time_s == wanted_s), 0)
+
+
+def _name_kind(tag: str) -> str:
+    """Return the name of a point without the number of its step."""
+    return tag.rstrip("0123456789").rstrip()

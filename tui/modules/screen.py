@@ -1,0 +1,345 @@
+"""The Breakdown screen: memory by module and kind as an icicle, at every point of a profile."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from textual import events, on
+from textual.app import ComposeResult
+
+from ...analyzers.breakdown import Basis, BreakdownNode, choose_basis, compare_trees, make_breakdown
+from ...analyzers.breakdown.comparison import choose_common_basis
+from ...engine.clock import Clock
+from ...engine.model.module_memory import ModuleMemory
+from ...exporters.modules.difference import NamedProfile, caption_difference, describe_difference
+from ...exporters.modules.page import describe_origin
+from ...exporters.modules.text import DEFAULT_DEPTH, describe_module_memory
+from ..draw.glyphs import Glyphs
+from ..frame.background import do_beside
+from ..frame.bindings import KEYS_OF_THE_VIEW
+from ..inspect.inspected import REPORT_WIDTH
+from ..inspect.text import TextScreen
+from ..terminal.compositor import ThriftyScreen
+from ..widgets.key_line import KeyLine
+from ..widgets.one_line import OneLine, Piece, join_pieces
+from .bindings import BREAKDOWN_BINDINGS
+from .export import ExportedDifference, ExportedTree, export_breakdown
+from .icicle import BreakdownIcicle
+from .profiled import ALL_KINDS, KIND_CHOICES, Place, Profiled, find_block
+from .table import BreakdownTable
+from .words import (
+    FIGURES_FROM_CELLS,
+    NAMES_FROM_CELLS,
+    Block,
+    list_kinds,
+    name_point,
+    say_cause,
+    say_figures,
+    say_left_out,
+    say_most,
+    say_other,
+    say_path,
+)
+
+LEAST_ROWS_FOR_TABLE = 16
+LEAST_ROWS_FOR_CAUSE = 14
+
+
+class BreakdownScreen(ThriftyScreen[None]):
+    """One point of one profile at a time.
+
+    Args:
+        glyphs: Characters to draw with.
+        clock: Names the folders of exports.
+        export_folder: Where exports go; None for the current folder.
+        leave: What `Esc` does at the whole tree; None for nothing.
+    """
+
+    BINDINGS = [*BREAKDOWN_BINDINGS]
+    DEFAULT_CSS = """
+    BreakdownScreen {
+        layout: vertical;
+        #verdict { background: $surface; }
+        #keys { background: $surface; }
+        #icicle { height: 1fr; }
+        #table { height: 1fr; }
+    }
+    """
+
+    def __init__(
+        self,
+        glyphs: Glyphs,
+        clock: Clock,
+        *,
+        export_folder: Path | None = None,
+        leave: Callable[[], object] | None = None,
+    ) -> None:
+        super().__init__()
+        self._glyphs = glyphs
+        self._clock = clock
+        self._export_folder = export_folder
+        self._leave = leave
+        self._profiles: tuple[Profiled, ...] = ()
+        self._at = 0
+        self.place = Place()
+        """What is looked at of the profile."""
+        self._wanted: Basis | None = None
+        self._every: BreakdownNode | None = None
+        self._tree: BreakdownNode | None = None
+        self._title = OneLine(id="title")
+        self._verdict = OneLine(id="verdict")
+        self._kinds = OneLine(id="kinds")
+        self._path = OneLine(id="path")
+        self.icicle = BreakdownIcicle(glyphs, id="icicle")
+        self._table = BreakdownTable(glyphs, id="table")
+        self._figures = OneLine(id="figures")
+        self._cause = OneLine(id="cause")
+        self._keys = KeyLine(id="keys")
+
+    def compose(self) -> ComposeResult:
+        """Yield the parts, top to bottom."""
+        yield self._title
+        yield self._verdict
+        yield self._kinds
+        yield self.icicle
+        yield self._path
+        yield self._figures
+        yield self._cause
+        yield self._table
+        yield self._keys
+
+    def on_mount(self) -> None:
+        """Give the icicle the keys, and draw what was shown before there was room."""
+        self._keys.hide(KEYS_OF_THE_VIEW)
+        self.icicle.focus()
+        self._show_place()
+
+    @property
+    def profile(self) -> Profiled | None:
+        """Whose memory is shown."""
+        return self._profiles[self._at] if self._profiles else None
+
+    @property
+    def basis(self) -> Basis:
+        """The figure that lengths show."""
+        if self._wanted is not None or self._tree is None:
+            return self._wanted or "measured"
+        return choose_basis(self._tree)
+
+    @property
+    def report(self) -> str:
+        """The whole profile as text."""
+        return "" if self.profile is None else describe_module_memory(self.profile.memory, width=REPORT_WIDTH)
+
+    def wait(self, sentence: str) -> None:
+        """Say that profiles are being read."""
+        self._title.set_pieces([Piece("vramscope modules", "accent")])
+        self._verdict.set_pieces([Piece(sentence)])
+
+    def show(self, profiles: Sequence[Profiled]) -> None:
+        """Show profiles, the first of them first."""
+        self._profiles = tuple(profiles)
+        self._at = 0
+        self.place = Place()
+        if self.is_mounted:
+            self._show_place()
+
+    def _show_place(self) -> None:
+        """Work out the tree of the place, and draw everything."""
+        if self.profile is None or not self.profile.memory.moments:
+            return
+        memory = self.profile.memory
+        self._every = self.place._replace(kind=ALL_KINDS).make_tree(memory)
+        self._tree = self._every if self.place.kind == ALL_KINDS else self.place.make_tree(memory)
+        self._breakdown = make_breakdown(memory, self.place.point)
+        self._rearrange()
+        self.icicle.show(self._tree, self.basis)
+        self._draw_lines()
+
+    @on(BreakdownIcicle.Moved)
+    @on(events.Resize)
+    def draw_block(self) -> None:
+        """Draw what is said of the block under the cursor, once the icicle has its rows."""
+        self._rearrange()
+        self.call_after_refresh(self._draw_lines)
+
+    def _rearrange(self) -> None:
+        """Share the rows: the icicle has what its levels need, the table what is left."""
+        height = self.size.height
+        self._table.display = height >= LEAST_ROWS_FOR_TABLE
+        self._cause.display = height >= LEAST_ROWS_FOR_CAUSE
+        if self._table.display:
+            levels = 1 if self._tree is None else count_levels(self._tree) - len(self.icicle.zoom)
+            self.icicle.styles.height = max(1, min(levels, (height - 7) * 2 // 3))
+        else:
+            self.icicle.styles.height = "1fr"
+
+    def _draw_lines(self) -> None:
+        profile = self.profile
+        if profile is None or not profile.memory.moments:
+            return
+        self._draw_head(profile)
+        block = self._find_block()
+        if block is None or self._tree is None:
+            for line in (self._path, self._figures, self._cause):
+                line.set_pieces([])
+        else:
+            is_wide = self.size.width >= NAMES_FROM_CELLS
+            left_out = say_left_out(self.icicle.narrow) if is_wide else ""
+            self._path.set_pieces(
+                [Piece(say_path(block, self._tree), "strong")],
+                [Piece(left_out, "muted")] if left_out else [],
+            )
+            told = [say_figures(block, self._tree), say_other(block)]
+            self._figures.set_pieces(join_pieces([[Piece(text)] for text in told if text]))
+            self._cause.set_pieces([Piece(say_cause(block, self._tree, self._breakdown), "muted")])
+        self._table.show(None if block is None else block.node, self.basis)
+
+    def _draw_head(self, profile: Profiled) -> None:
+        memory = profile.memory
+        place = self.place
+        simulated = " simulated device" if memory.is_simulated else ""
+        self._title.set_pieces(
+            [
+                Piece(self._name_screen(), "accent"),
+                Piece(simulated, "high"),
+                Piece(f"  {self._name_profile(profile)}", "muted"),
+            ],
+            [Piece(self._name_point(memory), "muted")],
+        )
+        self._verdict.set_pieces([Piece(self._say_verdict(memory), "strong")])
+        is_narrow = self.size.width < NAMES_FROM_CELLS
+        self._kinds.set_pieces(
+            list_kinds(self._every, self.basis, place.kind, self._glyphs, self.size.width),
+            [Piece(simulated, "high")] if is_narrow else [],
+        )
+
+    def _name_screen(self) -> str:
+        return "vramscope modules" if self.size.width >= FIGURES_FROM_CELLS else "vramscope"
+
+    def _name_profile(self, profile: Profiled) -> str:
+        count = len(self._profiles)
+        return profile.name if count == 1 else f"{profile.name} ({self._at + 1} of {count})"
+
+    def _name_point(self, memory: ModuleMemory) -> str:
+        return name_point(memory, self.place)
+
+    def _say_verdict(self, memory: ModuleMemory) -> str:
+        return say_most(self._tree, self.basis, memory, self.place)
+
+    def _find_in_other(self, other: ModuleMemory) -> Place | None:
+        """Return the place of another profile that this one's is held against."""
+        return None if self.profile is None else self.place.find_in_other(self.profile.memory, other)
+
+    def _find_block(self) -> Block | None:
+        path = self.icicle.chosen
+        node = find_block(self._tree, path)
+        if node is None or self.profile is None:
+            return None
+        if self._at == 0:
+            return Block(path, node, self.basis)
+        first = self._profiles[0]
+        place = self._find_in_other(first.memory)
+        other = None if place is None else find_block(place.make_tree(first.memory), path)
+        return Block(path, node, self.basis, first.name, other)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Return whether an action makes sense now: there is another profile to go to, or there is none."""
+        return action != "step_profile" or len(self._profiles) > 1
+
+    def action_step_point(self, places: int) -> None:
+        """Show another point; behind the last one is the whole profile."""
+        if self.profile is None or not self.profile.memory.moments:
+            return
+        count = len(self.profile.memory.moments)
+        at = count if self.place.point is None else self.place.point
+        moved = max(0, min(at + places, count))
+        self._go_to(self.place._replace(point=None if moved == count else moved))
+
+    def action_step_kind(self, places: int) -> None:
+        """Show another kind of memory, or all."""
+        names = list(KIND_CHOICES)
+        self._go_to(self.place._replace(kind=names[(names.index(self.place.kind) + places) % len(names)]))
+
+    def _go_to(self, place: Place) -> None:
+        if place != self.place:
+            if place.kind != self.place.kind:
+                self.icicle.zoom = self.icicle.chosen = ()
+            self.place = place
+            self._show_place()
+
+    def action_switch_basis(self) -> None:
+        """Draw by the other figure."""
+        self._wanted = "computed" if self.basis == "measured" else "measured"
+        self._show_place()
+
+    def action_step_profile(self, places: int) -> None:
+        """Show another rank or run, at the same point where it has as many."""
+        if self.profile is None:
+            return
+        at = (self._at + places) % len(self._profiles)
+        found = self._find_in_other(self._profiles[at].memory)
+        self._at, self.place = at, found or self.place._replace(point=None)
+        self._show_place()
+
+    def action_leave(self) -> None:
+        """Go up to the whole tree, then out."""
+        if self.icicle.zoom:
+            self.icicle.go_to(self.icicle.chosen, ())
+        elif self._leave is not None:
+            self._leave()
+
+    def action_report(self) -> None:
+        """Show the whole profile as text."""
+        if self.profile is not None:
+            self.app.push_screen(TextScreen(self.profile.name, self.report))
+
+    def _compare_with_first(self) -> ExportedDifference | None:
+        """Return what this point has more or less than the same one of the first profile, of all kinds."""
+        profile = self.profile
+        first = self._profiles[0]
+        place = self._find_in_other(first.memory)
+        if self._at == 0 or profile is None or place is None:
+            return None
+        every = place._replace(kind=ALL_KINDS).make_tree(first.memory)
+        basis = choose_common_basis(every, self._every)
+        tree = compare_trees(every, self._every, basis)
+        pair = NamedProfile(first.name, first.memory), NamedProfile(profile.name, profile.memory)
+        return ExportedDifference(
+            f"Memory by module, {basis}: {profile.name} against {first.name}, "
+            f"{name_point(profile.memory, self.place)}",
+            caption_difference(tree, basis, first.memory, profile.memory),
+            tree,
+            basis,
+            describe_difference(*pair, width=REPORT_WIDTH, depth=DEFAULT_DEPTH),
+        )
+
+    def action_export_breakdown(self) -> None:
+        """Write what is shown into a new folder, beside the screen: figures take a moment."""
+        if self.profile is None or self._tree is None:
+            self.notify("There is nothing to export here.", timeout=3)
+            return
+        memory = self.profile.memory
+        folder = self._export_folder or Path.cwd()
+        title = f"Memory by module, {self.basis}: {self.profile.name}, {name_point(memory, self.place)}"
+        shown = ExportedTree(
+            title,
+            describe_origin(memory),
+            self._tree,
+            self.basis,
+            self.app.export_screenshot(),
+            self.report,
+            self._compare_with_first(),
+        )
+        do_beside(
+            self,
+            lambda: export_breakdown(shown, folder, self._clock.wall_s()),
+            then=lambda made: self.notify(
+                f"Wrote {', '.join(sorted(path.name for path in made.iterdir()))} to {made}", markup=False
+            ),
+            otherwise=lambda error: self.notify(f"Not exported: {error}", severity="error", markup=False),
+        )
+
+
+def count_levels(tree: BreakdownNode) -> int:
+    """Return the levels of a tree, its root's among them."""
+    return 1 + max((count_levels(child) for child in tree.children), default=0)

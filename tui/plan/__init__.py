@@ -1,0 +1,1 @@
+"""Plans of a model over devices."""

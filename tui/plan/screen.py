@@ -1,0 +1,419 @@
+"""The screen of a plan: every way to cut a model, the stages of one as bars, and what is in a stage."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.widgets import Input
+
+from ...analyzers.stage_peaks import JobStages
+from ...engine.clock import Clock
+from ...engine.errors import OutputFileError
+from ..draw.glyphs import Glyphs
+from ..frame.bindings import KEYS_OF_THE_VIEW
+from ..inspect.text import TextScreen
+from ..screens.choice import ChoiceScreen
+from ..terminal.compositor import ThriftyScreen
+from ..widgets.cursor_list import CursorList
+from ..widgets.filter_bar import FilterBar
+from ..widgets.key_line import KeyLine
+from ..widgets.one_line import OneLine, Piece
+from .bindings import PLAN_BINDINGS
+from .details import PlanDetails
+from .export import export_plan
+from .facts import PlanFacts
+from .measured_stages import MatchedJob, match_job
+from .planned import Candidate, Planned, PlannedTable
+from .stages import PlanStages, StagesView, find_scale
+from .table import PlanOrder, PlanTable
+
+AS_PLANNED = "as planned"
+HINT = "words that all occur in a line; Enter keeps, Esc clears"
+
+
+class PlanListing(ThriftyScreen[None]):
+    """A screen with a list of candidates; who derives from it draws the rest.
+
+    Args:
+        glyphs: Characters to draw with.
+    """
+
+    def __init__(self, glyphs: Glyphs) -> None:
+        super().__init__()
+        self.plan: Planned | None = None
+        """What is shown, once it was made."""
+        self.order = PlanOrder()
+        self._filter_text = ""
+        self._marked: int | None = None
+        self.table = PlanTable(glyphs, id="table")
+        self._filter = FilterBar(hint=HINT, example="such as: exact 4", id="filter")
+
+    def _draw(self) -> None:
+        """Draw everything but the list."""
+        raise NotImplementedError
+
+    def _rearrange(self) -> None:
+        """Share the rows among the parts."""
+        raise NotImplementedError
+
+    @property
+    def candidate(self) -> Candidate | None:
+        """The candidate under the cursor."""
+        place = self.table.place
+        return None if self.plan is None or place is None else self.plan.candidates[place]
+
+    @property
+    def _other(self) -> Candidate | None:
+        """The marked candidate, where it is another than the one under the cursor."""
+        if self.plan is None or self._marked is None or self._marked == self.table.place:
+            return None
+        return self.plan.candidates[self._marked]
+
+    def _show_candidates(self) -> None:
+        """List those that match, in order."""
+        if self.plan is None:
+            return
+        words = self._filter_text.casefold().split()
+        texts = [f"{each.name} {' '.join(each.cells)}".casefold() for each in self.plan.candidates]
+        places = self.order.sort(self.plan.candidates)
+        self.table.show(
+            [place for place in places if all(word in texts[place] for word in words)], self._marked
+        )
+        self._rearrange()
+        self._draw()
+
+    def action_mark(self) -> None:
+        """Mark the candidate under the cursor; of the marked one, take the mark away."""
+        place = self.table.place
+        if place is None:
+            return
+        self._marked = None if place == self._marked else place
+        if self._marked is not None:
+            self.notify("Marked: go to another plan to see both side by side.", timeout=4)
+        self._show_candidates()
+
+    def action_choose_sort(self) -> None:
+        """Ask for the column to sort by."""
+        plan = self.plan
+        if plan is None:
+            return
+
+        def sort(name: str | None) -> None:
+            if name is not None:
+                self.sort_candidates(PlanOrder(None if name == AS_PLANNED else int(name)))
+
+        choices = {AS_PLANNED: AS_PLANNED, **{str(at): it.name for at, it in enumerate(plan.columns)}}
+        used = AS_PLANNED if self.order.column is None else str(self.order.column)
+        self.app.push_screen(ChoiceScreen("Sort plans by", choices, chosen=used), sort)
+
+    def sort_candidates(self, order: PlanOrder) -> None:
+        """Sort as told."""
+        self.order = order
+        self._show_candidates()
+
+    def action_shift_sort(self, places: int) -> None:
+        """Sort by the column to the left or right; before the first is the order of the plan."""
+        if self.plan is not None:
+            count = len(self.plan.columns) + 1
+            at = 0 if self.order.column is None else self.order.column + 1
+            moved = (at + places) % count
+            self.sort_candidates(self.order._replace(column=moved - 1 if moved else None))
+
+    def action_invert_sort(self) -> None:
+        """Sort the other way round."""
+        self.sort_candidates(self.order._replace(is_inverted=not self.order.is_inverted))
+
+    def action_filter(self) -> None:
+        """Open the filter."""
+        self._filter.open()
+        self._rearrange()
+
+    @on(FilterBar.TextChanged)
+    def filter_candidates(self, message: FilterBar.TextChanged) -> None:
+        """Filter while typing."""
+        message.stop()
+        self._filter_text = message.text
+        self._show_candidates()
+
+    @on(FilterBar.Closed)
+    def end_filter(self, message: FilterBar.Closed) -> None:
+        """Give the keys to what was filtered."""
+        message.stop()
+        self.table.focus()
+        self._rearrange()
+
+
+Leave = Callable[[], object]
+FACTS_ROWS = 3
+LEAST_ROWS_FOR_FINDINGS = 18
+LEAST_ROWS_FOR_FACTS = 14
+LEAST_ROWS_BELOW = 6
+"""Rows that must be left for what is in a stage to be seen below the stages."""
+CHROME_ROWS = 4
+"""Title, verdict, the heading of the table, and the keys."""
+LISTING_ACTIONS = ("filter", "switch_part", "mark", "choose_sort", "shift_sort", "invert_sort", "analysis")
+"""What makes no sense while another table stands where the candidates are listed."""
+
+
+class PlanScreen(PlanListing):
+    """A plan, one candidate at a time.
+
+    Args:
+        glyphs: Characters to draw with.
+        clock: Names the folders of exports.
+        export_folder: Where exports go; None for the current folder.
+        leave: What `Esc` does at the list of candidates; None for nothing.
+    """
+
+    BINDINGS = [*PLAN_BINDINGS]
+    DEFAULT_CSS = """
+    PlanScreen {
+        layout: vertical;
+        #verdict { background: $surface; }
+        #keys { background: $surface; }
+        #table { height: 4; }
+        #stages { height: 1fr; }
+        #details { height: 1fr; }
+        #facts { height: 3; }
+    }
+    """
+
+    def __init__(
+        self, glyphs: Glyphs, clock: Clock, *, export_folder: Path | None = None, leave: Leave | None = None
+    ) -> None:
+        super().__init__(glyphs)
+        self._clock = clock
+        self._export_folder = export_folder
+        self._leave = leave
+        self._has_begun = False
+        self._job = JobStages()
+        self._table_shown: PlannedTable | None = None
+        self._came_from: CursorList | None = None
+        self._title = OneLine(id="title")
+        self._verdict = OneLine(id="verdict")
+        self._heading = OneLine(id="heading")
+        self._facts = PlanFacts(glyphs, id="facts")
+        self.stages = PlanStages(glyphs, id="stages")
+        self._below = OneLine(id="below")
+        self.details = PlanDetails(glyphs, id="details")
+        self._findings = OneLine(id="findings")
+        self._keys = KeyLine(id="keys")
+
+    def compose(self) -> ComposeResult:
+        """Yield the parts, top to bottom."""
+        yield self._title
+        yield self._verdict
+        yield self._heading
+        yield self.table
+        yield self._filter
+        yield self._facts
+        yield self.stages
+        yield self._below
+        yield self.details
+        yield self._findings
+        yield self._keys
+
+    def on_mount(self) -> None:
+        """Give the table the keys, and draw what was shown before there was room."""
+        self.table.focus()
+        self._keys.hide(KEYS_OF_THE_VIEW)
+        self._has_begun = True
+        self._rearrange()
+        self._begin()
+
+    @property
+    def report(self) -> str:
+        """Everything as text."""
+        return "" if self.plan is None else self.plan.report
+
+    def wait(self, sentence: str) -> None:
+        """Say that the plan is being made."""
+        self._title.set_pieces([Piece("vramscope plan", "accent")])
+        self._verdict.set_pieces([Piece(sentence)])
+
+    def show(self, plan: Planned) -> None:
+        """Show a plan, with the cursor on what is recommended."""
+        self.plan = plan
+        self.table.hold(plan.columns, plan.candidates)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Put the cursor on what is recommended, once there is a plan and room for it."""
+        if self.plan is not None and self._has_begun:
+            self._show_candidates()
+            self.table.select(self.plan.best or 0)
+
+    def measure(self, job: JobStages) -> None:
+        """Draw what the stages of a running job were measured to need."""
+        if job != self._job:
+            self._job = job
+            self._draw()
+
+    def _draw(self) -> None:
+        """Draw everything but the table."""
+        plan = self.plan
+        candidate = self.candidate
+        if plan is None or not self._has_begun:
+            return
+        self._draw_lines(plan)
+        job = MatchedJob() if candidate is None else match_job(candidate, self._job)
+        self._facts.show(candidate, plan.recommended, self._other, job)
+        if candidate is None:
+            return
+        other = self._other
+        shown = [candidate] if other is None else [candidate, other]
+        measured = job.stages if other is None else ()
+        scale = find_scale(shown, plan.most_bytes, measured)
+        self.stages.show(StagesView(candidate, scale, other, measured))
+        self._draw_below()
+
+    def _draw_below(self) -> None:
+        """Show what is in the stage under the cursor, where rows are left for it."""
+        stage = self.stages.stage
+        if self._table_shown is None and self._below.display and stage is not None:
+            self.details.show(stage.describe())
+            heading = self.details.lay_out_heading(self.size.width)[1:].rstrip()
+            self._below.set_pieces([Piece(heading, "muted")], [Piece(f"stage {self.stages.chosen}", "muted")])
+
+    def _draw_lines(self, plan: Planned) -> None:
+        width = self.size.width
+        count = len(plan.candidates)
+        place = "" if self.table.place is None else f"{self.table.chosen + 1} of {len(self.table.places)}"
+        left_out = count - len(self.table.places)
+        right = f"{place}, {left_out} filtered out" if left_out else place
+        if self.order.column is not None:
+            right = f"by {plan.columns[self.order.column].name}{self._arrow} · {right}"
+        self._title.set_pieces(
+            [Piece("vramscope plan", "accent"), Piece(f"  {plan.model}", "muted")], [Piece(right, "muted")]
+        )
+        self._verdict.set_pieces([Piece(plan.verdict.fit(max(1, width - 2)), "strong")])
+        shown = self._table_shown
+        heading = self.table.lay_out_heading(width)
+        if shown is not None:
+            heading = self.details.lay_out_heading(width)
+        self._heading.set_pieces([Piece(heading[1:], "muted")])
+        words = shown.title if shown is not None else f"{plan.findings} · {plan.basis}"
+        self._findings.set_pieces([Piece(words, "text" if shown is not None else "muted")])
+
+    @property
+    def _arrow(self) -> str:
+        return ", inverted" if self.order.is_inverted else ""
+
+    @on(events.Resize)
+    def fit(self) -> None:
+        """Share the rows anew."""
+        self._rearrange()
+        self._draw()
+
+    def _rearrange(self) -> None:
+        """Share the rows among the parts; a table that was asked for takes them all."""
+        height = self.size.height
+        is_open = self._table_shown is not None
+        for part in (self.table, self.stages):
+            part.display = not is_open
+        self._facts.display = not is_open and height >= LEAST_ROWS_FOR_FACTS
+        self._findings.display = is_open or height >= LEAST_ROWS_FOR_FINDINGS
+        rows = height - CHROME_ROWS - FACTS_ROWS * self._facts.display
+        rows -= self._findings.display + self._filter.display
+        self._share(rows, [] if self.plan is None else self.plan.candidates)
+
+    def _share(self, rows: int, candidates: Sequence[Candidate]) -> None:
+        """Give rows to the candidates, to the stages of one, and what is left to what is in a stage."""
+        most_stages = max((len(each.stages) for each in candidates), default=1)
+        wanted = max(rows // 2, rows - most_stages)
+        self.table.styles.height = taken = max(1, min(len(candidates), wanted))
+        held = [each for each in (self.candidate, self._other) if each is not None]
+        stages = max((len(each.stages) for each in held), default=1)
+        is_open = self._table_shown is not None
+        self._below.display = not is_open and rows - taken - stages >= LEAST_ROWS_BELOW
+        self.details.display = is_open or self._below.display
+        self.stages.styles.height = max(1, stages) if self._below.display else "1fr"
+
+    @on(CursorList.Chosen, "#table")
+    def show_chosen(self, message: CursorList.Chosen) -> None:
+        """Draw the candidate under the cursor."""
+        message.stop()
+        self.stages.chosen = 0
+        self._rearrange()
+        self._draw()
+
+    @on(CursorList.Chosen, "#stages")
+    def show_stage(self, message: CursorList.Chosen) -> None:
+        """Show what is in the stage under the cursor."""
+        message.stop()
+        self._draw_below()
+
+    @on(CursorList.Opened, "#table")
+    def open_candidate(self, message: CursorList.Opened) -> None:
+        """Go to the stages of the candidate."""
+        message.stop()
+        if self.candidate is not None and self.candidate.stages:
+            self.stages.focus()
+
+    @on(CursorList.Opened, "#stages")
+    def open_stage(self, message: CursorList.Opened) -> None:
+        """Show what is in the stage."""
+        message.stop()
+        if self.stages.stage is not None:
+            self._open(self.stages.stage.describe())
+
+    def _open(self, table: PlannedTable) -> None:
+        self._came_from = self.stages if self.focused is self.stages else self.table
+        self._table_shown = table
+        self.details.show(table)
+        self._rearrange()
+        self.details.focus()
+        self._draw()
+        self.refresh_bindings()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Return whether an action makes sense now: what is typed into the filter is no key."""
+        if action in ("filter", "switch_part") and isinstance(self.focused, Input):
+            return False
+        return action not in LISTING_ACTIONS or self._table_shown is None
+
+    async def action_leave(self) -> None:
+        """Go out: of the table that was asked for, of the stages, of the filter, of the screen."""
+        if self._table_shown is not None:
+            self._table_shown = None
+            self._rearrange()
+            (self._came_from or self.table).focus()
+            self._draw()
+            self.refresh_bindings()
+        elif self.focused in (self.stages, self.details):
+            self.table.focus()
+        elif self._filter_text:
+            self._filter.action_clear()
+        elif self._leave is not None:
+            self._leave()
+
+    def action_switch_part(self) -> None:
+        """Give the keys to the other list."""
+        (self.table if self.focused is self.stages else self.stages).focus()
+
+    def action_analysis(self) -> None:
+        """Show what stands out in the model, or what the search left out."""
+        if self.plan is not None:
+            self._open(self.plan.analysis())
+
+    def action_report(self) -> None:
+        """Show everything as text."""
+        if self.plan is not None:
+            self.app.push_screen(TextScreen(self.plan.model, self.plan.report))
+
+    def action_export_plan(self) -> None:
+        """Write the plan, its picture and its report into a new folder."""
+        if self.plan is None:
+            self.notify("There is nothing to export yet.", timeout=3)
+            return
+        folder = self._export_folder or Path.cwd()
+        try:
+            made = export_plan(self.plan, self.app.export_screenshot(), folder, self._clock.wall_s())
+        except OSError as error:
+            self.notify(f"Not exported: {folder}: {error.strerror}", severity="error", markup=False)
+        except OutputFileError as error:
+            self.notify(f"Not exported: {error}", severity="error", markup=False)
+        else:
+            names = ", ".join(sorted(path.name for path in made.iterdir()))
+            self.notify(f"Wrote {names} to {made}", markup=False)

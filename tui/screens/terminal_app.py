@@ -1,0 +1,211 @@
+"""What every application of ours is: the themes, the terminal's abilities, help and the end."""
+
+import gc
+import io
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, cast
+
+from rich.console import Console
+from textual.app import App
+from textual.await_complete import AwaitComplete
+from textual.binding import Binding
+from textual.command import DiscoveryHit, Hit, Hits, Provider
+from textual.filter import LineFilter, Monochrome, NoColor
+from textual.types import IgnoreReturnCallbackType
+
+from ...engine.settings import ThemeName
+from ..draw.glyphs import ASCII, UNICODE
+from ..frame.key_help import collect_keys
+from ..frame.theme import default_variables, register_themes
+from ..terminal.abilities import TerminalAbilities
+from ..terminal.driver import TerminalDriver
+from ..terminal.line_filters import AsciiFilter, PrintableFilter
+from .snapshot_screen import SnapshotScreen
+
+if TYPE_CHECKING:
+    from textual.driver import Driver
+
+
+NOT_COMMANDS = ("up", "down", "left", "right", "first", "last", "page-up", "page-down")
+"""Movements, which nobody looks for in a palette."""
+
+
+class PaletteEntry(NamedTuple):
+    """One command."""
+
+    name: str
+    help: str
+    run: IgnoreReturnCallbackType
+
+
+class PaletteCommands(Provider):
+    """Lists what can be done on the screen under the palette."""
+
+    async def discover(self) -> Hits:
+        """Yield every command."""
+        for entry in self._entries():
+            yield DiscoveryHit(entry.name, entry.run, help=entry.help)
+
+    async def search(self, query: str) -> Hits:
+        """Yield the commands that match."""
+        matcher = self.matcher(query)
+        for entry in self._entries():
+            score = matcher.match(entry.name)
+            if score > 0:
+                yield Hit(score, matcher.highlight(entry.name), entry.run, help=entry.help)
+
+    def _entries(self) -> Iterator[PaletteEntry]:
+        app = cast("TerminalApp", self.app)
+        for group, keys in collect_keys(self.screen).items():
+            for key in keys:
+                if key.verb not in NOT_COMMANDS and key.action not in {
+                    "app.command_palette",
+                    "command_palette",
+                }:
+                    help_text = f"{key.tooltip}  ({key.keys})"
+                    yield PaletteEntry(
+                        f"{group}: {key.description.lower()}",
+                        help_text,
+                        partial(self.screen.run_action, key.action),
+                    )
+        for name in app.theme_choices:
+            help_text = "The look in use." if name == app.theme_choice else f"Switch to the {name} look."
+            yield PaletteEntry(f"theme: {name}", help_text, partial(app.choose_theme, name))
+        if isinstance(self.screen, SnapshotScreen):
+            for column, sentence, sort in self.screen.list_sorts():
+                yield PaletteEntry(f"sort: {column}", sentence, sort)
+
+
+_COLOR_SYSTEMS = {"16": "standard", "256": "256", "truecolor": "truecolor", "none": "standard"}
+_THEME_NAMES: tuple[ThemeName, ...] = ("dark", "light", "high-contrast", "mono")
+
+COLLECTED_WITHIN_S = 20.0
+"""Seconds from a screen that is closed to the collection that frees it, and all others closed meanwhile."""
+
+
+class TerminalApp(App[None], inherit_bindings=False):
+    """An application that draws what this terminal can show, in the look that was chosen.
+
+    Args:
+        abilities: What the terminal can show.
+        theme: The look to begin with; None for the one that suits the terminal.
+        on_exit_asked: Called when the application begins to end.
+        driver_class: Driver of the terminal; None for Textual's own.
+    """
+
+    CSS_PATH = "app.tcss"
+    TITLE = "vramscope"
+    COMMANDS: ClassVar = {PaletteCommands}
+    NOTIFICATION_TIMEOUT = 6.0
+
+    def __init__(
+        self,
+        abilities: TerminalAbilities,
+        *,
+        theme: ThemeName | None = None,
+        on_exit_asked: Callable[[], object] = lambda: None,
+        driver_class: "type[Driver] | None" = TerminalDriver,
+    ) -> None:
+        self.abilities = abilities
+        self._on_exit_asked = on_exit_asked
+        super().__init__(driver_class=driver_class)
+        self.animation_level = "none"
+        self.console = _make_console(abilities)
+        self.glyphs = ASCII if abilities.is_ascii else UNICODE
+        self._printable_filter = PrintableFilter()
+        self._ascii_filter = AsciiFilter()
+        self._color_filter = NoColor()
+        self.is_collection_due = False
+        """Whether what closed screens held is to be freed in a moment."""
+        register_themes(cast("App[object]", self))
+        self.theme = f"vramscope-{self._first_theme(theme)}"
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        """Return the roles' looks for themes that do not define them."""
+        return {"ansi-background": "ansi_default", "ansi-foreground": "ansi_default", **default_variables()}
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Return what rewrites lines for this terminal."""
+        filters = [found for found in super().get_line_filters() if not isinstance(found, Monochrome)]
+        filters.append(self._printable_filter)
+        if self.abilities.color_depth == "none":
+            filters.append(self._color_filter)
+        if self.abilities.is_ascii:
+            filters.append(self._ascii_filter)
+        return filters
+
+    def on_terminal_gone(self) -> None:
+        """End: nobody can see or press anything any more."""
+        self.exit()
+
+    def offers(self, binding: Binding) -> bool:
+        """Return whether help and palette list a key: one that never does anything here is left out."""
+        name = binding.action.partition("(")[0]
+        return not name.startswith("app.") or hasattr(self, f"action_{name[4:]}")
+
+    def action_help(self) -> None:
+        """Show the keys of the present screen."""
+        from .help import HelpScreen
+
+        if not isinstance(self.screen, HelpScreen):
+            self.push_screen(HelpScreen(self.screen, self.glyphs))
+
+    def pop_screen(self) -> AwaitComplete:
+        """Close the topmost screen, and free what it held once nobody waits for a picture.
+
+        Widgets, styles and strips refer to one another, and Python's own collector comes to old objects after
+        hours.
+        """
+        if not self.is_collection_due:
+            self.is_collection_due = True
+            self.set_timer(COLLECTED_WITHIN_S, self.collect, name="memory of closed screens")
+        return super().pop_screen()
+
+    def collect(self) -> None:
+        """Free what closed screens held."""
+        self.is_collection_due = False
+        gc.collect()
+
+    @property
+    def theme_choices(self) -> tuple[ThemeName, ...]:
+        """Looks that this terminal can show."""
+        return ("mono",) if self.abilities.color_depth == "none" else _THEME_NAMES
+
+    @property
+    def theme_choice(self) -> ThemeName:
+        """The look in use."""
+        return next(name for name in _THEME_NAMES if self.theme == f"vramscope-{name}")
+
+    def _first_theme(self, theme: ThemeName | None) -> ThemeName:
+        if self.abilities.color_depth == "none":
+            return "mono"
+        return theme or ("light" if self.abilities.has_light_background else "dark")
+
+    def choose_theme(self, name: ThemeName) -> None:
+        """Switch to a look."""
+        self.theme = f"vramscope-{name}"
+
+    def action_next_theme(self) -> None:
+        """Switch to the next look."""
+        choices = self.theme_choices
+        self.choose_theme(choices[(choices.index(self.theme_choice) + 1) % len(choices)])
+        self.notify(f"Theme: {self.theme_choice}", timeout=2)
+
+    async def action_quit(self) -> None:
+        """End."""
+        self._on_exit_asked()
+        self.exit()
+
+
+def _make_console(abilities: TerminalAbilities) -> Console:
+    """Return the console that turns styles into what the terminal understands."""
+    return Console(
+        color_system=_COLOR_SYSTEMS[abilities.color_depth],  # type: ignore[arg-type]  # a plain str in rich
+        file=io.StringIO(),
+        force_terminal=True,
+        legacy_windows=False,
+        highlight=False,
+        emoji=False,
+        _environ={},
+    )

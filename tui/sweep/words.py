@@ -1,0 +1,195 @@
+"""What the screens of sweeps say of a cell, and of the whole, in words."""
+
+from collections.abc import Iterator, Sequence
+
+from ...analyzers.planning.sweep import CellState, SweepCell, SweepGrid
+from ...analyzers.planning.sweep.index import IndexedSweep
+from ...engine.files.base.input_file import show_name
+from ...engine.units import GIB
+from ...exporters.sweep.index_text import cut_name
+from ...exporters.sweep.text import name_iteration
+from ..draw.glyphs import Glyphs
+from ..draw.spans import Line, Role, Span
+from ..widgets.device_fields import wrap_words
+from .tiles import STATE_ROLES
+
+STATE_SENTENCES: dict[CellState, str] = {
+    "ok": "ran",
+    "oom": "ran out of memory",
+    "failed": "failed",
+    "not_run": "not run",
+    "invalid": "not possible",
+    "running": "started, no result",
+}
+GAP = "   "
+_LONGEST_NAME = 24
+"""Cells of a sweep's name before its title."""
+
+
+def describe_cell(cell: SweepCell, capacity_bytes: int, glyphs: Glyphs) -> list[list[Span]]:
+    """Return the facts of a layout, the most important first.
+
+    Args:
+        cell: The layout.
+        capacity_bytes: Of a device.
+        glyphs: Characters to draw with.
+    """
+    kind = "" if cell.kind_word is None else f"{cell.kind_word} "
+    dp = glyphs.unmeasured if cell.dp is None else cell.dp
+    facts: list[Line] = [
+        [
+            Span(f"TP {cell.tp} PP {cell.pp} DP {dp} {kind}", "strong"),
+            Span(STATE_SENTENCES[cell.state], STATE_ROLES[cell.state]),
+        ]
+    ]
+    if cell.actual_bytes is not None:
+        share = 100 * cell.actual_bytes / capacity_bytes
+        where = name_iteration(cell)
+        facts.append(_name("measured", f"{_gib(cell.actual_bytes)}{where}, {share:.0f} % of capacity"))
+    if cell.theory_bytes is not None:
+        facts.append(_name("theory", _gib(cell.theory_bytes)))
+    if cell.error_percent is not None:
+        role: Role = "high" if cell.is_mispredicted else "text"
+        ruled_out = ", ruled out by the theory" if cell.is_mispredicted else ""
+        facts.append([Span("error ", "muted"), Span(f"{cell.error_percent:+.1f} %{ruled_out}", role)])
+    return facts + _describe_rest(cell)
+
+
+def _describe_rest(cell: SweepCell) -> list[Line]:
+    """Return what is known of a layout beside its peak: static memory, the theory's parts, its speed."""
+    parts = (
+        ("static", cell.static_bytes),
+        ("theory of states", cell.states_bytes),
+        ("of activations", cell.activations_bytes),
+    )
+    facts = [_name(name, _gib(value)) for name, value in parts if value is not None]
+    if cell.tflops_per_gpu is not None:
+        facts.append(_name("speed", f"{cell.tflops_per_gpu:.1f} TFLOP/s per GPU"))
+    if cell.iteration_s is not None:
+        facts.append(_name("iteration", f"{cell.iteration_s:.2f} s"))
+    return facts
+
+
+def describe_sources(cell: SweepCell, grid: SweepGrid) -> Iterator[tuple[str, str]]:
+    """Yield what else is known of a layout: why it failed, its trace, its like of other DP."""
+    if cell.cause is not None:
+        yield "cause", cell.cause
+    elif cell.state == "failed":
+        yield "cause", "not told: an exit status alone is no proof of memory"
+    if cell.path is not None:
+        yield "trace", show_name(cell.path)
+    others = [it for it in grid.cells if it.place == cell.place and it != cell]
+    if others:
+        told = (
+            " ".join(
+                part
+                for part in (f"DP {it.dp}", it.kind_word, STATE_SENTENCES[it.state], _gib(it.actual_bytes))
+                if part
+            )
+            for it in others
+        )
+        yield "also", "; ".join(told)
+
+
+def lay_out(facts: Sequence[Line], width: int) -> list[Line]:
+    """Return facts in as few lines of a width as they take, each fact in one piece."""
+    lines: list[Line] = []
+    used = 0
+    for fact in facts:
+        size = sum(len(span.text) for span in fact)
+        if lines and used + len(GAP) + size <= width:
+            lines[-1] += [Span(GAP), *fact]
+            used += len(GAP) + size
+        else:
+            lines.append([Span(" "), *fact])
+            used = 1 + size
+    return lines
+
+
+def describe_pair(
+    sweeps: Sequence[IndexedSweep], cells: Sequence[SweepCell | None], width: int, glyphs: Glyphs
+) -> list[Line]:
+    """Return what is known of one layout in two sweeps, and how much more it holds in the second."""
+    lines: list[Line] = []
+    for number, (sweep, name, cell) in enumerate(zip(sweeps, name_sweeps(sweeps), cells, strict=True), 1):
+        lines.append([Span(f" {number} {name}", "muted")])
+        if cell is None:
+            lines.append([Span("   not in the grid of this sweep", "muted")])
+        else:
+            facts = lay_out(describe_cell(cell, sweep.grid.capacity_bytes, glyphs), width - 2)
+            lines += [[Span("  "), *line] for line in facts]
+    first, second = (None if cell is None else cell.actual_bytes for cell in cells)
+    if first is not None and second is not None and first > 0:
+        apart = second - first
+        told = f"{apart / GIB:+.1f} GiB, {100 * apart / first:+.0f} %"
+        lines.append([Span(" the second less the first ", "muted"), Span(told, "strong")])
+    for number, sweep in enumerate(sweeps, 1):
+        lines.append([])
+        for finding in sweep.findings:
+            lines += _wrap(f"{number} ", finding.text, width)
+    return lines
+
+
+def describe_all(sweep: IndexedSweep, cell: SweepCell | None, width: int, glyphs: Glyphs) -> list[Line]:
+    """Return everything below the grid: the marked cell, then what the sweep says.
+
+    Args:
+        sweep: The sweep.
+        cell: The layout under the mark.
+        width: Cells of a line.
+        glyphs: Characters to draw with.
+    """
+    lines: list[Line] = []
+    if cell is not None:
+        lines += lay_out(describe_cell(cell, sweep.grid.capacity_bytes, glyphs), width)
+        for name, text in describe_sources(cell, sweep.grid):
+            lines += _wrap(f"{name} ", text, width)
+        lines.append([])
+    for finding in sweep.findings:
+        lines += _wrap("", finding.text, width)
+    notes = [sweep.reason, *sweep.grid.notes]
+    for note in notes:
+        lines += _wrap("", note, width, "muted") if note else []
+    return lines
+
+
+def name_sweep(sweep: IndexedSweep) -> str:
+    """Return a sweep as a title names it: model, GPUs, capacity, and that it is simulated where it is."""
+    grid = sweep.grid
+    parts = [
+        sweep.model or sweep.name,
+        None if grid.world_size is None else f"{grid.world_size:,} GPUs",
+        f"capacity {grid.capacity_bytes / GIB:g} GiB",
+        "simulated: one GPU played each rank" if grid.is_simulated else None,
+    ]
+    return " · ".join(part for part in parts if part is not None)
+
+
+def name_sweeps(sweeps: Sequence[IndexedSweep]) -> list[str]:
+    """Return the titles of several sweeps: those that would be alike begin with the sweep's name."""
+    titles = [name_sweep(sweep) for sweep in sweeps]
+    return [
+        title if titles.count(title) == 1 else f"{cut_name(sweep.name, _LONGEST_NAME)} · {title}"
+        for sweep, title in zip(sweeps, titles, strict=True)
+    ]
+
+
+def _wrap(name: str, text: str, width: int, role: Role = "text") -> list[Line]:
+    """Return a sentence in lines; those after the first are indented."""
+    wrapped = wrap_words(f"{name}{text}", max(1, width - 3))
+    lines: list[Line] = []
+    for at, line in enumerate(wrapped):
+        if at == 0 and name:
+            rest = "" if line == name.rstrip() else line.removeprefix(name)
+            lines.append([Span(" "), Span(name, "muted"), Span(rest, role)])
+        else:
+            lines.append([Span(" " if at == 0 else "   "), Span(line, role)])
+    return lines
+
+
+def _name(name: str, value: str) -> Line:
+    return [Span(f"{name} ", "muted"), Span(value)]
+
+
+def _gib(value_bytes: int | None) -> str:
+    return "" if value_bytes is None else f"{value_bytes / GIB:.1f} GiB"

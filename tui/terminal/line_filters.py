@@ -1,0 +1,66 @@
+"""What stands between the widgets and the terminal: printable text, and seven bits where asked for."""
+
+from functools import lru_cache
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from textual.color import Color
+from textual.filter import LineFilter
+
+from ...engine.text import make_printable
+
+_STAND_INS = {
+    "-": "—–─━┄╌╍═▔▁▂▃━‐‑−",
+    "|": "│┃║╎╏▏▎▍▌▐▕▊▋·•",
+    "+": "┌┐└┘├┤┬┴┼╭╮╰╯╔╗╚╝┏┓┗┛",
+    "#": "█▉▇▆▅▓▀▄▛▜▙▟▗▖▝▘",
+    "=": "▒",
+    ".": "░",
+    "~": "…",
+    "^": "▲△↑⇧",
+    "v": "▼▽↓",
+    ">": "→▶▸▷›",
+    "<": "←◀◂◁‹",
+    "X": "✖✗",
+    "x": "×",
+    "*": "◆●○✓☐☑■□",
+    "'": "’‘′",
+    '"': "“”″",
+    "u": "µ",
+    " ": "\u00a0\u2009\u202f⠀°",
+}
+_TABLE = {ord(character): stand_in for stand_in, characters in _STAND_INS.items() for character in characters}
+
+
+@lru_cache(4096)
+def to_ascii(text: str) -> str:
+    """Return text in ASCII that takes the same cells; what has no likeness becomes `?`."""
+    if text.isascii():
+        return text
+    likened = text.translate(_TABLE)
+    if likened.isascii():
+        return likened
+    return "".join(c if c.isascii() else "?" * cell_len(c) for c in likened)
+
+
+class PrintableFilter(LineFilter):
+    """Makes every line that any widget draws printable: lists, titles, the palette and toasts too."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        """Return the segments, the very same where nothing in them would steer the terminal."""
+        if all(segment.text.isprintable() for segment in segments):
+            return segments
+        return [segment._replace(text=make_printable(segment.text)) for segment in segments]
+
+
+class AsciiFilter(LineFilter):
+    """Rewrites every line that any widget draws: borders, scroll bars, palette and toasts too."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        """Return the segments in ASCII."""
+        return [
+            segment
+            if segment.text.isascii()
+            else Segment(to_ascii(segment.text), segment.style, segment.control)
+            for segment in segments
+        ]

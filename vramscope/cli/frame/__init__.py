@@ -1,0 +1,1 @@
+"""What all verbs share: flags, settings, output, progress, errors and how a command ends."""
