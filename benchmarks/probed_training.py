@@ -263,7 +263,7 @@ def pair(folder: str, blocks: int) -> dict[str, object]:
 
 def _count_sampler() -> Counted:
     """Count what the sampler's thread does between two waits: there it holds the interpreter's lock."""
-    session = sys.modules["vramscope_probe.current"].session
+    session = sys.modules["vramscope_probe.base.current"].session
     counted = Counted(session._thread._tick)
     session._thread._tick = counted
     return counted

@@ -24,7 +24,7 @@ def load_probe():
     spec.loader.exec_module(module)
     return module
 def failures():
-    return list(sys.modules["vramscope_probe.current"].failures)
+    return list(sys.modules["vramscope_probe.base.current"].failures)
 """
 VARIABLES = {"PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
 WATCH = "probe = load_probe(); probe.watch_imports(sys.argv[1], 'job-1')\n"

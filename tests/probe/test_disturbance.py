@@ -127,7 +127,7 @@ def test_a_hook_of_a_fork_that_fails_prints_nothing_and_leaves_one_note(tmp_path
     import torch
     def fail():
         raise OSError("gone")
-    session = sys.modules["vramscope_probe.current"].session
+    session = sys.modules["vramscope_probe.base.current"].session
     session.pause = session.go_on = session.fall_silent = fail
     for _ in range(5):
         child = os.fork()

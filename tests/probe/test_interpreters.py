@@ -94,7 +94,7 @@ SCRIPT = """
             os._exit(0)
         os.wait()
     probe.record_out_of_memory(5, "no memory")
-    session = sys.modules["vramscope_probe.current"].session
+    session = sys.modules["vramscope_probe.base.current"].session
     while session._sampler.outbox._readings:
         time.sleep(0.05)
     print(failures(), [name for name in sys.modules if "msgspec" in name or name.startswith("vramscope.")])

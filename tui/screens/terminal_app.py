@@ -4,6 +4,7 @@ import gc
 import io
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, cast
 
 from rich.console import Console
@@ -94,7 +95,7 @@ class TerminalApp(App[None], inherit_bindings=False):
         driver_class: Driver of the terminal; None for Textual's own.
     """
 
-    CSS_PATH = "app.tcss"
+    CSS_PATH = Path(__file__).with_name("app.tcss")  # a relative path would be of the subclass
     TITLE = "vramscope"
     COMMANDS: ClassVar = {PaletteCommands}
     NOTIFICATION_TIMEOUT = 6.0
