@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 import msgspec
 
 from ...engine.model import Finding, Sample, make_finding_id
+from ..balance.node_balance import BOTTLENECK_FACTOR, find_bottlenecks, measure_balance
 from ..closing import close_finding
 from ..divergence import DivergenceAnalyzer
 from ..finding_evidence import read_evidence, read_process
-from ..planning.balance.node_balance import BOTTLENECK_FACTOR, find_bottlenecks, measure_balance
 from ..risk import LEVELS
 from ..stage_peaks import StagePeak, StagePeaks
 from .jobs import JobMembers

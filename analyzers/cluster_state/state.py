@@ -8,9 +8,9 @@ import msgspec
 
 from ...engine.model import Evidence, Finding, make_finding_id
 from ...engine.viewer.snapshot import Snapshot
+from ..balance.node_balance import find_bottlenecks, measure_balance
 from ..closing import close_finding
 from ..crossing import Crossing
-from ..planning.balance.node_balance import find_bottlenecks, measure_balance
 from .job_watch import JobWatch, describe_job
 from .jobs import JobMembers, find_jobs
 from .merging import SampleMerger

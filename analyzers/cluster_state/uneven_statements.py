@@ -2,8 +2,8 @@
 
 from ...engine.model import Evidence
 from ...engine.units import format_bytes
+from ..balance.node_balance import BOTTLENECK_FACTOR
 from ..finding_evidence import JOB
-from ..planning.balance.node_balance import BOTTLENECK_FACTOR
 from ..risk import LEVELS
 from .model import ClusterPicture, JobState, StageLoad
 from .statement import Statement

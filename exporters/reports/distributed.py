@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from ...analyzers.planning.balance.node_balance import (
+from ...analyzers.balance.node_balance import (
     BOTTLENECK_FACTOR,
     UNEVEN_BELOW,
     Scope,

@@ -3,6 +3,7 @@
 import ast
 import inspect
 import re
+from pathlib import Path
 
 import pytest
 
@@ -207,3 +208,41 @@ def _names_the_house(node: ast.Import | ast.ImportFrom) -> bool:
     if isinstance(node, ast.ImportFrom):
         return node.level == 0 and (node.module or "").split(".")[0] in house
     return any(alias.name.split(".")[0] in house for alias in node.names)
+
+
+def test_no_folder_is_reached_again_from_what_it_imports() -> None:
+    """Rooms form a tree: by the imports of loading, none leads back to itself, also by way of others."""
+    modules = {_name(path): path for path in python_files(PRODUCT_FOLDERS)}
+    rooms = {
+        name: name if path.stem == "__init__" else name.rpartition(".")[0] for name, path in modules.items()
+    }
+    reached: dict[str, set[str]] = {room: set() for room in rooms.values()}
+    for name, path in modules.items():
+        for node in parse(path).body:
+            if isinstance(node, ast.ImportFrom):
+                for target in _find_targets(node, name, is_package=path.stem == "__init__"):
+                    if target in rooms and rooms[target] != rooms[name]:
+                        reached[rooms[name]].add(rooms[target])
+    changed = True
+    while changed:
+        changed = False
+        for room, others in reached.items():
+            further = set().union(*(reached[other] for other in others)) - others
+            changed = changed or bool(further)
+            reached[room] = others | further
+    assert sorted(room for room, others in reached.items() if room in others) == []
+
+
+def _name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    parts = parts[:-1] if parts[-1] == "__init__" else parts
+    return ".".join(parts if parts[0] == "vramscope" else ("vramscope", *parts))
+
+
+def _find_targets(node: ast.ImportFrom, name: str, *, is_package: bool) -> list[str]:
+    """List the modules that an import may load: the one it names, and its names where they are modules."""
+    package = name.split(".") if is_package else name.split(".")[:-1]
+    base = package[: len(package) - node.level + 1] if node.level else []
+    module = ".".join([*base, *((node.module or "").split(".") if node.module else [])])
+    within = [f"{module}.{alias.name}" for alias in node.names]
+    return [module, *within]
