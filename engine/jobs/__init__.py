@@ -1,1 +1,1 @@
-"""Bringing the probe into a Python process that already runs, or saying why that cannot or must not be."""
+"""Jobs with the probe: starting one with it, and the way into one that runs already."""
