@@ -137,10 +137,6 @@ def _last_line(descriptor: int) -> str:
     return make_printable(lines[-1]) if lines else ""
 
 
-if __name__ == "__main__":
-    sys.exit(main())
-
-
 BUSY = (408, 425, 429)
 """Answers of a client's error that pass by themselves."""
 MAX_ANSWER_BYTES = 4096
@@ -210,3 +206,7 @@ def _explain(reason: object) -> str:
     if isinstance(reason, OSError) and reason.strerror:
         return f"cannot be reached: {reason.strerror}"
     return f"did not answer as a web server does ({type(reason).__name__})"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
