@@ -12,6 +12,7 @@ from ...engine.clock import SystemClock
 from ...engine.settings import Settings
 from ...engine.viewer.feed import Feed
 from ..terminal.abilities import HEADLESS_ADVICE, TerminalAbilities, read_abilities
+from .process_memory import share_one_heap
 
 if TYPE_CHECKING:
     from ...engine.jobs.viewer_recording import ViewerRecording
@@ -178,6 +179,7 @@ def run_to_end(
     if duration_s is not None:
         timer.start()
     shutdown.install()
+    share_one_heap()
     _spare_collector()
     try:
         app.run(mouse=has_mouse)

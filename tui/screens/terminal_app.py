@@ -18,6 +18,7 @@ from textual.types import IgnoreReturnCallbackType
 from ...engine.settings import ThemeName
 from ..draw.glyphs import ASCII, UNICODE
 from ..frame.key_help import collect_keys
+from ..frame.process_memory import return_free_memory
 from ..frame.theme import default_variables, register_themes
 from ..terminal.abilities import TerminalAbilities
 from ..terminal.driver import TerminalDriver
@@ -167,6 +168,7 @@ class TerminalApp(App[None], inherit_bindings=False):
         """Free what closed screens held."""
         self.is_collection_due = False
         gc.collect()
+        return_free_memory()
 
     @property
     def theme_choices(self) -> tuple[ThemeName, ...]:
