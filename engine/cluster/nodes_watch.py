@@ -190,7 +190,8 @@ class NodesWatch:
         detail: Detail = "full" if is_wanted and self._are_few and self._in_full.has_room else "cells"
         if detail == "full":
             self._in_full.note(name)
-        node = RemoteNode(name, connection, self._clock, History(), detail, self.choice.devices)
+        history = History(keeps_ranks=self._relay_id is not None)  # a relay answers workers and late viewers
+        node = RemoteNode(name, connection, self._clock, history, detail, self.choice.devices)
         self.nodes[name] = node
         self.on_added(name, node)
 

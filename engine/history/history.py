@@ -44,13 +44,14 @@ class History:
     Args:
         fine_ticks: Ticks that are kept.
         coarse_ticks: Minutes that are kept.
-        keeps_ranks: Whether the figures of training processes are kept, for analyzers that are begun anew.
+        keeps_ranks: Whether columns of training processes are kept, for analyzers that start later. Screens
+            draw those of devices only.
     """
 
     def __init__(
         self, fine_ticks: int = FINE_TICKS, coarse_ticks: int = COARSE_TICKS, *, keeps_ranks: bool = True
     ) -> None:
-        self._keeps_ranks = keeps_ranks
+        self.keeps_ranks = keeps_ranks
         self._lock = threading.RLock()
         self.generation = 0
         """How often it became another history: what was drawn of an earlier one says nothing of this."""
@@ -90,7 +91,7 @@ class History:
             self._bound_modelled([device.uuid for device in sample.devices if device.kind == "simulated"])
             if sample.host is not None:
                 devices[HOST_KEY] = host_values_of(sample.host)
-            if sample.ranks and self._keeps_ranks:
+            if sample.ranks and self.keeps_ranks:
                 devices.update(self._note_ranks(sample.ranks, sample.time_s))
             self._fine.append(Row(sample.seq, sample.time_s, sample.interval_s), devices)
             for uuid, values in devices.items():
@@ -108,8 +109,14 @@ class History:
         """
         fine = ColumnRing(self._fine.capacity)
         coarse = ColumnRing(self._coarse.capacity)
+        ranks = block.ranks if self.keeps_ranks else {}
+        kept = (
+            block.fine
+            if self.keeps_ranks
+            else {k: it for k, it in block.fine.items() if k not in block.ranks}
+        )
         try:
-            fine.load(block.fine_ticks, block.fine)
+            fine.load(block.fine_ticks, kept)
             coarse.load(block.coarse_ticks, block.coarse)
         except (ValueError, KeyError) as error:
             raise WireError(f"the hub's history cannot be read: {error}") from error
@@ -119,7 +126,7 @@ class History:
             self._node = block.node
             self._clock = block.clock
             self._headers.update(block.devices)
-            self._ranks.update(block.ranks)
+            self._ranks.update(ranks)
             if self._fine.last is None:
                 self._fine = fine
                 self._coarse = coarse
@@ -129,7 +136,7 @@ class History:
                 return
             newest = self._fine.last
             known = fine.count_to(newest.seq) if fine.has(newest) else None
-            samples = samples_of(fine, block.devices, block.ranks, block.node, block.clock)
+            samples = samples_of(fine, block.devices, ranks, block.node, block.clock)
             for at, sample in enumerate(samples):
                 if sample.time_s > newest.time_s if known is None else at >= known:
                     self.add(sample)

@@ -70,7 +70,7 @@ class HubFeed:
         self._wishes: deque[Wish] = deque(maxlen=MAX_WISHES)
         self._thread = threading.Thread(target=self._follow, name="hub-feed", daemon=True)
         self._on_snapshot: Callable[[Snapshot], None] | None = None
-        self.history = History()
+        self.history = History(keeps_ranks=False)
         """What was seen so far; safe to read from any thread."""
 
     def start_hub(self) -> None:

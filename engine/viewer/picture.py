@@ -154,7 +154,7 @@ class NodePicture:
 
     def forget_history(self) -> None:
         """Let go of what is remembered, which takes 0.5 MiB a device: nobody looks at this node."""
-        self.history.take_over(History())
+        self.history.take_over(History(keeps_ranks=self.history.keeps_ranks))
 
     def expire_questions(self) -> bool:
         """Give up on what nobody answers; return whether that is news."""

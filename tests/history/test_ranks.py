@@ -152,3 +152,33 @@ def test_processes_that_come_and_go_take_memory_for_as_long_as_they_ran() -> Non
     ]
     assert len(history._ranks) == MAX_RANKS
     assert sum(len(block) * block.itemsize for block in blocks) < 2 * MIB
+
+
+def test_a_viewer_that_draws_devices_keeps_no_figures_of_processes() -> None:
+    hub = History()
+    for seq in range(20):
+        hub.add(make_sample(seq, make_device(seq), ranks=(make_rank(1), make_rank(2))))
+
+    viewer = History(keeps_ranks=False)
+    viewer.extend(_over_the_wire(hub))
+    for seq in range(20, 30):
+        viewer.add(make_sample(seq, make_device(seq), ranks=(make_rank(1), make_rank(3))))
+
+    assert [sample.ranks for sample in viewer.samples()] == [()] * 30
+    assert set(viewer.block().fine) == {"GPU-a"}
+    drawn = viewer.columns("GPU-a", "used", 1029.0, 1.0, 30).last
+    assert drawn == [4.0 * seq * MIB for seq in range(30)]
+
+
+def test_a_viewer_that_missed_ticks_adds_them_without_processes() -> None:
+    hub, viewer = History(), History(keeps_ranks=False)
+    for seq in range(10):
+        sample = make_sample(seq, make_device(seq), ranks=(make_rank(1),))
+        hub.add(sample)
+        if seq < 5:
+            viewer.add(sample)
+
+    viewer.extend(_over_the_wire(hub))
+
+    assert viewer.last_seq == 9
+    assert set(viewer.block().fine) == {"GPU-a"}
