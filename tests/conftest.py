@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-REPOSITORY = Path(__file__).resolve().parent.parent
+from tests import REPOSITORY
 
 pytest_plugins = (
     ["tests.pretend_nvml.plugin"] if (REPOSITORY / "tests/pretend_nvml/plugin.py").exists() else []

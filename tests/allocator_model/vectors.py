@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from tests import REPOSITORY
 from vramscope.analyzers.allocator_model import (
     AllocatorOutOfMemoryError,
     AllocatorSettings,
@@ -24,7 +25,7 @@ from vramscope.analyzers.allocator_model import (
     PrivateDeviceMemory,
 )
 
-FOLDER = Path(__file__).parent.parent / "data" / "allocator"
+FOLDER = REPOSITORY / "tests/data/allocator"
 RESERVED_TOLERANCE = 0.01
 
 

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ..cli.running import REPOSITORY, no_library
+from tests import REPOSITORY
+
+from ..cli.running import no_library
 
 MIB = 1 << 20
 SCRIPT = """

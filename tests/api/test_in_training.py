@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from ..cli.running import REPOSITORY, no_library
+from tests import REPOSITORY
+
+from ..cli.running import no_library
 from ..exporters.reports.shapes import check_shape
 
 MIB = 1 << 20

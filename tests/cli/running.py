@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-REPOSITORY = Path(__file__).resolve().parent.parent.parent
+from tests import REPOSITORY
+
 GIB = 1 << 30
 
 

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 import vramscope
+from tests import REPOSITORY
 from vramscope.cli.frame.registry import list_verbs
 from vramscope.cli.parser import build_parser, parse
 from vramscope.engine.errors import UsageError
 
-from .running import REPOSITORY, environment, no_library, run
+from .running import environment, no_library, run
 from .test_stream import agent
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import REPOSITORY
 from vramscope.engine.errors import UsageError
 from vramscope.engine.jobs.demonstration import SCRIPT, check_size
 from vramscope.engine.units import GIB, MIB
@@ -17,7 +18,7 @@ from vramscope.engine.units import GIB, MIB
 from ..components import missing
 from ..tui.panes import PROGRAM, pane
 from ..waiting import wait_until
-from .running import REPOSITORY, run
+from .running import run
 from .test_live import terminal
 
 STORY_S = 200.0

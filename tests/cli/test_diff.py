@@ -9,12 +9,13 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from tests import REPOSITORY
 from vramscope.analyzers.comparison import RunDifference
 from vramscope.engine.recording import RecordingIdentity, RecordingWriter
 from vramscope.exporters.schema import build_difference_schema, render_difference_schema
 
 from ..analyzers.comparison.runs import train
-from .running import REPOSITORY, run
+from .running import run
 
 GIB = 1 << 30
 HEADER = "time_s,device,allocated_bytes,reserved_bytes,used_bytes,total_bytes,step\n"

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests import REPOSITORY
 from tests.bus.hubs import make_sample
 from tests.cluster.remote import ListeningHub
 from tests.exporters.statuses import make_device, make_finding, make_status
@@ -23,7 +24,7 @@ from vramscope.engine.cluster.keys import keys_folder
 from vramscope.engine.model import ProcessReading, RankSample
 from vramscope.exporters.status.table import TableStyle, render_table
 
-from .running import REPOSITORY, Outcome, environment, no_library, run
+from .running import Outcome, environment, no_library, run
 from .terminals import TerminalRun
 
 ESCAPE = "\x1b]52;c;QUFB\x07\x9b5m\u202e"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import REPOSITORY
 from vramscope.cli.exporting import export_recording
 from vramscope.cli.importer import Importer
 from vramscope.engine.errors import InputFileError, OutputFileError
@@ -18,7 +19,7 @@ from vramscope.engine.recording import Recording
 
 from ..recording.samples import make_sample, write
 from ..waiting import wait_until
-from .running import REPOSITORY, run
+from .running import run
 from .test_stream import running
 
 SERIES = "time_s,device,allocated_bytes,reserved_bytes,used_bytes,total_bytes,step\n"

@@ -16,13 +16,14 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests import REPOSITORY
 from vramscope.engine.paths import locate_runtime_folder
 from vramscope.engine.wire.lock import is_hub_alive
 
 from ..pretend_nvml.driver import PretendDriver
 from ..readers.traces import rank_name, trace, write_trace
 from ..waiting import wait_until
-from .running import REPOSITORY, environment, run
+from .running import environment, run
 from .test_stream import agent
 
 DEADLINE_S = 60.0

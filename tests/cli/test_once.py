@@ -10,10 +10,12 @@ from typing import Any
 import jsonschema
 import pytest
 
+from tests import REPOSITORY
+
 from ..pretend_nvml.driver import PretendDriver
 from ..pretend_nvml.layout import FunctionClass
 from ..waiting import wait_until
-from .running import GIB, REPOSITORY, no_library, run, start
+from .running import GIB, no_library, run, start
 
 SCHEMA: dict[str, Any] = json.loads((REPOSITORY / "docs/status.schema.json").read_text(encoding="utf-8"))
 

@@ -7,12 +7,13 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from tests import REPOSITORY
 from vramscope.exporters.schema import build_plan_schema, render_plan_schema
 
 from .running import run
 from .test_live import terminal
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+DOCS = REPOSITORY / "docs"
 
 ORIGINALS = {
     "gpt_1.5b_model_graph.json": "216960e8705780ba89e0e69aa40ecb97f14cf977505bfcfbcb99c9dffba02e63",

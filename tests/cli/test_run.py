@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tests import REPOSITORY
 from vramscope.engine.jobs.parts import SHIM
 
-from .running import REPOSITORY, environment, run
+from .running import environment, run
 from .terminals import TerminalRun
 
 VRAMSCOPE = (sys.executable, "-m", "vramscope")

@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
+from tests import REPOSITORY
 from vramscope.engine.paths import locate_runtime_folder
 from vramscope.engine.wire.lock import holder_pid, is_hub_alive
 
 from ..launch.environments import make_environment_with_torch_alone
 from ..ranks.running import await_steps
 from ..waiting import wait_until
-from .running import REPOSITORY, run
+from .running import run
 
 TRAINING = """
 import os, sys, time, torch

@@ -11,12 +11,13 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests import REPOSITORY
 from vramscope.engine.paths import locate_runtime_folder
 from vramscope.engine.recording import Recording
 from vramscope.engine.wire.lock import holder_pid, is_hub_alive
 
 from ..waiting import wait_until
-from .running import REPOSITORY, environment, run
+from .running import environment, run
 from .test_run_ranks import TRAINING, list_ranks
 
 WAIT = "import os\ntry:\n    print(os.wait())\nexcept ChildProcessError:\n    print('none')"

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests import REPOSITORY
 from vramscope.engine.cluster.tcp_address import LOOPBACK
 from vramscope.engine.paths import locate_runtime_folder
 
@@ -15,7 +16,6 @@ from ..components import require
 from ..waiting import wait_until
 from .remote import free_port
 
-REPOSITORY = Path(__file__).resolve().parent.parent.parent
 PRIVILEGE_FOLDER = Path("/run/sshd")
 """Sshd of root refuses to start without it; Debian makes it with the service."""
 

@@ -14,6 +14,7 @@ import msgspec
 import pytest
 import zmq
 
+from tests import REPOSITORY
 from vramscope.cli.application import run as main
 from vramscope.cli.guarding import Guard, GuardOptions
 from vramscope.engine.agent.hub import Hub
@@ -38,7 +39,6 @@ from ..ranks.running import TICK_S
 from ..waiting import wait_until
 from .remote import allow, free_port, trust_of
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 NODE, GUARD = make_key_pair(), make_key_pair()
 
 

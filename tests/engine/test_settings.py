@@ -5,6 +5,7 @@ from typing import get_args
 
 import pytest
 
+from tests import REPOSITORY
 from vramscope.engine.errors import InputFileError, UsageError
 from vramscope.engine.model import SEVERITIES
 from vramscope.engine.settings import (
@@ -19,7 +20,7 @@ from vramscope.engine.settings import (
 from vramscope.engine.settings.files import FILE_LIMIT_BYTES, read_settings_file
 from vramscope.engine.settings.layers import list_unknown_variables
 
-CONFIGS = Path(__file__).parent.parent / "cli"
+CONFIGS = REPOSITORY / "tests/cli"
 VALID = sorted((CONFIGS / "valid_configs").glob("*.toml"))
 INVALID = sorted((CONFIGS / "invalid_configs").glob("*.toml"))
 

@@ -9,12 +9,12 @@ import jsonschema
 import msgspec
 from hypothesis import given
 
+from tests import REPOSITORY
 from vramscope.engine.model import Assessment, HubStatus, NodeStatus, WorkerStatus
 from vramscope.exporters.json_lines import encode_line, write_line
 from vramscope.exporters.schema import build_status_schema, render_status_schema
 from vramscope.exporters.settings_page import render_settings_page
 
-from ..conftest import REPOSITORY
 from .statuses import make_device, make_finding, make_status, statuses
 
 VALIDATOR = jsonschema.Draft202012Validator(build_status_schema())

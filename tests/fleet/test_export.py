@@ -6,13 +6,12 @@ from pathlib import Path
 
 import jsonschema
 
+from tests import REPOSITORY
 from tests.fleet.nodes import make_node
 from tests.fleet.several import SeveralNodes, make_nodes_app, wait_for_text
 from tests.tui.looks import notices
 from vramscope.engine.viewer.snapshot import Snapshot
 from vramscope.exporters.schema import build_fleet_schema, render_fleet_schema
-
-REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 async def test_the_fleet_is_exported_as_it_is_seen(tmp_path: Path) -> None:

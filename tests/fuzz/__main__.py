@@ -15,7 +15,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests import REPOSITORY
+
+ROOT = REPOSITORY
 WORK = ROOT / "build" / "fuzz"
 MOST_RSS_MB = 2048
 SLOWEST_S = 20

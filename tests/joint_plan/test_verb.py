@@ -7,6 +7,7 @@ import jsonschema
 import pytest
 
 import vramscope
+from tests import REPOSITORY
 from vramscope.analyzers.planning.joint import JointPlan
 from vramscope.cli.application import run
 from vramscope.engine.errors import InputFileError
@@ -15,7 +16,7 @@ from vramscope.exporters.plan.joint_report import report_joint_plan
 from vramscope.exporters.plan.joint_table import describe_joint_plan, fold_counts
 from vramscope.exporters.schema import build_joint_plan_schema, render_joint_plan_schema
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+DOCS = REPOSITORY / "docs"
 WORDS = (
     "plan",
     "--model",

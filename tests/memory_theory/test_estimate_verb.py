@@ -7,6 +7,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from tests import REPOSITORY
 from vramscope.exporters.schema import (
     build_estimate_schema,
     render_calibration_schema,
@@ -16,7 +17,7 @@ from vramscope.exporters.schema import (
 from ..cli.running import run
 from .calling import call
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+DOCS = REPOSITORY / "docs"
 
 CASES = """\
 case,platform,world_size,num_layers,hidden,heads,seq,mbs,gbs,tp,pp,dist_opt,bf16,arguments

@@ -1,6 +1,5 @@
 """Runs that were measured: every stage of a real job, and the table that the benchmark judges."""
 
-from pathlib import Path
 from statistics import fmean
 
 import msgspec
@@ -8,13 +7,14 @@ import pytest
 
 from benchmarks.memory_theory import collect, judge_row
 from benchmarks.memory_theory_published import ROWS
+from tests import REPOSITORY
 from vramscope.analyzers.planning.theory import estimate_stages
 from vramscope.analyzers.planning.theory.configs import Flags, read_megatron_run
 from vramscope.engine.files.case_table import read_case_table
 from vramscope.engine.units import GIB, MIB
 from vramscope.exporters.estimates.report import FIT_SHARE
 
-DATA = Path(__file__).resolve().parents[3] / "shared/data"
+DATA = REPOSITORY.parent / "shared/data"
 
 
 def test_published_figures_are_met() -> None:

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from tests import REPOSITORY
 from vramscope import GPTModelGraph, create_gpt_model_graph
 from vramscope.engine.errors import InputFileError, UsageError
 
-ORIGINAL = Path(__file__).resolve().parents[3] / "shared/data/model_graph/gpt_1.5b_model_graph.json"
+ORIGINAL = REPOSITORY.parent / "shared/data/model_graph/gpt_1.5b_model_graph.json"
 SHA256_OF_ORIGINAL = "216960e8705780ba89e0e69aa40ecb97f14cf977505bfcfbcb99c9dffba02e63"
 
 

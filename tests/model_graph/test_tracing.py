@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
+from tests import REPOSITORY
 from tests.later import LaterModule
 from vramscope import GraphAnalyzer, create_gpt_model_graph, trace_model_graph
 from vramscope.engine.errors import UsageError
 
 torch: Any = LaterModule("torch")
 
-WORKLOADS = Path(__file__).resolve().parents[2] / "engine" / "workloads"
+WORKLOADS = REPOSITORY / "engine" / "workloads"
 SEQUENCES, TOKENS, WIDTH, LAYERS, VOCABULARY = 2, 32, 64, 3, 1000
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests import REPOSITORY
 from vramscope.analyzers.sentence import count_cells
 from vramscope.engine.model.phase_memory import MemoryLevels, PhaseDevice, PhaseMemory, PhaseRun
 from vramscope.exporters.json_lines import encode_line
@@ -16,7 +17,7 @@ from vramscope.exporters.schema import build_phases_schema, render_phase_records
 from .runs import MIB, SETUP, levels, make_run, take_step
 
 TEXTS = Path(__file__).parent / "texts"
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+DOCS = REPOSITORY / "docs"
 OUT = {
     "phases": (*SETUP, *take_step(1)[:2]),
     "losses": (),

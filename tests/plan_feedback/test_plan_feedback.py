@@ -7,6 +7,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from tests import REPOSITORY
 from tests.recording.samples import GIB, IDENTITY, START_S
 from vramscope.cli.application import run as main
 from vramscope.engine.model import (
@@ -20,7 +21,6 @@ from vramscope.engine.model import (
 from vramscope.engine.recording import RecordingWriter
 from vramscope.exporters.schema import build_feedback_schema, render_feedback_schema
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 PLAN = ["plan", "--model", "gpt-1.5b", "--micro-batches", "8"]
 Peaks = Sequence[float | None]
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests import REPOSITORY
 from vramscope.engine.errors import InputFileError
 from vramscope.engine.files.memory_snapshot import MemorySnapshot, convert_tree, read_memory_snapshot
 
 from .snapshots import BASE, LINEAR, event, small_snapshot, snapshot
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 MANY = """
 import io, pickle, random, resource, sys
 from tests.readers.snapshots import small_snapshot

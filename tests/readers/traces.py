@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-MEASURED = Path(__file__).resolve().parents[3] / "shared/data/sweep_traces"
+from tests import REPOSITORY
+
+MEASURED = REPOSITORY.parent / "shared/data/sweep_traces"
 
 Row = tuple[float, float, float]
 """Seconds, device used in MiB, allocated in MiB."""

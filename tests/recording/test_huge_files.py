@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ..cli.running import REPOSITORY, environment
+from tests import REPOSITORY
+
+from ..cli.running import environment
 from ..fuzz.targets import TARGETS, TRACE_NAME
 
 HUGE_BYTES = 10 << 30

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tests import REPOSITORY
 from vramscope.engine.errors import OutputFileError
 from vramscope.engine.recording import Recording, RecordingWriter
 
-from ..cli.running import REPOSITORY
 from .samples import IDENTITY, make_sample, write
 
 

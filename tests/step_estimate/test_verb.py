@@ -6,6 +6,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from tests import REPOSITORY
 from tests.memory_theory.calling import call
 from vramscope.engine.files.memory_snapshot.reader import read_memory_snapshot
 from vramscope.exporters.schema import build_factory_estimate_schema, render_factory_estimate_schema
@@ -13,7 +14,7 @@ from vramscope.exporters.schema import build_factory_estimate_schema, render_fac
 from .tracing import HERE, warm  # noqa: F401 - a fixture
 
 pytest.importorskip("torch")
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+DOCS = REPOSITORY / "docs"
 
 
 def test_the_object_is_of_its_schema_and_the_snapshot_holds_the_peak(

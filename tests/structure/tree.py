@@ -5,7 +5,9 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests import REPOSITORY
+
+ROOT = REPOSITORY
 PRODUCT_FOLDERS = ("engine", "analyzers", "exporters", "tui", "vramscope")
 FOLDERS = (*PRODUCT_FOLDERS, "tests", "benchmarks", "docs", "examples", ".ci")
 TEXT_SUFFIXES = {"", ".c", ".h", ".json", ".md", ".py", ".sh", ".tcss", ".toml", ".txt", ".yaml"}

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests import REPOSITORY
 from tests.exporters.figures.vision import VISIONS, measure_distance, parse_colour, to_lab
 from vramscope.analyzers.planning.sweep import SweepCell, SweepGrid, make_grid
 from vramscope.analyzers.planning.sweep.model import CellState
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.text import Text
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 LEAST_CONTRAST, LEAST_TEXT_CONTRAST = 3.0, 4.5
 
 

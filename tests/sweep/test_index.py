@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.cli.running import REPOSITORY
+from tests import REPOSITORY
 from vramscope.analyzers.planning.sweep.index import INDEX_COLUMNS, SweepIndex, sort_sweeps
 from vramscope.analyzers.planning.sweep.index_filter import filter_sweeps
 from vramscope.cli.application import run

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 
 import psutil
 
-from ..cli.running import REPOSITORY
+from tests import REPOSITORY
+
 from ..components import require
 from ..waiting import wait_until
 

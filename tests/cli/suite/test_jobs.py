@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
+from tests import REPOSITORY
 from vramscope.engine.paths import locate_runtime_folder
 from vramscope.engine.wire.lock import holder_pid, is_hub_alive
 
 from ...ranks.running import await_steps
 from ...waiting import wait_until
-from ..running import REPOSITORY, Outcome, run, start
+from ..running import Outcome, run, start
 from .running import report_of
 
 MIB = 1 << 20

@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from tests import REPOSITORY
 from vramscope.engine.errors import OutputFileError
 from vramscope.engine.units import GIB
 from vramscope.exporters.figures import (
@@ -39,8 +40,6 @@ from vramscope.exporters.figures.style import DOTS_PER_INCH, WIDTH_IN
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-REPOSITORY = Path(__file__).resolve().parents[3]
 
 
 def curve(*values: float | None, step_s: float = 1.0) -> Curve:
