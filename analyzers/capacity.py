@@ -10,8 +10,8 @@ import msgspec
 
 from ..engine.model import DeviceSample, Evidence, Finding, Sample, make_finding_id
 from ..engine.units import format_bytes, format_gib
-from .closing import close_finding
-from .device_names import name_device
+from .findings.lifecycle import close_finding
+from .findings.subjects import name_device
 
 KIND = "capacity"
 

@@ -5,13 +5,236 @@ matters that a number rises. The rules stand in `docs/verdicts.md`.
 """
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import msgspec
 
-from ..engine.model import DeviceSample, Evidence, Finding, RankSample, Sample
-from ..engine.model.finding import FOLLOWED_BY, is_last_word
-from .finding_evidence import read_process
-from .out_of_memory_track import KINDS, CountTrack, Sighting
+from ..engine.model import (
+    AllocatorReading,
+    DeviceSample,
+    Evidence,
+    Finding,
+    RankSample,
+    Sample,
+    Severity,
+    make_finding_id,
+)
+from ..engine.model.finding import FOLLOWED_BY, PROCESS_ENDED, is_last_word
+from ..engine.units import format_bytes
+from .findings.evidence import JOB, PROCESS, STARTED, read_evidence, read_process
+from .findings.lifecycle import close_finding
+from .findings.subjects import name_rank
+
+# One training process: its counts of errors and retries, and the findings that are open on them.
+
+OOM_MET = "oom_met"
+RETRIES = "retries"
+KINDS = (OOM_MET, RETRIES)
+
+CLEAN_S = 60.0
+"""How long nothing may happen before a finding closes; an error that ends its process is seen for as long."""
+CLEAN_STEPS = 10
+"""Training steps that must end meanwhile, where they are known and the process lives."""
+HIGH_RETRIES = 3
+"""Retries since the finding opened that make it `high`."""
+FRESH_S = 5.0
+"""An error that is older than this when a process is first seen is not news."""
+
+LAST = "last"
+RECORD = "flight record"
+STEP = "step"
+SIZE = "request that failed"
+COUNTS = _COUNT, _BEFORE = "count", "count before"
+
+
+class Sighting(NamedTuple):
+    """One process in one sample."""
+
+    node: str
+    time_s: float
+    interval_s: float
+    rank: RankSample
+    device: str | None
+    """Label of its device."""
+    step: int | None
+    """Step of its device."""
+
+    @property
+    def ooms(self) -> int | None:
+        """Out-of-memory errors since the start of the process."""
+        return (self.rank.allocator or AllocatorReading()).ooms
+
+    @property
+    def retries(self) -> int | None:
+        """Refusals of the device since the start of the process."""
+        return (self.rank.allocator or AllocatorReading()).retries
+
+
+class CountTrack:
+    """The counts of one process and what is open on them."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, Finding] = {}
+        self._counts: dict[str, int] = {}
+        self._step: int | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a finding is open."""
+        return bool(self._open)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The findings that are open."""
+        return tuple(self._open.values())
+
+    def adopt(self, finding: Finding) -> None:
+        """Go on with a finding that a predecessor opened."""
+        self._open[finding.kind] = finding
+        count = read_evidence(finding, _COUNT)
+        self._counts[finding.kind] = count if isinstance(count, int) else 0
+
+    def observe(self, seen: Sighting) -> Iterator[Finding]:
+        """Count one sample in which the process is listed; yield what opened, changed or closed."""
+        self._step = seen.step if seen.step is not None else self._step
+        errors_before = self._note(OOM_MET, seen.ooms, is_news=_is_fresh(seen))
+        retries_before = self._note(RETRIES, seen.retries, is_news=False)
+        if errors_before is not None:
+            yield self._rise(OOM_MET, errors_before, seen)
+        elif retries_before is not None:  # before an error the cache is flushed in vain: that is part of it
+            yield self._rise(RETRIES, retries_before, seen)
+        yield from self._close_clean(seen.time_s, is_ended=seen.rank.state == "ended")
+
+    def observe_absence(self, time_s: float) -> Iterator[Finding]:
+        """Count one sample in which the process is not listed; yield what closed."""
+        yield from self._close_clean(time_s, is_ended=True)
+
+    def _note(self, kind: str, count: int | None, *, is_news: bool) -> int | None:
+        """Remember a count; return what it was before where it rose. The first says only how it stood."""
+        if count is None:
+            return None
+        before = self._counts.get(kind, count - 1 if is_news and count else count)
+        self._counts[kind] = max(count, before)
+        return before if count > before else None
+
+    def _rise(self, kind: str, before: int, seen: Sighting) -> Finding:
+        finding = self._open.get(kind) or self._begin(kind, before, seen)
+        self._open[kind] = _state(finding, self._counts[kind], seen, self._step)
+        return self._open[kind]
+
+    def _begin(self, kind: str, before: int, seen: Sighting) -> Finding:
+        rank = seen.rank
+        about = f"{rank.device_uuid or ''}#{rank.pid}"
+        return Finding(
+            id=make_finding_id(kind, seen.node, about, seen.time_s),
+            kind=kind,
+            node=seen.node,
+            device_uuid=rank.device_uuid,
+            device=seen.device,
+            severity="critical",
+            title="",
+            opened_s=seen.time_s,
+            updated_s=seen.time_s,
+            evidence=(Evidence(_BEFORE, before),),
+        )
+
+    def _close_clean(self, time_s: float, *, is_ended: bool) -> Iterator[Finding]:
+        for kind, finding in tuple(self._open.items()):
+            since_s = finding.updated_s
+            if time_s < since_s:  # the clock was set back: count from here
+                self._open[kind] = msgspec.structs.replace(finding, updated_s=time_s)
+            elif time_s - since_s >= CLEAN_S and (is_ended or self._has_stepped(finding)):
+                del self._open[kind]
+                because = PROCESS_ENDED if is_ended else f"{CLEAN_S:.0f} s passed without another"
+                yield close_finding(finding, time_s, because)
+
+    def give_way(self, pid: int, time_s: float) -> Iterator[Finding]:
+        """Yield what is open as closed, because another process trains on the device."""
+        for finding in self._open.values():
+            closed = close_finding(finding, time_s, PROCESS_ENDED)
+            evidence = (*closed.evidence, Evidence(FOLLOWED_BY, pid))
+            yield msgspec.structs.replace(closed, evidence=evidence)
+        self._open = {}
+
+    def _has_stepped(self, finding: Finding) -> bool:
+        """Return whether training has gone on since, as far as steps are known."""
+        then = read_evidence(finding, STEP)
+        return self._step is None or not isinstance(then, int) or self._step - then >= CLEAN_STEPS
+
+
+def _is_fresh(seen: Sighting) -> bool:
+    """Return whether the newest error of a process is of these seconds, by its own clock."""
+    raised_s = seen.rank.oom_s
+    return raised_s is not None and abs(seen.time_s - raised_s) <= max(FRESH_S, 2 * seen.interval_s)
+
+
+def _state(finding: Finding, count: int, seen: Sighting, step: int | None) -> Finding:
+    """Return a finding with what is known of it now."""
+    before = read_evidence(finding, _BEFORE)
+    times = count - (before if isinstance(before, int) else 0)
+    rank = seen.rank
+    title, method, advice, severity = (
+        _word_error(rank, times) if finding.kind == OOM_MET else _word_retries(rank, times)
+    )
+    evidence = [
+        Evidence(PROCESS, rank.pid),
+        Evidence(STARTED, rank.started_s, "s"),
+        Evidence(JOB, rank.job),
+        Evidence(_COUNT, count),
+        Evidence(_BEFORE, before),
+        Evidence(LAST, seen.time_s, "s"),
+        Evidence(STEP, step),
+    ]
+    if finding.kind == OOM_MET:
+        evidence += [Evidence(SIZE, rank.oom_size_bytes, "bytes"), Evidence(RECORD, rank.flight_record)]
+    return msgspec.structs.replace(
+        finding,
+        device_uuid=rank.device_uuid,
+        device=seen.device,
+        severity=severity,
+        title=title,
+        updated_s=max(seen.time_s, finding.opened_s),
+        evidence=tuple(evidence),
+        method=method,
+        advice=advice,
+    )
+
+
+class _Words(NamedTuple):
+    title: str
+    method: str
+    advice: str
+    severity: Severity
+
+
+def _word_error(rank: RankSample, times: int) -> _Words:
+    size = rank.oom_size_bytes
+    record = rank.flight_record
+    again = "" if times == 1 else f" {times} times, at last"
+    asking = "" if size is None else f" asking for {format_bytes(size)}"
+    told = f" ({rank.notes[-1]})" if record is None and rank.notes else ""
+    advice = (
+        f"`vramscope inspect {record}` shows what held the memory and who asked"
+        if record is not None
+        else f"No flight record was written{told}: start the job with `vramscope run` to have one next time"
+    )
+    method = "The process met an out-of-memory error: its allocator's count of them rose"
+    return _Words(f"{name_rank(rank)} ran out of memory{again}{asking}", method, advice, "critical")
+
+
+def _word_retries(rank: RankSample, times: int) -> _Words:
+    once = "once" if times == 1 else f"{times} times"
+    method = (
+        "The device refused the allocator a segment, which gave its whole cache back and asked again: "
+        "its count of retries (num_alloc_retries) rose"
+    )
+    advice = (
+        "Every retry stalls training, and the next may fail: lower the micro-batch, end other processes on "
+        "the device, or try PYTORCH_ALLOC_CONF=expandable_segments:True against fragmentation"
+    )
+    title = f"{name_rank(rank)} is at the limit of its device: refused memory {once}, the cache was flushed"
+    return _Words(title, method, advice, "high" if times >= HIGH_RETRIES else "medium")
+
 
 _Key = tuple[str, int, float | None]
 

@@ -1,13 +1,299 @@
-"""Device pressure: a device that stays nearly full, said with what device memory alone can tell.
-
-A caching allocator fills the device in healthy jobs, so a full device is a fact and not an alarm: the
-severity never exceeds `medium`. Thresholds and what they mean stand in `docs/verdicts.md`.
-"""
+"""One device's pressure: how long it has been nearly full, and the finding that says so."""
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
-from ..engine.model import DeviceSample, Finding, Sample
-from .pressure_track import KIND, PressureTrack
+import msgspec
+
+from ..engine.model import DeviceSample, Evidence, Finding, MemoryReading, Sample, Severity, make_finding_id
+from ..engine.units import MIB, format_bytes, format_gib
+from .findings.lifecycle import DWELL_S, Crossing, close_finding
+from .findings.subjects import Holdings, measure_holdings, name_device
+
+KIND = "pressure"
+
+FULL_SHARE = 0.95
+"""Share of the capacity from which a device is nearly full."""
+RELIEVED_SHARE = 0.92
+"""Share of the capacity below which it no longer is."""
+SCARCE_FREE_SHARE = 0.01
+SCARCE_FREE_BYTES = 256 * MIB
+"""A CUDA context or a set of NCCL buffers takes this order of memory and is not served from any cache."""
+SCARCE_END_FACTOR = 1.5
+UPDATE_SHARE = 0.01
+"""Share of the capacity by which the peak must rise, or else what is free must halve, to publish again."""
+
+_PEAK = "peak device used"
+_CAPACITY = "capacity"
+_FREE = "least free"
+_SINCE = "nearly full since"
+_LIVE = "live tensors"
+
+
+class _Level(NamedTuple):
+    """Device used (the most within the tick) of one sample, against the capacity, and what was free then."""
+
+    used_bytes: int
+    total_bytes: int
+    free_bytes: int
+    """Less than the rest of the capacity where the driver reserves some of it."""
+
+    @property
+    def is_full(self) -> bool:
+        return self.used_bytes >= FULL_SHARE * self.total_bytes or self.free_bytes < SCARCE_FREE_BYTES
+
+    @property
+    def is_relieved(self) -> bool:
+        is_below = self.used_bytes < RELIEVED_SHARE * self.total_bytes
+        return is_below and self.free_bytes >= SCARCE_END_FACTOR * SCARCE_FREE_BYTES
+
+    @property
+    def is_scarce(self) -> bool:
+        return self.free_bytes < self._scarce_bytes
+
+    @property
+    def is_ample(self) -> bool:
+        return self.free_bytes >= SCARCE_END_FACTOR * self._scarce_bytes
+
+    @property
+    def _scarce_bytes(self) -> float:
+        return max(SCARCE_FREE_SHARE * self.total_bytes, SCARCE_FREE_BYTES)
+
+
+class PressureTrack:
+    """What one device did lately, and its finding while one is open."""
+
+    def __init__(self) -> None:
+        self.finding: Finding | None = None
+        self._full = Crossing()
+        self._scarce = Crossing()
+        self._absence = Crossing()
+        self._peak = _Level(0, 0, 0)
+        self._last_s: float | None = None
+        self._settled_until_s: float | None = None
+
+    @classmethod
+    def adopt(cls, finding: Finding) -> "PressureTrack":
+        """Return a track that goes on with a finding that a predecessor opened."""
+        track = cls()
+        track.finding = finding
+        track._full = Crossing(is_active=True)
+        track._scarce = Crossing(is_active=finding.severity != "low")
+        track._peak = _Level(*(_evidence(finding, name) for name in (_PEAK, _CAPACITY, _FREE)))
+        track._settled_until_s = finding.updated_s
+        return track
+
+    def start_anew(self) -> None:
+        """Forget everything but the open finding: the clock was set back."""
+        self._last_s = self._settled_until_s = None
+        self._restart()
+
+    def observe(self, sample: Sample, device: DeviceSample, gap_s: float) -> Finding | None:
+        """Count one sample in which the device is listed; return its finding if that changed."""
+        self._absence.restart()
+        level = _read_level(device)
+        if level is None:
+            return None
+        time_s = sample.time_s
+        self._note_time(time_s, gap_s)
+        was_asked = self._full.is_asked
+        self._full.observe(time_s, is_beyond=level.is_full, is_back=level.is_relieved)
+        self._scarce.observe(time_s, is_beyond=level.is_scarce, is_back=level.is_ample)
+        self._note_peak(level, is_new=self.finding is None and not was_asked)
+        if self._settled_until_s is not None and time_s <= self._settled_until_s:
+            return None
+        return self._conclude(sample, device, level)
+
+    def observe_absence(self, time_s: float, gap_s: float, *, is_lost: bool) -> Finding | None:
+        """Count one sample in which the device is lost or not listed; return its finding if that closed."""
+        if self.finding is None:
+            return None
+        self._note_time(time_s, gap_s)
+        self._full.restart()
+        self._scarce.restart()
+        self._absence.observe(time_s, is_beyond=True, is_back=False)
+        is_settled = self._settled_until_s is not None and time_s <= self._settled_until_s
+        if is_settled or not self._absence.is_due:
+            return None
+        return self._close(time_s, "the device was lost" if is_lost else "the device is no longer listed")
+
+    def _restart(self) -> None:
+        for crossing in (self._full, self._scarce, self._absence):
+            crossing.restart()
+
+    def _note_time(self, time_s: float, gap_s: float) -> None:
+        if self._last_s is not None and time_s - self._last_s > gap_s:
+            self._restart()
+        self._last_s = time_s
+
+    def _note_peak(self, level: _Level, *, is_new: bool) -> None:
+        peak = self._peak
+        if is_new or level.total_bytes != peak.total_bytes:
+            self._peak = level
+        else:
+            used_bytes = max(peak.used_bytes, level.used_bytes)
+            self._peak = _Level(used_bytes, peak.total_bytes, min(peak.free_bytes, level.free_bytes))
+
+    def _conclude(self, sample: Sample, device: DeviceSample, level: _Level) -> Finding | None:
+        time_s = sample.time_s
+        # A finding says how little is free, so its severity may not lag behind that, nor the other way round.
+        is_told = self.finding is not None or self._full.is_due
+        if not self._scarce.is_active and is_told and (level if self.finding else self._peak).is_scarce:
+            self._scarce.flip()
+        elif self._scarce.is_due:
+            self._scarce.flip()
+            if not self._scarce.is_active:
+                self._peak = level
+        if self._full.is_due:
+            since_s = self._full.asked_since_s
+            self._full.flip()
+            if self._full.is_active:
+                return self._open(sample, device, since_s)
+            return self._close(time_s, f"device used stayed below {RELIEVED_SHARE:.0%} of the capacity")
+        return self._update(sample, device)
+
+    def _open(self, sample: Sample, device: DeviceSample, since_s: float) -> Finding:
+        time_s = sample.time_s
+        opened = Finding(
+            id=make_finding_id(KIND, sample.node, device.uuid, time_s),
+            kind=KIND,
+            node=sample.node,
+            device_uuid=device.uuid,
+            device=device.label,
+            severity="low",
+            title="",
+            opened_s=time_s,
+            updated_s=time_s,
+            evidence=(Evidence(_SINCE, since_s, "s"),),
+        )
+        self.finding = self._restate(opened, sample, device)
+        return self.finding
+
+    def _update(self, sample: Sample, device: DeviceSample) -> Finding | None:
+        """Return the finding restated where its severity, its capacity or, by a whole step, its peak changed.
+
+        So it is where a probe begins or ceases to tell what fills the device.
+        """
+        finding = self.finding
+        peak = self._peak
+        if finding is None:
+            return None
+        free_bytes = _evidence(finding, _FREE)
+        is_changed = (
+            finding.severity != self._severity
+            or peak.total_bytes != _evidence(finding, _CAPACITY)
+            or peak.used_bytes - _evidence(finding, _PEAK) >= UPDATE_SHARE * peak.total_bytes
+            or (0 < free_bytes >= 2 * peak.free_bytes)
+            or (measure_holdings(sample, device) is None) == any(it.name == _LIVE for it in finding.evidence)
+        )
+        if not is_changed:
+            return None
+        self.finding = self._restate(finding, sample, device)
+        return self.finding
+
+    def _close(self, time_s: float, because: str) -> Finding | None:
+        finding = self.finding
+        self.finding = None
+        self._full = Crossing()
+        self._scarce = Crossing()
+        self._absence = Crossing()
+        self._settled_until_s = None
+        if finding is None:
+            return None
+        return close_finding(finding, time_s, because)
+
+    @property
+    def _severity(self) -> Severity:
+        return "medium" if self._scarce.is_active else "low"
+
+    def _restate(self, finding: Finding, sample: Sample, device: DeviceSample) -> Finding:
+        peak = self._peak
+        holdings = measure_holdings(sample, device)
+        known = () if holdings is None else (Evidence(_LIVE, holdings.live_bytes, "bytes"),)
+        return msgspec.structs.replace(
+            finding,
+            device=device.label,
+            severity=self._severity,
+            title=(
+                f"{name_device(device)} nearly full: "
+                f"{format_gib(peak.used_bytes)} of {format_gib(peak.total_bytes)} GiB used "
+                f"and {format_bytes(peak.free_bytes)} free at its peak"
+            ),
+            updated_s=max(sample.time_s, finding.opened_s),
+            evidence=(
+                Evidence(_PEAK, peak.used_bytes, "bytes"),
+                Evidence(_CAPACITY, peak.total_bytes, "bytes"),
+                Evidence(_FREE, peak.free_bytes, "bytes"),
+                *known,
+                *(evidence for evidence in finding.evidence if evidence.name == _SINCE),
+            ),
+            method=_explain_method(device),
+            advice=_advise(device, self._severity, holdings),
+        )
+
+
+def is_relieved(memory: MemoryReading) -> bool:
+    """Return whether a device that was nearly full no longer is at this moment, by what it uses now."""
+    if memory.used_bytes is None or not memory.total_bytes:
+        return False
+    free_bytes = _read_free(memory, memory.used_bytes)
+    return _Level(memory.used_bytes, memory.total_bytes, free_bytes).is_relieved
+
+
+def _read_level(device: DeviceSample) -> _Level | None:
+    """Return a device's level, or None where its figures are stale, unmeasured or without a capacity."""
+    memory = device.memory
+    used_bytes = memory.used_max_bytes if memory.used_max_bytes is not None else memory.used_bytes
+    if device.state != "ok" or used_bytes is None or not memory.total_bytes:
+        return None
+    return _Level(used_bytes, memory.total_bytes, _read_free(memory, used_bytes))
+
+
+def _read_free(memory: MemoryReading, used_most_bytes: int) -> int:
+    """Return what was free when the most was used: what the driver reserves changes with the driver alone."""
+    if memory.free_bytes is None or memory.used_bytes is None:
+        return max(0, (memory.total_bytes or 0) - used_most_bytes)
+    return max(0, memory.free_bytes + memory.used_bytes - used_most_bytes)
+
+
+def _evidence(finding: Finding, name: str) -> int:
+    values = [evidence.value for evidence in finding.evidence if evidence.name == name]
+    return values[0] if values and isinstance(values[0], int) else 0
+
+
+def _explain_method(device: DeviceSample) -> str:
+    is_host = device.kind in ("unified", "cpu")
+    subject = "Host memory in use" if is_host else "Device used, the most within each tick,"
+    return (
+        f"{subject} stood at {FULL_SHARE:.0%} of the capacity or more, or less than "
+        f"{format_bytes(SCARCE_FREE_BYTES)} was free, in every sample of {DWELL_S:.0f} s"
+    )
+
+
+def _advise(device: DeviceSample, severity: Severity, holdings: Holdings | None) -> str:
+    if device.kind == "cpu":
+        return "The job trains in host memory: end other programs or lower the batch before the host swaps"
+    if device.kind == "unified":
+        return (
+            "The device shares the host's memory: end other programs or lower the batch before the host swaps"
+        )
+    if holdings is not None:
+        return f"Of it {holdings.words}. {holdings.advise(device.memory.total_bytes or 0)}"
+    known = (
+        "Full is normal for a caching allocator; cache and need cannot be told apart without allocator data"
+    )
+    if severity == "low":
+        return f"{known}. Leave room before starting another process on this device"
+    return (
+        f"{known}. So little free memory can make a new CUDA context or NCCL communicator fail: start "
+        "nothing else on this device, or cap the cache with torch.cuda.set_per_process_memory_fraction(0.95)"
+    )
+
+
+# Device pressure: a device that stays nearly full, said with what device memory alone can tell.
+#
+# A caching allocator fills the device in healthy jobs, so a full device is a fact and not an alarm: the
+# severity never exceeds `medium`. Thresholds and what they mean stand in `docs/verdicts.md`.
 
 GAP_S = 5.0
 """Least seconds between two samples that count as a gap; ticks longer than that allow three and a half."""

@@ -17,11 +17,11 @@ from ..engine.model import (
 )
 from ..engine.units import format_age
 from .capacity import KIND as CAPACITY
-from .finding_evidence import JOB, read_evidence, read_process
-from .leak_words import TIME_LEFT
-from .out_of_memory_track import KINDS as MET
-from .out_of_memory_track import OOM_MET, RETRIES
-from .time_grades import grade_time_left
+from .finding_words import TIME_LEFT
+from .findings.evidence import JOB, read_evidence, read_process
+from .findings.lifecycle import grade_time_left
+from .out_of_memory import KINDS as MET
+from .out_of_memory import OOM_MET, RETRIES
 
 DECISIVE = ("oom", CAPACITY, OOM_MET, RETRIES)
 """Kinds of findings that are about running out of memory."""

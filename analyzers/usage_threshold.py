@@ -11,10 +11,8 @@ import msgspec
 
 from ..engine.model import DeviceSample, Evidence, Finding, Sample, Severity, make_finding_id
 from ..engine.units import format_bytes, format_gib
-from .closing import close_finding
-from .crossing import DWELL_S, Crossing
-from .device_holdings import Holdings, measure_holdings
-from .device_names import name_device
+from .findings.lifecycle import DWELL_S, Crossing, close_finding
+from .findings.subjects import Holdings, measure_holdings, name_device
 
 KIND = "threshold"
 

@@ -1,25 +1,24 @@
 """The first line of the app: what is known about running out of memory, in one sentence of any width."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from ..engine.model import SEVERITIES, Assessment, DeviceSample, Finding, RiskLevel, Sample
 from ..engine.model.finding import is_last_word
-from ..engine.units import format_age, format_gib
+from ..engine.units import format_age, format_bytes, format_gib
 from .capacity import KIND as CAPACITY
 from .capacity import peak_bytes
-from .countdown import count_down
-from .device_names import name_device, name_devices
-from .error_words import describe_error
-from .leak_words import describe_leak
-from .left_out import describe_left_out, describe_mismatch
-from .out_of_memory_track import KINDS, OOM_MET
-from .risk import DECISIVE, LEVELS, Risk, assess_risks, doubt_silent, is_of_ended_job
+from .finding_words import describe_error, describe_leak
+from .findings.evidence import read_process
+from .findings.subjects import name_device, name_devices
+from .out_of_memory import KINDS, OOM_MET
+from .pressure import KIND as PRESSURE
+from .pressure import is_relieved
+from .risk import DECISIVE, LEVELS, Risk, assess_risks, doubt_silent, find_assessments, is_of_ended_job
 from .sentence import Sentence
-from .state_words import describe_state
 
 Peaks = Callable[[str], tuple[int, float] | None]
 """Most device-used bytes seen of a device by its UUID, and when (`History.peak`)."""
@@ -328,3 +327,223 @@ def _join(note: str) -> str:
         return f"{_NONE}: {cause}" if cause else note
     article = re.match(r"(?:The|A|An) ", note)
     return f"{_NONE}: {note[0].lower() + note[1:]}" if article else f"{_NONE}: {note}"
+
+
+# What the verdict says where no finding leads: the risk and why, and how full the fullest device is.
+
+
+def describe_state(
+    sample: Sample, findings: Sequence[Finding], risks: Mapping[str, Risk], assessments: Sequence[Assessment]
+) -> Iterator[Clause]:
+    """Yield what is known of a node that no finding is about, each clause from complete to shortest.
+
+    Args:
+        sample: The newest sample.
+        findings: Findings of the node.
+        risks: Risk of each device, by its UUID.
+        assessments: How near each process is to running out of memory.
+    """
+    readable = [device for device in sample.devices if device.state == "ok" and _held(device) is not None]
+    fullest = max(readable, key=_fullness, default=None)
+    ended = [device for device in sample.devices if device.state == "ended"]
+    if fullest is None and ended:
+        yield (f"{name_devices(ended)} ended: no job reports", "ended")
+        return
+    if fullest is None:
+        yield ("OOM risk unknown: no figures", "OOM risk unknown", "OOM risk ?")
+        return
+    worst = max([fullest, *readable], key=lambda device: LEVELS.index(risks[device.uuid].level))
+    headroom = find_headroom(fullest, assessments)
+    is_only = len(readable) == 1
+    if risks[worst.uuid].level == "low" and headroom is not None:
+        yield _describe_calm(fullest, findings, headroom, is_only=is_only)
+        return
+    is_general = len({risks[device.uuid] for device in readable}) == 1
+    yield _describe_risk(risks[worst.uuid], None if is_general else name_device(worst))
+    yield _describe_fullest(fullest, findings, is_only=is_only)
+
+
+def find_headroom(device: DeviceSample, assessments: Sequence[Assessment]) -> int | None:
+    """Return the bytes between the peak of a process on a device and what it can have; None if unknown.
+
+    Of several processes the least is told: each one's capacity counts what is free on the device.
+    """
+    known = [
+        max(0, found.capacity_bytes - found.peak_bytes)
+        for found in find_assessments(device, assessments)
+        if found.capacity_bytes is not None and found.peak_bytes is not None
+    ]
+    return min(known, default=None)
+
+
+def _describe_calm(
+    device: DeviceSample, findings: Sequence[Finding], headroom_bytes: int, *, is_only: bool
+) -> Clause:
+    """Say that the risk is low, and by how much, where that is known."""
+    name = name_device(device)
+    used = device.memory.used_bytes
+    total = device.memory.total_bytes
+    left = f"{format_bytes(headroom_bytes)} headroom"
+    figure = f"{name} {format_gib(used)}/{format_gib(total)} GiB" if used is not None and total else name
+    lead = "nearly full " if _is_pressed(device, findings) else "" if is_only else "fullest "
+    head = "OOM risk low"
+    return (
+        f"{head}: {lead}{figure}, {left} at peak",
+        f"{head}: {figure}, {left}",
+        f"{head}: {left} at peak",
+        f"{head}: {left}",
+        head,
+    )
+
+
+def _describe_risk(risk: Risk, name: str | None) -> Clause:
+    """Say how great the risk is and why; of which device, where it is not the same for all."""
+    head = f"OOM risk {risk.level}"
+    named = head if name is None else f"{head} on {name}"
+    if risk.level == "unknown":
+        return tuple(dict.fromkeys((f"{named}: {risk.reason}", named, head, "OOM risk ?")))
+    if risk.level == "low":
+        return (head,)
+    return tuple(dict.fromkeys((f"{named}: {risk.reason}", named, head)))
+
+
+def _allocated(device: DeviceSample) -> int | None:
+    return device.allocator.allocated_bytes if device.allocator else None
+
+
+def _held(device: DeviceSample) -> int | None:
+    """Return the bytes that are known to be held on a device: those used, or else those allocated."""
+    return device.memory.used_bytes if device.memory.used_bytes is not None else _allocated(device)
+
+
+def _fullness(device: DeviceSample) -> tuple[float, int]:
+    held = _held(device) or 0
+    total = device.memory.total_bytes
+    return (held / total if total else 0.0, held)
+
+
+def _describe_fullest(device: DeviceSample, findings: Sequence[Finding], *, is_only: bool) -> Clause:
+    name = name_device(device)
+    total = device.memory.total_bytes
+    used = device.memory.used_bytes
+    if not total or used is None:
+        return _describe_unbounded(device, is_only=is_only)
+    figure = f"{name} {format_gib(used)}/{format_gib(total)} GiB"
+    share = f"{100 * used / total:.0f} %"
+    free = f", {_describe_free(device.memory.free_bytes, used, total)}"
+    lead = "nearly full " if _is_pressed(device, findings) else "" if is_only else "fullest "
+    return (
+        f"{lead}{figure} ({share}){free}",
+        f"{lead}{figure}{free}",
+        f"{lead}{figure}",
+        figure,
+        f"{name} {share}",
+        "",
+    )
+
+
+def _describe_free(free_bytes: int | None, used_bytes: int, total_bytes: int) -> str:
+    """Say what is free, or by how much a recorded rank is above the capacity that was asked about."""
+    if used_bytes > total_bytes:
+        return f"{format_bytes(used_bytes - total_bytes)} too much"
+    return f"{format_bytes(total_bytes - used_bytes if free_bytes is None else free_bytes)} free"
+
+
+def _is_pressed(device: DeviceSample, findings: Sequence[Finding]) -> bool:
+    """Return whether a device is nearly full now; a finding stays open for a while when it no longer is."""
+    if is_relieved(device.memory):
+        return False
+    return any(f.kind == PRESSURE and f.is_open and f.device_uuid == device.uuid for f in findings)
+
+
+def _describe_unbounded(device: DeviceSample, *, is_only: bool) -> Clause:
+    """Describe a device whose capacity, or whose device used, nobody measured."""
+    name = name_device(device)
+    used = device.memory.used_bytes
+    allocated = _allocated(device)
+    lead = "" if is_only else "fullest "
+    known = [f"{format_gib(used)} GiB used"] if used is not None else []
+    known += [f"{format_gib(allocated)} GiB allocated"] if allocated is not None else []
+    forms = (f"{lead}{name} {', '.join(known)}", f"{lead}{name} {known[0]}", f"{name} {known[0]}")
+    return tuple(dict.fromkeys((*forms, f"{name} {format_gib(_held(device))} GiB", "")))
+
+
+# The time that is left in the sentence of a forecast, as of now: it is not stated anew every second.
+
+_TIME = r"\d+ [smhd](?: \d+ [smh])?"
+_LEFT = re.compile(rf"(out of memory in )({_TIME})")
+_RANGE = re.compile(rf"\((\d+)-(\d+) s, |\(({_TIME}) to ({_TIME}), ")
+_UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def count_down(finding: Finding, assessments: Sequence[Assessment], now_s: float) -> str:
+    """Return the title of a forecast with its times as of now; as it is where they are not known.
+
+    Times come from the newest assessment of its process; else they are those of the title, less what has
+    passed since it was stated.
+
+    Args:
+        finding: An open finding of kind `oom`.
+        assessments: Those of its node.
+        now_s: Time of the newest sample.
+    """
+    match = _LEFT.search(finding.title)
+    if match is None:
+        return finding.title
+    words = [found for found in assessments if _is_about(found, finding)]
+    word = min(words, key=lambda found: (found.oom_in_s or 0.0) + found.time_s, default=None)
+    if word is None or word.oom_in_s is None:
+        left_s = _read(match[2])
+        past_s = now_s - finding.updated_s
+        return _tell(finding.title, left_s - past_s, _read_range(finding.title, past_s))
+    past_s = now_s - word.time_s
+    low_s = word.oom_in_low_s
+    high_s = word.oom_in_high_s
+    known = None if low_s is None or high_s is None else (low_s - past_s, high_s - past_s)
+    return _tell(finding.title, word.oom_in_s - past_s, known)
+
+
+def _is_about(assessment: Assessment, finding: Finding) -> bool:
+    pid, _ = read_process(finding)
+    is_of_device = assessment.device_uuid == finding.device_uuid and assessment.oom_in_s is not None
+    return is_of_device and (pid is None or assessment.pid == pid)
+
+
+def _read(text: str) -> float:
+    """Return the seconds in `1 m 16 s`."""
+    words = text.split()
+    pairs = zip(words[::2], words[1::2], strict=True)
+    return float(sum(int(number) * _UNIT_S[unit] for number, unit in pairs))
+
+
+def _read_range(title: str, past_s: float) -> tuple[float, float] | None:
+    match = _RANGE.search(title)
+    if match is None:
+        return None
+    low, high = (float(match[1]), float(match[2])) if match[1] else (_read(match[3]), _read(match[4]))
+    return low - past_s, high - past_s
+
+
+def _tell(title: str, left_s: float, span_s: tuple[float, float] | None) -> str:
+    told = _LEFT.sub(lambda match: f"{match[1]}{format_age(round(max(0.0, left_s)))}", title, count=1)
+    if span_s is None:
+        return told
+    low_s, high_s = (max(0, round(value)) for value in span_s)
+    text = f"({low_s}-{high_s} s, " if high_s < 600 else f"({format_age(low_s)} to {format_age(high_s)}, "
+    return _RANGE.sub(text, told, count=1)
+
+
+# What is said where some devices of a node are followed and others are not: the rest may fare as it will.
+
+
+def describe_left_out(sample: Sample) -> tuple[str, str]:
+    """Return how many devices of a node are followed, in full and in few words: never in none."""
+    followed = len(sample.devices)
+    total = len(sample.devices) + sample.devices_left_out
+    return f"{followed:,} of {total:,} devices followed", f"{followed:,}/{total:,} followed"
+
+
+def describe_mismatch(sample: Sample) -> tuple[str, ...]:
+    """Return that no device of a node is followed, and why, from the complete form to the shortest."""
+    told = sample.notes[0] if sample.notes else "No device matches --devices"
+    return told, told.partition(": ")[0], "No device matches"

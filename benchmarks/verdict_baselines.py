@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vramscope.analyzers.subjects import subjects_of
+from vramscope.analyzers.findings.subjects import subjects_of
 from vramscope.engine.model import Sample
 
 from .verdict_detectors import Claim, Forecast

@@ -12,7 +12,7 @@ import msgspec
 from textual import on
 from textual.screen import Screen
 
-from ..analyzers.kind_names import name_kind
+from ..analyzers.finding_words import name_kind
 from ..engine.alerts.crossings import Crossing, CrossingLog, is_told
 from ..engine.alerts.state import AlertState
 from ..engine.clock import Clock

@@ -1,7 +1,5 @@
 """Ranks of one job that should be alike, and the one that grows away from them or limits them."""
 
-from .analyzer import DivergenceAnalyzer
-from .model import RankGroup, RankLevel
-from .words import KIND
+from .analyzer import KIND, DivergenceAnalyzer, RankGroup, RankLevel
 
 __all__ = ["KIND", "DivergenceAnalyzer", "RankGroup", "RankLevel"]

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from ...engine.units import MIB
-from ..subjects import SubjectKey
+from ..findings.subjects import SubjectKey
 
 LEAST_SCALE = 2
 SCALES = 7

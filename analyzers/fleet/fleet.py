@@ -1,21 +1,168 @@
 """A fleet: the newest picture of each node, its devices, and how many nodes are covered."""
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
-from ...engine.model import Assessment, DeviceSample, Finding, RankCoordinates, RankSample, Sample
+from ...engine.model import Assessment, DeviceSample, Finding, RankCoordinates, RankSample, RiskLevel, Sample
 from ...engine.viewer.snapshot import Snapshot
 from ...engine.wire.device_trimming import find_mismatch
-from ..device_names import name_device
+from ..findings.subjects import name_device
 from ..risk import LEVELS, assess_risk, doubt_silent
-from .census import Census, add_up, count_devices
-from .model import FleetDevice, FleetNode
-from .node_summary import NodeSummary, summarize_node
-from .order import order_naturally
+from .model import (
+    RANKS,
+    FleetDevice,
+    FleetGroup,
+    FleetNode,
+    FleetSort,
+    Grouping,
+    find_gravest,
+    find_need,
+    group_devices,
+    order_naturally,
+)
+
+# One node of a fleet in one line: how old its figures are, what its devices come to, how its agent fares.
+
+
+class NodeSummary(msgspec.Struct, frozen=True):
+    """What is told of a node; None is unmeasured."""
+
+    node: FleetNode
+    device_count: int
+    level: RiskLevel
+    """Of its gravest device."""
+    used_share: float | None
+    """Device used over capacity, of all devices whose memory is known; 0 to 1."""
+    samples_dropped: int
+    """Samples that never reached this viewer."""
+    version: str | None = None
+    """Of its agent, as the rest is."""
+    cpu_percent: float | None = None
+    rss_bytes: int | None = None
+    viewers: int | None = None
+    notes: tuple[str, ...] = ()
+    """What it could not do or measure, in sentences."""
+    own_name: str | None = None
+    """What its agent calls it, where that is another name; None where it is not, or has not been told."""
+
+
+def summarize_node(node: FleetNode, snapshot: Snapshot, devices: Sequence[FleetDevice]) -> NodeSummary:
+    """Return a node in one line.
+
+    Args:
+        node: The node.
+        snapshot: The newest of it.
+        devices: Its devices.
+    """
+    hub = snapshot.hub
+    told_name = None if snapshot.sample is None else snapshot.sample.node
+    return NodeSummary(
+        node=node,
+        device_count=len(devices),
+        level=max((device.level for device in devices), key=LEVELS.index, default="unknown"),
+        used_share=_share_used(devices),
+        samples_dropped=snapshot.samples_dropped,
+        version=None if hub is None else hub.version,
+        cpu_percent=None if hub is None else hub.cpu_percent,
+        rss_bytes=None if hub is None else hub.rss_bytes,
+        viewers=None if hub is None else hub.viewers,
+        notes=(*filter(None, (node.mismatch,)), *(() if hub is None else hub.notes)),
+        own_name=None if told_name == node.name else told_name,
+    )
+
+
+def order_by_need(summaries: Sequence[NodeSummary]) -> list[NodeSummary]:
+    """Return nodes with those first that need a person: lost ones, then by risk; else as they were."""
+    return sorted(summaries, key=lambda it: (it.node.state == "live", -LEVELS.index(it.level)))
+
+
+def _share_used(devices: Sequence[FleetDevice]) -> float | None:
+    known = [
+        (device.used_bytes, device.total_bytes)
+        for device in devices
+        if device.used_bytes is not None and device.total_bytes
+    ]
+    total = sum(capacity for _, capacity in known)
+    return sum(used for used, _ in known) / total if total else None
+
+
+# What is counted of devices: how many are at which level, which are in danger, which is nearest to it.
+#
+# Counted node by node and added up, so that a word of one node of a thousand costs no look at all others.
+
+_GRAVE_RANK = RANKS["medium"]
+
+
+class Census(NamedTuple):
+    """Some devices, counted."""
+
+    total: int = 0
+    levels: Mapping[RiskLevel, int] = {}
+    """How many are at each level; those at none are left out."""
+    present: int = 0
+    """Those whose nodes are there."""
+    unknown: int = 0
+    """Those of them whose level is unknown."""
+    grave: tuple[FleetDevice, ...] = ()
+    """Those at medium level or above."""
+    gravest: FleetDevice | None = None
+    """The one nearest to running out; the fullest where none is nearer than others."""
+    fullest_share: float = 0.0
+    """Highest used share of the capacity, 0 to 1."""
+
+    need: int = 0
+    """The highest level as a number, in which low and unknown are one: neither is a reason to move."""
+
+
+def count_devices(devices: Sequence[FleetDevice]) -> Census:
+    """Return a census of some devices."""
+    levels: dict[RiskLevel, int] = {}
+    grave: list[FleetDevice] = []
+    lost = unknown = 0
+    fullest = 0.0
+    for device in devices:  # of every device of a fleet, at each of its samples
+        level = device.level
+        levels[level] = levels.get(level, 0) + 1
+        if RANKS[level] >= _GRAVE_RANK:
+            grave.append(device)
+        if device.is_node_lost:
+            lost += 1
+        elif level == "unknown":
+            unknown += 1
+        if device.used_bytes is not None and device.total_bytes:
+            share = device.used_bytes / device.total_bytes
+            fullest = share if share > fullest else fullest
+    present = len(devices) - lost
+    gravest = find_gravest(devices)
+    return Census(len(devices), levels, present, unknown, tuple(grave), gravest, fullest, find_need(levels))
+
+
+def add_up(parts: Iterable[Census]) -> Census:
+    """Return one census of devices that were counted in parts."""
+    levels: dict[RiskLevel, int] = {}
+    grave: list[FleetDevice] = []
+    gravest: list[FleetDevice] = []
+    total = present = unknown = 0
+    fullest = 0.0
+    for part in parts:
+        total = total + part.total
+        present = present + part.present
+        unknown = unknown + part.unknown
+        fullest = max(fullest, part.fullest_share)
+        for level, count in part.levels.items():
+            levels[level] = levels.get(level, 0) + count
+        if part.grave:
+            grave += part.grave
+        if part.gravest is not None:
+            gravest.append(part.gravest)
+    lead = find_gravest(gravest)
+    need = find_need(levels)
+    return Census(total, levels, present, unknown, tuple(grave), lead, fullest, need)
 
 
 class Coverage(NamedTuple):
@@ -350,3 +497,35 @@ def _find_place(device: DeviceSample, ranks: Sequence[RankSample]) -> RankCoordi
     if not places:
         return device.rank
     return places[0] if all(place.rank == places[0].rank for place in places) else None
+
+
+# Groups of the devices of a fleet, as they are looked at: all of them, or those that are wanted.
+
+
+def group_fleet(
+    picture: FleetPicture, grouping: Grouping, sort: FleetSort, wanted: Sequence[FleetDevice] | None = None
+) -> list[FleetGroup]:
+    """Return groups in order, as `group_devices`; a node without a device has one where all are wanted.
+
+    Args:
+        picture: The fleet.
+        grouping: What devices of a group share.
+        sort: What goes first.
+        wanted: Those that a filter lets pass; None for all.
+    """
+    if wanted is not None:
+        return group_devices(wanted, grouping, sort)
+    if grouping != "node":
+        return group_devices(picture.devices, grouping, sort)
+    return _group_nodes(picture, sort)
+
+
+def _group_nodes(picture: FleetPicture, sort: FleetSort) -> list[FleetGroup]:
+    """Return a group a node, by what is counted of each: their devices need not be looked at."""
+    groups = [FleetGroup(name, devices, name) for name, devices in picture.nodes.items()]
+    counted = picture.counted
+    if sort == "used":
+        groups.sort(key=lambda group: -counted[group.name].fullest_share)
+    elif sort == "risk":
+        groups.sort(key=lambda group: -counted[group.name].need)
+    return groups

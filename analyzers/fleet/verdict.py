@@ -6,10 +6,8 @@ from collections.abc import Iterator, Sequence
 from ...engine.units import format_age
 from ..sentence import Sentence
 from ..verdict import Verdict
-from .census import Census
-from .fleet import Coverage
-from .model import FleetDevice
-from .order import find_gravest
+from .fleet import Census, Coverage
+from .model import FleetDevice, find_gravest
 
 
 def judge_fleet(census: Census, coverage: Coverage) -> Verdict:

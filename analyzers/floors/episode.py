@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from .beat import Beat
-from .blocks import KEPT, Block, BlockPyramid, turn_over
+from .blocks import KEPT, Beat, Block, BlockPyramid, turn_over
 from .rate import Line, estimate_rate, fit_curve
 
 # Growth that is benign ends: a cache is full, a window of losses has its length, a fragmented heap settles.

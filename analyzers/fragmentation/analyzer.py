@@ -10,13 +10,11 @@ from typing import Literal
 import msgspec
 
 from ...engine.model import Finding, Sample, SegmentMap
-from ..finding_evidence import read_subject_key
-from ..sample_clock import Passage, SampleClock
-from ..subjects import SubjectKey, subjects_of
-from .model import FragmentationReading, FragmentationTrend, Measure
+from ..findings.evidence import read_subject_key
+from ..findings.lifecycle import Passage, SampleClock
+from ..findings.subjects import SubjectKey, subjects_of
 from .segment_maps import MapFragmentation, measure_map
-from .track import KIND, FragmentationTrack
-from .words import word_method
+from .track import KIND, FragmentationReading, FragmentationTrack, FragmentationTrend, Measure, word_method
 
 ABSENT_S = 10.0
 """Seconds after which a subject that is no longer there is forgotten, and its finding closed."""

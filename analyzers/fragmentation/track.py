@@ -1,18 +1,289 @@
 """One allocator: its window, its trend, and the finding that is open on its fragmentation."""
 
+from collections.abc import Sequence
+from statistics import median
+from typing import Literal, NamedTuple
+
 import msgspec
 
 from ...engine.model import SEVERITIES, Evidence, Finding, make_finding_id
-from ..closing import close_finding
-from ..crossing import Crossing
-from ..finding_evidence import PROCESS, STARTED, read_evidence
-from ..subjects import Subject
-from .cost import Cost, Refusals, weigh
-from .model import Measure
+from ...engine.units import format_bytes
+from ..findings.evidence import PROCESS, STARTED, read_evidence
+from ..findings.lifecycle import Crossing, close_finding
+from ..findings.subjects import Subject, SubjectKey
+from ..floors.rate import find_slope
 from .segment_maps import MapFragmentation
-from .trend import TrendHistory
-from .window import LEAST_S, REFUSED_S, Extremes, Tick, Window
-from .words import word_finding
+from .window import (
+    FLUSHES,
+    FLUSHES_S,
+    LEAST_S,
+    REFUSED_S,
+    RETRY_S,
+    Cost,
+    Extremes,
+    Refusals,
+    Tick,
+    Window,
+    weigh,
+)
+
+# What is known of the fragmentation of one allocator. None is unmeasured; shares are from 0 to 1.
+#
+# Terms: PyTorch's memory statistics. External fragmentation is 1 - largest free block / free bytes, as for
+# any allocator; memory cached in whole segments can be given back and is no fragmentation.
+
+Measure = Literal["external", "stranded", "unused"]
+"""What a ratio measures: free blocks too small for a large request, by a segment map; free bytes beside live
+ones in segments, of what is reserved; bytes reserved and not allocated, in which cache and stranded bytes
+cannot be told apart."""
+Level = Literal["low", "moderate", "high", "severe"]
+TrendDescription = Literal[
+    "Stable", "Increasing fragmentation", "Decreasing fragmentation", "Minor fluctuation"
+]
+
+_BANDS: tuple[tuple[float, Level], ...] = ((0.8, "severe"), (0.6, "high"), (0.4, "moderate"))
+
+
+class FragmentationReading(msgspec.Struct, frozen=True, gc=False):
+    """One allocator at its newest sample, and over the minutes before it."""
+
+    key: SubjectKey
+    node: str
+    device_uuid: str | None
+    device: str | None
+    """Label of the device."""
+    device_index: int | None
+    pid: int | None
+    rank: int | None
+    time_s: float
+    allocated_bytes: int | None
+    reserved_bytes: int | None
+    active_bytes: int | None
+    requested_bytes: int | None
+    internal: float | None
+    """1 - requested / allocated: lost within live blocks to rounding and to remainders."""
+    stranded_bytes: int | None
+    """Free and not to be given back, at this moment."""
+    stranded_source: Literal["counter", "map"] | None
+    """PyTorch's counter of inactive split bytes, or a segment map, which expandable segments need."""
+    persistent_bytes: int | None
+    """Stranded at the fullest moments of the window: what even the peaks of the steps did not use."""
+    cached_bytes: int | None
+    """Reserved less active: kept for the next request; not fragmentation by itself."""
+    unused_bytes: int | None
+    """Reserved less allocated."""
+    unused_share: float | None
+    """Least of that within the window, at the fullest moment, as a share of what was reserved."""
+    utilization: float | None
+    """Most allocated / most reserved since it was first seen."""
+    limit_bytes: int | None
+    """Most that the allocator can really reserve."""
+    headroom_bytes: int | None
+    """That limit less the most that was allocated within the window."""
+    retries: int | None
+    ratio: float | None
+    """The one figure for a report: external, or else stranded / reserved; None where neither is known."""
+    measure: Measure | None
+    """What `ratio` measures; `unused` where neither is known, and only `unused_share` can be told."""
+    method: str
+    """What the figures rest on, in one sentence."""
+    external: float | None = None
+    """1 - largest free block / free bytes of the pool with the most free bytes; only of a segment map."""
+    free_blocks: int | None = None
+    """Of a segment map."""
+    largest_free_bytes: int | None = None
+    """Of a segment map, private pools left out."""
+    map_s: float | None = None
+    """When the newest segment map was taken."""
+
+
+class FragmentationTrend(msgspec.Struct, frozen=True):
+    """How one measure went since the allocator was first seen."""
+
+    measure: Measure
+    points: tuple[tuple[float, float], ...]
+    """Time in seconds and the least within the span from there to the next point."""
+    duration_s: float
+    current: float
+    least: float
+    most: float
+    average: float
+    slope_per_s: float | None
+    """Robust slope (Theil-Sen) over at most 32 spans."""
+    description: TrendDescription
+
+
+def level_of(ratio: float | None) -> Level | None:
+    """Return the word for a fragmentation ratio: low, moderate from 0.4, high from 0.6, severe from 0.8."""
+    if ratio is None:
+        return None
+    return next((level for least, level in _BANDS if ratio >= least), "low")
+
+
+# What a finding on fragmentation says.
+
+_COUNTED = (
+    "Inactive split bytes (PyTorch's counter: free, beside live blocks of a segment), the least of the "
+    "fullest moments of a window of several steps; weighed against the limit less the peak"
+)
+_REFUSED = (
+    f"{_COUNTED}; and the device refused a segment (num_alloc_retries) within {RETRY_S / 60:.0f} minutes"
+)
+_FLUSHED = (
+    f"Reserved memory fell from the limit {FLUSHES} times or more within {FLUSHES_S / 60:.0f} minutes, as "
+    "when the cache is flushed, and each time at least this stayed reserved and not allocated"
+)
+_ADVICE = (
+    "Try PYTORCH_ALLOC_CONF=expandable_segments:True, or bring lengths into a few buckets; `vramscope "
+    "inspect` of a memory snapshot replays the job's own trace under other settings"
+)
+
+
+class Words(NamedTuple):
+    """A finding in sentences."""
+
+    title: str
+    method: str
+    advice: str
+
+
+def word_finding(name: str, cost: Cost) -> Words:
+    """Return what a finding says.
+
+    Args:
+        name: What the allocator's owner is called.
+        cost: What fragmentation costs it.
+    """
+    stranded = format_bytes(cost.stranded_bytes)
+    rest = format_bytes(cost.rest_bytes)
+    if cost.retries:
+        times = "once" if cost.retries == 1 else f"{cost.retries} times"
+        title = f"{name} was refused memory {times} while {stranded} of its own lay stranded in segments"
+        return Words(title, _REFUSED, _ADVICE)
+    if cost.flushes >= FLUSHES:
+        title = f"{name} flushes its cache at the limit, and {stranded} stays reserved and unused each time"
+        return Words(title, _FLUSHED, _ADVICE)
+    title = f"{name} has {stranded} stranded in segments even at its peaks, and only {rest} left beside"
+    return Words(title, _COUNTED, _ADVICE)
+
+
+def word_method(measure: Measure | None) -> str:
+    """Return in a sentence what the figures of a reading rest on."""
+    if measure == "external":
+        return "External fragmentation of a segment map: 1 - largest free block / free bytes"
+    if measure == "stranded":
+        return "PyTorch's counter of inactive split bytes, as a share of the reserved bytes"
+    if measure == "unused":
+        return (
+            "Only allocated and reserved bytes are known: what is reserved and not allocated is told, at its "
+            "least within the window; cache and fragmentation cannot be told apart in it"
+        )
+    return "No figures of an allocator: device memory alone says nothing of fragmentation"
+
+
+# A measure over all the time it was seen, in bounded memory: spans that double when they grow too many.
+
+MOST_POINTS = 256
+_MOST_SPANS = 32
+_STABLE_CHANGE = 0.01
+"""Change over the whole time, as a share, below which nothing happened."""
+_CLEAR_CHANGE = 0.05
+"""Change from which it is a trend, where it is also most of the range."""
+_MOST_OF_RANGE = 0.5
+"""Share of the range that a trend must explain: what swings comes back, so its change is small."""
+
+
+class TrendHistory:
+    """The least value of each span of samples; the spans double in length when there are too many."""
+
+    def __init__(self, measure: Measure) -> None:
+        self.measure = measure
+        self._points: list[tuple[float, float]] = []
+        self._stride = 1
+        self._filled = 0
+        self._newest_s = 0.0
+        self._current = 0.0
+
+    def __len__(self) -> int:
+        return len(self._points)
+
+    def add(self, time_s: float, value: float) -> None:
+        """Take the value of one sample.
+
+        Args:
+            time_s: Time of the sample; later than that of the one before.
+            value: The measure, 0 to 1.
+        """
+        self._newest_s = time_s
+        self._current = value
+        points = self._points
+        if self._filled % self._stride == 0:
+            if len(points) == MOST_POINTS:
+                self._double()
+                points = self._points
+            points.append((time_s, value))
+        elif value < points[-1][1]:
+            points[-1] = (points[-1][0], value)
+        self._filled += 1
+
+    def describe(self) -> FragmentationTrend | None:
+        """Return the trend so far; None before the first value."""
+        if not self._points:
+            return None
+        times, values = zip(*self._points, strict=True)
+        slope, description = describe_points(self._points)
+        return FragmentationTrend(
+            measure=self.measure,
+            points=tuple(self._points),
+            duration_s=self._newest_s - times[0],
+            current=self._current,
+            least=min(values),
+            most=max(values),
+            average=sum(values) / len(values),
+            slope_per_s=slope,
+            description=description,
+        )
+
+    def _double(self) -> None:
+        """Join the spans two by two."""
+        old = self._points
+        self._points = [
+            (old[at][0], min(old[at][1], old[at + 1][1])) if at + 1 < len(old) else old[at]
+            for at in range(0, len(old), 2)
+        ]
+        self._stride *= 2
+        self._filled = len(self._points) * self._stride
+
+
+def _merge_spans(points: Sequence[tuple[float, float]], most: int) -> list[tuple[float, float]]:
+    """Return at most so many spans of equal numbers of points, each with its least value."""
+    size = -(-len(points) // most)
+    parts = [points[at : at + size] for at in range(0, len(points), size)]
+    return [(part[0][0], min(value for _, value in part)) for part in parts]
+
+
+def describe_points(points: Sequence[tuple[float, float]]) -> tuple[float | None, TrendDescription]:
+    """Return the robust slope a second of a measure, and the word for how it went.
+
+    The change is that of the robust slope over the time, or the shift from the median of the first third to
+    that of the last, which sees a jump too; against the range of the values.
+
+    Args:
+        points: Time in seconds and value, oldest first; not empty.
+    """
+    spans = _merge_spans(points, _MOST_SPANS)
+    values = [value for _, value in spans]
+    slope = find_slope([time_s for time_s, _ in spans], values)
+    swing = max(values) - min(values)
+    if slope is None or swing < _STABLE_CHANGE:
+        return slope, "Stable"
+    third = max(1, len(values) // 3)
+    shift = median(values[-third:]) - median(values[:third])
+    change = max(slope * (spans[-1][0] - spans[0][0]), shift, key=abs)
+    if abs(change) < max(_CLEAR_CHANGE, _MOST_OF_RANGE * swing) or shift * change <= 0:
+        return slope, "Minor fluctuation"
+    return slope, "Increasing fragmentation" if change > 0 else "Decreasing fragmentation"
+
 
 KIND = "fragmentation"
 UPDATE_SHARE = 0.05

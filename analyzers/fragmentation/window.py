@@ -10,6 +10,9 @@ from collections import deque
 from itertools import islice
 from typing import NamedTuple
 
+from ...engine.model import Severity
+from ...engine.units import MIB
+
 BLOCK_S = 30.0
 LEAST_S = 300.0
 """Shortest window that decides where nothing was refused."""
@@ -158,3 +161,191 @@ def _most(one: int | None, other: int | None) -> int | None:
     if one is None or other is None:
         return other if one is None else one
     return one if one > other else other
+
+
+# When fragmentation costs: what is stranded against what else is left, refusals, and flushes in vain.
+#
+# A stranded byte is no loss while the job has room elsewhere. It costs where the rest of the room is nearly
+# gone, and it has cost where the device refused the allocator a segment although that much was free.
+
+STRANDED_SHARE = 0.10
+"""Share of the limit that must be stranded for a finding."""
+RELIEVED_STRANDED_SHARE = 0.07
+SCARCE_SHARE = 0.05
+"""Share of the limit below which the rest of the room is nearly gone."""
+AMPLE_SHARE = 0.08
+SERVING_SHARE = 0.05
+SERVING_BYTES = 64 * MIB
+"""What must be stranded at a refusal for it to be fragmentation's: share of the limit, and at least."""
+SERVED_SHARE = 0.15
+"""Share of the limit that is left beside, from which a flush of the cache serves whatever is asked for."""
+SERVED_TIMES = 2.0
+"""And so many times what is stranded: where so much is left beside, it is not the stranded that is missed."""
+RETRY_S = 300.0
+"""For how long a refusal counts."""
+QUIET_S = 900.0
+"""Seconds without a refusal before a finding may close: what is rare, a checkpoint say, refuses again."""
+
+WALL_SHARE = 0.95
+"""Share of the limit from which reserved memory stands at the wall."""
+FLUSH_SHARE = 0.02
+"""Share of the limit by which reserved memory falls when the cache is flushed."""
+AT_PEAK_SHARE = 0.90
+"""Share of the recent peak that is allocated where the flush was not the program's own between steps."""
+FLUSHES = 5
+FLUSHES_S = 900.0
+"""So many flushes within so many seconds: the cache may have grown again by the time of a sample, so only the
+least that several of them left says anything."""
+FLUSH_TICK_S = 2.0
+"""Longest tick at which a flush can be told at all."""
+
+
+class Cost(NamedTuple):
+    """What fragmentation costs one allocator; all in bytes."""
+
+    stranded_bytes: int
+    """Free beside live blocks, even at the peaks of the steps."""
+    peak_bytes: int
+    limit_bytes: int
+    rest_bytes: int
+    """Room that is left beyond the peak without what is stranded."""
+    retries: int
+    """Refusals of the last minutes while enough was stranded to serve them."""
+    flushes: int
+    """Flushes at the wall that left as much unused, where nobody counts refusals."""
+    is_quiet: bool
+    """Whether nothing was refused for long."""
+
+    @property
+    def has_cost(self) -> bool:
+        """Whether it has cost something already."""
+        return self.retries > 0 or self.flushes >= FLUSHES
+
+    @property
+    def is_beyond(self) -> bool:
+        """Whether it is worth a finding."""
+        return self.has_cost or self._is_near()
+
+    @property
+    def is_back(self) -> bool:
+        """Whether an open finding has lost its ground."""
+        is_less = self.stranded_bytes < RELIEVED_STRANDED_SHARE * self.limit_bytes
+        return self.is_quiet and (is_less or self.rest_bytes >= AMPLE_SHARE * self.limit_bytes)
+
+    @property
+    def severity(self) -> Severity:
+        """Severity, by what it has cost or how little is left beside."""
+        if self.retries:
+            return "critical"
+        if self.flushes >= FLUSHES:
+            return "medium"
+        return "medium" if self.rest_bytes < SCARCE_SHARE / 2 * self.limit_bytes else "low"
+
+    def _is_near(self) -> bool:
+        is_much = self.stranded_bytes >= STRANDED_SHARE * self.limit_bytes
+        return is_much and self.rest_bytes < SCARCE_SHARE * self.limit_bytes
+
+
+class Refusals:
+    """Refusals that a counter tells, and flushes that the fall of reserved memory tells."""
+
+    def __init__(self) -> None:
+        self._count: int | None = None
+        self._retries: deque[float] = deque(maxlen=16)
+        self._flushes: deque[tuple[float, int]] = deque(maxlen=FLUSHES)
+        self._reserved: int | None = None
+        self._limit: int | None = None
+
+    def clear(self) -> None:
+        """Forget everything but the count: nobody knows what happened since."""
+        self._retries.clear()
+        self._flushes.clear()
+        self._reserved = None
+
+    def observe(self, tick: Tick, limit_bytes: int | None, peak_bytes: int | None) -> None:
+        """Count one sample.
+
+        Args:
+            tick: The sample.
+            limit_bytes: Most that the allocator can reserve at it.
+            peak_bytes: Most that was lately allocated.
+        """
+        count = tick.retries
+        before = self._count
+        if count is not None:
+            # A count that fell was reset by the program.
+            self._retries.extend([tick.time_s] * min(count - before, 16) if before is not None else ())
+            self._count = count
+        elif self._is_flush(tick, peak_bytes):
+            waste = (tick.reserved_bytes or 0) - (tick.allocated_bytes or 0)
+            if self._limit is not None and waste >= STRANDED_SHARE * self._limit:
+                self._flushes.append((tick.time_s, waste))
+        self._reserved = tick.reserved_bytes
+        self._limit = limit_bytes
+
+    def is_quiet(self, time_s: float) -> bool:
+        """Return whether nothing was refused for long."""
+        return not any(
+            time_s - at_s <= QUIET_S for at_s in (*self._retries, *(at for at, _ in self._flushes))
+        )
+
+    def has_any(self, time_s: float) -> bool:
+        """Return whether anything was refused in the last minutes."""
+        return self.count_retries(time_s) > 0 or self.count_flushes(time_s) > 0
+
+    def count_retries(self, time_s: float) -> int:
+        """Return the refusals of the last minutes."""
+        return sum(time_s - at_s <= RETRY_S for at_s in self._retries)
+
+    def count_flushes(self, time_s: float) -> int:
+        """Return the flushes at the wall of the last minutes."""
+        return sum(time_s - at_s <= FLUSHES_S for at_s, _ in self._flushes)
+
+    @property
+    def left_bytes(self) -> int | None:
+        """Least that a flush at the wall left reserved and not allocated."""
+        return min((waste for _, waste in self._flushes), default=None)
+
+    def _is_flush(self, tick: Tick, peak_bytes: int | None) -> bool:
+        before = self._reserved
+        limit = self._limit
+        reserved = tick.reserved_bytes
+        allocated = tick.allocated_bytes
+        if not limit or before is None or reserved is None or allocated is None or peak_bytes is None:
+            return False
+        if tick.interval_s > FLUSH_TICK_S:
+            return False
+        is_fall = before >= WALL_SHARE * limit and before - reserved >= FLUSH_SHARE * limit
+        return is_fall and allocated >= AT_PEAK_SHARE * peak_bytes
+
+
+def weigh(extremes: Extremes, refusals: Refusals, limit_bytes: int | None, time_s: float) -> Cost | None:
+    """Return what fragmentation costs over a window; None where that cannot be known.
+
+    Args:
+        extremes: Least and most of the window.
+        refusals: What the device refused.
+        limit_bytes: Most that the allocator can reserve; None where that is unknown.
+        time_s: Time of the newest sample.
+    """
+    peak = extremes.peak_bytes
+    flushes = refusals.count_flushes(time_s)
+    stranded = extremes.stranded_bytes
+    if stranded is None and flushes:
+        stranded = refusals.left_bytes
+    if not limit_bytes or peak is None or stranded is None:
+        return None
+    if extremes.unused_bytes is not None:  # at the very peak, which is seldom sampled, no more can be free
+        stranded = min(stranded, extremes.unused_bytes)
+    rest = max(0, limit_bytes - peak - stranded)
+    could_serve = stranded >= max(SERVING_SHARE * limit_bytes, SERVING_BYTES)
+    is_short = rest < min(SERVED_SHARE * limit_bytes, SERVED_TIMES * stranded)
+    return Cost(
+        stranded_bytes=stranded,
+        peak_bytes=peak,
+        limit_bytes=limit_bytes,
+        rest_bytes=rest,
+        retries=refusals.count_retries(time_s) if could_serve and is_short else 0,
+        flushes=flushes,
+        is_quiet=refusals.is_quiet(time_s),
+    )

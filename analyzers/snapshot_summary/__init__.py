@@ -9,11 +9,11 @@ from .model import (
     RequestFit,
     SnapshotSummary,
     StackGroup,
+    Timeline,
     TraceSpan,
 )
-from .segment_map import SegmentOrder, SegmentRow, map_segments
 from .summary import summarize_snapshot, trace_levels
-from .timeline import Timeline
+from .view import SegmentOrder, SegmentRow, map_segments
 
 __all__ = [
     "DeviceSummary",

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...analyzers.comparison import FIGURE_WORDS, Comparison, Curves, Figure, SubjectDifference
-from ...analyzers.comparison.words import say_position
+from ...analyzers.comparison.model import say_position
 from ...engine.units import GIB, MIB
 from ..figures.canvas import open_page, save_file, show_text
 from ..figures.curve import Curve, CurveRecorder

@@ -11,7 +11,7 @@ from ...analyzers.comparison import (
     RunFacts,
     SubjectDifference,
 )
-from ...analyzers.comparison.words import say_percent, say_position, say_signed
+from ...analyzers.comparison.model import say_percent, say_position, say_signed
 from ...engine.text import make_printable
 from ...engine.units import format_age, format_bytes
 from ..text_table import count, format_rows, wrap

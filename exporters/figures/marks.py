@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ...analyzers.finding_evidence import read_evidence
-from ...analyzers.out_of_memory_track import SIZE
+from ...analyzers.findings.evidence import read_evidence
+from ...analyzers.out_of_memory import SIZE
 from ...engine.model import Finding
 from ...engine.units import format_bytes
 from .curve import Curve

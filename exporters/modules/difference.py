@@ -6,9 +6,16 @@ from io import StringIO
 
 import msgspec
 
-from ...analyzers.breakdown import Basis, BreakdownComparison, compare_profiles
-from ...analyzers.breakdown.comparison import ComparedNode, ComparedRow, list_rows, list_unmatched
-from ...analyzers.comparison.words import say_percent, say_signed
+from ...analyzers.breakdown import (
+    Basis,
+    BreakdownComparison,
+    ComparedNode,
+    ComparedRow,
+    compare_profiles,
+    list_rows,
+    list_unmatched,
+)
+from ...analyzers.comparison.model import say_percent, say_signed
 from ...engine.model import RankCoordinates
 from ...engine.model.module_memory import ModuleMemory
 from ...engine.text import make_csv_cell, make_printable

@@ -5,9 +5,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...analyzers.breakdown import IcicleCell, lay_out_icicle
-from ...analyzers.breakdown.comparison import ComparedNode, find_compared, make_span_tree
-from ...analyzers.comparison.words import say_signed
+from ...analyzers.breakdown import ComparedNode, IcicleCell, find_compared, lay_out_icicle, make_span_tree
+from ...analyzers.comparison.model import say_signed
 from ..figures.style import INK
 from .figure import MOST_DEPTH, draw_page, lighten, limit_edge, outline, write_in
 

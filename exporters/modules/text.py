@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from ...analyzers.breakdown import (
+    KIND_WORDS,
     Breakdown,
     BreakdownNode,
     KindBreakdown,
@@ -11,7 +12,6 @@ from ...analyzers.breakdown import (
     make_breakdown,
     size_of,
 )
-from ...analyzers.breakdown.breakdown import KIND_WORDS
 from ...engine.model.module_memory import ModuleMemory
 from ...engine.text import make_printable
 from ...engine.units import format_bytes

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from ...analyzers.fragmentation.patterns import TemporalPattern, find_pattern
+from ...analyzers.fragmentation.segment_maps import TemporalPattern, find_pattern
 from ...engine.model import AllocatorReading, DeviceSample, RankSample
 from .fragmentation_share import measure_fragmentation
 

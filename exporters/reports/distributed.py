@@ -6,13 +6,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from ...analyzers.balance.node_balance import (
-    BOTTLENECK_FACTOR,
-    UNEVEN_BELOW,
-    Scope,
-    find_bottlenecks,
-    measure_balance,
-)
+from ...analyzers.balance import BOTTLENECK_FACTOR, UNEVEN_BELOW, Scope, find_bottlenecks, measure_balance
 from ...engine.cluster.node_report import NodeDevice, NodeReport
 from ...engine.cluster.roll import NodeRoll
 from ...engine.units import GIB, format_age

@@ -6,9 +6,9 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from ...analyzers.finding_evidence import PROCESS, read_process
-from ...analyzers.leak.wording import GROWN, RATE
-from ...analyzers.leak_source.inquirer import SOURCE
+from ...analyzers.findings.evidence import PROCESS, read_process
+from ...analyzers.leak import GROWN, RATE
+from ...analyzers.leak_source import SOURCE
 from ...engine.model import Finding
 from ...engine.units import MIB, format_age, format_bytes
 from .device_log import DeviceLog, MemorySource

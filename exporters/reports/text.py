@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from ...analyzers.kind_names import name_kind
+from ...analyzers.finding_words import name_kind
 from ...engine.text import make_printable
 from ...engine.units import format_age, format_bytes
 from ..severity import GLYPHS

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from rich.table import Table
 from rich.text import Text
 
-from ...analyzers.device_names import name_device
+from ...analyzers.findings.subjects import name_device
 from ...analyzers.risk import Risk
 from ...engine.model import DeviceSample
 from ...engine.text import make_printable

@@ -7,8 +7,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from ...analyzers.fleet.model import FleetDevice, FleetNode
-from ...analyzers.fleet.order import FleetSort, Grouping
+from ...analyzers.fleet.model import FleetDevice, FleetNode, FleetSort, Grouping
 from ...engine.model import Finding
 from ...engine.text import make_csv_cell
 

@@ -9,12 +9,10 @@ from rich.segment import Segment, Segments
 from rich.table import Table
 from rich.text import Text
 
-from ...analyzers.countdown import count_down
+from ...analyzers.findings.subjects import name_rank
 from ...analyzers.gap import find_own_gap
-from ...analyzers.left_out import describe_left_out
-from ...analyzers.rank_names import name_rank
 from ...analyzers.risk import assess_risks, doubt_silent
-from ...analyzers.verdict import summarize
+from ...analyzers.verdict import count_down, describe_left_out, summarize
 from ...engine.model import (
     AllocatorReading,
     DeviceSample,

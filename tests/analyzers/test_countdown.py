@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vramscope.analyzers.countdown import count_down
-from vramscope.analyzers.verdict import summarize
+from vramscope.analyzers.verdict import count_down, summarize
 from vramscope.engine.model import Evidence, Finding
 
 from .samples import assessment, device, finding, sample

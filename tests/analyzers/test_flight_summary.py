@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.readers.flight_records import GIB, MIB, STACK, STATS, record, write_record
-from vramscope.analyzers.flight_summary import FlightSummary, summarize_flight_record
-from vramscope.analyzers.flight_summary.summary import measure_trend
+from vramscope.analyzers.flight_summary import FlightSummary, measure_trend, summarize_flight_record
 from vramscope.engine.files.flight_record import read_flight_record
 from vramscope.engine.model.flight_record import FlightRecord, FlightStep
 

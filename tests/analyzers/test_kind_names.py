@@ -4,26 +4,19 @@ import re
 
 import pytest
 
-from vramscope.analyzers import (
-    capacity,
-    divergence,
-    fragmentation,
-    out_of_memory_track,
-    pressure_track,
-    usage,
-)
-from vramscope.analyzers.kind_names import name_kind
+from vramscope.analyzers import capacity, divergence, fragmentation, out_of_memory, pressure, usage
+from vramscope.analyzers.finding_words import name_kind
 
 
 @pytest.mark.parametrize(
     "kind",
     [
-        *out_of_memory_track.KINDS,
+        *out_of_memory.KINDS,
         capacity.KIND,
-        pressure_track.KIND,
+        pressure.KIND,
         divergence.KIND,
         fragmentation.KIND,
-        usage.IDLE_HELD,
+        usage.KIND,
         "oom",
         "gradient_leak",
     ],

@@ -7,8 +7,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vramscope.analyzers.out_of_memory import OutOfMemoryAnalyzer
-from vramscope.analyzers.out_of_memory_track import CLEAN_S
+from vramscope.analyzers.out_of_memory import CLEAN_S, OutOfMemoryAnalyzer
 from vramscope.analyzers.verdict import summarize
 from vramscope.engine.agent.analyzer_host import AnalyzerHost
 from vramscope.engine.history import History

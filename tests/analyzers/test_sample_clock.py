@@ -2,7 +2,7 @@
 
 import math
 
-from vramscope.analyzers.sample_clock import Passage, SampleClock
+from vramscope.analyzers.findings.lifecycle import Passage, SampleClock
 
 
 def passages(*times_s: float, interval_s: float = 1.0) -> list[Passage]:

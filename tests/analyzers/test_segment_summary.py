@@ -1,6 +1,6 @@
 """What the segments of an allocator come to."""
 
-from vramscope.analyzers.segment_summary import find_stranded, summarize_segments
+from vramscope.analyzers.segments import find_stranded, summarize_segments
 from vramscope.engine.model import Segment, SegmentMap
 from vramscope.engine.model.segments import ALLOCATED, AWAITING_FREE, FREE
 from vramscope.engine.units import MIB

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.readers.snapshots import BASE, MIB, block, free, segment, snapshot
 from vramscope.analyzers.snapshot_summary import map_segments
-from vramscope.analyzers.snapshot_summary.segment_map import join_runs
+from vramscope.analyzers.snapshot_summary.view import join_runs
 from vramscope.engine.files.memory_snapshot import convert_tree
 from vramscope.engine.model.segments import ALLOCATED, AWAITING_FREE, FREE
 

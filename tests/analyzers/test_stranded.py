@@ -6,7 +6,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.readers.snapshots import BASE, MIB, block, free, segment, snapshot
-from vramscope.analyzers.segment_summary import find_stranded
+from vramscope.analyzers.segments import find_stranded
 from vramscope.analyzers.snapshot_summary.view import view_device
 from vramscope.engine.files.memory_snapshot import convert_tree
 from vramscope.engine.model import Segment

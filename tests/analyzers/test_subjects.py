@@ -1,6 +1,6 @@
 """Whom a verdict is about, and how much memory it can really get."""
 
-from vramscope.analyzers.subjects import Subject, subjects_of
+from vramscope.analyzers.findings.subjects import Subject, subjects_of
 from vramscope.engine.model import (
     AllocatorReading,
     DeviceSample,

@@ -4,7 +4,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vramscope.analyzers.balance.node_balance import find_bottlenecks, judge_scope, measure_balance
+from vramscope.analyzers.balance import find_bottlenecks, judge_scope, measure_balance
 from vramscope.engine.cluster.node_report import MOST_NODES, NodeDevice, NodeReport, NodeThreat
 from vramscope.engine.cluster.roll import NodeRoll
 from vramscope.exporters.reports.distributed import analyze_nodes, judge_sync

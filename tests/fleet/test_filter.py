@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vramscope.analyzers.fleet.filter import KEYS, compile_filter
-from vramscope.analyzers.fleet.model import FleetDevice
+from vramscope.analyzers.fleet.model import KEYS, FleetDevice, compile_filter
 from vramscope.engine.errors import UsageError
 from vramscope.engine.units import GIB
 

@@ -3,10 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vramscope.analyzers.fleet.model import FleetDevice
-from vramscope.analyzers.fleet.order import (
+from vramscope.analyzers.fleet.model import (
     GROUPINGS,
     SORTS,
+    FleetDevice,
     Grouping,
     find_gravest,
     group_devices,

@@ -5,10 +5,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fleet.nodes import make_node
-from vramscope.analyzers.fleet.census import Census, add_up, count_devices
-from vramscope.analyzers.fleet.fleet import Fleet, read_devices, read_node
-from vramscope.analyzers.fleet.grouping import group_fleet
-from vramscope.analyzers.fleet.order import SORTS, group_devices
+from vramscope.analyzers.fleet.fleet import (
+    Census,
+    Fleet,
+    add_up,
+    count_devices,
+    group_fleet,
+    read_devices,
+    read_node,
+)
+from vramscope.analyzers.fleet.model import SORTS, group_devices
 from vramscope.engine.model import DeviceSample, MemoryReading, RankSample, Sample
 from vramscope.engine.viewer.snapshot import Snapshot
 

@@ -9,8 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.module_memory.profiles import write_lines
-from vramscope.analyzers.breakdown import BreakdownNode, compare_trees, lay_out_icicle
-from vramscope.analyzers.breakdown.comparison import find_compared, list_unmatched, make_span_tree
+from vramscope.analyzers.breakdown import (
+    BreakdownNode,
+    compare_trees,
+    find_compared,
+    lay_out_icicle,
+    list_unmatched,
+    make_span_tree,
+)
 from vramscope.cli.parser import parse
 from vramscope.cli.verbs.modules import run
 from vramscope.engine.errors import InputFileError, UsageError

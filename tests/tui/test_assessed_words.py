@@ -6,8 +6,8 @@ import pytest
 from tests.tui.assessed_cases import CASES, make_assessment, snapshot_leaking
 from tests.tui.canned import NOON_S, FakeFeed, make_app
 from tests.tui.canned_ranks import make_job, make_simulated, past_of, with_ranks
-from vramscope.analyzers.leak.wording import GROWN, ONSET_STEP, RATE, RATE_PER_STEP
-from vramscope.analyzers.leak_words import describe_leak
+from vramscope.analyzers.finding_words import describe_leak
+from vramscope.analyzers.leak import GROWN, ONSET_STEP, RATE, RATE_PER_STEP
 from vramscope.engine.history import History
 from vramscope.engine.model import Evidence, Finding, ModelStateReading
 from vramscope.engine.units import GIB, MIB

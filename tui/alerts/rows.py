@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple, get_args
 
-from ...analyzers.kind_names import name_kind
+from ...analyzers.finding_words import name_kind
 from ...engine.alerts.state import AlertState, Mute
 from ...engine.model import SEVERITIES, Finding, RankSample, Sample
 from ...engine.viewer.snapshot import Snapshot

@@ -6,11 +6,11 @@ from typing import NamedTuple
 import msgspec
 from textual.binding import Binding
 
-from ...analyzers.countdown import count_down
-from ...analyzers.error_words import EXPLAINED, explain_error
+from ...analyzers.finding_words import EXPLAINED, explain_error
 from ...analyzers.gap import MemoryGap, PartKind, find_activations, find_kept
-from ...analyzers.out_of_memory_track import OOM_MET
+from ...analyzers.out_of_memory import OOM_MET
 from ...analyzers.risk import doubt_silent
+from ...analyzers.verdict import count_down
 from ...engine.history import History
 from ...engine.model import AllocatorReading, DeviceSample, Evidence, Finding, RankSample, StepReading
 from ...engine.model.finding import is_last_word

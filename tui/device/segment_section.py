@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from ...analyzers.segment_summary import SegmentSummary, summarize_segments
+from ...analyzers.segments import SegmentSummary, summarize_segments
 from ...engine.model import LiveStack, RankSample, SegmentMap
 from ...engine.units import format_age, format_bytes
 from ..draw.glyphs import Glyphs
@@ -129,7 +129,7 @@ def draw_stacks(stacks: tuple[LiveStack, ...], width: int, glyphs: Glyphs) -> li
 
 def name_place(stack: LiveStack) -> str:
     """Return the innermost line of the program that is not PyTorch's own, with its function."""
-    from ...analyzers.stack_frames import is_of_torch  # loads nothing heavy
+    from ...analyzers.segments import is_of_torch  # loads nothing heavy
 
     found = next((frame for frame in stack.stack if not is_of_torch(frame[0])), None)
     found = found or (stack.stack[0] if stack.stack else None)

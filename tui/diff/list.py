@@ -6,7 +6,7 @@ from textual import events
 from textual.message import Message
 
 from ...analyzers.comparison import FIGURE_WORDS, Figure, FigureDifference, SubjectDifference
-from ...analyzers.comparison.words import say_percent, say_position, say_signed
+from ...analyzers.comparison.model import say_percent, say_position, say_signed
 from ...engine.units import format_bytes
 from ..draw.glyphs import Glyphs
 from ..draw.spans import Line, Role, Span, fit_line, fit_text, right_text

@@ -1,7 +1,7 @@
 """Both runs of one rank or device over each other."""
 
 from ...analyzers.comparison import FIGURE_WORDS, Curves, Figure, SubjectDifference
-from ...analyzers.comparison.words import say_position
+from ...analyzers.comparison.model import say_position
 from ..draw.glyphs import Glyphs
 from ..draw.run_graph import ROLES, Runs, draw_runs
 from ..draw.spans import Line, Span, fit_line

@@ -9,8 +9,7 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from ...analyzers.fleet.model import FleetDevice
-from ...analyzers.fleet.order import FleetGroup
+from ...analyzers.fleet.model import FleetDevice, FleetGroup
 from ..draw.glyphs import Glyphs
 from ..draw.spans import Line, Role, Span, fit_line, to_strip
 from ..frame.theme import find_looks

@@ -2,8 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 
-from ...analyzers.fleet.model import FleetDevice, FleetNode
-from ...analyzers.fleet.order import FleetGroup
+from ...analyzers.fleet.model import FleetDevice, FleetGroup, FleetNode
 from ...analyzers.risk import LEVELS
 from ..draw.gauge import level_glyph
 from ..draw.glyphs import Glyphs

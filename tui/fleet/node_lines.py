@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ...analyzers.fleet.node_summary import NodeSummary
+from ...analyzers.fleet.fleet import NodeSummary
 from ...engine.units import format_bytes
 from ..draw.glyphs import Glyphs
 from ..draw.numbers import brief_span_text

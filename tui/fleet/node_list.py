@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ...analyzers.fleet.node_summary import NodeSummary
+from ...analyzers.fleet.fleet import NodeSummary
 from ..draw.glyphs import Glyphs
 from ..draw.spans import Line, fit_line
 from ..widgets.cursor_list import CursorList

@@ -4,8 +4,7 @@ from textual import events, on
 from textual.app import ComposeResult
 from textual.message import Message
 
-from ...analyzers.fleet.fleet import Fleet
-from ...analyzers.fleet.node_summary import order_by_need
+from ...analyzers.fleet.fleet import Fleet, order_by_need
 from ...analyzers.fleet.verdict import judge_fleet
 from ...engine.clock import Clock
 from ..draw.glyphs import Glyphs

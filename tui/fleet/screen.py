@@ -9,11 +9,18 @@ from textual.message import Message
 from textual.timer import Timer
 from textual.widgets import Input
 
-from ...analyzers.fleet.filter import EXAMPLE, compile_filter
-from ...analyzers.fleet.fleet import Fleet
-from ...analyzers.fleet.grouping import group_fleet
-from ...analyzers.fleet.model import FleetDevice
-from ...analyzers.fleet.order import GROUPINGS, SORTS, FleetSort, Grouping, find_gravest, hold_gravest
+from ...analyzers.fleet.fleet import Fleet, group_fleet
+from ...analyzers.fleet.model import (
+    EXAMPLE,
+    GROUPINGS,
+    SORTS,
+    FleetDevice,
+    FleetSort,
+    Grouping,
+    compile_filter,
+    find_gravest,
+    hold_gravest,
+)
 from ...analyzers.fleet.verdict import judge_fleet
 from ...engine.clock import Clock
 from ...engine.errors import UsageError

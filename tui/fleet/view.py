@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from ...analyzers.fleet.order import FleetSort, Grouping
+from ...analyzers.fleet.model import FleetSort, Grouping
 
 CellFigure = Literal["used", "risk"]
 """What a cell shows of a device that is in no danger: how full it is, or its level of risk."""

@@ -1,7 +1,6 @@
 """What is said around the cells of a fleet: how many are at which risk, who is lost, what one device is."""
 
-from ...analyzers.fleet.census import Census
-from ...analyzers.fleet.fleet import Coverage
+from ...analyzers.fleet.fleet import Census, Coverage
 from ...analyzers.fleet.model import FleetDevice, FleetNode
 from ...analyzers.risk import LEVELS
 from ...engine.units import format_age

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from ...analyzers.fleet.order import order_naturally
+from ...analyzers.fleet.model import order_naturally
 from ...engine.model import SEVERITIES, Severity
 from ...engine.viewer.replay_state import ReplayState
 from ...engine.viewer.snapshot import Snapshot

@@ -12,7 +12,7 @@ from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from ...analyzers.device_names import name_devices
+from ...analyzers.findings.subjects import name_devices
 from ...engine.model import DeviceSample, RankSample
 from ...engine.settings import SortColumn
 from ..draw.numbers import count_text

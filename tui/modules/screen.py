@@ -6,8 +6,14 @@ from pathlib import Path
 from textual import events, on
 from textual.app import ComposeResult
 
-from ...analyzers.breakdown import Basis, BreakdownNode, choose_basis, compare_trees, make_breakdown
-from ...analyzers.breakdown.comparison import choose_common_basis
+from ...analyzers.breakdown import (
+    Basis,
+    BreakdownNode,
+    choose_basis,
+    choose_common_basis,
+    compare_trees,
+    make_breakdown,
+)
 from ...engine.clock import Clock
 from ...engine.model.module_memory import ModuleMemory
 from ...exporters.modules.difference import NamedProfile, caption_difference, describe_difference

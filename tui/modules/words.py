@@ -2,9 +2,8 @@
 
 from typing import NamedTuple
 
-from ...analyzers.breakdown import Basis, Breakdown, BreakdownNode, explain_differences, size_of
-from ...analyzers.breakdown.breakdown import KIND_WORDS
-from ...analyzers.comparison.words import say_percent, say_signed
+from ...analyzers.breakdown import KIND_WORDS, Basis, Breakdown, BreakdownNode, explain_differences, size_of
+from ...analyzers.comparison.model import say_percent, say_signed
 from ...engine.model.module_memory import ModuleMemory
 from ...engine.units import format_bytes
 from ..draw.glyphs import Glyphs

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ...analyzers.comparison.words import say_percent, say_signed
+from ...analyzers.comparison.model import say_percent, say_signed
 from ...engine.units import format_bytes
 from ..draw.glyphs import Glyphs
 from ..draw.spans import Line, Role, Span, fit_line, line_width

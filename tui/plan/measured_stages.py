@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from ...analyzers.comparison.words import say_percent, say_signed
+from ...analyzers.comparison.model import say_percent, say_signed
 from ...analyzers.stage_peaks import JobStages, StagePeak
 from ...engine.units import format_bytes
 from ..draw.numbers import count_text, moment_text

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...analyzers.comparison.words import say_signed
+from ...analyzers.comparison.model import say_signed
 from ...engine.units import format_bytes
 from ..draw.glyphs import Glyphs
 from ..draw.spans import Line, Role, Span, fit_line, fit_text, right_text

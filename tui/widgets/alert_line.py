@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ...analyzers.kind_names import name_kind
+from ...analyzers.finding_words import name_kind
 from ...engine.alerts.state import AlertState, count_muted
 from ...engine.model import Finding
 from ..draw.glyphs import Glyphs

@@ -2,7 +2,7 @@
 
 from textwrap import wrap
 
-from ...analyzers.leak_words import LeakWords
+from ...analyzers.finding_words import LeakWords
 from ...engine.units import format_age
 from ..draw.gauge import draw_gauge, draw_split_gauge
 from ..draw.glyphs import Glyphs

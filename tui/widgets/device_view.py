@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import msgspec
 from rich.cells import cell_len
 
+from ...analyzers.finding_words import LeakWords, describe_leak
 from ...analyzers.gap import MemoryGap, explain_gap
-from ...analyzers.leak_words import LeakWords, describe_leak
 from ...analyzers.risk import Risk, assess_risks, doubt_silent
 from ...engine.history import History
 from ...engine.model import AllocatorReading, DeviceSample, DeviceState, RankSample, Sample

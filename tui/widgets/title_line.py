@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from ...analyzers.left_out import describe_left_out
+from ...analyzers.verdict import describe_left_out
 from ...engine.model import HubStatus, RankSample, Sample
 from ...engine.units import format_age
 from ...engine.viewer.snapshot import Snapshot

@@ -8,7 +8,7 @@ import msgspec
 
 from vramscope.analyzers.fragmentation import AllocationPattern, describe_pattern
 from vramscope.analyzers.fragmentation import FragmentationAnalyzer as Analyzer
-from vramscope.analyzers.fragmentation.trend import describe_points
+from vramscope.analyzers.fragmentation.track import describe_points
 from vramscope.engine.model import SegmentMap
 from vramscope.engine.units import MIB
 from vramscope.exporters.reports.device_log import DeviceLog

@@ -11,9 +11,9 @@ from uuid import uuid4
 
 import msgspec
 
-from vramscope.analyzers.balance.node_balance import judge_scope
+from vramscope.analyzers.balance import judge_scope
 from vramscope.analyzers.cluster_state import ClusterState
-from vramscope.analyzers.cluster_state.reports import read_report
+from vramscope.analyzers.cluster_state.model import read_report
 from vramscope.engine.clock import Clock, SystemClock
 from vramscope.engine.cluster.collector import Collector
 from vramscope.engine.cluster.gathering import prepare_gathering

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from vramscope.analyzers.out_of_memory_track import OOM_MET, SIZE
+from vramscope.analyzers.out_of_memory import OOM_MET, SIZE
 from vramscope.analyzers.usage_threshold import KIND as THRESHOLD
 from vramscope.analyzers.usage_threshold import UsageThresholdAnalyzer
 from vramscope.engine.errors import UsageError

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from vramscope.analyzers.divergence.scales import LEAST_SCALE, Rise, Row, Scales
-from vramscope.analyzers.subjects import SubjectKey
+from vramscope.analyzers.findings.subjects import SubjectKey
 from vramscope.engine.units import GIB, MIB
 
 GROWING: SubjectKey = ("n", "GPU-0", 1, 1.0)

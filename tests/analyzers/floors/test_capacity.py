@@ -1,6 +1,6 @@
 """How much of its limit an allocator can use, held against what the allocator model did in the end."""
 
-from vramscope.analyzers.floors.capacity import Usable, UsableLimit
+from vramscope.analyzers.oom.watch import Usable, UsableLimit
 
 GIB = 2**30
 LIMIT = 80 * GIB

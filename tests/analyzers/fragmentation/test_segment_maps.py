@@ -8,7 +8,7 @@ from vramscope.analyzers.fragmentation import (
     judge_usability,
     measure_map,
 )
-from vramscope.analyzers.fragmentation.usability import find_segment_size
+from vramscope.analyzers.fragmentation.segment_maps import find_segment_size
 from vramscope.engine.model import Segment, SegmentMap
 from vramscope.engine.model.segments import ALLOCATED, AWAITING_FREE, FREE
 from vramscope.engine.units import GIB, MIB

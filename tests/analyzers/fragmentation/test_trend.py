@@ -5,9 +5,9 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from vramscope.analyzers.floors.rate import find_slope
 from vramscope.analyzers.fragmentation import FragmentationTrend, level_of
-from vramscope.analyzers.fragmentation.trend import MOST_POINTS, TrendHistory
-from vramscope.analyzers.robust_slope import find_slope
+from vramscope.analyzers.fragmentation.track import MOST_POINTS, TrendHistory
 
 
 def trend_of(values: list[float], *, step_s: float = 1.0) -> FragmentationTrend:

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vramscope.analyzers.headroom import HeadroomAdvisor, StepSize, estimate_headroom
-from vramscope.analyzers.headroom.estimate import find_t
+from vramscope.analyzers.headroom import HeadroomAdvisor, StepSize, estimate_headroom, find_t
 from vramscope.engine.units import GIB, MIB
 
 LIMIT = 80 * GIB

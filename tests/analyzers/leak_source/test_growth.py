@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vramscope.analyzers.leak_source import LeakSource, find_sources, measure_holdings
-from vramscope.analyzers.leak_source.growth import find_sizes
+from vramscope.analyzers.leak_source import LeakSource, find_sizes, find_sources, measure_holdings
 from vramscope.engine.model import LiveStack, SegmentMap
 
 from .cases import EVALUATE, KEPT_SIZE, MIB, STEP, TORCH, map_of, stack_of

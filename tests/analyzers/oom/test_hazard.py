@@ -5,7 +5,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vramscope.analyzers.oom.hazard import Amplitude, find_passage, sum_hazard
+from vramscope.analyzers.oom.forecast import Amplitude, find_passage, sum_hazard
 
 AMPLITUDES = st.lists(st.tuples(st.floats(1.0, 1e10), st.floats(1.0, 64.0)), min_size=1, max_size=40).map(
     lambda found: sorted([Amplitude(*pair) for pair in found], reverse=True)

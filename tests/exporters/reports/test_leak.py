@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from vramscope.analyzers.leak.wording import GROWN, RATE
-from vramscope.analyzers.leak_source.inquirer import SOURCE
+from vramscope.analyzers.leak import GROWN, RATE
+from vramscope.analyzers.leak_source import SOURCE
 from vramscope.engine.model import Evidence, Finding, RankSample
 from vramscope.exporters.reports.leak import LeakRule, TrackedSource, Tracking, build_leak
 from vramscope.exporters.reports.run_log import RunLog

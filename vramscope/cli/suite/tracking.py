@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from vramscope.analyzers.leak_source import LeakSource
-from vramscope.analyzers.leak_source.search import SourceSearch
+from vramscope.analyzers.leak_source import LeakSource, SourceSearch
 from vramscope.engine.model import RankSample, Sample
 from vramscope.engine.model.inquiry import Inquiry
 from vramscope.exporters.reports.leak import TrackedSource, Tracking

@@ -1,1 +1,0 @@
-"""How evenly memory is used over the nodes of a job."""

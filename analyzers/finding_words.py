@@ -1,0 +1,167 @@
+"""Findings in a few words: what a kind is called, an error that was met, the gravest leak on a device."""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from pathlib import PurePath
+
+import msgspec
+
+from ..engine.model import SEVERITIES, Finding, Sample, Severity
+from ..engine.model.finding import CLOSED_BECAUSE
+from ..engine.units import format_bytes
+from .capacity import KIND as CAPACITY
+from .findings.evidence import JOB, PROCESS, STARTED, read_evidence
+from .out_of_memory import COUNTS, LAST, OOM_MET, RECORD, RETRIES, SIZE, STEP
+from .pressure import KIND as PRESSURE
+from .usage_threshold import KIND as THRESHOLD
+
+# Kinds of findings in words for people; in JSON they keep the names that programs look for.
+
+_NAMES = {
+    OOM_MET: "out of memory",
+    RETRIES: "retries",
+    CAPACITY: "capacity",
+    PRESSURE: "pressure",
+    THRESHOLD: "threshold crossed",
+    "oom": "out of memory ahead",
+    "idle_held": "idle memory",
+}
+
+
+def name_kind(kind: str) -> str:
+    """Return what a kind of finding is called in a few words; one of a plug-in keeps its own, spelled out."""
+    return _NAMES.get(kind, kind.replace("_", " "))
+
+
+# An out-of-memory error in one clause of any length: who met it, when, and what explains it.
+
+EXPLAINED = (PROCESS, STARTED, JOB, LAST, STEP, SIZE, *COUNTS, CLOSED_BECAUSE)
+"""Evidence that `explain_error` puts into words, and counts of which its title tells what matters."""
+_FACT = " ran out of memory"
+
+
+def describe_error(finding: Finding, sample: Sample) -> tuple[str, ...]:
+    """Return the clause, from its complete form to its shortest.
+
+    Args:
+        finding: An error that was met; where it ended its process, the job is named too.
+        sample: The newest sample.
+    """
+    who, _, _rest = finding.title.partition(_FACT)
+    job = None if finding.is_open else read_evidence(finding, JOB)
+    named = who if job is None else f"{who} (job {job})"
+    full = finding.title.replace(who, named, 1)
+    last_s = read_evidence(finding, LAST)
+    when = _format_moment(last_s if isinstance(last_s, int | float) else finding.opened_s, sample)
+    if read_evidence(finding, RECORD) is None:
+        return tuple(dict.fromkeys((f"{full}{when}", f"{who}{_FACT}{when}", f"{who}{_FACT}")))
+    forms = (
+        f"{full}{when}: vramscope inspect shows why",
+        f"{full}{when}: vramscope inspect",
+        f"{named}{_FACT}{when}: vramscope inspect",
+        f"{who}{_FACT}{when}: vramscope inspect",
+        f"{who}{_FACT}{when}",
+        f"{who}{_FACT}",
+    )
+    return tuple(dict.fromkeys(forms))
+
+
+def explain_error(finding: Finding, format_time: Callable[[float], str]) -> str:
+    """Return what is known of an error in one sentence: which process, asking for what, when, in which step.
+
+    Args:
+        finding: An error that was met.
+        format_time: Words a moment as people read it.
+    """
+    pid = read_evidence(finding, PROCESS)
+    job = read_evidence(finding, JOB)
+    step = read_evidence(finding, STEP)
+    size = read_evidence(finding, SIZE)
+    last_s = read_evidence(finding, LAST)
+    when = format_time(last_s if isinstance(last_s, int | float) else finding.opened_s)
+    who = f"Process {pid}" if job is None else f"Process {pid} of job {job}"
+    what = "ran out of memory" if not isinstance(size, int) else f"asked for {format_bytes(size)} in vain"
+    after = "" if not isinstance(step, int) else f", after step {step:,}"
+    return f"{who} {what} at {when}{after}."
+
+
+def _format_moment(time_s: float, sample: Sample) -> str:
+    """Return a moment as people say it: the time of day, with the date where that is another than now."""
+    if sample.clock == "trace":
+        return f" at t {time_s:,.1f} s"
+    then = datetime.fromtimestamp(time_s)
+    now = datetime.fromtimestamp(sample.time_s)
+    return f" at {then:%H:%M:%S}" if then.date() == now.date() else f" on {then:%Y-%m-%d at %H:%M}"
+
+
+# A leak in the few words that a panel has room for, and the place in the program that is suspected.
+
+KIND = "leak"
+TIME_LEFT = "time to out of memory"
+"""Evidence of a leak: seconds at its pace, where the capacity is known."""
+_RATE = "growth a second"
+_RATE_PER_STEP = "growth a step"
+_GROWN = "grown since onset"
+_ONSET_STEP = "step at onset"
+_FILE = "source file"
+
+Known = dict[str, float | int | str | None]
+"""Evidence by its name."""
+
+
+class LeakWords(msgspec.Struct, frozen=True):
+    """What is said of the gravest leak on a device."""
+
+    severity: Severity
+    text: str
+    """`leak +20 MiB/step since step 1,310 (10.4 GiB)`."""
+    brief: str
+    """`leak +20 MiB/step`."""
+    place: str | None
+    """`train.py:212`; None where nobody is suspected."""
+
+
+def describe_leak(findings: Sequence[Finding], device_uuid: str | None) -> LeakWords | None:
+    """Return the gravest open leak of device memory on a device in few words; None without one.
+
+    Args:
+        findings: Findings of the node.
+        device_uuid: The device.
+    """
+    leaks = [found for found in findings if _is_of(found, device_uuid)]
+    leak = max(leaks, key=lambda found: (SEVERITIES.index(found.severity), found.updated_s), default=None)
+    if leak is None:
+        return None
+    known = {evidence.name: evidence.value for evidence in leak.evidence}
+    rate = _word_rate(known)
+    past = _word_past(known)
+    return LeakWords(leak.severity, f"{rate}{past}", rate, _find_place(known))
+
+
+def _is_of(finding: Finding, device_uuid: str | None) -> bool:
+    return finding.kind == KIND and finding.is_open and finding.device_uuid == device_uuid
+
+
+def _word_rate(known: Known) -> str:
+    per_step = _number(known, _RATE_PER_STEP)
+    rate = _number(known, _RATE)
+    if per_step is not None:
+        return f"leak +{format_bytes(round(per_step))}/step"
+    return "leak" if rate is None else f"leak +{format_bytes(round(60 * rate))}/min"
+
+
+def _word_past(known: Known) -> str:
+    grown = _number(known, _GROWN)
+    step = _number(known, _ONSET_STEP)
+    since = "" if step is None else f" since step {int(step):,}"
+    return since if grown is None else f"{since} ({format_bytes(int(grown))})"
+
+
+def _number(known: Known, name: str) -> float | None:
+    value = known.get(name)
+    return value if isinstance(value, int | float) else None
+
+
+def _find_place(known: Known) -> str | None:
+    value = known.get(_FILE)
+    return PurePath(value).name if isinstance(value, str) else None

@@ -1,0 +1,575 @@
+"""The largest step that would fit, for every process that tells the sizes of its steps.
+
+It opens no findings: it adds an estimate to the assessment of the process. Sizes are not kept in the ring of
+history, so that a worker that was restarted learns them anew; nothing is decided by them.
+"""
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from statistics import NormalDist
+from typing import NamedTuple
+
+import msgspec
+
+from ..engine.model import Assessment, Finding, HeadroomEstimate, Sample, StepReading
+from .findings.lifecycle import is_visible
+from .findings.subjects import Subject, SubjectKey, subjects_of
+from .floors.rate import find_slope, median_of_sorted
+
+FORGOTTEN_AFTER_S = 60.0
+"""Seconds for which a process must not be listed before its steps are forgotten."""
+
+
+class HeadroomAnalyzer:
+    """Adds to assessments what steps of different sizes say."""
+
+    name = "headroom"
+
+    def __init__(self) -> None:
+        self._tracks: dict[SubjectKey, HeadroomTrack] = {}
+
+    def observe(self, sample: Sample) -> Sequence[Finding]:
+        """Take the steps of a sample; there is never a finding."""
+        if self._tracks or any(rank.sized_steps for rank in sample.ranks):
+            self._observe_ranks(sample)
+        return ()
+
+    def restore(self, findings: Sequence[Finding]) -> None:
+        """Adopt nothing: there are no findings of this kind."""
+
+    def annotate(self, changed: Sequence[Assessment]) -> Sequence[Assessment]:
+        """Return assessments with estimates, and those whose estimate alone has changed.
+
+        Args:
+            changed: Assessments that changed since this was last asked.
+        """
+        if not self._tracks:
+            return changed
+        told: list[Assessment] = []
+        keys = set()
+        for assessment in changed:
+            key = (
+                assessment.node,
+                assessment.device_uuid or "",
+                assessment.pid,
+                assessment.started_s,
+            )
+            track = self._tracks.get(key)
+            told.append(assessment if track is None else track.annotate(assessment))
+            keys.add(key)
+        renewed = [track.take_changed() for key, track in self._tracks.items() if key not in keys]
+        return [*told, *(assessment for assessment in renewed if assessment is not None)]
+
+    def _observe_ranks(self, sample: Sample) -> None:
+        for subject in subjects_of(sample):
+            steps = () if subject.rank is None else subject.rank.sized_steps
+            track = self._tracks.get(subject.key)
+            if track is None and steps:
+                track = self._tracks[subject.key] = HeadroomTrack()
+            if track is not None:
+                track.observe(subject, steps)
+        for key in list(self._tracks):
+            age_s = sample.time_s - self._tracks[key].seen_s
+            if key[0] == sample.node and not 0.0 <= age_s < FORGOTTEN_AFTER_S:
+                del self._tracks[key]
+
+
+EVERY_S = 10.0
+"""Between two estimates, once many sizes are known."""
+FEW_SIZES = 8
+"""Sizes up to which each new one brings an estimate at once."""
+KEPT_LIMITS = 32
+KEPT_EXACT = 256
+WARM_UP_STEPS = 1
+"""Steps of a process that are left out: optimizers make their state in the first."""
+MOST_USED = 0.95
+"""Most of the limit that counts as sure to be of use: the last segment must fit whole."""
+SEEN_SHARE = 0.02
+"""Change of a figure, as a share, that a person would see."""
+
+
+class HeadroomTrack:
+    """Takes the steps of one process and adds an estimate to its assessment."""
+
+    def __init__(self) -> None:
+        self.seen_s = 0.0
+        self._advisors = (HeadroomAdvisor("tokens"), HeadroomAdvisor("samples"))
+        self._newest_index = 0
+        self._exact: deque[int] = deque(maxlen=KEPT_EXACT)
+        """Numbers of the newest steps with exact peaks, which are told more than once."""
+        self._sizes: set[tuple[int | None, int | None]] = set()
+        self._limits: deque[int] = deque(maxlen=KEPT_LIMITS)
+        self._estimated_s = float("-inf")
+        self._is_due = False
+        self._most_allocated = self._most_reserved = 0
+        self._told: tuple[HeadroomEstimate, ...] = ()
+        self._assessment: Assessment | None = None
+
+    def observe(self, subject: Subject, steps: Sequence[StepReading]) -> None:
+        """Take the steps of one tick whose size was told."""
+        self.seen_s = subject.sample.time_s
+        limit_bytes = subject.limit_bytes
+        if limit_bytes is not None:
+            self._limits.append(limit_bytes)
+        allocator = subject.allocator
+        self._most_allocated = max(self._most_allocated, allocator.allocated_max_bytes or 0)
+        self._most_reserved = max(self._most_reserved, allocator.reserved_bytes or 0)
+        for step in steps:
+            if step.index not in self._exact and (step.is_peak_exact or step.index > self._newest_index):
+                self._take(step)
+        if steps:
+            self._newest_index = max(self._newest_index, *(step.index for step in steps))
+
+    def annotate(self, assessment: Assessment) -> Assessment:
+        """Return the assessment of this process with the estimate."""
+        self._assessment = assessment
+        self._estimate()
+        return msgspec.structs.replace(assessment, headroom=self._told)
+
+    def take_changed(self) -> Assessment | None:
+        """Return the newest assessment with another estimate than was told; None where nothing changed."""
+        return None if self._assessment is None or not self._estimate() else self.annotate(self._assessment)
+
+    def _take(self, step: StepReading) -> None:
+        if step.peak_bytes is None or step.index <= WARM_UP_STEPS:
+            return
+        self._most_allocated = max(self._most_allocated, step.peak_bytes)
+        if step.is_peak_exact:
+            self._exact.append(step.index)
+        for advisor, size in zip(self._advisors, (step.tokens, step.batch), strict=True):
+            if size:
+                add = advisor.add if step.index > self._newest_index else advisor.add_older
+                add(StepSize(size, step.peak_bytes, step.floor_bytes, step.is_peak_exact))
+        if len(self._sizes) < FEW_SIZES and (step.tokens, step.batch) not in self._sizes:
+            self._sizes.add((step.tokens, step.batch))
+            self._estimated_s = float("-inf")
+        self._is_due = True
+
+    def _estimate(self) -> bool:
+        """Estimate anew where that is due; return whether a person would see a difference."""
+        known = self._assessment
+        is_early = 0.0 <= self.seen_s - self._estimated_s < EVERY_S
+        if known is None or not self._is_due or is_early or not self._limits:
+            return False
+        self._is_due = False
+        self._estimated_s = self.seen_s
+        ceiling_bytes = min(self._limits)
+        limit_bytes = min(ceiling_bytes, known.capacity_bytes or ceiling_bytes)
+        found = tuple(
+            advisor.estimate(limit_bytes, utilization=self._find_utilization(), ceiling_bytes=ceiling_bytes)
+            for advisor in self._advisors
+            if advisor.has_steps
+        )
+        is_other = len(found) != len(self._told) or any(map(_is_other, self._told, found))
+        if is_other:
+            self._told = found
+        return is_other
+
+    def _find_utilization(self) -> float:
+        """Return the share of reserved bytes that are of use to a peak, as far as is sure.
+
+        Segments are larger than what lies in them, by how much changes with every size. What was kept from
+        other sizes would be given back first; nobody tells how much that is, and so it counts as lost.
+        """
+        if not self._most_reserved:
+            return MOST_USED
+        return min(MOST_USED, self._most_allocated / self._most_reserved)
+
+
+def _is_other(told: HeadroomEstimate, newest: HeadroomEstimate) -> bool:
+    if told.reason != newest.reason:
+        return True
+    pairs = (
+        (told.largest_size, newest.largest_size),
+        (told.too_large_size, newest.too_large_size),
+        (told.per_unit_bytes, newest.per_unit_bytes),
+        (told.limit_bytes, newest.limit_bytes),
+        (told.largest_seen, newest.largest_seen),
+    )
+    return any(is_visible(before, after, SEEN_SHARE) for before, after in pairs)
+
+
+# What steps of each size needed: exact peaks as they are, sampled ones only where there are many.
+#
+# A peak that was sampled is a lower bound. Between two steps live bytes rise and fall about evenly, so that
+# a moment at random finds any level with equal chance, and the most of n such moments falls short of the peak by
+# 1 / (n + 1) of it: the end of a uniform distribution is estimated by its greatest value times 1 + 1 / n.
+
+LEAST_SAMPLED = 32
+"""Steps of about one size whose peak was only sampled, before they tell anything."""
+MOST_STRETCH = 1.1
+"""Largest size over the smallest that count as about one."""
+
+
+class StepSize(msgspec.Struct, frozen=True, gc=False):
+    """One step: its size in tokens, samples or whatever the program counts, and its memory."""
+
+    size: float
+    peak_bytes: int
+    floor_bytes: int | None = None
+    """Live bytes between steps; what grows there is not charged to the size."""
+    is_exact: bool = True
+    """Whether the allocator said the peak; else it is a lower bound."""
+
+
+class Needs(NamedTuple):
+    """What steps needed beyond their floors."""
+
+    by_size: dict[float, list[float]]
+    """Bytes by size, sizes ascending."""
+    sampled_sizes: int
+    """How many of them rest on sampled peaks."""
+    floor_bytes: float
+    """The newest floor; 0 where none is known, and the needs are the peaks themselves."""
+
+
+class _Bound(NamedTuple):
+    size: float
+    need: float
+
+
+def collect_needs(steps: Sequence[StepSize]) -> Needs:
+    """Return what the steps needed, by size."""
+    with_floor = [step for step in steps if step.floor_bytes is not None]
+    told = with_floor or steps
+    exact: dict[float, list[float]] = {}
+    bounds: list[_Bound] = []
+    for step in sorted(told, key=lambda step: step.size):
+        need = float(step.peak_bytes - (step.floor_bytes or 0))
+        if step.is_exact:
+            exact.setdefault(step.size, []).append(need)
+        else:
+            bounds.append(_Bound(step.size, need))
+    sampled = dict(_lift([bound for bound in bounds if bound.size not in exact]))
+    found = {**exact, **{size: [need] for size, need in sampled.items()}}
+    floor = float(with_floor[-1].floor_bytes or 0) if with_floor else 0.0
+    return Needs(dict(sorted(found.items())), len(sampled), floor)
+
+
+def _lift(bounds: Sequence[_Bound]) -> Iterator[_Bound]:
+    """Yield what steps of about one size needed, as estimated from lower bounds; sizes ascend."""
+    group: list[_Bound] = []
+    for at, bound in enumerate(bounds):
+        if group and bound.size > MOST_STRETCH * group[0].size:
+            group = []
+        group.append(bound)
+        is_last_of_size = at + 1 == len(bounds) or bounds[at + 1].size != bound.size
+        if is_last_of_size and len(group) >= LEAST_SAMPLED:
+            most = max(group, key=lambda each: each.need)
+            yield _Bound(most.size, most.need * (1 + 1 / len(group)))
+            group = []
+
+
+# Steps of one process as they end, kept in bounded memory for the headroom estimate.
+
+MOST_STEPS = 2048
+
+
+class HeadroomAdvisor:
+    """Takes steps with their sizes and says what would fit.
+
+    Args:
+        unit: What sizes count, in the plural.
+    """
+
+    def __init__(self, unit: str = "tokens") -> None:
+        self._unit = unit
+        self._steps: deque[StepSize] = deque(maxlen=MOST_STEPS)
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether any step was taken that counts."""
+        return bool(self._steps)
+
+    def add(self, step: StepSize) -> None:
+        """Take one step that ended; the oldest is forgotten when there are too many."""
+        self._steps.append(step)
+
+    def add_older(self, step: StepSize) -> None:
+        """Take one step that ended before the others; it is left out where there is no room."""
+        if len(self._steps) < MOST_STEPS:
+            self._steps.appendleft(step)
+
+    def estimate(
+        self, limit_bytes: int, *, utilization: float | None = None, ceiling_bytes: int | None = None
+    ) -> HeadroomEstimate:
+        """Return the largest size that would fit, see `estimate_headroom`.
+
+        Args:
+            limit_bytes: Most that the allocator can reserve, or less where not all of that can be live.
+            utilization: Peak allocated / peak reserved, where known.
+            ceiling_bytes: Most that could be live in the best case; None for the limit.
+        """
+        return estimate_headroom(
+            self._steps, limit_bytes, unit=self._unit, utilization=utilization, ceiling_bytes=ceiling_bytes
+        )
+
+
+# Memory per token, and the largest batch that would fit: a robust line through the peaks of steps.
+#
+# Method: Theil-Sen line through what each step needed beyond its floor, against its size; the answer is the
+# size at which the upper end of the prediction interval (Student's t on the robust spread of the residuals)
+# meets the limit, and the size at which its lower end does. It is refused where sizes hardly differ, peaks
+# do not follow them, or not in a straight line: attention without a fused kernel grows with the square of
+# the length.
+
+LEAST_SIZES = 3
+"""Distinct sizes from which a line can be told from a bend."""
+LEAST_RANGE = 0.2
+"""Least distance of the sizes, as a share of the largest."""
+MOST_SIZES = 64
+BEND_SHARE = 0.15
+"""Most by which the slopes of the smaller and the larger half may differ, as a share of the whole's."""
+SIGMAS = 4.0
+"""And standard errors that they must differ by, since slopes of few steps differ by chance."""
+FLAT_SHARE = 0.02
+"""Most by which needs of small sizes may differ to count as alike, as a share of the range of all."""
+BLUR_SHARE = 0.25
+"""Most that the spread may be, as a share of what the line rises."""
+FARTHEST = 4.0
+"""How many times the largest size seen the answer may be at most."""
+CONFIDENCE = 0.9
+
+
+class _Line:
+    """A robust line through the peaks, and how far they lie from it."""
+
+    def __init__(self, sizes: Sequence[float], needs: Sequence[float]) -> None:
+        self.sizes = sizes
+        self.needs = needs
+        self.slope = find_slope(sizes, needs) or 0.0
+        offsets = sorted(need - self.slope * size for size, need in zip(sizes, needs, strict=True))
+        self.offset = median_of_sorted(offsets) or 0.0
+
+    def predict(self, size: float) -> float:
+        """Return what the line says of a size."""
+        return self.offset + self.slope * size
+
+    def find_error(self) -> float:
+        """Return the standard error of the slope, by how far its own points lie from it."""
+        residuals = [need - self.predict(size) for size, need in zip(self.sizes, self.needs, strict=True)]
+        return find_spread(residuals, len(self.sizes)) / math.sqrt(_sum_squares(self.sizes))
+
+
+class _Prediction:
+    """The interval in which the need of one more step lies, by a line and how far steps lie from it."""
+
+    def __init__(self, line: _Line, spread: float, confidence: float) -> None:
+        self.line = line
+        self._spread = spread
+        self._count = len(line.sizes)
+        self._mean = sum(line.sizes) / self._count
+        self._squares = _sum_squares(line.sizes)
+        self._t = find_t(confidence, self._count - 2)
+
+    def upper(self, size: float) -> float:
+        """Return what a step of a size needs at most, with the confidence."""
+        return self.line.predict(size) + self._error(size)
+
+    def lower(self, size: float) -> float:
+        """Return what a step of a size needs at least, with the confidence."""
+        return self.line.predict(size) - self._error(size)
+
+    def _error(self, size: float) -> float:
+        distance = (size - self._mean) ** 2 / self._squares
+        return self._t * self._spread * math.sqrt(1 + 1 / self._count + distance)
+
+
+class _Room(NamedTuple):
+    """Bytes beyond the floor that a step may take: those that are sure, and those of the best case."""
+
+    sure_bytes: float
+    best_bytes: float
+
+
+def estimate_headroom(
+    points: Iterable[StepSize],
+    limit_bytes: int,
+    *,
+    unit: str = "tokens",
+    utilization: float | None = None,
+    ceiling_bytes: int | None = None,
+    confidence: float = CONFIDENCE,
+) -> HeadroomEstimate:
+    """Return the memory per unit of size and the largest size that would fit, or why that cannot be told.
+
+    Args:
+        points: Steps of one process, in order.
+        limit_bytes: Most that its allocator can reserve, or less where not all of that can be live.
+        unit: What sizes count, in the plural.
+        utilization: Peak allocated / peak reserved of the process, where known: the limit holds reserved
+            bytes, of which only so much can be live.
+        ceiling_bytes: Most that could be live in the best case; None for the limit.
+        confidence: Probability that the largest size fits, above 0.5 and below 1.
+    """
+    steps = [point for point in points if point.size > 0]
+    needs = collect_needs(steps)
+    sizes = sorted({step.size for step in steps})
+    empty = HeadroomEstimate(
+        unit=unit,
+        limit_bytes=limit_bytes,
+        steps=len(steps),
+        sizes=len(sizes),
+        largest_seen=max(sizes, default=None),
+        confidence=confidence,
+        sampled_sizes=needs.sampled_sizes,
+    )
+    reason = _refuse_sizes(sizes) or _refuse_needs(list(needs.by_size), len(sizes))
+    if reason is not None:
+        return msgspec.structs.replace(empty, reason=reason)
+    sure_bytes = limit_bytes * (utilization or 1.0)
+    best_bytes = max(ceiling_bytes or 0, limit_bytes)
+    room = _Room(sure_bytes - needs.floor_bytes, best_bytes - needs.floor_bytes)
+    return _answer(empty, _leave_flat(needs.by_size), needs.floor_bytes, room)
+
+
+def _thin(by_size: dict[float, list[float]]) -> tuple[list[float], list[float]]:
+    """Return sizes with the median of what they needed; of many sizes, evenly chosen ones."""
+    sizes = list(by_size)
+    if len(sizes) > MOST_SIZES:
+        last = len(sizes) - 1
+        sizes = [sizes[round(at * last / (MOST_SIZES - 1))] for at in range(MOST_SIZES)]
+    return sizes, [median_of_sorted(sorted(by_size[size])) or 0.0 for size in sizes]
+
+
+def _leave_flat(by_size: dict[float, list[float]]) -> dict[float, list[float]]:
+    """Return the needs without those of small sizes that are alike: their peak is that of something else.
+
+    Where the optimizer's step takes more than a small batch does, its peak stands in for that of the batch.
+    """
+    middles = {size: median_of_sorted(sorted(needs)) or 0.0 for size, needs in by_size.items()}
+    least = min(middles.values(), default=0.0)
+    most = max(middles.values(), default=0.0)
+    flat = [size for size, need in middles.items() if need <= least + FLAT_SHARE * (most - least)]
+    rising = {size: needs for size, needs in by_size.items() if size not in flat}
+    is_unlike = bool(flat) and max(flat) - min(flat) >= LEAST_RANGE * max(flat)
+    return rising if is_unlike and not _refuse_needs(list(rising), len(by_size)) else by_size
+
+
+def _refuse_sizes(sizes: list[float]) -> str | None:
+    if len(sizes) < LEAST_SIZES:
+        count = "one size" if len(sizes) == 1 else f"{len(sizes) or 'no'} sizes"
+        return f"{count} of steps seen, at least {LEAST_SIZES} are needed"
+    if sizes[-1] - sizes[0] < LEAST_RANGE * sizes[-1]:
+        return f"the sizes seen differ by less than {LEAST_RANGE:.0%}"
+    return None
+
+
+def _refuse_needs(sizes: list[float], seen: int) -> str | None:
+    """Return why the peaks that are known do not tell enough, of sizes that would."""
+    if len(sizes) < LEAST_SIZES or sizes[-1] - sizes[0] < LEAST_RANGE * sizes[-1]:
+        known = f"{len(sizes) or 'none'} of {seen}"
+        return (
+            f"the peaks of {known} sizes are known well enough, at least {LEAST_SIZES} unlike ones are needed"
+        )
+    return None
+
+
+def _refuse_line(line: _Line, spread: float) -> str | None:
+    rise = line.slope * (line.sizes[-1] - line.sizes[0])
+    if rise <= 0:
+        return "the peaks do not grow with the size"
+    if spread > BLUR_SHARE * rise:
+        return "other things than the size move the peaks as much"
+    if len(line.sizes) > LEAST_SIZES and _is_bent(line):
+        return "the peaks do not grow in a straight line with the size"
+    return None
+
+
+def _is_bent(line: _Line) -> bool:
+    """Return whether the larger sizes grow at another rate than the smaller ones, beyond what spread does."""
+    middle = len(line.sizes) // 2
+    halves = [_Line(line.sizes[part], line.needs[part]) for part in (slice(middle + 1), slice(middle, None))]
+    bend = abs(halves[1].slope - halves[0].slope)
+    error = math.sqrt(sum(half.find_error() ** 2 for half in halves))
+    return bend > BEND_SHARE * line.slope and bend > SIGMAS * error
+
+
+def _sum_squares(sizes: Sequence[float]) -> float:
+    mean = sum(sizes) / len(sizes)
+    return sum((size - mean) ** 2 for size in sizes)
+
+
+def _answer(
+    empty: HeadroomEstimate, by_size: dict[float, list[float]], floor: float, room: _Room
+) -> HeadroomEstimate:
+    """Return what a line through the needs says, or why none can be laid."""
+    line = _Line(*_thin(by_size))
+    residuals = [need - line.predict(size) for size, needs in by_size.items() for need in needs]
+    spread = find_spread(residuals, len(line.sizes))
+    reason = _refuse_line(line, spread)
+    if reason is not None:
+        return msgspec.structs.replace(empty, reason=reason)
+    prediction = _Prediction(line, spread, empty.confidence)
+    farthest = int(FARTHEST * line.sizes[-1])
+    expected = ((room.sure_bytes + room.best_bytes) / 2 - line.offset) / line.slope
+    largest = _find_last(
+        lambda size: prediction.upper(size) <= room.sure_bytes, max(0, min(int(expected), farthest))
+    )
+    # What still may fit in the best case; the next size does not.
+    possible = _find_last(lambda size: prediction.lower(size) <= room.best_bytes, farthest)
+    return msgspec.structs.replace(
+        empty,
+        per_unit_bytes=line.slope,
+        base_bytes=round(floor + line.offset),
+        expected_size=max(0, int(expected)),
+        largest_size=largest,
+        too_large_size=None if possible >= farthest else possible + 1,
+        is_extrapolated=largest > (empty.largest_seen or 0),
+        is_bounded=largest >= farthest,
+    )
+
+
+def _find_last(is_true: Callable[[int], bool], most: int) -> int:
+    """Return the last number up to `most` of which something is true that holds for all below."""
+    low = 0
+    high = most
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if is_true(middle) else (low, middle - 1)
+    return low
+
+
+TO_DEVIATION = 1.4826
+"""Standard deviation of a normal distribution over its median absolute deviation."""
+LEAST_BYTES = float(1 << 20)
+"""Least spread: below the granularity of what splits off a block, figures say nothing."""
+
+
+def find_spread(residuals: Sequence[float], sizes: int) -> float:
+    """Return the robust standard deviation of residuals in bytes.
+
+    Args:
+        residuals: In bytes.
+        sizes: Distinct sizes that the line was laid through, two of which it spent.
+    """
+    deviation = TO_DEVIATION * (median_of_sorted(sorted(abs(each) for each in residuals)) or 0.0)
+    # A tenth of the steps may lie far off and leave the median where it is; they count for what they are.
+    tail = sorted(abs(each) for each in residuals)[int(0.9 * (len(residuals) - 1))] / 1.645
+    # Few residuals hug their line; the share is that of a median of so few (found by simulation).
+    return max(deviation, tail, LEAST_BYTES) * sizes / max(1, sizes - 2)
+
+
+def find_t(probability: float, freedom: int) -> float:
+    """Return the quantile of Student's t distribution.
+
+    Exact for one and two degrees of freedom; else the expansion of Cornish and Fisher (Abramowitz and Stegun,
+    26.7.5), right to three digits from three degrees on.
+
+    Args:
+        probability: Above 0.5 and below 1.
+        freedom: Degrees of freedom, 1 or more.
+    """
+    if freedom <= 1:
+        return math.tan(math.pi * (probability - 0.5))
+    if freedom == 2:
+        share = 2 * probability - 1
+        return share * math.sqrt(2 / (1 - share * share))
+    z = NormalDist().inv_cdf(probability)
+    return (
+        z
+        + (z**3 + z) / (4 * freedom)
+        + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
+        + (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * freedom**3)
+    )

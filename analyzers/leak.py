@@ -1,0 +1,466 @@
+"""Leaks of device memory (`leak`) and of host memory (`host_leak`), of a process or of a host as a whole.
+
+The rule is the horizon ratio over floors (`analyzers/floors/episode.py`); thresholds and what they mean stand
+in `docs/verdicts.md`.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import NamedTuple
+
+import msgspec
+
+from ..engine.model import Evidence, Finding, HostSample, RankSample, Sample, Severity, make_finding_id
+from ..engine.model.finding import PROCESS_ENDED
+from ..engine.units import GIB, format_bytes
+from .findings.evidence import PROCESS, STARTED, read_number, read_process
+from .findings.lifecycle import close_finding
+from .findings.subjects import name_rank, subjects_of
+from .floors.blocks import Beat, BeatKind, read_beat, round_sector
+from .floors.episode import Episode, GrowthTrack
+
+# Who leaks: a process, a device or a host that is known as a whole, or the host memory of a process.
+
+LEAK = "leak"
+HOST_LEAK = "host_leak"
+KINDS = (LEAK, HOST_LEAK)
+
+HOST_HEADROOM_BYTES = 8 * GIB
+"""A process that holds less is judged as if it had this much room to grow, or as much as it holds."""
+
+OwnerKey = tuple[str, str, str | None, int | None, float | None]
+"""Kind of finding, node, UUID of the device, process id and start time."""
+
+
+class Owner(NamedTuple):
+    """Whom a finding is about, as its newest sample says."""
+
+    kind: str
+    node: str
+    device_uuid: str | None
+    device: str | None
+    """Label of the device."""
+    pid: int | None
+    started_s: float | None
+    name: str
+
+    @property
+    def key(self) -> OwnerKey:
+        """What tells it from others."""
+        return self.kind, self.node, self.device_uuid, self.pid, self.started_s
+
+    @property
+    def is_host(self) -> bool:
+        """Whether it is a host as a whole."""
+        return self.kind == HOST_LEAK and self.pid is None
+
+
+def owners_of(sample: Sample) -> Iterator[tuple[Owner, Beat | None, int | None]]:
+    """Yield who is there, with the beat, if there is one, and the most that it can reach in bytes."""
+    for subject in subjects_of(sample):
+        rank = subject.rank
+        device = subject.device
+        yield (
+            Owner(
+                LEAK,
+                sample.node,
+                subject.device_uuid,
+                None if device is None else device.label,
+                None if rank is None else rank.pid,
+                None if rank is None else rank.started_s,
+                subject.name,
+            ),
+            read_beat(subject),
+            subject.limit_bytes,
+        )
+    for rank in sample.ranks:
+        if rank.state == "ok" and rank.resident_bytes is not None:
+            yield _host_owner(sample, rank), _host_beat(sample, rank), _host_limit(sample.host, rank)
+
+
+def listed_keys(sample: Sample) -> set[OwnerKey]:
+    """Return who is listed and has not ended, though nothing new may be known of them."""
+    node = sample.node
+    found: set[OwnerKey] = {(HOST_LEAK, node, None, None, None)}
+    found |= {
+        (LEAK, node, device.uuid, None, None)
+        for device in sample.devices
+        if device.state not in ("lost", "ended")
+    }
+    for rank in sample.ranks:
+        if rank.state != "ended":
+            found |= {(kind, node, rank.device_uuid, rank.pid, rank.started_s) for kind in KINDS}
+    return found
+
+
+def _host_owner(sample: Sample, rank: RankSample) -> Owner:
+    labels = {device.uuid: device.label for device in sample.devices}
+    label = labels.get(rank.device_uuid or "")
+    return Owner(HOST_LEAK, sample.node, rank.device_uuid, label, rank.pid, rank.started_s, name_rank(rank))
+
+
+def _host_beat(sample: Sample, rank: RankSample) -> Beat:
+    resident = round_sector(rank.resident_bytes or 0)
+    step = None if rank.step is None else rank.step.index
+    return Beat(sample.time_s, resident, resident, rank.steps_within, step, "host")
+
+
+def _host_limit(host: HostSample | None, rank: RankSample) -> int:
+    resident = rank.resident_bytes or 0
+    usual = resident + max(resident, HOST_HEADROOM_BYTES)
+    if host is None or host.total_bytes is None or host.used_bytes is None:
+        return usual
+    return min(usual, resident + max(0, host.total_bytes - host.used_bytes))
+
+
+# What a leak finding says: title, evidence, method and advice.
+
+ONSET = "onset"
+ONSET_STEP = "step at onset"
+FLOOR_AT_ONSET = "floor at onset"
+WINDOW = "window"
+RATE = "growth a second"
+RATE_PER_STEP = "growth a step"
+GROWN = "grown since onset"
+FLOOR = "floor"
+LIMIT = "capacity"
+TIME_LEFT = "time to out of memory"
+MEASURE = "memory"
+
+SEVERITY_S: tuple[tuple[float, Severity], ...] = ((600.0, "critical"), (3600.0, "high"), (86400.0, "medium"))
+"""Seconds to out of memory below which a leak is so grave."""
+NEWS_SHARE = 0.25
+"""Change of growth or rate, as a share, that a person would see."""
+
+_MEASURES: dict[BeatKind, str] = {
+    "step": "allocated, least of each step",
+    "sample": "allocated",
+    "device": "device used",
+    "host": "resident host memory",
+}
+
+
+class Leak(NamedTuple):
+    """What is known of one leak at one moment."""
+
+    owner: Owner
+    time_s: float
+    episode: Episode
+    floor_bytes: int
+    limit_bytes: int | None
+    headroom_bytes: float | None
+    steps_per_s: float | None
+    source: BeatKind
+
+    @property
+    def grown_bytes(self) -> int:
+        """What it grew since its onset."""
+        return self.floor_bytes - self.episode.onset_bytes
+
+    @property
+    def time_left_s(self) -> float | None:
+        """Seconds until the headroom is gone at this rate; None without a known limit."""
+        if self.headroom_bytes is None or self.source == "device":
+            return None
+        return self.headroom_bytes / self.episode.bytes_per_s
+
+    @property
+    def severity(self) -> Severity:
+        """How soon it will have consequences."""
+        left_s = self.time_left_s
+        if left_s is None:
+            return "low"
+        return next((severity for limit_s, severity in SEVERITY_S if left_s < limit_s), "low")
+
+
+def state_leak(finding: Finding, leak: Leak) -> Finding:
+    """Return a finding with what is known of its leak now."""
+    return msgspec.structs.replace(
+        finding,
+        device=leak.owner.device,
+        severity=leak.severity,
+        title=_word_title(leak),
+        updated_s=max(leak.time_s, finding.opened_s),
+        evidence=_list_evidence(leak),
+        method=_explain(leak),
+        advice=_advise(leak),
+    )
+
+
+def is_news(finding: Finding, leak: Leak) -> bool:
+    """Return whether a person would see what has changed since a finding was last stated."""
+    grown = read_number(finding, GROWN)
+    rate = read_number(finding, RATE)
+    is_grown = abs(leak.grown_bytes - grown) > NEWS_SHARE * max(grown, 1.0)
+    return (
+        finding.severity != leak.severity
+        or is_grown
+        or abs(leak.episode.bytes_per_s - rate) > NEWS_SHARE * rate
+    )
+
+
+def read_episode(finding: Finding) -> Episode:
+    """Return the growth that a finding tells of."""
+    return Episode(
+        onset_s=read_number(finding, ONSET),
+        onset_bytes=int(read_number(finding, FLOOR_AT_ONSET)),
+        onset_step=int(read_number(finding, ONSET_STEP)) or None,
+        window_s=read_number(finding, WINDOW),
+        bytes_per_s=read_number(finding, RATE),
+    )
+
+
+def read_key(finding: Finding) -> OwnerKey:
+    """Return who a finding is about."""
+    return finding.kind, finding.node, finding.device_uuid, *read_process(finding)
+
+
+def _per_step(leak: Leak) -> float | None:
+    return None if not leak.steps_per_s else leak.episode.bytes_per_s / leak.steps_per_s
+
+
+def _word_title(leak: Leak) -> str:
+    if leak.owner.is_host:
+        return word_host_title(leak.episode.bytes_per_s, leak.grown_bytes)
+    per_step = _per_step(leak)
+    pace = (
+        f"{format_bytes(round(per_step))} a step"
+        if per_step is not None
+        else f"{format_bytes(round(leak.episode.bytes_per_s * 60))} a minute"
+    )
+    since = f" since step {leak.episode.onset_step:,}" if leak.episode.onset_step is not None else ""
+    what = " of host memory" if leak.owner.kind == HOST_LEAK else ""
+    what = " of device memory" if leak.source == "device" else what
+    return f"{leak.owner.name} leaks {pace}{what}{since} ({format_bytes(leak.grown_bytes)})"
+
+
+def _list_evidence(leak: Leak) -> tuple[Evidence, ...]:
+    owner = leak.owner
+    per_step = _per_step(leak)
+    left_s = leak.time_left_s
+    return (
+        Evidence(PROCESS, owner.pid),
+        Evidence(STARTED, owner.started_s, "s"),
+        Evidence(MEASURE, HOST_MEASURE if owner.is_host else _MEASURES[leak.source]),
+        Evidence(RATE, leak.episode.bytes_per_s, "bytes/s"),
+        Evidence(RATE_PER_STEP, None if per_step is None else round(per_step), "bytes"),
+        Evidence(GROWN, leak.grown_bytes, "bytes"),
+        Evidence(ONSET, leak.episode.onset_s, "s"),
+        Evidence(ONSET_STEP, leak.episode.onset_step),
+        Evidence(FLOOR_AT_ONSET, leak.episode.onset_bytes, "bytes"),
+        Evidence(FLOOR, leak.floor_bytes, "bytes"),
+        Evidence(LIMIT, leak.limit_bytes, "bytes"),
+        Evidence(TIME_LEFT, None if left_s is None else round(left_s), "s"),
+        Evidence(WINDOW, leak.episode.window_s, "s"),
+    )
+
+
+def _explain(leak: Leak) -> str:
+    return (
+        f"Floors of equal blocks over {leak.episode.window_s:.0f} s rose steadily and without slowing down, "
+        "by a share of the headroom that bears a forecast of its end (horizon ratio); the rate is the "
+        "median of all slopes (Theil-Sen)"
+    )
+
+
+def _advise(leak: Leak) -> str:
+    if leak.owner.is_host:
+        return HOST_ADVICE
+    if leak.source == "host":
+        return (
+            "Look for lists that keep batches or results, data loader workers whose Python objects are "
+            "copied on write, and caches without a bound"
+        )
+    if leak.source == "device":
+        return (
+            "Device memory alone does not tell who holds it: start the job with `vramscope run` to see the "
+            "floor of each step"
+        )
+    return (
+        "Look for tensors that outlive their step: losses kept without .item() or .detach(), hooks and "
+        "lists that hold activations, evaluation without torch.no_grad(), a cache without a bound, "
+        "per-sample gradients kept"
+    )
+
+
+class LeakTrack:
+    """The growth of one owner and the finding on it."""
+
+    def __init__(self) -> None:
+        self.finding: Finding | None = None
+        self.seen_s = 0.0
+        """Time of the newest sample that listed it."""
+        self._growth = GrowthTrack()
+        self._settled_until_s: float | None = None
+
+    def adopt(self, finding: Finding) -> None:
+        """Go on with a finding that a predecessor opened."""
+        self.finding = finding
+        self.seen_s = finding.updated_s
+        self._settled_until_s = finding.updated_s
+
+    def observe(self, owner: Owner, beat: Beat, limit_bytes: int | None) -> Iterator[Finding]:
+        """Take one beat; yield what opened, changed or closed."""
+        self._growth.observe(beat, limit_bytes)
+        if self._settled_until_s is not None:
+            if beat.time_s <= self._settled_until_s:
+                return
+            self._settle()
+        if self._growth.ended_because is not None:
+            yield from self._close(beat.time_s, self._growth.ended_because)
+        elif self._growth.episode is not None and self._growth.completed:
+            yield from self._state(owner, self._growth.episode, beat.time_s)
+
+    def end(self, time_s: float) -> Iterator[Finding]:
+        """Yield the finding as closed: its owner has ended."""
+        yield from self._close(time_s, PROCESS_ENDED)
+
+    def _settle(self) -> None:
+        """Go on from where the predecessor was: what it opened is growth still."""
+        self._settled_until_s = None
+        if self.finding is not None and self._growth.episode is None:
+            self._growth.episode = read_episode(self.finding)
+
+    def _state(self, owner: Owner, episode: Episode, time_s: float) -> Iterator[Finding]:
+        leak = self._measure(owner, episode, time_s)
+        if self.finding is None or (leak.grown_bytes > 0 and is_news(self.finding, leak)):
+            self.finding = state_leak(self.finding or _open(owner, time_s), leak)
+            yield self.finding
+
+    def _measure(self, owner: Owner, episode: Episode, time_s: float) -> Leak:
+        floors = self._growth.floors
+        return Leak(
+            owner=owner,
+            time_s=time_s,
+            episode=episode,
+            floor_bytes=floors.floor_bytes or episode.onset_bytes,
+            limit_bytes=floors.limit_bytes,
+            headroom_bytes=None if floors.limit_bytes is None else max(0.0, floors.headroom_bytes),
+            steps_per_s=floors.steps_per_s,
+            source=floors.last.kind if floors.last is not None else "sample",
+        )
+
+    def _close(self, time_s: float, because: str) -> Iterator[Finding]:
+        finding = self.finding
+        self.finding = None
+        if finding is not None:
+            yield close_finding(finding, time_s, because)
+
+
+def _open(owner: Owner, time_s: float) -> Finding:
+    about = owner.device_uuid if owner.pid is None else f"{owner.device_uuid or ''}#{owner.pid}"
+    return Finding(
+        id=make_finding_id(owner.kind, owner.node, about, time_s),
+        kind=owner.kind,
+        node=owner.node,
+        device_uuid=owner.device_uuid,
+        device=owner.device,
+        severity="low",
+        title="",
+        opened_s=time_s,
+        updated_s=time_s,
+    )
+
+
+ABSENT_S = 10.0
+"""Seconds for which an owner must not be listed before its finding closes; longer ticks allow three."""
+ABSENT_TICKS = 3.5
+
+
+class LeakAnalyzer:
+    """Open one finding per owner while its floors grow without end; close it when they stop or it ends."""
+
+    name = "leak"
+
+    def __init__(self) -> None:
+        self._tracks: dict[OwnerKey, LeakTrack] = {}
+
+    def observe(self, sample: Sample) -> Sequence[Finding]:
+        """Take one sample and return the findings it opened, updated or closed."""
+        found: list[Finding] = []
+        for owner, beat, limit_bytes in chain(owners_of(sample), hosts_of(sample)):
+            track = self._tracks.get(owner.key)
+            if track is None:
+                track = self._tracks[owner.key] = make_track(owner.key)
+            track.seen_s = sample.time_s
+            if beat is not None:
+                found += track.observe(owner, beat, limit_bytes)
+        found += self._observe_absent(sample)
+        return found
+
+    def restore(self, findings: Sequence[Finding]) -> None:
+        """Adopt open findings of these kinds; samples up to their last update change nothing about them."""
+        for finding in findings:
+            if finding.kind in KINDS and finding.is_open:
+                key = read_key(finding)
+                self._tracks.setdefault(key, make_track(key)).adopt(finding)
+
+    def _observe_absent(self, sample: Sample) -> Iterator[Finding]:
+        absent_s = max(ABSENT_S, ABSENT_TICKS * sample.interval_s)
+        late = [key for key, track in self._tracks.items() if track.seen_s != sample.time_s]
+        listed = listed_keys(sample) if late else set()
+        for key in late:
+            track = self._tracks[key]
+            if key[1] != sample.node or key in listed or abs(sample.time_s - track.seen_s) < absent_s:
+                continue
+            yield from track.end(sample.time_s)
+            del self._tracks[key]
+
+
+# Page-locked buffers, files in a tmpfs or in shared memory, data loader workers and other programs belong
+# to no process that reports. What those that do report hold is subtracted, so that a process that leaks is
+# told by itself and not twice. Page cache is not counted: used is what the kernel could not make available
+# (MemTotal - MemAvailable, proc_meminfo(5)).
+SOON_S = 86_400.0
+"""A host that has more time than this is left alone: nobody can be named, and much may happen on it."""
+
+
+class HostTrack(LeakTrack):
+    """The growth of a host, told only where it would be full within a day."""
+
+    def _state(self, owner: Owner, episode: Episode, time_s: float) -> Iterator[Finding]:
+        left_s = self._measure(owner, episode, time_s).time_left_s
+        if self.finding is not None or (left_s is not None and left_s < SOON_S):
+            yield from super()._state(owner, episode, time_s)
+
+
+def hosts_of(sample: Sample) -> Iterator[tuple[Owner, Beat, int]]:
+    """Yield the host where its memory is known, with its beat and the most that it can reach in bytes."""
+    host = sample.host
+    if host is None or host.used_bytes is None or host.total_bytes is None:
+        return
+    explained = sum(
+        [round_sector(rank.resident_bytes or 0) for rank in sample.ranks if rank.state != "ended"]
+    )
+    rest = max(0, round_sector(host.used_bytes) - explained)
+    owner = Owner(HOST_LEAK, sample.node, None, None, None, None, "the host")
+    beat = Beat(sample.time_s, rest, rest, 0, None, "host")
+    yield owner, beat, max(rest, host.total_bytes - explained)
+
+
+def make_track(key: OwnerKey) -> LeakTrack:
+    """Return a track for an owner that was not seen before."""
+    kind, _, _, pid, _ = key
+    return HostTrack() if kind == HOST_LEAK and pid is None else LeakTrack()
+
+
+# What a finding on the memory of a host as a whole says, where it differs from that on a process.
+
+HOST_MEASURE = "host memory in use, less what the processes that report hold"
+HOST_ADVICE = (
+    "Look for files that pile up in /dev/shm or another tmpfs (df -h -t tmpfs), page-locked buffers that are "
+    "never freed, data loader workers whose Python objects are copied on write, and other programs "
+    "(ps aux --sort -rss)"
+)
+
+
+def word_host_title(bytes_per_s: float, grown_bytes: int) -> str:
+    """Return the finding in one sentence.
+
+    Args:
+        bytes_per_s: How fast it grows.
+        grown_bytes: What it grew since its onset.
+    """
+    pace = format_bytes(round(bytes_per_s * 60))
+    grown = format_bytes(grown_bytes)
+    return f"host memory fills by {pace} a minute, in no process that reports ({grown})"

@@ -1,0 +1,478 @@
+"""Names the line behind a leak: asks the process when a finding opens, and adds the answer to the finding."""
+
+from collections import Counter
+from collections.abc import Hashable, Iterator, Sequence
+from itertools import pairwise
+from typing import Literal, NamedTuple, TypeVar
+
+import msgspec
+
+from ..engine.model import Evidence, Finding, RankSample, Sample, SegmentMap
+from ..engine.model.inquiry import Inquiry
+from ..engine.model.memory_snapshot import Frame
+from ..engine.model.segments import ALLOCATED
+from .findings.evidence import read_evidence, read_process
+from .segments import find_caller, find_headline, keep_python
+
+# The search for the source of one leak: allocations recorded for a while, and maps compared meanwhile.
+
+INTERVAL_STEPS = 4
+"""From one map to the next: a leak of every step then shows as so many blocks."""
+SHORTEST_S = 3.0
+LONGEST_S = 10.0
+"""Length of an interval."""
+INTERVALS = 4
+"""In one attempt. It ends with the first map by which a source is known, after two at least."""
+RESTS = 6
+"""So many times as long as was recorded, nothing is: one part of seven costs 1 % where recording slows a step
+by 7 %."""
+SHORTEST_REST_S = 10.0
+ATTEMPTS = 6
+ANSWER_S = 15.0
+"""For a map to come, beside what the process may wait for the end of a step."""
+LEAST_WAIT_S = 5.0
+LONGEST_WAIT_S = 60.0
+"""For the end of a step."""
+DURATIONS = 2.5
+"""How many steps a process may wait for the end of one: steps differ."""
+
+Stage = Literal["rest", "map", "interval", "ending", "over"]
+
+
+class SourceSearch:
+    """Looks for the source of one leak, at most `ATTEMPTS` times, each time twice as long.
+
+    While the process records its allocations it is asked for maps, at ends of steps where it makes steps.
+    What has grown from map to map is the source. A process that records itself is only asked for maps.
+    """
+
+    def __init__(self) -> None:
+        self.sources: tuple[LeakSource, ...] = ()
+        self._stage: Stage = "rest"
+        self._since_s: float | None = None
+        self._held: list[Holdings] = []
+        self._steps = 0
+        self._attempts = 0
+        self._began_s = 0.0
+        self._rest_s = 0.0
+        self._has_ends = False
+        self._map_within_s = ANSWER_S
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will be asked."""
+        return self._stage == "over"
+
+    @property
+    def awaits_map(self) -> bool:
+        """Whether a map was asked for that has not come."""
+        return self._stage == "map"
+
+    @property
+    def is_recording(self) -> bool:
+        """Whether the process was asked to record and not yet to stop."""
+        return self._stage in ("map", "interval", "ending")
+
+    def follow(self, rank: RankSample, time_s: float) -> Iterator[Inquiry]:
+        """Take the process as one sample shows it; yield what should be asked now."""
+        self._steps += rank.steps_within
+        waited_s = time_s - (self._since_s if self._since_s is not None else time_s)
+        if self._stage == "rest" and (self._since_s is None or waited_s >= self._rest_s):
+            yield from self._begin(rank, time_s)
+        elif self._stage == "interval" and self._is_past(rank, waited_s):
+            yield from self._ask(rank, time_s)
+        elif self._stage == "ending" or (self._stage == "map" and waited_s >= self._map_within_s):
+            yield from self._end(rank, time_s)
+
+    def take_map(self, segment_map: SegmentMap, time_s: float) -> bool:
+        """Take a map of the process, whoever asked for it; return whether it names a source."""
+        is_older = bool(self._held) and segment_map.time_s <= self._held[-1].time_s
+        if not self.awaits_map or is_older or (self._has_ends and not segment_map.is_at_step_end):
+            return False
+        self._held.append(measure_holdings(segment_map))
+        sources = find_sources(self._held)
+        is_last = len(self._held) > INTERVALS
+        if not sources and is_last:
+            sources = find_sizes(self._held)
+        self._enter("ending" if sources or is_last else "interval", time_s)
+        self.sources = sources or self.sources
+        return bool(sources)
+
+    def _begin(self, rank: RankSample, time_s: float) -> Iterator[Inquiry]:
+        if self._attempts == ATTEMPTS:
+            self._enter("over", time_s)
+            return
+        self._attempts += 1
+        self._held = []
+        self._began_s = time_s
+        yield from self._ask(rank, time_s)
+
+    def _ask(self, rank: RankSample, time_s: float) -> Iterator[Inquiry]:
+        """Ask for a map, and for a recording where none runs: the first, or one that somebody has ended."""
+        self._has_ends = rank.step is not None
+        wait_s = min(LONGEST_WAIT_S, max(LEAST_WAIT_S, DURATIONS * _duration_s(rank)))
+        self._map_within_s = ANSWER_S + wait_s
+        self._enter("map", time_s)
+        yield Inquiry("segments", rank.pid, wait_s if self._has_ends else None)
+        is_first = not self._held
+        is_last = len(self._held) == INTERVALS
+        if rank.memory_history != "user" and (is_first or (rank.memory_history == "off" and not is_last)):
+            interval_s = max(self._interval_s(rank), INTERVAL_STEPS * _duration_s(rank))
+            left_s = (INTERVALS - len(self._held)) * interval_s
+            yield Inquiry("history", rank.pid, left_s + self._map_within_s)
+
+    def _end(self, rank: RankSample, time_s: float) -> Iterator[Inquiry]:
+        """Let the process rest, for good where a line is known."""
+        self._rest_s = max(SHORTEST_REST_S, RESTS * (time_s - self._began_s))
+        is_known = bool(self.sources) and self.sources[0].frame is not None
+        self._enter("over" if is_known else "rest", time_s)
+        if rank.memory_history != "user":
+            yield Inquiry("history", rank.pid, is_on=False)
+
+    def _interval_s(self, rank: RankSample) -> float:
+        # What is kept every hundredth step needs a longer look.
+        longer: float = 2 ** (self._attempts - 1)
+        return min(LONGEST_S, longer * max(SHORTEST_S, INTERVAL_STEPS * _duration_s(rank)))
+
+    def _is_past(self, rank: RankSample, waited_s: float) -> bool:
+        is_stepping = self._steps >= INTERVAL_STEPS or not self._has_ends
+        return waited_s >= self._interval_s(rank) and (is_stepping or waited_s >= LONGEST_WAIT_S)
+
+    def _enter(self, stage: Stage, time_s: float) -> None:
+        self._stage = stage
+        self._since_s = time_s
+        self._steps = 0
+
+
+def _duration_s(rank: RankSample) -> float:
+    return (rank.step.duration_s if rank.step is not None else None) or 0.0
+
+
+# What one segment map says is held: live bytes, by the place that allocated them and by size of block.
+
+
+class Held(NamedTuple):
+    """Live blocks of one place, or one size."""
+
+    size_bytes: int
+    blocks: int
+
+    def plus(self, other: "Held") -> "Held":
+        """Return both together."""
+        return Held(self.size_bytes + other.size_bytes, self.blocks + other.blocks)
+
+    def minus(self, other: "Held") -> "Held":
+        """Return what this is more than another."""
+        return Held(self.size_bytes - other.size_bytes, self.blocks - other.blocks)
+
+
+NOTHING = Held(0, 0)
+
+
+class Place(NamedTuple):
+    """Where blocks were allocated."""
+
+    caller: Frame
+    """Who allocated them, or called the model that did."""
+    innermost: Frame
+    """The innermost line outside of PyTorch."""
+
+
+class Holdings(NamedTuple):
+    """The same of one map as a whole."""
+
+    time_s: float
+    is_at_step_end: bool
+    live_bytes: int | None
+    """None where the map leaves segments out."""
+    by_place: dict[Place, Held]
+    """Only of blocks whose allocation was recorded."""
+    by_size: dict[int, Held]
+
+
+def measure_holdings(segment_map: SegmentMap) -> Holdings:
+    """Return what a map says is held."""
+    by_size = _by_size(segment_map)
+    live_bytes = sum(held.size_bytes for held in by_size.values())
+    return Holdings(
+        time_s=segment_map.time_s,
+        is_at_step_end=segment_map.is_at_step_end,
+        live_bytes=None if segment_map.segments_left_out else live_bytes,
+        by_place=_by_place(segment_map),
+        by_size=by_size,
+    )
+
+
+def _by_place(segment_map: SegmentMap) -> dict[Place, Held]:
+    found: dict[Place, Held] = {}
+    for live in segment_map.live_stacks:
+        frames = keep_python(tuple(Frame(*entry) for entry in live.stack))
+        caller = find_caller(frames)
+        innermost = find_headline(frames)
+        if caller is not None and innermost is not None:
+            place = Place(caller, innermost)
+            found[place] = found.get(place, NOTHING).plus(Held(live.size_bytes, live.count))
+    return found
+
+
+def _by_size(segment_map: SegmentMap) -> dict[int, Held]:
+    counts = Counter(
+        size for segment in segment_map.segments for size, state in segment.blocks if state == ALLOCATED
+    )
+    return {size: Held(size * count, count) for size, count in counts.items()}
+
+
+# What has grown over some segment maps of one process: by the stack that allocated it, else by block size.
+#
+# RESIN (OSDI 2022) names a leak in the same way: snapshots on suspicion, and what is in the later one only,
+# grouped by stack. Maps are taken between two steps, where what serves a step only has gone; and what is
+# filled once, as a cache, or emptied again is no leak: a source grows from map to map.
+
+Key = TypeVar("Key", bound=Hashable)
+
+MOST_SOURCES = 3
+LEAST_SHARE = 0.2
+"""A stack, or size, of a smaller part of what has grown is not named."""
+LEAST_EXPLAINED = 0.5
+"""Of all that has grown; where the sources make up less of it, the leak is something else."""
+MOST_OF_ONE = 0.8
+"""Part of what a place gained that it may have gained from one map to the next: else it was filled once."""
+MOST_LOST = 0.2
+"""Part of what it gained that it may have lost again."""
+LEAST_MAPS = 3
+LEAST_MAPS_WITHIN_STEPS = 5
+"""Where maps were taken anywhere within steps, what serves a step comes and goes: a chance rise is likely."""
+
+
+class LeakSource(NamedTuple):
+    """One place that keeps memory, or one size of block where the place is not known."""
+
+    size_bytes: int
+    """What was kept between the maps."""
+    blocks: int
+    """In how many blocks."""
+    share: float
+    """Part of all that has grown."""
+    frame: Frame | None
+    """Who allocated it, or called the model that did; None where no allocation was recorded."""
+    allocated_at: Frame | None = None
+    """The innermost line outside of PyTorch that allocated most of it."""
+
+    @property
+    def words(self) -> str:
+        """What a sentence calls it: `evaluate() at train.py:212`, `blocks of 2,097,152 bytes`."""
+        if self.frame is None:
+            return f"blocks of {self.size_bytes // self.blocks:,} bytes"
+        name = self.frame.name
+        where = f"{self.frame.filename.rpartition('/')[2]}:{self.frame.line}"
+        return where if name.startswith("<") else f"{name}() at {where}"
+
+
+class _Growth(NamedTuple):
+    """What one place, or size, gained from map to map; less what it lost."""
+
+    gains: tuple[Held, ...]
+    line: Frame | None = None
+    """The innermost line that allocated most of it."""
+
+    @property
+    def whole(self) -> Held:
+        """From the first map to the last."""
+        return Held(sum(gain.size_bytes for gain in self.gains), sum(gain.blocks for gain in self.gains))
+
+    @property
+    def has_grown(self) -> bool:
+        """Whether there is more of it, in blocks and in bytes."""
+        return self.whole.size_bytes > 0 and self.whole.blocks > 0
+
+    def is_steady(self, *, has_step_ends: bool) -> bool:
+        """Whether it grew again and again, and gave hardly anything back."""
+        gained = [max(0, gain.blocks) for gain in self.gains]
+        if not has_step_ends and not all(gained):
+            return False
+        has_spread = max(gained) <= MOST_OF_ONE * sum(gained)
+        return has_spread and self.whole.blocks >= (1 - MOST_LOST) * sum(gained)
+
+    def plus(self, other: "_Growth") -> "_Growth":
+        """Return both together; the line is the first one's."""
+        return _Growth(tuple(a.plus(b) for a, b in zip(self.gains, other.gains, strict=True)), self.line)
+
+
+def find_sources(maps: Sequence[Holdings]) -> tuple[LeakSource, ...]:
+    """Return the places that have grown most over maps of one process, the largest first; at most three.
+
+    Args:
+        maps: In order of time, with allocations recorded between them.
+
+    Returns:
+        Empty where there are fewer than three maps (five where they are not of ends of steps), where nothing
+        grew from map to map, or where what did is less than half of all that has grown.
+    """
+    if not _are_enough(maps):
+        return ()
+    by_place = _grow([held.by_place for held in maps])
+    callers: dict[Frame, _Growth] = {}
+    for place, grown in sorted(by_place.items(), key=_by_bytes):
+        known = callers.get(place.caller)
+        callers[place.caller] = grown._replace(line=place.innermost) if known is None else known.plus(grown)
+    return _rank(list(callers.items()), maps)
+
+
+def find_sizes(maps: Sequence[Holdings]) -> tuple[LeakSource, ...]:
+    """Return the sizes of block that have grown most, as `find_sources` does; for where no place is known."""
+    if not _are_enough(maps):
+        return ()
+    grown = _grow([held.by_size for held in maps])
+    return _rank([(None, growth) for growth in grown.values()], maps)
+
+
+def _are_enough(maps: Sequence[Holdings]) -> bool:
+    return len(maps) >= (LEAST_MAPS if _have_step_ends(maps) else LEAST_MAPS_WITHIN_STEPS)
+
+
+def _have_step_ends(maps: Sequence[Holdings]) -> bool:
+    return all(held.is_at_step_end for held in maps)
+
+
+def _grow(maps: Sequence[dict[Key, Held]]) -> dict[Key, _Growth]:
+    """Return what has grown from the first map to the last, with its way there."""
+    grown: dict[Key, _Growth] = {}
+    for key in maps[-1]:
+        held = [each.get(key, NOTHING) for each in maps]
+        growth = _Growth(tuple(after.minus(before) for before, after in pairwise(held)))
+        if growth.has_grown:
+            grown[key] = growth
+    return grown
+
+
+def _by_bytes(item: tuple[Place, _Growth]) -> int:
+    return -item[1].whole.size_bytes
+
+
+def _rank(grown: list[tuple[Frame | None, _Growth]], maps: Sequence[Holdings]) -> tuple[LeakSource, ...]:
+    """Return the steady ones that make up much of all that has grown, whether its place is known or not."""
+    first_bytes = maps[0].live_bytes
+    last_bytes = maps[-1].live_bytes
+    live_bytes = 0 if first_bytes is None or last_bytes is None else last_bytes - first_bytes
+    total_bytes = max(live_bytes, sum(growth.whole.size_bytes for _, growth in grown))
+    ordered = sorted(grown, key=lambda item: -item[1].whole.size_bytes)
+    sources = [
+        LeakSource(*growth.whole, growth.whole.size_bytes / total_bytes, caller, growth.line)
+        for caller, growth in ordered
+        if growth.is_steady(has_step_ends=_have_step_ends(maps))
+    ]
+    named = tuple(source for source in sources if source.share >= LEAST_SHARE)[:MOST_SOURCES]
+    return named if sum(source.share for source in named) >= LEAST_EXPLAINED else ()
+
+
+SOURCE = "source"
+"""Evidence of a leak: the place that keeps memory, or the size of the blocks that are kept."""
+_FILE = "source file"
+_LINE = "allocated at"
+_KEPT = "kept while watched"
+_SHARE = "share of the growth"
+_OURS = (SOURCE, _FILE, _LINE, _KEPT, _SHARE)
+_LEAK = "leak"
+_OOM = "oom"
+
+_Process = tuple[str, int]
+"""Node and process id."""
+
+
+class LeakSourceInquirer:
+    """Follows each open leak of a process that reports, until its source is named."""
+
+    name = "leak_source"
+
+    def __init__(self) -> None:
+        self._searches: dict[_Process, SourceSearch] = {}
+        self._leaks: dict[_Process, str] = {}
+        self._named: dict[str, tuple[Evidence, ...]] = {}
+        self._abandoned: list[_Process] = []
+        """Processes that record for a leak that closed."""
+        self._time_s = 0.0
+
+    def restore(self, findings: Sequence[Finding]) -> None:
+        """Learn from open findings of a predecessor which line each leak comes from."""
+        for finding in findings:
+            told = tuple(each for each in finding.evidence if each.name in _OURS)
+            if told and finding.is_open and finding.kind == _LEAK:
+                self._named[finding.id] = told
+
+    def follow(self, sample: Sample, findings: Sequence[Finding]) -> Sequence[Inquiry]:
+        """Take one sample and what was found in it; return what should be asked now."""
+        self._time_s = sample.time_s
+        for finding in findings:
+            self._note(finding)
+        abandoned = self._abandoned
+        self._abandoned = []
+        stops = [Inquiry("history", pid, is_on=False) for _, pid in abandoned]
+        if not self._searches:
+            return stops
+        living = {rank.pid: rank for rank in sample.ranks if rank.state == "ok"}
+        return [*stops, *self._ask(sample.node, living)]
+
+    def awaits_map(self, node: str, pid: int) -> bool:
+        """Return whether a map of this process would be an answer."""
+        search = self._searches.get((node, pid))
+        return search is not None and search.awaits_map
+
+    def take_map(self, segment_map: SegmentMap) -> None:
+        """Take an answer."""
+        process = segment_map.node, segment_map.pid
+        search = self._searches.get(process)
+        if search is not None and search.take_map(segment_map, self._time_s):
+            self._named[self._leaks[process]] = tuple(_list_evidence(search.sources))
+
+    def enrich(self, finding: Finding) -> Finding:
+        """Return a finding with the source of its leak; the same object where none is known."""
+        process = _process_of(finding)
+        leak = finding.id if finding.kind == _LEAK else self._leaks.get(process) if process else None
+        named = self._named.get(leak) if leak is not None else None
+        if named is None or read_evidence(finding, SOURCE) is not None:
+            return finding
+        words = str(named[0].value)
+        return msgspec.structs.replace(
+            finding,
+            title=f"{finding.title}, kept by {words}",
+            evidence=(*finding.evidence, *named),
+            advice=f"Look at {words}: what it allocates outlives its step. {finding.advice}".rstrip(),
+        )
+
+    def _note(self, finding: Finding) -> None:
+        process = _process_of(finding)
+        if process is None or finding.kind != _LEAK:
+            return
+        if finding.is_open:
+            self._leaks[process] = finding.id
+            if finding.id not in self._named:
+                self._searches.setdefault(process, SourceSearch())
+        elif self._leaks.get(process) == finding.id:
+            del self._leaks[process]
+            search = self._searches.pop(process, None)
+            if search is not None and search.is_recording:
+                self._abandoned.append(process)
+
+    def _ask(self, node: str, living: dict[int, RankSample]) -> Iterator[Inquiry]:
+        for process, search in self._searches.items():
+            rank = living.get(process[1])
+            if process[0] == node and rank is not None and not search.is_over:
+                yield from search.follow(rank, self._time_s)
+
+
+def _process_of(finding: Finding) -> _Process | None:
+    """Return node and process of a finding about memory that grows; None where it is not of a process."""
+    pid, _ = read_process(finding) if finding.kind in (_LEAK, _OOM) else (None, None)
+    return None if pid is None else (finding.node, pid)
+
+
+def _list_evidence(sources: Sequence[LeakSource]) -> Iterator[Evidence]:
+    yield Evidence(SOURCE, " and ".join(source.words for source in sources[:2]))
+    frame = sources[0].frame
+    line = sources[0].allocated_at
+    if frame is not None:
+        yield Evidence(_FILE, f"{frame.filename}:{frame.line}")
+    if line is not None and line != frame:
+        yield Evidence(_LINE, f"{line.filename}:{line.line}")
+    yield Evidence(_KEPT, sources[0].size_bytes, "bytes")
+    yield Evidence(_SHARE, round(100 * sources[0].share), "%")

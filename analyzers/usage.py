@@ -1,0 +1,424 @@
+"""How much of each device is used: current, peak and average, and memory that idle processes hold."""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+import msgspec
+
+from ..engine.model import AllocatorReading, DeviceSample, Evidence, Finding, Sample, make_finding_id
+from ..engine.units import format_age, format_bytes
+from .findings.evidence import read_evidence
+from .findings.lifecycle import GAP_S, GAP_TICKS, Crossing, Passage, SampleClock, close_finding
+from .findings.subjects import name_device
+
+# One device's idle-held memory: how long it has computed nothing while processes hold its memory.
+
+KIND = "idle_held"
+
+IDLE_S = 1800.0
+"""Seconds without utilisation from which held memory is worth a word; loading and waiting take minutes."""
+HELD_SHARE = 0.10
+"""Share of the capacity that must be held; the driver's own part is well below."""
+RELIEVED_SHARE = 0.08
+UPDATE_SHARE = 0.05
+"""Share of the capacity by which the held bytes must change to publish again."""
+
+_HELD = "least held"
+_CAPACITY = "capacity"
+_SINCE = "idle since"
+_IDLE = "idle for"
+_OF_THE_HOST = ("unified", "cpu")
+"""Kinds of devices whose memory is the host's, which others hold for other purposes."""
+_METHOD = (
+    f"Utilisation (NVML's share of time in which a kernel ran) was 0 % in every sample of {IDLE_S / 60:.0f} "
+    f"minutes, and at least {HELD_SHARE:.0%} of the capacity was used in each"
+)
+_ADVICE = (
+    "The processes on the device hold memory and compute nothing: end those that are forgotten, or call "
+    "torch.cuda.empty_cache() in one that only waits, so that others can have it"
+)
+
+
+class IdleTrack:
+    """How long one device has been idle with memory held, and the finding that says so."""
+
+    def __init__(self) -> None:
+        self.finding: Finding | None = None
+        self._since_s: float | None = None
+        self._least_bytes = 0
+        self._relief = Crossing()
+        self._absence = Crossing()
+        self._known_s: float | None = None
+        self._settled_until_s = float("-inf")
+
+    @classmethod
+    def adopt(cls, finding: Finding) -> "IdleTrack":
+        """Return a track that goes on with a finding that a predecessor opened."""
+        track = cls()
+        since_s = read_evidence(finding, _SINCE)
+        held = read_evidence(finding, _HELD)
+        track.finding = finding
+        track._since_s = since_s if isinstance(since_s, float) else finding.opened_s
+        track._least_bytes = held if isinstance(held, int) else 0
+        track._settled_until_s = finding.updated_s
+        return track
+
+    def start_anew(self) -> None:
+        """Forget everything but the open finding: nobody knows what happened since."""
+        if self.finding is None:
+            self._since_s = None
+        self._known_s = None
+        self._relief.restart()
+        self._absence.restart()
+
+    def observe(self, node: str, device: DeviceSample, time_s: float, gap_s: float) -> Finding | None:
+        """Count one sample in which the device is listed; return its finding if that changed."""
+        self._absence.restart()
+        used = device.memory.used_bytes
+        total = device.memory.total_bytes
+        busy = device.utilization_percent
+        is_told = busy is not None and math.isfinite(busy) and device.kind not in _OF_THE_HOST
+        if used is None or not total or busy is None or not is_told:
+            return None
+        if self._known_s is not None and time_s - self._known_s > gap_s:
+            self.start_anew()
+        self._known_s = time_s
+        is_busy = round(busy) > 0  # the history ring keeps whole percents
+        if self.finding is None:
+            return self._watch(node, device, time_s, is_idle=not is_busy and used >= HELD_SHARE * total)
+        self._relief.observe(time_s, is_beyond=is_busy or used < RELIEVED_SHARE * total, is_back=False)
+        if time_s <= self._settled_until_s:
+            return None
+        if self._relief.is_due:
+            return self._close(
+                time_s, "the device computed again" if is_busy else "its memory was given back"
+            )
+        return self._update(device, used, total, time_s)
+
+    def observe_absence(self, time_s: float, *, is_lost: bool) -> Finding | None:
+        """Count one sample in which the device is lost or not listed; return its finding if that closed."""
+        if self.finding is None:
+            return None
+        self._absence.observe(time_s, is_beyond=True, is_back=False)
+        if not self._absence.is_due or time_s <= self._settled_until_s:
+            return None
+        return self._close(time_s, "the device was lost" if is_lost else "the device is no longer listed")
+
+    def is_forgotten(self, time_s: float, gap_s: float) -> bool:
+        """Tell whether nothing is open and its device was silent for longer than a gap."""
+        return self.finding is None and (self._known_s is None or time_s - self._known_s > gap_s)
+
+    def _watch(self, node: str, device: DeviceSample, time_s: float, *, is_idle: bool) -> Finding | None:
+        used = device.memory.used_bytes or 0
+        if not is_idle:
+            self._since_s = None
+            return None
+        if self._since_s is None:
+            self._since_s = time_s
+            self._least_bytes = used
+        self._least_bytes = min(self._least_bytes, used)
+        if time_s - self._since_s < IDLE_S:
+            return None
+        return self._open(node, device, time_s, self._since_s)
+
+    def _open(self, node: str, device: DeviceSample, time_s: float, since_s: float) -> Finding:
+        opened = Finding(
+            id=make_finding_id(KIND, node, device.uuid, time_s),
+            kind=KIND,
+            node=node,
+            device_uuid=device.uuid,
+            device=device.label,
+            severity="low",
+            title="",
+            opened_s=time_s,
+            updated_s=time_s,
+            evidence=(Evidence(_SINCE, since_s, "s"),),
+            method=_METHOD,
+            advice=_ADVICE,
+        )
+        self.finding = self._restate(opened, device, time_s)
+        return self.finding
+
+    def _update(self, device: DeviceSample, used: int, total: int, time_s: float) -> Finding | None:
+        """Return the finding anew where the idle time doubled, or what is held changed by a whole step."""
+        finding = self.finding
+        idle_s = 0.0
+        since_s = self._since_s
+        if finding is None or since_s is None:
+            return None
+        told_s = read_evidence(finding, _IDLE)
+        told = read_evidence(finding, _HELD)
+        idle_s = time_s - since_s
+        is_longer = isinstance(told_s, float) and idle_s >= 2 * told_s
+        is_other = isinstance(told, int) and abs(used - told) >= UPDATE_SHARE * total
+        if not (is_longer or is_other) or self._relief.is_asked:
+            return None
+        self._least_bytes = used if is_other else self._least_bytes
+        self.finding = self._restate(finding, device, time_s)
+        return self.finding
+
+    def _restate(self, finding: Finding, device: DeviceSample, time_s: float) -> Finding:
+        since_s = self._since_s if self._since_s is not None else finding.opened_s
+        idle_s = time_s - since_s
+        held = format_bytes(self._least_bytes)
+        name = name_device(device)
+        return msgspec.structs.replace(
+            finding,
+            device=device.label,
+            title=f"{held} held on {name}, which has computed nothing for {format_age(idle_s)}",
+            updated_s=max(time_s, finding.opened_s),
+            evidence=(
+                Evidence(_HELD, self._least_bytes, "bytes"),
+                Evidence(_CAPACITY, device.memory.total_bytes, "bytes"),
+                Evidence(_SINCE, since_s, "s"),
+                Evidence(_IDLE, idle_s, "s"),
+            ),
+        )
+
+    def _close(self, time_s: float, because: str) -> Finding | None:
+        finding = self.finding
+        self.finding = None
+        self._since_s = None
+        self._relief = Crossing()
+        self._absence = Crossing()
+        return None if finding is None else close_finding(finding, time_s, because)
+
+
+# What one device used over all samples seen of it: sums, peaks and the newest figures.
+
+_NOTHING = AllocatorReading()
+
+
+class UsageSummary(msgspec.Struct, frozen=True, gc=False):
+    """One device over the samples seen of it; None is unmeasured."""
+
+    node: str
+    device_uuid: str
+    device: str
+    """Label of the device (`DeviceSample.label`)."""
+    device_index: int
+    memory_source: Literal["allocator", "device"] | None
+    """Whose figure `allocated_bytes` is: the allocator's where any sample had one, else device used."""
+    allocated_bytes: int | None
+    """Newest bytes of live tensors; device used where no allocator tells."""
+    reserved_bytes: int | None
+    used_bytes: int | None
+    """Newest device used."""
+    free_bytes: int | None
+    total_bytes: int | None
+    peak_bytes: int | None
+    """Most of what `allocated_bytes` counts."""
+    peak_s: float | None
+    """When that was, in the samples' clock."""
+    peak_used_bytes: int | None
+    """Most device used within any tick."""
+    average_bytes: float | None
+    """Mean of what `allocated_bytes` counts, each sample counted once."""
+    utilization_percent: float | None
+    """Newest device used, or what is known of it, as a share of the capacity."""
+    average_utilization_percent: float | None
+    max_utilization_percent: float | None
+    busy_percent: float | None
+    """Newest share of time in which the device computed."""
+    average_busy_percent: float | None
+    headroom_bytes: int | None
+    """Capacity less the most that was used."""
+    samples: int
+    first_s: float
+    last_s: float
+
+
+class DeviceUsage:
+    """Adds up the samples of one device."""
+
+    def __init__(self, node: str, device: DeviceSample, time_s: float) -> None:
+        self._node = node
+        self._newest = device
+        self._first_s = self._last_s = time_s
+        self._count = 0
+        self._live = _Level()
+        self._used = _Level()
+        self._share = _Level()
+        self._busy = _Level()
+
+    def add(self, device: DeviceSample, time_s: float) -> None:
+        """Count one sample in which the device is well.
+
+        Args:
+            device: The device.
+            time_s: Time of the sample; later than that of the one before.
+        """
+        self._newest = device
+        self._last_s = time_s
+        self._count += 1
+        memory = device.memory
+        allocator = device.allocator or _NOTHING
+        live_bytes = allocator.allocated_bytes
+        used_bytes = memory.used_bytes
+        if live_bytes is not None:
+            most_bytes = allocator.allocated_max_bytes
+            self._live.add(live_bytes, live_bytes if most_bytes is None else most_bytes, time_s)
+        if used_bytes is not None:
+            most_bytes = memory.used_max_bytes
+            self._used.add(used_bytes, used_bytes if most_bytes is None else most_bytes, time_s)
+        held_bytes = used_bytes if used_bytes is not None else live_bytes
+        if held_bytes is not None and memory.total_bytes:
+            share = 100 * held_bytes / memory.total_bytes
+            self._share.add(share, share, time_s)
+        busy = device.utilization_percent
+        if busy is not None and math.isfinite(busy):
+            self._busy.add(busy, busy, time_s)
+
+    def summarize(self) -> UsageSummary:
+        """Return what the samples so far come to."""
+        device = self._newest
+        memory = self._newest.memory
+        is_live_known = self._live.count > 0
+        level = self._live if is_live_known else self._used
+        allocated = (device.allocator or _NOTHING).allocated_bytes if is_live_known else memory.used_bytes
+        most_held = self._used.most if self._used.count else self._live.most
+        total = memory.total_bytes
+        return UsageSummary(
+            node=self._node,
+            device_uuid=device.uuid,
+            device=device.label,
+            device_index=device.index,
+            memory_source="allocator" if is_live_known else "device" if level.count else None,
+            allocated_bytes=allocated,
+            reserved_bytes=(device.allocator or _NOTHING).reserved_bytes,
+            used_bytes=memory.used_bytes,
+            free_bytes=memory.free_bytes,
+            total_bytes=total,
+            peak_bytes=None if level.most is None else int(level.most),
+            peak_s=level.most_s,
+            peak_used_bytes=None if self._used.most is None else int(self._used.most),
+            average_bytes=level.average,
+            utilization_percent=self._share.newest,
+            average_utilization_percent=self._share.average,
+            max_utilization_percent=self._share.most,
+            busy_percent=self._busy.newest,
+            average_busy_percent=self._busy.average,
+            headroom_bytes=None if total is None or most_held is None else max(0, total - int(most_held)),
+            samples=self._count,
+            first_s=self._first_s,
+            last_s=self._last_s,
+        )
+
+
+class _Level:
+    """Newest, sum and most of one figure."""
+
+    __slots__ = ("_sum", "count", "most", "most_s", "newest")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._sum = 0.0
+        self.newest: float | None = None
+        self.most: float | None = None
+        self.most_s: float | None = None
+
+    def add(self, value: float, most: float, time_s: float) -> None:
+        """Count one value, and the most within its tick."""
+        self.count += 1
+        self._sum += value
+        self.newest = value
+        if self.most is None or most > self.most:
+            self.most = most
+            self.most_s = time_s
+
+    @property
+    def average(self) -> float | None:
+        return self._sum / self.count if self.count else None
+
+
+# Usage of every device: what it comes to over time, and memory that nobody computes with.
+#
+# The first is asked for by reports (`summaries`); the second opens a finding, whose rules stand in
+# `docs/verdicts.md`.
+
+MOST_DEVICES = 4096
+"""Devices that are remembered; of a script that makes modelled ones without end the oldest go first."""
+
+_Key = tuple[str, str]
+
+
+class UsageAnalyzer:
+    """Adds up what devices use, and opens one finding per device that is held and idle."""
+
+    name = "usage"
+
+    def __init__(self) -> None:
+        self._clocks: dict[str, SampleClock] = {}
+        self._usage: dict[_Key, DeviceUsage] = {}
+        self._idle: dict[_Key, IdleTrack] = {}
+
+    def observe(self, sample: Sample) -> Sequence[Finding]:
+        """Take one sample and return the findings it opened, updated or closed."""
+        node = sample.node
+        clock = self._clocks.get(node)
+        if clock is None:
+            clock = self._clocks[node] = SampleClock()
+        passage = clock.note(sample.time_s, sample.interval_s)
+        if passage is Passage.LATE:
+            return ()
+        if passage is not Passage.NEXT:
+            self._start_anew(node)
+        found = [finding for device in sample.devices for finding in self._observe_device(sample, device)]
+        present = sum((node, device.uuid) in self._idle for device in sample.devices if device.state == "ok")
+        if len(self._idle) > present:
+            found.extend(self._observe_absent(sample))
+        return found
+
+    def restore(self, findings: Sequence[Finding]) -> None:
+        """Adopt open findings of this kind; samples up to their last update change nothing about them."""
+        for finding in findings:
+            if finding.kind == KIND and finding.is_open and finding.device_uuid is not None:
+                self._idle[finding.node, finding.device_uuid] = IdleTrack.adopt(finding)
+
+    def summaries(self) -> tuple[UsageSummary, ...]:
+        """Return one summary for each device that was ever well, in the order they were first seen."""
+        return tuple(usage.summarize() for usage in self._usage.values())
+
+    def _observe_device(self, sample: Sample, device: DeviceSample) -> Iterator[Finding]:
+        if device.state != "ok":
+            return
+        key = (sample.node, device.uuid)
+        usage = self._usage.get(key)
+        if usage is None:
+            usage = self._usage[key] = DeviceUsage(sample.node, device, sample.time_s)
+            self._bound()
+        usage.add(device, sample.time_s)
+        if device.utilization_percent is None and key not in self._idle:
+            return
+        track = self._idle.get(key)
+        if track is None:
+            track = self._idle[key] = IdleTrack()
+        finding = track.observe(sample.node, device, sample.time_s, _gap_of(sample))
+        if finding is not None:
+            yield finding
+
+    def _observe_absent(self, sample: Sample) -> Iterator[Finding]:
+        states = {device.uuid: device.state for device in sample.devices}
+        for key in [key for key in self._idle if key[0] == sample.node]:
+            state = states.get(key[1])
+            if state in ("ok", "stale", "unsupported"):
+                continue
+            finding = self._idle[key].observe_absence(sample.time_s, is_lost=state == "lost")
+            if finding is not None:
+                yield finding
+            if self._idle[key].is_forgotten(sample.time_s, _gap_of(sample)):
+                del self._idle[key]
+
+    def _start_anew(self, node: str) -> None:
+        for key, track in self._idle.items():
+            if key[0] == node:
+                track.start_anew()
+
+    def _bound(self) -> None:
+        while len(self._usage) > MOST_DEVICES:
+            del self._usage[next(iter(self._usage))]
+
+
+def _gap_of(sample: Sample) -> float:
+    return max(GAP_S, GAP_TICKS * sample.interval_s)
