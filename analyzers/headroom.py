@@ -193,8 +193,9 @@ def _is_other(told: HeadroomEstimate, newest: HeadroomEstimate) -> bool:
 # What steps of each size needed: exact peaks as they are, sampled ones only where there are many.
 #
 # A peak that was sampled is a lower bound. Between two steps live bytes rise and fall about evenly, so that
-# a moment at random finds any level with equal chance, and the most of n such moments falls short of the peak by
-# 1 / (n + 1) of it: the end of a uniform distribution is estimated by its greatest value times 1 + 1 / n.
+# a moment at random finds any level with equal chance, and the most of n such moments falls short of the peak
+# by 1 / (n + 1) of it: the end of a uniform distribution is estimated by its greatest value times 1 + 1 / n.
+
 
 LEAST_SAMPLED = 32
 """Steps of about one size whose peak was only sampled, before they tell anything."""
