@@ -1,7 +1,5 @@
 """Who holds a port of this machine."""
 
-import psutil
-
 _EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - what others may listen on
 
 
@@ -12,6 +10,8 @@ def describe_holder(host: str, port: int) -> str:
         host: Address of this machine; the same port of another may be somebody else's.
         port: Its port.
     """
+    import psutil
+
     try:
         connections = psutil.net_connections(kind="tcp")
     except (psutil.Error, OSError):
@@ -24,10 +24,7 @@ def describe_holder(host: str, port: int) -> str:
     if not held:
         return "another process"
     nearest = next((it for it in (host, *_EVERYWHERE) if it in held), next(iter(held)))
-    return _name_process(held[nearest])
-
-
-def _name_process(pid: int | None) -> str:
+    pid = held[nearest]
     if pid is None:
         return "a process of somebody else"
     try:

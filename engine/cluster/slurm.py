@@ -3,7 +3,6 @@
 import re
 import subprocess
 from collections.abc import Callable, Sequence
-from tempfile import TemporaryFile
 from typing import IO, NamedTuple
 
 from ..errors import HubUnreachableError, UsageError
@@ -61,6 +60,8 @@ def run_command(words: Sequence[str]) -> Answer:
         UsageError: There is no such command here.
         HubUnreachableError: It did not answer in time.
     """
+    from tempfile import TemporaryFile
+
     with TemporaryFile() as output, TemporaryFile() as complaint:
         try:
             done = subprocess.run(

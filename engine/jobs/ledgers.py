@@ -5,8 +5,6 @@ from contextlib import suppress
 from pathlib import Path
 from shutil import rmtree
 
-from ..simulation.ledger import list_living
-
 UNTOUCHED_S = 3600.0
 """A job may start one process after another; a folder as young as this is left alone."""
 
@@ -18,6 +16,8 @@ def sweep_ledgers(folder: Path, *, now_s: float | None = None) -> None:
         folder: Holds one folder for each job.
         now_s: Wall clock in seconds since the epoch; None for the present.
     """
+    from ..simulation.ledger import list_living
+
     before_s = (time.time() if now_s is None else now_s) - UNTOUCHED_S
     with suppress(OSError):
         for job in tuple(folder.iterdir()):

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-_ENGINE = Path(__file__).resolve().parents[1]
+_ENGINE = Path(__file__).resolve().parent
 
 PROBE = _ENGINE / "probe"
 SHIM = PROBE / "shim"
