@@ -15,7 +15,7 @@ from ..engine.model.flight_record import (
     FlightTruncation,
 )
 from ..engine.model.memory_snapshot import Frame
-from ..engine.model.segments import FREE, Segment
+from ..engine.model.sample import FREE, Segment
 from ..engine.units import GIB, MIB, format_bytes
 from .allocator_model.errors import AllocatorSettingsError
 from .allocator_model.rules import SMALL_LIMIT_BYTES, choose_segment_size, round_request

@@ -8,9 +8,9 @@ from typing import Literal, NamedTuple, TypeVar
 import msgspec
 
 from ..engine.model import Evidence, Finding, RankSample, Sample, SegmentMap
-from ..engine.model.inquiry import Inquiry
+from ..engine.model.finding import Inquiry
 from ..engine.model.memory_snapshot import Frame
-from ..engine.model.segments import ALLOCATED
+from ..engine.model.sample import ALLOCATED
 from .findings.evidence import read_evidence, read_process
 from .segments import find_caller, find_headline, keep_python
 

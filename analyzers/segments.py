@@ -8,7 +8,7 @@ import msgspec
 
 from ..engine.model import Segment, SegmentMap
 from ..engine.model.memory_snapshot import Frame
-from ..engine.model.segments import AWAITING_FREE, FREE
+from ..engine.model.sample import AWAITING_FREE, FREE
 from ..engine.units import MIB
 
 # What a map of an allocator's segments comes to: how many, how much is live, free and stranded.

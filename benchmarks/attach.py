@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vramscope.engine.jobs import gdb
-from vramscope.engine.jobs.environment import make_environment
-from vramscope.engine.jobs.interpreter import find_interpreter
-from vramscope.engine.sources.process_status import read_status
+from vramscope.engine.jobs.gdb import find_interpreter
+from vramscope.engine.jobs.launch import make_environment
+from vramscope.engine.sources.processes import read_status
 
 from .budgets import Budget
 from .measure.tables import format_number, format_table

@@ -21,12 +21,10 @@ from typing import NamedTuple
 import zmq
 
 from tests.cluster.remote import free_port
-from vramscope.engine.cluster.allow_list import AllowList
-from vramscope.engine.cluster.keys import KeyPair, make_key_pair, save_key_pair
+from vramscope.engine.cluster.addresses import LOOPBACK, TcpAddress
+from vramscope.engine.cluster.keys import AllowList, KeyPair, make_key_pair, save_key_pair
+from vramscope.engine.cluster.links import NodeKeys, RemoteLink, Trust
 from vramscope.engine.cluster.nodes_watch import NodesWatch
-from vramscope.engine.cluster.remote_link import NodeKeys, RemoteLink
-from vramscope.engine.cluster.tcp_address import LOOPBACK, TcpAddress
-from vramscope.engine.cluster.trust import Trust
 
 from .machine import Machine
 from .programs import ENVIRONMENT, ROOT

@@ -22,8 +22,7 @@ from vramscope.engine.model import (
 )
 from vramscope.engine.plugins import make_analyzers
 from vramscope.engine.recording import RecordingIdentity, RecordingWriter
-from vramscope.engine.replay.marks import Marks
-from vramscope.engine.replay.node_player import NodePlayer
+from vramscope.engine.replay.node_player import Marks, NodePlayer
 from vramscope.engine.replay.player import ReplayCommand, ReplayOptions, ReplayPlayer
 from vramscope.engine.replay.tapes import RecordingTape, open_tapes
 

@@ -16,10 +16,9 @@ from contextlib import suppress
 from pathlib import Path
 from statistics import median
 
-from vramscope.engine.cluster.allow_list import AllowList
-from vramscope.engine.cluster.keys import make_key_pair
-from vramscope.engine.cluster.tcp_address import TcpAddress
-from vramscope.engine.cluster.trust import Trust
+from vramscope.engine.cluster.addresses import TcpAddress
+from vramscope.engine.cluster.keys import AllowList, make_key_pair
+from vramscope.engine.cluster.links import Trust
 
 from .remote import Viewers, listening_agent, measure_joining, read_cpu_s
 

@@ -16,8 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from vramscope.engine.clock import SystemClock
-from vramscope.engine.jobs.environment import make_environment
-from vramscope.engine.jobs.simulated_device import SimulatedDevice, describe_for_job
+from vramscope.engine.jobs.launch import SimulatedDevice, describe_for_job, make_environment
 from vramscope.engine.settings import Settings
 from vramscope.engine.units import GIB
 from vramscope.engine.viewer.attach import HubFeed

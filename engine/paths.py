@@ -151,3 +151,16 @@ def _user_folder(environ: Mapping[str, str] | None, variable: str, below_home: s
         return Path(home) / below_home / "vramscope"
     # A container may run a user id without a home or a passwd entry.
     return locate_runtime_folder(environ) / below_home.rsplit("/", 1)[-1].lstrip(".")
+
+
+_ENGINE = Path(__file__).resolve().parent
+
+PROBE = _ENGINE / "probe"
+SHIM = PROBE / "shim"
+"""Folder of the `sitecustomize` that a job's interpreters import first."""
+SIMULATION = _ENGINE / "simulation"
+
+
+def locate_allocator_model() -> Path:
+    """Return the folder of the allocator model, which stands beside the engine wherever that is."""
+    return _ENGINE.parent / "analyzers" / "allocator_model"

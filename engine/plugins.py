@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
     from .model import Analyzer
-    from .model.inquiry import Inquirer
+    from .model.finding import Inquirer
     from .sources.source import Source
 
 PluginGroup = Literal["vramscope.sources", "vramscope.analyzers", "vramscope.inquirers"]

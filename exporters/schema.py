@@ -7,7 +7,12 @@ from typing import Any
 
 import msgspec
 
-from ..engine.model import NodeStatus, assessment, device, finding, host, rank, status
+from ..engine.model import NodeStatus, finding
+from ..engine.model import finding as assessment
+from ..engine.model import finding as status
+from ..engine.model import sample as device
+from ..engine.model import sample as host
+from ..engine.model import sample as rank
 from .field_docs import read_field_docs
 
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -93,7 +98,8 @@ def build_phases_schema() -> dict[str, Any]:
 def build_lengths_schema() -> dict[str, Any]:
     """Return the JSON Schema of `vramscope.seqlen/1`; every field is required, what is unmeasured is null."""
     from ..analyzers.planning.lengths import law, peaks
-    from ..engine.model import length_memory, phase_memory
+    from ..engine.model import phase_memory
+    from ..engine.model import phase_memory as length_memory
     from .lengths import report as length_report
 
     modules = (phase_memory, length_memory, law, peaks, length_report)
@@ -102,7 +108,8 @@ def build_lengths_schema() -> dict[str, Any]:
 
 def build_phase_records_schema() -> dict[str, Any]:
     """Return the JSON Schema of `vramscope.phase-records/1`; every field is required."""
-    from ..engine.model import phase_memory, phase_record
+    from ..engine.model import phase_memory
+    from ..engine.model import phase_memory as phase_record
     from .phases import record_report as phase_record_report
 
     return _build(

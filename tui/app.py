@@ -13,8 +13,7 @@ from textual import on
 from textual.screen import Screen
 
 from ..analyzers.finding_words import name_kind
-from ..engine.alerts.crossings import Crossing, CrossingLog, is_told
-from ..engine.alerts.state import AlertState
+from ..engine.alerts.state import AlertState, Crossing, CrossingLog, is_told
 from ..engine.clock import Clock
 from ..engine.errors import VramscopeError
 from ..engine.history import History

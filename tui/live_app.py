@@ -12,7 +12,7 @@ from .widgets.title_line import Fact, TitleLine
 if TYPE_CHECKING:
     from textual.timer import Timer
 
-    from ..engine.jobs.viewer_recording import RecordingState, ViewerRecording
+    from ..engine.jobs.background import RecordingState, ViewerRecording
 
 CHANGE_LOOK_S = 0.2
 """How often a recording is looked at that is about to begin or to end."""

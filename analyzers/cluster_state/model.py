@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from ...engine.cluster.node_report import NodeRank, NodeReport
+from ...engine.cluster.reports import NodeRank, NodeReport
 from ...engine.model import (
     AllocatorReading,
     Assessment,

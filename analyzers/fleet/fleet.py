@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from ...engine.model import Assessment, DeviceSample, Finding, RankCoordinates, RankSample, RiskLevel, Sample
 from ...engine.viewer.snapshot import Snapshot
-from ...engine.wire.device_trimming import find_mismatch
+from ...engine.wire.selection import find_mismatch
 from ..findings.subjects import name_device
 from ..risk import LEVELS, assess_risk, doubt_silent
 from .model import (

@@ -8,7 +8,7 @@ import msgspec
 
 from ...engine.model import Segment, SegmentMap
 from ...engine.model.memory_snapshot import UNMEASURED, TraceAction, TraceColumns
-from ...engine.model.segments import ALLOCATED, FREE
+from ...engine.model.sample import ALLOCATED, FREE
 from ...engine.units import GIB, MIB
 from ..segments import find_stranded
 

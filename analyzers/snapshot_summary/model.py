@@ -7,8 +7,15 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from ...engine.model.memory_snapshot import BlockState, Frame, MemorySnapshot, SimulatedCard, TraceColumns
-from ...engine.model.trace_levels import FinalState, compute_levels
+from ...engine.model.memory_snapshot import (
+    BlockState,
+    FinalState,
+    Frame,
+    MemorySnapshot,
+    SimulatedCard,
+    TraceColumns,
+    compute_levels,
+)
 
 if TYPE_CHECKING:
     import numpy as np

@@ -13,8 +13,8 @@ from ...engine.model.memory_snapshot import (
     StackTable,
     TraceAction,
     TraceColumns,
+    round_up,
 )
-from ...engine.model.trace_levels import round_up
 from ...engine.units import GIB, MIB, TIB, format_bytes, format_gib
 from ..segments import find_headline, keep_python
 from .model import (

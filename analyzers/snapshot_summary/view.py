@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from ...engine.model.memory_snapshot import BlockState, MemorySnapshot
-from ...engine.model.segments import Segment
+from ...engine.model.sample import Segment
 from ..segments import PAGE_BYTES
 
 if TYPE_CHECKING:

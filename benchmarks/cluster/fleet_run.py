@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 import pyte
 
+from vramscope.engine.cluster.addresses import DEFAULT_PORT
 from vramscope.engine.cluster.keys import make_key_pair, save_key_pair
-from vramscope.engine.cluster.tcp_address import DEFAULT_PORT
 
 from ..machine import Machine
 from ..measure.processes import MARK, observe

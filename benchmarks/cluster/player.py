@@ -18,13 +18,12 @@ from typing import NamedTuple
 import zmq
 
 from vramscope.engine.agent.hub import Hub
+from vramscope.engine.cluster.addresses import TcpAddress
+from vramscope.engine.cluster.gate import Listening, make_listening
 from vramscope.engine.cluster.keys import keys_folder, read_key_pair
-from vramscope.engine.cluster.listening import Listening, make_listening
-from vramscope.engine.cluster.tcp_address import TcpAddress
 from vramscope.engine.model import Sample
 from vramscope.engine.wire.endpoints import endpoints_of
-from vramscope.engine.wire.envelope import encode
-from vramscope.engine.wire.messages import WorkerReport
+from vramscope.engine.wire.messages import WorkerReport, encode
 
 from .publisher import Publisher
 from .scripted import SAYS_EVERY, Kind, is_at_risk, make_assessments, make_sample

@@ -11,12 +11,10 @@ from collections.abc import Sequence
 
 import zmq
 
-from vramscope.engine.cluster.listening import Listening
-from vramscope.engine.cluster.tcp_options import ZAP_ENDPOINT, set_listening_options
+from vramscope.engine.cluster.gate import ZAP_ENDPOINT, Listening, set_listening_options
 from vramscope.engine.history import History
 from vramscope.engine.model import HubStatus, Sample
 from vramscope.engine.wire.cells import take_cells, trim_to_cells
-from vramscope.engine.wire.envelope import body_of, decode, encode
 from vramscope.engine.wire.messages import (
     TOPIC_CELLS,
     TOPIC_FINDING,
@@ -25,6 +23,9 @@ from vramscope.engine.wire.messages import (
     FindingBatch,
     Request,
     Welcome,
+    body_of,
+    decode,
+    encode,
 )
 
 from .scripted import SAYS_EVERY, Kind, is_at_risk, make_assessments, make_sample

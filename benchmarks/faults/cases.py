@@ -11,7 +11,7 @@ from msgspec.structs import replace as replace_fields
 from tests.bus.hubs import make_sample
 from tests.cluster.faults.path import FaultyPath
 from tests.cluster.remote import ListeningHub, free_port
-from vramscope.engine.cluster.tcp_address import TcpAddress
+from vramscope.engine.cluster.addresses import TcpAddress
 from vramscope.engine.model import Sample
 
 from ..remote import refuse_many

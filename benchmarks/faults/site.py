@@ -13,9 +13,16 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tests.cluster.remote import free_port
-from vramscope.engine.cluster.allow_list import AllowedKey, AllowList, Role, save_allow_list
-from vramscope.engine.cluster.keys import KeyPair, make_key_pair, save_key_pair
-from vramscope.engine.cluster.tcp_address import LOOPBACK, TcpAddress
+from vramscope.engine.cluster.addresses import LOOPBACK, TcpAddress
+from vramscope.engine.cluster.keys import (
+    AllowedKey,
+    AllowList,
+    KeyPair,
+    Role,
+    make_key_pair,
+    save_allow_list,
+    save_key_pair,
+)
 
 from ..machine import Machine
 from ..programs import ENVIRONMENT

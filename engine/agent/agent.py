@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ..alerts.desk import AlertDesk
-from ..alerts.kept import decisions_file
+from ..alerts.desk import AlertDesk, decisions_file
 from ..child_processes import (
     EXPORTER_LOG_NAME,
     LEDGERS_NAME,
@@ -29,18 +28,15 @@ from ..errors import HubTakenError, UsageError
 from ..paths import open_runtime_folder, state_folder
 from ..ranks.messages import PROBE_SOCKET_NAME
 from ..ranks.roster import Roster
-from ..sampling.node import node_name, open_node
-from ..sampling.producer import SampleProducer
+from ..sampling.live import SampleProducer, node_name, open_node
 from ..settings import AlertSettings
 from ..text import make_printable
-from ..wire.endpoints import SOCKET_NAMES
-from ..wire.lock import LOCK_NAME, HubLock
-from .attendance import VIEWER_WITHIN_S
+from ..wire.endpoints import LOCK_NAME, SOCKET_NAMES, HubLock
 from .hub import Hub, stop_on_signals
-from .supervisor import WorkerSupervisor
+from .supervisor import VIEWER_WITHIN_S, WorkerSupervisor
 
 if TYPE_CHECKING:
-    from ..cluster.listening import Listening
+    from ..cluster.gate import Listening
 
 
 FINISH_ALERTS_WITHIN_S = 2.0
@@ -153,7 +149,7 @@ def _serve(
     if not options.leaves_with_viewers:
         _tell(f"serving {folder} (process {os.getpid()}); Ctrl-C ends it")
     if options.listening is not None:
-        from ..cluster.descriptors import allow_many_descriptors
+        from .resources import allow_many_descriptors
 
         allow_many_descriptors()
         _tell(options.listening.words)

@@ -18,15 +18,10 @@ from ..model import Finding, HubStatus, Sample
 from ..ranks.demands import Wish
 from ..ranks.messages import DemandKind
 from ..ranks.roster import Roster
-from ..sampling.producer import SampleProducer
+from ..sampling.live import SampleProducer
 from ..soundness import check_numbers, is_sound, mend_numbers
-from ..wire.assessments import AssessmentStore
 from ..wire.cells import trim_to_cells
-from ..wire.device_selection import explain_excess, select_devices
-from ..wire.device_trimming import trim_welcome
-from ..wire.envelope import Envelope, Rejections, body_of, decode, decode_body, encode
-from ..wire.findings import FindingStore
-from ..wire.lock import HubLock
+from ..wire.endpoints import HubLock
 from ..wire.messages import (
     TO_WHOM_IT_CONCERNS,
     TOPIC_CELLS,
@@ -36,22 +31,27 @@ from ..wire.messages import (
     TOPIC_SEGMENTS,
     Advised,
     Done,
+    Envelope,
     FindingBatch,
     ModulesAnswer,
     Refusal,
+    Rejections,
     Request,
     Welcome,
     WorkerReport,
+    body_of,
+    decode,
+    decode_body,
+    encode,
 )
-from ..wire.remote_peer import RemotePeer
-from .attendance import VIEWER_WITHIN_S, Attendance
+from ..wire.selection import RemotePeer, explain_excess, select_devices, trim_welcome
+from ..wire.stores import AssessmentStore, FindingStore
 from .hub_sockets import HubSockets
-from .supervisor import WorkerSupervisor
-from .usage import OwnUsage, rss_bytes
-from .worker_seat import WorkerSeat, shorten_report
+from .resources import OwnUsage, rss_bytes
+from .supervisor import VIEWER_WITHIN_S, Attendance, WorkerSeat, WorkerSupervisor, shorten_report
 
 if TYPE_CHECKING:
-    from ..cluster.listening import Listening
+    from ..cluster.gate import Listening
 
 STATUS_INTERVAL_S = 1.0
 USAGE_INTERVAL_S = 5.0

@@ -12,16 +12,13 @@ import zmq
 from ..clock import Clock
 from ..errors import RuntimeFolderError
 from ..model import Sample
-from ..wire.device_trimming import Told
+from ..wire.cells import encode_told, encode_wanted
 from ..wire.endpoints import endpoints_of
-from ..wire.envelope import MAX_MESSAGE_BYTES
-from ..wire.messages import TOPIC_VIEWER, Request
-from ..wire.published import encode_told, encode_wanted
-from ..wire.remote_peer import RemotePeer
+from ..wire.messages import MAX_MESSAGE_BYTES, TOPIC_VIEWER, Request
+from ..wire.selection import RemotePeer, Told
 
 if TYPE_CHECKING:
-    from ..cluster.gate import Gate
-    from ..cluster.listening import Listening
+    from ..cluster.gate import Gate, Listening
 
 SEND_QUEUE_MESSAGES = 256
 """Messages a stalled viewer may fall behind before new ones are dropped for it alone."""

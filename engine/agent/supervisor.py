@@ -127,3 +127,111 @@ class WorkerSupervisor:
         self._start_due_s = now_s + BACKOFF_S[min(self._failures, len(BACKOFF_S) - 1)]
         self._failures += 1
         self.restarts += 1
+
+
+MAX_ANALYZERS = 64
+MAX_NAME_CHARACTERS = 100
+MAX_REASON_CHARACTERS = 1000
+
+
+def shorten_report(report: WorkerReport) -> WorkerReport:
+    """Return what is kept of a report and published again and again: what the worker says of itself."""
+    return WorkerReport(
+        report.name[:MAX_NAME_CHARACTERS],
+        report.pid,
+        report.seen_seq,
+        report.samples_dropped,
+        tuple(it[:MAX_NAME_CHARACTERS] for it in report.analyzers[:MAX_ANALYZERS]),
+        reason=None if report.reason is None else report.reason[:MAX_REASON_CHARACTERS],
+    )
+
+
+class WorkerSeat:
+    """Lets one worker report at a time; another may once it has been silent.
+
+    Args:
+        is_open: Whether the agent runs no analyzers itself.
+        clock: Where time is read.
+    """
+
+    def __init__(self, *, is_open: bool, clock: Clock) -> None:
+        self._is_open = is_open
+        self._clock = clock
+        self._holder: tuple[str, int] | None = None
+        self._report: WorkerReport | None = None
+        self._heard_s = 0.0
+
+    def refuse(self, user: str, report: WorkerReport) -> str | None:
+        """Return why a report is not taken, in one sentence, or None; who reports has the seat.
+
+        Args:
+            user: Whose key the worker showed.
+            report: What it tells.
+        """
+        if not self._is_open:
+            return "this agent runs its analyzers itself: start it with --no-worker for those of elsewhere"
+        holder = (user, report.pid)
+        if self._holder not in (None, holder) and not self._is_silent:
+            return "another worker analyzes for this agent"
+        self._holder, self._report, self._heard_s = holder, report, self._clock.monotonic_s()
+        return None
+
+    def status(self) -> tuple[WorkerStatus, ...]:
+        """Return the worker as viewers see it; nothing before the first."""
+        report = self._report
+        if report is None:
+            return ()
+        silent = f"it is elsewhere, and has not reported for {SILENT_S:.0f} s" if self._is_silent else None
+        return (
+            WorkerStatus(
+                name=report.name,
+                pid=report.pid,
+                state="failed" if silent else "running",
+                samples_dropped=report.samples_dropped,
+                analyzers=report.analyzers,
+                reason=silent or report.reason,
+            ),
+        )
+
+    @property
+    def _is_silent(self) -> bool:
+        return self._clock.monotonic_s() - self._heard_s > SILENT_S
+
+
+VIEWER_WITHIN_S = 15.0
+"""A hub that a viewer started ends if none has arrived by then."""
+
+
+class Attendance:
+    """Counts viewers and training processes, and knows when the last of them left.
+
+    Args:
+        first_within_s: How long to wait for the first.
+        linger_s: How long to wait for the next, once the last has left.
+        now_s: Monotonic seconds at the start.
+    """
+
+    def __init__(self, *, first_within_s: float, linger_s: float, now_s: float) -> None:
+        self.viewers = 0
+        self._linger_s = linger_s
+        self._ends_s = now_s + first_within_s
+
+    def note_viewer(self, *, has_come: bool) -> None:
+        """Count a viewer that came or left."""
+        self.viewers = max(0, self.viewers + (1 if has_come else -1))
+
+    def await_return(self, now_s: float) -> None:
+        """Wait for viewers that were cut off as for the first one."""
+        self._ends_s = max(self._ends_s, now_s + VIEWER_WITHIN_S)
+
+    def is_over(self, now_s: float, *, has_ranks: bool) -> bool:
+        """Return whether everybody has left and stayed away; ask several times a second.
+
+        Args:
+            now_s: Monotonic seconds.
+            has_ranks: Whether a training process is connected.
+        """
+        if self.viewers or has_ranks:
+            self._ends_s = now_s + self._linger_s
+            return False
+        return now_s >= self._ends_s

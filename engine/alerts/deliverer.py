@@ -25,8 +25,7 @@ import msgspec
 
 from ..http_opener import make_opener
 from ..text import make_printable
-from .job import DeliveryJob
-from .payload import make_variables
+from .payload import DeliveryJob, make_variables
 
 MAX_REASON_CHARS = 300
 

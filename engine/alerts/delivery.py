@@ -11,12 +11,11 @@ import msgspec
 
 from ..child_processes import module_command, own_environment
 from ..clock import Clock, SystemClock
-from ..model import HookStatus
+from ..model import Evidence, Finding, HookStatus, make_finding_id
 from ..settings import AlertSettings
 from ..text import make_printable
-from .crossings import Crossing, is_told
-from .job import DeliveryJob, Hook, list_hooks
-from .payload import Alert, make_alert
+from .payload import Alert, DeliveryJob, Hook, list_hooks, make_alert
+from .state import Crossing, is_told
 
 MAX_WAITING = 64
 """Alerts that may wait for one hook; the oldest make room."""
@@ -220,3 +219,36 @@ def _read_all(descriptor: int) -> str:
     os.close(descriptor)
     lines = [line.strip() for line in data.decode(errors="replace").splitlines() if line.strip()]
     return make_printable(lines[-1], MAX_REASON_CHARS) if lines else ""
+
+
+def try_hooks(settings: AlertSettings, node: str, version: str) -> tuple[HookStatus, ...]:
+    """Send a test alert to every hook, whatever level and kinds are set; return how each fared.
+
+    Args:
+        settings: Which hooks there are.
+        node: Name of this node.
+        version: Version of vramscope, told to receivers.
+    """
+    delivery = Delivery(settings, version)
+    alert = make_alert(Crossing("opened", _make_finding(node), "low"), version, is_test=True)
+    delivery.put_alert(alert)
+    delivery.finish(max((hook.longest_s for hook in list_hooks(settings)), default=0.0))
+    return delivery.status()
+
+
+def _make_finding(node: str) -> Finding:
+    now_s = time.time()
+    return Finding(
+        id=make_finding_id("test", node, None, now_s),
+        kind="test",
+        node=node,
+        device_uuid=None,
+        device=None,
+        severity="low",
+        title="This alert was sent to try out the hook",
+        opened_s=now_s,
+        updated_s=now_s,
+        evidence=(Evidence("example", 1 << 30, "bytes"),),
+        method="Nothing was measured: somebody ran `vramscope agent --test-alert`.",
+        advice="nothing",
+    )

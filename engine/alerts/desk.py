@@ -1,20 +1,169 @@
 """The hub's desk for alerts: findings come in, hooks are told, people's decisions are carried out."""
 
+import os
 import threading
+import zlib
 from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
 from ..clock import Clock, SystemClock
-from ..model import Finding, HookStatus
+from ..files.base.output_file import replacing
+from ..model import SEVERITIES, Finding, HookStatus, Severity
 from ..settings import AlertSettings
-from .crossings import Crossing, CrossingLog
 from .delivery import Delivery
-from .kept import KeptDecisions, load_decisions, save_decisions
-from .state import Acknowledgement, AlertState, FindingChange, FindingDecision, Mute, MuteScope
-from .told import ToldFindings
+from .state import (
+    Acknowledgement,
+    AlertState,
+    Crossing,
+    CrossingLog,
+    FindingChange,
+    FindingDecision,
+    Mute,
+    MuteScope,
+)
+
+MAX_TOLD = 200
+"""Findings that are remembered; those that closed go first, then the oldest."""
+
+
+class ToldFinding(msgspec.Struct, frozen=True):
+    """One finding that crossed a line."""
+
+    finding_id: str
+    kind: str
+    node: str
+    device_uuid: str | None
+    gravest: Severity
+    is_closed: bool = False
+
+    def is_like(self, finding: Finding) -> bool:
+        """Return whether a finding is of the same kind and device."""
+        return (finding.kind, finding.node, finding.device_uuid) == (self.kind, self.node, self.device_uuid)
+
+
+class ToldFindings:
+    """What this hub has told, and what its predecessor had told and left open."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, ToldFinding] = {}
+        self._predecessors: list[ToldFinding] = []
+
+    @property
+    def all(self) -> tuple[ToldFinding, ...]:
+        """Everything that the next hub shall know, oldest first."""
+        return tuple(self._told.values())
+
+    @property
+    def has_open(self) -> bool:
+        """Whether any of it has not closed."""
+        return any(not told.is_closed for told in self._told.values())
+
+    def load(self, kept: Iterable[ToldFinding], *, is_recent: bool) -> None:
+        """Take over what a hub left.
+
+        Args:
+            kept: What it had told.
+            is_recent: Whether it ended so lately that what was open then may be going on.
+        """
+        self._told = {told.finding_id: told for told in kept}
+        if is_recent:
+            still_open = [told for told in self._told.values() if not told.is_closed]
+            self._predecessors = sorted(still_open, key=lambda told: -SEVERITIES.index(told.gravest))
+
+    def note(self, crossing: Crossing) -> None:
+        """Remember one crossing."""
+        finding = crossing.finding
+        self._told[finding.id] = ToldFinding(
+            finding.id,
+            finding.kind,
+            finding.node,
+            finding.device_uuid,
+            crossing.gravest,
+            is_closed=not finding.is_open,
+        )
+        while len(self._told) > MAX_TOLD:
+            closed = (told.finding_id for told in self._told.values() if told.is_closed)
+            del self._told[next(closed, next(iter(self._told)))]
+
+    def take_predecessor(self, finding: Finding, *, is_known: bool) -> ToldFinding | None:
+        """Return what was told before a restart of a finding that is met now; each has one successor.
+
+        Args:
+            finding: The finding.
+            is_known: Whether one of its id was told: it succeeds itself or nobody.
+        """
+        found = next(
+            (
+                told
+                for told in self._predecessors
+                if told.finding_id == finding.id or (not is_known and told.is_like(finding))
+            ),
+            None,
+        )
+        if found is not None:
+            self._predecessors.remove(found)
+            self._told.pop(found.finding_id, None)
+            self._told[finding.id] = msgspec.structs.replace(found, finding_id=finding.id)
+        return found
+
+    def forget_predecessors(self) -> None:
+        """Take nothing for a successor any more: what was open then and did not come again has ended."""
+        for told in self._predecessors:
+            self._told.pop(told.finding_id, None)
+        self._predecessors.clear()
+
+
+MAX_FILE_BYTES = 1 << 20
+
+
+class KeptDecisions(msgspec.Struct, frozen=True):
+    """What a hub hands to its successor."""
+
+    schema: Literal["vramscope.alert-decisions/1"] = "vramscope.alert-decisions/1"
+    seen_s: float = 0.0
+    """When the hub was there last, in seconds since the epoch."""
+    acknowledged: tuple[Acknowledgement, ...] = ()
+    mutes: tuple[Mute, ...] = ()
+    told: tuple[ToldFinding, ...] = ()
+    """Of which findings it has told, oldest first."""
+
+
+def decisions_file(state_dir: Path, node: str, runtime_dir: Path) -> Path:
+    """Return the file of one hub: homes are shared between nodes, and a node may have several hubs."""
+    name = "".join(character if character.isalnum() or character in "-_" else "_" for character in node)
+    return state_dir / f"alerts-{name}-{zlib.crc32(os.fsencode(runtime_dir)):08x}.json"
+
+
+def load_decisions(path: Path) -> KeptDecisions:
+    """Return what a hub left; nothing where there is no file.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: It is not what a hub writes.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+    except FileNotFoundError:
+        return KeptDecisions()
+    if len(data) > MAX_FILE_BYTES:
+        raise ValueError(f"longer than {MAX_FILE_BYTES} bytes")
+    return msgspec.json.decode(data, type=KeptDecisions)
+
+
+def save_decisions(path: Path, kept: KeptDecisions) -> None:
+    """Write what the next hub shall know, in one step.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with replacing(path) as stream:
+        stream.write(msgspec.json.encode(kept))
 
 
 class AlertDesk:

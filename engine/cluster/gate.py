@@ -6,22 +6,209 @@ each request, and whoever is revoked is sent nothing more from that moment on, w
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
 
 import zmq
 
 from ..clock import Clock
-from ..errors import UsageError
-from ..wire.allowance import JOIN_COSTS, MAX_PEERS_OF_KEY, KeyAllowances
-from ..wire.device_selection import DeviceSelection, explain_excess, select_devices
-from ..wire.envelope import encode
-from ..wire.messages import TO_WHOM_IT_CONCERNS, Refusal, Request
-from ..wire.remote_peer import PeerState, RemotePeer
-from .allow_list import Role
-from .doorkeeper import VISITOR
-from .listening import Listening
-from .pieces import split
-from .tcp_address import TcpAddress
-from .tcp_options import ZAP_ENDPOINT, set_listening_options
+from ..errors import InputFileError, UsageError
+from ..wire.messages import TO_WHOM_IT_CONCERNS, Refusal, Request, encode
+from ..wire.selection import (
+    JOIN_COSTS,
+    MAX_PEERS_OF_KEY,
+    DeviceSelection,
+    KeyAllowances,
+    PeerState,
+    RemotePeer,
+    explain_excess,
+    select_devices,
+)
+from .addresses import TcpAddress, parse_listen_address, resolve
+from .keys import (
+    ALLOW_LIST_NAME,
+    KEY_BYTES,
+    AllowList,
+    KeyPair,
+    Role,
+    keys_folder,
+    read_allow_list,
+    read_key_pair,
+)
+from .links import LinkTimes, split
+
+VISITOR = "visitor"
+"""What a peer is called that shows no key."""
+_FRAMES_BEFORE_CREDENTIALS = 6
+_ALLOWED = b"200"
+_REFUSED = b"400"
+
+
+class Doorkeeper:
+    """Knows keys and roles, and reads the list anew when it changes.
+
+    Args:
+        pair: Key of the user of this agent, who may do everything; None to let everybody in, to read.
+        folder: Folder of the list of keys that are allowed.
+    """
+
+    def __init__(self, pair: KeyPair | None, folder: Path) -> None:
+        self.note: str | None = None
+        """Why the list cannot be read, in one sentence: nobody on it is let in."""
+        self._pair = pair
+        self._path = folder / ALLOW_LIST_NAME
+        self._allowed, self._stamp = AllowList(), self._look()
+        self._read()
+
+    def has_changed(self) -> bool:
+        """Return whether the list is another than it was, and read it."""
+        stamp = self._look()
+        if self._pair is None or stamp == self._stamp:
+            return False
+        self._stamp = stamp
+        self._read()
+        return True
+
+    def role_of(self, user: str) -> Role | None:
+        """Return what a peer may do, by the user that ZeroMQ tells with each message; None for nothing."""
+        if self._pair is None:
+            return "viewer"
+        try:
+            public = bytes.fromhex(user)
+        except ValueError:
+            return None
+        return "controller" if public == self._pair.public else self._allowed.role_of(public)
+
+    def answer(self, question: list[bytes]) -> list[bytes]:
+        """Return the answer to one question of ZeroMQ: whether a peer may come in, and who it is.
+
+        Args:
+            question: The frames of ZAP: version, number, domain, address, identity, mechanism, credentials.
+        """
+        user = self._name_user(question)
+        is_allowed = user is not None and self.role_of(user) is not None
+        number = question[1] if len(question) > 1 else b""
+        if user is None or not is_allowed:
+            return [b"1.0", number, _REFUSED, b"this key is not allowed", b"", b""]
+        return [b"1.0", number, _ALLOWED, b"", user.encode(), b""]
+
+    def _name_user(self, question: list[bytes]) -> str | None:
+        if len(question) < _FRAMES_BEFORE_CREDENTIALS:
+            return None
+        mechanism = question[5]
+        credentials = question[_FRAMES_BEFORE_CREDENTIALS:]
+        if self._pair is None:
+            return VISITOR if mechanism == b"NULL" else None
+        is_key = mechanism == b"CURVE" and len(credentials) == 1 and len(credentials[0]) == KEY_BYTES
+        return credentials[0].hex() if is_key else None
+
+    def _look(self) -> tuple[int, int, int] | None:
+        """Return what changes when the list is replaced or edited."""
+        try:
+            found = self._path.stat()
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_ctime_ns, found.st_ino
+
+    def _read(self) -> None:
+        if self._pair is None:
+            return
+        try:
+            self._allowed = read_allow_list(self._path.parent)
+            self.note = None
+        except InputFileError as error:
+            self._allowed = AllowList()
+            self.note = f"nobody but you is let in: {error}"
+
+
+class Listening(NamedTuple):
+    """Where an agent listens, and whom it lets in."""
+
+    address: TcpAddress
+    """Numeric."""
+    pair: KeyPair | None
+    """Key of its user; None to let everybody in, to read."""
+    doorkeeper: Doorkeeper
+    times: LinkTimes = LinkTimes()
+
+    @property
+    def words(self) -> str:
+        """Where it listens and who may come, in one sentence."""
+        where = f"listening on {self.address.text}"
+        if self.pair is not None:
+            return f"{where} for the keys that `vramscope keys list` shows"
+        if self.address.is_loopback:
+            return f"{where} without keys: whoever is on this machine may read, and nobody do more"
+        return (
+            f"{where}, INSECURE: whoever reaches it reads commands, users and memory of this node, and so "
+            "does everybody between; nobody may do more than read"
+        )
+
+
+def prepare_listening(text: str, *, is_insecure: bool) -> Listening:
+    """Return where an agent is to listen.
+
+    Args:
+        text: `[ADDRESS:]PORT` as it was typed; empty for the usual port on loopback.
+        is_insecure: Listen without keys, wherever that is.
+
+    Raises:
+        UsageError: It is no address, its name is unknown, or it is beyond loopback and there is no key.
+        InputFileError: The keys cannot be used.
+    """
+    address = resolve(parse_listen_address(text))
+    folder = keys_folder()
+    pair = None if is_insecure else read_key_pair(folder)
+    if pair is None and not is_insecure and not address.is_loopback:
+        raise UsageError(
+            f"--listen {text}: beyond loopback an agent listens with keys, and you have none yet: make one "
+            "with `vramscope keys new` (--insecure lets everybody read instead)"
+        )
+    return make_listening(address, pair, folder)
+
+
+def make_listening(address: TcpAddress, pair: KeyPair | None, folder: Path) -> Listening:
+    """Return what makes an agent listen.
+
+    Args:
+        address: Numeric.
+        pair: Key of its user; None to let everybody in, to read.
+        folder: Folder of the list of keys that are allowed.
+    """
+    return Listening(address, pair, Doorkeeper(pair, folder))
+
+
+ZAP_ENDPOINT = "inproc://zeromq.zap.01"
+ZAP_DOMAIN = b"vramscope"
+
+
+def set_listening_options(
+    socket: "zmq.Socket[bytes]", listening: Listening, *, most_bytes: int, most_waiting: int
+) -> None:
+    """Set a socket before it is bound.
+
+    Args:
+        socket: A ROUTER.
+        listening: Where it will listen, and for whom.
+        most_bytes: Largest message that is taken; ZeroMQ cuts off who sends a larger one.
+        most_waiting: Messages of one connection that wait in either direction.
+    """
+    options: dict[int, int | bytes] = {
+        zmq.LINGER: 0,
+        zmq.MAXMSGSIZE: most_bytes,
+        zmq.SNDHWM: most_waiting,
+        zmq.RCVHWM: most_waiting,
+        zmq.HANDSHAKE_IVL: listening.times.handshake_within_ms,
+        zmq.HEARTBEAT_IVL: listening.times.heartbeat_ms,
+        zmq.HEARTBEAT_TIMEOUT: listening.times.heartbeat_within_ms,
+        zmq.IPV6: int(":" in listening.address.host),
+        zmq.ZAP_DOMAIN: ZAP_DOMAIN,
+    }
+    if listening.pair is not None:
+        options |= {zmq.CURVE_SERVER: 1, zmq.CURVE_SECRETKEY: listening.pair.secret}
+    for option, value in options.items():
+        socket.setsockopt(option, value)
+
 
 MAX_INCOMING_BYTES = 1024**2
 """Largest message that is taken from the network; ZeroMQ cuts off who sends a larger one."""
@@ -292,7 +479,7 @@ class Gate:
 
 def _explain(address: TcpAddress, error: zmq.ZMQError) -> UsageError:
     if error.errno == zmq.EADDRINUSE:
-        from .address import describe_holder
+        from .addresses import describe_holder
 
         holder = describe_holder(address.host, address.port)
         return UsageError(f"port {address.port} is taken by {holder}: name another with --listen")

@@ -9,10 +9,10 @@ from ..history import History
 from ..model import AdviceAction
 from ..viewer.picture import NodePicture
 from ..viewer.snapshot import Snapshot
-from .choice import ALL, Choice
-from .hosts import NodeAddress
+from .addresses import NodeAddress
+from .links import Trust
 from .nodes_watch import NodesWatch
-from .trust import Trust
+from .remote_node import ALL, Choice
 
 TURN_S = 1.0
 GATHER_S = 0.04

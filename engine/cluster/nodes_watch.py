@@ -13,18 +13,11 @@ from ..clock import Clock, SystemClock, ceil_ms
 from ..history import History
 from ..viewer.snapshot import Snapshot
 from ..wire.messages import Detail
-from .choice import ALL, Choice, explain_no_node
-from .hosts import NodeAddress
-from .link_times import LinkTimes
-from .name_lookup import NameLookup
-from .node_connection import NodeConnection
-from .relay_link import RelayLink
-from .relayed_connection import RelayedConnection
-from .remote_connection import RemoteConnection, Sockets
-from .remote_node import RemoteNode
-from .ssh_connection import SshConnection
-from .ssh_host import SshHost
-from .trust import Trust
+from .addresses import NameLookup, NodeAddress, SshHost
+from .connections import NodeConnection, RelayedConnection, RemoteConnection, Sockets
+from .links import LinkTimes, Trust
+from .remote_node import ALL, Choice, RelayLink, RemoteNode, explain_no_node
+from .ssh import SshConnection
 
 JUDGE_S = 0.25
 """How often connections are looked at."""

@@ -21,7 +21,7 @@ from ..model.flight_record import (
     FlightStep,
     FlightTruncation,
 )
-from ..model.segments import ALLOCATED, AWAITING_FREE, FREE, LiveStack, Segment
+from ..model.sample import ALLOCATED, AWAITING_FREE, FREE, LiveStack, Segment
 from ..units import MIB, format_bytes
 from .base.input_file import lower_first, show_name, show_path
 from .base.packed_file import CUT_NOTE, PackedFile

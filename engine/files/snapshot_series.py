@@ -12,8 +12,14 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..model.memory_snapshot import BlockState, MemorySnapshot, TraceAction, TraceColumns
-from ..model.trace_levels import FinalState, compute_levels
+from ..model.memory_snapshot import (
+    BlockState,
+    FinalState,
+    MemorySnapshot,
+    TraceAction,
+    TraceColumns,
+    compute_levels,
+)
 from ..units import format_bytes
 from .base.input_file import show_path
 from .base.series_record import MOST_BYTES, MOST_SECONDS, LeftOut, SeriesDevice, SeriesFormat, SeriesRecord

@@ -1,7 +1,6 @@
 """The past: a ring of columns per device, and views of it that a screen can draw."""
 
 from .block import HOST_KEY, HistoryBlock
-from .history import Field, History
-from .views import HistoryColumns
+from .history import Field, History, HistoryColumns
 
 __all__ = ["HOST_KEY", "Field", "History", "HistoryBlock", "HistoryColumns"]

@@ -6,16 +6,176 @@ import msgspec
 
 from ..model import (
     AllocatorReading,
+    Backend,
     DeviceSample,
     DeviceState,
     HostSample,
     MemoryReading,
     RankCoordinates,
+    RankSample,
+    RankState,
     Sample,
+    StepReading,
 )
-from ..model.device import DeviceKind
-from .rank_rows import RankHeader, ranks_of
+from ..model.sample import DeviceKind
+from .column import SECTOR_BYTES
 from .ring import ColumnRing, Row
+
+# Bytes are kept in units of 512, rounded up, and at most 2 TiB.
+
+RANK_STATES: tuple[RankState, ...] = ("ok", "stale", "ended")
+MAX_RANKS = 64
+"""Processes that a ring holds, or as many as run at once; the one not seen for the longest goes first."""
+_MAX_CELL = 2**32 - 2
+_LIMITS = {"retries": 2**31 - 1, "ooms": 2**15 - 1, "steps_within": 2**15 - 1}
+_MS_PER_S = 1000
+_DURATIONS_PER_S = 10_000
+"""A step's age is kept in milliseconds, its duration in tenths of them."""
+_NO_STEPS = 0
+
+
+class RankHeader(msgspec.Struct, frozen=True):
+    """What a ring keeps of a training process beside its columns, as it was last seen."""
+
+    pid: int
+    started_s: float | None = None
+    job: str | None = None
+    device_uuid: str | None = None
+    backend: Backend | None = None
+    is_simulated: bool = False
+    coordinates: RankCoordinates | None = None
+    flight_record: str | None = None
+    oom_s: float | None = None
+    oom_size_bytes: int | None = None
+    notes: tuple[str, ...] = ()
+    capacity_bytes: int | None = None
+
+
+def rank_key(rank: RankSample) -> str:
+    """Return where a process stands among the devices of a ring."""
+    return f"rank:{rank.pid}:{rank.started_s}"
+
+
+def rank_header_of(rank: RankSample) -> RankHeader:
+    """Return what the ring keeps of a process beside its columns."""
+    return RankHeader(
+        rank.pid,
+        rank.started_s,
+        rank.job,
+        rank.device_uuid,
+        rank.backend,
+        rank.is_simulated,
+        rank.coordinates,
+        rank.flight_record,
+        rank.oom_s,
+        rank.oom_size_bytes,
+        rank.notes,
+        rank.capacity_bytes,
+    )
+
+
+def rank_values_of(rank: RankSample, time_s: float) -> dict[str, int]:
+    """Return the columns of one process in the tick that ended at `time_s`."""
+    allocator = rank.allocator or AllocatorReading()
+    measured = {
+        "state": RANK_STATES.index(rank.state),
+        "allocated": _round_up(allocator.allocated_bytes),
+        "allocated_max": _round_up(allocator.allocated_max_bytes),
+        "reserved": _round_up(allocator.reserved_bytes),
+        "requested": _round_up(allocator.requested_bytes),
+        "active": _round_up(allocator.active_bytes),
+        "inactive_split": _round_up(allocator.inactive_split_bytes),
+        "retries": allocator.retries,
+        "ooms": allocator.ooms,
+        "resident": _round_up(rank.resident_bytes),
+        "steps_within": rank.steps_within,
+        "floor_min": _round_up(rank.floor_min_bytes),
+        "peak_max": _round_up(rank.peak_max_bytes),
+        **({} if rank.step is None else _step_values_of(rank.step, time_s)),
+    }
+    return {
+        name: max(0, min(value, _LIMITS.get(name, _MAX_CELL * SECTOR_BYTES)))
+        for name, value in measured.items()
+        if value is not None
+    }
+
+
+def ranks_of(
+    ring: ColumnRing, headers: dict[str, RankHeader], position: int, time_s: float
+) -> tuple[RankSample, ...]:
+    """Return the processes of one tick, with the fields that the ring keeps."""
+    found = ((ring.value(key, "state", position), key, header) for key, header in headers.items())
+    return tuple(
+        RankSample(
+            pid=header.pid,
+            started_s=header.started_s,
+            job=header.job,
+            device_uuid=header.device_uuid,
+            backend=header.backend,
+            is_simulated=header.is_simulated,
+            coordinates=header.coordinates,
+            state=RANK_STATES[state],
+            allocator=_allocator_of(ring, key, position),
+            capacity_bytes=header.capacity_bytes,
+            resident_bytes=ring.value(key, "resident", position),
+            step=_step_of(ring, key, position, time_s),
+            steps_within=ring.value(key, "steps_within", position) or _NO_STEPS,
+            floor_min_bytes=ring.value(key, "floor_min", position),
+            peak_max_bytes=ring.value(key, "peak_max", position),
+            flight_record=header.flight_record,
+            oom_s=header.oom_s,
+            oom_size_bytes=header.oom_size_bytes,
+            notes=header.notes,
+        )
+        for state, key, header in found
+        if state is not None and state < len(RANK_STATES)
+    )
+
+
+def _round_up(value: int | None) -> int | None:
+    return None if value is None else -(-value // SECTOR_BYTES) * SECTOR_BYTES
+
+
+def _step_values_of(step: StepReading, time_s: float) -> dict[str, int | None]:
+    duration_s = step.duration_s
+    age_ms = round((time_s - step.ended_s) * _MS_PER_S)
+    return {
+        "step": min(step.index, _MAX_CELL),
+        "step_age": min(age_ms, _MAX_CELL),
+        "step_duration": None if duration_s is None else min(round(duration_s * _DURATIONS_PER_S), _MAX_CELL),
+        "step_floor": _round_up(step.floor_bytes),
+        "step_peak": _round_up(step.peak_bytes),
+        "is_peak_exact": int(step.is_peak_exact),
+    }
+
+
+def _allocator_of(ring: ColumnRing, key: str, position: int) -> AllocatorReading:
+    return AllocatorReading(
+        allocated_bytes=ring.value(key, "allocated", position),
+        allocated_max_bytes=ring.value(key, "allocated_max", position),
+        reserved_bytes=ring.value(key, "reserved", position),
+        requested_bytes=ring.value(key, "requested", position),
+        active_bytes=ring.value(key, "active", position),
+        inactive_split_bytes=ring.value(key, "inactive_split", position),
+        retries=ring.value(key, "retries", position),
+        ooms=ring.value(key, "ooms", position),
+    )
+
+
+def _step_of(ring: ColumnRing, key: str, position: int, time_s: float) -> StepReading | None:
+    index = ring.value(key, "step", position)
+    if index is None:
+        return None
+    age_ms, duration = (ring.value(key, name, position) for name in ("step_age", "step_duration"))
+    return StepReading(
+        index=index,
+        ended_s=time_s - (age_ms or 0) / _MS_PER_S,
+        duration_s=None if duration is None else duration / _DURATIONS_PER_S,
+        floor_bytes=ring.value(key, "step_floor", position),
+        peak_bytes=ring.value(key, "step_peak", position),
+        is_peak_exact=ring.value(key, "is_peak_exact", position) == 1,
+    )
+
 
 HOST_KEY = "host"
 """Where the host's own memory stands among the devices of a ring."""

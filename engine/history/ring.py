@@ -2,7 +2,7 @@
 
 Rows of all devices stand at the same position, so that time and sequence are kept once. A figure that was
 not measured is given back as None. Which figures there are says `engine/history/block.py` of devices and
-`engine/history/rank_rows.py` of training processes; how they are kept, `engine/history/column.py`.
+`engine/history/block.py` of training processes; how they are kept, `engine/history/column.py`.
 """
 
 import math

@@ -2,20 +2,83 @@
 
 import os
 import pwd
+import subprocess
 import time
 from pathlib import Path
 from typing import NamedTuple
 
 from ..errors import AttachRefusedError, ProbeSilentError, UsageError
 from ..model import RankSample
-from ..sources.process_status import PROC, ProcessStatus, read_status
+from ..paths import PROBE
+from ..sources.processes import PROC, ProcessStatus, read_status, read_variables
 from ..viewer.client import Client, connect
-from . import gdb, remote_exec
-from .handover import Handover, sweep
-from .hub import find_or_start_hub
-from .interpreter import Interpreter, find_interpreter
-from .parts import PROBE
-from .payload import FAILED, STARTED, WITHOUT_TORCH
+from . import gdb
+from .background import find_or_start_hub
+from .gdb import Interpreter, find_interpreter
+from .handover import FAILED, STARTED, WITHOUT_TORCH, Handover, sweep
+
+SINCE = (3, 14)
+ANSWERS_WITHIN_S = 20.0
+_SWITCH = "PYTHON_DISABLE_REMOTE_DEBUG"
+_CODE = "import sys; sys.remote_exec(int(sys.argv[1]), sys.argv[2])"
+
+
+def find_switch(pid: int, proc: Path = PROC) -> str | None:
+    """Return by what a process was told to refuse `sys.remote_exec`, or None."""
+    if read_variables(pid, proc).get(_SWITCH):
+        return f"{_SWITCH} in its environment"
+    try:
+        words = (proc / str(pid) / "cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return None
+    is_off = any(
+        word.replace(b"_", b"-").removeprefix(b"-X").strip() == b"disable-remote-debug" for word in words
+    )
+    return "-X disable-remote-debug on its command line" if is_off else None
+
+
+def inject(pid: int, payload: Path, proc: Path = PROC) -> None:
+    """Hand a payload to a process through its own interpreter, as both must be of the same version.
+
+    Args:
+        pid: The process.
+        payload: File with the code.
+        proc: Where the kernel tells of processes.
+
+    Raises:
+        AttachRefusedError: It was refused; the text says by what.
+    """
+    switch = find_switch(pid, proc)
+    if switch is not None:
+        raise AttachRefusedError(
+            f"process {pid} was started with {switch}, which forbids attaching: "
+            "start it without, or with `vramscope run`"
+        )
+    environment = {name: value for name, value in os.environ.items() if name != _SWITCH}
+    try:
+        done = subprocess.run(
+            [_locate_interpreter(pid, proc), "-I", "-S", "-c", _CODE, str(pid), str(payload)],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=ANSWERS_WITHIN_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise AttachRefusedError(f"the Python of process {pid} could not be asked: {error}") from error
+    if done.returncode != 0:
+        told = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+        raise AttachRefusedError(f"sys.remote_exec could not reach process {pid}: {told[-1]}")
+
+
+def _locate_interpreter(pid: int, proc: Path) -> str:
+    """Return the program of a process by its own path, from which it finds its library, or by /proc."""
+    link = proc / str(pid) / "exe"
+    path = link.readlink()
+    return str(path) if path.exists() else str(link)
+
 
 REPORTS_WITHIN_S = 10.0
 HUB_ANSWERS_WITHIN_S = 10.0
@@ -58,7 +121,7 @@ def attach(pid: int, runtime_dir: Path, *, timeout_s: float = REPORTS_WITHIN_S) 
         rank = find_rank(client, pid)
         if rank is not None:
             return Attached(rank, was_reporting=True)
-        if interpreter.version < remote_exec.SINCE:
+        if interpreter.version < SINCE:
             check_untraced(status)
         sweep(runtime_dir)
         handover = Handover(runtime_dir, pid)
@@ -106,9 +169,9 @@ def _examine(status: ProcessStatus) -> Interpreter:
 
 def _inject(interpreter: Interpreter, payload: Path) -> float | None:
     """Hand the payload over by what the version of the interpreter allows."""
-    if interpreter.version < remote_exec.SINCE:
+    if interpreter.version < SINCE:
         return gdb.inject(interpreter, payload)
-    remote_exec.inject(interpreter.pid, payload)
+    inject(interpreter.pid, payload)
     return None
 
 

@@ -17,8 +17,13 @@ from ..errors import UsageError
 from ..paths import state_folder
 from ..units import GIB, MIB, format_bytes
 from ..viewer.attach import HubFeed
-from .environment import make_environment, read_original_environment
-from .simulated_device import SimulatedDevice, describe_for_job, describe_for_people
+from .launch import (
+    SimulatedDevice,
+    describe_for_job,
+    describe_for_people,
+    make_environment,
+    read_original_environment,
+)
 
 JOB = "demo (simulated)"
 SCRIPT = Path(__file__).resolve().parents[1] / "workloads" / "leaking_gpt.py"

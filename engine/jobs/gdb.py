@@ -1,31 +1,249 @@
-"""Attach by gdb: have the main thread run the payload itself, between two instructions of Python.
+"""The interpreter of another process, found and entered through gdb."""
 
-gdb stops the process at an arbitrary place: inside malloc, inside the garbage collector, with the GIL held or
-without. So nothing may be called there that takes a lock of the process or looks at a Python object. Two
-functions are safe:
-
-- `mmap`, a bare system call, makes room for the text of the payload;
-- `Py_AddPendingCall` puts an entry into a table of fixed size and allocates nothing. It may be called from
-  any thread, with or without the GIL and without a thread state (docs.python.org, C API, Initialization,
-  "Asynchronous Notifications").
-
-The main thread takes the entry from the table by itself, where signal handlers may run as well, with the GIL
-held. No code is run in the frame that was interrupted. The table's own lock is held for a few instructions
-while an entry is put in or taken out; should the thread have been stopped just there, the call would wait for
-ever, and so it is abandoned after a while: gdb then restores the thread as it was.
-"""
-
+import mmap
 import os
 import shutil
 import signal
+import struct
 import subprocess
 import threading
 import time
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple
 
-from ..errors import AttachRefusedError, DebuggerMissingError
-from .interpreter import ADD_CALL, MAP_MEMORY, RUN_STRING, Interpreter
+from ..errors import AttachRefusedError, DebuggerMissingError, UsageError
+from ..sources.processes import PROC, MappedFile, ProcessStatus, list_mapped_files
+
+ADD_CALL = "Py_AddPendingCall"
+RUN_STRING = "PyRun_SimpleString"
+MAP_MEMORY = "mmap"
+OLDEST = (3, 9)
+_VERSION = "Py_Version"
+"""A constant that holds the version since Python 3.11 (docs.python.org, C API, API and ABI Versioning)."""
+_SINCE = {"PyModule_AddObjectRef": (3, 10), "PyModule_AddType": (3, 9)}
+"""Functions by which an older one is known: documented as new in that version."""
+_DELETED = " (deleted)"
+
+
+class Interpreter(NamedTuple):
+    """A Python that runs in a process."""
+
+    pid: int
+    version: tuple[int, int]
+    functions: dict[str, int]
+    """Addresses in the process of what a debugger calls, as far as they were found."""
+
+
+def find_interpreter(status: ProcessStatus, proc: Path = PROC) -> Interpreter:
+    """Return the Python inside a process.
+
+    Raises:
+        UsageError: There is none, it is too old for the probe, or its files are gone from the disk.
+        OSError: The kernel does not tell this user.
+    """
+    mapped = list_mapped_files(status.pid, proc)
+    who = f"process {status.pid} ({status.name})"
+    for file in _list_likely(mapped, _executable(status.pid, proc)):
+        symbols = _find_in(status.pid, file, (ADD_CALL, RUN_STRING, _VERSION, *_SINCE), proc)
+        if ADD_CALL not in symbols.addresses or RUN_STRING not in symbols.addresses:
+            continue
+        version = _name_version(symbols)
+        if version < OLDEST:
+            raise UsageError(f"{who} runs a Python older than 3.9, the oldest that the probe knows")
+        functions = {name: symbols.addresses[name] for name in (ADD_CALL, RUN_STRING)}
+        return Interpreter(status.pid, version, functions | _find_memory_call(status.pid, mapped, proc))
+    gone = [file.path for file in mapped if file.path.endswith(_DELETED) and "python" in file.path]
+    if gone:
+        raise UsageError(f"{who} runs a Python whose files were replaced since ({gone[0]}): start it anew")
+    raise UsageError(f"{who} does not run Python")
+
+
+class _Symbols(NamedTuple):
+    addresses: dict[str, int]
+    version_word: int | None = None
+
+
+def _list_likely(mapped: Collection[MappedFile], executable: str | None) -> Iterator[MappedFile]:
+    """Yield the files that may hold the interpreter: the program itself, then a shared libpython."""
+    yield from (file for file in mapped if file.path == executable)
+    for file in mapped:
+        if "python" in Path(file.path).name and file.path != executable:
+            yield file
+
+
+def _executable(pid: int, proc: Path) -> str | None:
+    try:
+        return str((proc / str(pid) / "exe").readlink())
+    except OSError:
+        return None
+
+
+def _find_in(pid: int, file: MappedFile, names: Collection[str], proc: Path) -> _Symbols:
+    """Return where a process has the symbols of a file that it has mapped."""
+    seen_from_it = proc / str(pid) / "root" / file.path.lstrip("/")
+    try:
+        with ElfFile(seen_from_it) as elf:
+            segment = next((s for s in elf.segments if _is_start_of(file.offset, s.offset)), None)
+            if segment is None:
+                return _Symbols({})
+            shift = file.address - (segment.address - segment.offset + file.offset)
+            found = elf.find_symbols(names)
+            word = elf.read_word(found[_VERSION]) if _VERSION in found else None
+    except (OSError, ValueError):
+        return _Symbols({})
+    return _Symbols({name: address + shift for name, address in found.items()}, word)
+
+
+def _is_start_of(mapped_offset: int, segment_offset: int) -> bool:
+    """Return whether a mapping begins with a segment, which the loader rounds down to a whole page."""
+    return mapped_offset <= segment_offset < mapped_offset + 65536
+
+
+def _name_version(symbols: _Symbols) -> tuple[int, int]:
+    if symbols.version_word is not None:
+        return symbols.version_word >> 24 & 0xFF, symbols.version_word >> 16 & 0xFF
+    return next((version for name, version in _SINCE.items() if name in symbols.addresses), (0, 0))
+
+
+def _find_memory_call(pid: int, mapped: Collection[MappedFile], proc: Path) -> dict[str, int]:
+    """Return where the C library has mmap; empty where it is not found."""
+    for file in mapped:
+        if Path(file.path).name.startswith(("libc.so", "libc-", "ld-musl")):
+            found = _find_in(pid, file, (MAP_MEMORY,), proc).addresses
+            if found:
+                return found
+    return {}
+
+
+# Layout: `elf(5)`. Only 64-bit little-endian files are understood, which are those of x86-64 and AArch64.
+_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
+_PROGRAM_HEADER = struct.Struct("<IIQQQQQQ")
+_SECTION_HEADER = struct.Struct("<IIQQQQIIQQ")
+_SYMBOL = struct.Struct("<IBBHQQ")
+_MAGIC_64_LITTLE = b"\x7fELF\x02\x01"
+_SEGMENT_LOADED = 1
+_SECTION_DYNAMIC_SYMBOLS = 11
+
+
+class LoadedSegment(NamedTuple):
+    """A part of the file that is mapped to be run."""
+
+    offset: int
+    """Bytes from the start of the file."""
+    address: int
+    """Where it wants to be, before the loader has shifted the whole file."""
+    size_bytes: int
+
+
+class ElfFile:
+    """A program or library, open for reading.
+
+    Raises:
+        OSError: It cannot be read.
+        ValueError: It is not an ELF file of the kind that is understood.
+    """
+
+    def __init__(self, path: Path) -> None:
+        with path.open("rb") as file:
+            self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        try:
+            if self._data[:6] != _MAGIC_64_LITTLE:
+                raise ValueError(f"{path}: not a 64-bit little-endian ELF file")
+            header = _HEADER.unpack_from(self._data)
+            self._segments_at = header[5]
+            self._sections_at = header[6]
+            self._segment_count = header[10]
+            self._section_count = header[12]
+            self.segments = tuple(self._list_segments())
+        except (ValueError, struct.error) as error:
+            self._data.close()
+            raise ValueError(str(error)) from None
+
+    def __enter__(self) -> "ElfFile":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._data.close()
+
+    def find_symbols(self, names: Collection[str]) -> dict[str, int]:
+        """Return the addresses of functions and data that the file offers to others, as far as it has them.
+
+        Raises:
+            ValueError: Its tables lead outside it.
+        """
+        wanted = {name.encode() + b"\0": name for name in names}
+        longest = max(map(len, wanted))
+        found: dict[str, int] = {}
+        try:
+            for symbols, texts in self._list_symbol_tables():
+                for place, _, _, section, address, _ in _SYMBOL.iter_unpack(symbols):
+                    text = texts[place : place + longest]
+                    name = wanted.get(text[: text.find(b"\0") + 1])
+                    if name is not None and section != 0:
+                        found[name] = address
+        except struct.error as error:
+            raise ValueError(f"broken symbol table: {error}") from None
+        return found
+
+    def read_word(self, address: int) -> int | None:
+        """Return the 64-bit word that the file holds for an address, or None where it holds none."""
+        for segment in self.segments:
+            place = address - segment.address
+            if 0 <= place <= segment.size_bytes - 8:
+                return int.from_bytes(
+                    self._data[segment.offset + place : segment.offset + place + 8], "little"
+                )
+        return None
+
+    def _list_segments(self) -> Iterator[LoadedSegment]:
+        for index in range(self._segment_count):
+            place = self._segments_at + index * _PROGRAM_HEADER.size
+            kind, _, offset, address, _, size, _, _ = self._unpack(_PROGRAM_HEADER, place)
+            if kind == _SEGMENT_LOADED:
+                yield LoadedSegment(offset, address, size)
+
+    def _list_symbol_tables(self) -> Iterator[tuple[bytes, bytes]]:
+        """Yield each table of dynamic symbols with the texts that it names them by."""
+        for index in range(self._section_count):
+            _, kind, _, _, offset, size, linked, _, _, _ = self._section(index)
+            if kind == _SECTION_DYNAMIC_SYMBOLS and linked < self._section_count:
+                _, _, _, _, texts_at, texts_size, _, _, _, _ = self._section(linked)
+                yield self._data[offset : offset + size], self._data[texts_at : texts_at + texts_size]
+
+    def _section(self, index: int) -> tuple[int, ...]:
+        return self._unpack(_SECTION_HEADER, self._sections_at + index * _SECTION_HEADER.size)
+
+    def _unpack(self, layout: struct.Struct, place: int) -> tuple[int, ...]:
+        """Return the numbers at a place in the file.
+
+        Raises:
+            ValueError: The place is outside it.
+        """
+        if place + layout.size > len(self._data):
+            raise ValueError(f"a table of the file leads outside it (byte {place} of {len(self._data)})")
+        numbers: tuple[int, ...] = layout.unpack_from(self._data, place)
+        return numbers
+
+
+# gdb stops the process at an arbitrary place: inside malloc, inside the garbage collector, with the GIL
+# held or without. So nothing may be called there that takes a lock of the process or looks at a Python
+# object. Two functions are safe:
+#
+# - `mmap`, a bare system call, makes room for the text of the payload;
+# - `Py_AddPendingCall` puts an entry into a table of fixed size and allocates nothing. It may be called
+#   from
+# any thread, with or without the GIL and without a thread state (docs.python.org, C API, Initialization,
+# "Asynchronous Notifications").
+#
+# The main thread takes the entry from the table by itself, where signal handlers may run as well, with the
+# GIL held. No code is run in the frame that was interrupted. The table's own lock is held for a few
+# instructions while an entry is put in or taken out; should the thread have been stopped just there, the
+# call would wait for ever, and so it is abandoned after a while: gdb then restores the thread as it was.
 
 ANSWERS_WITHIN_S = 10.0
 _GIVES_UP_WITHIN_S = 3.0

@@ -10,7 +10,7 @@ from functools import wraps
 from types import ModuleType
 from typing import ParamSpec, Protocol, TypeVar
 
-from .parts import PROBE, SHIM
+from ..paths import PROBE, SHIM
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")

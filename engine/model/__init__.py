@@ -1,32 +1,47 @@
 """The words of vramscope: frozen structs that cross every boundary."""
 
-from .advice import ADVICE_ACTIONS, AdviceAction
-from .analysis import Analyzer, Annotator, Assessor
-from .assessment import Assessment, RiskLevel
-from .device import (
+from .finding import (
+    SEVERITIES,
+    STATUS_SCHEMA,
+    Analyzer,
+    Annotator,
+    Assessment,
+    Assessor,
+    Evidence,
+    Finding,
+    HeadroomEstimate,
+    HookStatus,
+    HubStatus,
+    NodeStatus,
+    RiskLevel,
+    Severity,
+    WorkerStatus,
+    make_finding_id,
+    order_findings,
+)
+from .sample import (
+    ADVICE_ACTIONS,
     SIMULATED_TRACE,
+    AdviceAction,
+    AllocatorReading,
+    Backend,
     DeviceKind,
     DeviceSample,
     DeviceState,
+    HostSample,
+    LiveStack,
     MemoryReading,
-    ProcessReading,
-)
-from .finding import SEVERITIES, Evidence, Finding, Severity, make_finding_id, order_findings
-from .headroom import HeadroomEstimate
-from .host import HostSample
-from .rank import (
-    AllocatorReading,
-    Backend,
     ModelStateReading,
     PhaseReading,
+    ProcessReading,
     RankCoordinates,
     RankSample,
     RankState,
+    Sample,
+    Segment,
+    SegmentMap,
     StepReading,
 )
-from .sample import Sample
-from .segments import LiveStack, Segment, SegmentMap
-from .status import STATUS_SCHEMA, HookStatus, HubStatus, NodeStatus, WorkerStatus
 
 __all__ = [
     "ADVICE_ACTIONS",

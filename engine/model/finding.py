@@ -1,9 +1,12 @@
-"""Findings: what an analyzer concluded, with the evidence and the advice."""
+"""What analyzers conclude: findings, assessments, headroom; what they ask for, and the status of a node."""
 
-from collections.abc import Iterable
-from typing import Literal
+from collections.abc import Iterable, Sequence
+from typing import Final, Literal, Protocol, runtime_checkable
 
 import msgspec
+
+from ..units import KIB, MIB, format_bytes
+from .sample import DeviceSample, HostSample, RankSample, Sample, SegmentMap
 
 Severity = Literal["low", "medium", "high", "critical"]
 SEVERITIES: tuple[Severity, ...] = ("low", "medium", "high", "critical")
@@ -81,3 +84,280 @@ def make_finding_id(kind: str, node: str, device_uuid: str | None, opened_s: flo
 
     text = f"{kind}\n{node}\n{device_uuid or ''}\n{opened_s:.6f}"
     return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+class HeadroomEstimate(msgspec.Struct, frozen=True):
+    """What the steps of one process say; None where it was refused."""
+
+    unit: str
+    """What sizes count, in the plural: `tokens` or `samples`."""
+    limit_bytes: int
+    """Most that live tensors can take."""
+    steps: int
+    sizes: int
+    """Distinct sizes."""
+    largest_seen: float | None
+    confidence: float
+    """Probability that a step of `largest_size` fits, and that one of `too_large_size` does not."""
+    sampled_sizes: int = 0
+    """Of how many sizes the peak was only sampled, and is itself an estimate."""
+    reason: str | None = None
+    """Why there is no answer, in a clause."""
+    per_unit_bytes: float | None = None
+    base_bytes: int | None = None
+    """Peak of a step of size 0 by the line: what does not depend on the size."""
+    expected_size: int | None = None
+    """Size whose peak meets the limit by the line, halfway between what is sure and the best case."""
+    largest_size: int | None = None
+    """Largest size that fits with the confidence; 0 where not even the smallest does."""
+    too_large_size: int | None = None
+    """Smallest size that does not fit with the confidence; None where that is too far from what was seen."""
+    is_extrapolated: bool = False
+    """Whether `largest_size` is beyond the largest size seen."""
+    is_bounded: bool = False
+    """Whether more might fit, but is too far beyond what was seen to tell."""
+
+    @property
+    def sentence(self) -> str:
+        """The answer for people."""
+        if self.reason is not None or self.largest_size is None:
+            return f"No headroom in {self.unit} can be told: {self.reason}"
+        return (
+            f"Estimate: {self.per_unit} over {format_bytes(self.base_bytes)}; {self.fitting} would fit "
+            f"{format_bytes(self.limit_bytes)} with {self.confidence:.0%} confidence{self._beyond}; "
+            f"seen were up to {self.largest_seen:,.0f}"
+        )
+
+    @property
+    def per_unit(self) -> str:
+        """Memory for each token or sample, for people."""
+        each = self.per_unit_bytes or 0.0
+        told = f"{each / MIB:,.2f} MiB" if each >= MIB else f"{each / KIB:,.1f} KiB"
+        return f"{told} a {self.unit.removesuffix('s')}"
+
+    @property
+    def fitting(self) -> str:
+        """The largest size that fits, for people."""
+        least = "at least " if self.is_bounded else ""
+        noun = self.unit.removesuffix("s") if self.largest_size == 1 else self.unit
+        return f"{least}{self.largest_size or 0:,} {noun}"
+
+    @property
+    def _beyond(self) -> str:
+        if self.too_large_size is None or self.expected_size is None:
+            return ""
+        return f", {self.expected_size:,} as likely as not, {self.too_large_size:,} would not"
+
+
+# A finding tells of a crossing; an assessment is there from the first forecast on, and says too that all is
+# well.
+
+RiskLevel = Literal["unknown", "low", "medium", "high", "critical"]
+"""`unknown` is an answer of its own: device memory alone cannot foretell out-of-memory."""
+
+
+class Assessment(msgspec.Struct, frozen=True, gc=False):
+    """The forecast for one training process, or for one device where no process reports; None is unknown."""
+
+    node: str
+    device_uuid: str | None
+    device: str | None
+    """Label of the device (`DeviceSample.label`)."""
+    time_s: float
+    """Time of the sample that it rests on, in the samples' own clock."""
+    level: RiskLevel
+    reason: str
+    """Why the level is what it is, in a few words."""
+    pid: int | None = None
+    """None where it speaks of the device as a whole."""
+    started_s: float | None = None
+    rank: int | None = None
+    memory_source: Literal["allocator", "device"] = "allocator"
+    """Whose figures it rests on: live tensors, or device used where nothing better is known."""
+    confidence: float | None = None
+    """Calibrated probability that the level is right, 0 to 1."""
+    horizon_s: float | None = None
+    probability: float | None = None
+    """Probability of an out-of-memory error within `horizon_s`, 0 to 1."""
+    steps_ahead: int | None = None
+    probability_within_steps: float | None = None
+    """Probability of an error within the next `steps_ahead` training steps, 0 to 1."""
+    oom_in_s: float | None = None
+    """Median time to the error from `time_s` on; None where none is foreseen."""
+    oom_in_low_s: float | None = None
+    """Lower end of the 80 % interval."""
+    oom_in_high_s: float | None = None
+    capacity_bytes: int | None = None
+    """Most that its live tensors can really take."""
+    floor_bytes: int | None = None
+    """Live bytes at step ends."""
+    peak_bytes: int | None = None
+    """Most live bytes within recent steps."""
+    growth_bytes_per_s: float | None = None
+    """Robust rate at which the floor rises."""
+    growth_bytes_per_step: float | None = None
+    watched_s: float | None = None
+    watched_steps: int | None = None
+    headroom: tuple[HeadroomEstimate, ...] = ()
+    """The largest step that would fit, by tokens and by samples, where the program tells its sizes."""
+
+
+class Analyzer(Protocol):
+    """A pure streaming object; live, replayed and imported samples take the same path."""
+
+    name: str
+    """Name of the analyzer, as in its entry point."""
+
+    def observe(self, sample: Sample) -> Sequence[Finding]:
+        """Take one sample and return the findings it opened, updated or closed.
+
+        Only fields that the history ring keeps may decide, so that a restarted worker that is fed the ring
+        concludes the same. `engine/history/block.py` names those of devices, `engine/history/block.py`
+        those of processes, whose bytes are rounded up to 512 there.
+        """
+        ...
+
+    def restore(self, findings: Sequence[Finding]) -> None:
+        """Adopt findings that a predecessor opened before the first sample that will be observed."""
+        ...
+
+
+@runtime_checkable
+class Assessor(Protocol):
+    """An analyzer that also says how near each process is to running out of memory."""
+
+    def assess(self) -> Sequence[Assessment]:
+        """Return the assessments that changed, as a person would see it, since this was last asked."""
+        ...
+
+
+@runtime_checkable
+class Annotator(Protocol):
+    """An analyzer that adds what it knows to the assessments of others."""
+
+    def annotate(self, changed: Sequence[Assessment]) -> Sequence[Assessment]:
+        """Return assessments with what is known besides, and those to which something else is to be added.
+
+        Args:
+            changed: Assessments that changed since this was last asked.
+        """
+        ...
+
+
+class Inquiry(msgspec.Struct, frozen=True):
+    """One question to one process; its answer, if any comes, is a segment map or nothing."""
+
+    verb: Literal["history", "segments"]
+    """`history`: record allocations with their stacks for a while; `segments`: a segment map, please."""
+    pid: int
+    seconds: float | None = None
+    """For `history`: how long. For `segments`: how long the process may wait for the end of a step, to take
+    the map there; None to take it at once."""
+    is_on: bool = True
+    """For `history`: record, or stop."""
+
+
+@runtime_checkable
+class Inquirer(Protocol):
+    """Looks closer at what analyzers have found: findings in, questions out, maps in, evidence out.
+
+    Pure, as an analyzer is: it has no clock and asks nobody itself. What it adds to a finding is evidence; it
+    neither opens nor closes any.
+    """
+
+    name: str
+    """Name of the inquirer, as in its entry point."""
+
+    def restore(self, findings: Sequence[Finding]) -> None:
+        """Learn from open findings of a predecessor what it knew of them."""
+        ...
+
+    def follow(self, sample: Sample, findings: Sequence[Finding]) -> Sequence[Inquiry]:
+        """Take one sample and what was found in it; return what should be asked now."""
+        ...
+
+    def awaits_map(self, node: str, pid: int) -> bool:
+        """Return whether a map of this process would be an answer."""
+        ...
+
+    def take_map(self, segment_map: SegmentMap) -> None:
+        """Take an answer."""
+        ...
+
+    def enrich(self, finding: Finding) -> Finding:
+        """Return a finding with what is known of it by now; the same object where nothing is."""
+        ...
+
+
+STATUS_SCHEMA: Final = "vramscope.status/1"
+
+
+class WorkerStatus(msgspec.Struct, frozen=True):
+    """One analyzer worker process as its hub sees it."""
+
+    name: str
+    pid: int | None
+    state: Literal["starting", "running", "restarting", "failed"]
+    restarts: int = 0
+    samples_dropped: int = 0
+    """Samples that this worker never saw: dropped on the way, or older than the ring reaches."""
+    analyzers: tuple[str, ...] = ()
+    reason: str | None = None
+    """Why it is not running, in one sentence."""
+
+
+class HookStatus(msgspec.Struct, frozen=True):
+    """One hook of a hub: how the alerts fared that it was to be told."""
+
+    name: Literal["command", "webhook"]
+    target: str
+    """The program, or the host of the address: nothing secret."""
+    delivered: int = 0
+    failed: int = 0
+    dropped: int = 0
+    """Alerts that were not tried: too many waited."""
+    waiting: int = 0
+    reason: str | None = None
+    """Why the newest alert did not arrive, in one sentence; None where it did."""
+
+
+class HubStatus(msgspec.Struct, frozen=True):
+    """A hub's own state, published every tick."""
+
+    hub_id: str
+    """Random per start; a new one means the hub was restarted."""
+    pid: int
+    version: str
+    started_s: float
+    interval_s: float
+    last_seq: int | None = None
+    """Sequence number of the newest sample it published."""
+    cpu_percent: float | None = None
+    """CPU time of the hub and its workers over the last tick, percent of one core."""
+    rss_bytes: int | None = None
+    viewers: int | None = None
+    workers: tuple[WorkerStatus, ...] = ()
+    ticks_late: int = 0
+    """Ticks published more than half an interval late."""
+    hooks: tuple[HookStatus, ...] = ()
+    """Who is told of findings, as `[alerts]` of its settings says."""
+    notes: tuple[str, ...] = ()
+    """What the hub itself could not do, in sentences."""
+
+
+class NodeStatus(msgspec.Struct, frozen=True):
+    """The object that `--json` prints, one a line."""
+
+    schema: Literal["vramscope.status/1"]
+    time: float
+    node: str
+    host: HostSample | None
+    devices: tuple[DeviceSample, ...]
+    findings: tuple[Finding, ...]
+    notes: tuple[str, ...]
+    agent: HubStatus | None = None
+    ranks: tuple[RankSample, ...] = ()
+    assessments: tuple[Assessment, ...] = ()
+    """How near each process is to running out of memory, by device and process."""
+    devices_left_out: int = 0
+    """Devices of the node that are not followed, because nobody asked for them; nothing is said of them."""

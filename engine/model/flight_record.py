@@ -2,8 +2,7 @@
 
 import msgspec
 
-from .rank import ModelStateReading, RankCoordinates
-from .segments import LiveStack, Segment
+from .sample import LiveStack, ModelStateReading, RankCoordinates, Segment
 
 OF_TEXT = "text"
 """`FlightRecord.reason` where nothing was recorded and only a text tells of the error."""

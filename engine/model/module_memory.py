@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from .rank import RankCoordinates
+from .sample import RankCoordinates
 
 ModuleMemoryFormat = Literal["module memory", "InternLM log", "InternLM chart"]
 """Whose file it is: ours with exact bytes, `memory.log`, or one of its charts."""

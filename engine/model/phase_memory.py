@@ -1,4 +1,4 @@
-"""Memory of a training run by phase. None means unmeasured; never 0 or a guess."""
+"""Memory of the phases of a step, by sequence length, and what a file of phases holds."""
 
 from collections.abc import Iterable
 from typing import Literal
@@ -151,3 +151,181 @@ class PhaseRun(msgspec.Struct, frozen=True, kw_only=True):
 def _find_most(values: Iterable[int | None]) -> int | None:
     """Return the largest of what was measured."""
     return max((each for each in values if each is not None), default=None)
+
+
+FitSize = Literal["batch size", "sequence length"]
+
+
+class LengthPoint(msgspec.Struct, frozen=True, kw_only=True):
+    """One run: one algorithm at one length."""
+
+    privacy: PrivacyMode
+    seq_length: int
+    run: PhaseRun | None = None
+    """As far as it came; None where it could not be started."""
+    refusal: str | None = None
+    """Why it could not be started."""
+
+
+class LengthStudy(msgspec.Struct, frozen=True, kw_only=True):
+    """Runs that differ in the length of their sequences, and in the algorithm where several are compared."""
+
+    training: PhaseTraining
+    """What all have in common; length and algorithm are those of each point."""
+    device: str
+    """As it was asked for, such as `simulate:24GiB`."""
+    lengths: tuple[int, ...]
+    """Tokens, ascending."""
+    privacy_modes: tuple[PrivacyMode, ...]
+    points: tuple[LengthPoint, ...] = ()
+    """In the order in which they ran; fewer than were asked for where it was interrupted."""
+    is_interrupted: bool = False
+
+    def find_point(self, privacy: PrivacyMode, seq_length: int) -> LengthPoint | None:
+        """Return a point; None where it was not reached."""
+        return next(
+            (each for each in self.points if (each.privacy, each.seq_length) == (privacy, seq_length)), None
+        )
+
+    @property
+    def runs(self) -> tuple[PhaseRun, ...]:
+        """All that was started."""
+        return tuple(each.run for each in self.points if each.run is not None)
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether any figure is that of a simulated device."""
+        return any(run.device.kind == "simulated" for run in self.runs)
+
+
+class FitTrial(msgspec.Struct, frozen=True, kw_only=True):
+    """One size that was tried."""
+
+    size: int
+    """Sequences of a batch, or tokens of a sequence."""
+    has_fitted: bool
+    peak_reserved_bytes: int | None = None
+    """None where it ran out of memory, or nobody measured it."""
+    reason: str | None = None
+    """Why it did not fit."""
+
+
+class FitSearch(msgspec.Struct, frozen=True, kw_only=True):
+    """The largest size that runs within a card, and the runs that say so."""
+
+    privacy: PrivacyMode
+    varied: FitSize
+    fixed: int
+    """The other one of both."""
+    step: int
+    """Sizes that were considered are its multiples."""
+    capacity_bytes: int
+    context_bytes: int
+    """Of the card, left to the CUDA context: an assumption."""
+    device: str
+    """On which it ran, by name."""
+    is_simulated: bool
+    trials: tuple[FitTrial, ...] = ()
+    """In order."""
+    limit: int | None = None
+    """Largest size that was to be considered."""
+    refusal: str | None = None
+    """Why the search ended before it had an answer."""
+
+    @property
+    def largest(self) -> FitTrial | None:
+        """The largest size that ran; None where none did."""
+        return max((it for it in self.trials if it.has_fitted), key=lambda it: it.size, default=None)
+
+    @property
+    def refused(self) -> FitTrial | None:
+        """The smallest size above it that did not run; None where none was met."""
+        least = 0 if self.largest is None else self.largest.size
+        above = (it for it in self.trials if not it.has_fitted and it.size > least)
+        return min(above, key=lambda it: it.size, default=None)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the largest that ran and the smallest that did not are neighbours, or the limit ran."""
+        largest = self.largest
+        refused = self.refused
+        if largest is not None and largest.size == self.limit:
+            return True
+        below = 0 if largest is None else largest.size
+        return refused is not None and refused.size - below == self.step
+
+
+PhaseRecordFormat = Literal["phase profiler log", "FSDP profiler", "single-GPU profiler", "profiler summary"]
+"""Captured output of Opacus's phase profiler; results of its siblings, in GiB or in bytes; their summary."""
+
+UNKNOWN = MemoryLevels(allocated_bytes=None, reserved_bytes=None)
+
+
+class RecordedPhase(PhaseMemory, frozen=True, kw_only=True):
+    """One phase as it was written down."""
+
+    told: MemoryLevels = UNKNOWN
+    """The difference as the file says it: finer than that of two rounded figures, or all that there is."""
+
+    @property
+    def allocated_difference_bytes(self) -> int | None:
+        """What is allocated after it and was not before."""
+        return (
+            super().allocated_difference_bytes
+            if self.told.allocated_bytes is None
+            else self.told.allocated_bytes
+        )
+
+    @property
+    def reserved_difference_bytes(self) -> int | None:
+        """What is reserved after it and was not before."""
+        return (
+            super().reserved_difference_bytes
+            if self.told.reserved_bytes is None
+            else self.told.reserved_bytes
+        )
+
+
+class PhaseRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What a file tells of one run."""
+
+    format: PhaseRecordFormat
+    device: str | None = None
+    """As PyTorch names its kind: `cuda`, `cpu`."""
+    is_simulated: bool = False
+    model_size: str | None = None
+    batch_size: int | None = None
+    physical_batch_size: int | None = None
+    """Most samples that go through the model at once."""
+    seq_length: int | None = None
+    num_steps: int | None = None
+    is_lora: bool | None = None
+    lora_rank: int | None = None
+    model: dict[str, int] = {}
+    """Sizes of the model: `vocab_size`, `hidden_size`, `num_layers`, `num_heads`."""
+    phases: tuple[RecordedPhase, ...] = ()
+    """In order and by the file's own names; those that hold others come before them."""
+    losses: tuple[float | None, ...] = ()
+    peak: MemoryLevels = UNKNOWN
+    """The most of the whole run."""
+    final: MemoryLevels = UNKNOWN
+    """What was held at the end."""
+    breakdown: dict[str, int] = {}
+    """Bytes by phase as the profiler sums them up, by its own rule."""
+    duration_s: float | None = None
+    end: RunEnd = "finished"
+    failed_phase: str | None = None
+    requested_bytes: int | None = None
+    """What was asked for when memory ran out."""
+
+
+class PhaseFile(msgspec.Struct, frozen=True, kw_only=True):
+    """What one file holds: runs of ours, or records of other profilers."""
+
+    file: str
+    """Its name."""
+    trainings: tuple[tuple[PhaseRun, ...], ...] = ()
+    """Of ours: the runs of all ranks of each."""
+    records: tuple[PhaseRecord, ...] = ()
+    notes: tuple[str, ...] = ()
+    """Sentences about what the figures are and what was left out."""

@@ -1,12 +1,325 @@
-"""A sample: everything measured on one node in one published tick."""
+"""What was measured in one tick: devices, host, training processes."""
 
-from typing import Literal
+from typing import Final, Literal, get_args
 
 import msgspec
 
-from .device import DeviceSample
-from .host import HostSample
-from .rank import RankSample
+
+class HostSample(msgspec.Struct, frozen=True, gc=False):
+    """Host memory and processor of one node, in bytes and percent of all cores."""
+
+    total_bytes: int | None = None
+    """Memory this process may use: the host's, or the cgroup's limit where that is lower."""
+    used_bytes: int | None = None
+    available_bytes: int | None = None
+    swap_total_bytes: int | None = None
+    swap_used_bytes: int | None = None
+    cpu_percent: float | None = None
+    """Busy share of all cores over the last tick, 0–100."""
+    limit: Literal["host", "cgroup"] = "host"
+    """Whose limit `total_bytes` is."""
+
+
+RankState = Literal["ok", "stale", "ended"]
+"""`ok`; `stale`: the process lives and has not reported for a while; `ended`: it said goodbye or is gone."""
+
+Backend = Literal["cuda", "rocm", "xpu", "mps", "cpu"]
+"""Where its tensors live. A simulated device answers as CUDA would and is marked by `is_simulated`."""
+
+
+class RankCoordinates(msgspec.Struct, frozen=True, gc=False):
+    """Where in the parallel layout a rank stands."""
+
+    rank: int
+    world_size: int | None = None
+    tp: int | None = None
+    pp: int | None = None
+    dp: int | None = None
+    local_rank: int | None = None
+    cp: int | None = None
+    ep: int | None = None
+    source: str | None = None
+    """Who said so: `environment`, `torch.distributed`, `Megatron`, `DeepSpeed`, `device mesh`, `trace`."""
+
+
+class AllocatorReading(msgspec.Struct, frozen=True, gc=False):
+    """What the training process's caching allocator says, in PyTorch's own words."""
+
+    allocated_bytes: int | None = None
+    """Bytes of live tensors (`torch.cuda.memory_allocated`)."""
+    allocated_max_bytes: int | None = None
+    """Most allocated bytes seen within the tick."""
+    reserved_bytes: int | None = None
+    """Bytes held in segments (`torch.cuda.memory_reserved`)."""
+    requested_bytes: int | None = None
+    """Bytes the program asked for; allocated less requested is internal fragmentation."""
+    active_bytes: int | None = None
+    """Allocated, and freed blocks that another stream may still use."""
+    inactive_split_bytes: int | None = None
+    """Free bytes that cannot be given back to the device, because a neighbour in their segment lives."""
+    retries: int | None = None
+    """Times since start that the device refused a segment and the cache was flushed (`num_alloc_retries`)."""
+    ooms: int | None = None
+    """Out-of-memory errors since start (`num_ooms`)."""
+    allocations: int | None = None
+    """Allocations since start (`allocation.all.allocated`); not kept by history and recordings."""
+    frees: int | None = None
+    """Frees since start (`allocation.all.freed`); not kept by history and recordings."""
+
+
+class StepReading(msgspec.Struct, frozen=True, gc=False):
+    """One training step that has ended."""
+
+    index: int
+    """Counts from 1 at the first step that the probe saw."""
+    ended_s: float
+    """Wall clock in seconds since the epoch."""
+    duration_s: float | None = None
+    floor_bytes: int | None = None
+    """The lesser of the allocated bytes read at both ends of the step; moments between may have had less."""
+    peak_bytes: int | None = None
+    """Most allocated bytes seen within the step."""
+    is_peak_exact: bool = False
+    """Whether the allocator itself said the peak; else it is the most that was sampled, a lower bound."""
+    tokens: int | None = None
+    """Tokens of its largest micro-batch, as the program told `vramscope.step`; None where it did not."""
+    batch: int | None = None
+    """Samples of that micro-batch, as the program told."""
+
+
+class PhaseReading(msgspec.Struct, frozen=True, gc=False):
+    """One `vramscope.phase` of the program: its newest call that was measured, and the most of all calls."""
+
+    name: str
+    calls: int
+    """Calls so far; after the first few only some are measured."""
+    ended_s: float
+    """Wall clock in seconds since the epoch."""
+    duration_s: float | None = None
+    allocated_before_bytes: int | None = None
+    reserved_before_bytes: int | None = None
+    allocated_after_bytes: int | None = None
+    reserved_after_bytes: int | None = None
+    peak_bytes: int | None = None
+    """Most allocated bytes within the newest call."""
+    is_peak_exact: bool = False
+    """Whether the allocator itself said the peak; else it is the most that was read, a lower bound."""
+    most_bytes: int | None = None
+    """Most allocated bytes within any call."""
+    is_most_exact: bool = False
+    """Whether no call can have had more: it is the allocator's own peak."""
+
+
+class ModelStateReading(msgspec.Struct, frozen=True, gc=False):
+    """Bytes of what the optimizers hold, each storage counted once; activations are the rest of the peak."""
+
+    parameters_bytes: int | None = None
+    gradients_bytes: int | None = None
+    optimizer_bytes: int | None = None
+    """Optimizer state on the device of the parameters."""
+    grad_sample_bytes: int | None = None
+    """Per-sample gradients of Opacus; None where there are none."""
+
+
+class RankSample(msgspec.Struct, frozen=True, gc=False):
+    """One training process at one published tick; known by pid and start time."""
+
+    pid: int
+    """Process id in the pid namespace of the hub."""
+    started_s: float | None = None
+    """Start time of the process in seconds since the epoch."""
+    job: str | None = None
+    """Which `vramscope run` it belongs to; None for a process that was attached to."""
+    command: str | None = None
+    device_uuid: str | None = None
+    """Device its tensors live on; None where it could not be matched."""
+    backend: Backend | None = None
+    """None until the process has used a device."""
+    is_simulated: bool = False
+    coordinates: RankCoordinates | None = None
+    state: RankState = "ok"
+    reason: str | None = None
+    """Why the state is not `ok`, in one sentence."""
+    age_s: float | None = None
+    """Seconds since its newest reading."""
+    allocator: AllocatorReading | None = None
+    capacity_bytes: int | None = None
+    """Most its allocator may reserve, where it was limited below the device's total."""
+    context_bytes: int | None = None
+    """Bytes of the context of the process on a simulated device, as modelled; None on a real one."""
+    pinned_bytes: int | None = None
+    """Pinned host memory."""
+    resident_bytes: int | None = None
+    """Resident host memory (RSS)."""
+    phase: str | None = None
+    """Name of the innermost `vramscope.phase` in progress."""
+    step: StepReading | None = None
+    """The newest step that has ended."""
+    steps_within: int = 0
+    """Steps that ended within the tick."""
+    floor_min_bytes: int | None = None
+    """Least floor of the steps that ended within the tick; None where none did, or none told it."""
+    peak_max_bytes: int | None = None
+    """Highest peak of those steps."""
+    sized_steps: tuple[StepReading, ...] = ()
+    """Of the steps that ended within the tick and told a size: of each size the one whose peak says most, 16
+    sizes at most. Every ten seconds earlier ones with exact peaks are told again."""
+    model_state: ModelStateReading | None = None
+    allocator_settings: str | None = None
+    """`PYTORCH_ALLOC_CONF` of the process, where set."""
+    memory_history: Literal["off", "on", "user"] = "off"
+    """Whether allocations are recorded with their stacks: by us, or by the program itself."""
+    flight_record: str | None = None
+    """Path of the newest record of an out-of-memory error, on its node."""
+    oom_s: float | None = None
+    """When the newest out-of-memory error that the probe saw was raised, wall clock."""
+    oom_size_bytes: int | None = None
+    """Bytes of the request that failed then."""
+    phases: tuple[PhaseReading, ...] = ()
+    """Named parts of the program's steps, in the order in which they first ended; 16 at most. History keeps
+    none."""
+    readings_dropped: int = 0
+    """Readings that never arrived, since the start of the process."""
+    notes: tuple[str, ...] = ()
+
+
+DeviceState = Literal["ok", "lost", "stale", "unsupported", "ended"]
+"""`ok`; `lost`: fell off the bus; `stale`: a call has not returned; `unsupported`: memory is not readable;
+`ended`: a modelled device whose processes have all ended, with the last figures they gave."""
+
+DeviceKind = Literal["gpu", "mig", "unified", "vgpu", "trace", "simulated", "cpu"]
+"""A whole GPU, a MIG instance, a GPU that shares the host's memory, a virtual GPU, a recorded rank,
+a modelled card of `vramscope run --simulate`, the host where ranks train on its processors."""
+
+SIMULATED_TRACE = "simulated"
+"""Name of a recorded rank that one GPU played in a simulation; of one that was measured it is `recorded`."""
+
+
+class MemoryReading(msgspec.Struct, frozen=True, gc=False):
+    """Memory of one device in bytes; minimum and maximum span one published tick."""
+
+    total_bytes: int | None = None
+    """Capacity of the device."""
+    used_bytes: int | None = None
+    """Device used: everything on the device, all processes and the driver's own share."""
+    free_bytes: int | None = None
+    """Device free."""
+    used_min_bytes: int | None = None
+    """Least device used seen within the tick."""
+    used_max_bytes: int | None = None
+    """Most device used seen within the tick."""
+    source: Literal["device", "host"] = "device"
+    """`host` where the device shares the host's memory and the host's figures stand in for it."""
+
+
+class ProcessReading(msgspec.Struct, frozen=True, gc=False):
+    """One process that holds memory on a device."""
+
+    pid: int
+    """Process id as the driver reports it, in the host's pid namespace."""
+    user: str | None = None
+    """Login name of the owner; None where it cannot be known."""
+    command: str | None = None
+    """Command line; None where it cannot be known."""
+    used_bytes: int | None = None
+    """Device memory of this process; None where the driver does not tell (WDDM, some MIG and vGPU)."""
+    location: Literal["here", "container", "outside", "gone"] = "here"
+    """`here`: in our pid namespace, on the host; `container`: seen from the host inside a container;
+    `outside`: the pid is not of our namespace (we run in a container); `gone`: exited, memory still held."""
+    container: str | None = None
+    """Short id or name of its container, where it is in one and that can be known."""
+    started_s: float | None = None
+    """Start time in seconds since the epoch; with the pid it identifies the process for good."""
+
+
+class DeviceSample(msgspec.Struct, frozen=True, gc=False):
+    """One device at one published tick; keyed by `uuid`, never by `index` alone."""
+
+    uuid: str
+    index: int
+    name: str | None = None
+    kind: DeviceKind = "gpu"
+    parent_uuid: str | None = None
+    """UUID of the GPU of which this is a MIG instance; its memory is part of the parent's."""
+    mig_index: int | None = None
+    state: DeviceState = "ok"
+    reason: str | None = None
+    """Why the state is not `ok`, in one sentence."""
+    age_s: float | None = None
+    """Seconds since memory was last read successfully; None before the first reading."""
+    memory: MemoryReading = MemoryReading()
+    allocator: AllocatorReading | None = None
+    """Of the process that trains on it; the sum where several do (see `Sample.ranks` for each)."""
+    utilization_percent: float | None = None
+    temperature_c: float | None = None
+    power_w: float | None = None
+    processes: tuple[ProcessReading, ...] | None = None
+    """Processes that hold memory on it; None where the source does not tell, empty where there are none."""
+    rank: RankCoordinates | None = None
+    step: int | None = None
+    """Training step (iteration) in progress, where the source knows it."""
+    details_age_s: float | None = None
+    """Seconds since utilisation, temperature, power and processes were read, where a slow driver keeps them
+    from being of now; None where they are of now, or unmeasured."""
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether its figures are of a modelled card, or of a simulation that was recorded: not measured."""
+        return self.kind == "simulated" or (self.kind == "trace" and self.name == SIMULATED_TRACE)
+
+    @property
+    def label(self) -> str:
+        """Short name for people: `0`, `0:1` for the second MIG instance of GPU 0, `sim0`, `cpu`."""
+        if self.kind == "cpu":
+            return "cpu"
+        if self.kind == "simulated":
+            return f"sim{self.index}"
+        return f"{self.index}" if self.mig_index is None else f"{self.index}:{self.mig_index}"
+
+
+FREE: Final = 0
+ALLOCATED: Final = 1
+AWAITING_FREE: Final = 2
+"""Freed by the program, and another stream may still use it."""
+
+
+class Segment(msgspec.Struct, frozen=True):
+    """One piece of device memory that the allocator holds, cut into blocks."""
+
+    address: int
+    total_bytes: int
+    pool: Literal["small", "large"]
+    stream: int
+    blocks: tuple[tuple[int, int], ...]
+    """Size in bytes and state (`FREE`, `ALLOCATED`, `AWAITING_FREE`) of each block, in order of address."""
+    is_expandable: bool = False
+    is_private: bool = False
+    """Belongs to a private pool, as CUDA graphs use them: its free blocks serve nobody else."""
+
+
+class LiveStack(msgspec.Struct, frozen=True):
+    """Live blocks that were allocated at one place of the program."""
+
+    size_bytes: int
+    count: int
+    stack: tuple[tuple[str, int, str], ...]
+    """File, line and function, innermost first."""
+
+
+class SegmentMap(msgspec.Struct, frozen=True):
+    """All segments of one process on one device at one moment."""
+
+    node: str
+    pid: int
+    device_uuid: str | None
+    time_s: float
+    segments: tuple[Segment, ...]
+    segments_left_out: int = 0
+    """Segments beyond what one message may carry."""
+    live_stacks: tuple[LiveStack, ...] = ()
+    """Largest first; empty where allocations are not recorded with their stacks."""
+    is_at_step_end: bool = False
+    """Taken between two steps, when what serves a step only has gone."""
 
 
 class Sample(msgspec.Struct, frozen=True, gc=False):
@@ -30,3 +343,11 @@ class Sample(msgspec.Struct, frozen=True, gc=False):
     """Whether no sample follows: a recording has ended."""
     devices_left_out: int = 0
     """Devices that the node has beside these, and for which nobody asked; 0 where all are told."""
+
+
+AdviceAction = Literal["empty_cache", "skip_long_batch", "reduce_batch", "checkpoint"]
+"""What a training process is asked to do at the end of a step. The first the probe does itself; the others
+are for the callback of the program, which knows what they mean to it."""
+
+ADVICE_ACTIONS: Final[tuple[AdviceAction, ...]] = get_args(AdviceAction)
+"""All of them."""

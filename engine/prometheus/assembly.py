@@ -22,12 +22,21 @@ from ..model import (
     Sample,
     StepReading,
 )
-from ..model.device import DeviceState
+from ..model.sample import DeviceState
 from ..soundness import LATEST_S
-from .findings import read_finding
-from .metrics import LOOKED_FOR, MEMORY_FIELDS
-from .readings import NodeReadings, Point, Room, Subject, meaning_of, name_node, parse_whole
-from .risks import read_assessment
+from .readings import (
+    LOOKED_FOR,
+    MEMORY_FIELDS,
+    NodeReadings,
+    Point,
+    Room,
+    Subject,
+    meaning_of,
+    name_node,
+    parse_whole,
+    read_assessment,
+    read_finding,
+)
 from .server import Series
 
 STALE_INTERVALS = 2.5

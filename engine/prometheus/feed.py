@@ -12,11 +12,10 @@ from ..alerts.state import FindingDecision
 from ..errors import VramscopeError
 from ..history import History
 from ..model import Analyzer, Assessment, Finding, Sample
-from ..replay.verdicts import FoundVerdicts
+from ..replay.node_player import FoundVerdicts
 from ..viewer.snapshot import DecisionRefused, RankModules, SegmentsRefused, Snapshot
-from .findings import join_findings
 from .follower import PrometheusFollower
-from .risks import prefer_told
+from .readings import join_findings, prefer_told
 
 LEAST_POLL_S = 0.25
 MOST_POLL_S = 60.0

@@ -1,9 +1,145 @@
 """The newest figures of every device, process and host of one node, each with its time."""
 
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple, TypeVar, get_args
 
-from .metrics import EXPORTERS, METRICS, Exporter, Meaning
+import msgspec
+
+from ..model import SEVERITIES, Assessment, Finding, RiskLevel, Sample, make_finding_id, order_findings
+from ..wire.stores import assessment_key
+
+# Of one device several exporters may tell: then agents of vramscope are heard before dcgm-exporter, and
+# that before nvidia_gpu_exporter. Names of dcgm-exporter are those of its `default-counters.csv`, of
+# nvidia_gpu_exporter the fields of `nvidia-smi --query-gpu`.
+
+MIB = 1 << 20
+Exporter = Literal["vramscope", "dcgm-exporter", "nvidia_gpu_exporter"]
+Subjects = Literal["device", "rank", "host", "risk", "finding"]
+EXPORTERS: tuple[Exporter, ...] = ("vramscope", "dcgm-exporter", "nvidia_gpu_exporter")
+"""Those whose figures are known, the better one first."""
+
+
+class Meaning(NamedTuple):
+    """What a metric is here."""
+
+    exporter: Exporter
+    of: Subjects
+    field: str
+    factor: float = 1.0
+
+
+def _list_all(
+    exporter: Exporter, of: Subjects, pattern: str, **fields: str | tuple[str, float]
+) -> dict[str, Meaning]:
+    """Return metrics by name; `fields` says of each ending of a name which field it is, and its factor."""
+    found = {}
+    for ending, field in fields.items():
+        name, factor = (field, 1.0) if isinstance(field, str) else field
+        found[pattern.format(ending)] = Meaning(exporter, of, name, factor)
+    return found
+
+
+METRICS: dict[str, Meaning] = {
+    **_list_all(
+        "vramscope",
+        "device",
+        "vramscope_device_{}",
+        used_bytes="used",
+        used_min_bytes="used_min",
+        used_max_bytes="used_max",
+        free_bytes="free",
+        capacity_bytes="total",
+        utilization_ratio=("utilization", 100.0),
+        temperature_celsius="temperature",
+        power_watts="power",
+        up="up",
+        info="info",
+    ),
+    **_list_all(
+        "vramscope",
+        "device",
+        "vramscope_allocator_{}",
+        allocated_bytes="allocated",
+        allocated_max_bytes="allocated_max",
+        reserved_bytes="reserved",
+        retries_total="retries",
+        ooms_total="ooms",
+    ),
+    **_list_all("vramscope", "device", "vramscope_training_{}", steps_total="step"),
+    **_list_all(
+        "vramscope",
+        "host",
+        "vramscope_host_memory_{}",
+        capacity_bytes="total",
+        used_bytes="used",
+    ),
+    **_list_all(
+        "vramscope",
+        "rank",
+        "vramscope_rank_{}",
+        allocated_bytes="allocated",
+        allocated_max_bytes="allocated_max",
+        reserved_bytes="reserved",
+        requested_bytes="requested",
+        active_bytes="active",
+        inactive_split_bytes="inactive_split",
+        capacity_bytes="capacity",
+        retries_total="retries",
+        ooms_total="ooms",
+        steps_total="step",
+        step_floor_bytes="floor",
+        step_peak_bytes="peak",
+        step_duration_seconds="duration",
+        up="up",
+        info="info",
+    ),
+    **_list_all(
+        "vramscope",
+        "risk",
+        "vramscope_oom_{}",
+        risk_level="level",
+        probability_ratio="probability",
+        horizon_seconds="horizon",
+        in_seconds="in",
+        in_low_seconds="in_low",
+        in_high_seconds="in_high",
+    ),
+    "vramscope_findings": Meaning("vramscope", "finding", "count"),
+    **_list_all(
+        "dcgm-exporter",
+        "device",
+        "DCGM_FI_DEV_{}",
+        FB_USED=("used", MIB),
+        FB_FREE=("free", MIB),
+        FB_RESERVED=("reserved_by_driver", MIB),
+        FB_TOTAL=("total", MIB),
+        GPU_UTIL="utilization",
+        GPU_TEMP="temperature",
+        POWER_USAGE="power",
+        XID_ERRORS="xid",
+    ),
+    **_list_all(
+        "nvidia_gpu_exporter",
+        "device",
+        "nvidia_smi_{}",
+        memory_used_bytes="used",
+        memory_free_bytes="free",
+        memory_reserved_bytes="reserved_by_driver",
+        memory_total_bytes="total",
+        utilization_gpu_ratio=("utilization", 100.0),
+        temperature_gpu="temperature",
+        power_draw_watts="power",
+        index="index",
+        gpu_info="info",
+    ),
+}
+
+SELECTOR = '{__name__=~"' + "|".join(METRICS) + '"}'
+"""All of them in one expression."""
+LOOKED_FOR = "vramscope_device_used_bytes, DCGM_FI_DEV_FB_USED and nvidia_smi_memory_used_bytes"
+MEMORY_FIELDS = ("used", "free", "total", "allocated")
+"""Figures by which it is known when the memory of a device was read."""
+
 
 NODE_LABELS: dict[Exporter, tuple[str, ...]] = {
     "vramscope": ("node", "exported_node", "instance"),
@@ -247,3 +383,108 @@ def parse_whole(text: str | None) -> int | None:
 def meaning_of(labels: Mapping[str, str]) -> Meaning | None:
     """Return what a series is; None where that is not known."""
     return METRICS.get(labels.get("__name__", ""))
+
+
+METHOD = "counted by its agent (vramscope_findings); when it opened is known to the scrape alone"
+ADVICE = "open `vramscope` on that node: it tells the evidence and what to do"
+
+
+def read_finding(sample: Sample, key: FindingKey, subject: Subject, first_s: float) -> Finding | None:
+    """Return what an agent counts as a finding; None where its severity is none.
+
+    Args:
+        sample: The newest sample of the node.
+        key: UUID of the device, kind and severity.
+        subject: The count.
+        first_s: When it was first counted.
+    """
+    uuid, kind, named = key
+    severity = next((it for it in SEVERITIES if it == named), None)
+    if severity is None or not subject.read("count", 0.0):
+        return None
+    label = subject.label("device")
+    where = f" on GPU {label}" if label else ""
+    return Finding(
+        make_finding_id(f"{kind} {severity}", sample.node, uuid or None, first_s),
+        kind,
+        sample.node,
+        uuid or None,
+        label,
+        severity,
+        f"{kind}{where}, says the agent of {sample.node}",
+        first_s,
+        sample.time_s,
+        method=METHOD,
+        advice=ADVICE,
+    )
+
+
+def join_findings(found: Iterable[Finding], counted: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Return what was found here, and what agents count that was not found here too."""
+    found = list(found)
+    known = {(it.kind, it.device_uuid) for it in found if it.is_open}
+    return order_findings([*found, *(it for it in counted if (it.kind, it.device_uuid) not in known)])
+
+
+SAID = "its agent says so"
+LEVELS: tuple[RiskLevel, ...] = get_args(RiskLevel)
+
+
+def read_assessment(
+    node: str, key: tuple[str, str], subject: Subject, time_s: float, since_s: float
+) -> Assessment | None:
+    """Return what an agent says at a moment; None where it says nothing of the present.
+
+    Args:
+        node: Name of the node.
+        key: UUID of the device and process id, empty where it is of none.
+        subject: The figures.
+        time_s: The moment.
+        since_s: A figure that is older than this is not of the present.
+    """
+    uuid, pid = key
+    level = next((it for it in LEVELS if subject.read(f"level {it}", since_s) == 1), None)
+    if level is None or (pid and parse_whole(pid) is None):
+        return None
+    return Assessment(
+        node,
+        uuid or None,
+        subject.label("device"),
+        time_s,
+        level,
+        SAID,
+        pid=parse_whole(pid),
+        rank=parse_whole(subject.label("rank")),
+        memory_source="allocator" if pid else "device",
+        horizon_s=subject.read("horizon", since_s),
+        probability=subject.read("probability", since_s),
+        oom_in_s=subject.read("in", since_s),
+        oom_in_low_s=subject.read("in_low", since_s),
+        oom_in_high_s=subject.read("in_high", since_s),
+    )
+
+
+def prefer_told(found: Iterable[Assessment], told: Sequence[Assessment]) -> tuple[Assessment, ...]:
+    """Return what was found, with what agents say of the same instead where they do."""
+    known = {assessment_key(it): it for it in found}
+    for assessment in told:
+        key = assessment_key(assessment)
+        known[key] = _amend(known[key], assessment) if key in known else assessment
+    return tuple(known.values())
+
+
+def _amend(found: Assessment, told: Assessment) -> Assessment:
+    """Return a forecast as it was told, with the levels of memory that were found beside it."""
+    return msgspec.structs.replace(
+        found,
+        level=told.level,
+        reason=found.reason if found.level == told.level else told.reason,
+        confidence=None,
+        horizon_s=told.horizon_s,
+        probability=told.probability,
+        steps_ahead=None,
+        probability_within_steps=None,
+        oom_in_s=told.oom_in_s,
+        oom_in_low_s=told.oom_in_low_s,
+        oom_in_high_s=told.oom_in_high_s,
+    )

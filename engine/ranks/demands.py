@@ -16,9 +16,10 @@ from .messages import (
     DemandKind,
     DemandRefused,
     ModulesPart,
+    PackedSegments,
+    PartAssembly,
     SegmentsPart,
 )
-from .segments import PackedSegments, PartAssembly
 
 SEGMENTS_INTERVAL_S = 5.0
 """A map may hold up the allocator it is of: who asks again sooner gets the last one."""

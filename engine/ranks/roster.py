@@ -12,9 +12,17 @@ from ..model import AllocatorReading, DeviceSample, HostSample, RankSample
 from ..sources.processes import find_user_name
 from .demands import Answer, Demands, Wish
 from .listener import Connection, Listener, Received
-from .messages import AdviceTaken, DemandRefused, Goodbye, Hello, ModulesPart, ProbedDevice, SegmentsPart
+from .messages import (
+    AdviceTaken,
+    DemandRefused,
+    Goodbye,
+    Hello,
+    ModulesPart,
+    PackedSegments,
+    ProbedDevice,
+    SegmentsPart,
+)
 from .modelled import ModelledDevices, Placed
-from .segments import PackedSegments
 from .track import Moment, ProcessKey, RankTrack
 
 DRAIN_INTERVAL_S = 1.0

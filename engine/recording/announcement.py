@@ -9,7 +9,7 @@ import msgspec
 from ..errors import OutputFileError, UsageError
 from ..files.base.input_file import show_path
 from ..files.base.output_file import replacing
-from ..sources.process_status import read_start_ticks, read_status
+from ..sources.processes import read_start_ticks, read_status
 
 NOTE_NAME = "recorder.json"
 _MOST_BYTES = 16_384

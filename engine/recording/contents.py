@@ -1,10 +1,12 @@
 """What a recording holds besides samples, in frozen structs."""
 
+import math
+from collections.abc import Iterable, Iterator
 from typing import Literal
 
 import msgspec
 
-from ..model import Assessment, DeviceKind, DeviceSample, Finding
+from ..model import Assessment, DeviceKind, DeviceSample, Finding, RankSample, Sample
 
 EventKind = Literal[
     "recording_started",
@@ -152,3 +154,190 @@ def describe_device(number: int, node: str, device: DeviceSample) -> RecordedDev
 
 def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+FREQUENT: frozenset[EventKind] = frozenset({"step", "phase"})
+"""Kinds that are in every sample of a job that trains; they are found again when they are asked for."""
+_MOST_COUNT = (1 << 63) - 1
+"""The largest integer that a file can hold."""
+_RankKey = tuple[int, float | None]
+
+
+class EventFinder:
+    """Compares each sample of one node with the one before."""
+
+    def __init__(self) -> None:
+        self._before: Sample | None = None
+        self._ranks: dict[_RankKey, RankSample] = {}
+        self._devices: dict[str, DeviceSample] = {}
+
+    def observe(self, sample: Sample) -> list[RecordingEvent]:
+        """Return what happened between the sample before and this one."""
+        found = [
+            *self._compare_seqs(sample),
+            *(event for rank in sample.ranks for event in self._compare_rank(sample, rank)),
+            *(event for device in sample.devices for event in self._compare_device(sample, device)),
+        ]
+        ranks = {_key(rank): rank for rank in sample.ranks}
+        for key, rank in self._ranks.items():
+            if key not in ranks and rank.state != "ended":
+                found.append(_of_rank("rank_ended", sample, rank, "is no longer reported"))
+        self._before = sample
+        self._ranks = ranks
+        self._devices = {device.uuid: device for device in sample.devices}
+        return found
+
+    def _compare_seqs(self, sample: Sample) -> Iterator[RecordingEvent]:
+        before = self._before
+        if before is None or sample.seq == before.seq + 1:
+            return
+        if sample.seq <= before.seq:
+            text = "the numbers of samples begin anew: the agent was restarted"
+            yield RecordingEvent("hub_restarted", sample.time_s, sample.node, text)
+            return
+        count = min(sample.seq - before.seq - 1, _MOST_COUNT)
+        text = f"{count:,} samples never arrived"
+        yield RecordingEvent("samples_dropped", sample.time_s, sample.node, text, count=count)
+
+    def _compare_rank(self, sample: Sample, rank: RankSample) -> Iterator[RecordingEvent]:
+        before = self._ranks.get(_key(rank))
+        if before is None and rank.state != "ended":
+            job = "" if rank.job is None else f", job {rank.job}"
+            yield _of_rank("rank_attached", sample, rank, f"reports{job}")
+        if rank.state == "ended" and before is not None and before.state != "ended":
+            yield _of_rank("rank_ended", sample, rank, rank.reason or "has ended")
+        if rank.oom_s is not None and rank.oom_s != (None if before is None else before.oom_s):
+            yield _of_rank("oom", sample, rank, "ran out of memory")
+        if rank.step is not None and (before is None or rank.step != before.step):
+            yield _of_rank("step", sample, rank, f"ended step {rank.step.index}", step=rank.step.index)
+        if rank.phase is not None and (before is None or rank.phase != before.phase):
+            yield _of_rank("phase", sample, rank, rank.phase)
+
+    def _compare_device(self, sample: Sample, device: DeviceSample) -> Iterator[RecordingEvent]:
+        before = self._devices.get(device.uuid)
+        if before is not None and device.state != before.state:
+            why = "" if device.reason is None else f": {device.reason}"
+            text = f"device {device.label} is {device.state}{why}"
+            yield RecordingEvent("device_state", sample.time_s, sample.node, text, device_uuid=device.uuid)
+        ooms = _count_ooms(device)
+        ooms_before = 0 if before is None else _count_ooms(before)
+        if ooms > ooms_before and not sample.ranks:
+            text = f"device {device.label} ran out of memory"
+            count = ooms - ooms_before
+            yield RecordingEvent(
+                "oom",
+                sample.time_s,
+                sample.node,
+                text,
+                device_uuid=device.uuid,
+                step=device.step,
+                count=count,
+            )
+        if device.step is not None and before is not None and device.step != before.step and not sample.ranks:
+            text = f"device {device.label} is at step {device.step}"
+            yield RecordingEvent(
+                "step", sample.time_s, sample.node, text, device_uuid=device.uuid, step=device.step
+            )
+
+
+def _count_ooms(device: DeviceSample) -> int:
+    """Return the errors that an imported file tells of a device; processes that report tell their own."""
+    return 0 if device.allocator is None else device.allocator.ooms or 0
+
+
+def _key(rank: RankSample) -> _RankKey:
+    return rank.pid, rank.started_s
+
+
+def _of_rank(
+    kind: EventKind, sample: Sample, rank: RankSample, text: str, *, step: int | None = None
+) -> RecordingEvent:
+    number = None if rank.coordinates is None else rank.coordinates.rank
+    who = f"process {rank.pid}" if number is None else f"rank {number}"
+    said = text if kind == "phase" else f"{who} {text}"
+    return RecordingEvent(kind, sample.time_s, sample.node, said, rank.device_uuid, rank.pid, number, step)
+
+
+MINUTE_S = 60.0
+Figures = tuple[int, int | None, int | None, int | None]
+"""Samples, least and most device used, and most allocated, in bytes."""
+Minute = dict[int, Figures]
+"""Figures by number of the device."""
+_DECODER = msgspec.msgpack.Decoder(dict[int, Figures])
+MOST_DEVICES = 1 << 16
+
+
+class OverviewBuilder:
+    """Folds the samples of one node into minutes of their own clock."""
+
+    def __init__(self) -> None:
+        self._minutes: dict[int, Minute] = {}
+
+    def add(self, sample: Sample, device_ids: Iterable[int]) -> bool:
+        """Take a sample with the numbers of its devices; return whether it began another minute."""
+        minute = minute_of(sample.time_s)
+        is_other = bool(self._minutes) and minute not in self._minutes
+        figures = self._minutes.setdefault(minute, {})
+        for number, device in zip(device_ids, sample.devices, strict=True):
+            figures[number] = merge_figures(figures.get(number), _read(device))
+        return is_other
+
+    def take(self) -> dict[int, Minute]:
+        """Return what was folded since this was last asked, by minute."""
+        minutes = self._minutes
+        self._minutes = {}
+        return minutes
+
+
+def minute_of(time_s: float) -> int:
+    """Return the number of the minute that holds a time, kept within what a file can hold."""
+    return math.floor(max(-1e15, min(1e15, time_s)) / MINUTE_S)
+
+
+def merge_minutes(old: Minute, new: Minute) -> Minute:
+    """Return the figures of both."""
+    return old | {number: merge_figures(old.get(number), figures) for number, figures in new.items()}
+
+
+def merge_figures(old: Figures | None, new: Figures) -> Figures:
+    """Return the figures of both."""
+    if old is None:
+        return new
+    count, low, high, most = old
+    more, new_low, new_high, new_most = new
+    if new_low is not None and (low is None or new_low < low):
+        low = new_low
+    if new_high is not None and (high is None or new_high > high):
+        high = new_high
+    if new_most is not None and (most is None or new_most > most):
+        most = new_most
+    return count + more, low, high, most
+
+
+def pack_minute(minute: Minute) -> bytes:
+    """Return figures as they are kept."""
+    return msgspec.msgpack.encode(minute)
+
+
+def unpack_minute(data: bytes) -> Minute:
+    """Return the figures of a minute.
+
+    Raises:
+        ValueError: They are damaged.
+    """
+    minute = _DECODER.decode(data)
+    if len(minute) > MOST_DEVICES:
+        raise ValueError(f"{len(minute)} devices in a minute")
+    return minute
+
+
+def _read(device: DeviceSample) -> Figures:
+    memory = device.memory
+    allocator = device.allocator
+    low = memory.used_bytes if memory.used_min_bytes is None else memory.used_min_bytes
+    high = memory.used_bytes if memory.used_max_bytes is None else memory.used_max_bytes
+    allocated = None
+    if allocator is not None:
+        known = allocator.allocated_max_bytes
+        allocated = allocator.allocated_bytes if known is None else known
+    return 1, low, high, allocated

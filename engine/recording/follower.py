@@ -25,8 +25,8 @@ class LocalFollower:
     def __init__(self, *, interval_s: float, memory_interval_s: float) -> None:
         from ..agent.analyzer_host import AnalyzerHost
         from ..plugins import make_analyzers
-        from ..sampling.node import open_node
-        from ..wire.assessments import AssessmentStore
+        from ..sampling.live import open_node
+        from ..wire.stores import AssessmentStore
 
         self._producer = open_node(interval_s=interval_s, memory_interval_s=memory_interval_s)
         plugins = make_analyzers()
@@ -129,7 +129,7 @@ class NodeFollower:
 
     def _choose(self) -> None:
         """Go over to an agent where one runs."""
-        from ..wire.lock import is_hub_alive
+        from ..wire.endpoints import is_hub_alive
 
         if is_hub_alive(self._folder):
             if self._local is not None:

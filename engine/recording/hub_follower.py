@@ -13,9 +13,8 @@ from ..clock import Clock, SystemClock
 from ..history import History
 from ..history.ring import Row
 from ..model import Finding, Sample
-from ..viewer.conversation import Assessed, Event, Joined
-from ..viewer.stream import HubStream
-from ..wire.lock import is_hub_alive
+from ..viewer.conversation import Assessed, Event, HubStream, Joined
+from ..wire.endpoints import is_hub_alive
 from .heard import Heard, Words
 
 SILENT_S = 2.0

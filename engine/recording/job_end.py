@@ -3,7 +3,7 @@
 from ..clock import Clock, SystemClock
 from ..errors import UsageError
 from ..model import Sample
-from ..sources.process_status import read_start_ticks
+from ..sources.processes import read_start_ticks
 from .announcement import is_running
 
 LINGER_S = 2.5

@@ -8,27 +8,22 @@ from types import FrameType
 
 import msgspec
 
-from ..agent.usage import OwnUsage, rss_bytes
+from ..agent.resources import OwnUsage, rss_bytes
 from ..alerts.state import AlertState
 from ..clock import Clock, SystemClock
-from ..cluster.gate import MAX_PEERS, Gate
-from ..cluster.hosts import NodeAddress
-from ..cluster.listening import Listening
+from ..cluster.addresses import NodeAddress
+from ..cluster.gate import MAX_PEERS, Gate, Listening
+from ..cluster.links import Trust
 from ..cluster.nodes_watch import NodesWatch
-from ..cluster.relay_link import MAX_NAME_CHARACTERS
-from ..cluster.remote_node import RemoteNode
-from ..cluster.trust import Trust
+from ..cluster.remote_node import MAX_NAME_CHARACTERS, RemoteNode
 from ..errors import WireError
 from ..history import History
 from ..model import HubStatus, Sample
-from ..ranks.segments import PackedSegments
+from ..ranks.messages import PackedSegments
 from ..viewer.conversation import ANSWERS, Event, HubConversation, Joined
 from ..viewer.picture import NodePicture
 from ..viewer.snapshot import Snapshot
-from ..wire.cells import trim_to_cells
-from ..wire.device_selection import DeviceSelection, select_devices
-from ..wire.device_trimming import Told, trim_welcome
-from ..wire.envelope import Envelope, body_of, decode, encode
+from ..wire.cells import encode_told, encode_wanted, trim_to_cells
 from ..wire.messages import (
     TO_WHOM_IT_CONCERNS,
     TOPIC_CELLS,
@@ -37,15 +32,18 @@ from ..wire.messages import (
     TOPIC_NODES,
     TOPIC_SAMPLE,
     TOPIC_SEGMENTS,
+    Envelope,
     FindingBatch,
     KnownNode,
     KnownNodes,
     Refusal,
     Request,
     Welcome,
+    body_of,
+    decode,
+    encode,
 )
-from ..wire.published import encode_told, encode_wanted
-from ..wire.remote_peer import RemotePeer
+from ..wire.selection import DeviceSelection, RemotePeer, Told, select_devices, trim_welcome
 
 TURN_S = 0.5
 GATHER_S = 0.02

@@ -13,7 +13,7 @@ from ..history import History
 from ..model import Analyzer
 from ..viewer.snapshot import Snapshot
 from .player import ReplayCommand, ReplayOptions, ReplayPlayer
-from .tape import Tape
+from .tapes import Tape
 
 MOST_COMMANDS = 256
 PATIENCE_S = 0.2

@@ -1,22 +1,225 @@
 """One node of a replay: any moment of its tape with graphs and verdicts; knows no pace and no other node."""
 
+import copy
 import math
+from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple, Protocol
 
 import msgspec
 
+from ..agent.analyzer_host import AnalyzerHost
 from ..history import History
-from ..model import Analyzer, Finding, Sample
+from ..model import Analyzer, Assessment, Finding, Sample
 from ..recording import Told
 from ..units import format_age
-from ..viewer.replay_state import ReplayOverview, ReplayState
-from ..viewer.snapshot import SegmentsRefused, Snapshot
-from ..wire.findings import FindingStore
-from .marks import Marks
-from .tape import Tape, find_newest
-from .verdicts import FoundVerdicts, RecordedVerdicts, Verdicts
+from ..viewer.snapshot import ReplayMark, ReplayOverview, ReplayState, SegmentsRefused, Snapshot
+from ..wire.stores import AssessmentStore, FindingStore
+from .tapes import Tape, find_newest
+
+MOST_SOUGHT = 3600
+"""Samples that are looked through for a step."""
+LOOK_BACK_TICKS = 64
+MOST_FOUND = 10_000
+
+
+class Marks:
+    """The marks of recordings; of nodes that have none, the findings that were found so far.
+
+    Args:
+        recorded: Those that are recorded.
+    """
+
+    def __init__(self, recorded: Iterable[ReplayMark]) -> None:
+        self._recorded = tuple(recorded)
+        self._has_recorded = {mark.node for mark in self._recorded}
+        self.all = tuple(sorted(self._recorded, key=_place_of))
+        """In order of time, and of nodes at one time."""
+        self._found: dict[tuple[str, str], ReplayMark] = {}
+
+    def note(self, node: str, findings: Iterable[Finding]) -> None:
+        """Take note of findings of a node that opened or changed; each is one mark, as it was then."""
+        if node in self._has_recorded:
+            return
+        before = len(self._found)
+        for it in findings:
+            if (node, it.id) not in self._found and before < MOST_FOUND:
+                mark = ReplayMark(it.opened_s, "finding", it.title, it.severity, node)
+                self._found[node, it.id] = mark
+        if len(self._found) > before:
+            self.all = tuple(sorted((*self._recorded, *self._found.values()), key=_place_of))
+
+    def next(self, time_s: float, direction: int, node: str = "") -> ReplayMark | None:
+        """Return the next mark after a moment, or the last one before it.
+
+        Args:
+            time_s: The moment.
+            direction: 1 or -1.
+            node: The node that is looked at: marks of that moment at nodes that come after it are next.
+        """
+        place = time_s, node
+        if direction > 0:
+            return next((mark for mark in self.all if _place_of(mark) > place), None)
+        return next((mark for mark in reversed(self.all) if _place_of(mark) < place), None)
+
+
+def _place_of(mark: ReplayMark) -> tuple[float, str]:
+    return mark.time_s, mark.node
+
+
+def find_step(tape: Tape, time_s: float, direction: int) -> ReplayMark | None:
+    """Return where the next step ended after a moment, or the last one before it.
+
+    Args:
+        tape: Whose samples are looked through, some thousand at most.
+        time_s: The moment.
+        direction: 1 or -1.
+    """
+    if direction > 0:
+        return next(_walk_steps(islice(tape.samples(time_s), MOST_SOUGHT)), None)
+    reach_s = LOOK_BACK_TICKS * tape.interval_s
+    while reach_s <= 8 * MOST_SOUGHT * tape.interval_s:
+        found = [mark for mark in _walk_steps(tape.samples(time_s - reach_s, time_s)) if mark.time_s < time_s]
+        if found:
+            return found[-1]
+        reach_s *= 8
+    return _find_first(tape, time_s)
+
+
+def _find_first(tape: Tape, time_s: float) -> ReplayMark | None:
+    """Return where the first iteration of a trace begins: before it there is none that could have ended."""
+    first = next(tape.samples(tape.start_s, tape.start_s), None) if tape.clock == "trace" else None
+    steps = {} if first is None else _read_steps(first)
+    if first is None or not steps or first.time_s >= time_s:
+        return None
+    return ReplayMark(first.time_s, "step", f"step {min(steps.values())}", node=first.node)
+
+
+def _walk_steps(samples: Iterable[Sample]) -> Iterator[ReplayMark]:
+    """Yield where a step was reached that no process or device was at before: the others follow it."""
+    before: dict[object, int] | None = None
+    for sample in samples:
+        steps = _read_steps(sample)
+        if before is not None:
+            others = set(before.values())
+            ended = [step for key, step in steps.items() if before.get(key) != step and step not in others]
+            if ended:
+                yield ReplayMark(sample.time_s, "step", f"step {max(ended)}", node=sample.node)
+        before = steps
+
+
+def _read_steps(sample: Sample) -> dict[object, int]:
+    steps: dict[object, int] = {
+        (rank.pid, rank.started_s): rank.step.index for rank in sample.ranks if rank.step is not None
+    }
+    return steps | {device.uuid: device.step for device in sample.devices if device.step is not None}
+
+
+class Verdicts(Protocol):
+    """Follows samples in order of time."""
+
+    def observe(self, sample: Sample) -> list[Finding]:
+        """Take the next sample and return the findings that are new or changed."""
+        ...
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Return the findings as of the newest sample: open ones, and some that closed."""
+        ...
+
+    def assessments(self) -> tuple[Assessment, ...]:
+        """Return how near each process is to running out of memory."""
+        ...
+
+    def copy(self) -> "Verdicts | None":
+        """Return others that go on from here by themselves; None where that cannot be."""
+        ...
+
+
+class FoundVerdicts:
+    """Verdicts of fresh analyzers, as a worker would tell them.
+
+    Args:
+        analyzers: Fresh ones.
+        before: Findings that were open before the first sample, handed on as by a worker to its successor.
+    """
+
+    def __init__(self, analyzers: Sequence[Analyzer], before: Sequence[Finding] = ()) -> None:
+        self._host = AnalyzerHost(analyzers)
+        self._findings = FindingStore()
+        self._assessments = AssessmentStore()
+        if before:
+            self._host.restore(before)
+            self._findings.merge(before)
+
+    @property
+    def reason(self) -> str | None:
+        """Why an analyzer was set aside."""
+        return self._host.reason
+
+    def observe(self, sample: Sample) -> list[Finding]:
+        """Take the next sample and return the findings that are new or changed."""
+        changed = self._findings.merge(self._host.observe(sample))
+        self._assessments.merge(self._host.assess())
+        self._assessments.observe(sample)
+        return changed
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Return the findings as of the newest sample: open ones, and some that closed."""
+        return self._findings.all()
+
+    def assessments(self) -> tuple[Assessment, ...]:
+        """Return how near each process is to running out of memory."""
+        return self._assessments.all()
+
+    def copy(self) -> "FoundVerdicts | None":
+        """Return others that go on from here by themselves; None where an analyzer cannot be copied."""
+        try:
+            return copy.deepcopy(self)
+        except Exception:  # noqa: BLE001 - an analyzer of somebody else: the window before a moment is fed anew
+            return None
+
+
+class RecordedVerdicts:
+    """Verdicts as they were said when the samples were recorded.
+
+    Args:
+        told: What was said, in order of time.
+    """
+
+    def __init__(self, told: Sequence[Told]) -> None:
+        self._told = told
+        self._times_s = [it.time_s for it in told]
+        self._heard = 0
+        self._findings = FindingStore()
+        self._assessments: tuple[Assessment, ...] = ()
+
+    def observe(self, sample: Sample) -> list[Finding]:
+        """Take the next sample: what was said up to its time counts; return what is new or changed."""
+        changed: list[Finding] = []
+        until = bisect_right(self._times_s, sample.time_s)
+        for told in self._told[self._heard : until]:
+            changed += self._findings.merge(told.findings)
+            if told.assessments is not None:
+                self._assessments = told.assessments
+        self._heard = max(self._heard, until)
+        return changed
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Return the findings as of the newest sample: open ones, and some that closed."""
+        return self._findings.all()
+
+    def assessments(self) -> tuple[Assessment, ...]:
+        """Return how near each process is to running out of memory."""
+        return self._assessments
+
+    def copy(self) -> "RecordedVerdicts":
+        """Return others that go on from here by themselves."""
+        other = copy.copy(self)
+        other._findings = copy.deepcopy(self._findings)
+        return other
+
 
 ASK_EVERY = 32
 """Samples between two looks at whether something newer was asked for."""

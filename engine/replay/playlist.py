@@ -8,8 +8,8 @@ from typing import NamedTuple
 import msgspec
 
 from ..errors import InputFileError
-from ..viewer.replay_state import ReplayPart
-from .tape import Tape
+from ..viewer.snapshot import ReplayPart
+from .tapes import Tape
 
 _MOST_NAMED = 2
 _MOST_REASON = 160

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ..clock import Clock
 from ..model import Analyzer
-from ..viewer.replay_state import ReplayWord
+from ..viewer.snapshot import ReplayWord
 from .feed import PATIENCE_S, ReplayFeed
 from .player import ReplayOptions, ReplayPlayer
 from .playlist import OpenedEntry, Playlist, ReadingLeft

@@ -1,25 +1,205 @@
-"""Which tapes several recordings are: one a node, its files one after the other, all on one clock."""
+"""What can be replayed: recordings, traces, sweeps, as tapes."""
 
+import copy
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 import msgspec
 
 from ..errors import InputFileError
 from ..files.base.input_file import show_name, show_path
 from ..files.base.series_record import WALL_CLOCK_FROM_S
+from ..files.memory_trace.run import TraceFiles
 from ..model import SEVERITIES, DeviceSample, Finding, Sample
-from ..recording import EventKind, ImportedFile, Recording, Told
-from ..viewer.replay_state import ReplayMark, ReplayOverview
-from .overview import fold_minutes
-from .tape import find_newest
+from ..recording import EventKind, ImportedFile, OverviewMinute, Recording, Told
+from ..sampling.trace_player import TracePlayer
+from ..viewer.snapshot import ReplayMark, ReplayOverview
+from .trace_comparison import compare_runs
 
+if TYPE_CHECKING:
+    from .trace_comparison import TraceComparison
+
+
+LOOK_BACK_TICKS = 8
+"""How far back the sample before a moment is looked for at first; then eight times as far, and so on."""
+
+
+class Tape(Protocol):
+    """Samples that can be read from any moment on, the same whichever way it was reached."""
+
+    node: str
+    """Name of the node that the samples are of."""
+    clock: Literal["wall", "trace"]
+    start_s: float
+    """Time of the first sample, in the samples' own clock."""
+    end_s: float
+    interval_s: float
+    """Nominal seconds from one sample to the next."""
+    window_s: float
+    """How much before a moment graphs and analyzers are fed after a jump."""
+
+    @property
+    def comparison(self) -> "TraceComparison | None":
+        """The simulated run that stands beside a real one."""
+        ...
+
+    def samples(self, start_s: float, end_s: float = math.inf) -> Iterator[Sample]:
+        """Yield the samples of a span, ends included, in order of time; the last of all has `is_last`."""
+        ...
+
+    def marks(self) -> list[ReplayMark]:
+        """Return the findings and out-of-memory errors that are recorded, in order of time."""
+        ...
+
+    def told(self) -> list[Told]:
+        """Return what analyzers said, in order of time; a bounded number of words."""
+        ...
+
+    def overview(self) -> ReplayOverview | None:
+        """Return memory over the whole of it; None where that is not known without reading all samples."""
+        ...
+
+    def close(self) -> None:
+        """Close the file."""
+        ...
+
+
+def find_newest(tape: Tape, time_s: float, count: int) -> list[Sample]:
+    """Return the newest samples that are not after a moment, oldest first; fewer where there are no more.
+
+    Args:
+        tape: Whose.
+        time_s: The moment, in the samples' own clock.
+        count: How many at most.
+    """
+    reach_s = (LOOK_BACK_TICKS + count) * tape.interval_s
+    while True:
+        found = _keep_last(tape.samples(time_s - reach_s, time_s), count)
+        if len(found) == count or time_s - reach_s <= tape.start_s:
+            return found
+        reach_s *= 8
+
+
+def _keep_last(samples: Iterable[Sample], count: int) -> list[Sample]:
+    return list(deque(samples, maxlen=count))
+
+
+MINUTE_S = 60.0
+MOST_SPANS = 2000
+
+
+def fold_minutes(
+    minutes: Sequence[OverviewMinute], totals: Mapping[str, int | None]
+) -> ReplayOverview | None:
+    """Return an overview of one node; None where no memory was measured.
+
+    Args:
+        minutes: Least and most of each device in each minute.
+        totals: Capacity of each device in bytes, by its UUID.
+    """
+    used = [(minute, _most_of(minute)) for minute in minutes]
+    peak_bytes = max((most for _, most in used if most is not None), default=0)
+    if not peak_bytes:
+        return None
+    is_of_capacity = all(totals.get(minute.device_uuid) for minute, most in used if most is not None)
+    start_s = min(it.start_s for it in minutes)
+    end_s = max(it.start_s for it in minutes)
+    step_s = MINUTE_S * max(1, math.ceil((end_s - start_s + MINUTE_S) / MINUTE_S / MOST_SPANS))
+    shares: list[float | None] = [None] * (math.floor((end_s - start_s) / step_s) + 1)
+    for minute, most in used:
+        if most is not None:
+            whole = totals.get(minute.device_uuid) if is_of_capacity else peak_bytes
+            at = math.floor((minute.start_s - start_s) / step_s)
+            shares[at] = max(shares[at] or 0.0, most / (whole or peak_bytes))
+    return ReplayOverview(start_s, step_s, tuple(shares), is_of_capacity)
+
+
+def _most_of(minute: OverviewMinute) -> int | None:
+    return minute.allocated_max_bytes if minute.used_max_bytes is None else minute.used_max_bytes
+
+
+MOST_WHOLE_TICKS = 9000
+"""Of a run that is no longer all that is before a moment is fed to graphs and analyzers."""
 WINDOW_TICKS = 3600
-"""Ticks before a moment that graphs and analyzers are fed: as many as a hub's ring holds."""
+"""How many ticks are fed of a longer one, as of a recording."""
+
+
+class TraceTape:
+    """Plays a run tick by tick, from any tick on; what is found in it is not recorded.
+
+    Args:
+        path: Folder of the run, the file of one rank, or the files of one run.
+        interval_s: Length of one tick in seconds of the trace.
+        capacity_bytes: Capacity of every device, which a trace does not record.
+        simulated: The run that simulates this one, to be shown beside it.
+        node: Name of the node that the run plays as; None for that of its folder or file.
+        notes: Sentences that are told with those of the files.
+        on_read: Called while the files are read with the share that was; what it raises ends the reading.
+
+    Raises:
+        InputFileError: There is no trace, it is malformed, or it holds no samples.
+        UsageError: Interval or capacity make no sense.
+    """
+
+    clock: Literal["wall", "trace"] = "trace"
+
+    def __init__(
+        self,
+        path: Path | TraceFiles,
+        *,
+        interval_s: float = 0.1,
+        capacity_bytes: int | None = None,
+        simulated: Path | None = None,
+        node: str | None = None,
+        notes: Sequence[str] = (),
+        on_read: Callable[[float], None] | None = None,
+    ) -> None:
+        self._player = TracePlayer(
+            path, interval_s=interval_s, capacity_bytes=capacity_bytes, node=node, on_read=on_read
+        )
+        for note in notes:
+            self._player.add_note(note)
+        self.node = self._player.node
+        self.interval_s = interval_s
+        self.start_s, self.end_s = self._player.span_s
+        # A run is short, and what it never fitted into is told for good; a long one cannot be fed whole.
+        is_long = self.end_s - self.start_s > MOST_WHOLE_TICKS * interval_s
+        self.window_s = WINDOW_TICKS * interval_s if is_long else math.inf
+        self.comparison = None if simulated is None else compare_runs(self._player, simulated)
+        """The simulated run beside this one."""
+        if self.comparison is not None:
+            self._player.add_note(f"simulated figures are of {self.comparison.simulated_name}")
+
+    def samples(self, start_s: float, end_s: float = math.inf) -> Iterator[Sample]:
+        """Yield the samples of a span, ends included, in order of time; the last of all has `is_last`."""
+        player = copy.copy(self._player)  # a cursor of its own on the same run
+        player.seek(start_s)
+        for sample in player.play_at_once():
+            if sample.time_s > end_s:
+                return
+            if sample.time_s >= start_s:
+                yield sample
+
+    def marks(self) -> list[ReplayMark]:
+        """Return none: a trace tells no findings."""
+        return []
+
+    def told(self) -> list[Told]:
+        """Return nothing: a trace tells no findings."""
+        return []
+
+    def overview(self) -> None:
+        """Return None: a run is short enough for the graphs themselves."""
+
+    def close(self) -> None:
+        """Do nothing: no file is held open by its name."""
+
+
 MOST_WORDS = 20_000
 """Words of analyzers that are held for `--recorded-findings`."""
 MOST_MARKS = 10_000

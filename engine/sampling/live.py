@@ -1,5 +1,7 @@
 """Live samples of this node: devices of every source, the host, and the training processes that report."""
 
+import os
+import socket
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -7,10 +9,37 @@ from ..clock import Clock, SystemClock
 from ..errors import SourceUnavailableError
 from ..model import HostSample, RankSample, Sample
 from ..sources.source import Source
+from ..text import make_printable
 from .sampler import SourceSampler
 
 if TYPE_CHECKING:
     from ..ranks.roster import Roster
+
+
+class SampleProducer(Protocol):
+    """Yields samples when they are due; the caller owns the waiting."""
+
+    node: str
+    """Name of the node that the samples are of."""
+    interval_s: float
+    """Length of one published tick in seconds."""
+
+    def start(self) -> None:
+        """Begin; the first sample may be due at once."""
+        ...
+
+    def wait_s(self) -> float:
+        """Return the seconds until the next sample is due; 0 when one is."""
+        ...
+
+    def take(self) -> list[Sample]:
+        """Return the samples that are due now, oldest first; may be empty. Never blocks on a driver."""
+        ...
+
+    def stop(self) -> None:
+        """End; never waits for a driver call that hangs."""
+        ...
+
 
 FIRST_SAMPLE_WITHIN_S = 0.7
 """A first sample is published even if a driver call has not returned by then."""
@@ -140,3 +169,50 @@ class LiveProducer:
             ranks=ranks,
             notes=notes,
         )
+
+
+MOST_NAME_CHARS = 200
+"""Of a chosen name; what is longer is cut."""
+
+
+def node_name() -> str:
+    """Return the name of this node: `VRAMSCOPE_NODE`, else the first label of the host name."""
+    chosen = make_printable(os.environ.get("VRAMSCOPE_NODE", ""), MOST_NAME_CHARS).strip()
+    return chosen or make_printable(socket.gethostname().partition(".")[0]) or "localhost"
+
+
+def open_node(
+    *,
+    interval_s: float = 1.0,
+    memory_interval_s: float = 0.1,
+    has_plugins: bool = True,
+    roster: "Roster | None" = None,
+) -> LiveProducer:
+    """Return a producer of this node's live samples, not yet started.
+
+    Args:
+        interval_s: Seconds between samples.
+        memory_interval_s: Seconds between two readings of device memory within a sample.
+        has_plugins: Look for sources in `vramscope.sources` too.
+        roster: Training processes that report to this node's hub.
+    """
+    from ..sources.host import HostReader
+    from ..sources.nvml import NvmlSource
+
+    sources: list[Source] = [NvmlSource()]
+    notes: list[str] = []
+    if has_plugins:
+        from ..plugins import make_sources
+
+        plugins = make_sources()
+        sources += plugins.made
+        notes += plugins.notes
+    return LiveProducer(
+        sources,
+        HostReader(),
+        node=node_name(),
+        interval_s=interval_s,
+        memory_interval_s=memory_interval_s,
+        notes=notes,
+        roster=roster,
+    )

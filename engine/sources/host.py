@@ -1,17 +1,302 @@
-"""The host's memory and processors, as this process may use them."""
+"""The host: its memory, processor and pressure, and the limits of the cgroup of this process."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
+from typing import NamedTuple
+
+import msgspec
 
 from ..model import HostSample
-from .cgroup import CgroupMemory, CgroupReader, MountedCgroup, find_memory_cgroups
-from .kept_file import KeptFile
-from .meminfo import MOST_MEMINFO_BYTES, Meminfo, parse_meminfo
+
+
+class KeptFile:
+    """Reads a file of /proc or of a control group anew on every call.
+
+    A control group that was removed refuses to be read; the file is opened anew then, and is absent if it
+    still cannot be read.
+
+    Args:
+        path: Where the file is, or will be.
+        most_bytes: How much of its beginning to read.
+    """
+
+    def __init__(self, path: str, most_bytes: int = 4096) -> None:
+        self.path = path
+        self._most_bytes = most_bytes
+        self._descriptor: int | None = None
+
+    def read(self) -> bytes | None:
+        """Return the file's beginning as it is now; None where it cannot be read."""
+        if self._descriptor is not None:
+            try:
+                return os.pread(self._descriptor, self._most_bytes, 0)
+            except OSError:
+                self.close()
+        try:
+            self._descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            return os.pread(self._descriptor, self._most_bytes, 0)
+        except OSError:
+            self.close()
+            return None
+
+    def close(self) -> None:
+        """Give the descriptor back; the next reading opens the file again."""
+        descriptor = self._descriptor
+        self._descriptor = None
+        if descriptor is not None:
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        self.close()
+
+
+MOST_MEMINFO_BYTES = 8192
+_DROPPABLE = (b"MemFree", b"Buffers", b"Cached", b"SReclaimable")
+
+
+class Meminfo(msgspec.Struct, frozen=True):
+    """Memory of the host in bytes; None where the kernel does not tell."""
+
+    total_bytes: int | None = None
+    available_bytes: int | None = None
+    swap_total_bytes: int | None = None
+    swap_free_bytes: int | None = None
+
+
+def read_meminfo(proc: Path = Path("/proc")) -> Meminfo:
+    """Read the file `meminfo`; everything is None where it is absent.
+
+    Args:
+        proc: Where the proc file system is mounted.
+    """
+    try:
+        with (proc / "meminfo").open("rb", buffering=0) as file:
+            return parse_meminfo(file.read(MOST_MEMINFO_BYTES))
+    except OSError:
+        return Meminfo()
+
+
+def parse_meminfo(text: bytes) -> Meminfo:
+    """Parse lines of `Name:  123 kB`; whatever is not such a line is passed over.
+
+    Kernels before 3.14 have no MemAvailable; what is free or can be dropped stands in for it.
+    """
+    total = _find_bytes(text, b"MemTotal")
+    available = _find_bytes(text, b"MemAvailable")
+    if available is None:
+        available = _estimate_available(text)
+    if total is not None and available is not None:
+        available = min(available, total)
+    return Meminfo(
+        total_bytes=total,
+        available_bytes=available,
+        swap_total_bytes=_find_bytes(text, b"SwapTotal"),
+        swap_free_bytes=_find_bytes(text, b"SwapFree"),
+    )
+
+
+def _estimate_available(text: bytes) -> int | None:
+    if _find_bytes(text, b"MemFree") is None:
+        return None
+    return sum(_find_bytes(text, name) or 0 for name in _DROPPABLE)
+
+
+def _find_bytes(text: bytes, name: bytes) -> int | None:
+    """Return the figure of one line; searching for each costs less than matching all lines with a pattern."""
+    _, _, rest = (b"\n" + text).partition(b"\n" + name + b":")
+    fields = rest.partition(b"\n")[0].split(None, 1)
+    return int(fields[0]) * 1024 if fields and fields[0].isdigit() else None
+
+
+# Formats: the kernel's documents `admin-guide/cgroup-v2.rst` and `cgroup-v1/memory.rst`, and mountinfo(5).
+
+MOST_STAT_BYTES = 8192
+
+
+class CgroupMemory(msgspec.Struct, frozen=True):
+    """Memory of the tightest group above this process, in bytes."""
+
+    limit_bytes: int
+    used_bytes: int | None
+    """In use, less the page cache that the kernel drops first."""
+    swap_limit_bytes: int | None = None
+    swap_used_bytes: int | None = None
+
+
+class _Names(NamedTuple):
+    """What the files of one version of the memory controller are called."""
+
+    limit: str
+    used: str
+    droppable: str
+    """Line of `memory.stat` with the inactive page cache, descendants included."""
+
+
+_V2 = _Names("memory.max", "memory.current", "inactive_file")
+_V1 = _Names("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+
+
+class MountedCgroup(NamedTuple):
+    """One mounted hierarchy that has the memory controller."""
+
+    folder: Path
+    """Our own group within it."""
+    mount: Path
+    is_v2: bool
+
+
+class _Group:
+    """The open files of one control group."""
+
+    def __init__(self, folder: Path, *, is_v2: bool) -> None:
+        names = _V2 if is_v2 else _V1
+        self.limit = KeptFile(f"{folder}/{names.limit}")
+        self._used = KeptFile(f"{folder}/{names.used}")
+        self._stat = KeptFile(f"{folder}/memory.stat", MOST_STAT_BYTES)
+        self._droppable = names.droppable.encode()
+        self._swap_limit = KeptFile(f"{folder}/memory.swap.max") if is_v2 else None
+        self._swap_used = KeptFile(f"{folder}/memory.swap.current") if is_v2 else None
+
+    def read(self, limit_bytes: int) -> CgroupMemory:
+        """Return what the group uses beside its limit."""
+        return CgroupMemory(
+            limit_bytes=limit_bytes,
+            used_bytes=self._read_used(),
+            swap_limit_bytes=_read_number(self._swap_limit),
+            swap_used_bytes=_read_number(self._swap_used),
+        )
+
+    def _read_used(self) -> int | None:
+        used = _read_number(self._used)
+        text = None if used is None else self._stat.read()
+        if used is None or text is None:
+            return used
+        return max(0, used - find_memory_stat(text, self._droppable))
+
+
+class CgroupReader:
+    """Reads the tightest limit from our group upward.
+
+    Args:
+        hierarchies: What `find_memory_cgroups` returned.
+    """
+
+    def __init__(self, hierarchies: list[MountedCgroup]) -> None:
+        self._groups = [
+            _Group(folder, is_v2=hierarchy.is_v2)
+            for hierarchy in hierarchies
+            for folder in _upward(hierarchy.folder, hierarchy.mount)
+        ]
+
+    def read(self, host_total_bytes: int | None) -> CgroupMemory | None:
+        """Return the tightest limit and its use; None where none is below the host's memory.
+
+        Args:
+            host_total_bytes: The host's memory; version 1 says "no limit" by a number far above it.
+        """
+        tightest: tuple[int, _Group] | None = None
+        for group in self._groups:
+            limit = _read_number(group.limit)
+            if limit is None or (host_total_bytes is not None and limit >= host_total_bytes):
+                continue
+            if tightest is None or limit < tightest[0]:
+                tightest = limit, group
+        return None if tightest is None else tightest[1].read(tightest[0])
+
+
+def find_memory_cgroups(root: Path = Path("/")) -> list[MountedCgroup]:
+    """Return our own group in every mounted hierarchy with the memory controller.
+
+    Args:
+        root: Where the machine's /proc and its mounts are found.
+    """
+    try:
+        groups = (root / "proc/self/cgroup").read_text(encoding="utf-8", errors="replace")
+        mounts = (root / "proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    path_v1, path_v2 = parse_cgroup_paths(groups)
+    found: list[MountedCgroup] = []
+    for is_v2, mount_root, mount_point in parse_cgroup_mounts(mounts):
+        path = path_v2 if is_v2 else path_v1
+        if path is None:
+            continue
+        mount = root / mount_point.lstrip("/")
+        folder = mount / _path_below(path, mount_root)
+        found.append(MountedCgroup(folder if folder.is_dir() else mount, mount, is_v2))
+    return found
+
+
+def parse_cgroup_paths(text: str) -> tuple[str | None, str | None]:
+    """Return our group's path in version 1's memory hierarchy and in version 2's, from /proc/self/cgroup."""
+    path_v1 = path_v2 = None
+    for line in text.splitlines():
+        number, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if not path.startswith("/"):
+            continue
+        if number == "0" and not controllers:
+            path_v2 = path
+        elif "memory" in controllers.split(","):
+            path_v1 = path
+    return path_v1, path_v2
+
+
+def parse_cgroup_mounts(text: str) -> list[tuple[bool, str, str]]:
+    """Return (is version 2, root within the hierarchy, mount point) of each mount in /proc/self/mountinfo."""
+    mounts: list[tuple[bool, str, str]] = []
+    for line in text.splitlines():
+        left, separator, right = line.partition(" - ")
+        fields = left.split(" ")
+        kinds = right.split(" ")
+        if not separator or len(fields) < 5:
+            continue
+        is_v1_memory = kinds[0] == "cgroup" and "memory" in kinds[-1].split(",")
+        if kinds[0] == "cgroup2" or is_v1_memory:
+            mounts.append((kinds[0] == "cgroup2", _unescape(fields[3]), _unescape(fields[4])))
+    return mounts
+
+
+def _path_below(path: str, mount_root: str) -> str:
+    """Return a group's path below a mount that may show only part of the hierarchy, as in a container."""
+    base = mount_root.rstrip("/")
+    if ".." in path.split("/") or (base and path != base and not path.startswith(f"{base}/")):
+        return ""
+    return path[len(base) :].lstrip("/")
+
+
+def _upward(folder: Path, mount: Path) -> list[Path]:
+    folders = [folder]
+    while folders[-1] != mount and mount in folders[-1].parents:
+        folders.append(folders[-1].parent)
+    return folders
+
+
+def find_memory_stat(text: bytes, name: bytes) -> int:
+    """Return one figure of a file `memory.stat`, lines of `name number`; 0 where it is not there."""
+    _, found, rest = (b"\n" + text).partition(b"\n" + name + b" ")
+    number = rest.partition(b"\n")[0]
+    return int(number) if found and number.isdigit() else 0
+
+
+def _read_number(file: KeptFile | None) -> int | None:
+    """Return the number in a file; None for `max`, and where there is no such file."""
+    text = None if file is None else file.read()
+    return int(text) if text is not None and text.strip().isdigit() else None
+
+
+def _unescape(path: str) -> str:
+    """Undo mountinfo's octal escapes of space, tab, newline and backslash."""
+    for code, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        path = path.replace(code, character)
+    return path
+
 
 CGROUP_INTERVAL_S = 30.0
 """How often a limit is looked for again where there was none."""
-MOST_STAT_BYTES = 1024
+MOST_PROCESS_STAT_BYTES = 1024
 """The first line of /proc/stat sums all processors; the rest grows with their number."""
 
 
@@ -27,7 +312,7 @@ class HostReader:
         self._root = root
         self._clock_s = clock_s
         self._meminfo = KeptFile(f"{root / 'proc/meminfo'}", MOST_MEMINFO_BYTES)
-        self._stat = KeptFile(f"{root / 'proc/stat'}", MOST_STAT_BYTES)
+        self._stat = KeptFile(f"{root / 'proc/stat'}", MOST_PROCESS_STAT_BYTES)
         self._has_proc = self._meminfo.read() is not None
         self._hierarchies: list[MountedCgroup] = []
         self._groups = CgroupReader([])

@@ -18,8 +18,7 @@ from ..history import History
 from ..model import AdviceAction
 from ..paths import locate_runtime_folder, open_runtime_folder
 from ..units import format_age
-from ..wire.endpoints import SOCKET_NAMES
-from ..wire.lock import LOCK_NAME, describe_holder, is_hub_alive
+from ..wire.endpoints import LOCK_NAME, SOCKET_NAMES, describe_holder, is_hub_alive
 from .client import Client
 from .snapshot import Snapshot
 

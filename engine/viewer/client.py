@@ -9,12 +9,11 @@ from ..history import History
 from ..model import AdviceAction, Sample
 from ..paths import locate_runtime_folder
 from ..ranks.demands import ADVICE_WITHIN_S
-from ..wire.lock import holder_pid, is_hub_alive
+from ..wire.endpoints import holder_pid, is_hub_alive
 from ..wire.messages import Advised
-from .picture import NodePicture
-from .questions import NO_ANSWER, read_advised
+from .conversation import HubStream
+from .picture import NO_ANSWER, NodePicture, read_advised
 from .snapshot import Snapshot
-from .stream import HubStream
 
 POLL_S = 0.25
 MOST_PATIENCE_S = 1.5

@@ -11,10 +11,12 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from ..model import AllocatorReading, DeviceSample, RankSample, Sample
-from ..model.device import DeviceKind, DeviceState
-from ..model.rank import Backend, RankCoordinates, RankState
-from .envelope import body_of, decode, encode
+from ..alerts.state import AlertState
+from ..model import AllocatorReading, DeviceSample, HubStatus, RankSample, Sample
+from ..model.sample import Backend, DeviceKind, DeviceState, RankCoordinates, RankState
+from ..ranks.messages import PackedSegments
+from .messages import TOPIC_CELLS, FindingBatch, body_of, decode, encode
+from .selection import DeviceSelection, Told, trim
 
 
 class CellMemory(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -148,3 +150,35 @@ def _take_rank(rank: RankSample) -> CellRank:
     cell = CellRank(*_read_rank(rank))
     step = None if rank.step is None else CellStep(*_read_step(rank.step))
     return replace(cell, allocator=_take_allocator(rank.allocator), step=step)
+
+
+_KINDS: dict[type[Told], str] = {
+    Sample: "sample",
+    FindingBatch: "findings",
+    AlertState: "alerts",
+    HubStatus: "hub",
+    PackedSegments: "segments",
+}
+
+
+def encode_told(topic: bytes, hub_id: str, told: Told) -> bytes:
+    """Return the message in which something is published under a topic."""
+    if topic == TOPIC_CELLS and isinstance(told, Sample):
+        return encode("sample", hub_id, take_cells(told))
+    return encode(_KINDS[type(told)], hub_id, told)
+
+
+def encode_wanted(
+    topic: bytes, hub_id: str, told: Told, wanted: DeviceSelection, sample: Sample | None
+) -> bytes | None:
+    """Return the same of the devices that are wanted alone; None where nothing is left of it.
+
+    Args:
+        topic: Under which it is published.
+        hub_id: Of the hub.
+        told: What is published.
+        wanted: Devices.
+        sample: The newest of the node.
+    """
+    trimmed = trim(told, wanted, sample)
+    return None if trimmed is None else encode_told(topic, hub_id, trimmed)

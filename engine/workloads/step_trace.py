@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from ..jobs.parts import locate_allocator_model
+from ..paths import locate_allocator_model
 from ..simulation import notices
 from ..simulation.installation import install
 from ..simulation.simulation import Simulation

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from io import StringIO
 
 from ...analyzers.planning.lengths import PHASES
-from ...engine.model.length_memory import LengthPoint, LengthStudy
-from ...engine.model.phase_memory import PhaseMemory
+from ...engine.model.phase_memory import LengthPoint, LengthStudy, PhaseMemory
 
 COLUMNS = (
     "dp_mode",

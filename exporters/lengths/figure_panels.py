@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ...analyzers.planning.lengths import PANELS, LengthSeries, make_series, say_law, say_residual
-from ...engine.model.length_memory import LengthStudy
-from ...engine.model.phase_memory import PrivacyMode
+from ...engine.model.phase_memory import LengthStudy, PrivacyMode
 from ...engine.units import MIB
 from ..figures.canvas import show_text
 from ..figures.page import SweepPage, hold_settings, open_sweep_page

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from ...engine.model.length_memory import FitSearch, FitTrial
+from ...engine.model.phase_memory import FitSearch, FitTrial
 from ...engine.text import make_printable
 from ...engine.units import format_bytes
 from ..text_table import count, format_rows, wrap

@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 
 from ...analyzers.planning.lengths import PANELS, make_series
-from ...engine.model.length_memory import LengthStudy
-from ...engine.model.phase_memory import PrivacyMode
+from ...engine.model.phase_memory import LengthStudy, PrivacyMode
 from ...engine.units import MIB
 from .words import name_memory
 

@@ -15,8 +15,14 @@ from ...analyzers.planning.lengths import (
     make_series,
     say_series,
 )
-from ...engine.model.length_memory import FitSearch, FitTrial, LengthStudy
-from ...engine.model.phase_memory import PhaseRun, PhaseTraining, PrivacyMode
+from ...engine.model.phase_memory import (
+    FitSearch,
+    FitTrial,
+    LengthStudy,
+    PhaseRun,
+    PhaseTraining,
+    PrivacyMode,
+)
 from .words import describe_failure
 
 SCHEMA = "vramscope.seqlen/1"

@@ -14,8 +14,7 @@ from ...analyzers.planning.lengths import (
     say_series,
 )
 from ...analyzers.sentence import count_cells
-from ...engine.model.length_memory import LengthStudy
-from ...engine.model.phase_memory import PrivacyMode
+from ...engine.model.phase_memory import LengthStudy, PrivacyMode
 from ...engine.text import make_printable
 from ...engine.units import format_bytes
 from ..text_table import INDENT, format_rows, wrap

@@ -1,7 +1,13 @@
 """What a study by length is of, in words that its table, figure and search share."""
 
-from ...engine.model.length_memory import LengthPoint, LengthStudy
-from ...engine.model.phase_memory import PhaseDevice, PhaseRun, PhaseTraining, PrivacyMode
+from ...engine.model.phase_memory import (
+    LengthPoint,
+    LengthStudy,
+    PhaseDevice,
+    PhaseRun,
+    PhaseTraining,
+    PrivacyMode,
+)
 from ...engine.text import make_printable
 from ...engine.units import MIB, format_bytes
 from ..phases.text import OPTIMIZER_WORDS

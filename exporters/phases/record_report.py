@@ -2,7 +2,7 @@
 
 import msgspec
 
-from ...engine.model.phase_record import PhaseFile, PhaseRecord
+from ...engine.model.phase_memory import PhaseFile, PhaseRecord
 
 SCHEMA = "vramscope.phase-records/1"
 

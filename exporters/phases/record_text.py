@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from ...engine.model.phase_record import UNKNOWN, PhaseFile, PhaseRecord
+from ...engine.model.phase_memory import UNKNOWN, PhaseFile, PhaseRecord
 from ...engine.text import make_printable
 from ...engine.units import format_age
 from ..text_table import count, format_rows, wrap

@@ -157,7 +157,7 @@ def serve_metrics(runtime_dir: Path, options: EndpointOptions, *, parent_fd: int
     Raises:
         UsageError: It cannot listen there, or a certificate cannot be used.
     """
-    from ...engine.sampling.node import node_name
+    from ...engine.sampling.live import node_name
     from .follower import HubFollower
     from .server import MetricsServer
 

@@ -17,7 +17,7 @@ from email.utils import formatdate
 from http import HTTPStatus
 from typing import Literal
 
-from ...engine.cluster.address import describe_holder
+from ...engine.cluster.addresses import describe_holder
 from ...engine.errors import UsageError
 from .address import ListenAddress
 from .passwords import MOST_CHECKS, Passwords

@@ -7,8 +7,7 @@ from typing import Final, Literal
 import msgspec
 
 from ...analyzers.balance import BOTTLENECK_FACTOR, UNEVEN_BELOW, Scope, find_bottlenecks, measure_balance
-from ...engine.cluster.node_report import NodeDevice, NodeReport
-from ...engine.cluster.roll import NodeRoll
+from ...engine.cluster.reports import NodeDevice, NodeReport, NodeRoll
 from ...engine.units import GIB, format_age
 from ..status.job_over_nodes import JobOverNodes
 from ..text_table import count

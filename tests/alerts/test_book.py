@@ -10,8 +10,7 @@ import pytest
 from tests.alerts.findings import NOON_S, HandClock, make_finding
 from tests.waiting import wait_until
 from vramscope.engine.alerts import desk as keeping
-from vramscope.engine.alerts.desk import AlertBook
-from vramscope.engine.alerts.kept import decisions_file, load_decisions
+from vramscope.engine.alerts.desk import AlertBook, decisions_file, load_decisions
 from vramscope.engine.files.base.output_file import replacing
 from vramscope.engine.model import Finding
 
@@ -232,7 +231,7 @@ def test_a_folder_that_does_not_answer_holds_nothing_up(
         has_answered.wait()
         return replacing(place)
 
-    monkeypatch.setattr("vramscope.engine.alerts.kept.replacing", wait_and_replace)
+    monkeypatch.setattr("vramscope.engine.alerts.desk.replacing", wait_and_replace)
     book = AlertBook(path, HandClock())
     assert told(book, make_finding()) == ["opened"]
     assert told(book, make_finding("oom")) == ["opened"]

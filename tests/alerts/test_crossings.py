@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.alerts.findings import NOON_S, make_finding
-from vramscope.engine.alerts import crossings
-from vramscope.engine.alerts.crossings import Crossing, CrossingLog, is_told
+from vramscope.engine.alerts import state as crossings
+from vramscope.engine.alerts.state import Crossing, CrossingLog, is_told
 from vramscope.engine.model import SEVERITIES, Finding, Severity
 from vramscope.engine.settings import AlertSettings
 

@@ -16,10 +16,16 @@ from tests.alerts.receiver import Receiver
 from tests.components import require
 from tests.hostile import HOSTILE, list_forbidden, poison
 from tests.waiting import wait_until
-from vramscope.engine.alerts.crossings import Crossing
 from vramscope.engine.alerts.deliverer import DeliveryError, deliver
-from vramscope.engine.alerts.job import DeliveryJob, Hook
-from vramscope.engine.alerts.payload import MAX_VARIABLE_CHARS, Alert, make_alert, make_variables
+from vramscope.engine.alerts.payload import (
+    MAX_VARIABLE_CHARS,
+    Alert,
+    DeliveryJob,
+    Hook,
+    make_alert,
+    make_variables,
+)
+from vramscope.engine.alerts.state import Crossing
 
 PYTHON = sys.executable
 

@@ -10,9 +10,9 @@ import pytest
 from tests.alerts.findings import NOON_S, HandClock, make_finding
 from tests.alerts.receiver import Receiver
 from tests.waiting import wait_until
-from vramscope.engine.alerts.crossings import Crossing, CrossingLog
 from vramscope.engine.alerts.delivery import BURST, MAX_WAITING, Delivery, Start
-from vramscope.engine.alerts.job import DeliveryJob
+from vramscope.engine.alerts.payload import DeliveryJob
+from vramscope.engine.alerts.state import Crossing, CrossingLog
 from vramscope.engine.model import Finding
 from vramscope.engine.settings import AlertSettings
 

@@ -17,8 +17,7 @@ from vramscope.engine.settings import AlertSettings
 from vramscope.engine.viewer.client import Client
 from vramscope.engine.viewer.snapshot import Snapshot
 from vramscope.engine.wire.endpoints import endpoints_of
-from vramscope.engine.wire.envelope import encode
-from vramscope.engine.wire.messages import Request, WorkerReport
+from vramscope.engine.wire.messages import Request, WorkerReport, encode
 
 Report = Callable[..., None]
 

@@ -13,7 +13,7 @@ from vramscope.engine.agent.analyzer_host import AnalyzerHost
 from vramscope.engine.history import History
 from vramscope.engine.model import AllocatorReading, Finding, RankCoordinates, RankSample, RankState, Sample
 from vramscope.engine.units import GIB
-from vramscope.engine.wire.findings import FindingStore
+from vramscope.engine.wire.stores import FindingStore
 
 from .samples import device, finding, sample
 

@@ -2,7 +2,7 @@
 
 from vramscope.analyzers.segments import find_stranded, summarize_segments
 from vramscope.engine.model import Segment, SegmentMap
-from vramscope.engine.model.segments import ALLOCATED, AWAITING_FREE, FREE
+from vramscope.engine.model.sample import ALLOCATED, AWAITING_FREE, FREE
 from vramscope.engine.units import MIB
 
 

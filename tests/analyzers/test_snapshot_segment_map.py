@@ -9,7 +9,7 @@ from tests.readers.snapshots import BASE, MIB, block, free, segment, snapshot
 from vramscope.analyzers.snapshot_summary import map_segments
 from vramscope.analyzers.snapshot_summary.view import join_runs
 from vramscope.engine.files.memory_snapshot import convert_tree
-from vramscope.engine.model.segments import ALLOCATED, AWAITING_FREE, FREE
+from vramscope.engine.model.sample import ALLOCATED, AWAITING_FREE, FREE
 
 
 def test_row_has_runs_and_figures() -> None:

@@ -10,7 +10,7 @@ from vramscope.analyzers.segments import find_stranded
 from vramscope.analyzers.snapshot_summary.view import view_device
 from vramscope.engine.files.memory_snapshot import convert_tree
 from vramscope.engine.model import Segment
-from vramscope.engine.model.segments import ALLOCATED, AWAITING_FREE, FREE
+from vramscope.engine.model.sample import ALLOCATED, AWAITING_FREE, FREE
 
 Blocks = list[tuple[int, int]]
 Shape = tuple[Blocks, Literal["small", "large"], bool]

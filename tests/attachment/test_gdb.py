@@ -8,8 +8,8 @@ import pytest
 
 from vramscope.engine.errors import AttachRefusedError, DebuggerMissingError
 from vramscope.engine.jobs import gdb
-from vramscope.engine.jobs.interpreter import ADD_CALL, Interpreter, find_interpreter
-from vramscope.engine.sources.process_status import list_mapped_files, read_status
+from vramscope.engine.jobs.gdb import ADD_CALL, Interpreter, find_interpreter
+from vramscope.engine.sources.processes import list_mapped_files, read_status
 
 from ..components import require
 from ..waiting import wait_until

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from vramscope.engine.jobs.handover import Handover, sweep
-from vramscope.engine.sources.process_status import read_start_ticks
+from vramscope.engine.sources.processes import read_start_ticks
 
 from .targets import BUSY, Target, running
 

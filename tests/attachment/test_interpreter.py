@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from vramscope.engine.errors import UsageError
-from vramscope.engine.jobs.interpreter import find_interpreter
-from vramscope.engine.sources.process_status import read_status
+from vramscope.engine.jobs.gdb import find_interpreter
+from vramscope.engine.sources.processes import read_status
 
 from ..launch.interpreters import OLD, SUPPORTED, list_pythons
 from ..waiting import wait_until

@@ -10,7 +10,7 @@ import pytest
 
 from vramscope.engine.errors import AttachRefusedError, UsageError
 from vramscope.engine.jobs.attach import check_permitted, check_untraced
-from vramscope.engine.sources.process_status import ProcessStatus, read_status
+from vramscope.engine.sources.processes import ProcessStatus, read_status
 
 from ..cli.running import Outcome, environment, run
 from ..components import require

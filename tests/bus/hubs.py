@@ -8,7 +8,7 @@ from typing import Self
 from vramscope.engine.agent.hub import Hub
 from vramscope.engine.alerts.desk import AlertDesk
 from vramscope.engine.clock import Clock
-from vramscope.engine.cluster.listening import Listening
+from vramscope.engine.cluster.gate import Listening
 from vramscope.engine.model import DeviceSample, MemoryReading, Sample
 
 GIB = 1024**3

@@ -9,9 +9,8 @@ import pytest
 from vramscope.engine.agent.analyzer_host import AnalyzerHost
 from vramscope.engine.model import Assessment, Finding, RankSample, RankState, Sample
 from vramscope.engine.viewer.client import Client
-from vramscope.engine.wire.assessments import GONE_AFTER_S, AssessmentStore
-from vramscope.engine.wire.envelope import body_of, decode, encode
-from vramscope.engine.wire.messages import FindingBatch, Welcome
+from vramscope.engine.wire.messages import FindingBatch, Welcome, body_of, decode, encode
+from vramscope.engine.wire.stores import GONE_AFTER_S, AssessmentStore
 
 from ..waiting import wait_until
 from .assessors import BrokenAssessor, UsedAssessor, make_assessment

@@ -14,7 +14,7 @@ from vramscope.engine.plugins import find_entry_points
 from vramscope.engine.viewer.attach import HubFeed, attach_or_start
 from vramscope.engine.viewer.client import connect
 from vramscope.engine.viewer.snapshot import Snapshot
-from vramscope.engine.wire.lock import is_hub_alive
+from vramscope.engine.wire.endpoints import is_hub_alive
 
 from ..pretend_nvml.driver import PretendDriver
 from ..waiting import wait_until

@@ -1,6 +1,6 @@
 """When a hub that was started for somebody has nobody left to serve."""
 
-from vramscope.engine.agent.attendance import Attendance
+from vramscope.engine.agent.supervisor import Attendance
 
 
 def test_nobody_comes() -> None:

@@ -6,7 +6,7 @@ import msgspec
 
 from vramscope.engine.agent.worker import CloserLook
 from vramscope.engine.model import Finding, Sample, SegmentMap
-from vramscope.engine.model.inquiry import Inquiry
+from vramscope.engine.model.finding import Inquiry
 
 SAMPLE = Sample("node", 1, 10.0, 1.0)
 FOUND = Finding("x", "leak", "node", "GPU-0", "0", "high", "it leaks", 10.0, 10.0)

@@ -6,8 +6,7 @@ from tests.clocks import HandClock
 from vramscope.engine.history import History
 from vramscope.engine.model import Finding, HubStatus, Sample
 from vramscope.engine.viewer.conversation import Event, HubConversation
-from vramscope.engine.wire.envelope import body_of, decode, encode
-from vramscope.engine.wire.messages import FindingBatch, Request, Welcome
+from vramscope.engine.wire.messages import FindingBatch, Request, Welcome, body_of, decode, encode
 
 from .hubs import make_sample
 

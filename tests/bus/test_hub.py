@@ -12,10 +12,8 @@ from vramscope.engine.history import History
 from vramscope.engine.model import Finding
 from vramscope.engine.viewer.client import Client, connect
 from vramscope.engine.viewer.snapshot import Snapshot
-from vramscope.engine.wire.endpoints import endpoints_of
-from vramscope.engine.wire.envelope import encode
-from vramscope.engine.wire.lock import HubLock
-from vramscope.engine.wire.messages import WorkerReport
+from vramscope.engine.wire.endpoints import HubLock, endpoints_of
+from vramscope.engine.wire.messages import WorkerReport, encode
 
 from ..waiting import wait_until
 from .hubs import RunningHub, make_sample

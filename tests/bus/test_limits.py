@@ -20,7 +20,7 @@ from vramscope.engine.agent.hub_sockets import (
     HubSockets,
 )
 from vramscope.engine.alerts.state import AlertState
-from vramscope.engine.cluster.node_report import NodeReport
+from vramscope.engine.cluster.reports import NodeReport
 from vramscope.engine.errors import WireError
 from vramscope.engine.history import History
 from vramscope.engine.model import (
@@ -37,17 +37,7 @@ from vramscope.engine.ranks.listener import decode_packet
 from vramscope.engine.soundness import check_numbers, mend_numbers
 from vramscope.engine.viewer.client import Client
 from vramscope.engine.viewer.snapshot import Snapshot
-from vramscope.engine.wire.assessments import MAX_ASSESSMENTS, AssessmentStore
 from vramscope.engine.wire.endpoints import endpoints_of
-from vramscope.engine.wire.envelope import body_of, decode, encode
-from vramscope.engine.wire.findings import (
-    MAX_BYTES,
-    MAX_CLOSED,
-    MAX_FINDING_BYTES,
-    MAX_OPEN,
-    MAX_OPEN_OF_ANALYZER,
-    FindingStore,
-)
 from vramscope.engine.wire.messages import (
     TOPIC_VIEWER,
     FindingBatch,
@@ -56,6 +46,19 @@ from vramscope.engine.wire.messages import (
     Request,
     Welcome,
     WorkerReport,
+    body_of,
+    decode,
+    encode,
+)
+from vramscope.engine.wire.stores import (
+    MAX_ASSESSMENTS,
+    MAX_BYTES,
+    MAX_CLOSED,
+    MAX_FINDING_BYTES,
+    MAX_OPEN,
+    MAX_OPEN_OF_ANALYZER,
+    AssessmentStore,
+    FindingStore,
 )
 
 from ..clocks import HandClock

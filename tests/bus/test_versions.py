@@ -11,7 +11,7 @@ from vramscope.engine.errors import HubUnreachableError
 from vramscope.engine.history import History, HistoryBlock
 from vramscope.engine.model import AllocatorReading, RankSample
 from vramscope.engine.viewer.client import Client
-from vramscope.engine.wire.envelope import body_of, decode, encode
+from vramscope.engine.wire.messages import body_of, decode, encode
 
 from ..waiting import wait_until
 from .hubs import RunningHub, make_sample

@@ -15,8 +15,7 @@ from vramscope.engine.ranks.messages import PROBE_SOCKET_NAME
 from vramscope.engine.viewer.attach import HubFeed
 from vramscope.engine.viewer.client import Client, connect
 from vramscope.engine.viewer.snapshot import Snapshot
-from vramscope.engine.wire.endpoints import SOCKET_NAMES
-from vramscope.engine.wire.lock import HubLock, holder_pid, is_hub_alive
+from vramscope.engine.wire.endpoints import SOCKET_NAMES, HubLock, holder_pid, is_hub_alive
 
 from ..cli.running import run
 from ..cli.test_stream import agent
@@ -181,7 +180,7 @@ def test_an_agent_whose_folder_was_removed_ends_and_leaves_the_next_one_alone(fo
 
 def test_the_screen_says_what_it_waits_for(folder: Path) -> None:
     require("tmux")
-    holder = "import sys, pathlib; from vramscope.engine.wire.lock import HubLock; "
+    holder = "import sys, pathlib; from vramscope.engine.wire.endpoints import HubLock; "
     holder += (
         f"lock = HubLock(pathlib.Path({str(folder)!r})); lock.acquire(); print('held', flush=True); input()"
     )

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from vramscope.engine.errors import WireError
 from vramscope.engine.model import Sample
-from vramscope.engine.wire.envelope import PROTOCOL_VERSION, body_of, decode, encode
-from vramscope.engine.wire.messages import Welcome
+from vramscope.engine.wire.messages import PROTOCOL_VERSION, Welcome, body_of, decode, encode
 
 from .hubs import make_sample
 

@@ -11,14 +11,13 @@ from hypothesis import strategies as st
 from vramscope.analyzers.capacity import CapacityAnalyzer
 from vramscope.analyzers.pressure import PressureAnalyzer
 from vramscope.engine.agent.analyzer_host import AnalyzerHost
-from vramscope.engine.agent.worker import Worker
-from vramscope.engine.agent.worker_link import LocalWorkerLink
+from vramscope.engine.agent.worker import LocalWorkerLink, Worker
 from vramscope.engine.clock import SystemClock
 from vramscope.engine.history import History
 from vramscope.engine.model import Analyzer, DeviceSample, Finding, MemoryReading, Sample
 from vramscope.engine.viewer.client import Client
-from vramscope.engine.wire.findings import FindingStore
 from vramscope.engine.wire.messages import WorkerReport
+from vramscope.engine.wire.stores import FindingStore
 
 from ..waiting import wait_until
 from .assessors import UsedAssessor

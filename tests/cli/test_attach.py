@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from vramscope.engine.paths import locate_runtime_folder
-from vramscope.engine.wire.lock import holder_pid
+from vramscope.engine.wire.endpoints import holder_pid
 
 from ..attachment.targets import BUSY, Target, make_stub_torch, running
 from ..components import require

@@ -12,8 +12,7 @@ import pytest
 from vramscope.cli.doctor.check import Check, Examination, Patient
 from vramscope.cli.doctor.driver import examine_device_files, examine_driver, examine_module
 from vramscope.cli.doctor.system import examine_host
-from vramscope.engine.sources.pid_namespace import INITIAL_PID_NAMESPACE
-from vramscope.engine.sources.processes import ProcessTable
+from vramscope.engine.sources.processes import INITIAL_PID_NAMESPACE, ProcessTable
 
 from ..pretend_nvml.driver import PretendDriver
 from .running import GIB, Outcome, no_library, run

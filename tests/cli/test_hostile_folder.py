@@ -12,7 +12,7 @@ import pytest
 
 from vramscope.engine.paths import locate_runtime_folder
 from vramscope.engine.viewer.client import connect
-from vramscope.engine.wire.lock import holder_pid, is_hub_alive
+from vramscope.engine.wire.endpoints import holder_pid, is_hub_alive
 
 from ..components import require
 from ..pretend_nvml.driver import PretendDriver

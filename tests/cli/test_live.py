@@ -18,7 +18,7 @@ import pytest
 
 from tests import REPOSITORY
 from vramscope.engine.paths import locate_runtime_folder
-from vramscope.engine.wire.lock import is_hub_alive
+from vramscope.engine.wire.endpoints import is_hub_alive
 
 from ..pretend_nvml.driver import PretendDriver
 from ..readers.traces import rank_name, trace, write_trace

@@ -9,7 +9,7 @@ import pytest
 from vramscope.engine.paths import locate_runtime_folder
 from vramscope.engine.recording import Recording
 from vramscope.engine.viewer.client import connect
-from vramscope.engine.wire.lock import is_hub_alive
+from vramscope.engine.wire.endpoints import is_hub_alive
 
 from ..pretend_nvml.driver import PretendDriver
 from ..waiting import wait_until

@@ -5,8 +5,8 @@ import signal
 import pytest
 
 from vramscope.cli.application import run as run_here
+from vramscope.engine.cluster.addresses import LOOPBACK, TcpAddress
 from vramscope.engine.cluster.keys import keys_folder
-from vramscope.engine.cluster.tcp_address import LOOPBACK, TcpAddress
 
 from ..bus.hubs import make_sample
 from ..cluster.remote import ListeningHub, free_port

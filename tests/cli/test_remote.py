@@ -8,9 +8,8 @@ import pytest
 from vramscope.cli.application import run as run_here
 from vramscope.cli.parser import parse
 from vramscope.cli.remote_flags import read_nodes
+from vramscope.engine.cluster.addresses import LOOPBACK, TcpAddress, parse_ssh_hosts
 from vramscope.engine.cluster.keys import keys_folder, make_key_pair, save_key_pair
-from vramscope.engine.cluster.ssh_host import parse_ssh_hosts
-from vramscope.engine.cluster.tcp_address import LOOPBACK, TcpAddress
 
 from ..bus.hubs import make_sample
 from ..cluster.remote import ListeningHub, free_port

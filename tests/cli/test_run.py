@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests import REPOSITORY
-from vramscope.engine.jobs.parts import SHIM
+from vramscope.engine.paths import SHIM
 
 from .running import environment, run
 from .terminals import TerminalRun

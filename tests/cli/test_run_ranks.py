@@ -13,7 +13,7 @@ import pytest
 
 from tests import REPOSITORY
 from vramscope.engine.paths import locate_runtime_folder
-from vramscope.engine.wire.lock import holder_pid, is_hub_alive
+from vramscope.engine.wire.endpoints import holder_pid, is_hub_alive
 
 from ..launch.environments import make_environment_with_torch_alone
 from ..ranks.running import await_steps

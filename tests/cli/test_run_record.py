@@ -14,7 +14,7 @@ import pytest
 from tests import REPOSITORY
 from vramscope.engine.paths import locate_runtime_folder
 from vramscope.engine.recording import Recording
-from vramscope.engine.wire.lock import holder_pid, is_hub_alive
+from vramscope.engine.wire.endpoints import holder_pid, is_hub_alive
 
 from ..waiting import wait_until
 from .running import environment, run

@@ -18,18 +18,15 @@ import zmq
 from vramscope.analyzers.pressure import PressureAnalyzer
 from vramscope.cli.local_node import LocalNode
 from vramscope.cli.status import Observer
-from vramscope.engine.agent.worker import Worker
-from vramscope.engine.agent.worker_link import LocalWorkerLink
+from vramscope.engine.agent.worker import LocalWorkerLink, Worker
 from vramscope.engine.clock import SystemClock
 from vramscope.engine.history import History
 from vramscope.engine.model import HubStatus
 from vramscope.engine.paths import locate_runtime_folder, open_runtime_folder
 from vramscope.engine.viewer.attach import HubFeed
 from vramscope.engine.viewer.client import connect
-from vramscope.engine.wire.endpoints import endpoints_of
-from vramscope.engine.wire.envelope import body_of, decode, encode
-from vramscope.engine.wire.lock import HubLock, is_hub_alive
-from vramscope.engine.wire.messages import Request, Welcome
+from vramscope.engine.wire.endpoints import HubLock, endpoints_of, is_hub_alive
+from vramscope.engine.wire.messages import Request, Welcome, body_of, decode, encode
 
 from ..bus.hubs import RunningHub, make_sample
 from ..pretend_nvml.driver import PretendDriver

@@ -4,11 +4,10 @@ import threading
 from collections.abc import Callable
 from typing import Self
 
-from vramscope.engine.cluster.hosts import NodeAddress
+from vramscope.engine.cluster.addresses import LOOPBACK, NodeAddress, TcpAddress
+from vramscope.engine.cluster.gate import make_listening
 from vramscope.engine.cluster.keys import KeyPair, keys_folder
-from vramscope.engine.cluster.listening import make_listening
 from vramscope.engine.cluster.nodes_watch import NodesWatch
-from vramscope.engine.cluster.tcp_address import LOOPBACK, TcpAddress
 from vramscope.engine.relay.relay import Relay
 from vramscope.engine.viewer.snapshot import Snapshot
 

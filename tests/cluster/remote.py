@@ -7,13 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from vramscope.engine.clock import Clock
-from vramscope.engine.cluster.allow_list import AllowedKey, AllowList, Role, save_allow_list
-from vramscope.engine.cluster.keys import KeyPair
-from vramscope.engine.cluster.link_times import LinkTimes
-from vramscope.engine.cluster.listening import make_listening
+from vramscope.engine.cluster.addresses import LOOPBACK, TcpAddress
+from vramscope.engine.cluster.gate import make_listening
+from vramscope.engine.cluster.keys import AllowedKey, AllowList, KeyPair, Role, save_allow_list
+from vramscope.engine.cluster.links import LinkTimes, Trust
 from vramscope.engine.cluster.nodes_watch import NodesWatch
-from vramscope.engine.cluster.tcp_address import LOOPBACK, TcpAddress
-from vramscope.engine.cluster.trust import Trust
 from vramscope.engine.viewer.snapshot import Snapshot
 
 from ..bus.hubs import RunningHub

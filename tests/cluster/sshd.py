@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests import REPOSITORY
-from vramscope.engine.cluster.tcp_address import LOOPBACK
+from vramscope.engine.cluster.addresses import LOOPBACK
 from vramscope.engine.paths import locate_runtime_folder
 
 from ..components import require

@@ -2,8 +2,7 @@
 
 import pytest
 
-from vramscope.engine.cluster.allow_list import Role
-from vramscope.engine.cluster.keys import keys_folder, make_key_pair
+from vramscope.engine.cluster.keys import Role, keys_folder, make_key_pair
 
 from ..bus.hubs import make_sample
 from ..cli.running import run

@@ -16,20 +16,17 @@ from tests.clocks import HandClock
 from tests.fuzz.peers import HandConnection, seed_told, split
 from vramscope.cli.application import run as main
 from vramscope.cli.guarding import Guard, GuardOptions
-from vramscope.engine.cluster.choice import Choice
+from vramscope.engine.cluster.addresses import LOOPBACK, TcpAddress
 from vramscope.engine.cluster.keys import keys_folder
 from vramscope.engine.cluster.nodes_watch import NO_NODE, NodesWatch
-from vramscope.engine.cluster.remote_node import RemoteNode
-from vramscope.engine.cluster.tcp_address import LOOPBACK, TcpAddress
+from vramscope.engine.cluster.remote_node import Choice, RemoteNode
 from vramscope.engine.errors import UsageError
 from vramscope.engine.history import History
 from vramscope.engine.model import AllocatorReading, Finding, HostSample, ProcessReading, RankSample, Sample
 from vramscope.engine.viewer.snapshot import Snapshot
-from vramscope.engine.wire.device_selection import DeviceSelection, parse_devices
-from vramscope.engine.wire.device_trimming import trim_sample
 from vramscope.engine.wire.endpoints import endpoints_of
-from vramscope.engine.wire.envelope import decode, encode
-from vramscope.engine.wire.messages import TOPIC_CELLS, TOPIC_SAMPLE, WorkerReport
+from vramscope.engine.wire.messages import TOPIC_CELLS, TOPIC_SAMPLE, WorkerReport, decode, encode
+from vramscope.engine.wire.selection import DeviceSelection, parse_devices, trim_sample
 
 from ..bus.hubs import make_sample
 from ..waiting import wait_until

@@ -4,8 +4,7 @@ import msgspec
 import pytest
 
 from tests.analyzers.cluster_state.clusters import CALM, Word, make_node
-from vramscope.engine.cluster.node_report import MOST_RANKS, NodeReport, check_report
-from vramscope.engine.cluster.roll import NodeRoll
+from vramscope.engine.cluster.reports import MOST_RANKS, NodeReport, NodeRoll, check_report
 from vramscope.engine.errors import WireError
 from vramscope.engine.units import GIB
 from vramscope.exporters.reports.frame import Provenance

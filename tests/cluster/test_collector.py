@@ -9,14 +9,17 @@ import msgspec
 import pytest
 import zmq
 
-from vramscope.engine.cluster.collector import Collector
-from vramscope.engine.cluster.gathering import prepare_gathering
+from vramscope.engine.cluster.exchange import (
+    Collector,
+    MasterTrust,
+    Reporter,
+    open_reporter,
+    prepare_gathering,
+)
 from vramscope.engine.cluster.keys import KeyPair, make_key_pair, save_key_pair
-from vramscope.engine.cluster.node_report import MAX_REPORT_BYTES, REPORT
-from vramscope.engine.cluster.reporter import MasterTrust, Reporter, open_reporter
-from vramscope.engine.cluster.roll import NodeRoll
+from vramscope.engine.cluster.reports import MAX_REPORT_BYTES, REPORT, NodeRoll
 from vramscope.engine.errors import UsageError
-from vramscope.engine.wire.envelope import encode
+from vramscope.engine.wire.messages import encode
 
 from ..waiting import wait_until
 from .remote import allow, free_port, trust_of

@@ -14,7 +14,7 @@ from vramscope.engine.model import HostSample, ProcessReading, Sample
 from vramscope.engine.viewer.picture import NodePicture
 from vramscope.engine.viewer.snapshot import Snapshot
 from vramscope.engine.wire.cells import take_cells, trim_to_cells
-from vramscope.engine.wire.envelope import body_of, decode, encode
+from vramscope.engine.wire.messages import body_of, decode, encode
 
 from ..bus.hubs import make_sample
 from ..waiting import wait_until

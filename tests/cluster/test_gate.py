@@ -8,14 +8,11 @@ import msgspec
 import zmq
 
 from vramscope.engine.clock import Clock, SystemClock
-from vramscope.engine.cluster.doorkeeper import VISITOR
-from vramscope.engine.cluster.gate import MAX_INCOMING_BYTES, Gate
+from vramscope.engine.cluster.addresses import LOOPBACK, TcpAddress
+from vramscope.engine.cluster.gate import MAX_INCOMING_BYTES, VISITOR, Gate, make_listening
 from vramscope.engine.cluster.keys import KeyPair, keys_folder, make_key_pair
-from vramscope.engine.cluster.listening import make_listening
-from vramscope.engine.cluster.tcp_address import LOOPBACK, TcpAddress
-from vramscope.engine.wire.allowance import MAX_PEERS_OF_KEY
 from vramscope.engine.wire.messages import Request
-from vramscope.engine.wire.remote_peer import RemotePeer
+from vramscope.engine.wire.selection import MAX_PEERS_OF_KEY, RemotePeer
 
 from ..clocks import HandClock
 from .remote import allow, free_port

@@ -18,19 +18,17 @@ from tests import REPOSITORY
 from vramscope.cli.application import run as main
 from vramscope.cli.guarding import Guard, GuardOptions
 from vramscope.engine.agent.hub import Hub
-from vramscope.engine.cluster.allow_list import Role
-from vramscope.engine.cluster.keys import make_key_pair
-from vramscope.engine.cluster.listening import make_listening
+from vramscope.engine.cluster.addresses import LOOPBACK, TcpAddress
+from vramscope.engine.cluster.gate import make_listening
+from vramscope.engine.cluster.keys import Role, make_key_pair
 from vramscope.engine.cluster.nodes_watch import NodesWatch
-from vramscope.engine.cluster.tcp_address import LOOPBACK, TcpAddress
 from vramscope.engine.model import Assessment, RankCoordinates
 from vramscope.engine.ranks.messages import AdviceTaken
 from vramscope.engine.ranks.roster import Roster
 from vramscope.engine.sampling.live import LiveProducer
 from vramscope.engine.settings import AlertSettings
 from vramscope.engine.wire.endpoints import endpoints_of
-from vramscope.engine.wire.envelope import encode
-from vramscope.engine.wire.messages import WorkerReport
+from vramscope.engine.wire.messages import WorkerReport, encode
 from vramscope.exporters.schema import build_guard_schema, render_guard_schema
 
 from ..clocks import HandClock

@@ -13,17 +13,14 @@ import zmq
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from vramscope.engine.cluster.descriptors import MOST_DESCRIPTORS
-from vramscope.engine.cluster.doorkeeper import Doorkeeper
-from vramscope.engine.cluster.gate import MAX_INCOMING_BYTES, MAX_PEERS
+from vramscope.engine.agent.resources import MOST_DESCRIPTORS
+from vramscope.engine.cluster.addresses import LOOPBACK, TcpAddress
+from vramscope.engine.cluster.gate import MAX_INCOMING_BYTES, MAX_PEERS, Doorkeeper
 from vramscope.engine.cluster.keys import keys_folder, make_key_pair
-from vramscope.engine.cluster.tcp_address import LOOPBACK, TcpAddress
 from vramscope.engine.history import History
 from vramscope.engine.model import Finding, HubStatus
-from vramscope.engine.wire.allowance import BURST, JOIN_COSTS, PER_SECOND
-from vramscope.engine.wire.envelope import body_of, decode, encode
-from vramscope.engine.wire.messages import Request, Welcome, WorkerReport
-from vramscope.engine.wire.remote_peer import PeerState
+from vramscope.engine.wire.messages import Request, Welcome, WorkerReport, body_of, decode, encode
+from vramscope.engine.wire.selection import BURST, JOIN_COSTS, PER_SECOND, PeerState
 
 from ..bus.hubs import make_sample
 from .remote import ListeningHub, allow, following, free_port, has_seq, trust_of, until

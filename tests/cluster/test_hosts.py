@@ -4,9 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from vramscope.engine.cluster.hosts import list_nodes, parse_hosts, read_hosts_file
-from vramscope.engine.cluster.listening import prepare_listening
-from vramscope.engine.cluster.tcp_address import parse_address, parse_listen_address
+from vramscope.engine.cluster.addresses import (
+    list_nodes,
+    parse_address,
+    parse_hosts,
+    parse_listen_address,
+    read_hosts_file,
+)
+from vramscope.engine.cluster.gate import prepare_listening
 from vramscope.engine.errors import InputFileError, UsageError
 
 

@@ -9,9 +9,17 @@ from pathlib import Path
 import pytest
 
 from vramscope.cli.application import run
-from vramscope.engine.cluster.allow_list import AllowedKey, AllowList, read_allow_list, save_allow_list
-from vramscope.engine.cluster.key_lock import lock_keys
-from vramscope.engine.cluster.keys import keys_folder, make_key_pair, read_key_pair, save_key_pair
+from vramscope.engine.cluster.keys import (
+    AllowedKey,
+    AllowList,
+    keys_folder,
+    lock_keys,
+    make_key_pair,
+    read_allow_list,
+    read_key_pair,
+    save_allow_list,
+    save_key_pair,
+)
 from vramscope.engine.errors import InputFileError, OutputFileError, UsageError
 
 ONE, OTHER = bytes(range(32)), bytes(32)

@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vramscope.analyzers.balance import find_bottlenecks, judge_scope, measure_balance
-from vramscope.engine.cluster.node_report import MOST_NODES, NodeDevice, NodeReport, NodeThreat
-from vramscope.engine.cluster.roll import NodeRoll
+from vramscope.engine.cluster.reports import MOST_NODES, NodeDevice, NodeReport, NodeRoll, NodeThreat
 from vramscope.exporters.reports.distributed import analyze_nodes, judge_sync
 from vramscope.exporters.reports.frame import Provenance
 from vramscope.exporters.reports.run_log import RunLog

@@ -6,9 +6,9 @@ from contextlib import closing
 import pytest
 
 from vramscope.engine.alerts.state import FindingDecision
+from vramscope.engine.cluster.addresses import LOOPBACK, TcpAddress
 from vramscope.engine.cluster.keys import keys_folder, make_key_pair
 from vramscope.engine.cluster.nodes_watch import NodesWatch
-from vramscope.engine.cluster.tcp_address import LOOPBACK, TcpAddress
 
 from ..bus.hubs import make_sample
 from ..waiting import wait_until

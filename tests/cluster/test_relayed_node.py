@@ -7,8 +7,7 @@ from vramscope.engine.cluster.remote_node import RemoteNode
 from vramscope.engine.history import History
 from vramscope.engine.model import HubStatus
 from vramscope.engine.relay.relay import RelayedNode
-from vramscope.engine.wire.envelope import Envelope, body_of, decode, encode
-from vramscope.engine.wire.messages import Request, Welcome
+from vramscope.engine.wire.messages import Envelope, Request, Welcome, body_of, decode, encode
 
 from ..bus.hubs import make_sample
 

@@ -9,10 +9,10 @@ import pytest
 from vramscope.analyzers.pressure import PressureAnalyzer
 from vramscope.engine.agent.worker import Worker
 from vramscope.engine.alerts.state import FindingDecision
+from vramscope.engine.cluster.addresses import LOOPBACK, TcpAddress
+from vramscope.engine.cluster.connections import RemoteWorkerLink
 from vramscope.engine.cluster.keys import KeyPair, keys_folder, make_key_pair
-from vramscope.engine.cluster.remote_worker import RemoteWorkerLink
-from vramscope.engine.cluster.tcp_address import LOOPBACK, TcpAddress
-from vramscope.engine.cluster.trust import Trust
+from vramscope.engine.cluster.links import Trust
 
 from ..bus.hubs import make_sample
 from ..waiting import wait_until

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from vramscope.engine.cluster import slurm
-from vramscope.engine.cluster.slurm import Answer, find_job_nodes, run_command
+from vramscope.engine.cluster import addresses as slurm
+from vramscope.engine.cluster.addresses import Answer, find_job_nodes, run_command
 from vramscope.engine.errors import HubUnreachableError, UsageError, VramscopeError
 
 QUEUE = {

@@ -3,8 +3,8 @@
 import json
 
 from vramscope.cli.parser import parse
+from vramscope.engine.cluster.addresses import DEFAULT_PORT
 from vramscope.engine.cluster.keys import keys_folder, make_key_pair, save_key_pair
-from vramscope.engine.cluster.tcp_address import DEFAULT_PORT
 
 from .pod import KEYS, MANIFEST, read_field, read_variables, skip_without_mounts, start_beside, start_in_pod
 

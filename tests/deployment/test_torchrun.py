@@ -13,7 +13,7 @@ from tests.ranks.running import await_steps, list_ranks
 from tests.structure.tree import ROOT
 from tests.waiting import wait_until
 from vramscope.engine.paths import locate_runtime_folder
-from vramscope.engine.wire.lock import holder_pid
+from vramscope.engine.wire.endpoints import holder_pid
 
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 EXAMPLE = str(ROOT / "examples/torchrun_train.py")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from vramscope.engine.cluster.hosts import read_hosts_file
+from vramscope.engine.cluster.addresses import read_hosts_file
 from vramscope.engine.errors import InputFileError, VramscopeError
 from vramscope.engine.files.case_table import read_case_table
 from vramscope.engine.files.cluster_file import read_cluster_file

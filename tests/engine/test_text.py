@@ -21,7 +21,7 @@ from vramscope.engine.text import (
     make_printable,
     make_printable_lines,
 )
-from vramscope.engine.wire.envelope import body_of, decode, encode
+from vramscope.engine.wire.messages import body_of, decode, encode
 
 anything = st.text(st.characters(codec=None) | st.sampled_from(HOSTILE))
 FORBIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}

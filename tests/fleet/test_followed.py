@@ -4,8 +4,7 @@ import msgspec
 
 from tests.tui.looks import shown_text
 from vramscope.engine.viewer.snapshot import Snapshot
-from vramscope.engine.wire.device_selection import DeviceSelection
-from vramscope.engine.wire.device_trimming import trim_sample
+from vramscope.engine.wire.selection import DeviceSelection, trim_sample
 
 from .nodes import make_node
 from .several import SeveralNodes, make_nodes_app, wait_for_text

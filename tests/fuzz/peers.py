@@ -21,19 +21,16 @@ from vramscope.analyzers.fleet.fleet import Fleet
 from vramscope.analyzers.fleet.verdict import judge_fleet
 from vramscope.engine.agent.hub import Hub
 from vramscope.engine.alerts.state import Acknowledgement, AlertState, FindingChange, Mute
-from vramscope.engine.cluster.allow_list import AllowList
-from vramscope.engine.cluster.keys import KeyPair, make_key_pair
-from vramscope.engine.cluster.listening import Listening, make_listening
-from vramscope.engine.cluster.relay_link import RelayLink
-from vramscope.engine.cluster.remote_node import RemoteNode
-from vramscope.engine.cluster.tcp_address import LOOPBACK, TcpAddress
-from vramscope.engine.cluster.trust import Trust
+from vramscope.engine.cluster.addresses import LOOPBACK, TcpAddress
+from vramscope.engine.cluster.gate import Listening, make_listening
+from vramscope.engine.cluster.keys import AllowList, KeyPair, make_key_pair
+from vramscope.engine.cluster.links import Trust
+from vramscope.engine.cluster.remote_node import RelayLink, RemoteNode
 from vramscope.engine.history import History
 from vramscope.engine.model import Finding, HubStatus
+from vramscope.engine.ranks.messages import PackedSegments
 from vramscope.engine.ranks.roster import Roster
-from vramscope.engine.ranks.segments import PackedSegments
 from vramscope.engine.relay.relay import Relay
-from vramscope.engine.wire.envelope import encode
 from vramscope.engine.wire.messages import (
     Advised,
     Done,
@@ -45,8 +42,9 @@ from vramscope.engine.wire.messages import (
     Request,
     Welcome,
     WorkerReport,
+    encode,
 )
-from vramscope.engine.wire.remote_peer import RemotePeer
+from vramscope.engine.wire.selection import RemotePeer
 from vramscope.exporters.json_lines import encode_line
 from vramscope.exporters.status.document import describe_snapshot
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from vramscope.engine.errors import WireError
 from vramscope.engine.history import HOST_KEY, History, HistoryBlock
-from vramscope.engine.history.views import BucketView
+from vramscope.engine.history.history import BucketView
 from vramscope.engine.model import DeviceSample, DeviceState, HostSample, MemoryReading, Sample
 
 from ..bus.hubs import GIB, make_sample

@@ -3,8 +3,8 @@
 import msgspec
 
 from vramscope.engine.history import Field, History, HistoryBlock
+from vramscope.engine.history.block import MAX_RANKS
 from vramscope.engine.history.history import FINE_TICKS, MAX_MODELLED
-from vramscope.engine.history.rank_rows import MAX_RANKS
 from vramscope.engine.model import (
     AllocatorReading,
     DeviceSample,

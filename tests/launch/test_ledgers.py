@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from vramscope.engine.jobs.ledgers import UNTOUCHED_S, sweep_ledgers
+from vramscope.engine.jobs.launch import UNTOUCHED_S, sweep_ledgers
 from vramscope.engine.simulation.ledger import CardLedger, list_living
 
 LATER_S = UNTOUCHED_S + 60.0

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from vramscope.engine.jobs.parts import SHIM
+from vramscope.engine.paths import SHIM
 
 from .interpreters import OLD, SUPPORTED, list_pythons
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from vramscope.engine.jobs.viewer_recording import RecordingNews, ViewerRecording
+from vramscope.engine.jobs.background import RecordingNews, ViewerRecording
 from vramscope.engine.paths import locate_runtime_folder
 from vramscope.engine.recording import Recording
 from vramscope.engine.recording.announcement import read_announced

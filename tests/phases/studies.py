@@ -2,8 +2,9 @@
 
 import msgspec
 
-from vramscope.engine.model.length_memory import LengthPoint, LengthStudy
 from vramscope.engine.model.phase_memory import (
+    LengthPoint,
+    LengthStudy,
     MemoryLevels,
     PhaseDevice,
     PhaseMemory,

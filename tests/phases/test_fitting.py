@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from tests.phases.studies import DEVICE, MIB, make_run
 from vramscope.engine.errors import UsageError
-from vramscope.engine.model.length_memory import FitSearch
-from vramscope.engine.model.phase_memory import MemoryLevels, PhaseMemory, PhaseRun, PhaseTraining
+from vramscope.engine.model.phase_memory import FitSearch, MemoryLevels, PhaseMemory, PhaseRun, PhaseTraining
 from vramscope.phases.fitting import FitTask, search_fit
 
 CAPACITY = 24 << 30

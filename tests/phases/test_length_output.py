@@ -9,7 +9,7 @@ import pytest
 
 from tests.phases.studies import MIB, make_study
 from tests.structure.tree import ROOT
-from vramscope.engine.model.length_memory import FitSearch, FitTrial, LengthPoint, LengthStudy
+from vramscope.engine.model.phase_memory import FitSearch, FitTrial, LengthPoint, LengthStudy
 from vramscope.exporters.json_lines import encode_line
 from vramscope.exporters.lengths.csv import encode_study
 from vramscope.exporters.lengths.fit_text import describe_fits

@@ -13,10 +13,10 @@ from vramscope.engine.model.phase_memory import (
     MemoryLevels,
     PhaseDevice,
     PhaseMemory,
+    PhaseRecord,
     PhaseRun,
     PhaseTraining,
 )
-from vramscope.engine.model.phase_record import PhaseRecord
 from vramscope.exporters.phases.original import describe_as_original, merge_stages
 
 from .runs import MIB, SETUP, make_run, take_step

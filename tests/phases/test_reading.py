@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from vramscope.cli.phase_reading import print_read
 from vramscope.engine.errors import InputFileError, UsageError
 from vramscope.engine.files.phases import is_phase_file, read_phase_file
-from vramscope.engine.model.phase_record import PhaseFile
+from vramscope.engine.model.phase_memory import PhaseFile
 from vramscope.engine.units import GIB
 from vramscope.exporters.json_lines import encode_line
 from vramscope.exporters.phases.original import describe_as_original

@@ -14,9 +14,8 @@ from tests.tui.canned import NODE, make_device, make_sample, make_snapshot
 from tests.tui.canned_ranks import make_simulated
 from vramscope.engine.model import Sample
 from vramscope.engine.prometheus.assembly import Assembler
-from vramscope.engine.prometheus.findings import join_findings
 from vramscope.engine.prometheus.follower import measure_interval
-from vramscope.engine.prometheus.risks import prefer_told
+from vramscope.engine.prometheus.readings import join_findings, prefer_told
 from vramscope.engine.prometheus.server import Series
 from vramscope.engine.units import GIB, MIB
 from vramscope.engine.viewer.snapshot import Snapshot

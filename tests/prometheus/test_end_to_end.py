@@ -20,10 +20,10 @@ from tests.prometheus.scraped import OPENMETRICS, Series, read_scrape
 from tests.structure.tree import ROOT
 from tests.waiting import wait_until
 from vramscope.cli.prometheus_view import keep_past
-from vramscope.engine.prometheus.past import PastRange
+from vramscope.engine.prometheus.follower import PastRange
 from vramscope.engine.prometheus.server import PrometheusServer, parse_server_url
 from vramscope.engine.recording import Recording
-from vramscope.engine.sampling.node import node_name
+from vramscope.engine.sampling.live import node_name
 from vramscope.engine.units import MIB
 
 METRICS_AT = "vramscope agent: metrics are at "

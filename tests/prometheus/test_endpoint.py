@@ -18,7 +18,7 @@ import pytest
 
 from tests.alerts.test_deliverer import make_certificate
 from tests.waiting import wait_until
-from vramscope.engine.cluster.address import describe_holder
+from vramscope.engine.cluster.addresses import describe_holder
 from vramscope.engine.errors import InputFileError, UsageError
 from vramscope.exporters.prometheus import server as server_module
 from vramscope.exporters.prometheus.address import ListenAddress, parse_listen_address

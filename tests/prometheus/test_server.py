@@ -19,8 +19,7 @@ from vramscope.engine.errors import (
     VramscopeError,
 )
 from vramscope.engine.prometheus import server as server_module
-from vramscope.engine.prometheus.follower import PrometheusFollower
-from vramscope.engine.prometheus.past import PastRange
+from vramscope.engine.prometheus.follower import PastRange, PrometheusFollower
 from vramscope.engine.prometheus.server import PrometheusServer, parse_server_url
 
 EMPTY = json.dumps({"status": "success", "data": {"resultType": "matrix", "result": []}}).encode()

@@ -7,14 +7,14 @@ from typing import Any
 
 import msgspec
 
-from vramscope.engine.agent.attendance import VIEWER_WITHIN_S
 from vramscope.engine.agent.hub import Hub
+from vramscope.engine.agent.supervisor import VIEWER_WITHIN_S
 from vramscope.engine.paths import locate_runtime_folder
 from vramscope.engine.ranks.roster import Roster
 from vramscope.engine.sampling.live import LiveProducer
 from vramscope.engine.viewer.client import Client
 from vramscope.engine.viewer.snapshot import Snapshot
-from vramscope.engine.wire.lock import is_hub_alive
+from vramscope.engine.wire.endpoints import is_hub_alive
 from vramscope.exporters.status.document import describe_snapshot
 
 from ..waiting import wait_until

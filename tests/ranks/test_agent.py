@@ -8,7 +8,7 @@ from pathlib import Path
 from vramscope.engine.paths import locate_runtime_folder, open_runtime_folder
 from vramscope.engine.ranks.messages import PROBE_SOCKET_NAME
 from vramscope.engine.viewer.client import connect
-from vramscope.engine.wire.lock import is_hub_alive
+from vramscope.engine.wire.endpoints import is_hub_alive
 
 from ..cli.running import no_library, run, start
 from ..waiting import wait_until

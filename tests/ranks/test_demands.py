@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 
 from vramscope.engine.errors import HubUnreachableError, UsageError, WireError
 from vramscope.engine.model import Backend, Segment, SegmentMap
-from vramscope.engine.model.segments import ALLOCATED, FREE, LiveStack
+from vramscope.engine.model.sample import ALLOCATED, FREE, LiveStack
 from vramscope.engine.ranks import demands
 from vramscope.engine.ranks.demands import Wish
-from vramscope.engine.ranks.messages import SegmentsPart
-from vramscope.engine.ranks.segments import (
+from vramscope.engine.ranks.messages import (
     MAX_PARTS,
     MAX_UNPACKED_BYTES,
     PackedSegments,
     PartAssembly,
+    SegmentsPart,
     unpack_segments,
 )
 from vramscope.engine.viewer.attach import HubFeed

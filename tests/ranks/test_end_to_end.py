@@ -5,7 +5,7 @@ from pathlib import Path
 
 from vramscope.analyzers.gap import explain_gap
 from vramscope.engine.model import RankSample
-from vramscope.engine.model.segments import ALLOCATED
+from vramscope.engine.model.sample import ALLOCATED
 from vramscope.engine.viewer.client import Client
 from vramscope.engine.viewer.snapshot import Snapshot
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from vramscope.engine.paths import locate_runtime_folder
 from vramscope.engine.viewer.client import Client
-from vramscope.engine.wire.lock import is_hub_alive
+from vramscope.engine.wire.endpoints import is_hub_alive
 
 from ..cli.running import no_library, start
 from ..waiting import wait_until

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from vramscope.cli.application import run
-from vramscope.engine.sampling.node import node_name
+from vramscope.engine.sampling.live import node_name
 
 from ..cluster_graph.test_clusters import TOML as CLUSTER
 from ..module_memory.profiles import CHART, write_profile

@@ -13,7 +13,7 @@ from vramscope.engine.errors import InputFileError
 from vramscope.engine.files import flight_record as reader
 from vramscope.engine.files.flight_record import read_flight_record
 from vramscope.engine.model.flight_record import FlightRecord
-from vramscope.engine.model.segments import ALLOCATED, FREE
+from vramscope.engine.model.sample import ALLOCATED, FREE
 from vramscope.engine.probe.flight_record import encode_record, fill_record
 
 from .flight_records import GIB, MIB, record, write_record

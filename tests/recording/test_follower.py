@@ -14,12 +14,9 @@ from vramscope.engine.paths import locate_runtime_folder, open_runtime_folder
 from vramscope.engine.recording.follower import NodeFollower
 from vramscope.engine.recording.heard import Heard, Words
 from vramscope.engine.recording.hub_follower import REMEMBERED_NOTE, HubFollower
-from vramscope.engine.viewer.conversation import Joined
-from vramscope.engine.viewer.stream import HubStream
-from vramscope.engine.wire.endpoints import endpoints_of
-from vramscope.engine.wire.envelope import encode
-from vramscope.engine.wire.lock import HubLock
-from vramscope.engine.wire.messages import Welcome, WorkerReport
+from vramscope.engine.viewer.conversation import HubStream, Joined
+from vramscope.engine.wire.endpoints import HubLock, endpoints_of
+from vramscope.engine.wire.messages import Welcome, WorkerReport, encode
 
 from ..bus.hubs import RunningHub
 from ..pretend_nvml.driver import PretendDriver

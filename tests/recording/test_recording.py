@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from vramscope.engine.errors import InputFileError, OutputFileError
 from vramscope.engine.model import Sample
 from vramscope.engine.recording import OverviewMinute, Recording, RecordingWriter, connection
-from vramscope.engine.recording.content_writer import TARGET_DEVICE_SAMPLES
+from vramscope.engine.recording.writer import TARGET_DEVICE_SAMPLES
 from vramscope.engine.text import clean_texts
 
 from .samples import IDENTITY, START_S, arbitrary_samples, make_assessment, make_finding, make_sample, write
@@ -85,7 +85,7 @@ def test_a_block_larger_than_any_reader_takes_is_written_in_parts(
 ) -> None:
     path = tmp_path / "run.vscope"
     samples = [make_sample(tick) for tick in range(100)]
-    monkeypatch.setattr("vramscope.engine.recording.content_writer.MOST_RAW_BYTES", 5000)
+    monkeypatch.setattr("vramscope.engine.recording.writer.MOST_RAW_BYTES", 5000)
     with RecordingWriter(path, IDENTITY) as writer:
         for sample in samples:
             writer.append(sample)

@@ -13,8 +13,7 @@ from vramscope.engine.model import Analyzer, Sample
 from vramscope.engine.plugins import make_analyzers
 from vramscope.engine.recording import RecordingIdentity, RecordingWriter
 from vramscope.engine.replay.player import ReplayCommand, ReplayOptions, ReplayPlayer, Verb
-from vramscope.engine.replay.tape import Tape
-from vramscope.engine.replay.tapes import RecordingTape
+from vramscope.engine.replay.tapes import RecordingTape, Tape
 
 START_S = NOON_S + 1
 TICKS = 300

@@ -5,8 +5,8 @@ from datetime import datetime
 import pytest
 
 from vramscope.engine.errors import UsageError
-from vramscope.engine.replay.moment import parse_moment
-from vramscope.engine.viewer.replay_state import ReplayState
+from vramscope.engine.replay.player import parse_moment
+from vramscope.engine.viewer.snapshot import ReplayState
 
 EVENING = datetime(2025, 10, 9, 22, 30)
 START_S = EVENING.timestamp()

@@ -12,7 +12,7 @@ from tests.waiting import wait_until
 from vramscope.engine.replay.player import ReplayCommand, ReplayOptions
 from vramscope.engine.replay.playlist import Playlist, PlaylistEntry
 from vramscope.engine.replay.playlist_feed import PlaylistFeed
-from vramscope.engine.replay.trace_tape import TraceTape
+from vramscope.engine.replay.tapes import TraceTape
 from vramscope.engine.viewer.snapshot import Snapshot
 
 

@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.readers.traces import rank_name, trace, write_trace
-from vramscope.engine.replay import trace_tape
+from vramscope.engine.replay import tapes as trace_tape
 from vramscope.engine.replay.player import ReplayOptions
-from vramscope.engine.replay.tape import find_newest
-from vramscope.engine.replay.trace_tape import TraceTape
+from vramscope.engine.replay.tapes import TraceTape, find_newest
 from vramscope.engine.units import GIB
 
 from .recordings import Played

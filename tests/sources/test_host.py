@@ -12,14 +12,17 @@ from hypothesis import strategies as st
 from tests.sources.conftest import SteppedClock
 from tests.sources.machine import FakeMachine
 from vramscope.engine.model import HostSample
-from vramscope.engine.sources.cgroup import (
+from vramscope.engine.sources.host import (
+    CGROUP_INTERVAL_S,
+    HostReader,
+    KeptFile,
+    Meminfo,
     find_memory_stat,
     parse_cgroup_mounts,
     parse_cgroup_paths,
+    parse_cpu_times,
+    parse_meminfo,
 )
-from vramscope.engine.sources.host import CGROUP_INTERVAL_S, HostReader, parse_cpu_times
-from vramscope.engine.sources.kept_file import KeptFile
-from vramscope.engine.sources.meminfo import Meminfo, parse_meminfo
 
 GIB = 1 << 30
 KIB_OF_GIB = 1 << 20

@@ -14,9 +14,9 @@ from vramscope.engine.errors import DeviceError
 from vramscope.engine.model import Sample
 from vramscope.engine.sampling import sampler
 from vramscope.engine.sampling.live import LiveProducer
-from vramscope.engine.sources.abandonment import AbandonableCall
 from vramscope.engine.sources.nvml import NvmlSource
 from vramscope.engine.sources.nvml.source import DEVICE_DEADLINE_S
+from vramscope.engine.sources.source import AbandonableCall
 
 UNANSWERED = "a driver call has not returned for"
 

@@ -18,7 +18,7 @@ from vramscope.engine.errors import (
     SourceUnavailableError,
 )
 from vramscope.engine.sources.nvml import NvmlSource
-from vramscope.engine.sources.nvml.library import NvmlLibrary
+from vramscope.engine.sources.nvml.driver import NvmlLibrary
 
 START_ERRORS = [
     (4, AccessDeniedError, 6, ["/dev/nvidiactl", "NVML error 4"]),

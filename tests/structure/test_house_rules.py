@@ -11,7 +11,7 @@ import vramscope
 from tests.structure.tree import PRODUCT_FOLDERS, ROOT, parse, python_files, text_files
 from vramscope.engine import probe
 from vramscope.engine.model import Analyzer
-from vramscope.engine.model.inquiry import Inquirer
+from vramscope.engine.model.finding import Inquirer
 from vramscope.engine.sources.source import DeviceReader, PreparingReader, Source
 
 UNFINISHED = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"CK)\b")

@@ -12,7 +12,7 @@ from vramscope.engine.replay.feed import ReplayFeed
 from vramscope.engine.replay.player import ReplayOptions
 from vramscope.engine.replay.tapes import RecordingTape
 from vramscope.engine.settings import Settings
-from vramscope.engine.viewer.replay_state import ReplayState
+from vramscope.engine.viewer.snapshot import ReplayState
 from vramscope.tui.live.process_signals import SignalPolicy
 from vramscope.tui.replay_app import ReplayApp
 from vramscope.tui.terminal.abilities import TerminalAbilities

@@ -16,12 +16,11 @@ from vramscope.engine.files.memory_trace.pair import TracePair
 from vramscope.engine.history import History
 from vramscope.engine.replay.feed import ReplayFeed
 from vramscope.engine.replay.player import ReplayOptions
+from vramscope.engine.replay.tapes import TraceTape
 from vramscope.engine.replay.trace_comparison import TraceComparison, compare_runs
-from vramscope.engine.replay.trace_tape import TraceTape
 from vramscope.engine.sampling.trace_player import TracePlayer
 from vramscope.engine.settings import Settings
-from vramscope.engine.viewer.replay_state import ReplayState
-from vramscope.engine.viewer.snapshot import Snapshot
+from vramscope.engine.viewer.snapshot import ReplayState, Snapshot
 from vramscope.tui.device.comparison_section import draw_comparison
 from vramscope.tui.draw.curve_graph import draw_curve
 from vramscope.tui.draw.glyphs import UNICODE

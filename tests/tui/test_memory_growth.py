@@ -18,7 +18,7 @@ from vramscope.engine.history import History
 from vramscope.engine.model import Finding
 from vramscope.engine.viewer.conversation import Event, HubConversation
 from vramscope.engine.viewer.picture import NodePicture
-from vramscope.engine.wire.findings import MAX_CLOSED
+from vramscope.engine.wire.stores import MAX_CLOSED
 
 SIZE = (120, 40)
 DEVICES, TICK_S = 3, 20.0

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from ...engine.model import Segment, SegmentMap
-from ...engine.model.segments import FREE
+from ...engine.model.sample import FREE
 from ...engine.units import KIB, MIB
 from .glyphs import Glyphs
 from .spans import Line, Role, Span

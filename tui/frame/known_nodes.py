@@ -6,8 +6,7 @@ import msgspec
 
 from ...analyzers.fleet.model import order_naturally
 from ...engine.model import SEVERITIES, Severity
-from ...engine.viewer.replay_state import ReplayState
-from ...engine.viewer.snapshot import Snapshot
+from ...engine.viewer.snapshot import ReplayState, Snapshot
 
 _NOT_NAMED = SEVERITIES.index("low")
 """What is no graver than this brings no other node to mind."""

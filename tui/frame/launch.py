@@ -15,7 +15,7 @@ from ..terminal.abilities import HEADLESS_ADVICE, TerminalAbilities, read_abilit
 from .process_memory import share_one_heap
 
 if TYPE_CHECKING:
-    from ...engine.jobs.viewer_recording import ViewerRecording
+    from ...engine.jobs.background import ViewerRecording
     from ..app import VramscopeApp
     from ..live.process_signals import SignalPolicy
     from ..modules.overlay import ReadProfiles

@@ -15,7 +15,7 @@ from ...engine.clock import SystemClock
 from ...engine.files.base.input_file import show_name
 from ...engine.files.memory_file import read_memory_file
 from ...engine.model.flight_record import OF_TEXT, FlightRecord
-from ...engine.model.segments import SegmentMap
+from ...engine.model.sample import SegmentMap
 from ...engine.settings import Settings
 from ...engine.units import format_bytes
 from ...exporters.inspect.flight_text import describe_flight_record

@@ -6,7 +6,7 @@ from typing import Literal
 
 from ...analyzers.level_history import LevelHistory
 from ...analyzers.snapshot_summary import StackGroup
-from ...engine.model.segments import SegmentMap
+from ...engine.model.sample import SegmentMap
 
 REPORT_WIDTH = 86
 """Cells of a line of the texts, which stand in a dialog."""

@@ -13,7 +13,7 @@ from ...analyzers.snapshot_summary import (
     trace_levels,
 )
 from ...engine.model.memory_snapshot import MemorySnapshot
-from ...engine.model.segments import SegmentMap
+from ...engine.model.sample import SegmentMap
 from ...engine.text import make_printable
 from ...engine.units import format_bytes
 from ...exporters.inspect.snapshot_text import describe_advice, describe_summary

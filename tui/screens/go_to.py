@@ -7,8 +7,8 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Label
 
 from ...engine.errors import UsageError
-from ...engine.replay.moment import EXPECTED, parse_moment
-from ...engine.viewer.replay_state import ReplayState
+from ...engine.replay.player import EXPECTED, parse_moment
+from ...engine.viewer.snapshot import ReplayState
 
 
 class GoToScreen(ModalScreen[str | None]):

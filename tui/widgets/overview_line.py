@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from math import ceil, floor
 
-from ...engine.viewer.replay_state import ReplayOverview, ReplayState
+from ...engine.viewer.snapshot import ReplayOverview, ReplayState
 from ..draw.glyphs import Glyphs
 from ..draw.spans import Role
 from .one_line import Piece, measure_pieces

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from ...analyzers.sentence import Sentence
 from ...analyzers.verdict import Verdict
 from ...engine.units import GIB
-from ...engine.viewer.replay_state import ReplayPart
+from ...engine.viewer.snapshot import ReplayPart
 from ..draw.spans import Line, Span
 
 

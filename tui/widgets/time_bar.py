@@ -7,7 +7,7 @@ from textual import events
 from textual.message import Message
 
 from ...engine.model import SEVERITIES
-from ...engine.viewer.replay_state import ReplayMark, ReplayState
+from ...engine.viewer.snapshot import ReplayMark, ReplayState
 from ..draw.glyphs import Glyphs
 from ..draw.spans import Role
 from ..frame.bindings import TIME_BAR_BINDINGS

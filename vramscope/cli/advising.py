@@ -10,9 +10,9 @@ from vramscope.engine.errors import HubUnreachableError, UsageError
 from .remote_flags import read_typed_nodes
 
 if TYPE_CHECKING:
-    from vramscope.engine.cluster.hosts import NodeAddress
+    from vramscope.engine.cluster.addresses import NodeAddress
+    from vramscope.engine.cluster.links import Trust
     from vramscope.engine.cluster.nodes_watch import NodesWatch
-    from vramscope.engine.cluster.trust import Trust
     from vramscope.engine.wire.messages import Advised
 
 MOST_NAMED = 8
@@ -44,7 +44,7 @@ def advise_elsewhere(arguments: Namespace, within_s: float) -> "Advised":
         HubUnreachableError: The node is not reached, or does not answer.
     """
     from vramscope.engine.cluster.nodes_watch import NodesWatch
-    from vramscope.engine.viewer.questions import read_advised
+    from vramscope.engine.viewer.picture import read_advised
 
     address, trust = _find_node(arguments)
     watch = NodesWatch([address], trust, most_in_full=1)
@@ -63,8 +63,8 @@ def advise_elsewhere(arguments: Namespace, within_s: float) -> "Advised":
 
 def _find_node(arguments: Namespace) -> "tuple[NodeAddress, Trust]":
     """Return the node that is named, and the keys for it; ssh has keys of its own."""
-    from vramscope.engine.cluster.ssh_host import DEFAULT_COMMAND
-    from vramscope.engine.cluster.trust import read_trust
+    from vramscope.engine.cluster.addresses import DEFAULT_COMMAND
+    from vramscope.engine.cluster.links import read_trust
 
     command = os.environ.get("VRAMSCOPE_SSH_COMMAND") or DEFAULT_COMMAND
     nodes = read_typed_nodes(arguments.hub, arguments.ssh_host, command)

@@ -27,7 +27,7 @@ def _choose_failure_code(argv: Sequence[str]) -> int | None:
     """Return the code for failures of our own where the job's own codes must be told from them."""
     if "run" not in argv:
         return None
-    from vramscope.engine.jobs.execution import EXIT_OWN_FAILURE
+    from vramscope.engine.jobs.launch import EXIT_OWN_FAILURE
 
     from .frame.command_words import names_run
     from .frame.registry import list_verbs

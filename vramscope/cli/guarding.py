@@ -9,12 +9,12 @@ from vramscope import __version__
 from vramscope.analyzers.cluster_state import Advice, Adviser, ClusterPicture, ClusterState, JobState
 from vramscope.engine.alerts.desk import AlertDesk
 from vramscope.engine.clock import Clock, SystemClock
-from vramscope.engine.cluster.choice import Choice
 from vramscope.engine.cluster.nodes_watch import NO_NODE, NodesWatch
+from vramscope.engine.cluster.remote_node import Choice
 from vramscope.engine.errors import HubUnreachableError, UsageError
 from vramscope.engine.model import SEVERITIES, Finding, Severity
 from vramscope.engine.settings import AlertSettings
-from vramscope.engine.wire.device_trimming import find_mismatch
+from vramscope.engine.wire.selection import find_mismatch
 from vramscope.exporters.json_lines import write_line
 from vramscope.exporters.status.guard import (
     GuardAdvice,

@@ -15,7 +15,7 @@ from .frame.diagnostics import complain
 
 if TYPE_CHECKING:
     from vramscope.analyzers.planning.sweep.index import SweepIndex
-    from vramscope.engine.jobs.viewer_recording import ViewerRecording
+    from vramscope.engine.jobs.background import ViewerRecording
     from vramscope.engine.viewer.feed import Feed
     from vramscope.tui.frame.launch import Overlays
     from vramscope.tui.modules.profiled import Profiled
@@ -39,7 +39,7 @@ def show_live(arguments: Namespace) -> int:
             interval_s=settings.interval_s, memory_interval_s=settings.memory_interval_s, config=config
         )
 
-    from vramscope.engine.sampling.node import node_name
+    from vramscope.engine.sampling.live import node_name
 
     return open_view(
         start_feed, settings, config=config, local_node=node_name(), recording=prepare_recording(settings)
@@ -56,7 +56,7 @@ def prepare_recording(
         folder: Runtime folder of the agent; this user's own by default.
         is_private: The agent ends with the view, and so does the recording.
     """
-    from vramscope.engine.jobs.viewer_recording import ViewerRecording
+    from vramscope.engine.jobs.background import ViewerRecording
     from vramscope.engine.paths import locate_runtime_folder
 
     output = Path(settings.record.folder).expanduser()

@@ -5,9 +5,8 @@ from collections.abc import Callable
 
 from vramscope.engine.agent.analyzer_host import AnalyzerHost
 from vramscope.engine.model import Finding, NodeStatus, Sample
-from vramscope.engine.sampling.live import LiveProducer
-from vramscope.engine.sampling.node import open_node
-from vramscope.engine.wire.assessments import AssessmentStore
+from vramscope.engine.sampling.live import LiveProducer, open_node
+from vramscope.engine.wire.stores import AssessmentStore
 from vramscope.exporters.status.document import describe_sample
 
 EXIT_DRIVER_SILENT = 5

@@ -15,12 +15,10 @@ import msgspec
 
 from vramscope import __version__
 from vramscope.engine.errors import UsageError
-from vramscope.engine.prometheus.findings import join_findings
-from vramscope.engine.prometheus.follower import PrometheusFollower
-from vramscope.engine.prometheus.past import PastRange
-from vramscope.engine.prometheus.risks import prefer_told
+from vramscope.engine.prometheus.follower import PastRange, PrometheusFollower
+from vramscope.engine.prometheus.readings import join_findings, prefer_told
 from vramscope.engine.prometheus.server import PrometheusServer
-from vramscope.engine.replay.verdicts import FoundVerdicts
+from vramscope.engine.replay.node_player import FoundVerdicts
 from vramscope.engine.units import parse_duration
 
 from .frame.configuration import read_settings
@@ -69,7 +67,7 @@ def _open_past(server: PrometheusServer, arguments: Namespace) -> PastRange:
 
 
 def _show_live(follower: PrometheusFollower, arguments: Namespace, settings: "Settings") -> int:
-    from vramscope.engine.sampling.node import node_name
+    from vramscope.engine.sampling.live import node_name
 
     from .live import open_view
 
@@ -90,7 +88,7 @@ def _show_live(follower: PrometheusFollower, arguments: Namespace, settings: "Se
 
 def _replay(past: PastRange, arguments: Namespace, settings: "Settings") -> int:
     """Play the span: it becomes a recording in a folder of its own, which is gone at the end."""
-    from vramscope.engine.sampling.node import node_name
+    from vramscope.engine.sampling.live import node_name
 
     from .live import open_view
 

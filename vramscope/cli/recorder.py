@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from vramscope import __version__
 from vramscope.engine.errors import VramscopeError
 from vramscope.engine.files.base.input_file import show_path
-from vramscope.engine.jobs.recorder import BEGUN
+from vramscope.engine.jobs.background import BEGUN
 from vramscope.engine.model import Sample
 from vramscope.engine.paths import locate_runtime_folder
 from vramscope.engine.recording import RecordingIdentity
@@ -22,9 +22,9 @@ from vramscope.engine.recording.heard import Heard
 from vramscope.engine.recording.job_end import JobEnd
 from vramscope.engine.recording.job_view import JobView
 from vramscope.engine.recording.series import RecordingSeries
-from vramscope.engine.sampling.node import node_name
+from vramscope.engine.sampling.live import node_name
 from vramscope.engine.units import format_age, format_bytes
-from vramscope.engine.wire.lock import is_hub_alive
+from vramscope.engine.wire.endpoints import is_hub_alive
 
 from .frame.diagnostics import complain
 from .frame.interruption import Interruption

@@ -62,12 +62,12 @@ def run_relay(arguments: Namespace) -> int:
         InputFileError: The file of hosts, or the keys, cannot be used.
         HubUnreachableError: A job has no nodes now, or Slurm does not answer.
     """
-    from vramscope.engine.cluster.descriptors import allow_many_descriptors
-    from vramscope.engine.cluster.listening import prepare_listening
-    from vramscope.engine.cluster.tcp_address import parse_listen_address
-    from vramscope.engine.cluster.trust import read_trust
+    from vramscope.engine.agent.resources import allow_many_descriptors
+    from vramscope.engine.cluster.addresses import parse_listen_address
+    from vramscope.engine.cluster.gate import prepare_listening
+    from vramscope.engine.cluster.links import read_trust
     from vramscope.engine.relay.relay import Relay, stop_on_signals
-    from vramscope.engine.sampling.node import node_name
+    from vramscope.engine.sampling.live import node_name
 
     named = take_node_flags(arguments, "relay")
     addresses = read_nodes(named)

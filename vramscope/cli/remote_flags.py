@@ -13,8 +13,8 @@ from .node_flags import add_choice_flags, add_node_flags, check_node_flags, is_b
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from vramscope.engine.cluster.choice import Choice
-    from vramscope.engine.cluster.hosts import NodeAddress
+    from vramscope.engine.cluster.addresses import NodeAddress
+    from vramscope.engine.cluster.remote_node import Choice
 
 
 def add_remote_flags(parser: ArgumentParser) -> None:
@@ -51,8 +51,7 @@ def read_nodes(arguments: Namespace) -> "list[NodeAddress]":
         InputFileError: The file of hosts cannot be used.
         HubUnreachableError: The job has no nodes now, or Slurm does not answer.
     """
-    from vramscope.engine.cluster.hosts import list_nodes, read_hosts_file
-    from vramscope.engine.cluster.ssh_host import DEFAULT_COMMAND
+    from vramscope.engine.cluster.addresses import DEFAULT_COMMAND, list_nodes, read_hosts_file
 
     command = arguments.ssh_command or os.environ.get("VRAMSCOPE_SSH_COMMAND") or DEFAULT_COMMAND
     hosts = read_typed_nodes(arguments.connect, None, command)
@@ -76,8 +75,7 @@ def read_typed_nodes(connect: str | None, ssh: str | None, ssh_command: str) -> 
     Raises:
         UsageError: One is none, or there are too many.
     """
-    from vramscope.engine.cluster.hosts import parse_hosts
-    from vramscope.engine.cluster.ssh_host import parse_ssh_hosts
+    from vramscope.engine.cluster.addresses import parse_hosts, parse_ssh_hosts
 
     hosts: list[NodeAddress] = []
     if connect is not None:
@@ -95,8 +93,8 @@ def read_choice(named: Namespace) -> "Choice":
     Raises:
         UsageError: A name can be none.
     """
-    from vramscope.engine.cluster.choice import Choice, parse_node_patterns
-    from vramscope.engine.wire.device_selection import parse_devices
+    from vramscope.engine.cluster.remote_node import Choice, parse_node_patterns
+    from vramscope.engine.wire.selection import parse_devices
 
     return Choice(
         () if named.wanted_nodes is None else parse_node_patterns(named.wanted_nodes),
@@ -111,9 +109,14 @@ def _find_job(arguments: Namespace, command: str) -> "Sequence[NodeAddress]":
         UsageError: Slurm knows no such job, or there is no Slurm here.
         HubUnreachableError: The job has no nodes now, or Slurm does not answer.
     """
-    from vramscope.engine.cluster.slurm import find_job_nodes
-    from vramscope.engine.cluster.ssh_host import parse_ssh_hosts
-    from vramscope.engine.cluster.tcp_address import DEFAULT_PORT, TcpAddress, parse_address, parse_port
+    from vramscope.engine.cluster.addresses import (
+        DEFAULT_PORT,
+        TcpAddress,
+        find_job_nodes,
+        parse_address,
+        parse_port,
+        parse_ssh_hosts,
+    )
 
     port = DEFAULT_PORT
     if arguments.slurm_port is not None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 from msgspec.structs import replace
 
 from vramscope.engine.errors import HubUnreachableError, UsageError
-from vramscope.engine.wire.device_trimming import find_mismatch
+from vramscope.engine.wire.selection import find_mismatch
 
 from .frame.configuration import read_settings
 from .frame.diagnostics import EXIT_INTERRUPTED, complain, leave_now
@@ -41,8 +41,8 @@ def show_remote(arguments: Namespace) -> int:
         InputFileError: The file of hosts, or the keys, cannot be used.
         HubUnreachableError: A Slurm job has no nodes now, or Slurm does not answer.
     """
-    from vramscope.engine.cluster.descriptors import allow_many_descriptors
-    from vramscope.engine.cluster.trust import read_trust
+    from vramscope.engine.agent.resources import allow_many_descriptors
+    from vramscope.engine.cluster.links import read_trust
 
     allow_many_descriptors()  # every node is a handful
     settings = read_settings(arguments)

@@ -14,9 +14,8 @@ from vramscope.engine.files.series.format import recognize_series
 from vramscope.engine.recording import SUFFIX
 
 if TYPE_CHECKING:
-    from vramscope.engine.replay.tape import Tape
+    from vramscope.engine.replay.tapes import Tape, TraceTape
     from vramscope.engine.replay.trace_comparison import TraceComparison
-    from vramscope.engine.replay.trace_tape import TraceTape
 
 PROGRAM = "vramscope replay"
 _LONGEST_NAME = 100
@@ -119,7 +118,7 @@ class ReplayFiles:
         return open_tapes([*self._recordings, *imported], capacity_bytes=self._capacity_bytes)
 
     def _open_trace(self, path: Path) -> "TraceTape":
-        from vramscope.engine.replay.trace_tape import TraceTape
+        from vramscope.engine.replay.tapes import TraceTape
 
         from .frame.progress import ProgressLine
 

@@ -11,9 +11,16 @@ import msgspec
 
 from vramscope.engine.errors import UsageError
 from vramscope.engine.files.base.output_file import check_writable
-from vramscope.engine.jobs.simulated_device import DEFAULT_CONTEXT_BYTES
-from vramscope.engine.model.length_memory import FitSearch, FitSize, LengthStudy
-from vramscope.engine.model.phase_memory import PRIVACY_MODES, PhaseRun, PhaseTraining, PrivacyMode
+from vramscope.engine.jobs.launch import DEFAULT_CONTEXT_BYTES
+from vramscope.engine.model.phase_memory import (
+    PRIVACY_MODES,
+    FitSearch,
+    FitSize,
+    LengthStudy,
+    PhaseRun,
+    PhaseTraining,
+    PrivacyMode,
+)
 from vramscope.engine.settings import Settings
 from vramscope.engine.units import format_bytes, parse_bytes
 from vramscope.engine.workloads.llama_presets import LLAMA_PRESETS

@@ -10,7 +10,7 @@ from vramscope.engine.errors import HubUnreachableError, UsageError
 from vramscope.engine.paths import locate_runtime_folder
 from vramscope.engine.settings import Settings
 from vramscope.engine.units import parse_duration
-from vramscope.engine.wire.lock import is_hub_alive
+from vramscope.engine.wire.endpoints import is_hub_alive
 
 from .frame.configuration import read_settings
 from .frame.diagnostics import EXIT_INTERRUPTED, complain, leave_now

@@ -9,7 +9,7 @@ from vramscope.analyzers.planning.sweep import CellState, SweepCell
 from vramscope.engine.errors import InputFileError
 from vramscope.engine.files.base.input_file import show_name
 from vramscope.engine.replay.playlist import OpenedEntry, Playlist, PlaylistEntry
-from vramscope.engine.replay.trace_tape import TraceTape
+from vramscope.engine.replay.tapes import TraceTape
 from vramscope.engine.settings import Settings
 
 from .frame.progress import ProgressLine
@@ -100,7 +100,7 @@ def play_cells(
         InputFileError: None of them has a trace that can be read.
         UsageError: Nothing can be drawn here.
     """
-    from vramscope.engine.sampling.node import node_name
+    from vramscope.engine.sampling.live import node_name
 
     from .live import open_view
 
@@ -208,7 +208,7 @@ def _make_feed(
     from vramscope.engine.plugins import make_analyzers
     from vramscope.engine.replay.player import ReplayOptions
     from vramscope.engine.replay.playlist_feed import PlaylistFeed
-    from vramscope.engine.viewer.replay_state import ReplayWord
+    from vramscope.engine.viewer.snapshot import ReplayWord
 
     passed = range(at, first.place) if first.place > at else range(first.place + 1, at + 1)
     told = playlist.describe_passed(passed)

@@ -7,7 +7,7 @@ import msgspec
 from vramscope.analyzers.allocator_model import AllocatorSettingsError
 from vramscope.analyzers.planning.steps import EstimateRequest, StepEstimate, estimate_traces
 from vramscope.engine.errors import UsageError
-from vramscope.engine.jobs.simulated_device import ALLOCATOR_VARIABLES, DEFAULT_CONTEXT_BYTES
+from vramscope.engine.jobs.launch import ALLOCATOR_VARIABLES, DEFAULT_CONTEXT_BYTES
 
 from .tracing import OptimizerName, StepRequest, Tracing, trace_steps
 

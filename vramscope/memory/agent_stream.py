@@ -6,7 +6,7 @@ from pathlib import Path
 
 from vramscope.engine.model import Finding, Sample
 from vramscope.engine.viewer.client import Client, connect
-from vramscope.engine.wire.lock import is_hub_alive
+from vramscope.engine.wire.endpoints import is_hub_alive
 from vramscope.exporters.reports.frame import Provenance
 
 ANSWERS_WITHIN_S = 2.0

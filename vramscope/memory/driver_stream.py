@@ -5,8 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from vramscope.engine.errors import DriverNotLoadedError
 from vramscope.engine.model import Finding, Sample
-from vramscope.engine.sampling.live import LiveProducer
-from vramscope.engine.sampling.node import open_node
+from vramscope.engine.sampling.live import LiveProducer, open_node
 from vramscope.exporters.reports.frame import Provenance
 
 DRIVER_SILENT = "no GPU could be read: the NVIDIA driver does not answer; see `dmesg | grep -i nvrm`"

@@ -8,7 +8,7 @@ import msgspec
 from vramscope.engine.errors import HubUnreachableError
 from vramscope.engine.model import Finding, Sample
 from vramscope.engine.paths import locate_runtime_folder
-from vramscope.engine.wire.lock import is_hub_alive
+from vramscope.engine.wire.endpoints import is_hub_alive
 from vramscope.exporters.reports.frame import Provenance
 
 from .driver_stream import DriverStream

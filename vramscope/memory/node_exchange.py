@@ -15,11 +15,8 @@ from vramscope.analyzers.balance import judge_scope
 from vramscope.analyzers.cluster_state import ClusterState
 from vramscope.analyzers.cluster_state.model import read_report
 from vramscope.engine.clock import Clock, SystemClock
-from vramscope.engine.cluster.collector import Collector
-from vramscope.engine.cluster.gathering import prepare_gathering
-from vramscope.engine.cluster.node_report import MAX_NAME_LENGTH, NodeReport, NodeThreat
-from vramscope.engine.cluster.reporter import Reporter, open_reporter
-from vramscope.engine.cluster.roll import NodeRoll
+from vramscope.engine.cluster.exchange import Collector, Reporter, open_reporter, prepare_gathering
+from vramscope.engine.cluster.reports import MAX_NAME_LENGTH, NodeReport, NodeRoll, NodeThreat
 from vramscope.engine.errors import UsageError
 from vramscope.exporters.reports.distributed import (
     ClusterOomEvent,

@@ -2,7 +2,7 @@
 
 import time
 
-from vramscope.engine.cluster.node_report import (
+from vramscope.engine.cluster.reports import (
     MOST_DEVICES,
     MOST_RANKS,
     MOST_THREATS,

@@ -25,7 +25,7 @@ from vramscope.engine.model import (
     Segment,
     SegmentMap,
 )
-from vramscope.engine.model.segments import ALLOCATED, AWAITING_FREE, FREE
+from vramscope.engine.model.sample import ALLOCATED, AWAITING_FREE, FREE
 from vramscope.engine.probe.backends import Backend as Reader
 from vramscope.engine.probe.backends import Reading, find_backend
 from vramscope.engine.probe.base import current
@@ -36,7 +36,7 @@ from vramscope.engine.probe.process import ResidentMemory, read_started_s
 from vramscope.engine.probe.segments import can_snapshot, take_snapshot
 from vramscope.engine.probe.sizes import StepSizes
 from vramscope.engine.probe.steps import StepEnd, StepWatch
-from vramscope.engine.ranks.tick_steps import TickSteps
+from vramscope.engine.ranks.track import TickSteps
 
 MOST_ERRORS = 32
 """Out-of-memory errors that wait for a sample; the oldest go."""

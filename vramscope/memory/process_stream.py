@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from vramscope.engine.model import Finding, Sample, SegmentMap
-from vramscope.engine.sampling.live import LiveProducer
-from vramscope.engine.sampling.node import open_node
+from vramscope.engine.sampling.live import LiveProducer, open_node
 from vramscope.exporters.reports.frame import Provenance
 
 from .own_process import OwnError, OwnProcess

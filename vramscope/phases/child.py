@@ -9,9 +9,13 @@ from contextlib import nullcontext, suppress
 import msgspec
 
 from vramscope.engine.child_processes import LEDGERS_NAME, module_command, user_code_environment
-from vramscope.engine.jobs.environment import make_environment, make_job_name
-from vramscope.engine.jobs.ledgers import sweep_ledgers
-from vramscope.engine.jobs.simulated_device import SimulatedDevice, describe_for_job
+from vramscope.engine.jobs.launch import (
+    SimulatedDevice,
+    describe_for_job,
+    make_environment,
+    make_job_name,
+    sweep_ledgers,
+)
 from vramscope.engine.model.phase_memory import PhaseDevice, PhaseRun, PhaseTraining
 from vramscope.engine.paths import locate_runtime_folder, open_runtime_folder
 from vramscope.engine.workloads.phases.updates import PhaseRequest, RunUpdate, apply_update

@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from vramscope.engine.errors import UsageError
-from vramscope.engine.jobs.simulated_device import DEFAULT_CONTEXT_BYTES, DEFAULT_HOST_RESERVE_BYTES
+from vramscope.engine.jobs.launch import DEFAULT_CONTEXT_BYTES, DEFAULT_HOST_RESERVE_BYTES
 from vramscope.engine.model.phase_memory import PhaseTraining
 from vramscope.engine.units import GIB, format_bytes, parse_bytes
 from vramscope.engine.workloads.llama_presets import LLAMA_PRESETS

@@ -10,8 +10,7 @@ import msgspec
 
 from vramscope.analyzers.planning.lengths import PeakKind, PeakLaws, fit_peaks
 from vramscope.engine.errors import UsageError
-from vramscope.engine.model.length_memory import FitSearch, FitSize, FitTrial
-from vramscope.engine.model.phase_memory import PhaseRun, PhaseTraining
+from vramscope.engine.model.phase_memory import FitSearch, FitSize, FitTrial, PhaseRun, PhaseTraining
 from vramscope.engine.units import format_bytes
 from vramscope.exporters.lengths.words import describe_device, describe_end
 

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from vramscope.engine.errors import UsageError
-from vramscope.engine.model.length_memory import LengthPoint, LengthStudy
-from vramscope.engine.model.phase_memory import PhaseRun, PhaseTraining, PrivacyMode
+from vramscope.engine.model.phase_memory import LengthPoint, LengthStudy, PhaseRun, PhaseTraining, PrivacyMode
 from vramscope.engine.sources.host import HostReader
 
 from .checking import check_training

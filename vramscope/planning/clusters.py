@@ -46,7 +46,7 @@ def read_cluster(cluster: str | Path) -> Cluster:
 
 def _read_local() -> Cluster:
     from vramscope.analyzers.planning.cluster.local import make_local_cluster
-    from vramscope.engine.sampling.node import node_name
+    from vramscope.engine.sampling.live import node_name
     from vramscope.engine.sources.nvml.topology import read_topology
 
     return make_local_cluster(read_topology(), node_name())

@@ -3,7 +3,7 @@
 from collections import Counter
 
 from ....engine.errors import UsageError
-from ....engine.sources.topology import NodeTopology, TopologyDevice, TopologyPair
+from ....engine.sources.source import NodeTopology, TopologyDevice, TopologyPair
 from .device_catalog import recognise_device
 from .link_catalog import NVLINK_LATENCY_S, PCIE_LATENCY_S
 from .model import Cluster, ClusterDevice, ClusterNode, Link

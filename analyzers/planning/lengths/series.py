@@ -6,8 +6,7 @@ from statistics import fmean
 
 import msgspec
 
-from ....engine.model.length_memory import LengthStudy
-from ....engine.model.phase_memory import SETUP_PHASES, STEP_PHASES, PhaseRun, PrivacyMode
+from ....engine.model.phase_memory import SETUP_PHASES, STEP_PHASES, LengthStudy, PhaseRun, PrivacyMode
 from .fitting import LEAST_POINTS, fit_law
 from .law import LengthLaw
 from .peaks import PeakKind, PhaseLaw, fit_peaks, read_peak

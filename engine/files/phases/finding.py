@@ -8,8 +8,7 @@ from pathlib import Path
 import msgspec
 
 from ...errors import InputFileError
-from ...model.phase_memory import MemoryLevels, PhaseRun
-from ...model.phase_record import PhaseFile, PhaseRecord
+from ...model.phase_memory import MemoryLevels, PhaseFile, PhaseRecord, PhaseRun
 from ...units import GIB, MIB
 from ..base.input_file import lower_first, open_input_file, show_name, show_path
 from ..base.packed_file import CUT_NOTE

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ...errors import InputFileError
-from ...model.phase_memory import MemoryLevels
-from ...model.phase_record import UNKNOWN, PhaseFile, PhaseRecord, RecordedPhase
+from ...model.phase_memory import UNKNOWN, MemoryLevels, PhaseFile, PhaseRecord, RecordedPhase
 from ..base.input_file import show_name, show_path
 from ..base.packed_file import CUT_NOTE
 from ..base.series_record import LeftOut, show_cell

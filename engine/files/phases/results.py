@@ -14,8 +14,7 @@ from typing import Annotated
 import msgspec
 
 from ...errors import InputFileError
-from ...model.phase_memory import MemoryLevels
-from ...model.phase_record import PhaseFile, PhaseRecord, RecordedPhase
+from ...model.phase_memory import MemoryLevels, PhaseFile, PhaseRecord, RecordedPhase
 from ...units import GIB, MIB
 from ..base.input_file import lower_first, show_name, show_path
 from ..base.packed_file import read_packed_file

@@ -12,13 +12,10 @@ from msgspec.structs import replace
 
 from ...errors import DeviceError, SourceUnavailableError
 from ...model import DeviceKind, MemoryReading
-from ..abandonment import AbandonableCall, AbandonableThread, CallsInTurn
 from ..processes import ProcessTable
-from ..source import DeviceDetails, DeviceIdentity
-from .codes import DEAD_HANDLE_CODES, Code, make_lost_error, make_start_error
-from .library import NvmlLibrary
-from .reader import NvmlReader
-from .running import ProcessLists
+from ..source import AbandonableCall, AbandonableThread, CallsInTurn, DeviceDetails, DeviceIdentity
+from .driver import DEAD_HANDLE_CODES, Code, NvmlLibrary, make_lost_error, make_start_error
+from .reader import NvmlReader, ProcessLists
 
 
 # Who they are is told by /proc/driver/nvidia as far as that is certain.

@@ -5,11 +5,8 @@ from itertools import combinations
 from pathlib import Path
 
 from ...errors import SourceUnavailableError, UsageError
-from ..abandonment import AbandonableThread
-from ..topology import Meeting, NodeTopology, TopologyDevice, TopologyPair
-from .codes import Code, make_start_error
-from .library import NvmlLibrary
-from .structs import MemoryV1
+from ..source import AbandonableThread, Meeting, NodeTopology, TopologyDevice, TopologyPair
+from .driver import Code, MemoryV1, NvmlLibrary, make_start_error
 
 ANSWERS_WITHIN_S = 20.0
 """A driver that nobody keeps loaded takes seconds to start; one that is silent for longer hangs."""

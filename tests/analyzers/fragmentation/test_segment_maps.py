@@ -10,7 +10,7 @@ from vramscope.analyzers.fragmentation import (
 )
 from vramscope.analyzers.fragmentation.segment_maps import find_segment_size
 from vramscope.engine.model import Segment, SegmentMap
-from vramscope.engine.model.segments import ALLOCATED, AWAITING_FREE, FREE
+from vramscope.engine.model.sample import ALLOCATED, AWAITING_FREE, FREE
 from vramscope.engine.units import GIB, MIB
 
 from .jobs import Job, vary

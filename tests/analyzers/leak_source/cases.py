@@ -1,7 +1,7 @@
 """Segment maps of a job that keeps something of every step, as a probe would send them."""
 
 from vramscope.engine.model import LiveStack, Segment, SegmentMap
-from vramscope.engine.model.segments import ALLOCATED, FREE
+from vramscope.engine.model.sample import ALLOCATED, FREE
 
 MIB = 2**20
 PID = 4711

@@ -7,7 +7,7 @@ import msgspec
 
 from vramscope.analyzers.leak_source import LeakSourceInquirer
 from vramscope.engine.model import Evidence, Finding, RankSample, Sample, StepReading
-from vramscope.engine.model.inquiry import Inquiry
+from vramscope.engine.model.finding import Inquiry
 
 from .cases import EVALUATE, PID, map_of, stack_of
 

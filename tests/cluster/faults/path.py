@@ -10,7 +10,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from vramscope.engine.cluster.tcp_address import LOOPBACK, TcpAddress
+from vramscope.engine.cluster.addresses import LOOPBACK, TcpAddress
 
 CHUNK_BYTES = 4096
 MOST_CHUNKS = 64

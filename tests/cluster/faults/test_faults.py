@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from vramscope.engine.cluster.keys import keys_folder, make_key_pair
-from vramscope.engine.cluster.link_times import LinkTimes
+from vramscope.engine.cluster.links import LinkTimes
 from vramscope.engine.cluster.nodes_watch import NodesWatch
 from vramscope.engine.model import Sample
 from vramscope.engine.viewer.snapshot import Snapshot

@@ -3,8 +3,7 @@
 from vramscope.engine.history import History
 from vramscope.engine.model import HubStatus, Sample
 from vramscope.engine.viewer.conversation import Event, HubConversation, Joined
-from vramscope.engine.wire.envelope import body_of, decode, encode
-from vramscope.engine.wire.messages import Request, Welcome
+from vramscope.engine.wire.messages import Request, Welcome, body_of, decode, encode
 
 from ...bus.hubs import make_sample
 from ...clocks import HandClock

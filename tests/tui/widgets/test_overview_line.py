@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 from tests.replay.recordings import START_S, record
 from tests.tui.canned import make_device, make_sample
 from vramscope.engine.recording import OverviewMinute
-from vramscope.engine.replay.overview import MOST_SPANS, fold_minutes
-from vramscope.engine.replay.tapes import RecordingTape
+from vramscope.engine.replay.tapes import MOST_SPANS, RecordingTape, fold_minutes
 from vramscope.engine.units import GIB
-from vramscope.engine.viewer.replay_state import ReplayState
+from vramscope.engine.viewer.snapshot import ReplayState
 from vramscope.tui.draw.glyphs import UNICODE
 from vramscope.tui.widgets.overview_line import draw_overview
 

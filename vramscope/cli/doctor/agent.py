@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from vramscope.engine.errors import HubUnreachableError, RuntimeFolderError
 from vramscope.engine.paths import check_private, locate_runtime_folder
 from vramscope.engine.units import format_age
-from vramscope.engine.wire.lock import holder_pid, is_hub_alive
+from vramscope.engine.wire.endpoints import holder_pid, is_hub_alive
 
 from .check import Check
 

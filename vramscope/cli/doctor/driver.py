@@ -6,8 +6,7 @@ from pathlib import Path
 
 from vramscope.engine.errors import AccessDeniedError, DeviceError, SourceUnavailableError
 from vramscope.engine.sources.nvml import NvmlSource
-from vramscope.engine.sources.nvml.codes import read_kernel_driver_version
-from vramscope.engine.sources.nvml.library import NvmlLibrary
+from vramscope.engine.sources.nvml.driver import NvmlLibrary, read_kernel_driver_version
 from vramscope.engine.sources.source import DeviceReader
 from vramscope.engine.units import format_bytes
 

@@ -12,7 +12,7 @@ from vramscope.engine.errors import VramscopeError
 from vramscope.engine.plugins import find_entry_points, make_plugins
 from vramscope.engine.settings.layers import list_unknown_variables
 from vramscope.engine.sources.host import HostReader
-from vramscope.engine.sources.pid_namespace import has_own_pids
+from vramscope.engine.sources.processes import has_own_pids
 from vramscope.engine.units import format_bytes
 
 from ..frame.configuration import load_configuration

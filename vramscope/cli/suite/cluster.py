@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from vramscope.engine.cluster.gathering import describe_gathering
+from vramscope.engine.cluster.exchange import describe_gathering
 from vramscope.engine.errors import DriverNotLoadedError
 from vramscope.engine.model import SEVERITIES
 from vramscope.engine.units import format_age

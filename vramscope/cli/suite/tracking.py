@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from vramscope.analyzers.leak_source import LeakSource, SourceSearch
 from vramscope.engine.model import RankSample, Sample
-from vramscope.engine.model.inquiry import Inquiry
+from vramscope.engine.model.finding import Inquiry
 from vramscope.exporters.reports.leak import TrackedSource, Tracking
 from vramscope.memory.stream import SampleStream
 

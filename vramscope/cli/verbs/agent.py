@@ -13,7 +13,7 @@ from ..frame.registry import SubParsers
 from ..relaying import add_relay_flags, check_relay_flags, run_relay
 
 if TYPE_CHECKING:
-    from vramscope.engine.cluster.listening import Listening
+    from vramscope.engine.cluster.gate import Listening
     from vramscope.engine.settings import AlertSettings, Settings
 
 SUMMARY = "run the agent alone: it samples, analyzes and remembers until it is told to end"
@@ -78,7 +78,7 @@ def _add_elsewhere(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Serve until told to end."""
     from vramscope.engine.agent.agent import AgentOptions, run_agent
-    from vramscope.engine.agent.attendance import VIEWER_WITHIN_S
+    from vramscope.engine.agent.supervisor import VIEWER_WITHIN_S
     from vramscope.engine.paths import locate_runtime_folder
 
     from ..frame.parser_flags import read_capacity, read_replay_interval, read_speed
@@ -115,7 +115,7 @@ def run(arguments: Namespace) -> int:
 
 def _serve_on_stdio(arguments: Namespace, settings: "Settings") -> int:
     """Serve a viewer elsewhere that has started this process through ssh, until it leaves."""
-    from vramscope.engine.cluster.bridge import run_bridge
+    from vramscope.engine.cluster.ssh import run_bridge
     from vramscope.engine.paths import locate_runtime_folder
 
     config = getattr(arguments, "config", None)
@@ -133,8 +133,8 @@ def _read_listening(arguments: Namespace) -> "Listening | None":
     """
     if arguments.listen is None:
         return None
-    from vramscope.engine.cluster.listening import prepare_listening
-    from vramscope.engine.cluster.tcp_address import parse_listen_address
+    from vramscope.engine.cluster.addresses import parse_listen_address
+    from vramscope.engine.cluster.gate import prepare_listening
 
     with given_by("--listen", arguments.listen):
         parse_listen_address(arguments.listen)
@@ -169,9 +169,9 @@ def _test_alert(settings: "AlertSettings") -> int:
     Raises:
         UsageError: There is no hook to try.
     """
-    from vramscope.engine.alerts.trial import try_hooks
+    from vramscope.engine.alerts.delivery import try_hooks
     from vramscope.engine.errors import UsageError
-    from vramscope.engine.sampling.node import node_name
+    from vramscope.engine.sampling.live import node_name
 
     statuses = try_hooks(settings, node_name(), __version__)
     if not statuses:

@@ -55,7 +55,7 @@ def run(arguments: Namespace) -> int:
         UsageError: Nothing can be drawn here, or a flag has a value that cannot be used.
         SourceUnavailableError: torch is not installed.
     """
-    from vramscope.engine.sampling.node import node_name
+    from vramscope.engine.sampling.live import node_name
     from vramscope.tui.frame.launch import check_terminal
 
     from ..live import open_view, prepare_recording

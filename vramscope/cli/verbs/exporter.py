@@ -35,7 +35,7 @@ def run(arguments: Namespace) -> int:
     """
     from vramscope.engine.errors import HubUnreachableError
     from vramscope.engine.paths import check_private, locate_runtime_folder
-    from vramscope.engine.wire.lock import is_hub_alive
+    from vramscope.engine.wire.endpoints import is_hub_alive
     from vramscope.exporters.prometheus.endpoint import read_endpoint_options, serve_metrics
 
     options = read_endpoint_options(

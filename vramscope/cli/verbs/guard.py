@@ -78,8 +78,8 @@ def run(arguments: Namespace) -> int:
         InputFileError: The file of hosts, the keys or the settings cannot be used.
         HubUnreachableError: A job has no nodes now, or Slurm does not answer.
     """
+    from vramscope.engine.cluster.links import read_trust
     from vramscope.engine.cluster.nodes_watch import NodesWatch
-    from vramscope.engine.cluster.trust import read_trust
 
     from ..guarding import Guard, GuardOptions
     from ..remote_flags import read_choice, read_nodes

@@ -11,8 +11,7 @@ from ..frame.diagnostics import complain
 from ..frame.registry import SubParsers
 
 if TYPE_CHECKING:
-    from vramscope.engine.cluster.allow_list import AllowList
-    from vramscope.engine.cluster.keys import KeyPair
+    from vramscope.engine.cluster.keys import AllowList, KeyPair
 
 SUMMARY = "keys by which viewers and agents know one another beyond this machine"
 ROLE_WORDS = {
@@ -45,8 +44,7 @@ def register(subparsers: SubParsers, common: list[ArgumentParser]) -> None:
 
 def run(arguments: Namespace) -> int:
     """Make, list, allow or revoke."""
-    from vramscope.engine.cluster.key_lock import lock_keys
-    from vramscope.engine.cluster.keys import keys_folder
+    from vramscope.engine.cluster.keys import keys_folder, lock_keys
 
     _check_words(arguments)
     folder = keys_folder()
@@ -122,8 +120,7 @@ def _explain(pair: "KeyPair") -> None:
 
 
 def _list(folder: Path) -> None:
-    from vramscope.engine.cluster.allow_list import read_allow_list
-    from vramscope.engine.cluster.keys import read_key_pair
+    from vramscope.engine.cluster.keys import read_allow_list, read_key_pair
 
     pair = read_key_pair(folder)
     allowed = read_allow_list(folder)
@@ -142,8 +139,14 @@ def _print_allowed(allowed: "AllowList") -> None:
 
 
 def _allow(folder: Path, key: str, name: str, role: str) -> None:
-    from vramscope.engine.cluster.allow_list import ROLES, AllowedKey, read_allow_list, save_allow_list
-    from vramscope.engine.cluster.keys import KEY_DIGITS, parse_key
+    from vramscope.engine.cluster.keys import (
+        KEY_DIGITS,
+        ROLES,
+        AllowedKey,
+        parse_key,
+        read_allow_list,
+        save_allow_list,
+    )
 
     public = parse_key(key)
     if public is None:
@@ -158,7 +161,7 @@ def _allow(folder: Path, key: str, name: str, role: str) -> None:
 
 
 def _revoke(folder: Path, word: str) -> None:
-    from vramscope.engine.cluster.allow_list import read_allow_list, save_allow_list
+    from vramscope.engine.cluster.keys import read_allow_list, save_allow_list
 
     rest, gone = read_allow_list(folder).revoke(word)
     if not gone:

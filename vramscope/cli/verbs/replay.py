@@ -106,7 +106,7 @@ def run(arguments: Namespace) -> int:
 
 
 def _replay_files(files: "ReplayFiles", arguments: Namespace, settings: "Settings", speed: float) -> int:
-    from vramscope.engine.sampling.node import node_name
+    from vramscope.engine.sampling.live import node_name
 
     from ..live import open_view
 

@@ -11,7 +11,7 @@ from ..frame.flag_words import add_old_flag
 from ..frame.registry import SubParsers
 
 if TYPE_CHECKING:
-    from vramscope.engine.jobs.simulated_device import SimulatedDevice
+    from vramscope.engine.jobs.launch import SimulatedDevice
 
 SUMMARY = "start a job with the probe: its ranks, steps and allocator appear in every view of this node"
 DESCRIPTION = """\
@@ -87,13 +87,15 @@ def _add_device(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Become the command of the job; return only where that is not possible."""
-    from vramscope.engine.jobs.environment import (
+    from vramscope.engine.jobs.launch import (
+        become,
         check_job_name,
+        exit_code_of,
+        is_runnable,
         make_environment,
         make_job_name,
         read_original_environment,
     )
-    from vramscope.engine.jobs.execution import become, exit_code_of, is_runnable
     from vramscope.engine.paths import locate_runtime_folder
 
     command: list[str] = arguments.command
@@ -140,7 +142,7 @@ def _prepare_profiling(given: Path | None, job: str) -> Path | None:
 
 def _provide_hub(folder: Path) -> None:
     """Start a hub where none runs; a job is more important than its being watched."""
-    from vramscope.engine.jobs.hub import find_or_start_hub
+    from vramscope.engine.jobs.background import find_or_start_hub
 
     try:
         find_or_start_hub(folder)
@@ -158,7 +160,7 @@ def _record(folder: Path, path: Path, job: str) -> None:
     import time
 
     from vramscope.engine.files.base.input_file import show_path
-    from vramscope.engine.jobs.recorder import name_recording, record_job
+    from vramscope.engine.jobs.background import name_recording, record_job
     from vramscope.engine.paths import open_runtime_folder
 
     open_runtime_folder(folder)
@@ -174,8 +176,12 @@ def _prepare_device(arguments: Namespace, job: str, folder: Path, environ: dict[
         _refuse_flags_of_simulation(arguments)
         return None
     from vramscope.engine.child_processes import LEDGERS_NAME
-    from vramscope.engine.jobs.ledgers import sweep_ledgers
-    from vramscope.engine.jobs.simulated_device import check_device, describe_for_job, describe_for_people
+    from vramscope.engine.jobs.launch import (
+        check_device,
+        describe_for_job,
+        describe_for_people,
+        sweep_ledgers,
+    )
     from vramscope.engine.sources.host import HostReader
 
     device = _read_device(arguments)
@@ -187,7 +193,7 @@ def _prepare_device(arguments: Namespace, job: str, folder: Path, environ: dict[
 
 
 def _read_device(arguments: Namespace) -> "SimulatedDevice":
-    from vramscope.engine.jobs.simulated_device import (
+    from vramscope.engine.jobs.launch import (
         DEFAULT_CONTEXT_BYTES,
         DEFAULT_HOST_RESERVE_BYTES,
         SimulatedDevice,

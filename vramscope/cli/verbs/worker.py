@@ -43,7 +43,7 @@ def run(arguments: Namespace) -> int:
     from vramscope.engine.errors import HubUnreachableError
     from vramscope.engine.paths import check_private, locate_runtime_folder
     from vramscope.engine.plugins import choose_analyzers
-    from vramscope.engine.wire.lock import is_hub_alive
+    from vramscope.engine.wire.endpoints import is_hub_alive
 
     chosen = None if arguments.analyzers is None else choose_analyzers(arguments.analyzers)
     if arguments.hub is not None:
@@ -54,8 +54,7 @@ def run(arguments: Namespace) -> int:
         check_private(folder)
     if parent_fd is None and not is_hub_alive(folder):
         raise HubUnreachableError(f"no agent serves {folder}: start one with `vramscope agent`")
-    from vramscope.engine.agent.worker import run_worker
-    from vramscope.engine.agent.worker_link import LocalWorkerLink
+    from vramscope.engine.agent.worker import LocalWorkerLink, run_worker
     from vramscope.engine.clock import SystemClock
 
     return run_worker(LocalWorkerLink(folder, SystemClock()), chosen=chosen, parent_fd=parent_fd)
@@ -69,9 +68,9 @@ def _run_elsewhere(host: str, chosen: frozenset[str] | None) -> int:
         InputFileError: The keys cannot be used.
     """
     from vramscope.engine.agent.worker import run_worker
-    from vramscope.engine.cluster.remote_worker import RemoteWorkerLink
-    from vramscope.engine.cluster.tcp_address import parse_address
-    from vramscope.engine.cluster.trust import read_trust
+    from vramscope.engine.cluster.addresses import parse_address
+    from vramscope.engine.cluster.connections import RemoteWorkerLink
+    from vramscope.engine.cluster.links import read_trust
 
     def tell(sentence: str) -> None:
         complain(sentence, program="vramscope worker")

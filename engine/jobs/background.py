@@ -1,0 +1,351 @@
+"""What is started to stay: agents and recorders, and the recording that a viewer began."""
+
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime
+from enum import IntEnum
+from pathlib import Path
+from typing import NamedTuple, NoReturn
+
+from ..child_processes import HUB_LOG_NAME, command_of, last_line, spawn
+from ..errors import HubUnreachableError, OutputFileError, RuntimeFolderError, VramscopeError
+from ..files.base.input_file import show_path
+from ..paths import explain_unwritable, open_runtime_folder
+from ..recording.announcement import RecorderNote, read_announced
+from ..recording.schema import SUFFIX
+from ..sources.processes import read_start_ticks
+from ..units import format_age, format_bytes
+from ..wire.endpoints import is_hub_alive
+
+STARTED_WITHIN_S = 10.0
+_POLL_S = 0.005
+
+
+class Start(IntEnum):
+    """What became of a process that was started; the exit code of the one between."""
+
+    SERVES = 0
+    ENDED = 1
+    LATE = 2
+
+
+def start_detached(spawn: Callable[[], "subprocess.Popen[bytes]"], is_ready: Callable[[], bool]) -> Start:
+    """Start a process from one between, and return once it is ready, has ended, or is late.
+
+    Args:
+        spawn: Starts it.
+        is_ready: Tells whether it does what it was started for.
+    """
+    helper = os.fork()
+    if helper == 0:
+        _leave(lambda: _await(spawn(), is_ready))
+    _, status = os.waitpid(helper, 0)
+    code = os.waitstatus_to_exitcode(status)
+    return Start(code) if code in set(Start) else Start.LATE
+
+
+def _leave(action: Callable[[], Start]) -> NoReturn:
+    """End this process with the code that an action returns, whatever happens: it is a copy of its parent."""
+    code = Start.LATE
+    try:
+        code = action()
+    finally:
+        os._exit(code)
+
+
+def _await(process: "subprocess.Popen[bytes]", is_ready: Callable[[], bool]) -> Start:
+    deadline_s = time.monotonic() + STARTED_WITHIN_S
+    while time.monotonic() < deadline_s:
+        if is_ready():
+            return Start.SERVES
+        if process.poll() is not None:
+            return Start.ENDED if process.returncode else Start.SERVES  # another was first
+        time.sleep(_POLL_S)
+    return Start.LATE
+
+
+FIRST_WITHIN_S = 600
+"""A hub of a job ends if neither a viewer nor a probe has come by then: importing torch may take minutes."""
+LINGER_S = 30
+"""Between the end of one process and the start of the next a hub stays this long."""
+
+
+def find_or_start_hub(folder: Path) -> None:
+    """Return once a hub serves a runtime folder; where none does, start one.
+
+    Raises:
+        RuntimeFolderError: The folder is not private, or cannot be made or written.
+        HubUnreachableError: The hub ended at once, or did not take the folder in time.
+    """
+    open_runtime_folder(folder)
+    if is_hub_alive(folder):
+        return
+    log = folder / HUB_LOG_NAME
+    try:
+        log.open("ab").close()  # the process between could not say what is wrong
+    except OSError as error:
+        raise RuntimeFolderError(explain_unwritable(log, error)) from error
+    became = start_detached(lambda: _spawn(folder), lambda: is_hub_alive(folder))
+    if became is Start.SERVES or is_hub_alive(folder):
+        return
+    said = last_line(log) if became is Start.ENDED else None
+    raise HubUnreachableError(
+        said.removeprefix("vramscope: ") if said else f"it did not start within {STARTED_WITHIN_S:g} s"
+    )
+
+
+def _spawn(folder: Path) -> "subprocess.Popen[bytes]":
+    return spawn(
+        command_of(
+            "agent",
+            "--leave-with-viewers",
+            *("--first-within", str(FIRST_WITHIN_S), "--linger", str(LINGER_S)),
+            *("--runtime-dir", str(folder)),
+        ),
+        folder / HUB_LOG_NAME,
+        own_session=True,
+        stdin=subprocess.DEVNULL,
+        keeps_log=True,
+    )
+
+
+BEGUN = "recording into "
+"""What a recorder says once its file is open and its source is found."""
+_LOG_NAME = "recorder-{}.log"
+_STRANGE = re.compile(r"[^A-Za-z0-9._-]+")
+_MOST_STEM = 64
+
+
+def spawn_recorder(folder: Path, starter: int, *words: str) -> "subprocess.Popen[bytes]":
+    """Start a recorder that no signal of this terminal reaches.
+
+    Args:
+        folder: Runtime folder of the agent to follow.
+        starter: Pid of the process for which it is started; names its log.
+        words: Further arguments of `vramscope record`.
+    """
+    _sweep_logs(folder)
+    return spawn(
+        command_of("record", *words, "--runtime-dir", str(folder)),
+        log_of(folder, starter),
+        own_session=True,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+def log_of(folder: Path, starter: int) -> Path:
+    """Return what a recorder writes its words to."""
+    return folder / _LOG_NAME.format(starter)
+
+
+def has_begun(log: Path) -> bool:
+    """Return whether the recorder of a log has said that it records."""
+    try:
+        return BEGUN in log.read_text(errors="replace")
+    except OSError:
+        return False
+
+
+def read_complaint(log: Path) -> str | None:
+    """Return why the recorder of a log failed; None where it told of no failure."""
+    said = last_line(log)
+    return said.removeprefix("vramscope: ") if said is not None and said.startswith("vramscope: ") else None
+
+
+def record_job(folder: Path, path: Path, *, pid: int, job: str) -> str | None:
+    """Return once a recorder is there that ends with a job; why it may not be, in one sentence, else None.
+
+    Args:
+        folder: Runtime folder of the agent to follow.
+        path: File to record into.
+        pid: First process of the job.
+        job: Its name.
+
+    Raises:
+        OutputFileError: It cannot record.
+    """
+    words = ("-o", str(path.absolute()), "--until-exit", str(pid), "--until-job", job)
+    log = log_of(folder, pid)
+    log.unlink(missing_ok=True)
+    became = start_detached(lambda: spawn_recorder(folder, pid, *words), lambda: has_begun(log))
+    if became is Start.ENDED:
+        raise OutputFileError(read_complaint(log) or f"the recording ended at once; see {log}")
+    late = f"the recording has not begun within {STARTED_WITHIN_S:g} s; it may yet: see {log}"
+    return late if became is Start.LATE else None
+
+
+def name_recording(folder: Path, stem: str, now_s: float) -> Path:
+    """Return a file that does not exist, named by what is recorded and by the time.
+
+    Args:
+        folder: Where it is to be.
+        stem: Name of the node or of the job; what is awkward in a file's name is replaced.
+        now_s: Wall time.
+    """
+    plain = _STRANGE.sub("-", stem).strip("-.")[:_MOST_STEM] or "node"
+    name = f"{plain}-{datetime.fromtimestamp(now_s):%Y%m%d-%H%M%S}"
+    number = 1
+    path = folder / f"{name}{SUFFIX}"
+    while path.exists() or path.is_symlink():
+        number += 1
+        path = folder / f"{name}-{number}{SUFFIX}"
+    return path
+
+
+def _sweep_logs(folder: Path) -> None:
+    """Remove what recorders of processes that have ended have said."""
+    for log in folder.glob(_LOG_NAME.format("*")):
+        pid = log.stem.rpartition("-")[2]
+        if pid.isdecimal() and read_start_ticks(int(pid)) is None:
+            log.unlink(missing_ok=True)
+
+
+LEFT_WITHIN_S = 5.0
+"""How long a recording that ends with its viewer may take to close its file."""
+
+
+class RecordingState(NamedTuple):
+    """A recording that goes on."""
+
+    path: Path
+    passed_s: float
+    size_bytes: int
+
+
+class RecordingNews(NamedTuple):
+    """What became of a recording, in sentences for people."""
+
+    text: str
+    is_failure: bool = False
+
+
+class ViewerRecording:
+    """Begins, watches and ends the recording that the viewers of one runtime folder share.
+
+    Args:
+        folder: The runtime folder.
+        output: Where recordings go.
+        is_private: The agent ends with this viewer, and so does the recording.
+        now_s: Wall time; injected in tests.
+    """
+
+    def __init__(
+        self, folder: Path, output: Path, *, is_private: bool = False, now_s: Callable[[], float] = time.time
+    ) -> None:
+        self._folder = folder
+        self._output = output
+        self._is_private = is_private
+        self._now_s = now_s
+        self._process: subprocess.Popen[bytes] | None = None
+        self._note: RecorderNote | None = None
+        self._is_ending = False
+        self._news: list[RecordingNews] = []
+
+    @property
+    def is_changing(self) -> bool:
+        """Whether a recording is about to begin or to end."""
+        return self._is_ending or (self._process is not None and self._note is None)
+
+    def switch(self, node: str) -> None:
+        """Begin a recording, or end the one that goes on; what became of it is told by `take_news`.
+
+        Args:
+            node: Name of the node, for the name of the file.
+        """
+        if self.look() is not None:
+            self._end()
+        elif self._process is None:
+            try:
+                self._begin(node)
+            except (VramscopeError, OSError) as error:
+                told = error if isinstance(error, VramscopeError) else f"{self._output}: {error.strerror}"
+                self._fail(str(told))
+
+    def look(self) -> RecordingState | None:
+        """Return the recording that goes on, whoever began it; None where none does."""
+        before = self._note
+        self._note = read_announced(self._folder)
+        if self._note is None:
+            self._judge_end(before)
+            return None
+        path = Path(self._note.path)
+        if self._note.moved is not None and self._note.moved != (before and before.moved):
+            self._fail(self._note.moved)
+        if before is None and self._process is not None:
+            end = "ends with this view" if self._is_private else "goes on when you quit"
+            self._tell(f"Recording into {show_path(path)}: it {end}; R ends it.")
+        return RecordingState(path, max(0.0, self._now_s() - self._note.since_s), _measure(path))
+
+    def take_news(self) -> list[RecordingNews]:
+        """Return what has become of recordings since the last call."""
+        news = self._news
+        self._news = []
+        return news
+
+    def leave(self) -> str | None:
+        """Leave the recording to itself, or end it with a private agent; return what is to be said of it."""
+        self.look()
+        note = self._note
+        if self._is_private and self._process is not None:
+            with suppress(subprocess.TimeoutExpired):
+                self._process.terminate()
+                self._process.wait(LEFT_WITHIN_S)
+            name = "" if note is None else show_path(Path(note.path))
+            return f"recorded into {name}: vramscope replay {name}" if name else None
+        if note is None:
+            return None
+        name = show_path(Path(note.path))
+        return f"the recording into {name} goes on: R in vramscope ends it, or kill {note.pid}"
+
+    def _begin(self, node: str) -> None:
+        self._output.mkdir(parents=True, exist_ok=True)
+        path = name_recording(self._output.absolute(), node, self._now_s())
+        open_runtime_folder(self._folder)
+        # A private agent goes with its viewer, also when that is killed: nothing would be left to record.
+        end = ("--until-exit", str(os.getpid())) if self._is_private else ()
+        words = ("-o", str(path), "--with-past", "--for-viewers", *end)
+        self._process = spawn_recorder(self._folder, os.getpid(), *words)
+
+    def _end(self) -> None:
+        if self._note is not None and not self._is_ending:
+            self._is_ending = True
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(self._note.pid, signal.SIGTERM)
+
+    def _judge_end(self, before: RecorderNote | None) -> None:
+        """Say how a recording ended that went on a moment ago, or why one did not begin."""
+        if self._process is not None and self._process.poll() is None:
+            self._note = before  # it has not begun yet, or is closing its file
+            return
+        complaint = None if self._process is None else read_complaint(log_of(self._folder, os.getpid()))
+        if before is not None and (self._is_ending or complaint is None):
+            path = Path(before.path)
+            length = format_age(max(0.0, self._now_s() - before.since_s))
+            name = show_path(path)
+            self._tell(f"Recorded {length}, {format_bytes(_measure(path))}: vramscope replay {name}")
+        elif self._process is not None:
+            self._fail(complaint or "the recorder ended at once")
+        self._process = None
+        self._is_ending = False
+
+    def _tell(self, text: str) -> None:
+        self._news.append(RecordingNews(text))
+
+    def _fail(self, reason: str) -> None:
+        plain = reason.partition("; name another file with -o")[0]
+        hint = "; record.folder chooses another folder" if plain != reason else ""
+        self._news.append(RecordingNews(f"{plain[:1].upper()}{plain[1:]}{hint}.", is_failure=True))
+
+
+def _measure(path: Path) -> int:
+    """Return the bytes of a recording, those included that are not part of its file yet."""
+    size_bytes = 0
+    for name in (path.name, f"{path.name}-wal"):
+        with suppress(OSError):
+            size_bytes += path.with_name(name).stat().st_size
+    return size_bytes

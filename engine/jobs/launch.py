@@ -1,0 +1,296 @@
+"""How a job is started: its environment, the simulated device, and `run` becoming the command."""
+
+import errno
+import json
+import os
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from shutil import rmtree
+
+import msgspec
+
+from ..child_processes import LEDGERS_NAME, command_of, own_environment
+from ..errors import UsageError
+from ..paths import PROBE, SHIM, SIMULATION, locate_allocator_model
+from ..units import GIB, MIB, format_bytes, format_gib
+
+JOB_VARIABLE = "VRAMSCOPE_JOB"
+PROBE_VARIABLE = "VRAMSCOPE_PROBE"
+PROFILING_VARIABLE = "VRAMSCOPE_PROFILING"
+RUNTIME_VARIABLE = "VRAMSCOPE_RUNTIME_DIR"
+SIMULATE_VARIABLE = "VRAMSCOPE_SIMULATE"
+MOST_JOB_CHARACTERS = 64
+
+
+def make_environment(
+    base: Mapping[str, str],
+    *,
+    runtime_dir: Path,
+    job: str,
+    simulate: str | None = None,
+    profiling: Path | None = None,
+) -> dict[str, str]:
+    """Return the environment of a job.
+
+    Args:
+        base: What the job would get without us.
+        runtime_dir: Folder of the hub that it reports to.
+        job: What its processes are told apart from other jobs by.
+        simulate: Description of the simulated device, as JSON; None for the devices of this node.
+        profiling: Folder of the profiles by module; None for no such profile.
+    """
+    environment = {
+        **base,
+        "PYTHONPATH": _prepend(str(SHIM), base.get("PYTHONPATH")),
+        PROBE_VARIABLE: str(PROBE),
+        RUNTIME_VARIABLE: str(runtime_dir),
+        JOB_VARIABLE: job,
+    }
+    wanted = {
+        SIMULATE_VARIABLE: simulate,
+        PROFILING_VARIABLE: None if profiling is None else _describe_profiling(profiling, base),
+    }
+    for name, value in wanted.items():
+        environment.pop(name, None)
+        if value is not None:
+            environment[name] = value
+    return environment
+
+
+def _describe_profiling(folder: Path, base: Mapping[str, str]) -> str:
+    """Return what a process that trains needs to write a profile and have it drawn, as JSON."""
+    # What trains may be another Python, without vramscope: the charts are drawn by this one.
+    command = [*command_of("modules"), "--pages"]
+    python_path = own_environment(base).get("PYTHONPATH")
+    return json.dumps({"folder": str(folder), "draw_command": command, "draw_python_path": python_path})
+
+
+def read_original_environment() -> dict[str, str]:
+    """Return this process's environment without what its own interpreter has added.
+
+    In the C locale Python sets LC_CTYPE for its children (PEP 538); /proc keeps what it was started with.
+    """
+    environment = dict(os.environ)
+    try:
+        started_with = Path("/proc/self/environ").read_bytes().split(b"\0")
+    except OSError:
+        return environment
+    if not any(entry.startswith(b"LC_CTYPE=") for entry in started_with):
+        environment.pop("LC_CTYPE", None)
+    return environment
+
+
+def make_job_name() -> str:
+    """Return a short random name for a job."""
+    return os.urandom(3).hex()
+
+
+def check_job_name(name: str) -> str:
+    """Return the name of a job as it was given.
+
+    Raises:
+        UsageError: It is empty, too long, or has characters that no table can show.
+    """
+    if not name.strip() or len(name) > MOST_JOB_CHARACTERS or not name.isprintable():
+        raise UsageError(
+            f"--job {name!r}: expected 1 to {MOST_JOB_CHARACTERS} printable characters, "
+            "for example --job gpt-7b"
+        )
+    return name
+
+
+def _prepend(folder: str, path: str | None) -> str:
+    """Return a search path with a folder at its head, once; an empty entry means the current folder."""
+    rest = [] if not path else [entry for entry in path.split(os.pathsep) if entry != folder]
+    return os.pathsep.join([folder, *rest])
+
+
+EXIT_NOT_EXECUTABLE = 126
+EXIT_NOT_FOUND = 127
+EXIT_OWN_FAILURE = 125
+"""As env(1) and the shells have them."""
+
+_IGNORED_BY_PYTHON = ("SIGPIPE", "SIGXFZ", "SIGXFSZ")
+"""An interpreter ignores these from its start, and what is ignored stays so across exec."""
+
+
+def become(command: Sequence[str], environment: Mapping[str, str]) -> OSError:
+    """Replace this process by a command, found in PATH; on success it never returns.
+
+    Returns:
+        Why the command could not be run.
+    """
+    _restore_signals()
+    try:
+        os.execvpe(command[0], list(command), environment)  # noqa: S606 - a shell would stand between
+    except OSError as error:
+        if error.errno == errno.ENOEXEC:
+            return _become_script(command, environment, error)
+        return error
+
+
+def is_runnable(command: Sequence[str], environment: Mapping[str, str]) -> bool:
+    """Return whether a command is likely to run; `become` then says what is wrong with one that is not."""
+    import shutil
+
+    return shutil.which(command[0], path=environment.get("PATH", os.defpath)) is not None
+
+
+def exit_code_of(error: OSError) -> int:
+    """Return the exit code for a command that could not be run: 127 where it was not found, else 126."""
+    return EXIT_NOT_FOUND if error.errno == errno.ENOENT else EXIT_NOT_EXECUTABLE
+
+
+def _become_script(command: Sequence[str], environment: Mapping[str, str], error: OSError) -> OSError:
+    """Run a script without a first line that names its interpreter by the shell, as execvp(3) does."""
+    import shutil
+
+    path = shutil.which(command[0], path=environment.get("PATH", os.defpath))
+    if path is None:
+        return error
+    try:
+        os.execve("/bin/sh", ["/bin/sh", path, *command[1:]], environment)  # noqa: S606 - what execvp(3) does
+    except OSError as second:
+        return second
+
+
+def _restore_signals() -> None:
+    for name in _IGNORED_BY_PYTHON:
+        number = getattr(signal, name, None)
+        if number is not None:
+            signal.signal(number, signal.SIG_DFL)
+
+
+UNTOUCHED_S = 3600.0
+"""A job may start one process after another; a folder as young as this is left alone."""
+
+
+def sweep_ledgers(folder: Path, *, now_s: float | None = None) -> None:
+    """Remove the folders of jobs that have ended; what cannot be read or removed stays.
+
+    Args:
+        folder: Holds one folder for each job.
+        now_s: Wall clock in seconds since the epoch; None for the present.
+    """
+    from ..simulation.ledger import list_living
+
+    before_s = (time.time() if now_s is None else now_s) - UNTOUCHED_S
+    with suppress(OSError):
+        for job in tuple(folder.iterdir()):
+            with suppress(OSError):
+                is_old = job.stat().st_mtime < before_s
+                if is_old and not any(list_living(ledger) for ledger in job.glob("*.ledger")):
+                    rmtree(job, ignore_errors=True)
+
+
+DEFAULT_CONTEXT_BYTES = 512 * MIB
+DEFAULT_HOST_RESERVE_BYTES = GIB
+MOST_DEVICES = 64
+ALLOCATOR_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
+"""Settings of the caching allocator: the name of today, and that before PyTorch 2.9."""
+
+
+class SimulatedDevice(msgspec.Struct, frozen=True, kw_only=True):
+    """The cards that a job is to find instead of those of its node."""
+
+    total_bytes: int
+    """Memory of one card."""
+    devices: int = 1
+    is_fake: bool = False
+    """Store nothing: shapes and bytes are followed, values are not computed."""
+    context_bytes: int = DEFAULT_CONTEXT_BYTES
+    """What each process takes of its card for its context, as CUDA does."""
+    host_reserve_bytes: int = DEFAULT_HOST_RESERVE_BYTES
+    """Host memory that tensors may not take."""
+
+
+class SimulationConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """What a process of the job reads from its environment, as JSON."""
+
+    total_bytes: int
+    devices: int
+    is_fake: bool
+    context_bytes: int
+    host_reserve_bytes: int
+    job: str
+    ledger_dir: str
+    """Folder in which the job's processes settle what each takes of a card that they share."""
+    allocator_settings: str | None
+    simulation_path: str
+    allocator_path: str
+
+
+def describe_for_job(
+    device: SimulatedDevice, *, job: str, runtime_dir: Path, environ: Mapping[str, str]
+) -> str:
+    """Return the text of the variable that tells a job's processes of their simulated device.
+
+    Args:
+        device: What was asked for.
+        job: Name of the job.
+        runtime_dir: Folder of its hub, below which the ledger of the cards is kept.
+        environ: Environment of the job, for the settings of its allocator.
+    """
+    settings = next((environ[name] for name in ALLOCATOR_VARIABLES if environ.get(name)), None)
+    config = SimulationConfig(
+        total_bytes=device.total_bytes,
+        devices=device.devices,
+        is_fake=device.is_fake,
+        context_bytes=device.context_bytes,
+        host_reserve_bytes=device.host_reserve_bytes,
+        job=job,
+        ledger_dir=str(runtime_dir / LEDGERS_NAME / job),
+        allocator_settings=settings,
+        simulation_path=str(SIMULATION),
+        allocator_path=str(locate_allocator_model()),
+    )
+    return msgspec.json.encode(config).decode()
+
+
+def check_device(device: SimulatedDevice, *, host_available_bytes: int | None) -> None:
+    """Refuse cards that make no sense, and real storage that this host has not got.
+
+    Args:
+        device: What was asked for.
+        host_available_bytes: Free memory of this host; None where it cannot be known.
+
+    Raises:
+        UsageError: There is no such card, or its tensors would not fit into host memory.
+    """
+    if not 1 <= device.devices <= MOST_DEVICES:
+        raise UsageError(f"--device-count {device.devices}: expected 1 to {MOST_DEVICES} simulated cards")
+    if device.context_bytes >= device.total_bytes:
+        raise UsageError(
+            f"--simulate {format_bytes(device.total_bytes)}: expected more than the context of "
+            f"{format_bytes(device.context_bytes)} that each process takes; give a larger card or a smaller "
+            "--context"
+        )
+    if device.is_fake or host_available_bytes is None:
+        return
+    needed_bytes = device.devices * (device.total_bytes - device.context_bytes)
+    free_bytes = max(0, host_available_bytes - device.host_reserve_bytes)
+    if needed_bytes > free_bytes:
+        raise UsageError(
+            f"--simulate: real tensors on {_count_cards(device)} may take {format_bytes(needed_bytes)} of "
+            f"host memory, and {format_bytes(free_bytes)} are free for them (--host-reserve keeps "
+            f"{format_bytes(device.host_reserve_bytes)} more): add --fake, which stores nothing, "
+            "or simulate less"
+        )
+
+
+def describe_for_people(device: SimulatedDevice) -> str:
+    """Return the line that says what is simulated."""
+    how = "without storage (values are not computed)" if device.is_fake else "on the CPU"
+    each = "" if device.devices == 1 else "each "
+    return (
+        f"simulating {_count_cards(device)} {how} ({format_gib(device.context_bytes)} GiB of {each or 'it '}"
+        f"stands for the CUDA context); figures are modelled"
+    )
+
+
+def _count_cards(device: SimulatedDevice) -> str:
+    size = f"{format_gib(device.total_bytes)} GiB"
+    return f"1 card of {size}" if device.devices == 1 else f"{device.devices} cards of {size} each"
