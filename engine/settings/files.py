@@ -1,6 +1,5 @@
 """Settings files: read with every fault told by file, line, key and expectation."""
 
-import difflib
 import re
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
@@ -64,6 +63,8 @@ def _check(path: Path, text: str, key: str, value: object) -> object:
 
 
 def _suggest(key: str) -> str:
+    import difflib
+
     nearest = difflib.get_close_matches(
         key[:_LONGEST_KEY].lower(), [*SETTING_KEYS, *SETTING_KEYS.values()], n=1
     )

@@ -5,7 +5,6 @@ thousands of digits in a ValueError that is no TOMLDecodeError.
 """
 
 import re
-import tomllib
 from pathlib import Path
 
 from ...errors import InputFileError
@@ -36,6 +35,8 @@ def parse_toml(text: str, path: Path) -> dict[str, object]:
     Raises:
         InputFileError: It is not TOML, or nested deeper than files are that a person writes.
     """
+    import tomllib
+
     _check_nesting(text, path)
     try:
         return tomllib.loads(text)
