@@ -25,7 +25,7 @@ from vramscope.analyzers.planning.theory.configs import Flags, TrainingRun, read
 from vramscope.analyzers.planning.theory.configs.document import describe_config
 from vramscope.analyzers.planning.theory.configs.megatron import build_run
 from vramscope.analyzers.planning.theory.presets import PRESETS
-from vramscope.engine.files.framework.run_config import RunConfig
+from vramscope.engine.files.run_config import RunConfig
 from vramscope.engine.units import GIB
 
 from .measure.tables import format_table

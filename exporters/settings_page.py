@@ -3,8 +3,7 @@
 from operator import attrgetter
 
 from ..engine.settings import SETTING_KEYS, Settings
-from ..engine.settings.model import TABLES
-from ..engine.settings.values import describe_expectation
+from ..engine.settings.model import TABLES, describe_expectation
 from .field_docs import read_field_docs
 
 _HEAD = """\

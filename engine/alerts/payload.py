@@ -7,8 +7,8 @@ import msgspec
 
 from ..model import Finding, Severity
 from ..settings import AlertSettings
-from ..settings.alerts import AlertEvent
 from ..settings.layers import FINDING_PREFIX
+from ..settings.model import AlertEvent
 from ..text import clean_texts, make_printable
 from ..units import format_age
 from .state import Crossing

@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from ..model import SEVERITIES, Finding, Severity
-from ..settings.alerts import AlertEvent, AlertSettings
+from ..settings.model import AlertEvent, AlertSettings
 
 MuteScope = Literal["hour", "open", "always"]
 """How long a kind of finding is muted on a device: an hour, until the finding closes, or for good."""

@@ -18,13 +18,13 @@ from .base.packed_file import CHUNK_BYTES, PackedFile
 from .base.series_record import SeriesFormat
 from .base.toml_text import parse_toml
 from .case_table import MODEL_COLUMNS
-from .flight_folder import PATTERN as FLIGHT_PATTERN
+from .flight_record import PATTERN as FLIGHT_PATTERN
 from .framework.log import tells_time
-from .framework.run_config import read_run_config
-from .galvatron.hardware import OVERLAP_FILE
+from .galvatron import OVERLAP_FILE
 from .memory_trace.run import FILE_PATTERN as TRACE_PATTERN
 from .module_memory.finding import EXACT_NAME, LOG_NAME, is_module_memory, list_charts
 from .phases import is_phase_file
+from .run_config import read_run_config
 from .series.format import recognize_series
 from .sweep.folders import find_folders
 from .sweep.logs import LIST_NAMES

@@ -14,7 +14,7 @@ from ..units import format_bytes
 from .base.input_file import lower_first, open_input_file, show_name, show_path
 from .base.packed_file import PackedFile
 from .flight_record import read_flight_record
-from .framework.lines import find_rank
+from .framework.log import find_rank
 from .framework.oom_text import MOST_CHARACTERS, OomText, parse_oom_text
 from .memory_snapshot import read_memory_snapshot
 from .memory_snapshot.reader import SIZE_LIMIT_BYTES

@@ -16,12 +16,12 @@ from ..errors import InputFileError
 from ..units import GIB, MIB
 from .base.input_file import lower_first, show_path
 from .base.packed_file import read_packed_file
-from .base.series_devices import SeriesDevices
 from .base.series_record import (
     MOST_BYTES,
     MOST_SECONDS,
     LeftOut,
     RecordError,
+    SeriesDevices,
     SeriesFormat,
     SeriesRecord,
     show_cell,

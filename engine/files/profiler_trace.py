@@ -21,18 +21,18 @@ from ..model import RankCoordinates
 from ..units import format_bytes
 from .base.input_file import show_path
 from .base.packed_file import CUT_NOTE, PackedFile
-from .base.series_devices import SeriesDevices
 from .base.series_record import (
     MOST_BYTES,
     MOST_SECONDS,
     LeftOut,
     RecordError,
     SeriesDevice,
+    SeriesDevices,
     SeriesFormat,
     SeriesRecord,
 )
-from .framework.oom_notes import OomNotes
-from .memory_trace.level_ticks import MOST_DEVICES_OF_PROCESS, LevelTicks
+from .framework.oom_text import OomNotes
+from .snapshot_series import MOST_DEVICES_OF_PROCESS, LevelTicks
 
 _HEAD_BYTES = 1 << 20
 # What follows the digits must be seen too: a chunk may end within them.

@@ -1,17 +1,32 @@
-"""Where a recording gets its samples from: the agent of this node, or this process itself."""
+"""What a recording is told, by the agent of this node or by this process, and for which job."""
 
 import math
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from ..errors import SourceUnavailableError
-from ..model import Sample
+import msgspec
+
+from ..clock import Clock, SystemClock
+from ..errors import SourceUnavailableError, UsageError
+from ..model import Assessment, Finding, Sample
 from ..paths import locate_runtime_folder
-from .heard import Heard, Words
+from ..sources.processes import read_start_ticks
+from .announcement import is_running
 
 if TYPE_CHECKING:
     from .hub_follower import HubFollower
+
+
+class Words(NamedTuple):
+    """What analyzers said after the newest sample."""
+
+    findings: tuple[Finding, ...] = ()
+    assessments: tuple[Assessment, ...] | None = None
+    """All that stand; None where none has changed."""
+
+
+Heard = Sample | Words
 
 
 class LocalFollower:
@@ -176,3 +191,89 @@ class NodeFollower:
 
             why = (note for note in samples[-1].notes if note != REMEMBERED_NOTE)
             self.failures = [SourceUnavailableError(note) for note in why]
+
+
+class JobView:
+    """Leaves out the processes of other jobs, and simulated cards that only these use.
+
+    Real devices stay, with all that is used on them: what others hold there is missing to the job.
+
+    Args:
+        job: Name of the job. Processes of no job, that were attached to, stay too.
+    """
+
+    def __init__(self, job: str) -> None:
+        self._job = job
+        self._strangers: set[int] = set()
+        self._cards: set[str] = set()
+
+    def narrow(self, heard: Heard) -> Heard:
+        """Return what was heard without what is of other jobs alone."""
+        return self._narrow_sample(heard) if isinstance(heard, Sample) else self._narrow_words(heard)
+
+    def _narrow_sample(self, sample: Sample) -> Sample:
+        strangers = [rank for rank in sample.ranks if rank.job not in (None, self._job)]
+        if not strangers and not self._cards:
+            return sample
+        ranks = tuple(rank for rank in sample.ranks if rank.job in (None, self._job))
+        own = {rank.device_uuid for rank in ranks}
+        foreign = {rank.device_uuid for rank in strangers} - own
+        self._strangers.update(rank.pid for rank in strangers)
+        self._cards |= {it.uuid for it in sample.devices if it.kind == "simulated" and it.uuid in foreign}
+        devices = tuple(device for device in sample.devices if device.uuid not in self._cards)
+        return msgspec.structs.replace(sample, devices=devices, ranks=ranks)
+
+    def _narrow_words(self, words: Words) -> Words:
+        if words.assessments is None:
+            assessments = None
+        else:
+            assessments = tuple(
+                it
+                for it in words.assessments
+                if it.pid not in self._strangers and it.device_uuid not in self._cards
+            )
+        findings = tuple(it for it in words.findings if it.device_uuid not in self._cards)
+        return Words(findings, assessments)
+
+
+LINGER_S = 2.5
+"""What is measured and found in the last moments arrives that much later."""
+
+
+class JobEnd:
+    """Says when a recording of one job is over.
+
+    Args:
+        pid: The job's first process.
+        job: Its name; processes that report under it belong to it too. None for the first one alone.
+        clock: Injected in tests.
+
+    Raises:
+        UsageError: There is no such process.
+    """
+
+    def __init__(self, pid: int, job: str | None = None, *, clock: Clock | None = None) -> None:
+        self.pid = pid
+        self.job = job
+        self._clock = clock or SystemClock()
+        self._start_ticks = read_start_ticks(pid)
+        if not is_running(pid, self._start_ticks):
+            raise UsageError(f"--until-exit {pid}: there is no such process")
+        self._has_ranks = False
+        self._ended_s: float | None = None
+
+    def observe(self, sample: Sample) -> None:
+        """Look for processes of the job."""
+        self._has_ranks = self.job is not None and any(
+            rank.job == self.job and rank.state != "ended" for rank in sample.ranks
+        )
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing of the job runs any more, for long enough that its last words are here."""
+        now_s = self._clock.monotonic_s()
+        if self._has_ranks or is_running(self.pid, self._start_ticks):
+            self._ended_s = None
+        elif self._ended_s is None:
+            self._ended_s = now_s
+        return self._ended_s is not None and now_s - self._ended_s >= LINGER_S

@@ -15,7 +15,7 @@ from ..history.ring import Row
 from ..model import Finding, Sample
 from ..viewer.conversation import Assessed, Event, HubStream, Joined
 from ..wire.endpoints import is_hub_alive
-from .heard import Heard, Words
+from .follower import Heard, Words
 
 SILENT_S = 2.0
 """An agent that has not spoken for so long is looked for."""

@@ -10,8 +10,7 @@ from ..files.base.input_file import show_name
 from ..files.memory_trace.reading import MemoryTrace, TraceIteration, read_memory_trace
 from ..files.memory_trace.run import read_memory_trace_run
 from ..sampling.trace_player import TracePlayer
-from ..sampling.trace_rows import TraceRows
-from ..sampling.trace_ticks import RankTicks, tick_of
+from ..sampling.trace_ticks import RankTicks, TraceRows, tick_of
 from ..units import MIB
 
 MOST_WHOLE_BYTES = 64 * MIB

@@ -14,13 +14,13 @@ from ..files.memory_timeline import MemoryTimeline
 from ..files.memory_trace.run import TraceFiles
 from ..files.profiler_trace import ProfilerTrace
 from ..files.series.format import recognize_series
-from ..files.series.nvidia_smi_log import NvidiaSmiLog
+from ..files.series.nvidia_smi import NvidiaSmiLog
 from ..files.series.open import SeriesFile
 from ..files.series.snapshot_export import SnapshotExport
 from ..files.series.stormlog_telemetry import StormlogTelemetry
 from ..model import Sample
+from .recording_player import StatusPlayer
 from .series_player import SeriesPlayer
-from .status_player import StatusPlayer
 from .trace_player import LEAST_TICK_S, TracePlayer
 from .trace_ticks import ROUNDING, TraceRunTicks
 

@@ -11,18 +11,20 @@ from pathlib import Path
 from ..clock import Clock, SystemClock
 from ..errors import InputFileError, UsageError
 from ..files.base.input_file import explain_refusal, show_name, show_path
-from ..files.memory_trace.name import TraceName
-from ..files.memory_trace.pair import is_simulated_run
-from ..files.memory_trace.reading import read_trace_name
-from ..files.memory_trace.records import mebibytes
-from ..files.memory_trace.run import TraceFiles, find_trace_files, note_ranks
-from ..files.memory_trace.spans import TraceSpan, TraceSpans
+from ..files.memory_trace.reading import (
+    SIZE_LIMIT_BYTES,
+    TraceName,
+    TraceSpan,
+    TraceSpans,
+    mebibytes,
+    read_trace_name,
+    read_whole,
+)
+from ..files.memory_trace.run import TraceFiles, find_trace_files, is_simulated_run, note_ranks
 from ..files.memory_trace.stream import stream_trace
-from ..files.memory_trace.whole import SIZE_LIMIT_BYTES, read_whole
 from ..model import SIMULATED_TRACE, AllocatorReading, DeviceSample, DeviceState, MemoryReading, Sample
 from ..units import MIB, format_bytes
-from .trace_rows import TickRow, TraceRows
-from .trace_ticks import ROUNDING, RankTicks, TraceIterations, TraceRunTicks, tick_of
+from .trace_ticks import ROUNDING, RankTicks, TickRow, TraceIterations, TraceRows, TraceRunTicks, tick_of
 
 STALE_AFTER_S = 1.0
 """Seconds of the trace after its own last sample from which a rank's figures count as stale."""

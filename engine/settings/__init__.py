@@ -1,10 +1,16 @@
 """Settings: what may be set, where it is set, and how it is saved."""
 
-from .alerts import AlertEvent, AlertLevel, AlertSettings
-from .layers import LoadedSettings, load_settings
-from .model import SETTING_KEYS, Settings, SortColumn, ThemeName
-from .record import RecordSettings
-from .saving import save_settings
+from .layers import LoadedSettings, load_settings, save_settings
+from .model import (
+    SETTING_KEYS,
+    AlertEvent,
+    AlertLevel,
+    AlertSettings,
+    RecordSettings,
+    Settings,
+    SortColumn,
+    ThemeName,
+)
 
 __all__ = [
     "SETTING_KEYS",

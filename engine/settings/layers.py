@@ -1,16 +1,162 @@
 """The layers of settings: flag over environment over `./vramscope.toml` over user file over default."""
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
 
-from ..errors import UsageError
+from ..errors import InputFileError, UsageError
+from ..files.base.input_file import read_text_file, show_path, show_text
+from ..files.base.output_file import replacing
+from ..files.base.toml_text import parse_toml
 from ..paths import config_file
-from .alerts import OWN_FILE_KEYS, WEBHOOK_KEY
-from .model import SETTING_KEYS, Settings
-from .values import convert_value
+from .model import OWN_FILE_KEYS, SETTING_KEYS, TABLES, WEBHOOK_KEY, Settings, convert_value, show_value
+
+FILE_LIMIT_BYTES = 1 << 18
+"""Many times what a person writes; the file of a stranger's folder must not keep us busy."""
+_LONGEST_KEY = 64
+
+
+def read_settings_file(path: Path, *, refused: Collection[str] = ()) -> dict[str, object]:
+    """Return the settings in a TOML file by key, each of its field's type.
+
+    Args:
+        path: The file.
+        refused: Keys that only a file of the user's own may hold, which this one is not.
+
+    Raises:
+        InputFileError: The file cannot be read, is not TOML, or holds an unknown key or a wrong value.
+    """
+    text = read_text_file(path, "a settings file", FILE_LIMIT_BYTES)
+    table = parse_toml(text, path)
+    found = {key: _check(path, text, key, value) for key, value in _flatten(path, text, table)}
+    for key in found:
+        if key in refused:
+            raise InputFileError(
+                f"{_place(path, text, key)}: {key} is not taken from the file of a folder, which anybody "
+                f"may have written: set it in {config_file()}, or name this file with --config"
+            )
+    return found
+
+
+def _flatten(path: Path, text: str, table: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+    """Yield key and value; what stands in a table of ours has its name before a dot."""
+    for key, value in table.items():
+        if key not in TABLES:
+            yield key, value
+        elif isinstance(value, dict):
+            yield from ((f"{key}.{inside}", found) for inside, found in value.items())
+        else:
+            raise InputFileError(
+                f"{_place(path, text, key)}: {key} = {show_value(key, value)}: expected a table, [{key}]"
+            )
+
+
+def _check(path: Path, text: str, key: str, value: object) -> object:
+    if key not in SETTING_KEYS:
+        raise InputFileError(f'{_place(path, text, key)}: unknown setting "{show_text(key)}"{_suggest(key)}')
+    try:
+        return convert_value(key, value)
+    except UsageError as error:
+        raise InputFileError(
+            f"{_place(path, text, key)}: {key} = {show_value(key, value)}: {error}"
+        ) from error
+
+
+def _suggest(key: str) -> str:
+    import difflib
+
+    nearest = difflib.get_close_matches(
+        key[:_LONGEST_KEY].lower(), [*SETTING_KEYS, *SETTING_KEYS.values()], n=1
+    )
+    if nearest:
+        return f'; did you mean "{nearest[0].removesuffix("_s")}"?'
+    return f"; the settings are {', '.join(SETTING_KEYS)}"
+
+
+def _place(path: Path, text: str, key: str) -> str:
+    """Return the file and, where it is found, the line of a key or table; `a.b` is `b` in table `a`."""
+    table, _, name = key.rpartition(".")
+    lines = text.split("\n")
+    first = _find_start(lines, table, 0) if table else 0
+    begins = None if first is None else _find_start(lines, name, first)
+    found = first if begins is None and table else begins
+    return show_path(path) if found is None else f"{show_path(path)}:{found + 1}"
+
+
+def _find_start(lines: list[str], key: str, first: int) -> int | None:
+    """Return the number (from 0) of the first line that begins with a key, a table, or `table.key`."""
+    start = re.compile(rf"""\[{{0,2}}\s*(?:[\w-]+\s*\.\s*)?["']?{re.escape(key)}["']?\s*[=.\]]""")
+    return next((n for n in range(first, len(lines)) if start.match(lines[n].lstrip())), None)
+
+
+def save_settings(values: Mapping[str, object], *, path: Path | None = None) -> Path:
+    """Write settings into a settings file and return its path; all else in the file stays as it is.
+
+    The file is replaced in one step, so that a reader never meets half of it; a link stays a link.
+
+    Args:
+        values: Values by key of the settings file or by field of `Settings`; None removes the key.
+        path: File to write; None for the user's own.
+
+    Raises:
+        UsageError: A key is unknown or a value does not fit.
+        InputFileError: The file cannot be understood or written.
+    """
+    path = Path(os.path.realpath(config_file() if path is None else path))
+    checked = {_key(name): _checked(name, value) for name, value in values.items()}
+    try:
+        text = _updated_text(path, checked)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as stream:
+            stream.write(text.encode())
+    except OSError as error:
+        raise InputFileError(f"{path}: settings not saved: {error.strerror or error}") from error
+    return path
+
+
+def _key(name: str) -> str:
+    key = name if name in SETTING_KEYS else name.removesuffix("_s")
+    if key not in SETTING_KEYS:
+        raise UsageError(f'unknown setting "{name}"; the settings are {", ".join(SETTING_KEYS)}')
+    return key
+
+
+def _checked(name: str, value: object) -> object:
+    try:
+        return None if value is None else convert_value(_key(name), value)
+    except UsageError as error:
+        raise UsageError(f"{name} = {value!r}: {error}") from error
+
+
+def _updated_text(path: Path, values: Mapping[str, object]) -> str:
+    # tomlkit keeps comments and order; it is slow to import, so only saving pays for it.
+    import tomlkit
+    from tomlkit.exceptions import TOMLKitError
+
+    from ..files.base.toml_text import parse_toml
+
+    try:
+        text = read_text_file(path, "a settings file", FILE_LIMIT_BYTES) if os.path.lexists(path) else ""
+        parse_toml(text, path)  # tomlkit has no bounds, and is many times slower
+        document = tomlkit.parse(text)
+    except InputFileError as error:
+        raise InputFileError(f"settings not saved: {error}") from error
+    except TOMLKitError as error:
+        raise InputFileError(
+            f"settings not saved: {show_path(path)}: {show_text(str(error), 200)}"
+        ) from error
+    for key, value in values.items():
+        table, _, name = key.rpartition(".")
+        inside = document.setdefault(table, tomlkit.table()) if table else document
+        if value is None:
+            inside.pop(name, None)
+        else:
+            inside[name] = list(value) if isinstance(value, tuple) else value
+    return tomlkit.dumps(document)
+
 
 PROJECT_FILE_NAME = "vramscope.toml"
 _VARIABLE_PREFIX = "VRAMSCOPE_"
@@ -68,8 +214,6 @@ def load_settings(
     project = (Path.cwd() if folder is None else folder) / PROJECT_FILE_NAME
     files = _list_files(environ, project, config)
     for path in files:
-        from .files import read_settings_file
-
         refused = OWN_FILE_KEYS if path == project else frozenset[str]()
         for key, value in read_settings_file(path, refused=refused).items():
             if path == project and key == "read_only" and values.get(key):

@@ -1,11 +1,60 @@
-"""The settings themselves; the sentence under each field is its documentation."""
+"""What may be set: names, types, defaults, and how each value is read."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from .alerts import AlertSettings
-from .record import RecordSettings
+from ..errors import UsageError
+from ..files.base.input_file import show_text
+from ..units import parse_duration
+
+AlertLevel = Literal["low", "medium", "high", "critical"]
+"""The severities of findings."""
+
+AlertEvent = Literal["opened", "raised", "closed"]
+"""What of a finding can be told of."""
+
+COMMAND_KEY = "alerts.command"
+WEBHOOK_KEY = "alerts.webhook_url"
+OWN_FILE_KEYS = frozenset({COMMAND_KEY, WEBHOOK_KEY})
+"""Settings that are not taken from `./vramscope.toml`: whoever wrote that file is not who runs vramscope."""
+
+
+class AlertSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Who is told of findings; a key in the table is the field's name without its unit `_s`."""
+
+    level: AlertLevel = "medium"
+    """Least severity of which anybody is told, by a toast, the bell or a hook: `low`, `medium`, `high` or
+    `critical`. The alerts screen lists every finding."""
+    kinds: tuple[str, ...] = ()
+    """Kinds of findings of which anybody is told, such as `oom` and `leak`. Empty: all."""
+    toast: bool = True
+    """Whether a finding that opens, or becomes graver, is told over the screen, once."""
+    bell: bool = True
+    """Whether it rings the terminal's bell too, once, from `alerts.bell_level` on."""
+    bell_level: AlertLevel = "high"
+    """Least severity that rings the bell."""
+    on: tuple[AlertEvent, ...] = ("opened", "raised", "closed")
+    """What hooks are told of: a finding that `opened`, one whose severity `raised`, one that `closed`."""
+    command: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)] | None = None
+    """Program, with its arguments, that the agent runs at each of these; no shell is involved. It gets the
+    finding as JSON on its standard input, and in variables `VRAMSCOPE_FINDING_*`."""
+    webhook_url: Annotated[str, msgspec.Meta(pattern=r"^https?://[^\s/]\S*$")] | None = None
+    """Address to which the agent posts the finding as JSON at each of these."""
+    timeout_s: Annotated[float, msgspec.Meta(ge=0.1, le=300)] = 10.0
+    """Seconds after which a hook that has not ended or answered is given up."""
+
+
+RECORD_FOLDER_KEY = "record.folder"
+
+
+class RecordSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Where recordings go; a key in the table is the field's name."""
+
+    folder: str = "."
+    """Folder for recordings that `R` in the live view begins; it is made where it is missing. `.` is the
+    folder that vramscope was started in."""
+
 
 ThemeName = Literal["dark", "light", "high-contrast", "mono"]
 """Colour themes of the screens."""
@@ -63,3 +112,111 @@ def _list_fields() -> list[str]:
 
 SETTING_KEYS: dict[str, str] = {field.removesuffix("_s"): field for field in _list_fields()}
 """Key in a settings file to field of `Settings`; both have the name of their table before a dot."""
+
+
+_TYPES: dict[str, Any] = get_type_hints(Settings, include_extras=True) | {
+    f"{table}.{field}": hint
+    for table, struct in TABLES.items()
+    for field, hint in get_type_hints(struct, include_extras=True).items()
+}
+_OTHER_EXPECTATIONS = {
+    COMMAND_KEY: "a program with its arguments, as one text or as a list",
+    WEBHOOK_KEY: "an address that begins with http:// or https://",
+    RECORD_FOLDER_KEY: "a folder, in quotation marks",
+}
+_WORDS = {
+    "1": True,
+    "true": True,
+    "yes": True,
+    "on": True,
+    "0": False,
+    "false": False,
+    "no": False,
+    "off": False,
+}
+
+
+def convert_value(key: str, value: object) -> object:
+    """Return a value as the type of its setting.
+
+    Args:
+        key: Key of the setting, as in a settings file.
+        value: What was written: a TOML value, or the text of a flag or variable.
+
+    Raises:
+        UsageError: The value does not fit; the text says what was expected, the caller says where.
+    """
+    field = SETTING_KEYS[key]
+    try:
+        return msgspec.convert(_prepare(field, value), _TYPES[field])
+    except (msgspec.ValidationError, UsageError, OverflowError) as error:
+        raise UsageError(f"expected {describe_expectation(key)}") from error
+
+
+def describe_expectation(key: str) -> str:
+    """Return in words what values a setting takes."""
+    field = SETTING_KEYS[key]
+    if _is_duration(field):
+        meta = next(part for part in get_args(_TYPES[field]) if isinstance(part, msgspec.Meta))
+        return f"seconds or a duration such as 500ms, 90s or 10m, from {meta.ge:g} to {meta.le:g} seconds"
+    if key in _OTHER_EXPECTATIONS:
+        return _OTHER_EXPECTATIONS[key]
+    choices = ", ".join(list_choices(key))
+    if _is_list(field):
+        return f"a list of words out of {choices}" if choices else "a list of words"
+    return f"one of {choices}" if choices else "true or false"
+
+
+def list_choices(key: str) -> tuple[str, ...]:
+    """Return the words a setting can be, or nothing where it is not a choice among words."""
+    hint = _TYPES[SETTING_KEYS[key]]
+    for part in (hint, *get_args(hint)):
+        if get_origin(part) is Literal:
+            return get_args(part)
+    return ()
+
+
+def _prepare(field: str, value: object) -> object:
+    """Bring text that a person wrote closer to the type of its field."""
+    if isinstance(value, str) and _is_duration(field):
+        return parse_duration(value)
+    if isinstance(value, int) and not isinstance(value, bool) and _is_duration(field):
+        return float(value)
+    if isinstance(value, str) and field == COMMAND_KEY:
+        return _split_command(value)
+    if isinstance(value, str) and _is_list(field):
+        return [word.strip() for word in value.split(",") if word.strip()]
+    if isinstance(value, str) and field != RECORD_FOLDER_KEY and not list_choices(field.removesuffix("_s")):
+        return _WORDS.get(value.strip().lower(), value)
+    return value
+
+
+def _is_duration(field: str) -> bool:
+    return field.endswith("_s")
+
+
+def _is_list(field: str) -> bool:
+    return get_origin(_TYPES[field]) is tuple
+
+
+def _split_command(text: str) -> list[str]:
+    import shlex
+
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"a quotation mark is not closed in {text!r}") from error
+
+
+def show_value(key: str, value: object) -> str:
+    """Return a value as it may be printed: an address may hold a secret, and is not repeated."""
+    if key == WEBHOOK_KEY:
+        return "…"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return f'"{show_text(value)}"'
+    try:
+        return show_text(str(value))
+    except ValueError:  # an int of more digits than Python prints
+        return "a number of thousands of digits"

@@ -1,15 +1,57 @@
-"""Which devices there are, which is the current one, and what they are."""
+"""The functions of a CUDA build: devices, `torch.accelerator`, generators, replication, refusals."""
 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Callable
 
 import torch
 
+from . import memory_functions, streams
+from .devices import HOST, state
+from .ledger import tell
+from .patching import replace
 from .simulation import Simulation
-from .thread_state import state
+from .streams import Stream
+
+
+def install_accelerator(simulation: Simulation) -> None:
+    """Give torch the functions below `torch.accelerator`."""
+    low = torch._C
+    cuda = torch.device("cuda")
+    low._accelerator_getAccelerator = low._get_accelerator = lambda check=None: cuda
+    low._accelerator_getDeviceIndex = lambda: state.device
+    low._accelerator_setDeviceIndex = low._cuda_setDevice
+    low._accelerator_exchangeDevice = low._accelerator_maybeExchangeDevice = low._cuda_exchangeDevice
+    low._accelerator_hooks_device_count = lambda: simulation.devices.count
+    low._accelerator_hooks_get_current_device = lambda: state.device
+    low._accelerator_hooks_set_current_device = low._cuda_setDevice
+    low._accelerator_hooks_exchange_device = low._cuda_exchangeDevice
+    low._accelerator_hooks_maybe_exchange_device = low._cuda_exchangeDevice
+    low._accelerator_synchronizeDevice = lambda device: simulation.card(device).allocator.synchronize()
+    low._accelerator_getStream = lambda device: Stream(
+        device_index=simulation.card(device).ordinal, stream_id=state.streams.get(device, 0)
+    )
+    low._accelerator_setStream = _set_stream
+    low._accelerator_isAllocatorInitialized = torch.cuda.is_initialized
+    low._accelerator_emptyCache = low._cuda_emptyCache
+    low._accelerator_emptyHostCache = lambda: None
+    low._accelerator_getDeviceStats = low._cuda_memoryStats
+    low._accelerator_resetPeakStats = low._cuda_resetPeakMemoryStats
+    low._accelerator_resetAccumulatedStats = low._cuda_resetAccumulatedMemoryStats
+    low._accelerator_getMemoryInfo = torch.cuda.mem_get_info
+    low._accelerator_getDeviceCapability = _get_capability
+
+
+def _set_stream(stream: Any) -> None:
+    torch.cuda.set_stream(stream)
+
+
+def _get_capability(device: int) -> dict[str, Any]:
+    return {"supported_dtypes": {torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64}}
+
 
 CAPABILITY = (8, 0)
 """Compute capability that is reported: the first with bfloat16 and flash attention."""
@@ -43,7 +85,7 @@ class DeviceProperties:
     pci_domain_id: int = 0
 
 
-def install(simulation: Simulation) -> None:
+def install_device_functions(simulation: Simulation) -> None:
     """Give torch the functions of a CUDA build that choose and describe devices."""
     cuda = torch.cuda
     low = torch._C
@@ -172,3 +214,140 @@ def _used(simulation: Simulation, device: Any) -> int:
 
 def _not_measured(device: Any = None) -> int:
     raise RuntimeError("a simulated device has no utilization, temperature, power or clock")
+
+
+# So the same seed gives the same numbers as on the host, whatever a script does with the generators of
+# CUDA.
+
+
+def install_generators(simulation: Simulation) -> None:
+    """Put generators in place."""
+    original = torch.Generator
+
+    class GeneratorMeta(type(original)):  # type: ignore[misc]
+        """Lets the generators of the host, which are of the original class, count as instances too."""
+
+        def __instancecheck__(cls, instance: object) -> bool:
+            return isinstance(instance, original)
+
+    class Generator(original, metaclass=GeneratorMeta):  # type: ignore[misc, valid-type]
+        """A generator that knows its simulated device."""
+
+        _device: Any = None
+
+        def __new__(cls, device: Any = "cpu") -> Any:
+            """Make a generator of the host that answers for its device."""
+            target = simulation.devices.resolve(device)
+            made = original.__new__(cls, device if target < HOST else "cpu")
+            if target >= 0:
+                made._device = simulation.devices.names[target]
+            return made
+
+        def __init__(self, device: Any = "cpu") -> None:
+            pass
+
+        @property
+        def device(self) -> Any:
+            """The device it makes numbers for."""
+            return original.device.__get__(self) if self._device is None else self._device
+
+        def __reduce__(self) -> Any:
+            return _restore, (str(self.device), self.get_state())
+
+    Generator.__name__ = Generator.__qualname__ = "Generator"
+    Generator.__module__ = original.__module__
+    torch.Generator = Generator
+    torch.cuda.default_generators = tuple(Generator(name) for name in simulation.devices.names)
+
+
+def _restore(device: str, generator_state: Any) -> Any:
+    """Return a generator that was pickled."""
+    made = torch.Generator(device)
+    made.set_state(generator_state)
+    return made
+
+
+__all__ = ["install_cuda_surface"]
+
+
+def install_cuda_surface(simulation: Simulation) -> None:
+    """Give torch the functions that a CUDA build has."""
+    install_device_functions(simulation)
+    memory_functions.install_memory_functions(simulation)
+    streams.install(simulation)
+    install_generators(simulation)
+    install_accelerator(simulation)
+    install_replication()
+    install_refusals()
+
+
+Tensors = Sequence[Any]
+
+
+def install_replication() -> None:
+    """Give torch the functions of a CUDA build that copy to several devices at once."""
+    low = torch._C
+    low._broadcast = _broadcast
+    low._broadcast_coalesced = lambda tensors, devices, buffer_bytes: _broadcast_all(tensors, devices)
+    low._scatter = _scatter
+    low._gather = _gather
+    torch.cuda.nccl.is_available = lambda tensors: False
+
+
+def _broadcast(tensor: Any, devices: Sequence[int]) -> list[Any]:
+    """Return a tensor on each device; where it is already, it is itself."""
+    return [tensor.cuda(device) for device in devices]
+
+
+def _broadcast_all(tensors: Tensors, devices: Sequence[int]) -> list[list[Any]]:
+    """Return the tensors of each device."""
+    return [[tensor.cuda(device) for tensor in tensors] for device in devices]
+
+
+def _scatter(tensor: Any, devices: Sequence[int], sizes: Any, dim: int, streams: Any = None) -> list[Any]:
+    """Return the parts of a tensor, one on each device until there are no more."""
+    parts = tensor.chunk(len(devices), dim) if sizes is None else tensor.split(list(sizes), dim)
+    return [part.contiguous().cuda(device) for part, device in zip(parts, devices)]
+
+
+def _gather(tensors: Tensors, dim: int, destination: int | None) -> Any:
+    """Return parts together on one device; -1 names the host."""
+    target = "cpu" if destination == -1 else torch.device("cuda", destination or 0)
+    return torch.cat([tensor.to(target) for tensor in tensors], dim)
+
+
+def install_refusals() -> None:
+    """Refuse CUDA graphs, and run eagerly what would be compiled."""
+    refused: dict[str, Any] = {
+        **{name: _make_refusing_class(name) for name in ("CUDAGraph", "graph")},
+        "make_graphed_callables": _make_refusal("make_graphed_callables"),
+    }
+    for owner in (torch.cuda, torch.cuda.graphs):
+        for name, refusal in refused.items():
+            setattr(owner, name, refusal)
+    replace(torch, "compile", lambda original: _compile)
+    replace(torch.nn.Module, "compile", lambda original: _compile_in_place)
+
+
+def _make_refusal(name: str) -> Callable[..., Any]:
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise RuntimeError(
+            f"torch.cuda.{name} is not simulated: capture and replay need a real GPU; run without CUDA graphs"
+        )
+
+    return refuse
+
+
+def _make_refusing_class(name: str) -> type:
+    """Return what refuses to be made, and is a class for those who annotate with it."""
+    return type(name, (), {"__init__": _make_refusal(name)})
+
+
+def _compile(model: Any = None, **_: Any) -> Any:
+    """Return a model or function as it is; as a decorator with options, return what does so."""
+    tell("torch.compile is run eagerly here, so memory is that of eager mode")
+    return (lambda function: function) if model is None else model
+
+
+def _compile_in_place(module: Any, *_: Any, **__: Any) -> None:
+    _compile(module)

@@ -7,11 +7,10 @@ from typing import Any, Callable
 import torch
 from torch.utils import _device as default_devices
 
-from .devices import ELSEWHERE, Devices
-from .out_of_memory import OutOfMemory
+from .card import OutOfMemory
+from .devices import ELSEWHERE, HOST, Devices, state, targeting
 from .patching import replace
 from .storages import StorageRegistry
-from .thread_state import HOST, state, targeting
 from .transfers import Transfers
 
 _CPU = torch.device("cpu")

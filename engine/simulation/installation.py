@@ -3,22 +3,116 @@
 from __future__ import annotations
 
 import atexit
+import os
+import threading
 from collections.abc import Mapping
 from typing import Any
 
-from . import autocast, cuda_surface, distributed, grouping, legacy_types, threads
-from .config import SimulationConfig
+import torch
+from torch.utils._python_dispatch import _pop_mode
+
+from .card import PrivateMemory, SimulationConfig
+from .device_functions import install_cuda_surface
 from .dispatch_mode import AccountingMode
 from .factories import Factories
 from .host_memory import HostMemory, watch_host, watch_nothing
-from .kernels import FusedKernels
+from .kernels import FusedKernels, install_distributed
 from .ledger import CardLedger
-from .private_memory import PrivateMemory
+from .patching import replace
 from .protocols import AllocatorModule, DeviceMemory
 from .simulation import Simulation
-from .storage_methods import StorageMethods
 from .storages import StorageRegistry
-from .tensor_methods import TensorMethods
+from .tensor_methods import StorageMethods, TensorMethods, install_legacy_types
+
+OWN_THREADS = "vramscope-"
+"""How the names of the probe's threads begin: they watch, and make no tensors."""
+
+
+def install_threads(simulation: Simulation, mode: Any) -> None:
+    """Account in this thread and in every thread that starts; stop accounting in forked children."""
+    _enter(mode)
+    replace(threading.Thread, "_bootstrap_inner", lambda original: _make_bootstrap(original, mode))
+    os.register_at_fork(after_in_child=lambda: _leave_card(simulation))
+
+
+def _enter(mode: Any) -> None:
+    # Not `with mode`: torch shall not think that a user's mode is active.
+    torch._C._push_on_torch_dispatch_stack(mode)
+
+
+def _leave() -> None:
+    """Let the thread hold no mode, whoever entered it.
+
+    A mode that is still there when the thread ends is released by the thread's destructors in C++, which ask
+    for the GIL; where the interpreter is about to end, that ends the process with an abort.
+    """
+    while torch._C._len_torch_dispatch_stack():
+        _pop_mode()
+
+
+def _make_bootstrap(original: Any, mode: Any) -> Any:
+    def bootstrap(thread: threading.Thread) -> None:
+        if thread.name.startswith(OWN_THREADS):
+            original(thread)
+            return
+        _enter(mode)
+        try:
+            original(thread)
+        finally:
+            _leave()
+
+    return bootstrap
+
+
+def _leave_card(simulation: Simulation) -> None:
+    """In a forked child: the blocks stay the parent's, and a device that was in use cannot be used here."""
+    simulation.registry.is_closed = True
+    simulation.devices.is_foreign = torch.cuda._initialized
+    if not torch.cuda._initialized:
+        simulation.registry.is_closed = False
+
+
+def install_autocast() -> None:
+    """Let what is set for CUDA hold for the host too; questions about CUDA are answered by torch itself."""
+    replace(torch, "set_autocast_enabled", _make_setter)
+    replace(torch, "set_autocast_dtype", _make_setter)
+    replace(torch, "set_autocast_gpu_dtype", lambda _: lambda dtype: torch.set_autocast_dtype("cuda", dtype))
+
+
+def _make_setter(original: Any) -> Any:
+    def set_value(*args: Any) -> None:
+        # The old form names no device and means CUDA.
+        device, value = args if len(args) == 2 else ("cuda", args[0])
+        original(device, value)
+        if device == "cuda":
+            original("cpu", value)
+
+    return set_value
+
+
+# With them CUDA's defaults follow by themselves: optimizers and gradient clipping choose their foreach
+# kernels.
+
+
+def install_grouping() -> None:
+    """Let groups of tensors be named, and parted, by the devices that tensors answer."""
+    replace(torch._C, "_group_tensors_by_device_and_dtype", _make_group)
+
+
+def _make_group(original: Any) -> Any:
+    def group(lists: Any, with_indices: bool = False) -> dict[Any, Any]:
+        found: dict[Any, Any] = {}
+        for (_, dtype), (members, indices) in original(lists, with_indices).items():
+            devices = [tensor.device for tensor in members[0]]
+            for device in dict.fromkeys(devices):
+                chosen = [position for position, it in enumerate(devices) if it == device]
+                found[device, dtype] = (
+                    [[it[position] for position in chosen] if it else it for it in members],
+                    [indices[position] for position in chosen] if indices else indices,
+                )
+        return found
+
+    return group
 
 
 def install(content: Mapping[str, Any], allocator_module: AllocatorModule) -> Simulation:
@@ -35,16 +129,16 @@ def install(content: Mapping[str, Any], allocator_module: AllocatorModule) -> Si
     devices = simulation.devices
     registry = simulation.registry
     transfers = simulation.transfers
-    cuda_surface.install(simulation)
+    install_cuda_surface(simulation)
     TensorMethods(devices, registry, transfers, simulation.pinned).install()
     StorageMethods(devices, registry).install()
     Factories(devices, registry, transfers).install()
     FusedKernels(registry).install()
-    grouping.install()
-    legacy_types.install()
-    autocast.install()
-    distributed.install(registry)
-    threads.install(simulation, _make_mode(config, registry, host))
+    install_grouping()
+    install_legacy_types()
+    install_autocast()
+    install_distributed(registry)
+    install_threads(simulation, _make_mode(config, registry, host))
     atexit.register(_close, simulation)
     return simulation
 

@@ -2,15 +2,40 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
-from typing import Any
+from pathlib import Path
+from typing import Any, Callable
 
 import torch
 
 from .card import Card
+from .host_memory import MOST_STACKS, Stack, capture_stack
+from .protocols import Allocator
 from .simulation import Simulation
-from .stacks import capture_stack
-from .user_frames import UserFrames
+
+
+class UserFrames:
+    """Returns the frames of the calling thread without those of the model; one list for one stack."""
+
+    def __init__(self, allocator: Allocator, capture: Callable[[], Stack]) -> None:
+        # The model is loaded by path, so its files are known by their folder, whatever its name is.
+        self._folder = str(Path(inspect.getfile(type(allocator))).parent)
+        self._capture = capture
+        self._known: dict[Stack, list[dict[str, Any]]] = {}
+
+    def __call__(self) -> list[dict[str, Any]]:
+        """Return the frames, innermost first."""
+        stack = self._capture()
+        frames = self._known.get(stack)
+        if frames is None:
+            if len(self._known) >= MOST_STACKS:
+                self._known.clear()
+            frames = self._known[stack] = [
+                frame for frame in stack.frames if not str(frame["filename"]).startswith(self._folder)
+            ]
+        return frames
+
 
 MOST_HISTORY_ENTRIES = 1_000_000
 """Entries that are kept where the script sets no limit."""
@@ -18,7 +43,7 @@ MARK = "vramscope_simulated"
 """Key among the allocator's settings in a snapshot that says of what card its figures are modelled."""
 
 
-def install(simulation: Simulation) -> None:
+def install_memory_functions(simulation: Simulation) -> None:
     """Give torch the functions of a CUDA build that tell of memory."""
     low = torch._C
     card = simulation.card

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from .stacks import Stack
+    from .host_memory import Stack
 
 
 class DeviceMemory(Protocol):

@@ -6,15 +6,12 @@ from typing import Any, Callable
 
 import torch
 
-from .card import Card
-from .config import SimulationConfig
-from .devices import Devices
+from .card import Card, SimulationConfig
+from .devices import Devices, state
 from .host_memory import HostMemory
-from .pinned_memory import PinnedMemory
 from .protocols import AllocatorModule, DeviceMemory
 from .storages import StorageRegistry
-from .thread_state import state
-from .transfers import Transfers
+from .transfers import PinnedMemory, Transfers
 
 
 class Simulation:

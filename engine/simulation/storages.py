@@ -12,7 +12,7 @@ from typing import Any, Callable
 import torch
 
 from .card import Card
-from .thread_state import state
+from .devices import state
 
 storage_of = torch._C.TensorBase.untyped_storage
 """The storage of a tensor, read past every override."""

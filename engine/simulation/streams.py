@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
+from .devices import state
 from .simulation import Simulation
-from .thread_state import state
 
 CUDA_DEVICE_TYPE = 1
 _numbers = itertools.count(1)

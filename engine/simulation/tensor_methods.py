@@ -1,4 +1,4 @@
-"""What a tensor answers about its device, and how it is moved."""
+"""Methods of tensors and storages that name a device, and the types that torch.cuda once had."""
 
 from __future__ import annotations
 
@@ -6,13 +6,10 @@ from typing import Any
 
 import torch
 
-from .devices import ELSEWHERE, Devices
-from .legacy_types import LegacyType
+from .devices import ELSEWHERE, HOST, Devices, targeting
 from .patching import replace
-from .pinned_memory import PinnedMemory
 from .storages import StorageRegistry, storage_of
-from .thread_state import HOST, targeting
-from .transfers import Transfers
+from .transfers import PinnedMemory, Transfers
 
 _base = torch._C.TensorBase
 _CPU = torch.device("cpu")
@@ -185,3 +182,104 @@ def _read_to(args: Any, kwargs: Any) -> tuple[Any, Any, tuple[Any, ...], dict[st
         device = other.device
         dtype = other.dtype
     return device, dtype, rest, options
+
+
+_DTYPES = {
+    "FloatTensor": torch.float32,
+    "DoubleTensor": torch.float64,
+    "HalfTensor": torch.float16,
+    "BFloat16Tensor": torch.bfloat16,
+    "LongTensor": torch.int64,
+    "IntTensor": torch.int32,
+    "ShortTensor": torch.int16,
+    "CharTensor": torch.int8,
+    "ByteTensor": torch.uint8,
+    "BoolTensor": torch.bool,
+}
+
+
+class LegacyType(type):
+    """A type whose instances are all tensors of one dtype on a device."""
+
+    dtype: torch.dtype
+
+    def __call__(cls, *args: Any, device: Any = None) -> Any:
+        """Return a tensor of some sizes, or of some data, as the type of the host does."""
+        if args and isinstance(args[0], torch.Tensor):
+            return args[0].to("cuda" if device is None else device, cls.dtype)
+        return getattr(torch, cls.__name__)(*args).cuda(device)
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, torch.Tensor) and instance.is_cuda and instance.dtype == cls.dtype
+
+
+def install_legacy_types() -> None:
+    """Put the types in place, and let them be the default type."""
+    for name, dtype in _DTYPES.items():
+        made = LegacyType(name, (), {"dtype": dtype, "__module__": "torch.cuda"})
+        setattr(torch.cuda, name, made)
+    replace(torch, "set_default_tensor_type", _make_set_default)
+
+
+def _make_set_default(original: Any) -> Any:
+    def set_default_tensor_type(kind: Any) -> None:
+        name = kind if isinstance(kind, str) else f"{kind.__module__}.{kind.__name__}"
+        if not name.startswith("torch.cuda."):
+            torch.set_default_device(None)
+            original(kind)
+            return
+        torch.set_default_dtype(_DTYPES[name.rsplit(".", 1)[-1]])
+        torch.set_default_device("cuda")
+
+    return set_default_tensor_type
+
+
+_storage_base = torch._C.StorageBase
+
+
+class StorageMethods:
+    """Gives every storage the answers that CUDA would give."""
+
+    def __init__(self, devices: Devices, registry: StorageRegistry) -> None:
+        self._devices = devices
+        self._registry = registry
+
+    def install(self) -> None:
+        """Put the answers in place."""
+        records = self._registry.records
+        names = self._devices.names
+        real_device = torch.UntypedStorage.device.__get__
+
+        def device(storage: Any) -> Any:
+            record = records.get(storage._cdata)
+            return real_device(storage) if record is None or record.device < 0 else names[record.device]
+
+        torch.UntypedStorage.device = property(device)
+        torch.UntypedStorage.__new__ = staticmethod(self._make)
+        replace(torch.UntypedStorage, "resize_", self._make_resize)
+        replace(torch.UntypedStorage, "is_shared", self._make_is_shared)
+
+    def _make(self, cls: Any, *args: Any, **kwargs: Any) -> Any:
+        """Make a storage where it is asked for; its content is whatever was there."""
+        device = kwargs.get("device")
+        target = HOST if device is None else self._devices.resolve(device)
+        if target < 0:
+            return _storage_base.__new__(cls, *args, **kwargs)
+        kwargs["device"] = "cpu"
+        made = _storage_base.__new__(cls, *args, **kwargs)
+        self._registry.place(made, target)
+        return made
+
+    def _make_resize(self, original: Any) -> Any:
+        def resize(storage: Any, size_bytes: int) -> Any:
+            resized = original(storage, size_bytes)
+            self._registry.resize(storage)
+            return resized
+
+        return resize
+
+    def _make_is_shared(self, original: Any) -> Any:
+        def is_shared(storage: Any) -> bool:
+            return storage._cdata in self._registry.records or bool(original(storage))
+
+        return is_shared

@@ -10,9 +10,20 @@ of scores, wherever that takes its arguments.
 
 from __future__ import annotations
 
+import argparse
+import importlib
+import json
+import os
+import site
+import sys
+import traceback
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec
+from pathlib import Path
+from types import ModuleType, TracebackType
 from typing import Any
 
 import torch
@@ -20,7 +31,57 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from .module_layers import find_heads, find_vocabulary, list_layers, name_kind
+from ..child_processes import USER_PATH_VARIABLE
+from ..text import fit_to_reader
+
+_HEAD_NAMES = ("num_heads", "n_heads", "n_head", "num_attention_heads", "heads", "nhead")
+
+
+def list_layers(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """Yield the parts of a module that are its layers, with their names.
+
+    A list of modules is as many layers as it holds; a module that holds such a list is taken apart as well.
+    """
+    for name, child in module.named_children():
+        holds_list = any(isinstance(each, (nn.ModuleList, nn.ModuleDict)) for each in child.children())
+        if isinstance(child, (nn.ModuleList, nn.ModuleDict, nn.Sequential)) or holds_list:
+            yield from ((f"{name}.{inner}", layer) for inner, layer in list_layers(child))
+        else:
+            yield name, child
+
+
+def name_kind(layer: nn.Module, *, is_last: bool) -> str:
+    """Return the kind of a layer by what it is made of."""
+    name = type(layer).__name__.lower()
+    if isinstance(layer, nn.Embedding) or name.endswith("embeddings") or name.endswith("embedding"):
+        return "embedding"
+    if "norm" in name:
+        return "layer_norm"
+    if isinstance(layer, nn.Linear):
+        return "output_head" if is_last else "mlp"
+    has_attention = any("attention" in type(each).__name__.lower() for each in layer.modules())
+    linears = sum(isinstance(each, nn.Linear) for each in layer.modules())
+    if find_heads(layer) is not None or has_attention or linears > 2:
+        return "transformer_block"
+    return "mlp" if linears else "module"
+
+
+def find_heads(layer: nn.Module) -> int | None:
+    """Return the attention heads of a layer, where it or a part of it names them."""
+    for part in layer.modules():
+        for name in _HEAD_NAMES:
+            heads = getattr(part, name, None)
+            if isinstance(heads, int) and not isinstance(heads, bool):
+                return heads
+    return None
+
+
+def find_vocabulary(layer: nn.Module, *, is_last: bool) -> int | None:
+    """Return the words of an embedding, or of a head at the end."""
+    if isinstance(layer, nn.Embedding):
+        return int(layer.num_embeddings)
+    return int(layer.out_features) if is_last and isinstance(layer, nn.Linear) else None
+
 
 Traced = dict[str, Any]
 """What is told of a model, as it stands in JSON."""
@@ -331,3 +392,76 @@ def _count_nodes() -> int:
         node = torch.zeros((), device="meta", requires_grad=True).view(()).grad_fn
     count: int = node._sequence_nr()
     return count
+
+
+# What was found, or what went wrong, is written as JSON into the file that is named; where the user's own
+# code raises, its traceback goes to stderr, without our frames.
+
+
+def find_factory(spec: str) -> Any:
+    """Return a function by `module:function`; the module is looked for in the working folder too."""
+    module_name, _, name = spec.partition(":")
+    factory = getattr(import_user_module(module_name), name, None)
+    if not callable(factory):
+        raise TraceError(f"--factory {spec}: {module_name} has no function {name!r}")
+    return factory
+
+
+def import_user_module(name: str) -> ModuleType:
+    """Import a module of the user, as a script in the working folder would.
+
+    From here on the working folder is on the search path: before other people's packages, as a `datasets.py`
+    there is meant, and after the standard library, as a `tokenize.py` is not. What we need ourselves has been
+    imported by now; what torch imports later is imported first. A module with the name of one of Python's, as
+    in `code:make`, is still looked for in that folder first.
+
+    Raises:
+        ModuleNotFoundError: There is none.
+    """
+    with suppress(ImportError):
+        importlib.import_module("sympy")  # torch does so when it meets the first fake tensor
+    further = os.environ.get(USER_PATH_VARIABLE, "")
+    folders = list(dict.fromkeys([str(Path.cwd()), *filter(None, further.split(os.pathsep))]))
+    packages = {*site.getsitepackages(), site.getusersitepackages()}
+    place = next((at for at, entry in enumerate(sys.path) if entry in packages), len(sys.path))
+    sys.path[place:place] = [folder for folder in folders if folder not in sys.path]
+    top = name.partition(".")[0]
+    if top in sys.stdlib_module_names and top not in sys.modules:
+        spec = PathFinder.find_spec(top, folders)
+        if spec is not None and spec.loader is not None:
+            module = sys.modules[top] = module_from_spec(spec)
+            spec.loader.exec_module(module)
+    return importlib.import_module(name)
+
+
+def _skip_ours(trace: TracebackType | None) -> TracebackType | None:
+    """Return the traceback from the first frame on that is neither ours nor the import machinery's."""
+    ours = (str(Path(__file__).parent), "<frozen importlib", str(Path(importlib.__file__).parent))
+    while trace is not None and trace.tb_next is not None:
+        if not trace.tb_frame.f_code.co_filename.startswith(ours):
+            break
+        trace = trace.tb_next
+    return trace
+
+
+def main() -> None:
+    """Read the command line, trace, write."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--factory", required=True, help="module:function that makes the model")
+    parser.add_argument("--input", action="append", default=[], help="shape and type of an argument")
+    parser.add_argument("--dtype", help="of floating weights and inputs (default: as they are made)")
+    parser.add_argument("--result", required=True, type=Path, help="file to write JSON into")
+    arguments = parser.parse_args()
+    try:
+        found = trace_made(find_factory(arguments.factory), arguments.input, arguments.dtype)
+    except TraceError as error:
+        found = {"error": str(error)}
+    except Exception as error:  # noqa: BLE001 - of the user's code, any
+        lines = traceback.format_exception(type(error), error, _skip_ours(error.__traceback__))
+        sys.stderr.write(fit_to_reader("".join(lines), sys.stderr))
+        found = {"error": f"{arguments.factory} raised {type(error).__name__}: {error}"}
+    arguments.result.write_text(json.dumps(found), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -4,7 +4,7 @@ import csv
 from collections.abc import Iterable
 from typing import TextIO
 
-from ...engine.files.series.header import COLUMNS
+from ...engine.files.series.open import COLUMNS
 from ...engine.text import make_csv_cell
 from .rows import DeviceRow
 

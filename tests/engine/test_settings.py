@@ -17,8 +17,7 @@ from vramscope.engine.settings import (
     load_settings,
     save_settings,
 )
-from vramscope.engine.settings.files import FILE_LIMIT_BYTES, read_settings_file
-from vramscope.engine.settings.layers import list_unknown_variables
+from vramscope.engine.settings.layers import FILE_LIMIT_BYTES, list_unknown_variables, read_settings_file
 
 CONFIGS = REPOSITORY / "tests/cli"
 VALID = sorted((CONFIGS / "valid_configs").glob("*.toml"))

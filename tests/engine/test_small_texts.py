@@ -12,10 +12,9 @@ from vramscope.engine.cluster.addresses import read_hosts_file
 from vramscope.engine.errors import InputFileError, VramscopeError
 from vramscope.engine.files.case_table import read_case_table
 from vramscope.engine.files.cluster_file import read_cluster_file
-from vramscope.engine.files.framework.run_config import read_run_config
-from vramscope.engine.files.model_config import read_model_config
+from vramscope.engine.files.run_config import read_model_config, read_run_config
 from vramscope.engine.settings import load_settings, save_settings
-from vramscope.engine.settings.files import FILE_LIMIT_BYTES, read_settings_file
+from vramscope.engine.settings.layers import FILE_LIMIT_BYTES, read_settings_file
 
 Reader = Callable[[Path], object]
 

@@ -11,7 +11,7 @@ from tests import REPOSITORY
 from vramscope.analyzers.planning.joint import JointPlan
 from vramscope.cli.application import run
 from vramscope.engine.errors import InputFileError
-from vramscope.engine.files.galvatron.computation import read_layer_profile
+from vramscope.engine.files.galvatron import read_layer_profile
 from vramscope.exporters.plan.joint_report import report_joint_plan
 from vramscope.exporters.plan.joint_table import describe_joint_plan, fold_counts
 from vramscope.exporters.schema import build_joint_plan_schema, render_joint_plan_schema

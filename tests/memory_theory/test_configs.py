@@ -16,7 +16,7 @@ from vramscope.analyzers.planning.theory.configs.megatron_shape import read_shap
 from vramscope.analyzers.planning.theory.presets import PRESETS
 from vramscope.cli.case_batch import PREDICTED, predict_case
 from vramscope.engine.errors import InputFileError
-from vramscope.engine.files.framework.run_config import read_run_config
+from vramscope.engine.files.run_config import read_run_config
 
 HUGGING_FACE = {
     "model_type": "llama",

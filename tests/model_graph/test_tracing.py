@@ -124,7 +124,7 @@ def test_a_factory_by_name_is_traced_in_a_process_of_its_own(
         trace_model_graph("mine:broken", "3x4")
     told = capfd.readouterr().err
     assert "return {}['depth']" in told
-    assert "trace_factory" not in told
+    assert "model_tracer" not in told
     with pytest.raises(UsageError, match="expected module:function"):
         trace_model_graph("mine", "3x4")
 

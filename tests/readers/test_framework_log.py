@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from vramscope.engine.errors import InputFileError
 from vramscope.engine.files.base.series_record import MOST_BYTES, RecordError
-from vramscope.engine.files.framework.lines import MemoryLine, parse_memory_line
-from vramscope.engine.files.framework.log import FrameworkLog
+from vramscope.engine.files.framework.log import FrameworkLog, MemoryLine, parse_memory_line
 from vramscope.engine.sampling.series_source import open_series
 
 from .series_files import play, write_lines

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vramscope.engine.files.base.series_record import SeriesDevice, SeriesRecord
-from vramscope.engine.files.memory_trace.level_ticks import MOST_TICKS, LevelTicks
+from vramscope.engine.files.snapshot_series import MOST_TICKS, LevelTicks
 
 DEVICE = SeriesDevice("index-0", 0, "0")
 EVENTS = st.lists(

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from vramscope.engine.errors import InputFileError
-from vramscope.engine.files.memory_trace import whole as reader
+from vramscope.engine.files.memory_trace import reading as reader
 from vramscope.engine.files.memory_trace.reading import MemoryTrace, read_memory_trace
 from vramscope.engine.units import MIB
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vramscope.engine.files.memory_trace.name import parse_trace_name
+from vramscope.engine.files.memory_trace.reading import parse_trace_name
 from vramscope.engine.model import RankCoordinates
 
 SWEEP = "memory_trace_rank0_wd8192_tp2_pp64_dp64_exp1_expNumNone_l96_mbs1_nmbs384_gbs24576_ts60530.json"

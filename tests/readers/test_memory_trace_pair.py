@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from vramscope.engine.errors import InputFileError
-from vramscope.engine.files.memory_trace.name import parse_trace_name
-from vramscope.engine.files.memory_trace.pair import TracePair, find_trace_pair
+from vramscope.engine.files.memory_trace.reading import parse_trace_name
+from vramscope.engine.files.memory_trace.run import TracePair, find_trace_pair
 
 from .traces import rank_name, require_measured, trace, write_trace
 

@@ -8,9 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from vramscope.engine.errors import InputFileError
-from vramscope.engine.files.memory_trace.records import TraceBatch
+from vramscope.engine.files.memory_trace.reading import TraceBatch, read_whole
 from vramscope.engine.files.memory_trace.stream import stream_trace
-from vramscope.engine.files.memory_trace.whole import read_whole
 
 from .traces import rank_name, require_measured, trace, write_trace
 

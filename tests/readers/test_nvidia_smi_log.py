@@ -10,7 +10,7 @@ import pytest
 
 from vramscope.engine.errors import InputFileError
 from vramscope.engine.files.base.series_record import SeriesRecord
-from vramscope.engine.files.series.nvidia_smi_log import NvidiaSmiLog
+from vramscope.engine.files.series.nvidia_smi import NvidiaSmiLog
 from vramscope.engine.units import GIB, MIB
 
 from .series_files import LOG_HEADER, play, used, write_lines

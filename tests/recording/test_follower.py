@@ -11,8 +11,7 @@ from vramscope.engine.history import History
 from vramscope.engine.history.history import FINE_TICKS
 from vramscope.engine.model import Assessment, Finding, HubStatus, Sample
 from vramscope.engine.paths import locate_runtime_folder, open_runtime_folder
-from vramscope.engine.recording.follower import NodeFollower
-from vramscope.engine.recording.heard import Heard, Words
+from vramscope.engine.recording.follower import Heard, NodeFollower, Words
 from vramscope.engine.recording.hub_follower import REMEMBERED_NOTE, HubFollower
 from vramscope.engine.viewer.conversation import HubStream, Joined
 from vramscope.engine.wire.endpoints import HubLock, endpoints_of

@@ -1,8 +1,7 @@
 """A recording of one job holds nothing that is of another job alone."""
 
 from vramscope.engine.model import Assessment, DeviceSample, Finding, RankSample, Sample
-from vramscope.engine.recording.heard import Words
-from vramscope.engine.recording.job_view import JobView
+from vramscope.engine.recording.follower import JobView, Words
 
 
 def make_sample(*ranks: RankSample, devices: tuple[DeviceSample, ...]) -> Sample:

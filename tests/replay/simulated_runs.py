@@ -4,7 +4,7 @@ import math
 from pathlib import Path
 
 from tests.readers.traces import Row, rank_name, trace, write_trace
-from vramscope.engine.files.memory_trace.pair import TracePair
+from vramscope.engine.files.memory_trace.run import TracePair
 
 SIMULATED = "_wd2_tp2_pp1_exp1_expNumNone_l40_bs1"
 REAL = "_wd2_tp2_pp1_l40_bs1"

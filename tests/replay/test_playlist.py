@@ -14,7 +14,7 @@ from vramscope.cli.application import run
 from vramscope.cli.replay_sweep import find_sweep
 from vramscope.cli.sweep_replay import DEFAULT_OPTIONS, list_entries, name_sweep, open_first, open_with
 from vramscope.engine.errors import InputFileError, UsageError
-from vramscope.engine.replay.playlist import Playlist, PlaylistEntry
+from vramscope.engine.replay.feed import Playlist, PlaylistEntry
 from vramscope.engine.replay.tapes import Tape
 from vramscope.sweeps.loading import load_sweep
 

@@ -9,9 +9,8 @@ import pytest
 from tests.replay.recordings import fresh_analyzers
 from tests.sweep.original import trace_text
 from tests.waiting import wait_until
+from vramscope.engine.replay.feed import Playlist, PlaylistEntry, PlaylistFeed
 from vramscope.engine.replay.player import ReplayCommand, ReplayOptions
-from vramscope.engine.replay.playlist import Playlist, PlaylistEntry
-from vramscope.engine.replay.playlist_feed import PlaylistFeed
 from vramscope.engine.replay.tapes import TraceTape
 from vramscope.engine.viewer.snapshot import Snapshot
 

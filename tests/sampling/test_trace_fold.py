@@ -15,10 +15,9 @@ from vramscope.engine.errors import InputFileError, OutputFileError
 from vramscope.engine.files.memory_trace.reading import MemoryTrace, read_memory_trace
 from vramscope.engine.files.memory_trace.stream import stream_trace
 from vramscope.engine.sampling import trace_player as trace_fold
-from vramscope.engine.sampling import trace_rows
+from vramscope.engine.sampling import trace_ticks as trace_rows
 from vramscope.engine.sampling.trace_player import TracePlayer, read_run_ticks
-from vramscope.engine.sampling.trace_rows import TickRow
-from vramscope.engine.sampling.trace_ticks import tick_of
+from vramscope.engine.sampling.trace_ticks import TickRow, tick_of
 
 ROWS = [(0.05 * at, 2000.0 + at % 7, 1000.0 + at % 5) for at in range(200)]
 

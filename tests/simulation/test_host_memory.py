@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.simulation.simulated import GIB, run_script
-from vramscope.engine.simulation import notices
+from vramscope.engine.simulation import ledger as notices
 from vramscope.engine.simulation.host_memory import HostMemory, read_refused_bytes
 
 

@@ -11,10 +11,10 @@ import pytest
 from tests.later import LaterModule
 
 if TYPE_CHECKING:
-    from vramscope.engine.simulation import stacks
-    from vramscope.engine.simulation.stacks import Stack
+    from vramscope.engine.simulation import host_memory as stacks
+    from vramscope.engine.simulation.host_memory import Stack
 else:
-    stacks = LaterModule("vramscope.engine.simulation.stacks")
+    stacks = LaterModule("vramscope.engine.simulation.host_memory")
 
 LAYER = "def forward(capture):\n    return capture()\n"
 

@@ -12,7 +12,7 @@ from tests.replay.simulated_runs import write_pair
 from tests.tui.canned import NODE, UNICODE_COLOR, StillClock
 from vramscope.analyzers.sentence import Sentence
 from vramscope.analyzers.verdict import Verdict
-from vramscope.engine.files.memory_trace.pair import TracePair
+from vramscope.engine.files.memory_trace.run import TracePair
 from vramscope.engine.history import History
 from vramscope.engine.replay.feed import ReplayFeed
 from vramscope.engine.replay.player import ReplayOptions

@@ -10,9 +10,8 @@ from tests.sweep.original import name_trace, write_original
 from tests.tui.canned import NODE, UNICODE_COLOR, StillClock
 from tests.tui.looks import notices, shown_text
 from vramscope.cli.sweep_replay import DEFAULT_OPTIONS, list_entries, open_first, open_with
+from vramscope.engine.replay.feed import HOLD_S, Playlist, PlaylistFeed
 from vramscope.engine.replay.player import ReplayOptions
-from vramscope.engine.replay.playlist import Playlist
-from vramscope.engine.replay.playlist_feed import HOLD_S, PlaylistFeed
 from vramscope.engine.settings import Settings
 from vramscope.sweeps.loading import load_sweep
 from vramscope.tui.device.screen import DeviceScreen

@@ -125,7 +125,7 @@ def _choose_app(
 ) -> "Callable[..., VramscopeApp]":
     """Return what makes the application to show; that of replays loads what reads recordings."""
     if is_replay:
-        from ...engine.replay.playlist_feed import PlaylistFeed
+        from ...engine.replay.feed import PlaylistFeed
         from ..playlist_app import PlaylistApp
         from ..replay_app import ReplayApp
 

@@ -11,14 +11,14 @@ from vramscope import __version__
 from vramscope.engine.errors import OutputFileError, UsageError
 from vramscope.engine.files.base.input_file import show_name, show_path
 from vramscope.engine.files.base.output_file import check_writable, place_output
-from vramscope.engine.files.memory_trace.name import parse_trace_name
+from vramscope.engine.files.memory_trace.reading import parse_trace_name
 from vramscope.engine.files.memory_trace.run import FILE_PATTERN, TraceFiles, group_trace_files
 from vramscope.engine.files.series.format import is_database
 from vramscope.engine.model import Sample
 from vramscope.engine.recording import ImportedFile, RecordingIdentity, RecordingWriter
 from vramscope.engine.sampling.joined_series import JoinedSeries
+from vramscope.engine.sampling.recording_player import StatusPlayer
 from vramscope.engine.sampling.series_source import SampleSource, open_series
-from vramscope.engine.sampling.status_player import StatusPlayer
 from vramscope.engine.units import format_bytes
 
 from .frame.diagnostics import complain

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from vramscope.engine.errors import InputFileError, UsageError
 from vramscope.engine.files.base.input_file import show_path
-from vramscope.engine.files.memory_trace.pair import find_trace_pair
-from vramscope.engine.files.memory_trace.run import FILE_PATTERN
+from vramscope.engine.files.memory_trace.run import FILE_PATTERN, find_trace_pair
 from vramscope.engine.files.series.format import recognize_series
 from vramscope.engine.recording import SUFFIX
 

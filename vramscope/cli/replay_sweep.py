@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from vramscope.engine.errors import InputFileError, UsageError
 from vramscope.engine.files.base.input_file import show_path
-from vramscope.engine.files.memory_trace.pair import is_simulated_run
+from vramscope.engine.files.memory_trace.run import is_simulated_run
 from vramscope.engine.files.sweep import FolderPair, find_sweeps
 from vramscope.engine.files.sweep.traces import TraceFile, find_traces
 from vramscope.engine.settings import Settings

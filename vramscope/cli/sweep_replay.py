@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from vramscope.analyzers.planning.sweep import CellState, SweepCell
 from vramscope.engine.errors import InputFileError
 from vramscope.engine.files.base.input_file import show_name
-from vramscope.engine.replay.playlist import OpenedEntry, Playlist, PlaylistEntry
+from vramscope.engine.replay.feed import OpenedEntry, Playlist, PlaylistEntry
 from vramscope.engine.replay.tapes import TraceTape
 from vramscope.engine.settings import Settings
 
 from .frame.progress import ProgressLine
 
 if TYPE_CHECKING:
-    from vramscope.engine.replay.playlist_feed import PlaylistFeed
+    from vramscope.engine.replay.feed import PlaylistFeed
     from vramscope.engine.viewer.feed import Feed
 
 PROGRAM = "vramscope replay"
@@ -206,8 +206,8 @@ def _make_feed(
     playlist: Playlist, first: OpenedEntry, at: int, options: SweepReplayOptions
 ) -> "PlaylistFeed":
     from vramscope.engine.plugins import make_analyzers
+    from vramscope.engine.replay.feed import PlaylistFeed
     from vramscope.engine.replay.player import ReplayOptions
-    from vramscope.engine.replay.playlist_feed import PlaylistFeed
     from vramscope.engine.viewer.snapshot import ReplayWord
 
     passed = range(at, first.place) if first.place > at else range(first.place + 1, at + 1)

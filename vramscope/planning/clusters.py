@@ -16,7 +16,7 @@ from vramscope.analyzers.planning.cluster import (
 from vramscope.engine.errors import InputFileError
 from vramscope.engine.files.base.input_file import show_path
 from vramscope.engine.files.cluster_file import read_cluster_file
-from vramscope.engine.files.galvatron.hardware import read_galvatron_hardware
+from vramscope.engine.files.galvatron import read_galvatron_hardware
 
 
 def read_cluster(cluster: str | Path) -> Cluster:

@@ -7,7 +7,7 @@ from vramscope.analyzers.planning.theory.configs.document import Described, desc
 from vramscope.analyzers.planning.theory.presets import PRESETS
 from vramscope.engine.errors import InputFileError, UsageError
 from vramscope.engine.files.base.input_file import show_path
-from vramscope.engine.files.framework.run_config import read_run_config
+from vramscope.engine.files.run_config import read_run_config
 
 from .model_file import find_model_file, make_name
 

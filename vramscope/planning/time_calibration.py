@@ -19,7 +19,7 @@ from vramscope.analyzers.planning.time import (
 from vramscope.engine.errors import InputFileError, UsageError
 from vramscope.engine.files.base.input_file import show_path
 from vramscope.engine.files.case_table import read_case_table
-from vramscope.engine.files.galvatron.computation import read_layer_profile
+from vramscope.engine.files.galvatron import read_layer_profile
 
 TIME_COLUMN = "iteration_ms"
 RECOMPUTES: dict[str, Recompute] = {"none": "none", "selective": "selective", "full": "full"}

@@ -15,7 +15,7 @@ from vramscope.engine.errors import UsageError
 
 from .model_graph import GPTModelGraph
 
-_SCRIPT = "vramscope.engine.workloads.trace_factory"
+_SCRIPT = "vramscope.engine.workloads.model_tracer"
 TracedType = Literal["float32", "bfloat16", "float16"]
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ....engine.errors import UsageError
-from ....engine.files.galvatron.hardware import HardwareFolder, HardwareProfile
+from ....engine.files.galvatron import HardwareFolder, HardwareProfile
 from .device_catalog import find_device
 from .link_catalog import NETWORK_LATENCY_S, NVLINK_LATENCY_S
 from .model import Cluster, CollectiveTable, Link

@@ -12,7 +12,7 @@ from pathlib import Path
 from ...model import RankCoordinates
 from ...units import MIB, format_bytes
 from ..base.input_file import show_path
-from ..base.packed_file import CUT_NOTE
+from ..base.packed_file import CUT_NOTE, LineFile
 from ..base.series_record import (
     MOST_BYTES,
     MOST_SECONDS,
@@ -23,7 +23,6 @@ from ..base.series_record import (
     SeriesRecord,
     show_cell,
 )
-from ..base.text_lines import LineFile
 
 BEGIN = "Memory State:"
 _PART = re.compile(r"\b([a-z_]{1,40})_memory: (-?\d[\d.]{0,40}) MB")

@@ -115,3 +115,26 @@ def _size(number: str, unit: str) -> int | None:
     """Return bytes; None where no device could have so many."""
     size = round(float(number) * _UNITS[unit])
     return size if size < MOST_BYTES else None
+
+
+_SHOWN = 3
+
+
+class OomNotes:
+    """Keeps the first errors and the number of all."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._first: list[str] = []
+
+    def add(self, sentence: str) -> None:
+        """Take an error, in a sentence."""
+        self.count += 1
+        if self.count <= _SHOWN:
+            self._first.append(sentence)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The sentences."""
+        more = self.count - len(self._first)
+        return (*self._first, *((f"out-of-memory errors beside these: {more:,}",) if more else ()))

@@ -12,8 +12,7 @@ from ...model.memory_snapshot import (
     TraceAction,
     TraceColumns,
 )
-from .reader import read_memory_snapshot
-from .tree import convert_tree
+from .reader import convert_tree, read_memory_snapshot
 
 __all__ = [
     "UNMEASURED",

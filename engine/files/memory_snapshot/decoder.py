@@ -18,8 +18,7 @@ from typing import NoReturn
 
 from ...errors import InputFileError
 from ..base.packed_file import GzipStream
-from .tree import convert_tree
-from .wire import GZIP_MARK, Reply, encode_reply
+from .reader import GZIP_MARK, Reply, convert_tree, encode_reply
 
 _PICKLE_MARKS = tuple(bytes((0x80, protocol)) for protocol in range(2, 6))
 _EXPECTATION = (

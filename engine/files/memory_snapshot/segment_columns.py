@@ -1,22 +1,216 @@
 """Segments into columns, in every dialect since PyTorch 1.13."""
 
+import re
 from array import array
+from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
+from typing import NoReturn, cast
 
 from ...errors import InputFileError
-from ...model.memory_snapshot import UNMEASURED, BlockColumns, BlockState, SegmentColumns
-from .places import (
-    Place,
-    expect_address,
-    expect_dict,
-    expect_int,
-    expect_list,
-    make_getter,
-    make_int_getter,
-    name_type,
-    refuse,
-    take,
-)
-from .stack_interning import StackInterner
+from ...model.memory_snapshot import UNMEASURED, BlockColumns, BlockState, Frame, SegmentColumns, StackTable
+
+Place = tuple[str | int, ...]
+"""Keys and positions from the root down."""
+
+_NAMES = {
+    dict: "a dict",
+    list: "a list",
+    tuple: "a tuple",
+    str: "text",
+    int: "an integer",
+    float: "a float",
+    bool: "true or false",
+    bytes: "bytes",
+    type(None): "None",
+}
+
+
+def show_place(place: Place) -> str:
+    """Return a place as a person reads it: `segments[3].blocks[17].size`."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
+    return text.removeprefix(".") or "the root"
+
+
+def name_type(value: object) -> str:
+    """Return what a value is, in words."""
+    return _NAMES.get(type(value), f"a {type(value).__name__}")
+
+
+def refuse(place: Place, text: str) -> NoReturn:
+    """Raise what is wrong at a place.
+
+    Raises:
+        InputFileError: Always.
+    """
+    raise InputFileError(f"at {show_place(place)}: {text}")
+
+
+def expect_dict(value: object, place: Place) -> dict[object, object]:
+    """Return a dict, or refuse what is none."""
+    if not isinstance(value, dict):
+        refuse(place, f"expected a dict, got {name_type(value)}")
+    return value
+
+
+def expect_list(value: object, place: Place) -> list[object]:
+    """Return a list, or refuse what is none."""
+    if not isinstance(value, list):
+        refuse(place, f"expected a list, got {name_type(value)}")
+    return value
+
+
+def expect_int(value: object, place: Place, least: int = -(2**63), most: int = 2**63 - 1) -> int:
+    """Return an integer within bounds, or refuse."""
+    if not isinstance(value, int):
+        refuse(place, f"expected an integer, got {name_type(value)}")
+    if not least <= value <= most:
+        shown = value if abs(value) < 2**70 else "a number of many digits"
+        refuse(place, f"expected an integer from {least} to {most}, got {shown}")
+    return value
+
+
+def expect_address(value: object, place: Place) -> int:
+    """Return an address of 64 bits; a negative one was written as signed and is meant unsigned."""
+    return expect_int(value, place, least=-(2**63), most=2**64 - 1) % 2**64
+
+
+def take(fields: dict[object, object], key: str, place: Place) -> object:
+    """Return the value of a key that must be there, or refuse."""
+    if key not in fields:
+        refuse(place, f"the key `{key}` is missing")
+    return fields[key]
+
+
+def make_getter(key: str) -> Callable[[object], object]:
+    """Return a function that takes a key from what should be a dict; it runs at the speed of C.
+
+    Applied to anything else, it raises what Python raises.
+    """
+    return cast("Callable[[object], object]", itemgetter(key))
+
+
+def make_int_getter(key: str) -> Callable[[object], int]:
+    """Return the same for integers; an array that takes them checks that they are."""
+    return cast("Callable[[object], int]", itemgetter(key))
+
+
+_MOST_CANDIDATES = 16
+"""Beyond this many stacks that differ only between the sampled frames, lists are hashed whole."""
+_NO_FILE = "none"
+"""The file of every frame in a snapshot that PyTorch makes from a profile."""
+_PROFILED = re.compile(r"(.+)\(([0-9]{1,9})\): (.+)")
+"""How a profile names a frame of Python: `train.py(9): step`."""
+
+
+class StackInterner:
+    """Gives every distinct stack a row, and every distinct frame.
+
+    PyTorch writes one list a block but shares the frames among the lists, and pickle keeps what was shared.
+    Comparing lists of the same frames is fast, hashing them whole is not: so a few frames of a list choose
+    the candidates, which are then compared.
+    """
+
+    def __init__(self) -> None:
+        self._candidates: dict[tuple[int, ...], list[tuple[list[object], int]]] = {}
+        self._whole: dict[tuple[int, ...], int] = {}
+        self._frames: dict[Frame, int] = {}
+        self._frame_rows: dict[int, int] = {}
+        self._stacks: dict[bytes, int] = {}
+        self._kept: list[object] = []
+        self._members = array("i")
+        self._starts = array("q", [0])
+
+    def intern_all(self, lists: Iterable[object], place: Place) -> list[int]:
+        """Return the row of each of some stacks, `UNMEASURED` for one without frames.
+
+        This runs once a block and is written for speed: known stacks are found without a call of Python's.
+
+        Raises:
+            InputFileError: One of them is not a list of frames.
+        """
+        rows: list[int] = []
+        add = rows.append
+        find = self._candidates.get
+        for frames in lists:
+            if type(frames) is not list or not frames:
+                add(self._intern_unusual(frames, place))
+                continue
+            count = len(frames)
+            for known, row in find((count, id(frames[0]), id(frames[count >> 1])), ()):
+                # Frames are shared objects, so equality is mostly one of identity.
+                if known == frames:
+                    add(row)
+                    break
+            else:
+                add(self._intern_new(frames, place))
+        return rows
+
+    def intern(self, frames: object, place: Place) -> int:
+        """Return the row of one stack.
+
+        Raises:
+            InputFileError: It is not a list of frames.
+        """
+        return self.intern_all((frames,), place)[0]
+
+    def _intern_unusual(self, frames: object, place: Place) -> int:
+        if frames is None or not expect_list(frames, place):
+            return UNMEASURED
+        return self._intern_new(expect_list(frames, place), place)
+
+    def _intern_new(self, frames: list[object], place: Place) -> int:
+        count = len(frames)
+        sample = (count, id(frames[0]), id(frames[count >> 1]))
+        candidates = self._candidates.setdefault(sample, [])
+        if len(candidates) >= _MOST_CANDIDATES:
+            return self._intern_whole(frames, place)
+        row = self._add(frames, place)
+        candidates.append((frames, row))
+        return row
+
+    def build(self) -> StackTable:
+        """Return what was interned."""
+        return StackTable(frames=tuple(self._frames), members=self._members, starts=self._starts)
+
+    def _intern_whole(self, frames: list[object], place: Place) -> int:
+        key = tuple(map(id, frames))
+        row = self._whole.get(key)
+        if row is None:
+            row = self._whole[key] = self._add(frames, place)
+        return row
+
+    def _add(self, frames: Sequence[object], place: Place) -> int:
+        rows = array("i", (self._intern_frame(frame, (*place, index)) for index, frame in enumerate(frames)))
+        key = rows.tobytes()
+        found = self._stacks.get(key)
+        if found is None:
+            found = self._stacks[key] = len(self._stacks)
+            self._members.extend(rows)
+            self._starts.append(len(self._members))
+        return found
+
+    def _intern_frame(self, frame: object, place: Place) -> int:
+        row = self._frame_rows.get(id(frame))
+        if row is None:
+            row = self._frame_rows[id(frame)] = self._frames.setdefault(
+                _read_frame(frame, place), len(self._frames)
+            )
+            # The object must live on, or its id would come to mean another.
+            self._kept.append(frame)
+        return row
+
+
+def _read_frame(frame: object, place: Place) -> Frame:
+    fields = expect_dict(frame, place)
+    line = expect_int(fields.get("line", 0), (*place, "line"))
+    filename = str(fields.get("filename", "??"))
+    name = str(fields.get("name", "??"))
+    if filename == _NO_FILE:
+        profiled = _PROFILED.fullmatch(name)
+        if profiled is not None:
+            return Frame(filename=profiled[1], line=int(profiled[2]), name=profiled[3])
+    return Frame(filename=filename, line=line, name=name)
+
 
 _MOST_INT32 = 2**31 - 1
 

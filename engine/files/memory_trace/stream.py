@@ -14,7 +14,7 @@ import msgspec
 from ...errors import InputFileError
 from ...units import MIB, TIB
 from ..base.input_file import lower_first, open_input_file, show_path
-from .records import IterationRecord, SampleRecord, TraceBatch
+from .reading import IterationRecord, SampleRecord, TraceBatch
 
 PIECE_BYTES = MIB
 MOST_PENDING_BYTES = 8 * MIB

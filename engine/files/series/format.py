@@ -7,13 +7,12 @@ from pathlib import Path
 from ...errors import InputFileError
 from ...units import TIB
 from ..base.input_file import open_input_file, show_path
+from ..base.packed_file import LineFile
 from ..base.series_record import RecordError, SeriesFormat, show_cell
-from ..base.text_lines import LineFile
 from ..framework.internlm_log import BEGIN
 from ..framework.log import HEAD_LINES, is_framework_log
-from .cells import is_skipped
-from .header import parse_series_header
-from .nvidia_smi_header import guess_log_header, parse_log_header
+from .nvidia_smi import guess_log_header, parse_log_header
+from .open import is_skipped, parse_series_header
 from .status_lines import find_status_schema
 from .stormlog_telemetry import is_stormlog_telemetry
 

@@ -5,24 +5,185 @@ known `reserved_bytes`, `total_bytes`, `step`, `allocated_max_bytes`, `used_max_
 ignored; lines that are empty or begin with # are too. An empty cell, NaN or N/A is unmeasured.
 """
 
+import csv
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
+
 from ...errors import InputFileError
 from ..base.input_file import show_path
-from ..base.series_devices import SeriesDevices
+from ..base.packed_file import LineFile
 from ..base.series_record import (
+    MOST_BYTES,
     MOST_SECONDS,
     LeftOut,
     RecordError,
     SeriesDevice,
+    SeriesDevices,
     SeriesFormat,
     SeriesRecord,
     show_cell,
 )
-from ..base.text_lines import LineFile
-from .cells import CUT_OFF, is_cut_off, is_skipped, parse_size, parse_step, parse_time, split_line
-from .header import COLUMNS, EXPECTATION, PEAKS, SIZES, SeriesHeader, parse_series_header
+
+UNMEASURED = frozenset(
+    {"", "nan", "inf", "+inf", "-inf", "infinity", "+infinity", "-infinity", "n/a", "[n/a]", "na"}
+    | {"none", "null", "-", "[not supported]", "not supported"}
+)
+"""What stands in a cell, in lower case, where nothing was measured."""
+CUT_OFF = "the last line has no end, and its writer may have been cut off within it"
+_MOST_STEPS = 2**53
+
+
+def split_line(line: str, separator: str) -> list[str]:
+    """Return the cells of a line; a quoted cell may hold the separator.
+
+    Raises:
+        RecordError: A quote is not closed.
+    """
+    if '"' not in line:
+        return line.split(separator)
+    try:
+        return next(csv.reader([line], delimiter=separator, skipinitialspace=True, strict=True), [])
+    except csv.Error as error:
+        raise RecordError("quotes", f"{show_cell(line)} has a quote that is not closed") from error
+
+
+def parse_time(text: str) -> float:
+    """Return the seconds in a cell.
+
+    Raises:
+        RecordError: It is no time in seconds.
+    """
+    try:
+        time_s = float(text)
+    except ValueError as error:
+        raise RecordError("time_s", f"time_s is {show_cell(text)}, expected seconds") from error
+    if not -MOST_SECONDS < time_s < MOST_SECONDS:
+        raise RecordError(
+            "time_s", f"time_s is {show_cell(text)}, expected seconds (not ms) since a start or since 1970"
+        )
+    return time_s
+
+
+def parse_size(text: str, column: str = "") -> int | None:
+    """Return the bytes in a cell, or None where it says that nothing was measured.
+
+    Raises:
+        RecordError: It is no number of bytes that a device could have.
+    """
+    value = _parse_whole(text, column, "bytes")
+    if value is not None and not 0 <= value < MOST_BYTES:
+        raise RecordError(
+            column, f"{column} is {show_cell(text)}, expected bytes from 0 to below {MOST_BYTES:,}"
+        )
+    return value
+
+
+def parse_step(text: str, column: str = "step") -> int | None:
+    """Return the step in a cell, or None where there is none.
+
+    Raises:
+        RecordError: It is no whole number from 0 on.
+    """
+    value = _parse_whole(text, column, "a whole number")
+    if value is not None and not 0 <= value < _MOST_STEPS:
+        raise RecordError(column, f"{column} is {show_cell(text)}, expected a whole number from 0 on")
+    return value
+
+
+def _parse_whole(text: str, column: str, expected: str) -> int | None:
+    """Return a whole number, also where it was written as a decimal one."""
+    if text.strip().lower() in UNMEASURED:
+        return None
+    try:
+        value = float(text)
+        return int(text) if "." not in text and "e" not in text.lower() else round(value)
+    except (ValueError, OverflowError) as error:
+        raise RecordError(column, f"{column} is {show_cell(text)}, expected {expected}") from error
+
+
+def is_cut_off(line: str, before: str, separator: str, width: int) -> bool:
+    """Tell whether a last line without a line end may have lost its end: cells, or digits of its last cell.
+
+    Args:
+        line: The last line.
+        before: The record before it, or nothing.
+        separator: What stands between cells.
+        width: Number of cells of a whole record.
+    """
+    last = line.rpartition(separator)[2]
+    last_before = before.rpartition(separator)[2]
+    return line.count(separator) + 1 < width or len(last.strip()) < len(last_before.strip())
+
+
+def is_skipped(line: str) -> bool:
+    """Tell whether a line is empty or a comment."""
+    start = line.lstrip()
+    return not start or start.startswith("#")
+
+
+SIZES = ("allocated_bytes", "reserved_bytes", "used_bytes", "total_bytes")
+PEAKS = ("allocated_max_bytes", "used_max_bytes")
+"""Most since the line before: of what was read more often than it was written down."""
+COLUMNS = ("time_s", "device", *SIZES, "step", *PEAKS)
+EXPECTATION = (
+    "expected a header such as time_s,device,allocated_bytes[,reserved_bytes,used_bytes,total_bytes,step]"
+)
+SEPARATORS = (",", ";", "\t")
+
+
+class SeriesHeader(msgspec.Struct, frozen=True):
+    """Where the columns of a series CSV stand."""
+
+    separator: str
+    width: int
+    positions: tuple[int, ...]
+    """Position of each of `COLUMNS`; `width`, where one empty cell is put, for a column that is absent."""
+    ignored: tuple[str, ...]
+
+    @property
+    def has_peaks(self) -> bool:
+        """Whether the file says more of a time than one reading."""
+        return any(self.has(column) for column in PEAKS)
+
+    def has(self, column: str) -> bool:
+        """Tell whether the file has a column."""
+        return self.positions[COLUMNS.index(column)] < self.width
+
+
+def choose_separator(line: str) -> str:
+    """Return what separates the cells of a line: comma, semicolon or tab, whichever it has most of."""
+    return max(SEPARATORS, key=line.count)
+
+
+def parse_series_header(line: str) -> SeriesHeader | None:
+    """Return the columns that a line names, or None where it is no header of a series.
+
+    Raises:
+        RecordError: It is one, and a column is absent or there twice.
+    """
+    if "time_s" not in line.lower():
+        return None
+    separator = choose_separator(line)
+    names = [name.strip().lower() for name in split_line(line, separator)]
+    if "time_s" not in names:
+        return None
+    _check_columns(names)
+    width = len(names)
+    positions = tuple(names.index(name) if name in names else width for name in COLUMNS)
+    return SeriesHeader(separator, width, positions, tuple(name for name in names if name not in COLUMNS))
+
+
+def _check_columns(names: list[str]) -> None:
+    if "device" not in names:
+        raise RecordError("header", f"no column device; {EXPECTATION}")
+    if not {"allocated_bytes", "used_bytes"} & set(names):
+        raise RecordError("header", f"no column allocated_bytes or used_bytes; {EXPECTATION}")
+    twice = next((name for name in COLUMNS if names.count(name) > 1), None)
+    if twice is not None:
+        raise RecordError("header", f"the column {twice} is there twice; expected it once")
+
 
 _DIGITS = 16
 """A whole number of fewer digits is below a pebibyte and needs no further look."""

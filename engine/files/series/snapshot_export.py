@@ -16,13 +16,13 @@ import msgspec
 from ...errors import InputFileError
 from ...units import MIB
 from ..base.input_file import lower_first, read_input_file, show_path
-from ..base.series_devices import SeriesDevices
 from ..base.series_record import (
     MOST_BYTES,
     MOST_SECONDS,
     LeftOut,
     RecordError,
     SeriesDevice,
+    SeriesDevices,
     SeriesFormat,
     SeriesRecord,
     show_cell,

@@ -12,9 +12,9 @@ from ...errors import InputFileError
 from ...model import STATUS_SCHEMA, DeviceSample, HostSample, RankSample
 from ...text import clean_texts
 from ..base.input_file import lower_first, show_path
+from ..base.packed_file import LineFile
 from ..base.series_record import MOST_BYTES, MOST_SECONDS, LeftOut
-from ..base.text_lines import LineFile
-from .cells import CUT_OFF
+from .open import CUT_OFF
 
 LONGEST_LINE = 1 << 24
 """Characters: a node of many devices, each with many processes."""

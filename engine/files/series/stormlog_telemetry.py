@@ -11,20 +11,19 @@ from ...errors import InputFileError
 from ...model import RankCoordinates
 from ...units import MIB
 from ..base.input_file import lower_first, show_path
-from ..base.packed_file import CUT_NOTE, read_packed_file
-from ..base.series_devices import SeriesDevices
+from ..base.packed_file import CUT_NOTE, LineFile, read_packed_file
 from ..base.series_record import (
     MOST_BYTES,
     MOST_SECONDS,
     LeftOut,
     RecordError,
     SeriesDevice,
+    SeriesDevices,
     SeriesFormat,
     SeriesRecord,
     show_cell,
 )
-from ..base.text_lines import LineFile
-from .cells import CUT_OFF
+from .open import CUT_OFF
 
 LIST_LIMIT_BYTES = 512 * MIB
 """A longer list is refused; lines may be of any number."""

@@ -1,9 +1,8 @@
 """Sweeps over parallel layouts: one memory trace a configuration that ran, and logs of those that did not."""
 
-from .discovery import find_sweeps
+from .folders import FolderPair, find_sweeps
 from .index import read_pair, read_sweep
-from .model import ConfigurationLog, SkippedFile, Sweep, SweepConfiguration, SweepTrace
-from .pairing import FolderPair
+from .logs import ConfigurationLog, SkippedFile, Sweep, SweepConfiguration, SweepTrace
 
 __all__ = [
     "ConfigurationLog",

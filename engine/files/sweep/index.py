@@ -7,12 +7,23 @@ import msgspec
 
 from ...errors import InputFileError
 from ..base.input_file import show_name, show_path
-from .configuration_log import find_configuration_logs, read_configuration_log
-from .folders import TraceFolder
-from .logs import LogEntry, SweepLogs, find_log_folders, read_logs
-from .model import ConfigurationLog, SkippedFile, Sweep, SweepConfiguration, SweepTrace
-from .names import find_model_in_name, is_same_model, normalize_model
-from .pairing import FolderPair, may_belong, pair_folders
+from .folders import FolderPair, TraceFolder, may_belong, pair_folders
+from .logs import (
+    ConfigurationLog,
+    LogEntry,
+    SkippedFile,
+    Sweep,
+    SweepConfiguration,
+    SweepLogs,
+    SweepTrace,
+    find_configuration_logs,
+    find_log_folders,
+    find_model_in_name,
+    is_same_model,
+    normalize_model,
+    read_configuration_log,
+    read_logs,
+)
 from .traces import Layout, TraceFile, TraceRun, find_majority, find_traces, group_runs, read_run
 
 _COUNTED = (("wd", "world sizes"), ("l", "numbers of layers"))

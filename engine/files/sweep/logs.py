@@ -1,12 +1,115 @@
 """Reads the lists that a sweep keeps: which configurations were tried, which succeeded and which failed."""
 
+import os
 import re
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
+
+import msgspec
 
 from ...errors import InputFileError
-from ..base.input_file import explain_refusal, read_input_file, show_name, show_path
-from .model import Outcome
+from ...text import make_printable
+from ..base.input_file import explain_refusal, open_input_file, read_input_file, show_name, show_path
+from ..memory_trace.reading import logged_bytes
+
+Outcome = Literal["success", "failed", "started"]
+"""As the sweep's own lists tell it, by the exit status alone; `started` stands in no other list."""
+
+
+class SweepTrace(msgspec.Struct, frozen=True, gc=False):
+    """The rank of a configuration that held most, and the iteration in which it did."""
+
+    path: Path
+    rank: int
+    ranks: int
+    """How many ranks of the configuration have a trace."""
+    modified_ns: int
+    peak_allocated_bytes: int | None = None
+    theoretical_bytes: int | None = None
+    static_bytes: int | None = None
+    iteration: int = 0
+    """Number of the iteration that the peak is of."""
+    iterations: int = 1
+    """How many iterations of its trace have a peak."""
+
+
+class ConfigurationLog(msgspec.Struct, frozen=True, gc=False):
+    """What a configuration's own log (`global_rank_0.log`) says; None is not told there."""
+
+    path: Path
+    is_out_of_memory: bool = False
+    cause: str | None = None
+    """The line by which it failed."""
+    iteration_s: float | None = None
+    tflops_per_gpu: float | None = None
+    peak_allocated_bytes: int | None = None
+    theoretical_bytes: int | None = None
+    states_bytes: int | None = None
+    """Weights and optimizer, as the theory has them."""
+    activations_bytes: int | None = None
+    """As the theory has them."""
+
+
+class SweepConfiguration(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One parallel layout that was tried."""
+
+    tp: int
+    pp: int
+    dp: int | None = None
+    outcome: Outcome | None = None
+    exit_status: int | None = None
+    trace: SweepTrace | None = None
+    log: ConfigurationLog | None = None
+    is_simulated: bool | None = None
+    """Whether one GPU played each rank; None without a trace. A real and a simulated run are two."""
+
+
+class SkippedFile(msgspec.Struct, frozen=True):
+    """A file that was left out, and why."""
+
+    path: Path
+    reason: str
+
+
+class Sweep(msgspec.Struct, frozen=True, kw_only=True):
+    """All configurations of a sweep, in order of TP, PP and DP."""
+
+    memory_dir: Path | None = None
+    """Folder of the traces; None where there are logs alone."""
+    log_dir: Path | None = None
+    is_simulated: bool | None = None
+    """Whether the names of all traces tell that one GPU played each rank; None where they do not tell."""
+    modified_ns: int | None = None
+    """When the newest trace, or list, was written."""
+    model: str | None = None
+    """The size label in the name of the log folder, such as `485`; None where the traces tell another."""
+    world_size: int | None = None
+    layers: int | None = None
+    heads: int | None = None
+    configurations: tuple[SweepConfiguration, ...] = ()
+    notes: tuple[str, ...] = ()
+    """Sentences about what does not fit together, and which of several files were taken."""
+    skipped: tuple[SkippedFile, ...] = ()
+
+
+_MODEL = re.compile(r"([0-9]+(?:[.,][0-9]+)?[bt])(?=_|$)", re.IGNORECASE)
+
+
+def find_model_in_name(folder: Path) -> str | None:
+    """Return the size label that the name of a folder begins with, None where there is none."""
+    match = _MODEL.match(folder.resolve().name)
+    return None if match is None else match[1]
+
+
+def is_same_model(one: str, other: str) -> bool:
+    """Return whether two size labels name one model: `485B`, `485b` and `485` do."""
+    return normalize_model(one) == normalize_model(other)
+
+
+def normalize_model(model: str) -> str:
+    """Return a size label in the form in which equal ones are equal."""
+    return model.upper().replace(",", ".").removesuffix("B")
+
 
 FOLDER_NAME = "CONFIG_SWEEP_WS{world size}_{model}_{date}_{time}"
 _FOLDER = re.compile(r"CONFIG_SWEEP_WS([0-9]{1,9})_(.+)_([0-9]{8}_[0-9]{6})")
@@ -160,3 +263,123 @@ def _read_settings(path: Path, notes: list[str]) -> tuple[int | None, int | None
         return None, None
     told = {key: int(value) for key, value in _SETTING.findall(text)}
     return told.get("Number of Layers"), told.get("Number of Attention Heads")
+
+
+# The lines are those of Megatron-LM and torchrun. A log may be long: of one that ran only both ends are
+# read.
+
+FILE_NAME = "global_rank_0.log"
+FOLDER = re.compile(r"TP([0-9]{1,9})_PP([0-9]{1,9})_DP([0-9]{1,9})(?:_.*)?")
+_FILE_LIMIT_BYTES = 1 << 40
+_MOST_BYTES = 16 << 20
+_END_BYTES = 1 << 18
+_MOST_CAUSE = 200
+_OUT_OF_MEMORY = re.compile(rb"out of memory|OutOfMemoryError")
+_ERROR = re.compile(rb"^.*?\b([A-Za-z_][\w.]{0,100}(?:Error|Exception)): *(\S[^\r\n]*)", re.MULTILINE)
+_ABOUT_OTHERS = b"ChildFailedError"
+_SIGNAL = re.compile(rb"exitcode *: *-([0-9]+)")
+_LAUNCHER = re.compile(r"^\[[\w ]+\]: ?")
+"""What torchrun puts before each line of a rank."""
+_COLOUR = re.compile(rb"\x1b\[[0-9;]*m")
+_NUMBER = rb"(-?[0-9]+(?:\.[0-9]+)?)"
+_ITERATION = re.compile(rb"elapsed time per iteration \(ms\): *" + _NUMBER)
+_SPEED = re.compile(rb"throughput per GPU \(TFLOP/s/GPU\): *" + _NUMBER)
+_STOPPED = re.compile(rb"peak memory: *" + _NUMBER + rb" MB, theoretical memory: *" + _NUMBER + rb" MB")
+_PARTS = re.compile(rb"weight and optimizer=" + _NUMBER + rb" MB, activation=" + _NUMBER + rb" MB")
+
+
+def read_configuration_log(path: Path, *, has_failed: bool) -> ConfigurationLog:
+    """Return what the log of one configuration says.
+
+    Args:
+        path: The log.
+        has_failed: Look for the cause in all of it, up to its last 16 MiB.
+
+    Raises:
+        InputFileError: It cannot be read.
+    """
+    data = _COLOUR.sub(b"", _read(path, is_whole=has_failed))
+    is_out_of_memory, cause = _find_cause(data) if has_failed else (False, None)
+    iteration_ms = _find_last(_ITERATION, data)
+    tflops = _find_last(_SPEED, data)
+    peak, theory = _find_pair(_STOPPED, data)
+    states, activations = _find_pair(_PARTS, data)
+    return ConfigurationLog(
+        path=path,
+        is_out_of_memory=is_out_of_memory,
+        cause=cause,
+        iteration_s=None if iteration_ms is None else iteration_ms / 1000,
+        tflops_per_gpu=tflops,
+        peak_allocated_bytes=peak,
+        theoretical_bytes=theory,
+        states_bytes=states,
+        activations_bytes=activations,
+    )
+
+
+def _read(path: Path, *, is_whole: bool) -> bytes:
+    with open_input_file(path, _FILE_LIMIT_BYTES) as (file, size_bytes):
+        most_bytes = _MOST_BYTES if is_whole else 2 * _END_BYTES
+        if size_bytes <= most_bytes:
+            return file.read(most_bytes)
+        head = b"" if is_whole else file.read(_END_BYTES)
+        file.seek(len(head) - most_bytes, os.SEEK_END)
+        return head + b"\n" + file.read(most_bytes)
+
+
+def _find_cause(data: bytes) -> tuple[bool, str | None]:
+    """Return whether the device ran out of memory, and the line by which the run failed."""
+    found = _OUT_OF_MEMORY.search(data)
+    if found is not None:
+        start = data.rfind(b"\n", 0, found.start()) + 1
+        end = data.find(b"\n", found.end())
+        return True, _as_text(data[start : end if end >= 0 else len(data)])
+    errors = [match for match in _ERROR.finditer(data) if _ABOUT_OTHERS not in match[1]]
+    if errors:
+        return False, _as_text(errors[-1][1].rpartition(b".")[2] + b": " + errors[-1][2])
+    signal = _SIGNAL.search(data)
+    if signal is not None:
+        hint = ", often for the memory of the host" if signal[1] == b"9" else ""
+        return False, f"ended by signal {signal[1].decode()}{hint}"
+    return False, None
+
+
+def _as_text(line: bytes) -> str:
+    text = _LAUNCHER.sub("", " ".join(line.decode("utf-8", "replace").split()))
+    return make_printable(text, _MOST_CAUSE)
+
+
+def _find_last(pattern: re.Pattern[bytes], data: bytes) -> float | None:
+    found = pattern.findall(data)
+    return float(found[-1]) if found and float(found[-1]) > 0 else None
+
+
+def _find_pair(pattern: re.Pattern[bytes], data: bytes) -> tuple[int | None, int | None]:
+    """Return two figures in bytes; None where they are not told, or are -1."""
+    found = pattern.findall(data)
+    if not found:
+        return None, None
+    try:
+        first, second = (logged_bytes(float(text)) for text in found[-1])
+    except ValueError:
+        return None, None
+    return first, second
+
+
+def find_configuration_logs(folder: Path) -> dict[tuple[int, int, int], Path]:
+    """Return the logs below a log folder by TP, PP and DP.
+
+    Raises:
+        InputFileError: The folder cannot be read.
+    """
+    found: dict[tuple[int, int, int], Path] = {}
+    try:
+        with os.scandir(folder) as entries:
+            for entry in sorted(entries, key=lambda it: it.name):
+                match = FOLDER.fullmatch(entry.name)
+                path = Path(entry.path, FILE_NAME)
+                if match is not None and path.is_file():
+                    found[int(match[1]), int(match[2]), int(match[3])] = path
+    except OSError as error:
+        raise InputFileError(f"{folder}: cannot be read: {error.strerror}") from error
+    return found

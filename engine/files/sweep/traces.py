@@ -10,10 +10,9 @@ import msgspec
 
 from ...errors import InputFileError
 from ..base.input_file import explain_refusal, locate_byte, lower_first, read_input_file, show_name
-from ..memory_trace.name import TraceName, parse_trace_name
-from ..memory_trace.records import LoggedRecord, logged_bytes
+from ..memory_trace.reading import LoggedRecord, TraceName, logged_bytes, parse_trace_name
 from ..memory_trace.stream import stream_trace
-from .model import SkippedFile, SweepTrace
+from .logs import SkippedFile, SweepTrace
 
 MOST_WHOLE_BYTES = 8 << 20
 """Larger files are read piece by piece."""

@@ -13,8 +13,7 @@ from torch import nn
 from ...model.phase_memory import PhaseTraining
 from ..llama import Llama
 from ..llama_presets import LLAMA_PRESETS, LlamaSizes
-from ..trace_factory import import_user_module
-from .refusal import RefusedError
+from ..model_tracer import import_user_module
 
 Batch = tuple[Any, Any]
 """Inputs and targets, on the host."""
@@ -189,3 +188,7 @@ def _make_tokens(vocabulary: int, training: PhaseTraining) -> Callable[[], Batch
         return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
 
     return make
+
+
+class RefusedError(Exception):
+    """The text says what is wrong, what was expected and what to do; it becomes a usage error."""

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from ...model.phase_memory import PhaseTraining
 from ..llama import RMSNorm
-from .refusal import RefusedError
+from .models import RefusedError
 
 
 class ModelRepair:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,15 +12,131 @@ import msgspec
 import torch
 from torch import nn
 
-from ...model.phase_memory import PhaseDevice, PhaseTraining
-from . import fake_ghost
-from .meters import CudaMeter, Meter, PhaseRecorder, ResidentMeter
-from .models import Batch, make_model
+from ...model.phase_memory import PhaseDevice, PhaseTraining, TrainingState
+from .models import Batch, RefusedError, make_model
 from .privacy import ModelRepair, make_private
-from .ranks import Place, find_place, joined, share_model
-from .refusal import RefusedError
-from .state import count_state
-from .updates import PhaseRequest, RunUpdate, UpdateWriter
+from .updates import CudaMeter, Meter, PhaseRecorder, PhaseRequest, ResidentMeter, RunUpdate, UpdateWriter
+
+
+@dataclass(frozen=True)
+class Place:
+    """This process among those of torchrun."""
+
+    rank: int
+    world_size: int
+    local_rank: int
+
+
+def find_place() -> Place:
+    """Return where torchrun put this process; one process alone is rank 0 of 1."""
+    if "RANK" not in os.environ:
+        return Place(0, 1, 0)
+    rank, world_size, local_rank = (
+        int(os.environ.get(name, default))
+        for name, default in (("RANK", "0"), ("WORLD_SIZE", "1"), ("LOCAL_RANK", "0"))
+    )
+    return Place(rank, world_size, local_rank)
+
+
+@contextmanager
+def joined(training: PhaseTraining, device: torch.device) -> Iterator[None]:
+    """Be in one process group with the other ranks."""
+    if training.strategy is None:
+        yield
+        return
+    torch.distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    yield
+    # Not where something failed: the others may wait for this rank, and it must not wait for them.
+    torch.distributed.destroy_process_group()
+
+
+def share_model(training: PhaseTraining, module: nn.Module, place: Place) -> nn.Module:
+    """Return the model as its strategy shares it among ranks.
+
+    Raises:
+        RefusedError: Opacus cannot train it so.
+    """
+    if training.strategy is None:
+        return module
+    if training.strategy == "fsdp2":
+        return _shard(training, module)
+    if training.privacy != "none":
+        from opacus.distributed import DifferentiallyPrivateDistributedDataParallel
+
+        private: nn.Module = DifferentiallyPrivateDistributedDataParallel(module)
+        return private
+    on_cuda = next(module.parameters()).device.type == "cuda"
+    return nn.parallel.DistributedDataParallel(module, device_ids=[place.local_rank] if on_cuda else None)
+
+
+def _shard(training: PhaseTraining, module: nn.Module) -> nn.Module:
+    if training.privacy == "ghost":
+        try:
+            from opacus.utils.fsdp_utils import FSDP2Wrapper
+        except ImportError:
+            raise RefusedError(
+                "--strategy fsdp2 with --dp-mode ghost needs an Opacus that has FSDP2Wrapper (1.5.4 or newer)"
+            ) from None
+        from .privacy import teach_opacus
+
+        teach_opacus()
+        wrapped: nn.Module = FSDP2Wrapper(module)
+        return wrapped
+    from torch.distributed.fsdp import fully_shard
+
+    for block in getattr(module, "blocks", ()):
+        fully_shard(block)
+    fully_shard(module)
+    return module
+
+
+def count_state(optimizer: Any) -> TrainingState:
+    """Return parameters, gradients and the optimizer's state, as they are now.
+
+    Args:
+        optimizer: Of PyTorch, or as Opacus wraps it; of a sharded model the shards of this rank.
+    """
+    parameters = [each for group in optimizer.param_groups for each in group["params"]]
+    return TrainingState(
+        parameters=sum(_localize(each).numel() for each in parameters),
+        parameter_bytes=_count_bytes(parameters),
+        gradient_bytes=_count_bytes(each.grad for each in parameters),
+        per_sample_gradient_bytes=_count_bytes(
+            gradient for each in parameters for gradient in _flatten(getattr(each, "grad_sample", None))
+        ),
+        optimizer_bytes=_count_optimizer_bytes(optimizer),
+    )
+
+
+def _count_optimizer_bytes(optimizer: Any) -> int:
+    """Count the state that lies where its parameter does; step counters of the host are not of the card."""
+    return _count_bytes(
+        value
+        for parameter, state in optimizer.state.items()
+        for value in state.values()
+        if isinstance(value, torch.Tensor) and value.device == parameter.device
+    )
+
+
+def _count_bytes(tensors: Iterable[torch.Tensor | None]) -> int:
+    """Count each storage once."""
+    storages = (_localize(each).untyped_storage() for each in tensors if each is not None)
+    return sum({storage._cdata: storage.nbytes() for storage in storages}.values())
+
+
+def _localize(tensor: Any) -> torch.Tensor:
+    """Return what this rank has of a tensor."""
+    local: torch.Tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
+    return local
+
+
+def _flatten(value: Any) -> Iterator[torch.Tensor]:
+    """Yield a tensor, or those of a list of several backward passes."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, list):
+        yield from value
+
 
 _OPTIMIZERS = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW"}
 """Names in `torch.optim`."""
@@ -63,8 +180,8 @@ class PhaseSession:
         training = self._training
         torch.manual_seed(training.seed)
         if self._request.is_fake and training.privacy == "ghost":
-            fake_ghost.teach_opacus_to_fake()
-            self._writer.send(RunUpdate(notes=(fake_ghost.NOTE,)))
+            teach_opacus_to_fake()
+            self._writer.send(RunUpdate(notes=(NOTE,)))
         told = describe_device(self._request, self._device)
         self._writer.send(RunUpdate(device=told, rank=place.rank, world_size=place.world_size))
         load_lazily_imported(training)
@@ -164,3 +281,37 @@ def _find_loss(criterion: Callable[..., Any], logits: torch.Tensor, targets: tor
     if isinstance(criterion, nn.Module) or logits.dim() != 3:
         return criterion(rows, wanted)
     return criterion(rows, wanted, shape=logits.shape)
+
+
+NOTE = (
+    "ghost clipping without storage counts every token of a sequence as different from the others: where "
+    "tokens repeat, the norm of the embedding's gradient takes a little less"
+)
+
+
+def teach_opacus_to_fake() -> None:
+    """Give Opacus a norm sampler of embeddings whose shapes do not follow from values."""
+    from opacus.grad_sample import register_norm_sampler
+
+    register_norm_sampler(nn.Embedding)(sample_embedding_norm)
+
+
+def sample_embedding_norm(
+    layer: nn.Embedding, activations: list[torch.Tensor], backprops: torch.Tensor
+) -> dict[nn.Parameter, torch.Tensor]:
+    """Return a norm for each sample, of shape (batch,), by tensors of the sizes that Opacus's own makes.
+
+    Opacus sums the gradients of tokens that are alike; how many are is not known here, so none is.
+    """
+    ids = activations[0]
+    batch = ids.shape[0]
+    tokens = ids[0].numel()
+    gradients = backprops.reshape(-1, backprops.size(-1))
+    rows = torch.arange(batch, device=ids.device).repeat_interleave(tokens, output_size=batch * tokens)
+    pairs = torch.stack((rows, ids.reshape(-1)), dim=1)
+    different = pairs.clone()
+    places = torch.empty_like(rows)
+    summed = gradients.new_zeros(gradients.shape).index_add(0, places, gradients)
+    squares = torch.sum(summed**2, dim=1)
+    norms = gradients.new_zeros(batch).scatter_add_(0, different[:, 0], squares)
+    return {layer.weight: torch.sqrt(norms)}

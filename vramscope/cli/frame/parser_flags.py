@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vramscope.engine.errors import UsageError
-from vramscope.engine.settings.values import list_choices
+from vramscope.engine.settings.model import list_choices
 from vramscope.engine.units import parse_bytes, parse_duration
 
 from .diagnostics import EXIT_FINDINGS

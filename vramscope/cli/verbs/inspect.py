@@ -147,7 +147,7 @@ def _find_newest() -> Path:
     Raises:
         UsageError: There is none; the text says where they would be and what writes them.
     """
-    from vramscope.engine.files.flight_folder import find_newest_flight_record, list_flight_folders
+    from vramscope.engine.files.flight_record import find_newest_flight_record, list_flight_folders
 
     folders = list_flight_folders()
     path = find_newest_flight_record(folders)

@@ -71,7 +71,7 @@ def run(arguments: Namespace) -> int:
         OutputFileError: The file cannot be written.
         InputFileError: The file is there and is no recording.
     """
-    from vramscope.engine.recording.job_end import JobEnd
+    from vramscope.engine.recording.follower import JobEnd
 
     from ..recorder import Recorder
 

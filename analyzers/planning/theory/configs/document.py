@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from .....engine.errors import UsageError
-from .....engine.files.framework.run_config import RunConfig
+from .....engine.files.run_config import RunConfig
 from ..presets import find_preset
 from ..shape import ModelShape
 from .flags import MICRO_BATCHES, PYTORCH, RECOMPUTE_EVERY, Flags

@@ -1,9 +1,6 @@
-"""What Galvatron's hardware profiler measured: bandwidths and times of collectives, in a folder of JSON.
+"""Files of Galvatron's profilers: computation of layers, and bandwidth of the hardware."""
 
-`allreduce_bandwidth_{N}nodes_{G}gpus_per_node.json` and `p2p_bandwidth_…` are in GB/s as nccl-tests tells
-them (bus bandwidth); `sp_time_…` in milliseconds by MiB; `overlap_coefficient.json` is a ratio.
-"""
-
+import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,14 +8,71 @@ from typing import TypeVar
 
 import msgspec
 
-from ...errors import InputFileError
-from ...units import MIB
-from ..base.input_file import explain_refusal, read_input_file, show_path
+from ..errors import InputFileError
+from ..units import MIB
+from .base.input_file import explain_refusal, read_input_file, show_path
 
-LIMIT_BYTES = 1 << 20
+# `computation_profiling_bf16_llama2-7b_all.json` holds entries `layertype_0_bsz8_seq2048`: 3.94.
+
+COMPUTATION_LIMIT_BYTES = 16 * 1024**2
+_LAYER = re.compile(r"^layertype_0_bsz(\d{1,6})_seq(\d{1,9})$")
+_COMPUTATION_NAME = re.compile(r"^computation_profiling_(?:bf16|fp16|fp32)_(.+?)(?:_seqlen.*)?(?:_all)?$")
+
+
+class LayerProfile(msgspec.Struct, frozen=True, kw_only=True):
+    """One layer on one device, forward."""
+
+    model: str | None
+    """As the file's name has it; None where it has none."""
+    batch: int
+    """Sequences."""
+    seq_length: int
+    forward_s: float
+    """Of the whole batch."""
+
+
+def read_layer_profile(path: Path) -> LayerProfile:
+    """Return the entry of the largest batch of a profile.
+
+    Raises:
+        InputFileError: It cannot be read, is no JSON object, or has no such entry.
+    """
+    shown = show_path(path)
+    try:
+        content = json.loads(read_input_file(path, COMPUTATION_LIMIT_BYTES))
+    except (ValueError, RecursionError) as error:
+        raise InputFileError(f"{shown}: not JSON: {error}; expected a profile of Galvatron") from error
+    entries = content.items() if isinstance(content, dict) else ()
+    found = [_read_entry(shown, key, value) for key, value in entries if _LAYER.match(key)]
+    if not found:
+        raise InputFileError(
+            f"{shown}: no entry such as layertype_0_bsz8_seq2048; expected a computation profile of Galvatron"
+        )
+    batch, seq_length, forward_ms = max(found)
+    name = _COMPUTATION_NAME.match(path.stem)
+    return LayerProfile(
+        model=name.group(1) if name else None,
+        batch=batch,
+        seq_length=seq_length,
+        forward_s=batch * forward_ms / 1000,
+    )
+
+
+def _read_entry(shown: str, key: str, value: object) -> tuple[int, int, float]:
+    match = _LAYER.match(key)
+    batch, seq_length = (int(part) for part in match.groups()) if match else (0, 0)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e9 or batch < 1:
+        raise InputFileError(f"{shown}: {key}: {value!r} is no time; expected milliseconds above 0")
+    return batch, seq_length, float(value)
+
+
+# `allreduce_bandwidth_{N}nodes_{G}gpus_per_node.json` and `p2p_bandwidth_…` are in GB/s as nccl-tests tells
+# them (bus bandwidth); `sp_time_…` in milliseconds by MiB; `overlap_coefficient.json` is a ratio.
+
+HARDWARE_LIMIT_BYTES = 1 << 20
 OVERLAP_FILE = "overlap_coefficient.json"
 
-_NAME = re.compile(
+_HARDWARE_NAME = re.compile(
     r"^(allreduce_bandwidth|p2p_bandwidth|sp_time)_(\d{1,6})nodes_(\d{1,4})gpus_per_node\.json$"
 )
 _ALLREDUCE = re.compile(r"^allreduce_size_(\d{1,9})_consec_([01])$")
@@ -65,7 +119,7 @@ def read_galvatron_hardware(folder: Path) -> HardwareFolder:
         raise InputFileError(explain_refusal(folder, error)) from error
     found: dict[tuple[int, int], dict[str, Path]] = {}
     for name in names:
-        if (match := _NAME.match(name)) is not None:
+        if (match := _HARDWARE_NAME.match(name)) is not None:
             shape = (int(match.group(2)), int(match.group(3)))
             found.setdefault(shape, {})[match.group(1)] = folder / name
     if not found:
@@ -118,7 +172,7 @@ _EXAMPLES = {
 
 
 def _read_figures(path: Path) -> dict[str, float]:
-    data = read_input_file(path, LIMIT_BYTES)
+    data = read_input_file(path, HARDWARE_LIMIT_BYTES)
     try:
         figures = msgspec.json.decode(data, type=dict[str, float])
     except msgspec.DecodeError as error:

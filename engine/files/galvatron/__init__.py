@@ -1,1 +1,0 @@
-"""Profiles of computation and hardware as Galvatron writes them."""

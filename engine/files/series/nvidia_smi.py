@@ -1,0 +1,397 @@
+"""Logs of `nvidia-smi --query-gpu`: their header, cells, times and rows."""
+
+import re
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from functools import lru_cache
+from pathlib import Path
+
+import msgspec
+
+from ...errors import InputFileError
+from ...model import DeviceState
+from ..base.input_file import show_path
+from ..base.packed_file import LineFile
+from ..base.series_record import (
+    MOST_BYTES,
+    LeftOut,
+    RecordError,
+    SeriesDevice,
+    SeriesDevices,
+    SeriesFormat,
+    SeriesRecord,
+    show_cell,
+)
+from .open import CUT_OFF, is_cut_off
+
+NO_FIGURE = re.compile(r"\[?(?:N/?A|Not Supported|Not Available|Insufficient Permissions)\]?", re.IGNORECASE)
+LOST = re.compile(r"\[?(?:GPU is lost|Unknown Error|GPU requires reset|ERR!?)\]?", re.IGNORECASE)
+_FIGURE = re.compile(r"(-?\d{1,18}(?:\.\d{1,18})?)\s*([A-Za-z%]*)")
+_BYTES = {"b": 1, "kib": 2**10, "kb": 2**10, "mib": 2**20, "mb": 2**20, "gib": 2**30, "gb": 2**30}
+"""What nvidia-smi called MB before it said MiB was MiB too."""
+
+
+def judge_cell(text: str) -> tuple[DeviceState, str] | None:
+    """Return the state of a device whose memory a cell does not tell, with the reason; None where it does."""
+    cell = text.strip()
+    if NO_FIGURE.fullmatch(cell) or not cell:
+        return "unsupported", f"nvidia-smi told no memory: {cell or 'an empty cell'}"
+    if LOST.fullmatch(cell):
+        return "lost", f"nvidia-smi said {cell}"
+    return None
+
+
+def parse_memory(text: str, column: str, unit: str) -> int | None:
+    """Return bytes from a figure of memory, or None where there is none.
+
+    Args:
+        text: The cell; a unit in it counts more than that of the header.
+        column: Its name, for the error.
+        unit: Unit of the header.
+
+    Raises:
+        RecordError: It is no figure of memory that a device could have.
+    """
+    cell = text.strip()
+    if judge_cell(cell) is not None:
+        return None
+    match = _FIGURE.fullmatch(cell)
+    factor = _BYTES.get((match[2] or unit).lower()) if match else None
+    if match is None or factor is None:
+        raise RecordError(column, f"{column} is {show_cell(cell)}, expected memory such as 1234 MiB")
+    value = round(float(match[1]) * factor)
+    if not 0 <= value < MOST_BYTES:
+        raise RecordError(column, f"{column} is {show_cell(cell)}, expected memory that a device could have")
+    return value
+
+
+def parse_figure(text: str) -> float | None:
+    """Return a plain figure (percent, °C, W), or None: what decides nothing refuses no record."""
+    match = _FIGURE.fullmatch(text.strip())
+    return None if match is None else float(match[1])
+
+
+# The zone is that of the machine that reads. Where clocks were set back at the end of daylight saving time,
+# an hour comes twice; times are kept from going back: by PEP 495's fold where the zone here knows of it,
+# else by one hour that is added from there on.
+
+TIMESTAMP = re.compile(r"(\d{4})[/-](\d\d)[/-](\d\d)[ T](\d\d):(\d\d):(\d\d(?:[.,]\d{1,9})?)")
+"""As nvidia-smi writes it (`2025/06/23 10:30:00.123`), and with the dashes of ISO 8601."""
+HOUR_S = 3600.0
+_BACK_AT_LEAST_S = 1800.0
+"""Clocks that are set back by one hour go back by that less the time between two records."""
+_HOURS_OF_TURNING = frozenset({23, 0, 1, 2, 3})
+"""In which clocks are set back anywhere; a jump at another hour is of joined or disordered logs."""
+
+
+class LocalTime:
+    """Makes timestamps into seconds since the epoch, in the order of the log."""
+
+    def __init__(self) -> None:
+        self._minute = ""
+        self._minute_s = 0.0
+        self._later_s = 0.0
+        self._fold = 0
+        self._newest_s: float | None = None
+        self.turned_back: str | None = None
+        """The first timestamp after the clocks were set back by an hour."""
+
+    def parse(self, cell: str) -> float:
+        """Return the seconds since the epoch.
+
+        Raises:
+            RecordError: The cell is no timestamp.
+        """
+        text = cell.strip()
+        match = TIMESTAMP.fullmatch(text)
+        if match is None:
+            raise RecordError(
+                "timestamp", f"timestamp is {show_cell(text)}, expected one such as 2025/06/23 10:30:00.123"
+            )
+        time_s = self._convert(match)
+        back_s = 0.0 if self._newest_s is None else self._newest_s - time_s
+        if _BACK_AT_LEAST_S <= back_s <= HOUR_S and int(match[4]) in _HOURS_OF_TURNING and not self._fold:
+            time_s = self._turn_back(match, text)
+        self._newest_s = time_s if self._newest_s is None else max(self._newest_s, time_s)
+        return time_s
+
+    def _convert(self, match: re.Match[str]) -> float:
+        # Whole minutes are converted once, since each asks the zone's rules.
+        minute = match.string[:16]
+        if minute != self._minute:
+            self._minute_s = self._epoch_of(match, self._fold)
+            self._minute = minute
+            if self._fold and self._minute_s == self._epoch_of(match, 0):
+                self._fold = 0
+        return self._minute_s + float(match[6].replace(",", ".")) + self._later_s
+
+    def _epoch_of(self, match: re.Match[str], fold: int) -> float:
+        parts = [int(part) for part in match.groups()[:5]]
+        try:
+            return datetime(*parts, fold=fold).timestamp()  # type: ignore[arg-type]
+        except (ValueError, OverflowError, OSError) as error:
+            raise RecordError("timestamp", f"timestamp is {show_cell(match.string)}, no such time") from error
+
+    def _turn_back(self, match: re.Match[str], text: str) -> float:
+        if self.turned_back is None:
+            self.turned_back = text
+        if self._epoch_of(match, 1) > self._epoch_of(match, 0):
+            self._fold = 1
+        else:
+            self._later_s += HOUR_S
+        self._minute = ""
+        return self._convert(match)
+
+
+EXPECTATION = (
+    "expected what nvidia-smi --query-gpu=timestamp,index,memory.used,memory.total "
+    "--format=csv[,nounits] writes"
+)
+NAMES = {
+    "timestamp": "timestamp",
+    "index": "index",
+    "uuid": "uuid",
+    "gpu_uuid": "uuid",
+    "name": "name",
+    "gpu_name": "name",
+    "pci.bus_id": "bus_id",
+    "gpu_bus_id": "bus_id",
+    "memory.used": "used",
+    "memory.total": "total",
+    "memory.free": "free",
+    "utilization.gpu": "utilization",
+    "temperature.gpu": "temperature",
+    "power.draw": "power",
+    "power.draw.instant": "power",
+    "power.draw.average": "power",
+}
+"""What the columns are called by nvidia-smi (`nvidia-smi --help-query-gpu`), and by us."""
+_COLUMN = re.compile(r"([a-z][a-z0-9_.]*)(?:\s*\[([A-Za-z%]*)\])?")
+_MAYBE = re.compile("timestamp|memory", re.IGNORECASE)
+"""Every header has one of these, and hardly a record does; each record that is left out is looked at."""
+_MEMORY_FIGURE = re.compile(r"([0-9]{1,18})(?:\s*MiB)?")
+_MOST_BARE_INDEX = 1023
+
+
+class LogHeader(msgspec.Struct, frozen=True):
+    """Where the columns of a log stand, and in what unit its memory is."""
+
+    width: int
+    positions: dict[str, int]
+    units: dict[str, str]
+
+
+@lru_cache(maxsize=16)  # one in every line, as where a thousand short logs were joined
+def parse_log_header(line: str) -> LogHeader | None:
+    """Return the columns that a line names, or None where it is no header of nvidia-smi.
+
+    Raises:
+        RecordError: It is one, and a column is absent that nothing can be said without.
+    """
+    if not _MAYBE.search(line):
+        return None
+    found = [_COLUMN.fullmatch(cell.strip().strip('"').lower()) for cell in line.split(",")]
+    names = [None if match is None else NAMES.get(match[1]) for match in found]
+    if "timestamp" not in names and not {"used", "total", "free"} & set(names):
+        return None
+    positions = {name: names.index(name) for name in names if name is not None}
+    units = {name: match[2] for name, at in positions.items() if (match := found[at]) and match[2]}
+    _check_columns(positions)
+    return LogHeader(len(names), positions, units)
+
+
+def _check_columns(positions: dict[str, int]) -> None:
+    if "timestamp" not in positions:
+        raise RecordError("header", f"no column timestamp; {EXPECTATION}")
+    if "used" not in positions:
+        raise RecordError("header", f"no column memory.used; {EXPECTATION}")
+    if not {"index", "uuid", "bus_id"} & positions.keys():
+        raise RecordError("header", f"no column index, uuid or pci.bus_id to tell GPUs apart; {EXPECTATION}")
+
+
+def guess_log_header(line: str) -> LogHeader | None:
+    """Return the columns of a log that was written without a header, or None where the line is no record.
+
+    Raises:
+        RecordError: It begins with a timestamp, and the rest could mean several things.
+    """
+    cells = [cell.strip() for cell in line.split(",")]
+    if not TIMESTAMP.fullmatch(cells[0]):
+        return None
+    if (
+        len(cells) == 4
+        and cells[1].isdecimal()
+        and int(cells[1]) <= _MOST_BARE_INDEX
+        and _are_memory(cells[2:])
+    ):
+        return LogHeader(4, {"timestamp": 0, "index": 1, "used": 2, "total": 3}, {})
+    raise RecordError(
+        "header",
+        f"{show_cell(line)} has no header before it, and its {len(cells)} columns cannot be told apart; "
+        "without a header only timestamp,index,memory.used,memory.total is known: leave out noheader",
+    )
+
+
+def _are_memory(cells: list[str]) -> bool:
+    """Tell a used and a total: figures with or without MiB, used the lesser; or words for none."""
+    figures = [int(found[1]) for found in map(_MEMORY_FIGURE.fullmatch, cells) if found]
+    if len(figures) == 2:
+        return figures[0] <= figures[1]
+    return all(_MEMORY_FIGURE.fullmatch(cell) or judge_cell(cell) is not None for cell in cells)
+
+
+# Timestamps are local time of the machine that wrote it; they are read as local time here.
+
+
+class NvidiaSmiLog:
+    """Reads the records of one log, once.
+
+    Raises:
+        InputFileError: The file cannot be read, or its columns cannot be told.
+    """
+
+    format: SeriesFormat = "nvidia-smi log"
+    has_allocator = False
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lines = LineFile(path)
+        self._devices = SeriesDevices()
+        self._time = LocalTime()
+        self._left_out = LeftOut(show_path(path))
+        self._line_before = ""
+        self._header = self._find_header()
+
+    @property
+    def read_share(self) -> float:
+        """Share of the file that was read so far, from 0 to 1."""
+        return self._lines.read_share
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences about the clock and about what was left out; complete after the last record."""
+        turned = self._time.turned_back
+        cut = "the compressed file ends in the middle; what was to follow is missing"
+        return (
+            "timestamps of nvidia-smi have no zone and were read as local time of this machine",
+            *((f"the clock went back by an hour before {turned}; times go on from there",) if turned else ()),
+            *self._devices.describe_names(),
+            *((cut,) if self._lines.is_cut else ()),
+            *self._left_out.notes(),
+        )
+
+    def explain_absence(self) -> str:
+        """Return one line that says why there is no record at all, and what was expected."""
+        return self._left_out.explain_absence(self._path)
+
+    def close(self) -> None:
+        """Stop before the end."""
+        self._lines.close()
+
+    def records(self) -> Iterator[SeriesRecord]:
+        """Yield the records in the order of the file.
+
+        Raises:
+            InputFileError: The file is damaged so that it cannot be read on.
+        """
+        for first, lines in self._lines.blocks():
+            self._left_out.seen = first + len(lines)
+            for number, line in enumerate(lines, first):
+                record = self._parse(number, line)
+                if record is not None:
+                    self._line_before = line
+                    yield record
+        if self._lines.unfinished is not None:
+            yield from self._parse_unfinished(self._lines.unfinished_number, self._lines.unfinished)
+
+    def _find_header(self) -> LogHeader:
+        first = None
+        for number, line in enumerate(self._lines.head_lines(), 1):
+            try:
+                header = parse_log_header(line) or guess_log_header(line)
+            except RecordError as error:
+                raise self._refuse(number, str(error)) from error
+            if header is not None:
+                return header
+            if line.strip() and first is None:
+                first = (number, f"{show_cell(line)} is neither header nor record; {EXPECTATION}")
+        raise self._refuse(*(first or (1, f"no header; {EXPECTATION}")))
+
+    def _refuse(self, number: int, detail: str) -> InputFileError:
+        self.close()
+        return InputFileError(f"{show_path(self._path)}: line {number}: {detail}")
+
+    def _parse(self, number: int, line: str) -> SeriesRecord | None:
+        """Return the record of a line; None where it holds none, which is counted unless it is a header."""
+        cells = line.split(",")
+        try:
+            if len(cells) != self._header.width:
+                if line.strip() and not self._take_header(line):
+                    self._left_out.add("line", f"line {number}", f"{show_cell(line)} is no record")
+                return None
+            return self._convert(number, cells)
+        except RecordError as error:
+            if not self._take_header(line):
+                self._left_out.add(error.kind, f"line {number}", str(error))
+        return None
+
+    def _take_header(self, line: str) -> bool:
+        """Tell whether a line is a header, as where logs were joined; take its columns from there on."""
+        try:
+            header = parse_log_header(line)
+        except RecordError:
+            return False
+        if header is not None:
+            self._header = header
+        return header is not None
+
+    def _convert(self, number: int, cells: Sequence[str]) -> SeriesRecord:
+        at = self._header.positions
+        told: tuple[DeviceState, str | None] = judge_cell(cells[at["used"]]) or ("ok", None)
+        used, total, free = (self._memory(cells, name) for name in ("used", "total", "free"))
+        time_s = self._time.parse(cells[at["timestamp"]])
+        device = self._find_device(cells)
+        return SeriesRecord(
+            line=number,
+            time_s=time_s,
+            device=device,
+            used_bytes=used,
+            total_bytes=total or None,
+            free_bytes=free,
+            utilization_percent=self._figure(cells, "utilization"),
+            temperature_c=self._figure(cells, "temperature"),
+            power_w=self._figure(cells, "power"),
+            state=told[0],
+            reason=told[1],
+        )
+
+    def _memory(self, cells: Sequence[str], name: str) -> int | None:
+        at = self._header.positions.get(name)
+        if at is None:
+            return None
+        return parse_memory(cells[at], f"memory.{name}", self._header.units.get(name, "MiB"))
+
+    def _figure(self, cells: Sequence[str], name: str) -> float | None:
+        at = self._header.positions.get(name)
+        return None if at is None else parse_figure(cells[at])
+
+    def _find_device(self, cells: Sequence[str]) -> SeriesDevice:
+        at = self._header.positions
+        uuid, index, bus, name = (
+            cells[at[key]].strip() if key in at else "" for key in ("uuid", "index", "bus_id", "name")
+        )
+        if index and not (index.isdecimal() and len(index) <= 6):
+            raise RecordError("index", f"index is {show_cell(index)}, expected the number of a GPU")
+        if not (uuid or index or bus):
+            raise RecordError("index", "nothing in the record tells which GPU it is of")
+        return self._devices.identify(
+            uuid or None, int(index) if index else None, index or uuid or bus, name or None
+        )
+
+    def _parse_unfinished(self, number: int, line: str) -> Iterator[SeriesRecord]:
+        if is_cut_off(line, self._line_before, ",", self._header.width):
+            self._left_out.add("cut", f"line {number}", CUT_OFF)
+            return
+        record = self._parse(number, line)
+        if record is not None:
+            yield record
