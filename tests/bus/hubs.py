@@ -10,8 +10,15 @@ from vramscope.engine.alerts.desk import AlertDesk
 from vramscope.engine.clock import Clock
 from vramscope.engine.cluster.gate import Listening
 from vramscope.engine.model import DeviceSample, MemoryReading, Sample
+from vramscope.engine.viewer.snapshot import Snapshot
 
 GIB = 1024**3
+
+
+def has_worker(snapshot: Snapshot) -> bool:
+    """Return whether the worker of this snapshot's hub has caught up and reports."""
+    hub = snapshot.hub
+    return hub is not None and [worker.state for worker in hub.workers] == ["running"]
 
 
 def make_sample(

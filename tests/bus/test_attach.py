@@ -18,6 +18,7 @@ from vramscope.engine.wire.endpoints import is_hub_alive
 
 from ..pretend_nvml.driver import PretendDriver
 from ..waiting import wait_until
+from .hubs import has_worker
 
 GIB = 1 << 30
 
@@ -83,17 +84,12 @@ def _worker_of(snapshot: Snapshot) -> int:
     return pid
 
 
-def _has_worker(snapshot: Snapshot) -> bool:
-    hub = snapshot.hub
-    return hub is not None and bool(hub.workers) and hub.workers[0].state == "running"
-
-
 def test_a_viewer_starts_what_is_missing_and_takes_it_down(node: PretendDriver, feeds: list[HubFeed]) -> None:
     watcher = _watch(feeds)
     sample = watcher.until(_is_measured, "real figures").sample
     assert sample is not None
     assert [d.memory.used_bytes for d in sample.devices] == [10 * GIB, 20 * GIB]
-    running = watcher.until(_has_worker, "the worker")
+    running = watcher.until(has_worker, "the worker")
     assert running.hub is not None
     offered = tuple(point.name for point in find_entry_points("vramscope.analyzers"))
     assert {"capacity", "out_of_memory", "pressure"} <= set(offered)
@@ -120,7 +116,7 @@ def test_a_second_viewer_attaches_and_sees_the_history(node: PretendDriver, feed
 
 def test_a_killed_hub_is_said_and_replaced(node: PretendDriver, feeds: list[HubFeed]) -> None:
     watcher = _watch(feeds)
-    before = watcher.until(_has_worker, "the worker")
+    before = watcher.until(has_worker, "the worker")
     assert before.hub is not None
     os.kill(before.hub.pid, signal.SIGKILL)
     lost = watcher.until(lambda s: s.connection == "lost", "the loss")
@@ -137,9 +133,9 @@ def test_a_killed_hub_is_said_and_replaced(node: PretendDriver, feeds: list[HubF
 
 def test_a_killed_worker_is_restarted_and_counted(node: PretendDriver, feeds: list[HubFeed]) -> None:
     watcher = _watch(feeds)
-    old = _worker_of(watcher.until(_has_worker, "the worker"))
+    old = _worker_of(watcher.until(has_worker, "the worker"))
     os.kill(old, signal.SIGKILL)
-    again = watcher.until(lambda s: _has_worker(s) and _worker_of(s) != old, "another worker")
+    again = watcher.until(lambda s: has_worker(s) and _worker_of(s) != old, "another worker")
     assert again.hub is not None
     assert again.hub.workers[0].restarts == 1
 

@@ -14,6 +14,7 @@ from vramscope.engine.paths import locate_runtime_folder
 from vramscope.engine.viewer.client import connect
 from vramscope.engine.wire.endpoints import holder_pid, is_hub_alive
 
+from ..bus.hubs import has_worker
 from ..components import require
 from ..pretend_nvml.driver import PretendDriver
 from ..readers.snapshots import small_snapshot, write_snapshot
@@ -101,11 +102,7 @@ def wait_for_worker() -> None:
 
         def is_complete() -> bool:
             snapshot = client.snapshot(0.05)
-            return (
-                snapshot.sample is not None
-                and snapshot.hub is not None
-                and [worker.state for worker in snapshot.hub.workers] == ["running"]
-            )
+            return snapshot.sample is not None and has_worker(snapshot)
 
         wait_until(is_complete, 60.0, "a sample and a worker that reports")
 

@@ -51,7 +51,7 @@ def test_a_source_of_another_distribution_is_made(site: Path) -> None:
     module = "class Fans:\n    name = 'fans'\n"
     install(site, "other_source", "[vramscope.sources]\nfans = other_source:Fans\n", module)
     plugins = make_sources()
-    assert [source.name for source in plugins.made] == ["fans"]
+    assert "fans" in [source.name for source in plugins.made]
     assert plugins.notes == []
 
 
@@ -73,9 +73,10 @@ def test_a_broken_plug_in_is_named_with_its_distribution_and_error(
     site: Path, module: str, told: str, request: pytest.FixtureRequest
 ) -> None:
     name = f"broken_{abs(hash(request.node.name))}"
+    own = len(make_sources().made)
     install(site, name, f"[vramscope.sources]\nbroken = {name}:Broken\n", module)
     plugins = make_sources()
-    assert plugins.made == []
+    assert len(plugins.made) == own
     (note,) = plugins.notes
     assert note.startswith(f"source plug-in broken ({name}:Broken, of {name} 1.2) was left out: ")
     assert told in note
@@ -106,4 +107,5 @@ def test_a_name_that_two_distributions_offer_is_taken_once(tmp_path: Path, site:
     sys.path.append(str(second))  # the fixture's list, which goes with the test
     install(site, "first_fan", "[vramscope.sources]\nfan = first_fan:Fan\n", "class Fan: pass\n")
     install(second, "second_fan", "[vramscope.sources]\nfan = second_fan:Fan\n", "class Fan: pass\n")
-    assert [entry_point.value for entry_point in find_entry_points("vramscope.sources")] == ["first_fan:Fan"]
+    offered = [entry_point.value for entry_point in find_entry_points("vramscope.sources")]
+    assert [value for value in offered if value.endswith(":Fan")] == ["first_fan:Fan"]

@@ -10,8 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.bus.hubs import has_worker
 from tests.structure.tree import PRODUCT_FOLDERS, ROOT, python_files
 from tests.waiting import wait_until
+from vramscope.engine.viewer.client import connect
+from vramscope.engine.wire.endpoints import is_hub_alive
 
 SCREEN = {"textual", "vramscope.tui"}
 RICH = {"rich", "markdown_it", "pygments"}
@@ -155,7 +158,9 @@ def agent_imports(private_environment: Path) -> Iterator[set[str]]:
         return "\n".join(path.read_text(errors="replace") for path in logs)
 
     try:
-        wait_until(lambda: "vramscope.analyzers.pressure" in written(), 30.0, "the worker's analyzers")
+        wait_until(lambda: is_hub_alive(runtime_dir), 30.0, "the hub")
+        with connect(timeout_s=30.0) as client:
+            wait_until(lambda: has_worker(client.snapshot(0.05)), 60.0, "a worker that reports")
         yield _imported(written())
     finally:
         agent.send_signal(signal.SIGTERM)
