@@ -12,10 +12,8 @@ import msgspec
 
 from ..errors import InputFileError
 from .base.input_file import decode_text, locate_byte, read_input_file, show_path, show_text
-from .base.key_lines import KeyLines, locate_toml_keys, locate_yaml_keys
-from .base.plain_yaml import read_yaml
-from .base.toml_text import parse_toml
-from .base.yaml_scalars import YamlError
+from .base.toml_text import KeyLines, locate_toml_keys, parse_toml
+from .base.yaml_text import YamlError, parse_yaml
 
 LIMIT_BYTES = 1 << 20
 
@@ -111,7 +109,8 @@ def _parse(path: Path, text: str) -> tuple[object, KeyLines]:
         if suffix == ".json" or (suffix != ".toml" and text.lstrip().startswith("{")):
             return msgspec.json.decode(text), KeyLines(shown)
         if suffix in (".yaml", ".yml"):
-            return read_yaml(text), KeyLines(shown, locate_yaml_keys(text))
+            parsed = parse_yaml(text)
+            return parsed.value, KeyLines(shown, parsed.lines)
         return parse_toml(text, path), KeyLines(shown, locate_toml_keys(text))
     except (msgspec.DecodeError, RecursionError) as error:
         found = re.search(r"byte (\d+)", str(error))

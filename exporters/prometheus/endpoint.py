@@ -12,8 +12,7 @@ import msgspec
 
 from ...engine.errors import InputFileError, UsageError
 from ...engine.files.base.input_file import decode_text, read_input_file, show_path
-from ...engine.files.base.plain_yaml import read_yaml
-from ...engine.files.base.yaml_scalars import YamlError
+from ...engine.files.base.yaml_text import YamlError, parse_yaml
 from .address import ListenAddress, check_protected, parse_listen_address
 from .passwords import Passwords, check_users
 
@@ -60,7 +59,7 @@ def read_web_config(path: Path) -> WebConfig:
     """
     text = decode_text(read_input_file(path, LIMIT_BYTES), path, "a web configuration")
     try:
-        config = msgspec.convert(read_yaml(text) or {}, WebConfig)
+        config = msgspec.convert(parse_yaml(text).value or {}, WebConfig)
     except (YamlError, msgspec.ValidationError) as error:
         raise InputFileError(f"{show_path(path)}: {error}; {_SUPPORTED}") from error
     tls = config.tls_server_config

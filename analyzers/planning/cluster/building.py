@@ -8,7 +8,7 @@ from math import inf, isfinite
 from msgspec.structs import replace
 
 from ....engine.errors import InputFileError, UsageError
-from ....engine.files.base.key_lines import KeyLines
+from ....engine.files.base.toml_text import KeyLines
 from ....engine.files.cluster_file import ClusterEntry, DeviceEntry, LinkEntry, NodeEntry, OwnLinkEntry
 from ....engine.units import parse_bytes
 from .device_catalog import DeviceModel, find_device

@@ -5,7 +5,9 @@ thousands of digits in a ValueError that is no TOMLDecodeError.
 """
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from ...errors import InputFileError
 from .input_file import show_path, show_text
@@ -21,6 +23,8 @@ _TOKEN = re.compile(
     r"|'[^'\n]*+'?|#[^\n]*+|[\[\]{}.=,\n]",
     re.DOTALL,
 )
+_HEADER = re.compile(r"^\s*\[(\[?)\s*([\w-]+)\s*\]")
+_TOML_KEY = re.compile(r"^\s*([\w-]+)\s*=")
 _DIGITS = re.compile(r"[0-9_]{4301,}")
 """More than `int` reads."""
 
@@ -76,3 +80,43 @@ def _check_nesting(text: str, path: Path) -> None:
         elif mark in ("=", ",", "\n"):
             parts = 1
         line += mark.count("\n")
+
+
+# `tomllib` does not say on which line a key stands. Two levels are looked at, `nodes[1].count`: people err
+# there. A key within brackets on one line is on that line.
+class KeyLines(NamedTuple):
+    """A file as errors name it, and the lines of its keys."""
+
+    shown: str
+    lines: Mapping[str, int] = {}
+
+    def place(self, key: str, inner: str = "") -> str:
+        """Return the file, the line where it is known, and the key, as the beginning of an error.
+
+        Args:
+            key: For example `nodes[1].count`.
+            inner: A key of that table, whose line is meant.
+        """
+        probe = f"{key}.{inner}" if inner else key
+        while probe and probe not in self.lines:
+            probe = probe[: max(probe.rfind("."), probe.rfind("["), 0)]
+        line = f", line {self.lines[probe]}" if probe else ""
+        return f"{self.shown}{line}: {key or 'the file'}"
+
+
+def locate_toml_keys(text: str) -> dict[str, int]:
+    """Return the lines of the keys of a TOML file, from 1."""
+    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
+    prefix = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if (header := _HEADER.match(line)) is not None:
+            name = header.group(2)
+            if header.group(1):
+                counts[name] = counts.get(name, -1) + 1
+                name = f"{name}[{counts[name]}]"
+            found.setdefault(name, number)
+            prefix = f"{name}."
+        elif (key := _TOML_KEY.match(line)) is not None:
+            found.setdefault(prefix + key.group(1), number)
+    return found
