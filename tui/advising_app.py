@@ -9,17 +9,10 @@ from ..engine.model import AdviceAction, RankSample
 from ..engine.text import make_printable
 from ..engine.viewer.feed import AdvisingFeed, Feed
 from ..engine.viewer.snapshot import RankAdvice, Snapshot
+from . import keys
 from .app import VramscopeApp
-from .frame.bindings import APP_BINDINGS, bind
 from .live.node_screen import NodeScreen
 
-ADVISE_BINDING = bind(
-    "A",
-    "advise",
-    "process-advise",
-    "advise",
-    "Ask the training process that is marked, or shown, to do something about its memory.",
-)
 CHOICES = {
     "empty_cache": "empty_cache      give back what its allocator caches and nobody uses",
     "skip_long_batch": "skip_long_batch  leave out batches that would not fit",
@@ -40,7 +33,7 @@ class AdvisingApp(VramscopeApp, inherit_bindings=False):
         rest: As of `VramscopeApp`.
     """
 
-    BINDINGS = [*APP_BINDINGS, ADVISE_BINDING]
+    BINDINGS = [*keys.VIEW, keys.ADVISE]
 
     def __init__(self, feed: Feed, **rest: Any) -> None:  # noqa: ANN401
         super().__init__(feed, **rest)

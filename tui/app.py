@@ -21,8 +21,8 @@ from ..engine.model import SEVERITIES, Finding, Severity
 from ..engine.settings import AlertSettings, Settings
 from ..engine.viewer.feed import Feed
 from ..engine.viewer.snapshot import Snapshot
+from . import keys
 from .draw.glyphs import Glyphs
-from .frame.bindings import APP_BINDINGS
 from .frame.known_nodes import KnownNodes
 from .live.fullest_device import find_fullest
 from .live.node_screen import NodeScreen
@@ -63,7 +63,7 @@ class VramscopeApp(SweepingApp, PlanningApp, BreakdownOverlayApp, inherit_bindin
         driver_class: Driver of the terminal; None for Textual's own.
     """
 
-    BINDINGS = [*APP_BINDINGS]
+    BINDINGS = [*keys.VIEW]
 
     def __init__(
         self,

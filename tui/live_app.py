@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 from ..engine.units import format_age, format_bytes
 from ..engine.viewer.feed import Feed
 from ..engine.viewer.snapshot import Snapshot
-from .advising_app import ADVISE_BINDING, AdvisingApp
-from .frame.bindings import APP_BINDINGS, bind
+from . import keys
+from .advising_app import AdvisingApp
 from .widgets.title_line import Fact, TitleLine
 
 if TYPE_CHECKING:
@@ -19,13 +19,6 @@ CHANGE_LOOK_S = 0.2
 NEWS_S = 8.0
 """A sentence with a file's name in it takes longer to read."""
 READ_ONLY = "This view was started with --read-only: nothing is recorded from here."
-_RECORD_BINDING = bind(
-    "R",
-    "record",
-    "app-record",
-    "record",
-    "Record this node into a file, or end that; it goes on when you quit.",
-)
 
 
 class LiveApp(AdvisingApp, inherit_bindings=False):
@@ -37,7 +30,7 @@ class LiveApp(AdvisingApp, inherit_bindings=False):
         rest: As of `VramscopeApp`.
     """
 
-    BINDINGS = [*APP_BINDINGS, _RECORD_BINDING, ADVISE_BINDING]
+    BINDINGS = [*keys.VIEW, keys.RECORD, keys.ADVISE]
 
     def __init__(self, feed: Feed, *, recording: "ViewerRecording", **rest: Any) -> None:  # noqa: ANN401
         super().__init__(feed, **rest)

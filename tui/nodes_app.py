@@ -14,11 +14,10 @@ from ..analyzers.stage_peaks import JobStages
 from ..engine.history import History
 from ..engine.viewer.feed import ChoosingFeed, SeveralNodesFeed
 from ..engine.viewer.snapshot import Snapshot
-from .advising_app import ADVISE_BINDING, AdvisingApp
-from .fleet.bindings import FLEET_BACK_BINDING, FLEET_VIEW_BINDING
+from . import keys
+from .advising_app import AdvisingApp
 from .fleet.cluster_watch import ClusterWatch
 from .fleet.view import FleetView
-from .frame.bindings import APP_BINDINGS, NODE_BINDINGS
 
 if TYPE_CHECKING:
     from .fleet.cluster_screen import ClusterScreen
@@ -37,7 +36,7 @@ _SEVERAL = ("step_node", "show_fleet")
 class NodesApp(AdvisingApp, inherit_bindings=False):
     """Shows what a `SeveralNodesFeed` tells; where there is one node, it has no keys for others."""
 
-    BINDINGS = [FLEET_VIEW_BINDING, FLEET_BACK_BINDING, *APP_BINDINGS, *NODE_BINDINGS, ADVISE_BINDING]
+    BINDINGS = [*keys.SHOW_FLEET, *keys.VIEW, *keys.NODES, keys.ADVISE]
 
     def __init__(self, feed: SeveralNodesFeed, **rest: Any) -> None:  # noqa: ANN401
         super().__init__(feed, **rest)

@@ -1,7 +1,7 @@
 """The application that replays several runs one after the other: `j` and `k` go from one to another."""
 
 from ..engine.viewer.snapshot import Snapshot
-from .frame.replay_bindings import PLAYLIST_BINDINGS
+from . import keys
 from .live.fullest_device import find_fullest
 from .replay_app import ReplayApp
 
@@ -9,7 +9,7 @@ from .replay_app import ReplayApp
 class PlaylistApp(ReplayApp, inherit_bindings=False):
     """Shows what a `PlaylistFeed` plays."""
 
-    BINDINGS = [*PLAYLIST_BINDINGS]
+    BINDINGS = [*keys.PLAYLIST]
     _part_number = 0
 
     def _tell_news(self, snapshot: Snapshot) -> None:

@@ -11,8 +11,8 @@ from ..engine.history import History
 from ..engine.replay.feed import ReplayFeed
 from ..engine.replay.player import ReplayCommand, Verb
 from ..engine.viewer.snapshot import Snapshot
+from . import keys
 from .app import VramscopeApp
-from .frame.replay_bindings import REPLAY_BINDINGS
 from .widgets.time_bar import SpanLine
 
 REPLAY_ACTIONS = ("replay", "go_to", "pause", "step_node")
@@ -25,7 +25,7 @@ LIST_ACTIONS = ("go_to", "step_node", "replay('turn'")
 class ReplayApp(VramscopeApp, inherit_bindings=False):
     """Shows what a `ReplayFeed` plays, and passes the keys on to it."""
 
-    BINDINGS = [*REPLAY_BINDINGS]
+    BINDINGS = [*keys.REPLAY]
     _word_number = 0
     _has_told_nodes = False
 

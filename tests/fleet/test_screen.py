@@ -12,7 +12,7 @@ from vramscope.engine.history import History
 from vramscope.engine.viewer.snapshot import Snapshot
 from vramscope.tui.fleet.nodes_screen import NodesScreen
 from vramscope.tui.fleet.screen import FleetScreen
-from vramscope.tui.frame.key_help import collect_keys
+from vramscope.tui.keys import collect_keys
 from vramscope.tui.live.screen import LiveScreen
 from vramscope.tui.modules.live_screen import LiveBreakdownScreen
 from vramscope.tui.terminal.abilities import TerminalAbilities

@@ -22,7 +22,7 @@ from vramscope.engine.prometheus.follower import PrometheusFollower
 from vramscope.engine.prometheus.server import PrometheusServer, Series, parse_server_url
 from vramscope.engine.settings import Settings
 from vramscope.engine.viewer.snapshot import Snapshot
-from vramscope.tui.frame.key_help import collect_keys
+from vramscope.tui.keys import collect_keys
 from vramscope.tui.live.process_signals import SignalPolicy
 from vramscope.tui.nodes_app import NodesApp
 

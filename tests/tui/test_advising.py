@@ -10,7 +10,8 @@ from vramscope.engine.model import AdviceAction
 from vramscope.engine.settings import Settings
 from vramscope.engine.viewer.snapshot import RankAdvice
 from vramscope.engine.wire.messages import Advised
-from vramscope.tui.advising_app import ADVISE_BINDING, CHOOSE_FIRST, READ_ONLY, REASON, AdvisingApp
+from vramscope.tui import keys
+from vramscope.tui.advising_app import CHOOSE_FIRST, READ_ONLY, REASON, AdvisingApp
 from vramscope.tui.live.process_signals import SignalPolicy
 from vramscope.tui.screens.choice import ChoiceScreen
 from vramscope.tui.terminal.abilities import TerminalAbilities
@@ -73,4 +74,4 @@ async def test_no_key_is_offered_where_nobody_passes_advice_on(is_read_only: boo
     async with app.run_test(size=SIZE) as pilot:
         await pilot.press("tab", "A")
         assert notices(app) == ([READ_ONLY] if is_read_only else [])
-        assert app.offers(ADVISE_BINDING) == is_read_only
+        assert app.offers(keys.ADVISE) == is_read_only

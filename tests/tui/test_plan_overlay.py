@@ -10,7 +10,7 @@ from tests.tui.replays import make_replay, press_until
 from vramscope.cli.plan_screen import present_words
 from vramscope.engine.errors import UsageError
 from vramscope.tui.app import VramscopeApp
-from vramscope.tui.frame.key_help import collect_keys
+from vramscope.tui.keys import collect_keys
 from vramscope.tui.live.screen import LiveScreen
 from vramscope.tui.plan.planned import Planned
 from vramscope.tui.plan.planning_app import JobDefaults

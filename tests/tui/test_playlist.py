@@ -15,7 +15,7 @@ from vramscope.engine.replay.player import ReplayOptions
 from vramscope.engine.settings import Settings
 from vramscope.sweeps.loading import load_sweep
 from vramscope.tui.device.screen import DeviceScreen
-from vramscope.tui.frame.key_help import collect_keys
+from vramscope.tui.keys import collect_keys
 from vramscope.tui.live.process_signals import SignalPolicy
 from vramscope.tui.playlist_app import PlaylistApp
 

@@ -16,7 +16,7 @@ from vramscope.engine.replay.feed import ReplayFeed
 from vramscope.engine.replay.tapes import open_tapes
 from vramscope.engine.settings import Settings
 from vramscope.tui.device.screen import DeviceScreen
-from vramscope.tui.frame.key_help import collect_keys
+from vramscope.tui.keys import collect_keys
 from vramscope.tui.live.process_signals import SignalPolicy
 from vramscope.tui.replay_app import ReplayApp
 

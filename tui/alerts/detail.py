@@ -3,11 +3,10 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from textual.binding import Binding
-
 from ...engine.alerts.state import FindingChange
 from ...engine.model import Evidence, Finding
 from ...engine.units import format_age, format_bytes
+from .. import keys
 from ..draw.glyphs import Glyphs
 from ..draw.spans import Line, Role, Span, fit_line
 from ..widgets.device_fields import wrap_words
@@ -35,35 +34,7 @@ class AlertContent(NamedTuple):
 class AlertDetail(LinePage):
     """The whole of one finding; scrolls where there is more than room."""
 
-    BINDINGS = [
-        Binding("up,k", "move(-1)", "up", show=False, id="page-up", tooltip="Scroll up by a line."),
-        Binding("down,j", "move(1)", "down", show=False, id="page-down", tooltip="Scroll down by a line."),
-        Binding("pageup", "page(-1)", "page up", show=False, id="page-page-up", tooltip="Up by a page."),
-        Binding(
-            "pagedown", "page(1)", "page down", show=False, id="page-page-down", tooltip="Down by a page."
-        ),
-        Binding("home,g", "move(-1000000)", "top", show=False, id="page-first", tooltip="Go to the top."),
-        Binding("end,G", "move(1000000)", "bottom", show=False, id="page-last", tooltip="To the bottom."),
-        Binding(
-            "left,h",
-            "screen.step_alert(-1)",
-            "alert before",
-            show=False,
-            id="alerts-before",
-            tooltip="Show the alert above in the list.",
-        ),
-        Binding(
-            "right,l",
-            "screen.step_alert(1)",
-            "next alert",
-            show=False,
-            id="alerts-next",
-            tooltip="Show the alert below in the list.",
-        ),
-        Binding(
-            "enter", "screen.leave", "list", show=False, id="alerts-list", tooltip="Go back to the list."
-        ),
-    ]
+    BINDINGS = [*keys.ALERT_DETAIL]
 
     def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
         super().__init__(id=id)

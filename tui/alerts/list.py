@@ -7,12 +7,12 @@ from typing import NamedTuple
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
-from textual.binding import Binding
 from textual.geometry import Region
 from textual.message import Message
 from textual.strip import Strip
 
 from ...engine.units import format_age
+from .. import keys
 from ..draw.glyphs import Glyphs
 from ..draw.spans import Line, Role, Span, fit_line
 from ..widgets.device_fields import wrap_words
@@ -46,24 +46,7 @@ class AlertList(LinePage):
         background: $block-cursor-background; text-style: $block-cursor-text-style;
     }
     """
-    BINDINGS = [
-        Binding("up,k", "move(-1)", "up", show=False, id="alerts-up", tooltip="Select the alert above."),
-        Binding("down,j", "move(1)", "down", show=False, id="alerts-down", tooltip="Select the alert below."),
-        Binding("pageup", "page(-1)", "page up", show=False, id="alerts-page-up", tooltip="Up by a page."),
-        Binding(
-            "pagedown", "page(1)", "page down", show=False, id="alerts-page-down", tooltip="Down by a page."
-        ),
-        Binding("home,g", "move(-1000000)", "first", show=False, id="alerts-first", tooltip="First alert."),
-        Binding("end,G", "move(1000000)", "last", show=False, id="alerts-last", tooltip="Last alert."),
-        Binding(
-            "enter",
-            "open",
-            "whole",
-            show=False,
-            id="alerts-open",
-            tooltip="Show the whole alert: evidence, method, advice, history.",
-        ),
-    ]
+    BINDINGS = [*keys.ALERT_LIST]
 
     class Selected(Message):
         """Another alert is selected."""

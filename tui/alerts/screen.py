@@ -12,8 +12,8 @@ from ...engine.alerts.state import FindingDecision, MuteScope
 from ...engine.clock import Clock
 from ...engine.model import HubStatus
 from ...engine.viewer.feed import Feed
+from .. import keys
 from ..draw.glyphs import Glyphs
-from ..frame.bindings import ALERT_BINDINGS
 from ..live.process_signals import SignalPolicy
 from ..screens.choice import ChoiceScreen
 from ..screens.snapshot_screen import SnapshotScreen
@@ -52,7 +52,7 @@ class AlertsScreen(SnapshotScreen):
         signal_policy: Whether anything may be changed from here.
     """
 
-    BINDINGS = [*ALERT_BINDINGS]
+    BINDINGS = [*keys.ALERTS]
 
     def __init__(self, glyphs: Glyphs, feed: Feed, clock: Clock, signal_policy: SignalPolicy) -> None:
         super().__init__(glyphs, feed.history, clock)

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
-from textual.binding import Binding
 
 from ...analyzers.finding_words import EXPLAINED, explain_error
 from ...analyzers.gap import MemoryGap, PartKind, find_activations, find_kept
@@ -16,6 +15,7 @@ from ...engine.model import AllocatorReading, DeviceSample, Evidence, Finding, R
 from ...engine.model.finding import is_last_word
 from ...engine.units import MIB, format_bytes
 from ...engine.viewer.snapshot import Snapshot
+from .. import keys
 from ..draw.glyphs import Glyphs
 from ..draw.numbers import moment_text
 from ..draw.spans import Line, Role, Span, fit_line
@@ -70,39 +70,7 @@ class PageContent(NamedTuple):
 class DevicePage(LinePage):
     """One device in full; scrolls where there is more than room."""
 
-    BINDINGS = [
-        Binding("up,k", "move(-1)", "up", show=False, id="page-up", tooltip="Scroll up by a line."),
-        Binding("down,j", "move(1)", "down", show=False, id="page-down", tooltip="Scroll down by a line."),
-        Binding(
-            "pageup", "page(-1)", "page up", show=False, id="page-page-up", tooltip="Scroll up by a page."
-        ),
-        Binding(
-            "pagedown",
-            "page(1)",
-            "page down",
-            show=False,
-            id="page-page-down",
-            tooltip="Scroll down by a page.",
-        ),
-        Binding("home,g", "move(-1000000)", "top", show=False, id="page-first", tooltip="Go to the top."),
-        Binding("end,G", "move(1000000)", "bottom", show=False, id="page-last", tooltip="Go to the bottom."),
-        Binding(
-            "left,h",
-            "screen.step_device(-1)",
-            "device before",
-            show=False,
-            id="device-before",
-            tooltip="Show the device before this one.",
-        ),
-        Binding(
-            "right,l",
-            "screen.step_device(1)",
-            "next device",
-            show=False,
-            id="device-next",
-            tooltip="Show the next device.",
-        ),
-    ]
+    BINDINGS = [*keys.DEVICE_PAGE]
 
     def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
         super().__init__(id=id)

@@ -8,10 +8,10 @@ from textual.message import Message
 from ...analyzers.comparison import FIGURE_WORDS, Figure, FigureDifference, SubjectDifference
 from ...analyzers.comparison.model import say_percent, say_position, say_signed
 from ...engine.units import format_bytes
+from .. import keys
 from ..draw.glyphs import Glyphs
 from ..draw.spans import Line, Role, Span, fit_line, fit_text, right_text
 from ..widgets.line_page import LinePage
-from .bindings import LIST_BINDINGS
 
 NARROW_CELLS = 60
 WIDE_CELLS = 110
@@ -38,7 +38,7 @@ class DifferenceList(LinePage):
         glyphs: Characters to draw with.
     """
 
-    BINDINGS = [*LIST_BINDINGS]
+    BINDINGS = [*keys.DIFFERENCE_LIST]
 
     class Chosen(Message):
         """Another one is under the cursor."""

@@ -5,13 +5,13 @@ from textual.app import ComposeResult
 
 from ...analyzers.comparison import FIGURE_WORDS, Comparison, Figure
 from ...exporters.diff.text import describe_difference, describe_rest, order_subjects
+from .. import keys
 from ..draw.glyphs import Glyphs
 from ..inspect.inspected import REPORT_WIDTH
 from ..inspect.text import TextScreen
 from ..terminal.compositor import ThriftyScreen
 from ..widgets.key_line import KeyLine
 from ..widgets.one_line import OneLine, Piece
-from .bindings import DIFFERENCE_BINDINGS
 from .list import DifferenceList, draw_heading
 from .picture import DifferencePicture
 
@@ -29,7 +29,7 @@ class DifferenceScreen(ThriftyScreen[None]):
         glyphs: Characters to draw with.
     """
 
-    BINDINGS = [*DIFFERENCE_BINDINGS]
+    BINDINGS = [*keys.DIFFERENCE]
     DEFAULT_CSS = """
     DifferenceScreen {
         layout: vertical;

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from ...analyzers.cluster_state import ClusterPicture
 from ...engine.model import Finding
+from .. import keys
 from ..draw.glyphs import Glyphs
 from ..draw.spans import Line, fit_line
 from ..widgets.line_page import LinePage
-from .bindings import CLUSTER_PAGE_BINDINGS
 from .cluster_lines import describe_cluster
 
 
@@ -18,7 +18,7 @@ class ClusterPage(LinePage):
         glyphs: Characters to draw with.
     """
 
-    BINDINGS = [*CLUSTER_PAGE_BINDINGS]
+    BINDINGS = [*keys.CLUSTER_PAGE]
     DEFAULT_CSS = "ClusterPage { height: 1fr; padding: 0 1; }"
 
     def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:

@@ -5,12 +5,12 @@ from textual.app import ComposeResult
 
 from ...analyzers.fleet.fleet import Fleet
 from ...analyzers.fleet.verdict import judge_fleet
+from .. import keys
 from ..draw.glyphs import Glyphs
-from ..frame.bindings import KEYS_OF_THE_VIEW
+from ..keys import KEYS_OF_THE_VIEW
 from ..terminal.compositor import ThriftyScreen
 from ..widgets.key_line import KeyLine
 from ..widgets.verdict_line import VerdictLine
-from .bindings import CLUSTER_SCREEN_BINDINGS
 from .cluster_order import order_by_gravity
 from .cluster_page import ClusterPage
 from .cluster_watch import ClusterWatch
@@ -27,7 +27,7 @@ class ClusterScreen(ThriftyScreen[None]):
         glyphs: Characters to draw with.
     """
 
-    BINDINGS = [*CLUSTER_SCREEN_BINDINGS]
+    BINDINGS = [*keys.CLUSTER_SCREEN]
     DEFAULT_CSS = """
     ClusterScreen {
         layout: vertical;

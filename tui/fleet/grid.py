@@ -10,11 +10,11 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from ...analyzers.fleet.model import FleetDevice, FleetGroup
+from .. import keys
 from ..draw.glyphs import Glyphs
 from ..draw.spans import Line, Role, Span, fit_line, to_strip
 from ..frame.theme import find_looks
 from ..widgets.marking import MarkingWidget
-from .bindings import FLEET_GRID_BINDINGS
 from .layout import FleetLayout, arrange_groups
 from .lines import DrawnCells, draw_row
 from .view import CellFigure
@@ -31,7 +31,7 @@ class FleetGrid(ScrollView, MarkingWidget, can_focus=True):
         glyphs: Characters to draw with.
     """
 
-    BINDINGS = [*FLEET_GRID_BINDINGS]
+    BINDINGS = [*keys.FLEET_GRID]
     DEFAULT_CSS = """
     FleetGrid { height: 1fr; width: 1fr; padding: 0 1; overflow-x: hidden; scrollbar-size-vertical: 1; }
     """

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from ...analyzers.fleet.fleet import NodeSummary
+from .. import keys
 from ..draw.glyphs import Glyphs
 from ..draw.spans import Line, fit_line
 from ..widgets.cursor_list import CursorList
-from .bindings import NODES_BINDINGS
 from .node_lines import draw_node, draw_node_heading
 
 
@@ -17,7 +17,7 @@ class NodeList(CursorList):
         glyphs: Characters to draw with.
     """
 
-    BINDINGS = [*NODES_BINDINGS]
+    BINDINGS = [*keys.NODE_LIST]
     DEFAULT_CSS = "NodeList { height: 1fr; padding: 0 1; }"
 
     def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:

@@ -7,15 +7,15 @@ from textual.message import Message
 from ...analyzers.fleet.fleet import Fleet, order_by_need
 from ...analyzers.fleet.verdict import judge_fleet
 from ...engine.clock import Clock
+from .. import keys
 from ..draw.glyphs import Glyphs
 from ..draw.spans import Role
-from ..frame.bindings import KEYS_OF_THE_VIEW
+from ..keys import KEYS_OF_THE_VIEW
 from ..terminal.compositor import ThriftyScreen
 from ..widgets.cursor_list import CursorList
 from ..widgets.key_line import KeyLine
 from ..widgets.one_line import OneLine, Piece
 from ..widgets.verdict_line import VerdictLine
-from .bindings import NODES_SCREEN_BINDINGS
 from .node_lines import describe_facts
 from .node_list import NodeList
 
@@ -35,7 +35,7 @@ class NodesScreen(ThriftyScreen[None]):
         clock: Where time is read.
     """
 
-    BINDINGS = [*NODES_SCREEN_BINDINGS]
+    BINDINGS = [*keys.NODES_SCREEN]
     DEFAULT_CSS = """
     NodesScreen {
         layout: vertical;

@@ -25,6 +25,7 @@ from ...analyzers.fleet.verdict import judge_fleet
 from ...engine.clock import Clock
 from ...engine.errors import UsageError
 from ...exporters.status.fleet_export import FleetExport
+from .. import keys
 from ..draw.glyphs import Glyphs
 from ..live.lost_lines import LostLines
 from ..screens.choice import ChoiceScreen
@@ -33,7 +34,6 @@ from ..widgets.filter_bar import FilterBar
 from ..widgets.key_line import KeyLine
 from ..widgets.one_line import OneLine, Piece
 from ..widgets.verdict_line import VerdictLine
-from .bindings import FLEET_BINDINGS
 from .cluster_lines import describe_gravest
 from .cluster_order import order_by_gravity
 from .cluster_watch import ClusterWatch
@@ -71,7 +71,7 @@ class FleetScreen(ThriftyScreen[None]):
         clock: Where time is read.
     """
 
-    BINDINGS = [*FLEET_BINDINGS]
+    BINDINGS = [*keys.FLEET]
     DEFAULT_CSS = """
     FleetScreen {
         layout: vertical;

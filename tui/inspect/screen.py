@@ -4,15 +4,14 @@ from collections.abc import Sequence
 
 from textual import events, on
 from textual.app import ComposeResult
-from textual.binding import Binding
 from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Label, OptionList
 
 from ...engine.units import format_bytes
 from ...exporters.stack_text import show_frame
+from .. import keys
 from ..draw.glyphs import Glyphs
-from ..frame.inspect_bindings import INSPECT_BINDINGS
 from ..terminal.compositor import ThriftyScreen
 from ..widgets.key_line import KeyLine
 from ..widgets.marked_list import MarkedList
@@ -36,7 +35,7 @@ class InspectScreen(ThriftyScreen[None]):
         glyphs: Characters to draw with.
     """
 
-    BINDINGS = [*INSPECT_BINDINGS]
+    BINDINGS = [*keys.INSPECT]
     DEFAULT_CSS = """
     InspectScreen {
         layout: vertical;
@@ -258,13 +257,7 @@ class DeviceChoiceScreen(ModalScreen[int | None]):
         shown: Place of the one that is shown.
     """
 
-    BINDINGS = [
-        Binding(
-            "escape,q,d", "dismiss(None)", "cancel", id="choice-cancel", tooltip="Stay with this device."
-        ),
-        Binding("j", "move(1)", "down", show=False, id="choice-down", tooltip="Next device."),
-        Binding("k", "move(-1)", "up", show=False, id="choice-up", tooltip="Previous device."),
-    ]
+    BINDINGS = [*keys.DEVICE_CHOICE]
 
     def __init__(self, devices: Sequence[InspectedDevice], shown: int) -> None:
         super().__init__()

@@ -6,9 +6,9 @@ from textual.message import Message
 from ...analyzers.snapshot_summary import StackGroup
 from ...engine.units import format_bytes
 from ...exporters.stack_text import show_frame
+from .. import keys
 from ..draw.glyphs import Glyphs
 from ..draw.spans import Line, Role, Span, fit_line
-from ..frame.inspect_bindings import STACK_BINDINGS
 from ..widgets.line_page import LinePage
 
 NARROW_CELLS = 60
@@ -28,7 +28,7 @@ class InspectStacks(LinePage):
         glyphs: Characters to draw with.
     """
 
-    BINDINGS = [*STACK_BINDINGS]
+    BINDINGS = [*keys.STACKS]
 
     class Opened(Message):
         """A stack was asked for."""
@@ -81,7 +81,7 @@ class InspectStacks(LinePage):
         """Move the cursor by pages."""
         self.action_move(pages * max(1, self.size.height - 1))
 
-    def action_open_stack(self) -> None:
+    def action_open(self) -> None:
         """Ask for the whole stack under the cursor."""
         if self.selected is not None:
             self.post_message(self.Opened(self.selected))
@@ -92,7 +92,7 @@ class InspectStacks(LinePage):
         if row >= len(self._groups):
             return
         if row == self._selected:
-            self.action_open_stack()
+            self.action_open()
         self.action_move(row - self._selected)
 
     def _compose_lines(self, width: int, height: int) -> list[Line]:

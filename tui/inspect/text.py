@@ -1,10 +1,11 @@
 """A text that was asked for, in a dialog that scrolls: a whole stack, the report, what failed."""
 
 from textual.app import ComposeResult
-from textual.binding import Binding
 from textual.containers import Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Label, Static
+
+from .. import keys
 
 
 class TextScreen(ModalScreen[None]):
@@ -15,13 +16,7 @@ class TextScreen(ModalScreen[None]):
         text: Its lines.
     """
 
-    BINDINGS = [
-        Binding("escape,q,enter,i,o,s", "dismiss", "close", id="text-close", tooltip="Close the text."),
-        Binding("down,j", "scroll(1)", "down", show=False, id="text-down", tooltip="Scroll down."),
-        Binding("up,k", "scroll(-1)", "up", show=False, id="text-up", tooltip="Scroll up."),
-        Binding("pagedown", "page(1)", "page down", show=False, id="text-page-down", tooltip="A page down."),
-        Binding("pageup", "page(-1)", "page up", show=False, id="text-page-up", tooltip="A page up."),
-    ]
+    BINDINGS = [*keys.TEXT]
 
     def __init__(self, heading: str, text: str) -> None:
         super().__init__()

@@ -1,13 +1,13 @@
 """All devices in one widget: drawn line by line, repainted only where a line changed."""
 
 from textual import events
-from textual.binding import Binding
 from textual.geometry import Region
 from textual.message import Message
 from textual.reactive import reactive
 
 from ...engine.history import History
 from ...engine.viewer.snapshot import Snapshot
+from .. import keys
 from ..draw.glyphs import Glyphs
 from ..draw.spans import Line
 from ..widgets.line_page import LinePage
@@ -19,49 +19,7 @@ from .device_picture import DeviceFilter, DevicePicture
 class DevicePanels(LinePage):
     """Every device of a node, as large as the room and the number of devices allow."""
 
-    BINDINGS = [
-        Binding("up,k", "move(0, -1)", "Up", show=False, id="device-up", tooltip="Select the device above."),
-        Binding(
-            "down,j", "move(0, 1)", "Down", show=False, id="device-down", tooltip="Select the device below."
-        ),
-        Binding(
-            "left,h",
-            "move(-1, 0)",
-            "Left",
-            show=False,
-            id="device-left",
-            tooltip="Select the device to the left.",
-        ),
-        Binding(
-            "right,l",
-            "move(1, 0)",
-            "Right",
-            show=False,
-            id="device-right",
-            tooltip="Select the device to the right.",
-        ),
-        Binding(
-            "pageup",
-            "page(-1)",
-            "Page up",
-            show=False,
-            id="device-page-up",
-            tooltip="Go up by a page of devices.",
-        ),
-        Binding(
-            "pagedown",
-            "page(1)",
-            "Page down",
-            show=False,
-            id="device-page-down",
-            tooltip="Go down by a page of devices.",
-        ),
-        Binding("home", "first", "First", show=False, id="device-first", tooltip="Select the first device."),
-        Binding("end", "last", "Last", show=False, id="device-last", tooltip="Select the last device."),
-        Binding(
-            "enter", "open", "Open", show=False, id="device-open", tooltip="Show the selected device in full."
-        ),
-    ]
+    BINDINGS = [*keys.DEVICE_PANELS]
 
     selected: reactive[str | None] = reactive(None)
     """UUID of the device that is selected."""
@@ -145,25 +103,17 @@ class DevicePanels(LinePage):
         rows = place.height if place else 1
         self.action_move(0, pages * max(1, self.size.height // rows))
 
-    def action_first(self) -> None:
-        """Select the first device."""
-        self._select_at(0)
-
-    def action_last(self) -> None:
-        """Select the last device."""
-        self._select_at(-1)
+    def action_end(self, place: int) -> None:
+        """Select the first device, or the last one."""
+        if self._picture.devices:
+            self.selected = self._picture.devices[place].uuid
 
     def action_open(self) -> None:
         """Ask for the selected device in full."""
         if self._picture.place_of(self.selected) is None:
-            self._select_at(0)
+            self.action_end(0)
         if self.selected is not None:
             self.post_message(self.DeviceOpened(self.selected))
-
-    def _select_at(self, index: int) -> None:
-        """Select a device by its place in the list."""
-        if self._picture.devices:
-            self.selected = self._picture.devices[index].uuid
 
     def _compose_lines(self, width: int, height: int) -> list[Line]:
         """Return the rows of the picture."""

@@ -15,9 +15,9 @@ from textual.strip import Strip
 from ...analyzers.findings.subjects import name_devices
 from ...engine.model import DeviceSample, RankSample
 from ...engine.settings import SortColumn
+from .. import keys
 from ..draw.numbers import count_text
 from ..draw.spans import Role, Span, fit_line, fit_text, line_width, right_text, to_strip
-from ..frame.bindings import PROCESS_BINDINGS
 from ..frame.theme import find_looks
 from ..widgets.device_view import MODELLED
 from ..widgets.marking import MarkingWidget
@@ -56,7 +56,7 @@ class ProcessTable(ScrollView, MarkingWidget, can_focus=True):
     }
     """
 
-    BINDINGS = [*PROCESS_BINDINGS]
+    BINDINGS = [*keys.PROCESSES]
 
     order: reactive[SortOrder] = reactive(SortOrder())
     """By which column the rows are sorted."""

@@ -6,8 +6,8 @@ from textual.message import Message
 
 from ...engine.clock import Clock
 from ...engine.history import History
+from .. import keys
 from ..draw.glyphs import Glyphs
-from ..frame.bindings import LIVE_BINDINGS
 from ..widgets.alert_line import AlertLine
 from ..widgets.note_line import NoteLine
 from .arrangement import Arrangement, Needs, arrange
@@ -23,7 +23,7 @@ from .process_table import ProcessTable
 class LiveScreen(NodeScreen):
     """One node, live. Small panes keep the verdict and one line a device."""
 
-    BINDINGS = [*LIVE_BINDINGS]
+    BINDINGS = [*keys.LIVE]
 
     class DeviceAsked(Message):
         """A device is to be shown in full."""

@@ -4,12 +4,12 @@ import signal
 from textwrap import shorten
 
 from textual.app import ComposeResult
-from textual.binding import Binding
 from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Label, OptionList
 
 from ...engine.units import format_bytes
+from .. import keys
 from ..widgets.marked_list import MarkedList
 from .process_rows import ProcessRow
 from .process_signals import SIGNALS
@@ -21,12 +21,7 @@ MAX_COMMAND = 300
 class SignalScreen(ModalScreen[signal.Signals | None]):
     """Asks for a signal; only `y` sends it, every other way out sends nothing."""
 
-    BINDINGS = [
-        Binding("y", "confirm", "send", id="signal-confirm", tooltip="Send the marked signal."),
-        Binding("escape,n,q", "dismiss(None)", "cancel", id="signal-cancel", tooltip="Send nothing."),
-        Binding("j", "move(1)", "down", show=False, id="signal-down", tooltip="Next signal."),
-        Binding("k", "move(-1)", "up", show=False, id="signal-up", tooltip="Previous signal."),
-    ]
+    BINDINGS = [*keys.SIGNAL]
 
     def __init__(self, row: ProcessRow) -> None:
         super().__init__()

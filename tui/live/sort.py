@@ -1,12 +1,12 @@
 """A small menu: the column to sort processes by."""
 
 from textual.app import ComposeResult
-from textual.binding import Binding
 from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Label, OptionList
 
 from ...engine.settings import SortColumn
+from .. import keys
 from ..widgets.marked_list import MarkedList
 from .process_rows import SORTABLE, SortOrder, column_named
 
@@ -14,13 +14,7 @@ from .process_rows import SORTABLE, SortOrder, column_named
 class SortScreen(ModalScreen[SortOrder | None]):
     """Asks for a column; the one in use, chosen again, is inverted."""
 
-    BINDINGS = [
-        Binding(
-            "escape,q,s", "dismiss(None)", "cancel", id="sort-cancel", tooltip="Leave the order as it is."
-        ),
-        Binding("j", "move(1)", "down", show=False, id="sort-down", tooltip="Next column."),
-        Binding("k", "move(-1)", "up", show=False, id="sort-up", tooltip="Previous column."),
-    ]
+    BINDINGS = [*keys.SORT]
 
     def __init__(self, order: SortOrder) -> None:
         super().__init__()

@@ -4,11 +4,11 @@ from textual import events
 from textual.message import Message
 
 from ...analyzers.breakdown import Basis, BreakdownNode, find_node, lay_out_icicle
+from .. import keys
 from ..draw.glyphs import Glyphs
 from ..draw.icicle import HitBox, Icicle, draw_icicle
 from ..draw.spans import Line
 from ..widgets.line_page import LinePage
-from .bindings import ICICLE_BINDINGS
 
 Path = tuple[str, ...]
 
@@ -20,7 +20,7 @@ class BreakdownIcicle(LinePage):
         glyphs: Characters to draw with.
     """
 
-    BINDINGS = [*ICICLE_BINDINGS]
+    BINDINGS = [*keys.ICICLE]
 
     class Moved(Message):
         """Another block is under the cursor, or another one fills the width."""

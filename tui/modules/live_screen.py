@@ -9,9 +9,9 @@ from ...engine.model.module_memory import ModuleMemory
 from ...engine.units import format_bytes
 from ...engine.viewer.snapshot import Snapshot
 from ...exporters.modules.live import COST
+from .. import keys
 from ..draw.glyphs import Glyphs
 from ..widgets.one_line import Piece
-from .bindings import LIVE_BREAKDOWN_BINDINGS
 from .live_profiles import LiveProfiles
 from .profiled import Place, Profiled
 from .screen import BreakdownScreen
@@ -29,7 +29,7 @@ class LiveBreakdownScreen(BreakdownScreen):
         leave: What `Esc` does at the whole tree; None for nothing.
     """
 
-    BINDINGS = [*LIVE_BREAKDOWN_BINDINGS]
+    BINDINGS = [*keys.LIVE_BREAKDOWN]
 
     def __init__(
         self,

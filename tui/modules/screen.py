@@ -19,15 +19,15 @@ from ...engine.model.module_memory import ModuleMemory
 from ...exporters.modules.difference import NamedProfile, caption_difference, describe_difference
 from ...exporters.modules.page import describe_origin
 from ...exporters.modules.text import DEFAULT_DEPTH, describe_module_memory
+from .. import keys
 from ..draw.glyphs import Glyphs
 from ..frame.background import do_beside
-from ..frame.bindings import KEYS_OF_THE_VIEW
 from ..inspect.inspected import REPORT_WIDTH
 from ..inspect.text import TextScreen
+from ..keys import KEYS_OF_THE_VIEW
 from ..terminal.compositor import ThriftyScreen
 from ..widgets.key_line import KeyLine
 from ..widgets.one_line import OneLine, Piece, join_pieces
-from .bindings import BREAKDOWN_BINDINGS
 from .export import ExportedDifference, ExportedTree, export_breakdown
 from .icicle import BreakdownIcicle
 from .profiled import ALL_KINDS, KIND_CHOICES, Place, Profiled, find_block
@@ -60,7 +60,7 @@ class BreakdownScreen(ThriftyScreen[None]):
         leave: What `Esc` does at the whole tree; None for nothing.
     """
 
-    BINDINGS = [*BREAKDOWN_BINDINGS]
+    BINDINGS = [*keys.BREAKDOWN]
     DEFAULT_CSS = """
     BreakdownScreen {
         layout: vertical;

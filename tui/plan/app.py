@@ -7,7 +7,7 @@ from textual.screen import Screen
 
 from ...engine.clock import SystemClock
 from ...engine.settings import Settings
-from ..frame.inspect_bindings import INSPECT_APP_BINDINGS
+from .. import keys
 from ..frame.launch import check_terminal
 from ..screens.reading_app import ReadingApp, ReadingOptions
 from .planned import Planned
@@ -23,7 +23,7 @@ class PlanApp(ReadingApp[Planned], inherit_bindings=False):
         options: As of `ReadingApp`.
     """
 
-    BINDINGS = [binding for binding in INSPECT_APP_BINDINGS if binding.id != "view-export"]
+    BINDINGS = [*keys.FILE_WITHOUT_EXPORT]
 
     def __init__(
         self,

@@ -1,9 +1,9 @@
 """A table that was asked for: layers of a stage, its memory part by part, or what stands out."""
 
+from .. import keys
 from ..draw.glyphs import Glyphs
 from ..draw.spans import Line, Span, fit_line
 from ..widgets.cursor_list import CursorList
-from .bindings import PLAN_LIST_BINDINGS
 from .columns import lay_out, measure_columns
 from .planned import PlannedTable
 
@@ -18,7 +18,7 @@ class PlanDetails(CursorList):
         glyphs: Characters to draw with.
     """
 
-    BINDINGS = [binding for binding in PLAN_LIST_BINDINGS if binding.id != "plan-open"]
+    BINDINGS = [*keys.PLAN_LINES]
 
     def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
         super().__init__(id=id)

@@ -10,16 +10,16 @@ from textual.widgets import Input
 from ...analyzers.stage_peaks import JobStages
 from ...engine.clock import Clock
 from ...engine.errors import OutputFileError
+from .. import keys
 from ..draw.glyphs import Glyphs
-from ..frame.bindings import KEYS_OF_THE_VIEW
 from ..inspect.text import TextScreen
+from ..keys import KEYS_OF_THE_VIEW
 from ..screens.choice import ChoiceScreen
 from ..terminal.compositor import ThriftyScreen
 from ..widgets.cursor_list import CursorList
 from ..widgets.filter_bar import FilterBar
 from ..widgets.key_line import KeyLine
 from ..widgets.one_line import OneLine, Piece
-from .bindings import PLAN_BINDINGS
 from .details import PlanDetails
 from .export import export_plan
 from .facts import PlanFacts
@@ -166,7 +166,7 @@ class PlanScreen(PlanListing):
         leave: What `Esc` does at the list of candidates; None for nothing.
     """
 
-    BINDINGS = [*PLAN_BINDINGS]
+    BINDINGS = [*keys.PLAN]
     DEFAULT_CSS = """
     PlanScreen {
         layout: vertical;

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from ...analyzers.comparison.model import say_signed
 from ...engine.units import format_bytes
+from .. import keys
 from ..draw.glyphs import Glyphs
 from ..draw.spans import Line, Role, Span, fit_line, fit_text, right_text
 from ..widgets.cursor_list import CursorList
 from .bar import Mark, draw_planned_bar
-from .bindings import PLAN_LIST_BINDINGS
 from .measured_stages import MeasuredStage, say_measured
 from .planned import Candidate, PlannedStage
 
@@ -41,7 +41,7 @@ class PlanStages(CursorList):
         glyphs: Characters to draw with.
     """
 
-    BINDINGS = [*PLAN_LIST_BINDINGS]
+    BINDINGS = [*keys.PLAN_LIST]
 
     def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
         super().__init__(id=id)

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from .. import keys
 from ..draw.glyphs import Glyphs
 from ..draw.spans import Line, Role, Span, fit_line
 from ..widgets.cursor_list import CursorList
-from .bindings import PLAN_LIST_BINDINGS
 from .columns import lay_out, measure_columns
 from .planned import Candidate, PlannedColumn
 
@@ -43,7 +43,7 @@ class PlanTable(CursorList):
         glyphs: Characters to draw with.
     """
 
-    BINDINGS = [*PLAN_LIST_BINDINGS]
+    BINDINGS = [*keys.PLAN_LIST]
 
     def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
         super().__init__(id=id)

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 
 from textual.app import ComposeResult
-from textual.binding import Binding
 from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Label, OptionList
 
+from .. import keys
 from ..widgets.marked_list import MarkedList
 
 
@@ -20,11 +20,7 @@ class ChoiceScreen(ModalScreen[str | None]):
         chosen: Id that the cursor begins at; None for the first.
     """
 
-    BINDINGS = [
-        Binding("escape,q", "dismiss(None)", "cancel", id="choice-cancel", tooltip="Choose none."),
-        Binding("j", "move(1)", "down", show=False, id="choice-down", tooltip="Next line."),
-        Binding("k", "move(-1)", "up", show=False, id="choice-up", tooltip="Previous line."),
-    ]
+    BINDINGS = [*keys.CHOICE]
 
     def __init__(self, title: str, choices: Mapping[str, str], *, chosen: str | None = None) -> None:
         super().__init__()

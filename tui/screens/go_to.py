@@ -1,7 +1,6 @@
 """A question: which moment of a recording to go to."""
 
 from textual.app import ComposeResult
-from textual.binding import Binding
 from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, Label
@@ -9,6 +8,7 @@ from textual.widgets import Input, Label
 from ...engine.errors import UsageError
 from ...engine.replay.player import EXPECTED, parse_moment
 from ...engine.viewer.snapshot import ReplayState
+from .. import keys
 
 
 class GoToScreen(ModalScreen[str | None]):
@@ -18,9 +18,7 @@ class GoToScreen(ModalScreen[str | None]):
         replay: Where the replay is, to tell what is no moment of it.
     """
 
-    BINDINGS = [
-        Binding("escape", "dismiss(None)", "cancel", id="goto-cancel", tooltip="Stay at this moment.")
-    ]
+    BINDINGS = [*keys.GO_TO]
 
     def __init__(self, replay: ReplayState) -> None:
         super().__init__()

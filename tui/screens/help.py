@@ -4,14 +4,13 @@ from collections.abc import Iterator
 from textwrap import wrap
 
 from textual.app import ComposeResult
-from textual.binding import Binding
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen, Screen
 from textual.widgets import Label, Static
 
 from ..draw.glyphs import Glyphs
-from ..frame.key_help import GROUP_TITLES, collect_keys
+from ..keys import GROUP_TITLES, HELP, collect_keys
 
 WIDTH = 92
 """Cells of the dialog where there is room."""
@@ -26,18 +25,7 @@ INDENT = 4
 class HelpScreen(ModalScreen[None]):
     """Lists the keys, grouped."""
 
-    BINDINGS = [
-        Binding(
-            "escape,question_mark,f1,q,enter",
-            "dismiss",
-            "close",
-            id="help-close",
-            tooltip="Close the help.",
-        ),
-        Binding("1", "app.show_live", "live", id="help-live", tooltip="Go back to the live view."),
-        Binding("down,j", "scroll(1)", "down", show=False, id="help-down", tooltip="Scroll down."),
-        Binding("up,k", "scroll(-1)", "up", show=False, id="help-up", tooltip="Scroll up."),
-    ]
+    BINDINGS = [*HELP]
 
     def __init__(self, explained: Screen[object], glyphs: Glyphs) -> None:
         super().__init__()

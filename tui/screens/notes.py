@@ -3,20 +3,17 @@
 from collections.abc import Sequence
 
 from textual.app import ComposeResult
-from textual.binding import Binding
 from textual.containers import Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Label, Static
+
+from .. import keys
 
 
 class NotesScreen(ModalScreen[None]):
     """Lists the notes as they stood when they were asked for."""
 
-    BINDINGS = [
-        Binding("escape,i,q,enter,1", "dismiss", "close", id="notes-close", tooltip="Close the notes."),
-        Binding("down,j", "scroll(1)", "down", show=False, id="notes-down", tooltip="Scroll down."),
-        Binding("up,k", "scroll(-1)", "up", show=False, id="notes-up", tooltip="Scroll up."),
-    ]
+    BINDINGS = [*keys.NOTES_DIALOG]
 
     def __init__(self, notes: Sequence[str]) -> None:
         super().__init__()

@@ -4,11 +4,11 @@ from collections.abc import Callable
 from typing import Generic, NamedTuple, TypeVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding
 from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, Label
 
+from .. import keys
 from ..frame.background import do_beside
 
 FoundT = TypeVar("FoundT")
@@ -34,9 +34,7 @@ class PathPrompt(ModalScreen[Answer[FoundT] | None]):
         hint: What may be entered.
     """
 
-    BINDINGS = [
-        Binding("escape", "cancel", "cancel", id="prompt-cancel", tooltip="Close the question, open nothing.")
-    ]
+    BINDINGS = [*keys.PATH_PROMPT]
 
     def __init__(
         self, title: str, read: Callable[[str], FoundT], *, text: str = "", example: str = "", hint: str = ""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Generic, NotRequired, TypedDict, TypeVar
 
 from ...engine.clock import Clock
 from ...engine.settings import Settings
-from ..frame.inspect_bindings import INSPECT_APP_BINDINGS
+from .. import keys
 from ..frame.launch import run_to_end
 from ..terminal.abilities import TerminalAbilities
 from ..terminal.driver import TerminalDriver
@@ -52,7 +52,7 @@ class ReadingApp(TerminalApp, Generic[FoundT], inherit_bindings=False):
         driver_class: Driver of the terminal; None for Textual's own.
     """
 
-    BINDINGS = [*INSPECT_APP_BINDINGS]
+    BINDINGS = [*keys.FILE]
 
     def __init__(
         self,

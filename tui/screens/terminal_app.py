@@ -17,9 +17,9 @@ from textual.types import IgnoreReturnCallbackType
 
 from ...engine.settings import ThemeName
 from ..draw.glyphs import ASCII, UNICODE
-from ..frame.key_help import collect_keys
 from ..frame.process_memory import return_free_memory
 from ..frame.theme import default_variables, register_themes
+from ..keys import MOVEMENTS, collect_keys
 from ..terminal.abilities import TerminalAbilities
 from ..terminal.driver import TerminalDriver
 from ..terminal.line_filters import AsciiFilter, PrintableFilter
@@ -27,10 +27,6 @@ from .snapshot_screen import SnapshotScreen
 
 if TYPE_CHECKING:
     from textual.driver import Driver
-
-
-NOT_COMMANDS = ("up", "down", "left", "right", "first", "last", "page-up", "page-down")
-"""Movements, which nobody looks for in a palette."""
 
 
 class PaletteEntry(NamedTuple):
@@ -61,7 +57,7 @@ class PaletteCommands(Provider):
         app = cast("TerminalApp", self.app)
         for group, keys in collect_keys(self.screen).items():
             for key in keys:
-                if key.verb not in NOT_COMMANDS and key.action not in {
+                if key.verb not in MOVEMENTS and key.action not in {
                     "app.command_palette",
                     "command_palette",
                 }:

@@ -9,7 +9,7 @@ from textual.screen import Screen
 from ...analyzers.planning.sweep.index import SweepIndex
 from ...engine.clock import SystemClock
 from ...engine.settings import Settings
-from ..frame.inspect_bindings import INSPECT_APP_BINDINGS
+from .. import keys
 from ..frame.launch import check_terminal
 from ..screens.reading_app import ReadingApp, ReadingOptions
 from .export import SweepExport
@@ -31,7 +31,7 @@ class SweepApp(ReadingApp[SweepIndex]):
         options: As of `ReadingApp`.
     """
 
-    BINDINGS = [binding for binding in INSPECT_APP_BINDINGS if binding.id != "view-export"]
+    BINDINGS = [*keys.FILE_WITHOUT_EXPORT]
 
     def __init__(
         self,

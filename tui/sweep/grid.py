@@ -10,10 +10,10 @@ from textual.message import Message
 from textual.strip import Strip
 
 from ...analyzers.planning.sweep import Place, SweepCell, SweepGrid
+from .. import keys
 from ..draw.glyphs import Glyphs
 from ..frame.theme import role_rules
 from ..widgets.marking import MarkingWidget
-from .bindings import GRID_BINDINGS
 from .lines import COLUMN_CELLS, Look, Part, ShownGrid, Window, draw_lines, prepare_grid
 from .looks import cell_rules, look_classes
 from .tiles import SweepMode
@@ -28,7 +28,7 @@ class SweepGridView(MarkingWidget, can_focus=True):
         glyphs: Characters to draw with.
     """
 
-    BINDINGS = [*GRID_BINDINGS]
+    BINDINGS = [*keys.SWEEP_GRID]
     COMPONENT_CLASSES = look_classes(_PREFIX)
     DEFAULT_CSS = (
         f"SweepGridView {{ height: 1fr; width: 1fr; \n{role_rules(_PREFIX)}\n{cell_rules(_PREFIX)}\n}}"
@@ -128,7 +128,7 @@ class SweepGridView(MarkingWidget, can_focus=True):
         if self.is_mounted:
             self.call_next(self._draw)
 
-    def action_move(self, rows: int, columns: int) -> None:
+    def action_move(self, columns: int, rows: int) -> None:
         """Move the mark."""
         if self._shown is None:
             return
@@ -144,7 +144,11 @@ class SweepGridView(MarkingWidget, can_focus=True):
         """Move the mark by as many rows as are seen."""
         window = self._fit()
         if window is not None:
-            self.action_move(pages * max(1, window.down - 1), 0)
+            self.action_move(0, pages * max(1, window.down - 1))
+
+    def action_end(self, end: int) -> None:
+        """Mark the first cell of the row, or the last one."""
+        self.action_move(keys.FAR if end else -keys.FAR, 0)
 
     def action_go_best(self) -> None:
         """Mark the best layout."""
@@ -165,7 +169,7 @@ class SweepGridView(MarkingWidget, can_focus=True):
             return
         row = window.top + (event.y - 1) // window.lines_a_row
         column = window.left + (event.x - shown.label_cells) // COLUMN_CELLS
-        self.action_move(row - self._row, column - self._column)
+        self.action_move(column - self._column, row - self._row)
         if event.chain > 1:
             self.action_open()
 

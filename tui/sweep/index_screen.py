@@ -19,16 +19,16 @@ from ...analyzers.planning.sweep.index_filter import EXPECTED, filter_sweeps
 from ...analyzers.planning.sweep.verdict import judge_sweep
 from ...engine.errors import UsageError
 from ...exporters.sweep.index_text import describe_index
+from .. import keys
 from ..draw.glyphs import Glyphs
-from ..frame.bindings import KEYS_OF_THE_VIEW
 from ..inspect.text import TextScreen
+from ..keys import KEYS_OF_THE_VIEW
 from ..screens.choice import ChoiceScreen
 from ..terminal.compositor import ThriftyScreen
 from ..widgets.cursor_list import CursorList
 from ..widgets.filter_bar import FilterBar
 from ..widgets.key_line import KeyLine
 from ..widgets.one_line import OneLine, Piece
-from .bindings import INDEX_BINDINGS
 from .export import SweepExport
 from .facts import SweepFacts
 from .list import SweepList, draw_rows
@@ -46,7 +46,7 @@ class SweepIndexScreen(ThriftyScreen[None]):
         export: Writes figures.
     """
 
-    BINDINGS = [*INDEX_BINDINGS]
+    BINDINGS = [*keys.SWEEP_INDEX]
     DEFAULT_CSS = """
     SweepIndexScreen {
         layout: vertical;

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from ...analyzers.planning.sweep.index import IndexedSweep
 from ...exporters.sweep.index_text import ALIGNMENT, HEADINGS, row_of
+from .. import keys
 from ..draw.glyphs import Glyphs
 from ..draw.spans import Line, Span, fit_line, fit_text
 from ..widgets.cursor_list import CursorList
-from .bindings import INDEX_LIST_BINDINGS
 
 LEAST_NAME_CELLS = 16
 MOST_NAME_CELLS = 44
@@ -21,7 +21,7 @@ class SweepList(CursorList):
         glyphs: Characters to draw with.
     """
 
-    BINDINGS = [*INDEX_LIST_BINDINGS]
+    BINDINGS = [*keys.SWEEP_LIST]
 
     def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
         super().__init__(id=id)

@@ -13,13 +13,13 @@ from ...analyzers.planning.sweep.index import IndexedSweep
 from ...analyzers.planning.sweep.verdict import judge_sweep
 from ...exporters.sweep.index_text import describe_sweep
 from ...exporters.sweep.text import describe_figure
+from .. import keys
 from ..draw.glyphs import Glyphs
-from ..frame.bindings import KEYS_OF_THE_VIEW
 from ..inspect.text import TextScreen
+from ..keys import KEYS_OF_THE_VIEW
 from ..terminal.compositor import ThriftyScreen
 from ..widgets.key_line import KeyLine
 from ..widgets.one_line import OneLine, Piece
-from .bindings import SWEEP_BINDINGS
 from .borders import draw_edge
 from .export import SweepExport
 from .facts import SweepFacts
@@ -55,7 +55,7 @@ class SweepScreen(ThriftyScreen[None]):
         export: Writes figures.
     """
 
-    BINDINGS = [*SWEEP_BINDINGS]
+    BINDINGS = [*keys.SWEEP]
     DEFAULT_CSS = """
     SweepScreen {
         layout: vertical;

@@ -3,10 +3,11 @@
 from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding
 from textual.containers import Horizontal
 from textual.message import Message
 from textual.widgets import Input, Label
+
+from .. import keys
 
 HINT = "in user, PID, command, note, GPU; Enter keeps, Esc clears"
 LEAST_WORDS_CELLS = 22
@@ -28,16 +29,7 @@ class FilterBar(Horizontal):
     }
     """
 
-    BINDINGS: ClassVar = [
-        Binding(
-            "escape",
-            "clear",
-            "clear filter",
-            show=False,
-            id="filter-clear",
-            tooltip="Clear the filter and show everything.",
-        )
-    ]
+    BINDINGS: ClassVar = [*keys.FILTER_BAR]
 
     def __init__(self, *, hint: str = HINT, example: str = "such as: rank 7", id: str | None = None) -> None:
         super().__init__(id=id)

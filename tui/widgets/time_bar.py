@@ -8,9 +8,9 @@ from textual.message import Message
 
 from ...engine.model import SEVERITIES
 from ...engine.viewer.snapshot import ReplayMark, ReplayState
+from .. import keys
 from ..draw.glyphs import Glyphs
 from ..draw.spans import Role
-from ..frame.bindings import TIME_BAR_BINDINGS
 from .one_line import OneLine, Piece, measure_pieces
 
 LEAST_BAR_CELLS = 16
@@ -49,7 +49,7 @@ class SpanLine(OneLine):
 class TimeBar(SpanLine, can_focus=True, can_focus_children=False):
     """One line: state, moment, the span with its marks, its end; what has no room is left out."""
 
-    BINDINGS = [*TIME_BAR_BINDINGS]
+    BINDINGS = [*keys.TIME_BAR]
     DEFAULT_CSS = "TimeBar:focus { text-style: bold; }"
 
     def show(self, replay: ReplayState | None) -> None:

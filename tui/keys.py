@@ -1,0 +1,508 @@
+"""The keys: one table, a line a key; screens, key line, help and palette are read from it.
+
+Every key has an id `group-verb`, by which it can be bound to another key and under which the help lists it.
+"""
+
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from textual.binding import Binding
+from textual.screen import Screen
+from textual.widget import Widget
+
+if TYPE_CHECKING:
+    from .screens.terminal_app import TerminalApp
+
+GROUP_TITLES = {
+    "replay": "Replay",
+    "bar": "Time bar",
+    "node": "Nodes",
+    "fleet": "Fleet",
+    "sweep": "Sweeps",
+    "view": "View",
+    "device": "Devices",
+    "alerts": "Alerts",
+    "plan": "Plan",
+    "modules": "Memory by module",
+    "page": "Page",
+    "process": "Processes",
+    "stack": "Stacks",
+    "filter": "Filter",
+    "app": "Application",
+}
+"""Groups in the order in which help lists them."""
+
+KEYS_OF_THE_VIEW = (
+    *("show_device", "show_alerts", "show_sweep", "show_plan", "show_breakdown", "pause", "record"),
+    *("replay", "go_to", "step_node"),
+)
+"""Actions of a view below, whose keys leave the key line to a screen above it; the help has them all."""
+
+MOVEMENTS = ("up", "down", "left", "right", "first", "last", "page-up", "page-down")
+"""Verbs of movements, which nobody looks for in a palette."""
+
+FAR = 1_000_000
+"""Rows to move to get to the first or the last, wherever the cursor is."""
+
+
+def key(
+    keys: str, action: str, id: str, label: str, sentence: str, shown_as: str = "", *, first: bool = False
+) -> Binding:
+    """Return one key.
+
+    Args:
+        keys: Names as of Textual, separated by commas.
+        action: Action to run.
+        id: `group-verb`.
+        label: What it does in a word or two, for the key line and the palette.
+        sentence: What it does, for the help.
+        shown_as: Name of the key in the key line; empty leaves it out of there.
+        first: Whether it goes before what has the focus.
+    """
+    return Binding(
+        keys,
+        action,
+        label,
+        show=bool(shown_as),
+        key_display=shown_as or None,
+        tooltip=sentence,
+        id=id,
+        priority=first,
+    )
+
+
+def moves(
+    group: str, *sentences: str, first: str = "home,g", last: str = "end,G", down_shown_as: str = ""
+) -> list[Binding]:
+    """Return the movements in a list: up, down, a page up, a page down, to the first, to the last.
+
+    Args:
+        group: Group of the help.
+        sentences: What each does, in this order.
+        first: Keys that go to the first row, where letters have another meaning.
+        last: Keys that go to the last row.
+        down_shown_as: Name of the key in the key line.
+    """
+    up, down, page_up, page_down, to_first, to_last = sentences
+    return [
+        key("up,k", "move(-1)", f"{group}-up", "up", up),
+        key("down,j", "move(1)", f"{group}-down", "next", down, down_shown_as),
+        key("pageup", "page(-1)", f"{group}-page-up", "page up", page_up),
+        key("pagedown", "page(1)", f"{group}-page-down", "page down", page_down),
+        key(first, f"move({-FAR})", f"{group}-first", "first", to_first),
+        key(last, f"move({FAR})", f"{group}-last", "last", to_last),
+    ]
+
+
+def moves_across(group: str, *sentences: str) -> list[Binding]:
+    """Return the movements in a grid: up, down, left, right, a page up and down, to the first, to the last."""
+    up, down, left, right, page_up, page_down, to_first, to_last = sentences
+    return [
+        key("up,k", "move(0, -1)", f"{group}-up", "up", up),
+        key("down,j", "move(0, 1)", f"{group}-down", "down", down),
+        key("left,h", "move(-1, 0)", f"{group}-left", "left", left),
+        key("right,l", "move(1, 0)", f"{group}-right", "right", right),
+        key("pageup", "page(-1)", f"{group}-page-up", "page up", page_up),
+        key("pagedown", "page(1)", f"{group}-page-down", "page down", page_down),
+        key("home", "end(0)", f"{group}-first", "first", to_first),
+        key("end", "end(-1)", f"{group}-last", "last", to_last),
+    ]
+
+
+def sorts(group: str, choose: str, before: str, after: str, label: str = "sort column") -> list[Binding]:
+    """Return the keys that sort a list."""
+    return [
+        key("s", "choose_sort", f"{group}-sort", "sort", choose, "s"),
+        key("less_than_sign", "shift_sort(-1)", f"{group}-sort-left", f"{label} left", before),
+        key("greater_than_sign", "shift_sort(1)", f"{group}-sort-right", f"{label} right", after),
+        key("I", "invert_sort", f"{group}-invert", "invert sorting", "Sort the other way round."),
+    ]
+
+
+def filters(group: str, sentence: str) -> Binding:
+    """Return the key that filters a list."""
+    return key("slash", "filter", f"{group}-filter", "filter", sentence, "/", first=True)
+
+
+def chooses(group: str, leave: str) -> list[Binding]:
+    """Return the keys of a question with a list of answers; the list itself knows arrows and Enter."""
+    return [
+        key(leave, "dismiss(None)", f"{group}-cancel", "cancel", "Choose none."),
+        key("j", "move(1)", f"{group}-down", "down", "Next line."),
+        key("k", "move(-1)", f"{group}-up", "up", "Previous line."),
+    ]
+
+
+def scrolls(group: str, leave: str) -> list[Binding]:
+    """Return the keys of a dialog whose text scrolls."""
+    return [
+        key(leave, "dismiss", f"{group}-close", "close", "Close it."),
+        key("down,j", "scroll(1)", f"{group}-down", "down", "Scroll down."),
+        key("up,k", "scroll(-1)", f"{group}-up", "up", "Scroll up."),
+    ]
+
+
+_PAGES = ("Go up by one page.", "Go down by one page.")
+_NOTES = key("i", "notes", "view-notes", "notes", "Read what limits the figures and what was left out.")
+
+# The table, a line a key.
+# fmt: off
+
+# ── every screen ──
+_VIEWS = [
+    key("1", "show_live", "view-live", "Live", "The live view of every device.", "1"),
+    key("2", "show_device", "view-device", "Device", "One device in full: history, the gap, its segments.", "2"),
+    key("3", "show_alerts", "view-alerts", "Alerts", "Every finding: evidence, advice, what happened; acknowledge and mute.", "3"),
+    key("5", "show_sweep", "view-sweep", "Sweep", "Sweeps over TP and PP in a folder: what fits, what ran out of memory.", "5"),
+    key("6", "show_plan", "view-plan", "Plan", "Cut a model into pipeline stages, with what the job was measured to need.", "6"),
+    key("7", "show_breakdown", "view-breakdown", "Breakdown", "Memory by module and kind, of the process that trains here or of profiles in files.", "7"),
+]
+_PAUSE = key("space", "pause", "view-pause", "pause", "Freeze the figures, or let them go on; history is kept meanwhile.", "space")
+_THEME = key("T", "next_theme", "view-theme", "next theme", "Switch to the next theme: dark, light, high contrast, mono.")
+_COMMANDS = key("ctrl+p", "command_palette", "app-commands", "commands", "Search every command by name.")
+_HELP = [
+    key("question_mark", "help", "app-help", "help", "Show this help.", "?"),
+    key("f1", "help", "app-help", "help", "Show this help."),
+]
+_SETTINGS = [
+    _THEME,
+    key("E", "export", "view-export", "export", "Write the picture (SVG) and its figures (JSON) into this folder."),
+    _COMMANDS,
+    key("f12", "save_settings", "app-save-settings", "save settings", "Keep the theme and the sorting for next time."),
+    *_HELP,
+    key("q", "quit", "app-quit", "quit", "Leave vramscope; the training goes on.", "q"),
+    key("ctrl+c,ctrl+q,ctrl+d", "quit", "app-quit", "quit", "Leave vramscope; the training goes on.", first=True),
+]
+VIEW = [*_VIEWS, _PAUSE, *_SETTINGS]
+NODES = [
+    key("tab", "step_node(1)", "node-next", "next node", "Show the next node.", first=True),
+    key("shift+tab", "step_node(-1)", "node-before", "node before", "Show the node before.", first=True),
+]
+RECORD = key("R", "record", "app-record", "record", "Record this node into a file, or end that; it goes on when you quit.")
+ADVISE = key("A", "advise", "process-advise", "advise", "Ask the training process that is marked, or shown, to do something about its memory.")
+SHOW_FLEET = [
+    key("0", "show_fleet", "view-fleet", "Fleet", "Every device of every node, a cell each.", "0"),
+    key("backspace", "show_fleet", "view-fleet", "Fleet", "Every device of every node, a cell each."),
+]
+_LEAVE_FILE = [
+    key("q", "quit", "app-quit", "quit", "Leave.", "q"),
+    key("ctrl+c,ctrl+q,ctrl+d", "quit", "app-quit", "quit", "Leave.", first=True),
+]
+FILE_WITHOUT_EXPORT = [_THEME, _COMMANDS, *_HELP, *_LEAVE_FILE]
+"""Of `sweep`, `plan` and `modules`, whose screens have a key of their own for it."""
+FILE = [
+    *(_THEME, _COMMANDS, *_HELP),
+    key("E", "export", "view-export", "export", "Write the picture (SVG) and the report into this folder."),
+    *_LEAVE_FILE,
+]
+
+# ── a replay: `j` and `k` move in time, lists go by arrows and Home ──
+REPLAY = [
+    key("space", "pause", "replay-pause", "pause", "Stop at this moment, or play on; at the end, play from the start.", "space"),
+    key("left_square_bracket", "replay('step', -1)", "replay-frame-back", "back", "Stop and show the sample before this one.", "[", first=True),
+    key("right_square_bracket", "replay('step', 1)", "replay-frame", "on", "Stop and show the next sample.", "]", first=True),
+    key("j", "replay('skip', -10)", "replay-back", "−10s", "Go back 10 s.", "j", first=True),
+    key("k", "replay('skip', 10)", "replay-on", "+10s", "Go on 10 s.", "k", first=True),
+    key("g", "go_to", "replay-go-to", "go to", "Go to a moment: a time of day, a date, 1h20m, 35%, +10m.", "g", first=True),
+    key("n", "replay('mark', 1)", "replay-next", "next", "Go to the next finding or out-of-memory error; where there is none at all, the next step.", "n", first=True),
+    key("N", "replay('mark', -1)", "replay-before", "before", "Go to the finding or out-of-memory error before; where there is none at all, the step before.", "N", first=True),
+    key("plus,equals_sign", "replay('speed', 1)", "replay-faster", "faster", "Play twice as fast, up to 64 times.", "+", first=True),
+    key("minus", "replay('speed', -1)", "replay-slower", "slower", "Play half as fast, down to a quarter.", "-", first=True),
+    key("L", "replay('loop')", "replay-loop", "loop", "Begin again at the end, or stop there.", "L", first=True),
+    *NODES,
+    *_VIEWS,
+    *_SETTINGS,
+]
+PLAYLIST = [
+    key("right_curly_bracket", "replay('turn', 1)", "replay-next-run", "next config", "Go to the next configuration of the sweep that has a trace.", "}", first=True),
+    key("left_curly_bracket", "replay('turn', -1)", "replay-run-before", "config before", "Go to the configuration before, to the nearest that has a trace.", "{", first=True),
+    *REPLAY,
+]
+TIME_BAR = [
+    key("left", "app.replay('skip', -10)", "bar-back", "−10s", "Go back 10 s."),
+    key("right", "app.replay('skip', 10)", "bar-on", "+10s", "Go on 10 s."),
+    key("shift+left", "app.replay('step', -1)", "bar-frame-back", "back", "Show the sample before this one."),
+    key("shift+right", "app.replay('step', 1)", "bar-frame-on", "on", "Show the next sample."),
+    key("home", "app.replay('go', 0, '0%')", "bar-start", "start", "Go to the start."),
+    key("end", "app.replay('go', 0, '100%')", "bar-end", "end", "Go to the end."),
+]
+"""Once Tab or a click has given the time bar the focus."""
+
+# ── live ──
+_PROCESS_LIST = [
+    *sorts("process", "Choose the column to sort processes by.", "Sort by the column to the left.", "Sort by the column to the right."),
+    filters("process", "Show only processes whose user, PID, command or GPU contains what you type."),
+    key("K", "signal", "process-signal", "signal", "Send a signal to the process marked in the list, after a question.", "K"),
+    _NOTES,
+]
+LIVE = [
+    *_PROCESS_LIST,
+    key("tab,shift+tab", "switch_part", "view-switch", "switch", "Go from the devices to the processes and back.", "Tab", first=True),
+    key("p", "switch_part", "view-switch", "switch", "Go from the devices to the processes and back."),
+    key("escape", "leave", "view-leave", "back", "Leave the processes, or drop the filter."),
+]
+DEVICE_PANELS = [
+    *moves_across("device", "Select the device above.", "Select the device below.", "Select the device to the left.", "Select the device to the right.",
+                  "Go up by a page of devices.", "Go down by a page of devices.", "Select the first device.", "Select the last device."),
+    key("enter", "open", "device-open", "Open", "Show the selected device in full."),
+]
+PROCESSES = [
+    *moves("process", "Select the process above.", "Select the process below.", *_PAGES, "Go to the first process.", "Go to the last process."),
+    key("left,h", "shift(-1)", "process-left", "left", "Scroll the commands to the left."),
+    key("right,l", "shift(1)", "process-right", "right", "Scroll the commands to the right."),
+    key("enter", "open_device", "process-open", "show its device", "Show the device of the selected process in full."),
+]
+
+# ── device ──
+DEVICE = [
+    *_PROCESS_LIST,
+    key("tab", "step_rank(1)", "device-step", "next rank", "Show the next training process of the device, or the next device.", "Tab", first=True),
+    key("shift+tab", "step_rank(-1)", "device-step-back", "rank before", "Show the training process before this one, or the device before.", first=True),
+    key("full_stop", "step_rank(1)", "device-step", "next rank", "Show the next training process of the device, or the next device."),
+    key("comma", "step_rank(-1)", "device-step-back", "rank before", "Show the training process before this one, or the device before."),
+    key("p", "switch_part", "view-switch", "processes", "Go from the page to the processes and back.", "p"),
+    key("escape", "leave", "view-leave", "back", "Go back to all devices, or drop the filter.", "Esc"),
+]
+DEVICE_PAGE = [
+    *moves("page", "Scroll up by a line.", "Scroll down by a line.", "Scroll up by a page.", "Scroll down by a page.", "Go to the top.", "Go to the bottom."),
+    key("left,h", "screen.step_device(-1)", "device-before", "device before", "Show the device before this one."),
+    key("right,l", "screen.step_device(1)", "device-next", "next device", "Show the next device."),
+]
+
+# ── alerts ──
+ALERTS = [
+    key("a", "acknowledge", "alerts-acknowledge", "acknowledge", "You take care of it: nobody is told of it any more, and every viewer sees that.", "a"),
+    key("m", "mute", "alerts-mute", "mute", "Mute this kind of alert on this device: for an hour, until it closes, or for good.", "m"),
+    key("u", "release", "alerts-undo", "undo", "Take acknowledging and muting it back.", "u"),
+    *sorts("alerts", "Choose what alerts are sorted by.", "Sort by the column before: time, severity, kind, device.", "Sort by the next column: time, severity, kind, device."),
+    filters("alerts", "Show only alerts whose kind, severity, device, state or text contains what you type."),
+    _NOTES,
+    key("tab", "step_alert(1)", "alerts-step", "next alert", "Select the next alert.", first=True),
+    key("shift+tab", "step_alert(-1)", "alerts-step-back", "alert before", "Select the alert before.", first=True),
+    key("full_stop", "step_alert(1)", "alerts-step", "next alert", "Select the next alert."),
+    key("comma", "step_alert(-1)", "alerts-step-back", "alert before", "Select the alert before."),
+    key("escape", "leave", "view-leave", "back", "Go back: to the list, or out.", "Esc"),
+]
+ALERT_LIST = [
+    *moves("alerts", "Select the alert above.", "Select the alert below.", "Up by a page.", "Down by a page.", "First alert.", "Last alert."),
+    key("enter", "open", "alerts-open", "whole", "Show the whole alert: evidence, method, advice, history."),
+]
+ALERT_DETAIL = [
+    *moves("page", "Scroll up by a line.", "Scroll down by a line.", "Up by a page.", "Down by a page.", "Go to the top.", "To the bottom."),
+    key("left,h", "screen.step_alert(-1)", "alerts-before", "alert before", "Show the alert above in the list."),
+    key("right,l", "screen.step_alert(1)", "alerts-next", "next alert", "Show the alert below in the list."),
+    key("enter", "screen.leave", "alerts-list", "list", "Go back to the list."),
+]
+
+# ── fleet ──
+FLEET = [
+    filters("fleet", "Show only devices for which all terms hold, such as node:gpu1* used>90% risk>=medium."),
+    key("g", "choose_grouping", "fleet-group", "group", "Group devices by node, job, or place in the parallel layout (tp, pp, dp).", "g"),
+    key("s", "choose_sort", "fleet-sort", "sort", "Choose what goes first: risk, used, name.", "s"),
+    key("n", "ask_nodes", "fleet-nodes", "nodes", "Every node in a line: age, clock, agent.", "n"),
+    key("c", "ask_cluster", "fleet-cluster", "cluster", "What is known across nodes: findings, jobs, their pipeline stages.", "c"),
+    key("v", "switch_figure", "fleet-cells", "cells", "Cells show how full devices are, or their risk."),
+    key("escape", "leave", "view-leave", "back", "Drop the filter, or let the cursor follow the gravest."),
+]
+FLEET_GRID = [
+    *moves_across("device", "Select the device above.", "Select the device below.", "Select the device to the left.", "Select the device to the right.",
+                  "Go up by a page.", "Go down by a page.", "Select the first device.", "Select the last device."),
+    key("enter", "open", "device-open", "open", "Show its node, with it selected.", "Enter"),
+]
+NODE_LIST = [
+    *moves("node", "Select the node above.", "Select the node below.", "Go up by a page.", "Go down by a page.", "Select the first node.", "Select the last node.",
+           first="home", last="end"),
+    key("enter", "open", "node-open", "open", "Show the node.", "Enter"),
+]
+NODES_SCREEN = [key("escape,n", "app.step_back", "view-leave", "back", "Go back to the fleet.", "Esc")]
+CLUSTER_SCREEN = [key("escape,c", "app.step_back", "view-leave", "back", "Go back to the fleet.", "Esc")]
+CLUSTER_PAGE = [
+    key("up,k", "scroll(-0.01)", "page-up-line", "up", "Scroll up."),
+    key("down,j", "scroll(0.01)", "page-down-line", "down", "Scroll down."),
+    key("pageup", "scroll(-1)", "page-up", "page up", "Scroll up by a page."),
+    key("pagedown", "scroll(1)", "page-down", "page down", "Scroll down by a page."),
+]
+
+# ── inspect ──
+INSPECT = [
+    key("i", "report", "view-report", "report", "Read everything that the file says.", "i"),
+    key("o", "failures", "view-failures", "out of memory", "Read which requests failed.", "o"),
+    key("s", "settings", "view-settings", "settings", "Read what other allocator settings would have reserved, as simulated.", "s"),
+    key("d", "choose_device", "device-choose", "device", "Choose the device to show.", "d"),
+]
+STACKS = [
+    key("enter", "open", "stack-open", "whole stack", "Show the whole stack.", "Enter"),
+    *moves("stack", "Go to the stack above.", "Go to the stack below.", *_PAGES, "Go to the largest.", "Go to the smallest that is listed."),
+]
+
+# ── diff ──
+DIFFERENCE = [
+    key("i", "report", "view-report", "report", "Read everything that was found.", "i"),
+    key("f,right", "next_figure(1)", "view-figure", "figure", "Show another figure: what says most, then each in turn.", "f"),
+    key("F,left", "next_figure(-1)", "view-figure-back", "figure before", "Show the figure before."),
+]
+DIFFERENCE_LIST = moves(
+    "device", "Go to the rank or device above.", "Go to the rank or device below.", *_PAGES, "Go to the first one.", "Go to the last one.", down_shown_as="j/k",
+)
+
+# ── modules ──
+BREAKDOWN = [
+    key("left_square_bracket", "step_point(-1)", "modules-point-before", "earlier", "Show the point of the profile before this one.", "[", first=True),
+    key("right_square_bracket", "step_point(1)", "modules-point", "later", "Show the next point; after the last one comes the whole profile.", "]", first=True),
+    key("f", "step_kind(1)", "modules-kind", "kind", "Show one kind of memory after the other: all, parameters, gradients, optimizer, activations.", "f"),
+    key("F", "step_kind(-1)", "modules-kind-before", "kind before", "Show the kind before."),
+    key("b", "switch_basis", "modules-basis", "basis", "Draw by what was measured, or by what was computed from shapes.", "b"),
+    key("tab", "step_profile(1)", "modules-next", "next", "Show the next rank or run at the same place, held against the first.", "Tab", first=True),
+    key("shift+tab", "step_profile(-1)", "modules-before", "before", "Show the rank or run before.", first=True),
+    key("i", "report", "modules-report", "report", "Read everything as text.", "i"),
+    key("E", "export_breakdown", "modules-export", "export", "Write the icicle (SVG, PDF), its blocks (CSV), the picture and the report into a new folder here.", "E"),
+    key("escape", "leave", "modules-leave", "back", "Go up to the whole tree, then out.", "Esc"),
+]
+LIVE_BREAKDOWN = [
+    key("n", "follow_newest", "modules-newest", "newest", "Stay at the newest point.", "n"),
+    key("o", "app.open_profiles", "modules-open", "open", "Open profiles in files or folders instead of a running process.", "o"),
+]
+ICICLE = [
+    key("enter", "zoom", "modules-zoom", "zoom", "Zoom into the block under the cursor.", "Enter"),
+    key("backspace", "zoom_out", "modules-zoom-out", "up", "Zoom out by one level.", "Bksp"),
+    key("up,k", "move_up", "modules-up", "above", "Go to what the block is part of."),
+    key("down,j", "move_down", "modules-down", "below", "Go to the first part of the block."),
+    key("left,h", "move_beside(-1)", "modules-left", "left", "Go to the block to the left."),
+    key("right,l", "move_beside(1)", "modules-right", "right", "Go to the block to the right."),
+    key("home", f"move_beside({-FAR})", "modules-first", "first", "Go to the first block of the row."),
+    key("end", f"move_beside({FAR})", "modules-last", "last", "Go to the last block of the row."),
+]
+
+# ── plan ──
+PLAN = [
+    key("c", "mark", "plan-mark", "compare", "Mark this plan, then compare others with it.", "c"),
+    key("tab,shift+tab", "switch_part", "plan-switch", "switch", "Go from the plans to the stages and back.", "Tab", first=True),
+    *sorts("plan", "Choose the column to sort by.", "Sort by the column before.", "Sort by the next column.", "sort"),
+    filters("plan", "Show only plans in which every word that you type occurs."),
+    key("a", "analysis", "plan-analysis", "analysis", "How the model's figures are spread over its layers, or what the search left out.", "a"),
+    key("i", "report", "plan-report", "report", "Read everything as text.", "i"),
+    key("E", "export_plan", "plan-export", "export", "Write the plan's files, the picture and the report into a new folder here.", "E"),
+    key("escape", "leave", "view-leave", "back", "Go back: to the stages, to the plans, out.", "Esc"),
+]
+PLAN_LINES = moves("plan", "Go to the line above.", "Go to the next line.", *_PAGES, "Go to the first line.", "Go to the last line.")
+PLAN_LIST = [
+    key("enter", "open", "plan-open", "open", "Show the stages of the plan, then what is in the stage.", "Enter"),
+    *PLAN_LINES,
+]
+
+# ── sweep ──
+SWEEP = [
+    key("e", "show_mode('error')", "sweep-error", "error", "Show the signed error of the theory, or what was measured.", "e"),
+    key("t", "show_mode('theory')", "sweep-theory", "theory", "Show what the theory said, or what was measured.", "t"),
+    key("tab", "step_sweep(1)", "sweep-next", "next sweep", "Show the next sweep; side by side, another one beside this.", "Tab", first=True),
+    key("shift+tab", "step_sweep(-1)", "sweep-before", "sweep before", "Show the sweep before.", first=True),
+    key("b", "beside", "sweep-beside", "beside", "Put another sweep beside this one: the same cell is marked in both.", "b"),
+    key("d", "show_mode('difference')", "sweep-difference", "difference", "Side by side: show the second less the first.", "d"),
+    key("i", "report", "sweep-report", "report", "Read everything that the sweep says.", "i"),
+    key("E", "export_figure", "sweep-export", "export", "Write the figure (PDF, SVG, PNG), every layout (CSV) and a text into this folder.", "E"),
+    key("escape", "leave", "sweep-leave", "back", "Go back: to one sweep, to the list, or out.", "Esc"),
+]
+SWEEP_GRID = [
+    key("enter", "open", "sweep-open", "replay", "Replay the marked layout; j and k then go from one to the next.", "Enter"),
+    *moves_across("sweep", "Mark the cell above (less TP).", "Mark the cell below (more TP).", "Mark the cell to the left (less PP).", "Mark the cell to the right (more PP).",
+                  *_PAGES, "Mark the first cell of the row.", "Mark the last cell of the row."),
+    key("g", f"move(0, {-FAR})", "sweep-top", "top", "Mark the first cell of the column."),
+    key("G", f"move(0, {FAR})", "sweep-bottom", "bottom", "Mark the last cell of the column."),
+    key("B", "go_best", "sweep-best", "best", "Mark the best layout."),
+]
+SWEEP_INDEX = [
+    *sorts("sweep", "Choose what sweeps are sorted by.", "Sort by the column before.", "Sort by the next column."),
+    filters("sweep", "Show only some: model=485B, gpus>=1024, state=oom, words of the name."),
+    key("i", "report", "sweep-report", "report", "Read everything that the sweeps say.", "i"),
+    key("E", "export_figure", "sweep-export", "export", "Write the listed sweeps as small multiples (PDF, SVG, PNG) and a text into this folder.", "E"),
+    key("escape", "leave", "sweep-leave", "back", "Drop the filter, or go out.", "Esc"),
+]
+SWEEP_LIST = [
+    key("enter", "open", "sweep-open", "open", "Show the grid of the chosen sweep.", "Enter"),
+    *moves("sweep", "Go to the sweep above.", "Go to the sweep below.", *_PAGES, "Go to the first sweep.", "Go to the last sweep."),
+]
+
+# ── dialogs ──
+HELP = [*scrolls("help", "escape,question_mark,f1,q,enter"), key("1", "app.show_live", "help-live", "live", "Go back to the live view.")]
+NOTES_DIALOG = scrolls("notes", "escape,i,q,enter,1")
+TEXT = [
+    *scrolls("text", "escape,q,enter,i,o,s"),
+    key("pagedown", "page(1)", "text-page-down", "page down", "A page down."),
+    key("pageup", "page(-1)", "text-page-up", "page up", "A page up."),
+]
+CHOICE = chooses("choice", "escape,q")
+DEVICE_CHOICE = chooses("choice", "escape,q,d")
+SORT = chooses("sort", "escape,q,s")
+SIGNAL = [*chooses("signal", "escape,n,q"), key("y", "confirm", "signal-confirm", "send", "Send the marked signal.")]
+GO_TO = [key("escape", "dismiss(None)", "goto-cancel", "cancel", "Stay at this moment.")]
+PATH_PROMPT = [key("escape", "cancel", "prompt-cancel", "cancel", "Close the question, open nothing.")]
+FILTER_BAR = [key("escape", "clear", "filter-clear", "clear filter", "Clear the filter and show everything.")]
+# fmt: on
+
+KEY_NAMES = {
+    "⏎": "Enter",
+    "esc": "Esc",
+    "tab": "Tab",
+    "shift+tab": "Shift+Tab",
+    "⇥": "Tab",
+    "pgup": "PgUp",
+    "pgdn": "PgDn",
+    "home": "Home",
+    "end": "End",
+    "f1": "F1",
+    "f12": "F12",
+}
+"""Keys that keyboards name otherwise than Textual does."""
+
+
+class KeyHelp(NamedTuple):
+    """One thing that can be done, and the keys for it."""
+
+    group: str
+    verb: str
+    keys: str
+    description: str
+    tooltip: str
+    action: str
+
+
+def collect_keys(screen: Screen[object]) -> dict[str, list[KeyHelp]]:
+    """Return what can be done on a screen, by group; each once with all its keys.
+
+    Keys of the application and of the screen's widgets that can have the focus are included.
+    """
+    found: dict[str, KeyHelp] = {}
+    app = cast("TerminalApp", screen.app)
+    taken = {name for name, binding in app._bindings if binding.priority and app.offers(binding)}
+    own = {name for name, binding in screen._bindings if name not in taken}
+    for owner in (app, screen, *screen.query("*")):
+        is_part = isinstance(owner, Widget) and owner is not screen
+        if is_part and not type(owner).__module__.startswith("vramscope."):
+            continue
+        for name, binding in owner._bindings:
+            if app.offers(binding) and name not in (own if owner is app else taken):
+                _note(found, binding, screen)
+    groups: dict[str, list[KeyHelp]] = {group: [] for group in GROUP_TITLES}
+    for help_entry in found.values():
+        groups.setdefault(help_entry.group, []).append(help_entry)
+    return {group: entries for group, entries in groups.items() if entries}
+
+
+def name_key(display: str) -> str:
+    """Return a key as keyboards name it."""
+    if len(display) == 2 and display.startswith("^"):
+        return f"Ctrl+{display[1].upper()}"
+    return KEY_NAMES.get(display, display)
+
+
+def _note(found: dict[str, KeyHelp], binding: Binding, screen: Screen[object]) -> None:
+    """Add a binding, or a further key of one that is known."""
+    if not binding.id or "-" not in binding.id or not binding.description:
+        return
+    named = name_key(screen.app.get_key_display(binding))
+    known = found.get(binding.id)
+    if known is not None:
+        if named not in known.keys.split():
+            found[binding.id] = known._replace(keys=f"{known.keys} {named}")
+        return
+    group, verb = binding.id.split("-", 1)
+    found[binding.id] = KeyHelp(group, verb, named, binding.description, binding.tooltip, binding.action)
